@@ -1,0 +1,297 @@
+// The thread pool behind parallel_for: workers that spin briefly and then sleep on a futex.
+//
+// A job is one 64-bit ticket, (epoch << 32 | chunks not yet claimed). Whoever lowers it owns a chunk; a worker that
+// comes late finds another epoch or nothing left, and touches nothing of the job. The caller claims chunks like a
+// worker and waits only for those that a worker has begun.
+#include "core/threads.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace wisp {
+namespace {
+
+constexpr int chunks_per_thread = 4;   // spare chunks let a busy machine even out what each thread gets done
+constexpr int worker_spins = 3000;     // about 50-100 us: longer than the pause between two kernels of a small model
+constexpr int caller_spins = 2000;
+constexpr int caller_yields = 50;
+
+inline void pause_cpu() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) {
+    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+}
+
+void futex_wake(std::atomic<uint32_t>& word, int count) {
+    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+}
+
+// Processors that the scheduler lets this process use.
+int affinity_count() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? int(online) : 1;
+}
+
+std::string read_line(const std::string& path) {
+    char buffer[128] = "";
+    if (FILE* file = std::fopen(path.c_str(), "re")) {
+        if (!std::fgets(buffer, sizeof buffer, file)) buffer[0] = 0;
+        std::fclose(file);
+    }
+    return buffer;
+}
+
+// Processors that the quota of one control group allows; INT_MAX where it sets none.
+int group_quota(const std::string& folder) {
+    double quota = -1, period = 0;
+    const std::string both = read_line(folder + "/cpu.max");  // version 2: "max 100000" or "150000 100000"
+    if (!both.empty()) {
+        if (std::sscanf(both.c_str(), "%lf %lf", &quota, &period) != 2) return INT_MAX;
+    } else {
+        quota = std::atof(read_line(folder + "/cpu.cfs_quota_us").c_str());
+        period = std::atof(read_line(folder + "/cpu.cfs_period_us").c_str());
+    }
+    if (quota <= 0 || period <= 0 || quota / period > 4096) return INT_MAX;
+    const int whole = int(quota / period);
+    return whole < quota / period ? whole + 1 : whole;
+}
+
+// The smallest quota on the way from this process's control group up to the root, in either version.
+int quota_count() {
+    int least = INT_MAX;
+    auto climb = [&](const std::string& root, std::string path) {
+        for (;;) {
+            least = std::min(least, group_quota(root + path));
+            const size_t slash = path.rfind('/');
+            if (path.empty() || slash == std::string::npos) return;
+            path.resize(slash);
+        }
+    };
+    climb("/sys/fs/cgroup", "");
+    climb("/sys/fs/cgroup/cpu", "");
+    if (FILE* file = std::fopen("/proc/self/cgroup", "re")) {
+        char line[4096];
+        while (std::fgets(line, sizeof line, file)) {  // "0::/path" in version 2, "4:cpu,cpuacct:/path" in version 1
+            line[std::strcspn(line, "\n")] = 0;
+            char* controllers = std::strchr(line, ':');
+            char* path = controllers ? std::strchr(controllers + 1, ':') : nullptr;
+            if (!path) continue;
+            *path++ = 0;
+            const std::string names = "," + std::string(controllers + 1) + ",";
+            if (std::strcmp(path, "/") == 0) continue;
+            if (names == ",,") climb("/sys/fs/cgroup", path);
+            else if (names.find(",cpu,") != std::string::npos) climb("/sys/fs/cgroup/cpu", path);
+        }
+        std::fclose(file);
+    }
+    return least;
+}
+
+int default_thread_count() {
+    for (const char* name : {"WISP_NUM_THREADS", "OMP_NUM_THREADS"}) {
+        const char* text = std::getenv(name);
+        const long value = text ? std::strtol(text, nullptr, 10) : 0;
+        if (value >= 1 && value <= 4096) return int(value);
+    }
+    return std::max(1, std::min(affinity_count(), quota_count()));
+}
+
+std::atomic<int>& thread_count() {
+    static std::atomic<int> count{default_thread_count()};
+    return count;
+}
+
+class Pool {
+public:
+    // False where another thread (or an enclosing call) has the pool: the caller then runs the work itself.
+    bool try_run(int64_t chunks, detail::ChunkBody body, void* context) {
+        if (busy_.exchange(true, std::memory_order_acquire)) return false;
+        const int wanted = thread_count().load(std::memory_order_relaxed) - 1;
+        if (started_ < wanted) start_workers(wanted);
+        body_ = body;
+        context_ = context;
+        chunks_ = chunks;
+        failed_.store(false, std::memory_order_relaxed);
+        unfinished_.store(uint32_t(chunks), std::memory_order_relaxed);
+        const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+        ticket_.store(uint64_t(epoch) << 32 | uint64_t(chunks), std::memory_order_release);
+        epoch_.store(epoch, std::memory_order_seq_cst);
+        if (sleeping_.load(std::memory_order_seq_cst) > 0) {
+            // Surplus workers, left over from a larger set_num_threads, could swallow a counted wake-up.
+            const bool surplus = started_ > wanted;
+            futex_wake(epoch_, surplus ? INT_MAX : int(std::min<int64_t>(chunks - 1, wanted)));
+        }
+        work(epoch);
+        wait_for_workers();
+        std::exception_ptr error;
+        if (failed_.load(std::memory_order_relaxed)) error = std::exchange(error_, nullptr);
+        busy_.store(false, std::memory_order_release);
+        if (error) std::rethrow_exception(error);
+        return true;
+    }
+
+private:
+    struct Start {
+        Pool* pool;
+        int index;
+    };
+
+    void start_workers(int wanted) {
+        // Signals belong to the program's own threads; a worker that cannot be started is simply missing.
+        sigset_t all, old;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        for (; started_ < wanted; ++started_) {
+            auto* start = new Start{this, started_};
+            pthread_t thread;
+            if (pthread_create(&thread, nullptr, &Pool::entry, start) != 0) {
+                delete start;
+                break;
+            }
+            pthread_detach(thread);
+        }
+        pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    }
+
+    static void* entry(void* pointer) {
+        const Start start = *static_cast<Start*>(pointer);
+        delete static_cast<Start*>(pointer);
+        pthread_setname_np(pthread_self(), "wisp-worker");
+        start.pool->serve(start.index);
+        return nullptr;
+    }
+
+    [[noreturn]] void serve(int index) {
+        uint32_t seen = 0;
+        for (;;) {
+            uint32_t epoch;
+            for (int spins = 0; (epoch = epoch_.load(std::memory_order_acquire)) == seen; ++spins) {
+                if (spins < worker_spins) {
+                    pause_cpu();
+                    continue;
+                }
+                sleeping_.fetch_add(1, std::memory_order_seq_cst);
+                if (epoch_.load(std::memory_order_seq_cst) == seen) futex_wait(epoch_, seen);
+                sleeping_.fetch_sub(1, std::memory_order_relaxed);
+            }
+            seen = epoch;
+            if (index < thread_count().load(std::memory_order_relaxed) - 1) work(epoch);
+        }
+    }
+
+    // Claims chunks of this epoch until none is left. Once a chunk is claimed its job cannot end, so body_, context_
+    // and chunks_ are read only then.
+    void work(uint32_t epoch) {
+        uint64_t ticket = ticket_.load(std::memory_order_acquire);
+        for (;;) {
+            const uint32_t remaining = uint32_t(ticket);
+            if (uint32_t(ticket >> 32) != epoch || remaining == 0) return;
+            if (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel,
+                                               std::memory_order_acquire))
+                continue;
+            if (!failed_.load(std::memory_order_relaxed)) run_one(chunks_ - remaining);
+            if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+                caller_sleeps_.load(std::memory_order_seq_cst))
+                futex_wake(unfinished_, INT_MAX);
+            ticket = ticket_.load(std::memory_order_acquire);
+        }
+    }
+
+    void run_one(int64_t chunk) {
+        try {
+            body_(context_, chunk);
+        } catch (...) {
+            std::lock_guard lock(error_mutex_);
+            if (!failed_.load(std::memory_order_relaxed)) error_ = std::current_exception();
+            failed_.store(true, std::memory_order_release);
+        }
+    }
+
+    void wait_for_workers() {
+        uint32_t left;
+        for (int i = 0; (left = unfinished_.load(std::memory_order_acquire)) > 0; ++i) {
+            if (i < caller_spins) pause_cpu();
+            else if (i < caller_spins + caller_yields) sched_yield();
+            else {
+                caller_sleeps_.store(true, std::memory_order_seq_cst);
+                while ((left = unfinished_.load(std::memory_order_seq_cst)) > 0) futex_wait(unfinished_, left);
+                caller_sleeps_.store(false, std::memory_order_relaxed);
+                return;
+            }
+        }
+    }
+
+    alignas(64) std::atomic<uint64_t> ticket_{0};
+    alignas(64) std::atomic<uint32_t> epoch_{0};      // workers sleep on it
+    alignas(64) std::atomic<uint32_t> unfinished_{0}; // the caller sleeps on it
+    alignas(64) std::atomic<int> sleeping_{0};
+    std::atomic<bool> caller_sleeps_{false};
+    std::atomic<bool> busy_{false};
+    alignas(64) std::atomic<bool> failed_{false};
+    detail::ChunkBody body_ = nullptr;
+    void* context_ = nullptr;
+    int64_t chunks_ = 0;
+    int started_ = 0;
+    std::mutex error_mutex_;
+    std::exception_ptr error_;
+};
+
+std::atomic<Pool*> current_pool{nullptr};
+
+// The pool is never destroyed: workers may outlive static destructors. A forked child has none of the parent's
+// workers, so it drops the parent's pool as well and starts its own when it first needs one.
+Pool& pool() {
+    Pool* p = current_pool.load(std::memory_order_acquire);
+    if (p) return *p;
+    static std::once_flag once;
+    std::call_once(once, [] {
+        pthread_atfork(nullptr, nullptr, [] { current_pool.store(nullptr, std::memory_order_relaxed); });
+    });
+    Pool* fresh = new Pool;
+    if (current_pool.compare_exchange_strong(p, fresh, std::memory_order_acq_rel)) return *fresh;
+    delete fresh;
+    return *p;
+}
+
+}  // namespace
+
+int num_threads() { return thread_count().load(std::memory_order_relaxed); }
+
+void set_num_threads(int n) { thread_count().store(std::max(1, n), std::memory_order_relaxed); }
+
+namespace detail {
+
+void run_chunks(int64_t chunks, ChunkBody body, void* context) {
+    if (chunks > 1 && chunks <= INT_MAX && num_threads() > 1 && pool().try_run(chunks, body, context)) return;
+    for (int64_t i = 0; i < chunks; ++i) body(context, i);
+}
+
+int64_t chunk_count(int64_t n, int64_t grain) {
+    const int64_t threads = num_threads();
+    if (threads <= 1) return 1;
+    return std::max<int64_t>(1, std::min(n / std::max<int64_t>(grain, 1), threads * chunks_per_thread));
+}
+
+}  // namespace detail
+}  // namespace wisp

@@ -1,0 +1,215 @@
+"""Printing of tensors: the text of repr(tensor), and the options that shape it.
+
+The values to be shown are taken out of the tensor once, as nested Python lists (only the edges of a large
+tensor); a `_Style` is chosen from them, and the lists are laid out in lines.
+"""
+import contextlib
+import dataclasses
+import math
+
+import wisp
+
+
+@dataclasses.dataclass
+class PrintOptions:
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+
+
+PRINT_OPTS = PrintOptions()
+
+_PROFILES = {
+    "default": dict(precision=4, threshold=1000, edgeitems=3, linewidth=80),
+    "short": dict(precision=2, threshold=1000, edgeitems=2, linewidth=80),
+    "full": dict(precision=4, threshold=math.inf, edgeitems=3, linewidth=80),
+}
+
+
+def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
+    """Set how tensors are printed.
+
+    `precision`: digits after the point; `threshold`: tensors with more elements are abridged to `edgeitems`
+    at each end of a dimension; `linewidth`: characters per line; `sci_mode`: scientific notation always (True),
+    never (False) or where it is shorter to read (None); `profile`: "default", "short" or "full".
+    """
+    chosen = dict(_PROFILES.get(profile, {}))
+    given = dict(precision=precision, threshold=threshold, edgeitems=edgeitems, linewidth=linewidth)
+    chosen.update((name, value) for name, value in given.items() if value is not None)
+    for name, value in chosen.items():
+        setattr(PRINT_OPTS, name, value)
+    PRINT_OPTS.sci_mode = sci_mode
+
+
+def get_printoptions():
+    """The current options, as keyword arguments of `set_printoptions`."""
+    return dataclasses.asdict(PRINT_OPTS)
+
+
+@contextlib.contextmanager
+def printoptions(**options):
+    """A context in which other print options hold."""
+    before = get_printoptions()
+    set_printoptions(**options)
+    try:
+        yield
+    finally:
+        set_printoptions(**before)
+
+
+class _Style:
+    """How numbers of one tensor are written: all with the same notation and at least the same width."""
+
+    def __init__(self, values, floating):
+        self.width = 1
+        if not floating:
+            self.write = str
+            self.width = max([1, *(len(str(value)) for value in values)])
+            return
+        shown = [value for value in values if value != 0 and math.isfinite(value)]
+        whole = all(value == math.floor(value) for value in shown)
+        scientific = False
+        if shown:
+            largest, smallest = max(map(abs, shown)), min(map(abs, shown))
+            scientific = PRINT_OPTS.sci_mode
+            if scientific is None:
+                scientific = largest / smallest > 1000 or largest > 1e8 or smallest < 1e-4
+        if scientific:
+            self.write = f"{{:.{PRINT_OPTS.precision}e}}".format
+        elif whole:
+            self.write = lambda value: f"{value:.0f}." if math.isfinite(value) else f"{value:.0f}"
+        else:
+            self.write = f"{{:.{PRINT_OPTS.precision}f}}".format
+        self.width = max([1, *(len(self.write(value)) for value in shown)])
+
+    def __call__(self, value):
+        return self.write(value).rjust(self.width)
+
+
+class _ComplexStyle:
+    def __init__(self, values):
+        self.real = _Style([value.real for value in values], True)
+        self.imag = _Style([value.imag for value in values], True)
+        self.width = self.real.width + self.imag.width + 1
+
+    def __call__(self, value):
+        imag = self.imag(value.imag).lstrip()
+        return f"{self.real(value.real)}{'' if imag[0] in '+-' else '+'}{imag}j"
+
+
+def _edges(tensor):
+    """The elements of `tensor` that an abridged print shows."""
+    edge = PRINT_OPTS.edgeitems
+    for dim, size in enumerate(tensor.shape):
+        if size > 2 * edge:
+            ends = tensor.narrow(dim, 0, edge), tensor.narrow(dim, size - edge, edge)
+            tensor = wisp.cat(ends, dim)
+    return tensor
+
+
+def _flat(nested, dim):
+    if dim == 0:
+        return [nested]
+    for _ in range(dim - 1):
+        nested = [value for row in nested for value in row]
+    return nested
+
+
+def _layout(values, shape, indent, abridged, style):
+    """The text of nested lists `values`; `shape` is that of the whole tensor."""
+    if not shape:
+        return style(values)
+    edge = PRINT_OPTS.edgeitems
+    cut = abridged and shape[0] > 2 * edge
+    if len(shape) == 1:
+        words = [style(value) for value in values]
+        if cut:
+            words[edge:edge] = [" ..."] if edge else ["..."]
+        per_line = max(1, (PRINT_OPTS.linewidth - indent) // (style.width + 2))
+        lines = [", ".join(words[i:i + per_line]) for i in range(0, len(words), per_line)]
+        return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+    rows = [_layout(value, shape[1:], indent + 1, abridged, style) for value in values]
+    if cut:
+        rows[edge:edge] = ["..."]
+    return "[" + ("," + "\n" * (len(shape) - 1) + " " * (indent + 1)).join(rows) + "]"
+
+
+def _contents(tensor, indent):
+    """The numbers of a strided tensor, without name and suffixes."""
+    if tensor.numel() == 0:
+        return "[]"
+    abridged = tensor.numel() > PRINT_OPTS.threshold
+    values = (_edges(tensor) if abridged else tensor).tolist()
+    flat = _flat(values, tensor.dim()) if 0 not in (PRINT_OPTS.edgeitems, tensor.dim()) or not abridged else []
+    if tensor.dtype.is_complex:
+        style = _ComplexStyle(flat)
+    else:
+        style = _Style(flat, tensor.dtype.is_floating_point)
+    return _layout(values, tuple(tensor.shape), indent, abridged, style)
+
+
+def _part(name, tensor, indent):
+    head = f"{name}=tensor("
+    size = f", size={tuple(tensor.shape)}" if tensor.numel() == 0 else ""
+    return head + _contents(tensor, indent + len(head)) + size + ")"
+
+
+def _body(tensor, indent):
+    """-> the text of the values, and the suffixes that describe shape and dtype."""
+    default = wisp.get_default_dtype()
+    usual = (default, wisp.complex128 if default == wisp.float64 else wisp.complex64, wisp.int64, wisp.bool)
+    size = [f"size={tuple(tensor.shape)}"]
+    if tensor.device.type == "meta":
+        return "...", size + ([] if tensor.dtype == default else [f"dtype={tensor.dtype}"])
+    dtype = [] if tensor.dtype in usual else [f"dtype={tensor.dtype}"]
+    if getattr(tensor, "is_sparse", False):
+        parts = _part("indices", tensor._indices(), indent), _part("values", tensor._values(), indent)
+        return (",\n" + " " * indent).join(parts), size + [f"nnz={tensor._nnz()}"] + dtype
+    if getattr(tensor, "is_sparse_csr", False):
+        parts = (_part("crow_indices", tensor.crow_indices(), indent),
+                 _part("col_indices", tensor.col_indices(), indent), _part("values", tensor.values(), indent))
+        return (",\n" + " " * indent).join(parts), size + [f"nnz={tensor._nnz()}"] + dtype
+    if tensor.numel() == 0:
+        dtype = [] if tensor.dtype == default else [f"dtype={tensor.dtype}"]
+        return "[]", (size if tensor.dim() != 1 else []) + dtype
+    return _contents(tensor, indent), ([] if PRINT_OPTS.edgeitems else size) + dtype
+
+
+def tensor_str(tensor):
+    """The text of repr(tensor)."""
+    plain = type(tensor) is wisp.Tensor or type(tensor) is wisp.nn.Parameter
+    text = "tensor(" if plain else f"{type(tensor).__name__}("
+    indent = len(text)
+    suffixes = [] if tensor.device.type in ("cpu", "meta") else [f"device='{tensor.device}'"]
+    if tensor.device.type == "meta":
+        suffixes = ["device='meta'"]
+    with wisp.no_grad():
+        values = tensor.detach()
+        if not plain and type(values) is not wisp.Tensor:
+            values = values.as_subclass(wisp.Tensor)
+        body, described = _body(values, indent)
+    suffixes += described
+    sparse = getattr(tensor, "is_sparse", False)
+    if getattr(tensor, "is_sparse_csr", False):
+        suffixes.append(f"layout={tensor.layout}")
+    if sparse:
+        suffixes.append(f"layout={tensor.layout}")
+    if tensor.grad_fn is not None:
+        suffixes.append(f"grad_fn=<{tensor.grad_fn.name().rsplit('::', 1)[-1]}>")
+    elif tensor.requires_grad:
+        suffixes.append("requires_grad=True")
+
+    text += body
+    column = len(text) - text.rfind("\n") + 1
+    new_line = sparse
+    for suffix in suffixes:
+        if new_line or column + len(suffix) + 2 > PRINT_OPTS.linewidth:
+            text += ",\n" + " " * indent + suffix
+            column, new_line = indent + len(suffix), False
+        else:
+            text += ", " + suffix
+            column += len(suffix) + 2
+    text += ")"
+    return text if plain or not isinstance(tensor, wisp.nn.Parameter) else f"Parameter({text})"

@@ -1,0 +1,481 @@
+// Copies, conversions, transposes and fills (see copy.h). A strided copy first drops, sorts and merges dimensions;
+// what remains is a run of rows, or of 2-D transposes done tile by tile in registers.
+#include "copy.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "../core/threads.h"
+#include "isa.h"
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+constexpr int max_dims = 64;
+constexpr int64_t grain = 32768;  // elements a thread should have at least
+constexpr int64_t block = 1024;   // elements converted at a time
+
+struct Item16 {
+    uint64_t a, b;
+};
+
+// ---- conversion of contiguous blocks ---------------------------------------------------------------------------
+
+WISP_INLINE float float_of_bits(uint32_t u) {
+    float x;
+    std::memcpy(&x, &u, 4);
+    return x;
+}
+WISP_INLINE uint32_t bits_of_float(float x) {
+    uint32_t u;
+    std::memcpy(&u, &x, 4);
+    return u;
+}
+
+// Half precision by integer arithmetic, for instruction sets without F16C and for the ends of blocks.
+WISP_INLINE float float_of_half(uint16_t h) {
+    const uint32_t sign = uint32_t(h & 0x8000) << 16;
+    const uint32_t rest = uint32_t(h & 0x7fff) << 13;
+    const float scaled = float_of_bits(rest) * 0x1p112f;                  // rebias; subnormals come out right
+    const uint32_t special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;   // infinity and NaN
+    return float_of_bits(sign | bits_of_float(scaled) | special);
+}
+WISP_INLINE uint16_t half_of_float(float x) {
+    const uint32_t u = bits_of_float(x), sign = (u >> 16) & 0x8000, rest = u & 0x7fffffff;
+    const uint32_t subnormal = bits_of_float(float_of_bits(rest) + 0.5f) - 0x3f000000u;  // rounds at 2^-24
+    const uint32_t normal = (rest - 0x38000000u + 0xfff + ((rest >> 13) & 1)) >> 13;
+    uint32_t h = rest < 0x38800000u ? subnormal : normal;
+    h = rest >= 0x477ff000u ? 0x7c00u : h;
+    h = rest > 0x7f800000u ? 0x7e00u : h;
+    return uint16_t(sign | h);
+}
+
+void half_to_float(float* dst, const uint16_t* src, int64_t n) {
+    int64_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
+#endif
+    for (; i < n; i++) dst[i] = float_of_half(src[i]);
+}
+void float_to_half(uint16_t* dst, const float* src, int64_t n) {
+    int64_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+    for (; i < n; i++) dst[i] = half_of_float(src[i]);
+}
+void brain_to_float(float* dst, const uint16_t* src, int64_t n) {
+    for (int64_t i = 0; i < n; i++) dst[i] = float_of_bits(uint32_t(src[i]) << 16);
+}
+void float_to_brain(uint16_t* dst, const float* src, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t u = bits_of_float(src[i]);
+        const uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+        dst[i] = (u & 0x7fffffff) > 0x7f800000u ? uint16_t(0x7fc0) : uint16_t(rounded);
+    }
+}
+
+// How the C++ types of this file stand for dtypes: complex numbers are pairs, bool is a byte of its own type.
+struct Bool {
+    uint8_t value;
+};
+template <class R> struct Pair {
+    R real, imag;
+};
+template <class T> constexpr bool is_pair = false;
+template <class R> constexpr bool is_pair<Pair<R>> = true;
+template <class T> constexpr bool is_float = false;
+template <> constexpr bool is_float<float> = true;
+template <> constexpr bool is_float<double> = true;
+template <class A, class B> constexpr bool same_type = false;
+template <class A> constexpr bool same_type<A, A> = true;
+
+template <class D, class S> WISP_INLINE D converted(S x) {
+    if constexpr (same_type<S, Bool>) {
+        return converted<D>(x.value);
+    } else if constexpr (same_type<D, Bool>) {
+        if constexpr (is_pair<S>) return Bool{uint8_t((x.real != 0) | (x.imag != 0))};
+        else return Bool{uint8_t(x != 0)};
+    } else if constexpr (is_pair<S> && is_pair<D>) {
+        using R = decltype(D::real);
+        return D{R(x.real), R(x.imag)};
+    } else if constexpr (is_pair<S>) {
+        return converted<D>(x.real);
+    } else if constexpr (is_pair<D>) {
+        using R = decltype(D::real);
+        return D{R(x), R(0)};
+    } else if constexpr (is_float<S> && !is_float<D> && sizeof(D) < 8) {
+        // By way of a wider signed integer, so that -1.0 becomes 255 in uint8 as in PyTorch.
+        if constexpr (same_type<D, int8_t> || same_type<D, int16_t> || same_type<D, int32_t>) return D(int32_t(x));
+        else return D(int64_t(x));
+    } else if constexpr (is_float<S> && same_type<D, uint64_t>) {
+        return x < S(0x1p63) ? D(int64_t(x)) : D(int64_t(x - S(0x1p63))) ^ (D(1) << 63);  // negative numbers wrap
+    } else {
+        return D(x);
+    }
+}
+
+template <class D, class S> void convert_loop(void* dst, const void* src, int64_t n) {
+    auto* __restrict d = static_cast<D*>(dst);
+    auto* __restrict s = static_cast<const S*>(src);
+    for (int64_t i = 0; i < n; i++) d[i] = converted<D>(s[i]);
+}
+
+using Converter = void (*)(void*, const void*, int64_t);
+
+// The dtypes of WISP_DTYPES without the two half-precision ones, which go by way of float.
+#define WISP_WIDE(X)                                                                                        \
+    X(u8, uint8_t) X(i8, int8_t) X(i16, int16_t) X(i32, int32_t) X(i64, int64_t) X(f32, float)               \
+    X(f64, double) X(c64, Pair<float>) X(c128, Pair<double>) X(boolean, Bool) X(u16, uint16_t)               \
+    X(u32, uint32_t) X(u64, uint64_t)
+
+template <class S> struct Row {
+    Converter to[int(DType::count)] = {};
+    constexpr Row() {
+#define WISP_X(e, D) to[int(DType::e)] = &convert_loop<D, S>;
+        WISP_WIDE(WISP_X)
+#undef WISP_X
+    }
+};
+#define WISP_X(e, S) constexpr Row<S> row_##e;
+WISP_WIDE(WISP_X)
+#undef WISP_X
+struct Table {
+    const Converter* from[int(DType::count)] = {};
+    constexpr Table() {
+#define WISP_X(e, S) from[int(DType::e)] = row_##e.to;
+        WISP_WIDE(WISP_X)
+#undef WISP_X
+    }
+};
+constexpr Table table;
+
+void convert(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64_t n) {
+    if (dst_dtype == src_dtype) {
+        if (n) std::memcpy(dst, src, size_t(n * item_size(dst_dtype)));
+        return;
+    }
+    const bool from_half = is_reduced(src_dtype), to_half = is_reduced(dst_dtype);
+    if (!from_half && !to_half) return table.from[int(src_dtype)][int(dst_dtype)](dst, src, n);
+    alignas(64) float buffer[block];
+    const int64_t dst_item = item_size(dst_dtype), src_item = item_size(src_dtype);
+    for (int64_t done = 0; done < n; done += block) {
+        const int64_t m = n - done < block ? n - done : block;
+        char* d = static_cast<char*>(dst) + done * dst_item;
+        const char* s = static_cast<const char*>(src) + done * src_item;
+        const float* middle = buffer;
+        float* wide = dst_dtype == DType::f32 ? reinterpret_cast<float*>(d) : buffer;
+        if (src_dtype == DType::f16) half_to_float(wide, reinterpret_cast<const uint16_t*>(s), m);
+        else if (src_dtype == DType::bf16) brain_to_float(wide, reinterpret_cast<const uint16_t*>(s), m);
+        else if (src_dtype == DType::f32) middle = reinterpret_cast<const float*>(s);
+        else table.from[int(src_dtype)][int(DType::f32)](buffer, s, m);
+        if (dst_dtype == DType::f32) continue;
+        if (dst_dtype == DType::f16) float_to_half(reinterpret_cast<uint16_t*>(d), middle, m);
+        else if (dst_dtype == DType::bf16) float_to_brain(reinterpret_cast<uint16_t*>(d), middle, m);
+        else table.from[int(DType::f32)][int(dst_dtype)](d, middle, m);
+    }
+}
+
+// ---- rows ------------------------------------------------------------------------------------------------------
+
+// Calls f with a null pointer of an integer type of `item` bytes.
+template <class F> WISP_INLINE void by_item(int64_t item, F&& f) {
+    switch (item) {
+        case 1: return f(static_cast<uint8_t*>(nullptr));
+        case 2: return f(static_cast<uint16_t*>(nullptr));
+        case 4: return f(static_cast<uint32_t*>(nullptr));
+        case 8: return f(static_cast<uint64_t*>(nullptr));
+        default: return f(static_cast<Item16*>(nullptr));
+    }
+}
+
+template <class T> WISP_INLINE void copy_row(T* __restrict d, int64_t ds, const T* __restrict s, int64_t ss, int64_t n) {
+    if (ds == 1) {
+        if (ss == 1) {
+            if (n >= 64) std::memcpy(d, s, size_t(n) * sizeof(T));
+            else for (int64_t i = 0; i < n; i++) d[i] = s[i];
+        } else if (ss == 0) {
+            const T x = *s;
+            for (int64_t i = 0; i < n; i++) d[i] = x;
+        } else if (ss == 2) {
+            for (int64_t i = 0; i < n; i++) d[i] = s[2 * i];
+        } else {
+            for (int64_t i = 0; i < n; i++) d[i] = s[i * ss];
+        }
+    } else if (ss == 1) {
+        for (int64_t i = 0; i < n; i++) d[i * ds] = s[i];
+    } else {
+        for (int64_t i = 0; i < n; i++) d[i * ds] = s[i * ss];
+    }
+}
+
+void gather_block(void* dst, const void* src, int64_t stride, int64_t item, int64_t n) {
+    if (n <= 0) return;
+    by_item(item, [&](auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        copy_row(static_cast<T*>(dst), 1, static_cast<const T*>(src), stride, n);
+    });
+}
+void scatter_block(void* dst, int64_t stride, const void* src, int64_t item, int64_t n) {
+    if (n <= 0) return;
+    by_item(item, [&](auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        copy_row(static_cast<T*>(dst), stride, static_cast<const T*>(src), 1, n);
+    });
+}
+
+// ---- transposes ------------------------------------------------------------------------------------------------
+
+// A tile of N x N elements held in N vectors. Each step swaps the off-diagonal blocks of B x B.
+template <class T, int N> struct Tile {
+    typedef T Vector __attribute__((vector_size(N * sizeof(T))));
+    typedef T Loose __attribute__((vector_size(N * sizeof(T)), aligned(sizeof(T)), may_alias));
+    using Index = Vector;
+
+    template <int B> static WISP_INLINE void swap_blocks(Vector* r) {
+        Index low, high;
+        for (int l = 0; l < N; l++) {
+            low[l] = T(l & B ? N + l - B : l);
+            high[l] = T(l & B ? N + l : l + B);
+        }
+        for (int i = 0; i < N; i++) {
+            if (i & B) continue;
+            const Vector a = r[i], b = r[i + B];
+            r[i] = __builtin_shuffle(a, b, low);
+            r[i + B] = __builtin_shuffle(a, b, high);
+        }
+    }
+    static WISP_INLINE void transpose(T* dst, int64_t dst_stride, const T* src, int64_t src_stride) {
+        Vector r[N];
+        for (int i = 0; i < N; i++) r[i] = *reinterpret_cast<const Loose*>(src + i * src_stride);
+        if constexpr (N > 8) swap_blocks<8>(r);
+        if constexpr (N > 4) swap_blocks<4>(r);
+        if constexpr (N > 2) swap_blocks<2>(r);
+        swap_blocks<1>(r);
+        for (int i = 0; i < N; i++) *reinterpret_cast<Loose*>(dst + i * dst_stride) = r[i];
+    }
+};
+
+// dst[i * dst_stride + j] = src[j * src_stride + i] for i < rows, j < columns.
+template <class T>
+void transpose(T* dst, int64_t dst_stride, const T* src, int64_t src_stride, int64_t rows, int64_t columns) {
+    constexpr int fit = WISP_VECTOR_BYTES / int(sizeof(T));
+    constexpr int n = fit > 16 ? 16 : fit < 2 ? 2 : fit;
+    int64_t i = 0;
+    for (; i + n <= rows; i += n) {
+        int64_t j = 0;
+        for (; j + n <= columns; j += n) {
+            const T* s = src + j * src_stride + i;
+            T* d = dst + i * dst_stride + j;
+            if constexpr (sizeof(T) == 16) {
+                for (int a = 0; a < n; a++)
+                    for (int b = 0; b < n; b++) d[a * dst_stride + b] = s[b * src_stride + a];
+            } else {
+                Tile<T, n>::transpose(d, dst_stride, s, src_stride);
+            }
+        }
+        for (; j < columns; j++)
+            for (int a = 0; a < n; a++) dst[(i + a) * dst_stride + j] = src[j * src_stride + i + a];
+    }
+    for (; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) dst[i * dst_stride + j] = src[j * src_stride + i];
+}
+
+// ---- any layout ------------------------------------------------------------------------------------------------
+
+// Sizes and strides with dimensions dropped, ordered by the strides of dst (largest first) and merged.
+struct Plan {
+    int ndim = 0;
+    int64_t sizes[max_dims], dst[max_dims], src[max_dims];
+    int64_t dst_offset = 0, src_offset = 0, count = 1;
+
+    Plan(const int64_t* dst_strides, const int64_t* src_strides, const int64_t* n, int dims) {
+        for (int k = 0; k < dims; k++) {
+            count *= n[k];
+            if (n[k] == 1) continue;
+            int64_t d = dst_strides[k], s = src_strides ? src_strides[k] : 0;
+            if (d < 0) {
+                dst_offset += d * (n[k] - 1);
+                src_offset += s * (n[k] - 1);
+                d = -d;
+                s = -s;
+            }
+            int at = ndim++;
+            for (; at > 0 && less(dst[at - 1], src[at - 1], d, s); at--) {
+                sizes[at] = sizes[at - 1];
+                dst[at] = dst[at - 1];
+                src[at] = src[at - 1];
+            }
+            sizes[at] = n[k];
+            dst[at] = d;
+            src[at] = s;
+        }
+        int kept = 0;
+        for (int k = 1; k < ndim; k++) {
+            if (dst[kept] == dst[k] * sizes[k] && src[kept] == src[k] * sizes[k]) {
+                sizes[kept] *= sizes[k];
+            } else {
+                sizes[++kept] = sizes[k];
+            }
+            dst[kept] = dst[k];
+            src[kept] = src[k];
+        }
+        if (ndim) {
+            ndim = kept + 1;
+        } else {
+            ndim = 1;
+            sizes[0] = dst[0] = src[0] = 1;
+        }
+    }
+    static bool less(int64_t d0, int64_t s0, int64_t d1, int64_t s1) {
+        return d0 != d1 ? d0 < d1 : (s0 < 0 ? -s0 : s0) < (s1 < 0 ? -s1 : s1);
+    }
+
+    // Calls row(dst offset, src offset, n) for the pieces of rows that make up the elements [begin, end).
+    template <class F> WISP_INLINE void rows(int64_t begin, int64_t end, F&& row) const {
+        const int last = ndim - 1;
+        const int64_t inner = sizes[last];
+        int64_t at[max_dims], d = dst_offset, s = src_offset, rest = begin / inner, first = begin % inner;
+        for (int k = last - 1; k >= 0; k--) {
+            at[k] = rest % sizes[k];
+            rest /= sizes[k];
+            d += at[k] * dst[k];
+            s += at[k] * src[k];
+        }
+        for (int64_t left = end - begin; left > 0;) {
+            const int64_t n = inner - first < left ? inner - first : left;
+            row(d + first * dst[last], s + first * src[last], n);
+            first = 0;
+            left -= n;
+            for (int k = last - 1; k >= 0; k--) {
+                d += dst[k];
+                s += src[k];
+                if (++at[k] < sizes[k]) break;
+                d -= dst[k] * sizes[k];
+                s -= src[k] * sizes[k];
+                at[k] = 0;
+            }
+        }
+    }
+};
+
+// The dimension along which src is contiguous while dst isn't, if swapping it with the last one gives transposes
+// that are worth it; otherwise -1.
+int transposed_dimension(const Plan& p) {
+    const int last = p.ndim - 1;
+    if (p.dst[last] != 1 || p.src[last] == 1 || p.src[last] == 0 || p.sizes[last] < 4) return -1;
+    for (int k = 0; k < last; k++)
+        if (p.src[k] == 1 && p.sizes[k] >= 4) return k;
+    return -1;
+}
+
+template <class T> void copy_transposed(T* dst, const T* src, const Plan& p, int k) {
+    const int last = p.ndim - 1;
+    constexpr int64_t tile = 64;
+    // The other dimensions make the batch; each job is a band of `tile` rows of one 2-D transpose.
+    const int64_t bands = (p.sizes[k] + tile - 1) / tile, jobs = p.count / (p.sizes[k] * p.sizes[last]) * bands;
+    const int64_t job_size = p.count / jobs;
+    parallel_for(jobs, job_size >= grain ? 1 : (grain + job_size - 1) / job_size, [&](int64_t begin, int64_t end) {
+        for (int64_t job = begin; job < end; job++) {
+            const int64_t i = job % bands * tile, rows = p.sizes[k] - i < tile ? p.sizes[k] - i : tile;
+            int64_t rest = job / bands, d = p.dst_offset + i * p.dst[k], s = p.src_offset + i;
+            for (int q = last - 1; q >= 0; q--) {
+                if (q == k) continue;
+                const int64_t at = rest % p.sizes[q];
+                rest /= p.sizes[q];
+                d += at * p.dst[q];
+                s += at * p.src[q];
+            }
+            transpose(dst + d, p.dst[k], src + s, p.src[last], rows, p.sizes[last]);
+        }
+    });
+}
+
+template <class T> void copy_same(T* dst, const T* src, const Plan& p) {
+    const int last = p.ndim - 1;
+    if (const int k = transposed_dimension(p); k >= 0) return copy_transposed(dst, src, p, k);
+    const int64_t ds = p.dst[last], ss = p.src[last];
+    if (p.ndim == 1 && p.count <= grain) return copy_row(dst + p.dst_offset, ds, src + p.src_offset, ss, p.count);
+    parallel_for(p.count, grain, [&](int64_t begin, int64_t end) {
+        p.rows(begin, end, [&](int64_t d, int64_t s, int64_t n) { copy_row(dst + d, ds, src + s, ss, n); });
+    });
+}
+
+WISP_INLINE void conjugate_block(void* x, DType dtype, int64_t n) {
+    if (dtype == DType::c64) {
+        auto* p = static_cast<float*>(x);
+        for (int64_t i = 0; i < n; i++) p[2 * i + 1] = -p[2 * i + 1];
+    } else if (dtype == DType::c128) {
+        auto* p = static_cast<double*>(x);
+        for (int64_t i = 0; i < n; i++) p[2 * i + 1] = -p[2 * i + 1];
+    }
+}
+
+// Rows that change dtype or are conjugated, through blocks on the stack where a side is not contiguous.
+void copy_converted(char* dst, DType dst_dtype, const char* src, DType src_dtype, const Plan& p, bool conjugate) {
+    const int last = p.ndim - 1;
+    const int64_t ds = p.dst[last], ss = p.src[last], dst_item = item_size(dst_dtype), src_item = item_size(src_dtype);
+    parallel_for(p.count, grain, [&](int64_t begin, int64_t end) {
+        alignas(64) char in[block * 16];
+        alignas(64) char out[block * 16];
+        p.rows(begin, end, [&](int64_t d, int64_t s, int64_t n) {
+            if (ss == 1 && ds == 1 && !conjugate)
+                return convert(dst + d * dst_item, dst_dtype, src + s * src_item, src_dtype, n);
+            for (int64_t done = 0; done < n; done += block) {
+                const int64_t m = n - done < block ? n - done : block;
+                char* to = dst + (d + done * ds) * dst_item;
+                const char* from = src + (s + done * ss) * src_item;
+                if (ss != 1 || conjugate) {
+                    gather_block(in, from, ss, src_item, m);
+                    if (conjugate) conjugate_block(in, src_dtype, m);
+                    from = in;
+                }
+                if (ds == 1) {
+                    convert(to, dst_dtype, from, src_dtype, m);
+                } else {
+                    convert(out, dst_dtype, from, src_dtype, m);
+                    scatter_block(to, ds, out, dst_item, m);
+                }
+            }
+        });
+    });
+}
+
+void copy_any(void* dst, DType dst_dtype, const int64_t* dst_strides, const void* src, DType src_dtype,
+              const int64_t* src_strides, const int64_t* sizes, int ndim, bool conjugate) {
+    const Plan p(dst_strides, src_strides, sizes, ndim);
+    if (p.count == 0) return;
+    if (dst_dtype != src_dtype || (conjugate && is_complex(src_dtype)))
+        return copy_converted(static_cast<char*>(dst), dst_dtype, static_cast<const char*>(src), src_dtype, p, conjugate);
+    by_item(item_size(dst_dtype), [&](auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        copy_same(static_cast<T*>(dst), static_cast<const T*>(src), p);
+    });
+}
+
+void fill(void* dst, const int64_t* strides, const int64_t* sizes, int ndim, const void* value, int64_t item) {
+    const Plan p(strides, nullptr, sizes, ndim);
+    if (p.count == 0) return;
+    by_item(item, [&](auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        T x;
+        std::memcpy(&x, value, sizeof(T));
+        const int64_t ds = p.dst[p.ndim - 1];
+        auto row = [&](int64_t d, int64_t, int64_t n) { copy_row(static_cast<T*>(dst) + d, ds, &x, 0, n); };
+        if (p.ndim == 1 && p.count <= grain) return row(p.dst_offset, 0, p.count);
+        parallel_for(p.count, grain, [&](int64_t begin, int64_t end) { p.rows(begin, end, row); });
+    });
+}
+
+}  // namespace
+
+extern const CopyKernels copy_table = {&convert, &gather_block, &scatter_block, &copy_any, &fill};
+
+}  // namespace wisp::cpu::WISP_ISA

@@ -1,0 +1,29 @@
+// Moving elements: between layouts, between dtypes, and into and out of the small contiguous blocks that the
+// pointwise driver computes on. Strides count elements, and may be 0 or negative.
+#pragma once
+#include <cstdint>
+
+#include "../core/dtype.h"
+
+namespace wisp::cpu {
+
+struct CopyKernels {
+    // n contiguous elements to another dtype as PyTorch converts: floats are cut to integers, anything but 0 is
+    // true, a complex number gives its real part. The same dtype is a plain copy.
+    void (*convert)(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64_t n);
+
+    // Strided to contiguous and back, for elements of `item` bytes (1, 2, 4, 8, 16).
+    void (*gather_block)(void* dst, const void* src, int64_t src_stride, int64_t item, int64_t n);
+    void (*scatter_block)(void* dst, int64_t dst_stride, const void* src, int64_t item, int64_t n);
+
+    // dst = src element by element; conjugate: of complex elements. dst and src don't overlap.
+    void (*copy)(void* dst, DType dst_dtype, const int64_t* dst_strides, const void* src, DType src_dtype,
+                 const int64_t* src_strides, const int64_t* sizes, int ndim, bool conjugate);
+
+    // Every element of dst = the one of `item` bytes at value.
+    void (*fill)(void* dst, const int64_t* strides, const int64_t* sizes, int ndim, const void* value, int64_t item);
+};
+
+extern const CopyKernels& copy;
+
+}  // namespace wisp::cpu

@@ -1,0 +1,34 @@
+// Typed errors and warnings at the border to Python.
+#include <Python.h>
+
+#include "errors.h"
+
+#include <cstdio>
+
+namespace wisp {
+
+std::string text_of(double v) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%g", v);
+    return buffer;
+}
+
+std::string text_of(const Dims& dims) {
+    std::string s = "[";
+    for (int64_t i = 0; i < dims.size(); i++) s += (i ? ", " : "") + std::to_string(dims[i]);
+    return s + "]";
+}
+
+void Error::restore() const { PyErr_SetString(PyExc_RuntimeError, what()); }
+void RuntimeError::restore() const { PyErr_SetString(PyExc_RuntimeError, what()); }
+void TypeError::restore() const { PyErr_SetString(PyExc_TypeError, what()); }
+void ValueError::restore() const { PyErr_SetString(PyExc_ValueError, what()); }
+void IndexError::restore() const { PyErr_SetString(PyExc_IndexError, what()); }
+void NotImplemented::restore() const { PyErr_SetString(PyExc_NotImplementedError, what()); }
+void OutOfMemory::restore() const { PyErr_SetString(PyExc_RuntimeError, what()); }
+
+void warn(const std::string& message) {
+    if (PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) < 0) throw PythonError();
+}
+
+}  // namespace wisp

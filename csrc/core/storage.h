@@ -1,0 +1,43 @@
+// Storage: a counted block of memory that tensors view, tagged with its device and owner.
+// Counts are not atomic: storages are touched with the interpreter lock held.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace wisp {
+
+enum class DeviceType : int8_t { cpu, cuda, meta };
+
+struct Device {
+    DeviceType type = DeviceType::cpu;
+    int8_t index = -1;  // -1: the current one
+    bool operator==(const Device&) const = default;
+};
+std::string text_of(Device device);      // "cpu", "cuda:0"
+Device parse_device(const char* text);   // RuntimeError for an unknown one
+
+struct Storage {
+    int64_t references;
+    void* data;
+    size_t bytes;
+    uint32_t version;  // bumped by every in-place write through any tensor of this storage
+    Device device;
+    bool read_only;
+    // Frees what `data` points to when it is not ours (a NumPy array, a mapped file, a DLPack capsule); null: ours.
+    void (*release)(Storage*);
+    void* owner;
+
+    static Storage* make(size_t bytes);                                                  // uninitialised, ours
+    static Storage* wrap(void* data, size_t bytes, void (*release)(Storage*), void* owner);
+    void retain() { references++; }
+    void drop() {
+        if (--references == 0) destroy();
+    }
+    bool is_ours() const { return release == nullptr; }
+
+private:
+    void destroy();
+};
+
+}  // namespace wisp

@@ -186,8 +186,8 @@ struct Angle {
     int32_t quadrant;
     float r;  // x - quadrant * pi/2, in [-pi/4, pi/4]
 };
-// In double, so that the difference keeps a float's precision up to |x| = 2^50, beyond which neighbouring floats
-// are many turns apart.
+// In double, so that the difference keeps a float's precision up to |x| = 2^50 (2^28 without fused multiply-add).
+// Beyond that neighbouring floats are millions of turns apart: the angle found there is some angle, not the exact one.
 WISP_INLINE Angle angle_reduce(float x) {
     const double wide = double(x);
     const double shifted = fused(wide, 0.63661977236758138, round_magic_double);
@@ -195,12 +195,15 @@ WISP_INLINE Angle angle_reduce(float x) {
 #ifdef __FMA__
     double r = fused(n, -1.5707963267948966, wide);
     r = fused(n, -6.123233995736766e-17, r);
-#else
-    double r = wide - n * 1.57079631090164184570;  // 27 bits: the product is exact for |n| < 2^26
-    r -= n * 1.5893254718652984e-08;
-    r -= n * 4.9790e-26;
+#else  // the first two constants have so few bits that their products are exact
+    double r = wide - n * 1.5707963109016418;
+    r -= n * 1.5893254712295857e-08;
+    r -= n * 6.123233995736766e-17;
 #endif
-    return {int32_t(bits_as<int64_t>(shifted)), float(r)};
+    float narrow = float(r);
+    narrow = narrow > 0.8f ? 0.8f : narrow;
+    narrow = narrow < -0.8f ? -0.8f : narrow;
+    return {int32_t(bits_as<int64_t>(shifted)), narrow};
 }
 WISP_INLINE float sin_fraction(float r, float s) {
     return fused(r * s, horner(s, -0.166666538f, 0.00833210815f, -0.000195082335f), r);
@@ -256,29 +259,33 @@ WISP_INLINE float atan_fraction(float t) {  // |t| <= tan(pi/8)
     return fused(t * s, horner(s, -0.333333164f, 0.199985281f, -0.14244388f, 0.1059912f, -0.0608986318f), t);
 }
 WISP_INLINE float atan_quotient(float numerator, float denominator) {  // both >= 0, not both infinite
+    const bool beyond_eighth = numerator > 0.414213562f * denominator;
     const bool far = numerator > 2.41421356f * denominator;
-    const bool middle = !far && numerator > 0.414213562f * denominator;
-    const float top = far ? -denominator : middle ? numerator - denominator : numerator;
-    const float bottom = far ? numerator : middle ? numerator + denominator : denominator;
-    const float base = far ? 1.57079633f : middle ? 0.785398163f : 0.0f;
-    const float low = far ? -4.37113883e-8f : middle ? -2.18556941e-8f : 0.0f;
+    const float middle_top = beyond_eighth ? numerator - denominator : numerator;
+    const float middle_bottom = beyond_eighth ? numerator + denominator : denominator;
+    const float top = far ? -denominator : middle_top;
+    const float bottom = far ? numerator : middle_bottom;
+    float base = beyond_eighth ? 0.785398163f : 0.0f, low = beyond_eighth ? -2.18556941e-8f : 0.0f;
+    base = far ? 1.57079633f : base;
+    low = far ? -4.37113883e-8f : low;
     return base + (atan_fraction(top / bottom) + low);
 }
 WISP_INLINE float atan(float x) { return copysign(atan_quotient(abs(x), 1.0f), x); }
 WISP_INLINE float atan2(float y, float x) {
     float a = abs(y), b = abs(x);
-    const bool both_infinite = a == infinity_f && b == infinity_f;
-    const bool both_zero = a == 0.0f && b == 0.0f;
-    a = both_infinite ? 1.0f : a;
-    b = both_infinite || both_zero ? 1.0f : b;
-    // Neither the sum of the two nor a multiple of one may overflow, nor the quotient of denormals lose bits.
-    const bool huge = a > 1e37f || b > 1e37f;
-    const bool tiny = a < 1e-30f && b < 1e-30f;
-    const float unit = huge ? 0.0625f : tiny ? 1.329228e36f : 1.0f;
-    float r = atan_quotient(a * unit, b * unit);
-    r = bits_as<int32_t>(x) < 0 ? 3.14159265f - (r + 8.74227766e-8f) : r;
+    // No sum or multiple of the two may overflow, nor the quotient of denormals lose bits; inf / inf counts as 1.
+    const float larger = a > b ? a : b;
+    float unit = larger < 1e-30f ? 1.329228e36f : 1.0f;
+    unit = larger > 1e37f ? 0.0625f : unit;
+    const float a_of_infinity = a == infinity_f ? 1.0f : 0.0f, b_of_infinity = b == infinity_f ? 1.0f : 0.0f;
+    a = larger == infinity_f ? a_of_infinity : a * unit;
+    b = larger == infinity_f ? b_of_infinity : b * unit;
+    b = larger == 0.0f ? 1.0f : b;
+    float r = atan_quotient(a, b);
+    r = copysign(1.0f, x) < 0.0f ? 3.14159265f - (r + 8.74227766e-8f) : r;
     r = copysign(r, y);
-    return x != x || y != y ? nan_f : r;
+    r = x != x ? x : r;
+    return y != y ? y : r;
 }
 
 // ---- hyperbolic functions
@@ -335,17 +342,15 @@ WISP_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 // The distribution function of the normal law through a rational approximation of erf: one division, no exponential,
 // within 3e-7 everywhere. Enough for gelu, whose result is multiplied by x; use erfc where the tail matters.
 WISP_INLINE float normal_cdf(float x) {
-    float c = x * 0.707106781f;
-    c = c > 3.93f ? 3.93f : c;
-    c = c < -3.93f ? -3.93f : c;
-    const float s = c * c;
-    const float p = horner(s, 1.12837915f, 0.190783934f, 0.0527903009f, 0.00377961412f, 0.000284808792f,
-                           2.04197095e-06f);
-    const float q = horner(s, 1.0f, 0.502410579f, 0.114257566f, 0.0149974469f, 0.00116521406f, 3.80040867e-05f);
-    float y = c * p / q;
-    y = y > 1.0f ? 1.0f : y;
-    y = y < -1.0f ? -1.0f : y;
-    return fused(0.5f, y, 0.5f);
+    float s = x * x;
+    s = s > 30.8898f ? 30.8898f : s;
+    const float p = horner(s, 0.398942274f, 0.0337261534f, 0.00466604747f, 0.000167036923f, 6.29344463e-06f,
+                           2.25608048e-08f);
+    const float q = horner(s, 1.0f, 0.251205289f, 0.0285643915f, 0.00187468086f, 7.28258787e-05f, 1.18762771e-06f);
+    float y = x * p / q;
+    y = y > 0.5f ? 0.5f : y;
+    y = y < -0.5f ? -0.5f : y;
+    return 0.5f + y;
 }
 WISP_INLINE float erf_fraction(float s) {  // erf(x) / x - 1 for s = x^2 <= 1
     return horner(s, 0.128379166f, -0.37612626f, 0.112835787f, -0.0268533472f, 0.0051871622f, -0.00079978531f,
@@ -405,20 +410,26 @@ WISP_INLINE float pow(float x, float y) {
     const int32_t n = int32_t(bits_as<int64_t>(shifted));
     float r = scale_by_power(float(p), n);
 
+    // One condition at a time: a chain of && would keep the loop around this from becoming vector code.
     const float y_abs = abs(y);
-    const bool small_y = y_abs < 16777216.0f;  // larger floats are even integers
-    const int32_t y_int = int32_t(small_y ? y : 0.0f);
-    const bool integral = !small_y || float(y_int) == y;
-    const bool odd = small_y && integral && (y_int & 1);
-    const bool grows = (a > 1.0f) == (y > 0.0f);
-    const float limit = grows ? infinity_f : 0.0f;
-    r = a == infinity_f || a == 0.0f || y_abs == infinity_f ? limit : r;
-    r = a == 1.0f && y_abs == infinity_f ? 1.0f : r;
-    const bool negative = bits_as<int32_t>(x) < 0;
-    r = negative && odd ? -r : r;
-    r = negative && !integral && a != 0.0f && a != infinity_f ? nan_f : r;
-    r = x != x || y != y ? nan_f : r;
-    return y == 0.0f || x == 1.0f ? 1.0f : r;
+    const float y_small = y_abs < 16777216.0f ? y : 0.0f;  // larger floats are even integers
+    const int32_t y_int = int32_t(y_small);
+    const float y_fraction = y_small - float(y_int);
+    float limit = a > 1.0f ? y : -y;  // its sign says whether |x|^y grows
+    limit = limit > 0.0f ? infinity_f : 0.0f;
+    r = a == infinity_f ? limit : r;
+    r = a == 0.0f ? limit : r;
+    limit = a == 1.0f ? 1.0f : limit;
+    r = y_abs == infinity_f ? limit : r;
+    const float negated = y_int & 1 ? -r : r;
+    float invalid = a == 0.0f ? r : nan_f;
+    invalid = a == infinity_f ? r : invalid;
+    float for_negative = y_fraction == 0.0f ? negated : invalid;
+    r = copysign(1.0f, x) < 0.0f ? for_negative : r;
+    r = x != x ? x : r;
+    r = y != y ? y : r;
+    r = x == 1.0f ? 1.0f : r;
+    return y == 0.0f ? 1.0f : r;
 }
 
 // ---- double: the C library

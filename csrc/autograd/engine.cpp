@@ -1,0 +1,364 @@
+// The engine: runs recorded nodes backward in the calling thread, iteratively, latest first.
+#include "engine.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "../ops/ops.h"
+
+namespace wisp {
+
+// One run. A node's state lives in the node; if another run (an outer one, or another thread's) holds the node, in a map.
+struct Task {
+    bool create_graph, retain_graph, accumulate, selective;
+    std::vector<Node*> heap;        // ready nodes
+    std::vector<NodePtr> nodes;     // every node of the run, kept alive
+    std::unordered_map<Node*, NodeState> borrowed;
+    struct Capture {
+        Node* node;
+        uint32_t output;
+        int64_t input;
+    };
+    std::vector<Capture> captures;
+    TensorList captured;
+
+    ~Task() {
+        for (NodePtr& n : nodes)
+            if (n->task == this) {
+                n->task = nullptr;
+                n->state.reset();
+            }
+    }
+    NodeState* find(Node* n) {
+        if (n->task == this) return &n->state;
+        if (borrowed.empty()) return nullptr;
+        auto it = borrowed.find(n);
+        return it == borrowed.end() ? nullptr : &it->second;
+    }
+    // The state of a node that the run has not met yet.
+    NodeState& claim(Node* n) {
+        nodes.push_back(NodePtr::borrow(n));
+        if (n->task) return borrowed[n];
+        n->task = this;
+        return n->state;
+    }
+    void push(Node* n) {
+        heap.push_back(n);
+        std::push_heap(heap.begin(), heap.end(), later);
+    }
+    Node* pop() {
+        std::pop_heap(heap.begin(), heap.end(), later);
+        Node* n = heap.back();
+        heap.pop_back();
+        return n;
+    }
+    static bool later(const Node* a, const Node* b) { return a->sequence < b->sequence; }
+};
+
+namespace {
+
+void find_dependencies(Task& task, const std::vector<Edge>& roots) {
+    std::vector<Node*> stack;
+    for (const Edge& e : roots)
+        if (!task.find(e.node.get())) {
+            task.claim(e.node.get());
+            stack.push_back(e.node.get());
+        }
+    while (!stack.empty()) {
+        Node* n = stack.back();
+        stack.pop_back();
+        for (Edge& e : n->next) {
+            Node* m = e.node.get();
+            if (!m) continue;
+            NodeState* s = task.find(m);
+            if (!s) {
+                s = &task.claim(m);
+                stack.push_back(m);
+            }
+            s->dependencies++;
+        }
+    }
+}
+
+// Marks the nodes from which a captured node can be reached, children before parents.
+void mark_needed(Task& task, const std::vector<Edge>& roots) {
+    std::unordered_map<Node*, bool> done;
+    std::vector<std::pair<Node*, int64_t>> stack;
+    for (auto& c : task.captures)
+        if (NodeState* s = task.find(c.node)) s->needed = true;
+    for (const Edge& root : roots) {
+        if (done.count(root.node.get())) continue;
+        stack.emplace_back(root.node.get(), 0);
+        done[root.node.get()] = true;
+        while (!stack.empty()) {
+            auto& [n, i] = stack.back();
+            NodeState* s = task.find(n);
+            if (i < n->next.size()) {
+                Node* m = n->next[i++].node.get();
+                if (m && !done.count(m)) {
+                    done[m] = true;
+                    stack.emplace_back(m, 0);
+                }
+                continue;
+            }
+            for (Edge& e : n->next)
+                if (e.node && task.find(e.node.get())->needed) s->needed = true;
+            stack.pop_back();
+        }
+    }
+}
+
+void deliver(Task& task, NodeState& state, Node& node, uint32_t number, Tensor g) {
+    if (state.buffer.size() < node.outputs.size()) state.buffer.resize(node.outputs.size());
+    Tensor& slot = state.buffer[number];
+    if (!slot) slot = std::move(g);
+    else if (!task.create_graph && slot.exclusively_owned() && slot.dtype() == g.dtype() && slot.sizes() == g.sizes()) add_(slot, g);
+    else slot = add(slot, g);
+}
+
+void retain_grads(Node& node, Small<Tensor, 1>& grads) {
+    for (TensorObject* o : node.hooks->retain_grad) {
+        Tensor t = Tensor::borrow(o);
+        const Tensor& g = grads[o->output_number];
+        if (!g) continue;
+        Tensor old = grad_of(t);
+        set_grad(t, !old ? clone(g) : add(old, g));
+    }
+}
+
+void run_node(Task& task, Node& node) {
+    NodeState& state = *task.find(&node);
+    Small<Tensor, 1> grads = std::move(state.buffer);
+    state.buffer = {};
+    grads.resize(std::max<int64_t>(node.outputs.size(), 1));
+
+    if (node.variable) {
+        if (TensorExtra* e = node.variable->extra; e && e->hooks && grads[0]) run_tensor_hooks(e->hooks, grads[0], node);
+    } else if (node.hooks) {
+        for (auto& h : node.hooks->tensor_hooks)
+            if (grads[h.output]) run_tensor_hooks(h.hooks, grads[h.output], node);
+    }
+    if (node.hooks && node.hooks->pre_hooks) run_pre_hooks(node, grads);
+    if (node.hooks && !node.hooks->retain_grad.empty()) retain_grads(node, grads);
+
+    bool execute = true;
+    bool wanted_few[16];
+    std::vector<char> wanted_many;
+    const bool* wanted = nullptr;
+    const int64_t n = node.next.size();
+    if (task.selective) {
+        bool captured = false;
+        for (auto& c : task.captures)
+            if (c.node == &node) {
+                captured = true;
+                if (grads[c.output]) task.captured[c.input] = grads[c.output];
+            }
+        bool* flags = wanted_few;
+        if (n > 16) {
+            wanted_many.resize(size_t(n));
+            flags = reinterpret_cast<bool*>(wanted_many.data());
+        }
+        execute = node.variable && captured && task.accumulate;
+        for (int64_t i = 0; i < n; i++) {
+            flags[i] = node.next[i].node && task.find(node.next[i].node.get())->needed;
+            execute |= flags[i];
+        }
+        wanted = flags;
+    }
+
+    TensorList results;
+    bool any = false;
+    for (Tensor& g : grads) any |= g.defined();
+    if (execute && (any || node.context)) {
+        results.resize(n);
+        Backward bw{node, grads.data(), results.data(), task.create_graph, wanted};
+        try {
+            node.apply(bw);
+        } catch (...) {
+            if (anomaly_enabled()) explain_failure(node);
+            throw;
+        }
+        if (node.hooks && node.hooks->post_hooks) run_post_hooks(node, results.data(), n, grads);
+        if (anomaly_checks_nan()) check_for_nan(node, results.data(), n);
+        if (!task.retain_graph) {
+            release_saved(node);
+            if (node.inner) release_saved(*node.inner);
+        }
+    } else {
+        results.resize(n);
+    }
+    grads.clear();
+
+    for (int64_t i = 0; i < n; i++) {
+        Node* next = node.next[i].node.get();
+        if (!next) continue;
+        NodeState& s = *task.find(next);
+        if (results[i] && (!task.selective || s.needed)) {
+            const uint32_t number = node.next[i].number;
+            Tensor g = fit_gradient(results[i], next->outputs[number], node, i);
+            results[i] = Tensor();
+            deliver(task, s, *next, number, std::move(g));
+        }
+        if (--s.dependencies == 0) task.push(next);
+    }
+}
+
+Tensor starting_gradient(const Tensor& root, const Tensor& given) {
+    if (given) {
+        if (!(given.sizes() == root.sizes()))
+            throw RuntimeError("Mismatch in shape: grad_output has a shape of ", given.sizes(), " and output has a shape of ", root.sizes(), ".");
+        if (is_complex(given.dtype()) != is_complex(root.dtype()))
+            throw RuntimeError("For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                               "grad_output has dtype ", given.dtype(), " and output has dtype ", root.dtype(), ".");
+        return given.dtype() == root.dtype() ? given : to(given, root.dtype());
+    }
+    if (root.numel() != 1)
+        throw RuntimeError("grad can be implicitly created only for scalar outputs; got an output of shape ", root.sizes(),
+                           ". Reduce it first (e.g. .sum() or .mean()), or pass a gradient of its shape: backward(gradient)");
+    if (is_complex(root.dtype()))
+        throw RuntimeError("grad can be implicitly created only for real scalar outputs but got ", root.dtype());
+    if (root.dim() == 0) return scalar_tensor(Scalar(1), root.dtype());
+    return ones_like(root);
+}
+
+}  // namespace
+
+Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, int64_t index) {
+    Tensor r = g;
+    if (!(r.sizes() == info.sizes)) {
+        if (!is_expandable(info.sizes, r.sizes()))
+            throw RuntimeError("Function ", from.name, " returned an invalid gradient at index ", index, " - got ", r.sizes(),
+                               " but expected shape compatible with ", info.sizes);
+        r = sum_to_size(r, info.sizes);
+    }
+    if (r.dtype() != info.dtype) {
+        if (is_complex(r.dtype()) && !is_complex(info.dtype)) r = real(r);
+        r = to(r, info.dtype);
+    }
+    return r;
+}
+
+const Tensor& Backward::grad(int i) {
+    if (!grads[i]) grads[i] = zeros(node.outputs[i].sizes, node.outputs[i].dtype);
+    return grads[i];
+}
+
+void accumulate_grad(Backward& bw) {
+    Tensor variable = Tensor::borrow(bw.node.variable);
+    Tensor& g = bw.grads[0];
+    if (!g) return;
+    Tensor& grad = extra(variable).grad;
+    const bool dense = variable.is_contiguous() || variable.layout().is_non_overlapping_and_dense();
+    if (!grad) {
+        const bool fits = dense ? g.strides() == variable.strides() : g.is_contiguous();
+        if (!bw.create_graph && fits && g.exclusively_owned()) {
+            grad = std::move(g);
+        } else if (bw.create_graph) {
+            grad = clone(g);
+        } else {
+            grad = dense ? empty_strided(variable.sizes(), variable.strides(), g.dtype()) : empty(variable.sizes(), g.dtype());
+            copy_values(grad, g);
+        }
+    } else if (bw.create_graph) {
+        grad = add(grad, g);
+    } else if (grad->requires_grad || grad->grad_fn) {
+        GradMode off(false);
+        add_(grad, g);
+    } else {
+        add_(grad, g);
+    }
+    if (variable->extra->post_accumulate_hooks) run_post_accumulate_hooks(variable);
+}
+
+void set_as_strided_backward(Node& node, const Tensor& base, const Layout& view) {
+    struct Geometry {
+        Layout base, view;
+    };
+    set_closure(node, [g = Geometry{base.layout(), view}](Backward& bw) {
+        // Scatter into the base's own geometry, adding where the view overlaps itself.
+        Tensor flat = zeros({std::max<int64_t>(g.base.extent(), std::max<int64_t>(g.view.extent() + g.view.offset - g.base.offset, 0))},
+                            bw.grad().dtype());
+        const int64_t offset = g.view.offset - g.base.offset;
+        if (!g.view.may_overlap_itself()) {
+            Tensor target = as_strided(flat, g.view.sizes, g.view.strides, offset);
+            copy_(target, bw.grad());
+        } else {
+            Tensor positions = as_strided(arange(flat.numel()), g.view.sizes, g.view.strides, offset);
+            flat = scatter_add(flat, 0, reshape(positions, {-1}), reshape(bw.grad(), {-1}));
+        }
+        bw.set(0, as_strided(flat, g.base.sizes, g.base.strides, 0));
+    });
+}
+
+void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view) {
+    struct Geometry {
+        Layout base, view;
+    };
+    set_closure(node, [g = Geometry{base.layout(), view}](Backward& bw) {
+        Node& inner = *bw.node.inner;
+        Tensor result = empty_strided(g.base.sizes, g.base.strides, bw.grad().dtype());
+        copy_(result, bw.grad());
+        Tensor slice = as_strided(result, g.view.sizes, g.view.strides, g.view.offset - g.base.offset);
+        Small<Tensor, 1> grads{clone(slice)};
+        TensorList results;
+        results.resize(inner.next.size());
+        Backward sub{inner, grads.data(), results.data(), bw.create_graph, nullptr};
+        inner.apply(sub);
+        if (bw.needs(0)) {
+            if (results[0]) copy_(slice, fit_gradient(results[0], inner.outputs[0], inner, 0));
+            else zero_(slice);
+            bw.set(0, result);
+        }
+        for (int64_t i = 1; i < inner.next.size(); i++) bw.set(int(i), results[i]);
+    });
+}
+
+TensorList run_backward(const BackwardRequest& request) {
+    Task task{request.create_graph, request.retain_graph, request.accumulate, !request.inputs.empty(), {}, {}, {}, {}, {}};
+    std::vector<Edge> roots;
+    TensorList grads;
+    for (int64_t i = 0; i < request.roots.size(); i++) {
+        const Tensor& root = request.roots[i];
+        Edge e = gradient_edge(root);
+        if (!e.node)
+            throw RuntimeError("element ", i, " of tensors does not require grad and does not have a grad_fn");
+        roots.push_back(std::move(e));
+        grads.push_back(starting_gradient(root, request.grads.empty() ? Tensor() : request.grads[i]));
+    }
+    GradMode mode(request.create_graph);
+    find_dependencies(task, roots);
+    if (task.selective) {
+        task.captured.resize(request.inputs.size());
+        for (int64_t i = 0; i < request.inputs.size(); i++) {
+            const Tensor& t = request.inputs[i];
+            if (!t.requires_grad()) throw RuntimeError("One of the differentiated Tensors does not require grad");
+            Edge e = gradient_edge(t);
+            if (task.find(e.node.get())) task.captures.push_back({e.node.get(), e.number, i});
+        }
+        mark_needed(task, roots);
+    }
+    for (size_t i = 0; i < roots.size(); i++)
+        deliver(task, *task.find(roots[i].node.get()), *roots[i].node, roots[i].number, grads[int64_t(i)]);
+    grads.clear();
+    std::vector<Node*> started;
+    for (Edge& e : roots)
+        if (task.find(e.node.get())->dependencies == 0 && std::find(started.begin(), started.end(), e.node.get()) == started.end()) {
+            started.push_back(e.node.get());
+            task.push(e.node.get());
+        }
+    while (!task.heap.empty()) run_node(task, *task.pop());
+
+    if (!task.selective) return {};
+    for (int64_t i = 0; i < request.inputs.size(); i++) {
+        if (!task.captured[i] && !request.allow_unused && !request.accumulate)
+            throw RuntimeError("One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this "
+                               "is the desired behavior. (input ", i, " of shape ", request.inputs[i].sizes(), ")");
+        if (request.accumulate && task.captured[i] && request.inputs[i]->grad_fn) {
+            Tensor old = grad_of(request.inputs[i]);
+            set_grad(request.inputs[i], old ? add(old, task.captured[i]) : clone(task.captured[i]));
+        }
+    }
+    return std::move(task.captured);
+}
+
+}  // namespace wisp

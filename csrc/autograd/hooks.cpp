@@ -1,0 +1,212 @@
+// Hooks: on gradients of tensors, around nodes, on saved tensors; and the lazily made extras of a tensor.
+#include "../ops/ops.h"
+#include "engine.h"
+
+namespace wisp {
+namespace {
+
+struct SavedHooks {
+    PyObject *pack, *unpack;
+};
+thread_local std::vector<SavedHooks>* saved_hooks = nullptr;
+
+struct Ref {  // an owned Python reference
+    PyObject* p;
+    explicit Ref(PyObject* o) : p(o) {
+        if (!o) throw PythonError();
+    }
+    ~Ref() { Py_DECREF(p); }
+    Ref(const Ref&) = delete;
+};
+
+PyObject* tensor_or_none(const Tensor& t) {
+    PyObject* o = t ? t.object() : Py_None;
+    Py_INCREF(o);
+    return o;
+}
+
+Tensor expect_tensor(PyObject* o, const char* what) {
+    if (o == Py_None) return {};
+    if (!is_tensor(o)) throw TypeError(what, " must return a Tensor or None, got ", Py_TYPE(o)->tp_name);
+    return Tensor::borrow(as_tensor_object(o));
+}
+
+PyObject* tuple_of(const Tensor* tensors, int64_t n) {
+    PyObject* t = PyTuple_New(n);
+    for (int64_t i = 0; t && i < n; i++) PyTuple_SET_ITEM(t, i, tensor_or_none(tensors[i]));
+    return t;
+}
+
+void replace(Tensor* tensors, int64_t n, PyObject* result, const char* what) {
+    if (result == Py_None) return;
+    if (!PyTuple_Check(result)) {
+        if (n == 1) {
+            tensors[0] = expect_tensor(result, what);
+            return;
+        }
+        throw TypeError(what, " must return a tuple or None, got ", Py_TYPE(result)->tp_name);
+    }
+    if (PyTuple_GET_SIZE(result) != n)
+        throw RuntimeError(what, " has returned an incorrect number of values: got ", int64_t(PyTuple_GET_SIZE(result)), ", expected ", n);
+    for (int64_t i = 0; i < n; i++) tensors[i] = expect_tensor(PyTuple_GET_ITEM(result, i), what);
+}
+
+template <class F>
+void for_each_hook(PyObject* dict, F&& f) {
+    Ref values(PyDict_Values(dict));  // a hook may remove itself
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values.p); i++) f(PyList_GET_ITEM(values.p, i));
+}
+
+}  // namespace
+
+bool saved_hooks_active() { return saved_hooks && !saved_hooks->empty(); }
+
+void push_saved_hooks(PyObject* pack, PyObject* unpack) {
+    if (!saved_hooks) saved_hooks = new std::vector<SavedHooks>();
+    Py_INCREF(pack);
+    Py_INCREF(unpack);
+    saved_hooks->push_back({pack, unpack});
+}
+
+void pop_saved_hooks() {
+    if (!saved_hooks_active()) return;
+    SavedHooks h = saved_hooks->back();
+    saved_hooks->pop_back();
+    Py_DECREF(h.pack);
+    Py_DECREF(h.unpack);
+}
+
+void pack_saved(Saved& s) {
+    SavedHooks h = saved_hooks->back();
+    Tensor seen = s.output >= 0 ? s.tensor : detach(s.tensor);
+    seen->requires_grad = false;
+    GradMode off(false);
+    PyObject* packed = PyObject_CallOneArg(h.pack, seen.object());
+    if (!packed) throw PythonError();
+    s.packed = packed;
+    s.unpack = h.unpack;
+    Py_INCREF(h.unpack);
+    if (s.output >= 0 || !s.tensor.requires_grad()) {
+        s.tensor = Tensor();
+    } else if (s.tensor->grad_fn) {
+        // The values are the hook's now; an empty tensor carries the history that the unpacked one gets again.
+        Tensor shell = empty({0}, s.tensor.dtype());
+        set_history(shell, s.tensor->grad_fn, s.tensor->output_number);
+        s.tensor = shell;
+    }
+}
+
+Tensor call_unpack_hook(Saved& s, Node& node, bool with_history) {
+    Ref result(PyObject_CallOneArg(s.unpack, s.packed));
+    if (!is_tensor(result.p))
+        throw TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type ", Py_TYPE(result.p)->tp_name);
+    Tensor t = Tensor::borrow(as_tensor_object(result.p));
+    if (!with_history) return t;
+    Tensor r = alias(t);
+    if (s.output >= 0) set_history(r, &node, uint32_t(s.output));
+    else if (s.tensor && s.tensor->requires_grad) return s.tensor;
+    else if (s.tensor && s.tensor->grad_fn) set_history(r, s.tensor->grad_fn, s.tensor->output_number);
+    return r;
+}
+
+void run_tensor_hooks(PyObject* hooks, Tensor& grad, const Node& node) {
+    for_each_hook(hooks, [&](PyObject* hook) {
+        Ref result(PyObject_CallOneArg(hook, grad.object()));
+        if (result.p == Py_None) return;
+        Tensor replaced = expect_tensor(result.p, "a tensor hook");
+        if (!(replaced.sizes() == grad.sizes()))
+            throw RuntimeError("hook has changed the size of value: it returned ", replaced.sizes(), " for a gradient of shape ", grad.sizes(),
+                               " (", node.name, ")");
+        if (replaced.dtype() != grad.dtype())
+            throw RuntimeError("hook has changed the type of value (was ", grad.dtype(), " got ", replaced.dtype(), ")");
+        grad = replaced;
+    });
+}
+
+void run_pre_hooks(Node& node, Small<Tensor, 1>& grads) {
+    for_each_hook(node.hooks->pre_hooks, [&](PyObject* hook) {
+        Ref args(tuple_of(grads.data(), grads.size()));
+        Ref result(PyObject_CallOneArg(hook, args.p));
+        replace(grads.data(), grads.size(), result.p, "a node pre-hook");
+    });
+}
+
+void run_post_hooks(Node& node, Tensor* results, int64_t n, const Small<Tensor, 1>& grads) {
+    for_each_hook(node.hooks->post_hooks, [&](PyObject* hook) {
+        Ref inputs(tuple_of(results, n)), outputs(tuple_of(grads.data(), grads.size()));
+        Ref result(PyObject_CallFunctionObjArgs(hook, inputs.p, outputs.p, nullptr));
+        replace(results, n, result.p, "a node hook");
+    });
+}
+
+void run_post_accumulate_hooks(const Tensor& variable) {
+    for_each_hook(variable->extra->post_accumulate_hooks, [&](PyObject* hook) {
+        Ref result(PyObject_CallOneArg(hook, variable.object()));
+        if (result.p != Py_None) throw RuntimeError("a post accumulate grad hook must return None, got ", Py_TYPE(result.p)->tp_name);
+    });
+}
+
+// --- extras of a tensor --------------------------------------------------------------------------------------------
+
+TensorExtra& extra(const Tensor& t) {
+    if (!t->extra) {
+        t->extra = new TensorExtra();
+        track(t.get());
+    }
+    return *t->extra;
+}
+
+void delete_extra(TensorObject* o) {
+    TensorExtra* e = o->extra;
+    if (e->retains_grad && o->grad_fn && o->grad_fn->hooks) {
+        auto& list = o->grad_fn->hooks->retain_grad;
+        for (int64_t i = 0; i < list.size(); i++)
+            if (list[i] == o) {
+                std::swap(list[i], list.back());
+                list.pop_back();
+                break;
+            }
+    }
+    Py_XDECREF(e->hooks);
+    Py_XDECREF(e->post_accumulate_hooks);
+    o->extra = nullptr;
+    delete e;
+}
+
+Tensor grad_of(const Tensor& t) { return t->extra ? t->extra->grad : Tensor(); }
+void set_grad(const Tensor& t, Tensor grad) { extra(t).grad = std::move(grad); }
+
+void retain_grad(const Tensor& t) {
+    if (!t.requires_grad()) throw RuntimeError("can't retain_grad on Tensor that has requires_grad=False");
+    Node* n = grad_fn_of(t);
+    if (!n || extra(t).retains_grad) return;
+    extra(t).retains_grad = true;
+    hooks_of(*n).retain_grad.push_back(t.get());
+}
+
+NodeHooks& hooks_of(Node& node) {
+    if (!node.hooks) node.hooks = new NodeHooks();
+    return *node.hooks;
+}
+
+PyObject* hooks_dict(const Tensor& t) {
+    if (!t.requires_grad()) throw RuntimeError("cannot register a hook on a tensor that doesn't require gradient");
+    Node* n = grad_fn_of(t);
+    auto fresh = [] {
+        PyObject* d = PyDict_New();
+        if (!d) throw PythonError();
+        return d;
+    };
+    if (!n) {
+        TensorExtra& e = extra(t);
+        if (!e.hooks) e.hooks = fresh();
+        return e.hooks;
+    }
+    NodeHooks& hooks = hooks_of(*n);
+    for (auto& h : hooks.tensor_hooks)
+        if (h.output == t->output_number) return h.hooks;
+    hooks.tensor_hooks.push_back({t->output_number, fresh()});
+    return hooks.tensor_hooks.back().hooks;
+}
+
+}  // namespace wisp

@@ -1,0 +1,412 @@
+// Nodes: making them, saving tensors in them, freeing them without recursion; the history of views and in-place writes.
+#include "node.h"
+
+#include "../ops/ops.h"
+#include "engine.h"
+#include "source.h"
+
+namespace wisp {
+
+PyTypeObject* node_type = nullptr;
+
+// --- modes -------------------------------------------------------------------------------------------------------
+
+namespace {
+thread_local bool grad_mode = true, inference_mode = false;
+bool anomaly = false, anomaly_nan = true;
+uint64_t next_sequence = 0;
+
+constexpr int free_limit = 256;
+Node* free_list[free_limit];
+int free_count = 0;
+}  // namespace
+
+bool grad_enabled() { return grad_mode; }
+void set_grad_enabled(bool on) { grad_mode = on; }
+bool inference_mode_enabled() { return inference_mode; }
+void set_inference_mode(bool on) { inference_mode = on; }
+bool anomaly_enabled() { return anomaly; }
+bool anomaly_checks_nan() { return anomaly && anomaly_nan; }
+void set_anomaly(bool on, bool check_nan) {
+    anomaly = on;
+    anomaly_nan = check_nan;
+}
+
+// --- making and freeing ------------------------------------------------------------------------------------------
+
+Node* new_node(const char* name) {
+    Node* n;
+    if (free_count) {
+        n = free_list[--free_count];
+        PyObject_Init(reinterpret_cast<PyObject*>(n), node_type);
+    } else {
+        n = PyObject_GC_New(Node, node_type);
+        if (!n) throw PythonError();
+        new (&n->next) Small<Edge, 3>();
+        new (&n->saved) Small<Saved, 3>();
+        new (&n->outputs) Small<OutputInfo, 1>();
+        new (&n->state) NodeState();
+    }
+    n->name = name;
+    n->sequence = next_sequence++;
+    n->apply = nullptr;
+    n->destroy_closure = nullptr;
+    n->context = n->metadata = nullptr;
+    n->hooks = nullptr;
+    n->variable = nullptr;
+    n->inner = nullptr;
+    n->released = false;
+    n->task = nullptr;
+    const SourceLine line = current_source();
+    n->source_code = line.code;
+    n->source_offset = line.offset;
+    PyObject_GC_Track(reinterpret_cast<PyObject*>(n));
+    if (anomaly) remember_traceback(*n);
+    return n;
+}
+
+namespace {
+
+// Everything a dying node held. Destroying it may free the next node; a queue keeps a long chain off the stack.
+struct Remains {
+    Small<Edge, 3> next;
+    Small<Saved, 3> saved;
+    Small<Tensor, 1> buffer;
+    PyObject *objects[6];
+};
+thread_local std::vector<Remains>* queue = nullptr;
+
+void bury(Remains&& remains) {
+    if (queue) {
+        queue->push_back(std::move(remains));
+        return;
+    }
+    std::vector<Remains> local;
+    queue = &local;
+    local.push_back(std::move(remains));
+    while (!local.empty()) {
+        Remains r = std::move(local.back());
+        local.pop_back();
+        for (PyObject* o : r.objects) Py_XDECREF(o);
+    }
+    queue = nullptr;
+}
+
+void free_hooks(NodeHooks* hooks) {
+    for (auto& h : hooks->tensor_hooks) Py_DECREF(h.hooks);
+    Py_XDECREF(hooks->pre_hooks);
+    Py_XDECREF(hooks->post_hooks);
+    delete hooks;
+}
+
+void forget_accumulator(Node& n) {
+    if (n.variable && n.variable->extra && n.variable->extra->accumulator == &n) n.variable->extra->accumulator = nullptr;
+}
+
+Remains strip(Node& n) {
+    forget_accumulator(n);
+    Remains r{std::move(n.next), std::move(n.saved), std::move(n.state.buffer),
+              {n.context, n.metadata, reinterpret_cast<PyObject*>(n.variable), reinterpret_cast<PyObject*>(n.inner), n.source_code, nullptr}};
+    n.context = n.metadata = n.source_code = nullptr;
+    n.variable = nullptr;
+    n.inner = nullptr;
+    return r;
+}
+
+}  // namespace
+
+void dealloc_node(PyObject* self) {
+    auto& n = *reinterpret_cast<Node*>(self);
+    PyObject_GC_UnTrack(self);
+    if (n.hooks) {
+        free_hooks(n.hooks);
+        n.hooks = nullptr;
+    }
+    if (n.destroy_closure) n.destroy_closure(n);
+    n.outputs.clear();
+    Remains remains = strip(n);
+    PyTypeObject* type = Py_TYPE(self);
+    if (free_count < free_limit) {
+        free_list[free_count++] = &n;
+    } else {
+        n.next.~Small();
+        n.saved.~Small();
+        n.outputs.~Small();
+        n.state.~NodeState();
+        PyObject_GC_Del(self);
+    }
+    if (type != node_type) Py_DECREF(reinterpret_cast<PyObject*>(type));
+    bury(std::move(remains));
+}
+
+int traverse_node(PyObject* self, visitproc visit, void* arg) {
+    auto& n = *reinterpret_cast<Node*>(self);
+    Py_VISIT(n.context);
+    Py_VISIT(n.metadata);
+    Py_VISIT(reinterpret_cast<PyObject*>(n.variable));
+    Py_VISIT(reinterpret_cast<PyObject*>(n.inner));
+    for (Edge& e : n.next) Py_VISIT(reinterpret_cast<PyObject*>(e.node.get()));
+    for (Saved& s : n.saved) {
+        Py_VISIT(s.tensor.object());
+        Py_VISIT(s.packed);
+        Py_VISIT(s.unpack);
+    }
+    for (Tensor& t : n.state.buffer) Py_VISIT(t.object());
+    if (n.hooks) {
+        for (auto& h : n.hooks->tensor_hooks) Py_VISIT(h.hooks);
+        Py_VISIT(n.hooks->pre_hooks);
+        Py_VISIT(n.hooks->post_hooks);
+    }
+    return 0;
+}
+
+int clear_node(PyObject* self) {
+    auto& n = *reinterpret_cast<Node*>(self);
+    if (n.hooks) {
+        NodeHooks* hooks = n.hooks;
+        n.hooks = nullptr;
+        free_hooks(hooks);
+    }
+    bury(strip(n));
+    return 0;
+}
+
+std::string source_of(const Node& node) { return source_text(node.source_code, node.source_offset); }
+
+// --- edges and history -------------------------------------------------------------------------------------------
+
+void track(TensorObject* o) {
+    auto* self = reinterpret_cast<PyObject*>(o);
+    if (!PyObject_GC_IsTracked(self)) PyObject_GC_Track(self);
+}
+
+void set_history(const Tensor& t, Node* node, uint32_t output) {
+    Py_XINCREF(reinterpret_cast<PyObject*>(node));
+    Node* old = t->grad_fn;
+    if (t->extra && t->extra->retains_grad && old && old->hooks) {  // retain_grad follows the tensor
+        auto& list = old->hooks->retain_grad;
+        for (int64_t i = 0; i < list.size(); i++)
+            if (list[i] == t.get()) {
+                std::swap(list[i], list.back());
+                list.pop_back();
+                break;
+            }
+        if (node) hooks_of(*node).retain_grad.push_back(t.get());
+    }
+    t->grad_fn = node;
+    t->output_number = output;
+    t->requires_grad = false;
+    if (t->base) t->view_version = t.version();
+    if (node) track(t.get());
+    Py_XDECREF(reinterpret_cast<PyObject*>(old));
+}
+
+bool any_needs_grad(const TensorList& tensors) {
+    if (!grad_mode) return false;
+    for (const Tensor& t : tensors)
+        if (wants_grad(t)) return true;
+    return false;
+}
+
+static Node* accumulator_of(const Tensor& t) {
+    TensorExtra& e = extra(t);
+    if (e.accumulator) {
+        Py_INCREF(reinterpret_cast<PyObject*>(e.accumulator));
+        return e.accumulator;
+    }
+    Node* n = new_node("AccumulateGrad");
+    n->sequence = UINT64_MAX;  // gradients of leaves are added up as soon as they are complete
+    n->variable = t.get();
+    Py_INCREF(t.object());
+    n->outputs.push_back({t.sizes(), t.dtype(), t.device()});
+    n->apply = accumulate_grad;
+    e.accumulator = n;
+    return n;
+}
+
+Node* grad_fn_of(const Tensor& t) {
+    if (t->base && t->view_version != t.version() && t->base->dtype == t->dtype) {
+        Tensor base = Tensor::borrow(t->base);
+        if (base.requires_grad()) {
+            // The base was written to since: this view's history is the base's, seen through its layout.
+            NodePtr n = NodePtr::steal(new_node("AsStridedBackward0"));
+            add_input(*n, base);
+            set_as_strided_backward(*n, base, t.layout());
+            n->outputs.push_back({t.sizes(), t.dtype(), t.device()});
+            set_history(t, n.get(), 0);
+        }
+    }
+    return t->grad_fn;
+}
+
+Edge gradient_edge(const Tensor& t) {
+    if (!t.defined()) return {};
+    if (t->base && t->view_version != t.version()) grad_fn_of(t);
+    if (t->grad_fn) return {NodePtr::borrow(t->grad_fn), t->output_number};
+    if (t->requires_grad) return {NodePtr::steal(accumulator_of(t)), 0};
+    return {};
+}
+
+void add_input(Node& node, const Tensor& input) {
+    if (!input.defined() || !(input->grad_fn || input->requires_grad || input->base)) {
+        node.next.emplace_back();
+        return;
+    }
+    node.next.push_back(gradient_edge(input));
+}
+
+void add_output(Node& node, const Tensor& output) {
+    const uint32_t number = uint32_t(node.outputs.size());
+    if (!output.defined()) {
+        node.outputs.emplace_back();
+        return;
+    }
+    node.outputs.push_back({output.sizes(), output.dtype(), output.device()});
+    if (is_differentiable(output.dtype())) set_history(output, &node, number);
+}
+
+// --- saved tensors -----------------------------------------------------------------------------------------------
+
+void save(Node& node, const Tensor& t) {
+    Saved& s = node.saved.emplace_back();
+    if (!t.defined()) return;
+    if (t->inference)
+        throw RuntimeError("Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
+                           "in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor "
+                           "and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.");
+    s.version = t.version();
+    if (t->grad_fn == &node) {
+        s.output = int16_t(t->output_number);
+        s.tensor = alias(t);
+    } else {
+        s.tensor = t;
+        s.was_leaf = !t->grad_fn;
+    }
+    if (saved_hooks_active()) pack_saved(s);
+}
+
+Tensor Backward::saved(int i) const { return unpack_saved(node, i, create_graph); }
+
+Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
+    Saved& s = node.saved[i];
+    if (node.released)
+        throw RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                           "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+                           "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
+                           "if you need to access saved tensors after calling backward. (", node.name,
+                           node.source_code ? ", made at " + source_of(node) : std::string(), ")");
+    if (s.packed) return call_unpack_hook(s, node, with_history);
+    if (!s.tensor) return {};
+    if (s.tensor.version() != s.version) {
+        throw RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: [",
+                           type_name(s.tensor.dtype()), "Tensor ", s.tensor.sizes(), "], which is ", s.output >= 0 ? "output " : "an input",
+                           s.output >= 0 ? std::to_string(s.output) : std::string(), " of ", node.name, ", is at version ",
+                           s.tensor.version(), "; expected version ", s.version, " instead. It was saved at ", source_of(node),
+                           last_inplace_source(s.tensor), ". Hint: use the out-of-place form of that operation, or clone() the tensor before changing it; "
+                           "enable anomaly detection with set_detect_anomaly(True) for the full traceback.");
+    }
+    if (s.output >= 0 && with_history) {
+        Tensor t = alias(s.tensor);
+        set_history(t, &node, uint32_t(s.output));
+        return t;
+    }
+    return s.tensor;
+}
+
+void release_saved(Node& node) {
+    if (node.saved.empty()) return;
+    node.saved.clear();
+    node.released = true;
+}
+
+// --- views and in-place writes -------------------------------------------------------------------------------------
+
+Tensor make_view(const Tensor& t, Layout layout, ViewKind kind) {
+    Tensor v = alias(t, std::move(layout));
+    TensorObject* base = t->base ? t->base : t.get();
+    Py_INCREF(reinterpret_cast<PyObject*>(base));
+    v->base = base;
+    v->view_kind = kind != view_plain ? kind : !grad_mode ? view_no_grad : t->base ? t->view_kind : view_plain;
+    v->view_version = t.version();
+    v->inference = t->inference;
+    track(v.get());
+    return v;
+}
+
+void check_inplace(const Tensor& self, const char* name, bool recording) {
+    if (self.storage()->read_only)
+        throw RuntimeError(name, ": the memory of this tensor is read-only (it came from a read-only array); clone() it first");
+    if (!self.is_contiguous() && self.numel() > 1 && self.layout().may_overlap_itself()) {
+        for (int64_t i = 0; i < self.dim(); i++)
+            if (self.strides()[i] == 0 && self.sizes()[i] > 1)
+                throw RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                                   "Please clone() the tensor before performing the operation. (", name, " on a tensor of shape ",
+                                   self.sizes(), " with strides ", self.strides(), ")");
+    }
+    if (!grad_mode) return;
+    if (self->requires_grad && !self->grad_fn)
+        throw RuntimeError("a leaf Variable that requires grad is being used in an in-place operation. (", name, ") "
+                           "Use the out-of-place form, or wrap the write in `with no_grad():`.");
+    if (self->inference && recording)
+        throw RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
+                           "tensor before doing inplace update. (", name, ")");
+    if (!self->base) return;
+    Tensor base = Tensor::borrow(self->base);
+    if (!recording && !base.requires_grad()) return;
+    if (base->requires_grad && !base->grad_fn)
+        throw RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation. (", name, ")");
+    const char* why = self->view_kind == view_multi_output ? "is the output of a function that returns multiple views. Such functions do not allow the "
+                                                             "output views to be modified inplace. You should replace the inplace operation by an out-of-place one"
+                      : self->view_kind == view_no_grad    ? "was created in no_grad mode and is being modified inplace with grad mode enabled. "
+                                                             "Make the view outside of no_grad(), or write to it inside"
+                      : self->view_kind == view_other_dtype ? "has another dtype than its base; write to the base instead"
+                                                            : nullptr;
+    if (why) throw RuntimeError(name, ": a view of shape ", self.sizes(), " ", why, ".");
+}
+
+void rebase_history(const Tensor& self, Node& node) {
+    if (!self->base) {
+        node.outputs.push_back({self.sizes(), self.dtype(), self.device()});
+        set_history(self, &node, 0);
+        return;
+    }
+    Tensor base = Tensor::borrow(self->base);
+    node.outputs.push_back({self.sizes(), self.dtype(), self.device()});
+    NodePtr copy = NodePtr::steal(new_node("CopySlices"));
+    copy->next.push_back(gradient_edge(base));
+    for (int64_t i = 1; i < node.next.size(); i++) copy->next.push_back(node.next[i]);
+    copy->inner = &node;
+    Py_INCREF(reinterpret_cast<PyObject*>(&node));
+    set_copy_slices_backward(*copy, base, self.layout());
+    copy->outputs.push_back({base.sizes(), base.dtype(), base.device()});
+    set_history(base, copy.get(), 0);
+    self->view_version = self.version() - 1;  // remake the view's own history from the base
+    grad_fn_of(self);
+}
+
+void assign_inplace(const Tensor& self, const Tensor& result, const char* name) {
+    if (!(result.sizes() == self.sizes()))
+        throw RuntimeError("output with shape ", self.sizes(), " doesn't match the broadcast shape ", result.sizes(), " (", name, ")");
+    if ((is_complex(result.dtype()) && !is_complex(self.dtype())) || (is_floating(result.dtype()) && is_integral(self.dtype())) ||
+        (result.dtype() != DType::boolean && self.dtype() == DType::boolean))
+        throw RuntimeError("result type ", type_name(result.dtype()), " can't be cast to the desired output type ", type_name(self.dtype()),
+                           " (", name, ")");
+    const bool recording = grad_mode && is_differentiable(self.dtype()) && (result.requires_grad() || self.requires_grad());
+    check_inplace(self, name, recording);
+    copy_values(self, result);
+    bump_version(self);
+    if (!recording) return;
+    NodePtr node = NodePtr::steal(new_node("CopyBackwards"));
+    node->next.emplace_back();  // the old value of self no longer matters
+    add_input(*node, result);
+    set_closure(*node, [](Backward& bw) {
+        if (bw.needs(1)) bw.set(1, bw.grad());
+    });
+    if (!self->base && result->grad_fn && result.dtype() == self.dtype()) {
+        set_history(self, result->grad_fn, result->output_number);
+        return;
+    }
+    rebase_history(self, *node);
+}
+
+}  // namespace wisp

@@ -1,0 +1,284 @@
+// Nodes of the backward graph, and how an operator records one.
+//
+// A front door computes its result, then, only if a gradient may be asked for, records how to go back:
+//
+//     Tensor y = ...;
+//     if (needs_grad(a, b))
+//         record(y, "MulBackward0", {a, b}, {a, b}, [](Backward& bw) {
+//             if (bw.needs(0)) bw.set(0, mul(bw.grad(), bw.saved(1)));
+//             if (bw.needs(1)) bw.set(1, mul(bw.grad(), bw.saved(0)));
+//         });
+//
+// The closure may capture plain values (sizes, numbers), never tensors: tensors go into the saved list, where their
+// versions are checked, hooks can pack them and they are freed after the backward pass. A result may be saved too.
+// Gradients may come back broadcast or in another dtype: the engine reduces and casts them to what the input was.
+// Backward closures call front doors, so recording them (create_graph) needs no further code.
+#pragma once
+#include <initializer_list>
+#include <span>
+#include <type_traits>
+
+#include "../core/tensor.h"
+
+namespace wisp {
+
+struct Node;
+struct Backward;
+struct Task;  // one run of the engine
+
+class NodePtr {
+public:
+    NodePtr() = default;
+    NodePtr(const NodePtr& o) : p_(o.p_) { Py_XINCREF(reinterpret_cast<PyObject*>(p_)); }
+    NodePtr(NodePtr&& o) noexcept : p_(o.p_) { o.p_ = nullptr; }
+    NodePtr& operator=(NodePtr o) noexcept {
+        std::swap(p_, o.p_);
+        return *this;
+    }
+    ~NodePtr() { Py_XDECREF(reinterpret_cast<PyObject*>(p_)); }
+    static NodePtr steal(Node* p) {
+        NodePtr n;
+        n.p_ = p;
+        return n;
+    }
+    static NodePtr borrow(Node* p) {
+        Py_XINCREF(reinterpret_cast<PyObject*>(p));
+        return steal(p);
+    }
+    Node* get() const { return p_; }
+    Node* operator->() const { return p_; }
+    Node& operator*() const { return *p_; }
+    explicit operator bool() const { return p_ != nullptr; }
+    Node* release() {
+        Node* p = p_;
+        p_ = nullptr;
+        return p;
+    }
+
+private:
+    Node* p_ = nullptr;
+};
+
+struct Edge {
+    NodePtr node;
+    uint32_t number = 0;  // which output of the forward operator
+};
+
+// A tensor kept for the backward pass.
+struct Saved {
+    Tensor tensor;         // an alias without history if is_output
+    uint32_t version = 0;
+    int16_t output = -1;   // >= 0: it is this output of the node itself
+    bool was_leaf = false;
+    PyObject* packed = nullptr;  // what a pack hook returned, with `unpack`
+    PyObject* unpack = nullptr;
+
+    Saved() = default;
+    Saved(Saved&& o) noexcept
+        : tensor(std::move(o.tensor)), version(o.version), output(o.output), was_leaf(o.was_leaf), packed(o.packed), unpack(o.unpack) {
+        o.packed = o.unpack = nullptr;
+    }
+    Saved(const Saved&) = delete;
+    ~Saved() {
+        Py_XDECREF(packed);
+        Py_XDECREF(unpack);
+    }
+};
+
+// Shape and dtype of an output of the forward operator: what its incoming gradient must look like.
+struct OutputInfo {
+    Dims sizes;
+    DType dtype = DType::f32;
+    Device device;
+};
+
+struct NodeHooks {
+    struct TensorHooks {
+        uint32_t output;
+        PyObject* hooks;  // dict id -> callable
+    };
+    Small<TensorHooks, 2> tensor_hooks;       // on the gradient of an output, before the node runs
+    Small<TensorObject*, 2> retain_grad;      // outputs that want their .grad (weak; a dying tensor removes itself)
+    PyObject* pre_hooks = nullptr;            // dict: (grad_outputs) -> grad_outputs or None
+    PyObject* post_hooks = nullptr;           // dict: (grad_inputs, grad_outputs) -> grad_inputs or None
+};
+
+// What a run of the engine keeps per node.
+struct NodeState {
+    int32_t dependencies = 0;
+    bool needed = false;        // leads to an input whose gradient was asked for
+    Small<Tensor, 1> buffer;    // gradients that have arrived, one per output
+    void reset() {
+        dependencies = 0;
+        needed = false;
+        buffer.clear();
+    }
+};
+
+struct Node {
+    PyObject_HEAD
+    const char* name;                 // "MulBackward0"
+    uint64_t sequence;                // later nodes run first
+    void (*apply)(Backward&);
+    void (*destroy_closure)(Node&);   // null: trivial
+    PyObject* context;                // ctx of a Python autograd.Function; else null
+    PyObject* metadata;               // dict for users and anomaly mode; else null
+    NodeHooks* hooks;
+    TensorObject* variable;           // strong, of an AccumulateGrad node
+    Node* inner;                      // strong, of a CopySlices node: the node of the in-place operator
+    PyObject* source_code;            // code object of the forward line, with the instruction's offset
+    int source_offset;
+    bool released;                    // saved tensors were freed by a backward pass
+    Small<Edge, 3> next;
+    Small<Saved, 3> saved;
+    Small<OutputInfo, 1> outputs;
+    Task* task;                       // the engine's run that uses `state` at the moment
+    NodeState state;
+    alignas(16) char closure[80];
+};
+
+extern PyTypeObject* node_type;
+
+// What a backward function works with.
+struct Backward {
+    Node& node;
+    Tensor* grads;      // incoming, one per output of the forward operator; may be undefined
+    Tensor* results;    // outgoing, one per recorded input
+    bool create_graph;
+    const bool* wanted;  // null: every input with an edge
+
+    bool has_grad(int i = 0) const { return grads[i].defined(); }
+    const Tensor& grad(int i = 0);   // zeros where no gradient arrived
+    bool needs(int i) const { return node.next[i].node && (!wanted || wanted[i]); }
+    Tensor saved(int i) const;       // checks that it was not changed in place
+    void set(int i, Tensor t) { results[i] = std::move(t); }
+};
+
+// --- modes, per thread ---
+bool grad_enabled();
+void set_grad_enabled(bool on);
+bool inference_mode_enabled();
+void set_inference_mode(bool on);
+bool anomaly_enabled();
+void set_anomaly(bool on, bool check_nan);
+class GradMode {
+public:
+    explicit GradMode(bool on) : before_(grad_enabled()) { set_grad_enabled(on); }
+    ~GradMode() { set_grad_enabled(before_); }
+
+private:
+    bool before_;
+};
+
+inline bool wants_grad(const Tensor& t) { return t.defined() && t.requires_grad(); }
+template <class... T>
+inline bool needs_grad(const T&... tensors) {
+    return (wants_grad(tensors) || ...) && grad_enabled();
+}
+bool any_needs_grad(const TensorList& tensors);
+
+// --- recording ---
+Node* new_node(const char* name);
+void add_input(Node& node, const Tensor& input);
+void add_output(Node& node, const Tensor& output);                 // sets its grad_fn
+void save(Node& node, const Tensor& t);                            // an output must be added before it is saved
+Edge gradient_edge(const Tensor& t);
+void set_history(const Tensor& t, Node* node, uint32_t output);    // takes a new reference
+
+template <class F>
+void set_closure(Node& node, F&& f) {
+    using Closure = std::decay_t<F>;
+    if constexpr (sizeof(Closure) <= sizeof(Node::closure)) {
+        new (node.closure) Closure(std::forward<F>(f));
+        node.apply = [](Backward& bw) { (*reinterpret_cast<Closure*>(bw.node.closure))(bw); };
+        if constexpr (!std::is_trivially_destructible_v<Closure>)
+            node.destroy_closure = [](Node& n) { reinterpret_cast<Closure*>(n.closure)->~Closure(); };
+    } else {
+        auto* heap = new Closure(std::forward<F>(f));
+        *reinterpret_cast<Closure**>(node.closure) = heap;
+        node.apply = [](Backward& bw) { (**reinterpret_cast<Closure**>(bw.node.closure))(bw); };
+        node.destroy_closure = [](Node& n) { delete *reinterpret_cast<Closure**>(n.closure); };
+    }
+}
+
+// One result. `inputs` are the operator's differentiable arguments in order (undefined ones allowed).
+template <class F>
+void record(const Tensor& result, const char* name, std::initializer_list<Tensor> inputs, std::initializer_list<Tensor> saved, F&& f) {
+    NodePtr node = NodePtr::steal(new_node(name));
+    for (const Tensor& t : inputs) add_input(*node, t);
+    set_closure(*node, std::forward<F>(f));
+    add_output(*node, result);
+    for (const Tensor& t : saved) save(*node, t);
+}
+
+// Several results and lists of inputs. Results that are undefined or not differentiable get no history.
+template <class F>
+void record_many(std::span<const Tensor> results, const char* name, std::span<const Tensor> inputs, std::span<const Tensor> saved, F&& f) {
+    NodePtr node = NodePtr::steal(new_node(name));
+    for (const Tensor& t : inputs) add_input(*node, t);
+    set_closure(*node, std::forward<F>(f));
+    for (const Tensor& t : results) add_output(*node, t);
+    for (const Tensor& t : saved) save(*node, t);
+}
+inline std::span<const Tensor> spanned(std::initializer_list<Tensor> l) { return {l.begin(), l.size()}; }
+inline std::span<const Tensor> spanned(const TensorList& l) { return {l.data(), size_t(l.size())}; }
+
+// --- views ---
+// A view of t with this layout: shares memory, remembers its base. Records nothing: callers record the gradient.
+Tensor make_view(const Tensor& t, Layout layout, ViewKind kind = view_plain);
+
+// --- in-place operators ---
+// Before writing: refuses leaves that require grad, overlapping memory, read-only memory, views it can't rewrite.
+void check_inplace(const Tensor& self, const char* name, bool recording);
+void rebase_history(const Tensor& self, Node& node);
+// After writing: bumps the version; if `recording`, makes the node the new history of self and of its base.
+template <class F>
+void record_inplace(const Tensor& self, const char* name, std::initializer_list<Tensor> inputs, std::initializer_list<Tensor> saved, F&& f) {
+    NodePtr node = NodePtr::steal(new_node(name));
+    for (const Tensor& t : inputs) add_input(*node, t);
+    set_closure(*node, std::forward<F>(f));
+    rebase_history(self, *node);
+    for (const Tensor& t : saved) save(*node, t);
+}
+// self = result in place, whatever operator made the result: copies the values and takes over the history.
+void assign_inplace(const Tensor& self, const Tensor& result, const char* name);
+
+// --- the engine ---
+struct BackwardRequest {
+    TensorList roots, grads;      // grads may be undefined for scalars
+    bool retain_graph = false, create_graph = false, accumulate = true, allow_unused = false;
+    TensorList inputs;            // empty: all leaves
+};
+TensorList run_backward(const BackwardRequest& request);  // gradients of the inputs unless accumulate
+
+// --- grad and hooks of a tensor ---
+struct TensorExtra {
+    Tensor grad;
+    PyObject* hooks = nullptr;                  // dict, of a leaf (others keep theirs on the node)
+    PyObject* post_accumulate_hooks = nullptr;  // dict
+    Node* accumulator = nullptr;                // weak
+    bool retains_grad = false;
+};
+TensorExtra& extra(const Tensor& t);
+void track(TensorObject* o);  // makes the garbage collector see it
+Tensor grad_of(const Tensor& t);
+void set_grad(const Tensor& t, Tensor grad);
+Node* grad_fn_of(const Tensor& t);  // borrowed; remakes the history of a view whose base was changed
+void retain_grad(const Tensor& t);
+PyObject* hooks_dict(const Tensor& t);   // borrowed; made on first use
+NodeHooks& hooks_of(Node& node);
+std::string source_of(const Node& node);  // "file.py:12", or ""
+
+// Sums and casts g to what `info` asks for; RuntimeError if it doesn't fit.
+Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, int64_t index);
+
+// For core/tensor.cpp and the Python types.
+void init_tensor_fields(TensorObject* o);
+void clear_tensor_fields(TensorObject* o);
+void delete_extra(TensorObject* o);
+void dealloc_tensor(PyObject* self);
+void dealloc_node(PyObject* self);
+int traverse_node(PyObject* self, visitproc visit, void* arg);
+int clear_node(PyObject* self);
+
+}  // namespace wisp

@@ -1,0 +1,122 @@
+"""Optimizers: the base class, hooks, errors, and that they minimise."""
+import pytest
+
+import wisp
+
+ALL = ["SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop", "Rprop", "ASGD",
+       "Adafactor"]
+
+
+def parameter(*values):
+    return wisp.nn.Parameter(wisp.tensor(values))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_minimises(name):
+    p = parameter(1.0, -2.0)
+    optimizer = getattr(wisp.optim, name)([p], lr=1.0 if name == "Adadelta" else 0.05)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ((p - 0.5) ** 2).sum()
+        loss.backward()
+        return loss
+    first = optimizer.step(closure)
+    for _ in range(30):
+        last = optimizer.step(closure)
+    assert last < first
+
+
+def test_lbfgs():
+    p = parameter(-1.0, 1.5)
+    optimizer = wisp.optim.LBFGS([p], line_search_fn="strong_wolfe", max_iter=100)
+
+    def rosenbrock():
+        optimizer.zero_grad()
+        loss = (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2
+        loss.backward()
+        return loss
+    for _ in range(3):
+        optimizer.step(rosenbrock)
+    assert (p - 1).abs().max() < 1e-2
+
+
+def test_zero_grad():
+    p = parameter(1.0)
+    optimizer = wisp.optim.SGD([p], lr=0.1)
+    (p * 2).sum().backward()
+    optimizer.zero_grad(set_to_none=False)
+    assert p.grad.tolist() == [0.0]
+    optimizer.zero_grad()
+    assert p.grad is None
+    optimizer.step()  # without gradients nothing happens
+    assert p.tolist() == [1.0]
+
+
+def test_hooks_run_once_around_a_step():
+    calls = []
+
+    class Outer(wisp.optim.SGD):
+        def step(self, closure=None):
+            calls.append("outer")
+            return super().step(closure)
+
+    optimizer = Outer([parameter(1.0)], lr=0.1)
+    handle = optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
+    optimizer.register_step_post_hook(lambda *_: calls.append("after"))
+    optimizer.step()
+    assert calls == ["before", "outer", "after"]
+    handle.remove()
+    optimizer.step()
+    assert calls[3:] == ["outer", "after"]
+
+
+def test_groups_and_errors():
+    a, b = parameter(1.0), parameter(2.0)
+    optimizer = wisp.optim.SGD([{"params": [a]}, {"params": b, "lr": 0.5}], lr=0.1)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.5]
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        optimizer.add_param_group({"params": a})
+    with pytest.raises(ValueError, match="empty parameter list"):
+        wisp.optim.SGD([])
+    with pytest.raises(TypeError, match="iterable of Tensors or dicts"):
+        wisp.optim.SGD(a)
+    with pytest.raises(ValueError, match="can't optimize a non-leaf Tensor"):
+        wisp.optim.SGD([a * 2])
+    with pytest.raises(ValueError, match="Invalid learning rate: -1"):
+        wisp.optim.Adam([a], lr=-1)
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        optimizer.load_state_dict(wisp.optim.SGD([a]).state_dict())
+    named = wisp.optim.SGD([("first", a), ("second", b)])
+    assert named.state_dict()["param_groups"][0]["param_names"] == ["first", "second"]
+
+
+def test_schedulers():
+    optimizer = wisp.optim.SGD([parameter(1.0)], lr=1.0)
+    warm = wisp.optim.lr_scheduler.LinearLR(optimizer, 0.1, total_iters=2)
+    decay = wisp.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    both = wisp.optim.lr_scheduler.SequentialLR(optimizer, [warm, decay], [2])
+    rates = []
+    for _ in range(5):
+        rates.append(both.get_last_lr()[0])
+        optimizer.step()
+        both.step()
+    assert rates == pytest.approx([0.1, 0.55, 1.0, 0.5, 0.25])
+
+
+def test_plateau():
+    optimizer = wisp.optim.SGD([parameter(1.0)], lr=1.0)
+    scheduler = wisp.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+    for loss in (1.0, 1.0, 1.0):
+        scheduler.step(loss)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
+
+
+def test_averaged_model():
+    model = wisp.nn.Linear(1, 1, bias=False)
+    average = wisp.optim.swa_utils.AveragedModel(model)
+    for value in (1.0, 2.0, 6.0):
+        with wisp.no_grad():
+            model.weight.fill_(value)
+        average.update_parameters(model)
+    assert average.module.weight.item() == 3.0

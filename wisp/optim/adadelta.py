@@ -1,0 +1,29 @@
+"""Adadelta: steps in the units of the parameters, without a global rate."""
+from wisp import _core
+from wisp.optim import _formulas
+from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _zeros
+
+
+class Adadelta(Optimizer):
+    """Adadelta: the ratio of the mean squares of past steps and of gradients sets the length of a step."""
+
+    def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *, capturable=False,
+                 maximize=False, differentiable=False):
+        _check_lr(lr)
+        if not 0.0 <= rho <= 1.0:
+            raise ValueError(f"Invalid rho value: {rho}")
+        _check_nonnegative(eps=eps, weight_decay=weight_decay)
+        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
+                                      capturable=capturable, foreach=foreach, differentiable=differentiable))
+
+    def _init_state(self, state, p, group):
+        state["step"] = _new_step(p, group)
+        state["square_avg"] = _zeros(p)
+        state["acc_delta"] = _zeros(p)
+
+    def _update(self, group):
+        params, grads, states = self._gather(group)
+        step = _formulas.adadelta_step if group["differentiable"] else _core._adadelta_step
+        step(params, grads, [s["square_avg"] for s in states], [s["acc_delta"] for s in states],
+             [s["step"] for s in states], _number(group["lr"]), group["rho"], group["eps"], group["weight_decay"],
+             group["maximize"])

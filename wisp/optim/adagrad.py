@@ -1,0 +1,39 @@
+"""Adagrad: rates that shrink with the sum of squared gradients."""
+import wisp
+from wisp import _core
+from wisp.optim import _formulas
+from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _check_nonnegative, _number, _scalar
+
+
+class Adagrad(Optimizer):
+    """Adagrad: each element's step is divided by the root of the sum of its squared gradients."""
+
+    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10,
+                 foreach=None, *, maximize=False, differentiable=False, fused=None):
+        _check_lr(lr)
+        _check_nonnegative(lr_decay=lr_decay, weight_decay=weight_decay,
+                           initial_accumulator_value=initial_accumulator_value, eps=eps)
+        _check_fused(fused, foreach, differentiable)
+        super().__init__(params, dict(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
+                                      initial_accumulator_value=initial_accumulator_value, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable, fused=fused))
+        for group in self.param_groups:  # here the state exists from the beginning
+            for p in group["params"]:
+                self._init_state(self.state[p], p, group)
+
+    def _init_state(self, state, p, group):
+        start = self.defaults["initial_accumulator_value"]
+        state["step"] = _scalar(0.0)
+        state["sum"] = wisp.full_like(p, complex(start, start) if p.is_complex() else start, requires_grad=False)
+
+    def share_memory(self):
+        """Move the state into memory that processes share."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["sum"].share_memory_()
+
+    def _update(self, group):
+        params, grads, states = self._gather(group)
+        step = _formulas.adagrad_step if group["differentiable"] else _core._adagrad_step
+        step(params, grads, [s["sum"] for s in states], [s["step"] for s in states], _number(group["lr"]),
+             group["lr_decay"], group["weight_decay"], group["eps"], group["maximize"])

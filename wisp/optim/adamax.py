@@ -1,0 +1,30 @@
+"""Adamax: Adam with the infinity norm."""
+from wisp import _core
+from wisp.optim import _formulas
+from wisp.optim.optimizer import (Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _number, _zeros)
+
+
+class Adamax(Optimizer):
+    """Adamax: Adam with a decaying maximum of the gradients in place of their mean square."""
+
+    def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *, maximize=False,
+                 differentiable=False, capturable=False):
+        _check_lr(lr)
+        _check_nonnegative(eps=eps)
+        _check_betas(betas)
+        _check_nonnegative(weight_decay=weight_decay)
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable, capturable=capturable))
+
+    def _init_state(self, state, p, group):
+        state["step"] = _new_step(p, group)
+        state["exp_avg"] = _zeros(p)
+        state["exp_inf"] = _zeros(p)
+
+    def _update(self, group):
+        params, grads, states = self._gather(group)
+        beta1, beta2 = group["betas"]
+        step = _formulas.adamax_step if group["differentiable"] else _core._adamax_step
+        step(params, grads, [s["exp_avg"] for s in states], [s["exp_inf"] for s in states],
+             [s["step"] for s in states], _number(group["lr"]), beta1, beta2, group["eps"], group["weight_decay"],
+             group["maximize"])

@@ -1,0 +1,366 @@
+"""The base class of all optimizers: parameter groups, state, hooks, saving and loading.
+
+An elementwise optimizer only names its state (`_init_state`) and makes one call over all parameters of a group
+(`_update`); everything around it is here.
+"""
+import copy
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
+from itertools import chain
+
+import wisp
+from wisp import _core
+from wisp.utils.hooks import RemovableHandle
+
+_clear_grads = getattr(_core, "_clear_grads", None)
+
+
+class _Required:
+    """Stands for a hyperparameter without a default."""
+
+    def __repr__(self):
+        return "<required parameter>"
+
+
+required = _Required()
+
+_global_pre_hooks = OrderedDict()
+_global_post_hooks = OrderedDict()
+_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+          "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks",
+          "_optimizer_load_state_dict_post_hooks")
+
+
+def _register(hooks, hook, prepend=False):
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook):
+    """Call `hook(optimizer, args, kwargs)` before every step of every optimizer."""
+    return _register(_global_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook):
+    """Call `hook(optimizer, args, kwargs)` after every step of every optimizer."""
+    return _register(_global_post_hooks, hook)
+
+
+def _with_hooks(step):
+    """`step` as a method that runs the registered hooks around it (once, if steps call each other by super())."""
+
+    def hooked_step(self, *args, **kwargs):
+        self._opt_called = True
+        hooks = self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
+        if not (hooks or _global_pre_hooks or _global_post_hooks) or self.__dict__.get("_inside_step"):
+            return step(self, *args, **kwargs)
+        args = (self, *args)
+        for hook in chain(_global_pre_hooks.values(), self._optimizer_step_pre_hooks.values()):
+            result = hook(self, args, kwargs)
+            if result is not None:
+                if not (isinstance(result, tuple) and len(result) == 2):
+                    raise RuntimeError(f"{hook} must return None or a tuple of (new_args, new_kwargs), "
+                                       f"but got {result}.")
+                args, kwargs = result
+        self._inside_step = True
+        try:
+            loss = step(*args, **kwargs)
+        finally:
+            del self._inside_step
+        for hook in chain(self._optimizer_step_post_hooks.values(), _global_post_hooks.values()):
+            hook(self, args, kwargs)
+        return loss
+
+    hooked_step.__name__, hooked_step.__doc__ = "step", step.__doc__
+    hooked_step.__wrapped__ = step
+    hooked_step.hooked = True
+    return hooked_step
+
+
+class Optimizer:
+    """Base class of all optimizers.
+
+    `params` is an iterable of tensors, of (name, tensor) pairs, or of dicts, each a group of parameters with
+    hyperparameters of its own; `defaults` holds the hyperparameters of groups that do not say otherwise.
+    """
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__ and not getattr(cls.step, "hooked", False):
+            cls.step = _with_hooks(cls.step)
+
+    def __init__(self, params, defaults):
+        if isinstance(params, wisp.Tensor):
+            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                            f"but got {_typename(params)}")
+        self.defaults = defaults
+        for name in _HOOKS:
+            setattr(self, name, OrderedDict())
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def __getstate__(self):
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        for name in _HOOKS:
+            self.__dict__.setdefault(name, OrderedDict())
+        self.defaults.setdefault("differentiable", False)
+        # groups saved by an older version may lack a hyperparameter; steps used to be plain numbers
+        for group in self.param_groups:
+            for name in ("maximize", "differentiable", "capturable", "foreach", "fused", "amsgrad",
+                         "decoupled_weight_decay", "nesterov", "centered"):
+                if name in self.defaults:
+                    group.setdefault(name, None if name in ("foreach", "fused") else False)
+        if type(self)._step_is_tensor:
+            for values in self.state.values():
+                if isinstance(values, dict) and isinstance(values.get("step"), (int, float)):
+                    values["step"] = _scalar(values["step"])
+
+    def __repr__(self):
+        text = type(self).__name__ + " ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            for key in sorted(group):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
+
+    # ------------------------------------------------------------ stepping
+    _step_is_tensor = True
+
+    def step(self, closure=None):
+        """Update the parameters. `closure`, if given, computes the loss anew; its value is returned."""
+        loss = None
+        if closure is not None:
+            with wisp.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            self._update(group)
+        return loss
+
+    def _update(self, group):
+        raise NotImplementedError
+
+    def _init_state(self, state, parameter, group):
+        """Fill the empty dict `state` of a parameter that is seen for the first time."""
+
+    def _gather(self, group):
+        """-> the parameters of a group that have a gradient, their gradients, and their state dicts."""
+        params = [p for p in group["params"] if p.grad is not None]
+        state = self.state
+        states = [state[p] for p in params]
+        if not all(states):
+            for p, values in zip(params, states):
+                if not values:
+                    self._init_state(values, p, group)
+        return params, [p.grad for p in params], states
+
+    def zero_grad(self, set_to_none=True):
+        """Drop the gradients of all parameters, or fill them with zeros."""
+        if set_to_none and _clear_grads is not None:
+            for group in self.param_groups:
+                _clear_grads(group["params"])
+            return
+        for group in self.param_groups:
+            for p in group["params"]:
+                if set_to_none:
+                    p.grad = None
+                elif p.grad is not None:
+                    if p.grad.grad_fn is not None:
+                        p.grad.detach_()
+                    else:
+                        p.grad.requires_grad_(False)
+                    p.grad.zero_()
+
+    # ------------------------------------------------------------ parameter groups
+    def add_param_group(self, param_group):
+        """Add a group: a dict with "params" and, where they differ from the defaults, hyperparameters."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, set):
+            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of "
+                            "tensors in sets will change between runs. Please use a list instead.")
+        params = [params] if isinstance(params, wisp.Tensor) else list(params)
+        names = [p[0] for p in params if isinstance(p, tuple)]
+        if names:
+            if len(names) != len(params):
+                raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+            params = [p[1] for p in params]
+            param_group["param_names"] = names
+        param_group["params"] = params
+
+        for p in params:
+            if not isinstance(p, wisp.Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_typename(p)}")
+            if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        if len(params) != len(set(params)):
+            warnings.warn("optimizer contains a parameter group with duplicate parameters; "
+                          "in future, this will cause an error", stacklevel=3)
+        for group in self.param_groups:
+            if ("param_names" in param_group) != ("param_names" in group):
+                kind = "with names" if names else "without names"
+                raise ValueError("all optimizer param groups should be with/without names. "
+                                 f"cannot add param group {kind} to the optimizer")
+        if not set(params).isdisjoint(p for group in self.param_groups for p in group["params"]):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+    # ------------------------------------------------------------ saving and loading
+    def state_dict(self):
+        """The state as plain dicts, in which a parameter is the number of its place in the groups."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        number, groups, start = {}, [], 0
+        for group in self.param_groups:
+            for i, p in enumerate(group["params"], start):
+                number.setdefault(id(p), i)
+            packed = {name: value for name, value in group.items() if name != "params"}
+            packed["params"] = [number[id(p)] for p in group["params"]]
+            groups.append(packed)
+            start += len(group["params"])
+        state = {number[id(key)] if isinstance(key, wisp.Tensor) else key: value for key, value in self.state.items()}
+        result = {"state": state, "param_groups": groups}
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            changed = hook(self, result)
+            result = result if changed is None else changed
+        return result
+
+    def load_state_dict(self, state_dict):
+        """Take over a `state_dict()` of an optimizer of the same class and the same groups."""
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        groups, saved = self.param_groups, copy.deepcopy(state_dict["param_groups"])
+        if len(groups) != len(saved):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(new["params"]) != len(old["params"]) for new, old in zip(saved, groups)):
+            raise ValueError("loaded state dict contains a parameter group "
+                             "that doesn't match the size of optimizer's group")
+        owner = {number: (p, new) for old, new in zip(groups, saved) for number, p in zip(new["params"], old["params"])}
+        state = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            if key in owner:
+                parameter, group = owner[key]
+                state[parameter] = _fit(value, parameter, group.get("capturable", False))
+            else:
+                state[key] = value
+        for old, new in zip(groups, saved):
+            new["params"] = old["params"]
+            if "param_names" in old:
+                new.setdefault("param_names", old["param_names"])
+        self.__setstate__({"state": state, "param_groups": saved})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    # ------------------------------------------------------------ hooks
+    def register_step_pre_hook(self, hook):
+        """Call `hook(optimizer, args, kwargs)` before a step; it may return other (args, kwargs)."""
+        return _register(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook):
+        """Call `hook(optimizer, args, kwargs)` after a step."""
+        return _register(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook, prepend=False):
+        """Call `hook(optimizer)` before `state_dict()`."""
+        return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook, prepend=False):
+        """Call `hook(optimizer, state_dict)` after `state_dict()`; it may return another one."""
+        return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook, prepend=False):
+        """Call `hook(optimizer, state_dict)` before `load_state_dict()`; it may return another one."""
+        return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook, prepend=False):
+        """Call `hook(optimizer)` after `load_state_dict()`."""
+        return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+
+Optimizer.step = _with_hooks(Optimizer.step)
+
+
+def _fit(value, parameter, capturable, key=None):
+    """A copy of loaded state with its tensors in the dtype and on the device of the parameter."""
+    if isinstance(value, wisp.Tensor):
+        if key == "step":
+            return value.to(dtype=wisp.float32, device=parameter.device) if capturable else value
+        if parameter.is_floating_point():
+            return value.to(dtype=parameter.dtype, device=parameter.device)
+        return value.to(device=parameter.device)
+    if isinstance(value, dict):
+        return {name: _fit(item, parameter, capturable, name) for name, item in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        return type(value)(_fit(item, parameter, capturable) for item in value)
+    return value
+
+
+# ---------------------------------------------------------------- helpers of the optimizers
+def _typename(value):
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _scalar(value, device=None):
+    """A 0-dim tensor, the form in which step counts are kept."""
+    dtype = wisp.float64 if wisp.get_default_dtype() == wisp.float64 else wisp.float32
+    return wisp.tensor(float(value), dtype=dtype, device=device)
+
+
+def _new_step(parameter, group):
+    return _scalar(0.0, parameter.device if group.get("capturable") else None)
+
+
+def _zeros(parameter):
+    return wisp.zeros_like(parameter, requires_grad=False)
+
+
+def _check_lr(lr):
+    if isinstance(lr, wisp.Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    if not 0.0 <= lr:
+        raise ValueError(f"Invalid learning rate: {lr}")
+
+
+def _check_nonnegative(**values):
+    for name, value in values.items():
+        if not 0.0 <= value:
+            raise ValueError(f"Invalid {'epsilon' if name == 'eps' else name} value: {value}")
+
+
+def _check_betas(betas):
+    for i in (0, 1):
+        if not 0.0 <= betas[i] < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
+
+
+def _check_fused(fused, foreach, differentiable):
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def _number(value):
+    """A hyperparameter, which may be a tensor of one element, as a float for the core."""
+    return value if type(value) is float else float(value)

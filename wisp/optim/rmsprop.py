@@ -1,0 +1,33 @@
+"""RMSprop: gradients divided by the root of their mean square."""
+from wisp import _core
+from wisp.optim import _formulas
+from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _zeros
+
+
+class RMSprop(Optimizer):
+    """RMSprop: gradients divided by the root of their mean square (or variance, if `centered`)."""
+
+    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False,
+                 capturable=False, foreach=None, maximize=False, differentiable=False):
+        _check_lr(lr)
+        _check_nonnegative(eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
+        super().__init__(params, dict(lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
+                                      weight_decay=weight_decay, capturable=capturable, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable))
+
+    def _init_state(self, state, p, group):
+        state["step"] = _new_step(p, group)
+        state["square_avg"] = _zeros(p)
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = _zeros(p)
+        if group["centered"]:
+            state["grad_avg"] = _zeros(p)
+
+    def _update(self, group):
+        params, grads, states = self._gather(group)
+        momentum, centered = group["momentum"], group["centered"]
+        step = _formulas.rmsprop_step if group["differentiable"] else _core._rmsprop_step
+        step(params, grads, [s["square_avg"] for s in states], [s["grad_avg"] for s in states] if centered else [],
+             [s["momentum_buffer"] for s in states] if momentum > 0 else [], [s["step"] for s in states],
+             _number(group["lr"]), group["alpha"], group["eps"], group["weight_decay"], momentum, centered,
+             group["maximize"])

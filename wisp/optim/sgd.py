@@ -1,0 +1,42 @@
+"""Stochastic gradient descent, with momentum."""
+from wisp import _core
+from wisp.optim import _formulas
+from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _number
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent: p -= lr * g, optionally with (Nesterov) momentum and weight decay."""
+
+    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False,
+                 foreach=None, differentiable=False, fused=None):
+        _check_lr(lr)
+        if momentum < 0.0:
+            raise ValueError(f"Invalid momentum value: {momentum}")
+        if weight_decay < 0.0:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        _check_fused(fused, foreach, differentiable)
+        super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
+                                      nesterov=nesterov, maximize=maximize, foreach=foreach,
+                                      differentiable=differentiable, fused=fused))
+
+    def _update(self, group):
+        params = [p for p in group["params"] if p.grad is not None]
+        grads = [p.grad for p in params]
+        momentum, buffers = group["momentum"], []
+        if momentum != 0:
+            states = [self.state[p] for p in params]
+            buffers = [state.get("momentum_buffer") for state in states]
+        if group["differentiable"]:
+            _formulas.sgd_step(params, grads, buffers, group["lr"], momentum, group["dampening"],
+                               group["weight_decay"], group["nesterov"], group["maximize"])
+        else:
+            new = None in buffers
+            _core._sgd_step(params, grads, buffers, _number(group["lr"]), _number(momentum),
+                            _number(group["dampening"]), _number(group["weight_decay"]), group["nesterov"],
+                            group["maximize"])
+            if not new:
+                return
+        for state, buffer in zip(states if momentum != 0 else (), buffers):
+            state["momentum_buffer"] = buffer

@@ -4,6 +4,7 @@
 // little. Small work, and work asked for from inside a worker or while another caller holds the pool, runs inline.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 namespace wisp {
 
@@ -26,7 +27,7 @@ inline void parallel_for(int64_t n, int64_t grain, Body&& body) {
         return;
     }
     struct Context {
-        Body* body;
+        std::remove_reference_t<Body>* body;
         int64_t n, chunks;
     } context{&body, n, chunks};
     detail::run_chunks(chunks, [](void* p, int64_t i) {

@@ -56,3 +56,5 @@ const char* isa_name() { return chosen == isa_avx512 ? "avx512" : chosen == isa_
 #endif
 
 // One line per table: #include the header here, name the table below it.
+#include "cpu/gemm.h"
+WISP_TABLE(GemmKernels, gemm)

@@ -1,0 +1,568 @@
+// Matrix products (see gemm.h): the real product with its blocking and threading, and the other dtypes on top of it.
+//
+// Paths of the real product: one row or column (gemv), few rows times a transposed matrix (dot products, nothing
+// packed), small or medium (each thread packs what it needs for its share), large (a packed B that all threads share).
+#include "cpu/gemm.h"
+
+#include "core/scratch.h"
+#include "core/threads.h"
+#include "cpu/gemm_tile.h"
+
+#include <cstdlib>
+#include <type_traits>
+#include <utility>
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+constexpr int slot_b = 4, slot_a = 5, slot_partial = 6, slot_convert = 7;
+constexpr double thread_flops = 6e5;   // below this a product runs in the calling thread
+constexpr double shared_flops = 6e7;   // from here on the threads share one packed B
+constexpr int64_t row_block = 96;      // rows of A that a thread packs at a time: with 384 deep, a seventh of an L2
+
+template <class T> struct Product {
+    int64_t m, n, k;
+    const T* a;
+    int64_t a_row, a_col;
+    const T* b;
+    int64_t b_row, b_col;
+    T* c;
+    int64_t c_row;
+    const T* d;  // null where beta is 0
+    int64_t d_row, d_col;
+    T alpha, beta;
+};
+
+template <class F> WISP_INLINE void run_parallel(int64_t chunks, F&& body) {
+    if (chunks == 1) return body(int64_t(0));
+    detail::run_chunks(chunks, [](void* f, int64_t i) { (*static_cast<std::remove_reference_t<F>*>(f))(i); }, &body);
+}
+
+// How deep a block of k is: all blocks about equally deep, a whole number of cache lines, by k alone.
+template <class T> int64_t depth_of(int64_t k) {
+    constexpr int64_t deepest = sizeof(T) == 4 ? 384 : 256;
+    if (k <= deepest) return k;
+    return divide_up(divide_up(k, divide_up(k, deepest)), 16) * 16;
+}
+
+// The number of vectors and rows of a tile, so that panels come out about equally wide and high.
+template <class T> int vectors_for(int64_t n) {
+    const int64_t all = divide_up(n, lanes<T>);
+    return int(divide_up(all, divide_up(all, max_vectors)));
+}
+int rows_for(int64_t m, int vectors) { return int(divide_up(m, divide_up(m, max_rows_of(vectors)))); }
+
+// How a finished sum enters C: the first block of k brings beta * D, later ones add to it.
+template <class T> struct Finish {
+    T alpha, beta;
+    const T* d;
+    int64_t d_row, d_col;
+    bool add;     // C already holds a part of the sum
+    bool direct;  // the tile can do it: alpha 1, D read as it is or not at all
+
+    Finish(const Product<T>& p, bool first)
+        : alpha(p.alpha), beta(p.beta), d(first ? p.d : nullptr), d_row(p.d_row), d_col(p.d_col), add(!first) {
+        direct = alpha == T(1) && (!d || (beta == T(1) && d_col == 1));
+        if (direct && d == p.c && d_row == p.c_row) d = nullptr, add = true;
+    }
+    WISP_INLINE T value(T sum, const T* c, int64_t i, int64_t j) const {
+        sum = alpha * sum;
+        if (add) return *c + sum;
+        return d ? sum + beta * d[i * d_row + j * d_col] : sum;
+    }
+};
+
+// One tile of C at (i, j).
+template <class T>
+WISP_INLINE void run_tile(int rows, int vectors, int columns, bool unit, bool padded, int64_t k, const T* a,
+                          int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c, int64_t c_row, int64_t i,
+                          int64_t j, const Finish<T>& finish) {
+    constexpr int L = lanes<T>;
+    const int last = columns - (vectors - 1) * L;
+    const Tile<T> kernel = tile_for<T>(rows, vectors, unit, !padded && last < L);
+    c += i * c_row + j;
+    if (finish.direct) {
+        const T* d = finish.d ? finish.d + i * finish.d_row + j : nullptr;
+        return kernel(k, a, a_row, a_col, b, b_row, c, c_row, d, finish.d_row, finish.add, last);
+    }
+    alignas(64) T sums[most_rows * max_vectors * L];
+    const int64_t width = vectors * L;
+    kernel(k, a, a_row, a_col, b, b_row, sums, width, nullptr, 0, false, last);
+    for (int r = 0; r < rows; ++r)
+        for (int q = 0; q < columns; ++q)
+            c[r * c_row + q] = finish.value(sums[r * width + q], c + r * c_row + q, i + r, j + q);
+}
+
+// C = beta * D or zeros: all that is left of a product with k = 0.
+template <class T> void fill_without_product(const Product<T>& p) {
+    for (int64_t i = 0; i < p.m; ++i)
+        for (int64_t j = 0; j < p.n; ++j)
+            p.c[i * p.c_row + j] = p.d ? p.beta * p.d[i * p.d_row + j * p.d_col] : T(0);
+}
+
+// ---- in one thread ------------------------------------------------------------------------------------------------
+
+// The part of C in rows [i0, i1) and columns [j0, j1). Packs B where the tiles would otherwise read it badly or often.
+template <class T> void serial(const Product<T>& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
+    constexpr int L = lanes<T>;
+    const int vectors = vectors_for<T>(j1 - j0);
+    const int64_t width = vectors * L;
+    const int rows = rows_for(i1 - i0, vectors);
+    const int64_t m = i1 - i0, n = j1 - j0, depth = depth_of<T>(p.k), block = rows * most(1, 240 / rows);
+    const bool pack_right = p.b_col != 1 || m > 4 * rows;
+    const int64_t a_step = p.a_row == 1 ? p.a_col : p.a_row;  // strides of 2^n bytes fight for a few cache sets
+    const bool pack_left = n > width && m > 1 &&
+                           (n >= 3 * width || a_step * int64_t(sizeof(T)) % 1024 == 0 || (p.a_row != 1 && p.a_col != 1));
+    T* panel_b = pack_right ? static_cast<T*>(scratch(slot_b, size_t(depth * width) * sizeof(T))) : nullptr;
+    T* panel_a = pack_left ? static_cast<T*>(scratch(slot_a, size_t((least(block, m) + L) * depth) * sizeof(T) + 64))
+                           : nullptr;
+    for (int64_t q = 0; q < p.k; q += depth) {
+        const int64_t deep = least(depth, p.k - q);
+        const Finish<T> finish(p, q == 0);
+        for (int64_t ib = i0; ib < i1; ib += block) {
+            const int64_t ie = least(ib + block, i1);
+            if (pack_left)
+                for (int64_t i = ib; i < ie; i += rows)
+                    pack_a(p.a + i * p.a_row + q * p.a_col, p.a_row, p.a_col, deep, int(least(rows, ie - i)),
+                           panel_a + (i - ib) * deep);
+            for (int64_t j = j0; j < j1; j += width) {
+                const int columns = int(least(width, j1 - j)), used = int(divide_up(columns, L));
+                const T* b = p.b + q * p.b_row + j * p.b_col;
+                int64_t b_row = p.b_row;
+                if (pack_right) {
+                    pack_b(b, p.b_row, p.b_col, deep, columns, panel_b, used * L);
+                    b = panel_b, b_row = used * L;
+                }
+                for (int64_t i = ib; i < ie; i += rows) {
+                    const int high = int(least(rows, ie - i));
+                    if (pack_left)
+                        run_tile(high, used, columns, true, pack_right, deep, panel_a + (i - ib) * deep, 1,
+                                 int64_t(high), b, b_row, p.c, p.c_row, i, j, finish);
+                    else
+                        run_tile(high, used, columns, p.a_row == 1, pack_right, deep,
+                                 p.a + i * p.a_row + q * p.a_col, p.a_row, p.a_col, b, b_row, p.c, p.c_row, i, j,
+                                 finish);
+                }
+            }
+        }
+    }
+}
+
+// Few rows times a matrix whose columns are contiguous: dot products straight from memory.
+template <class T, int rows> void dot_rows(const Product<T>& p, int64_t i, int64_t j0, int64_t j1) {
+    constexpr int columns = rows == 1 ? 8 : 4;
+    const Finish<T> finish(p, true);
+    T out[rows * columns];
+    const T* a = p.a + i * p.a_row;
+    auto put = [&](int64_t j, int count) {
+        for (int r = 0; r < rows; ++r)
+            for (int q = 0; q < count; ++q) {
+                T* c = p.c + (i + r) * p.c_row + j + q;
+                *c = finish.value(out[r * count + q], c, i + r, j + q);
+            }
+    };
+    int64_t j = j0;
+    for (; j + columns <= j1; j += columns) {
+        dot_block<T, rows, columns>(p.k, a, p.a_row, p.b + j * p.b_col, p.b_col, out);
+        put(j, columns);
+    }
+    for (; j < j1; ++j) {
+        dot_block<T, rows, 1>(p.k, a, p.a_row, p.b + j * p.b_col, p.b_col, out);
+        put(j, 1);
+    }
+}
+template <class T> void dot_product(const Product<T>& p, int64_t j0, int64_t j1) {
+    int64_t i = 0;
+    for (; i + 4 <= p.m; i += 4) dot_rows<T, 4>(p, i, j0, j1);
+    if (i + 2 <= p.m) dot_rows<T, 2>(p, i, j0, j1), i += 2;
+    if (i < p.m) dot_rows<T, 1>(p, i, j0, j1);
+}
+
+// One row x times B with adjacent columns: sweeps whole rows of B, eight at a time, over a stretch of C in L1.
+template <class T> void row_sweep(const Product<T>& p, int64_t j0, int64_t j1) {
+    constexpr int64_t stretch = 8192 / int64_t(sizeof(T));
+    const Finish<T> finish(p, true);
+    T sums[stretch];
+    for (int64_t j = j0; j < j1; j += stretch) {
+        const int64_t n = least(stretch, j1 - j);
+        std::memset(sums, 0, size_t(n) * sizeof(T));
+        const T* b = p.b + j;
+        int64_t q = 0;
+        for (; q + 8 <= p.k; q += 8) {
+            T x[8];
+            for (int r = 0; r < 8; ++r) x[r] = p.a[(q + r) * p.a_col];
+            const T *b0 = b + q * p.b_row, *b1 = b0 + p.b_row, *b2 = b1 + p.b_row, *b3 = b2 + p.b_row,
+                    *b4 = b3 + p.b_row, *b5 = b4 + p.b_row, *b6 = b5 + p.b_row, *b7 = b6 + p.b_row;
+            for (int64_t i = 0; i < n; ++i)
+                sums[i] += ((x[0] * b0[i] + x[1] * b1[i]) + (x[2] * b2[i] + x[3] * b3[i])) +
+                           ((x[4] * b4[i] + x[5] * b5[i]) + (x[6] * b6[i] + x[7] * b7[i]));
+        }
+        for (; q < p.k; ++q) {
+            const T x = p.a[q * p.a_col];
+            const T* row = b + q * p.b_row;
+            for (int64_t i = 0; i < n; ++i) sums[i] += x * row[i];
+        }
+        if (finish.direct && !finish.d && !finish.add) {
+            std::memcpy(p.c + j, sums, size_t(n) * sizeof(T));
+        } else {
+            for (int64_t i = 0; i < n; ++i) p.c[j + i] = finish.value(sums[i], p.c + j + i, 0, j + i);
+        }
+    }
+}
+
+// ---- threads ------------------------------------------------------------------------------------------------------
+
+// Large products: B is packed once, block by block, by all threads together; then they share out the rows of C.
+template <class T> void shared_panels(const Product<T>& p) {
+    constexpr int L = lanes<T>;
+    constexpr int64_t widest = 2048;
+    const int vectors = vectors_for<T>(p.n);
+    const int64_t width = vectors * L, depth = depth_of<T>(p.k);
+    const int rows = rows_for(p.m, vectors);
+    const int64_t threads = num_threads();
+    const int64_t block_columns = least(divide_up(p.n, width), widest / width) * width;
+    // Several shares per thread, so that one that is held up costs little; few rows are cut by columns as well.
+    int64_t block = rows * most(1, row_block / rows);
+    while (block > 4 * rows && divide_up(p.m, block) < 3 * threads) block = rows * divide_up(block / rows, 2);
+    const int64_t row_shares = divide_up(p.m, block);
+    const int64_t panels = block_columns / width;
+    const int64_t column_shares = row_shares >= 2 * threads ? 1 : least(panels, divide_up(2 * threads, row_shares));
+    T* packed = static_cast<T*>(scratch(slot_b, size_t(depth * block_columns) * sizeof(T)));
+    for (int64_t jb = 0; jb < p.n; jb += block_columns) {
+        const int64_t je = least(jb + block_columns, p.n), count = divide_up(je - jb, width);
+        for (int64_t q = 0; q < p.k; q += depth) {
+            const int64_t deep = least(depth, p.k - q);
+            const Finish<T> finish(p, q == 0);
+            run_parallel(least(count, 4 * threads), [&](int64_t share) {
+                const int64_t shares = least(count, 4 * threads);
+                for (int64_t t = count * share / shares; t < count * (share + 1) / shares; ++t) {
+                    const int64_t j = jb + t * width;
+                    const int columns = int(least(width, je - j));
+                    pack_b(p.b + q * p.b_row + j * p.b_col, p.b_row, p.b_col, deep, columns,
+                           packed + t * width * deep, int(divide_up(columns, L)) * L);
+                }
+            });
+            run_parallel(row_shares * column_shares, [&](int64_t share) {
+                const int64_t i0 = share / column_shares * block, i1 = least(i0 + block, p.m);
+                const int64_t s = share % column_shares;
+                T* panel = static_cast<T*>(scratch(slot_a, size_t((i1 - i0 + L) * deep) * sizeof(T) + 64));
+                for (int64_t i = i0; i < i1; i += rows)
+                    pack_a(p.a + i * p.a_row + q * p.a_col, p.a_row, p.a_col, deep, int(least(rows, i1 - i)),
+                           panel + (i - i0) * deep);
+                for (int64_t t = count * s / column_shares; t < count * (s + 1) / column_shares; ++t) {
+                    const int64_t j = jb + t * width;
+                    const int columns = int(least(width, je - j)), used = int(divide_up(columns, L));
+                    for (int64_t i = i0; i < i1; i += rows) {
+                        const int high = int(least(rows, i1 - i));
+                        run_tile(high, used, columns, true, true, deep, panel + (i - i0) * deep, int64_t(1),
+                                 int64_t(high), packed + t * width * deep, int64_t(used * L), p.c, p.c_row, i, j,
+                                 finish);
+                    }
+                }
+            });
+        }
+    }
+}
+
+// Medium products: each thread takes a share of the columns or of the rows and packs for itself.
+template <class T> void shares(const Product<T>& p) {
+    const int64_t threads = num_threads();
+    const int vectors = vectors_for<T>(p.n);
+    const int64_t width = vectors * lanes<T>, column_panels = divide_up(p.n, width);
+    const int rows = rows_for(p.m, vectors);
+    const int64_t row_panels = divide_up(p.m, rows);
+    // Cutting columns packs no B twice; cutting rows shares out A.
+    const bool by_columns = column_panels >= threads && (p.b_col != 1 || p.n >= p.m || row_panels < threads);
+    const int64_t panels = by_columns ? column_panels : row_panels;
+    const int64_t pieces = least(panels, by_columns || p.b_col == 1 ? 2 * threads : threads);
+    run_parallel(pieces, [&](int64_t s) {
+        const int64_t from = panels * s / pieces, to = panels * (s + 1) / pieces;
+        if (by_columns) serial(p, 0, p.m, from * width, least(to * width, p.n));
+        else serial(p, from * rows, least(to * rows, p.m), 0, p.n);
+    });
+}
+
+template <class T> void real_product(Product<T> p);
+
+// A long k and a small C: pieces of k at the same time, their sums added in order. The pieces depend on k alone.
+template <class T> void split_depth(const Product<T>& p) {
+    const int64_t pieces = least(16, divide_up(p.k, 4096)), size = p.m * p.n;
+    T* partial = static_cast<T*>(scratch(slot_partial, size_t(pieces * size) * sizeof(T)));
+    run_parallel(pieces, [&](int64_t s) {
+        const int64_t from = p.k * s / pieces, to = p.k * (s + 1) / pieces;
+        Product<T> part = p;
+        part.k = to - from;
+        part.a += from * p.a_col, part.b += from * p.b_row;
+        part.c = partial + s * size, part.c_row = p.n;
+        part.d = nullptr, part.alpha = 1, part.beta = 0;
+        real_product(part);
+    });
+    const Finish<T> finish(p, true);
+    for (int64_t i = 0; i < p.m; ++i)
+        for (int64_t j = 0; j < p.n; ++j) {
+            T sum = 0;
+            for (int64_t s = 0; s < pieces; ++s) sum += partial[s * size + i * p.n + j];
+            T* c = p.c + i * p.c_row + j;
+            *c = finish.value(sum, c, i, j);
+        }
+}
+
+template <class T> void real_product(Product<T> p) {
+    if (p.m <= 0 || p.n <= 0) return;
+    if (p.k <= 0) return fill_without_product(p);
+    if (p.n == 1 && p.m > 1 && p.c_row == 1) {  // a column: the same numbers as a row, transposed
+        std::swap(p.m, p.n);
+        std::swap(p.a, p.b);
+        std::swap(p.a_row, p.b_col);
+        std::swap(p.a_col, p.b_row);
+        std::swap(p.d_row, p.d_col);
+        p.c_row = p.n;
+    }
+    // A stride along a single step is free to choose: take the one that reads as contiguous.
+    if (p.k == 1) p.a_col = p.b_row = 1;
+    if (p.m == 1) p.a_row = p.a_col == 1 ? p.k : 1;
+    if (p.n == 1 && p.b_row != 1) p.b_col = 1;
+    const double flops = 2. * double(p.m) * double(p.n) * double(p.k);
+    if (p.k >= 8192 && p.m * p.n <= 4096) return split_depth(p);
+    if (p.a_col == 1 && p.b_row == 1 && p.k >= 2 * lanes<T> && p.m <= 8) {
+        const double work = p.m == 1 ? 4 * flops : flops;  // a single row is bound by memory
+        const int64_t pieces = work < thread_flops ? 1 : most(1, least(p.n / 8, 4 * num_threads()));
+        return run_parallel(pieces, [&](int64_t s) {
+            dot_product(p, p.n * s / pieces, p.n * (s + 1) / pieces);
+        });
+    }
+    if (p.m == 1 && p.b_col == 1 && p.n > lanes<T>) {
+        const int64_t pieces = flops < thread_flops / 4 ? 1 : most(1, least(p.n / 128, 2 * num_threads()));
+        return run_parallel(pieces, [&](int64_t s) {
+            row_sweep(p, p.n * s / pieces, p.n * (s + 1) / pieces);
+        });
+    }
+    if (flops < thread_flops) return serial(p, 0, p.m, 0, p.n);
+    if (flops < shared_flops || p.m < 24) return shares(p);
+    shared_panels(p);
+}
+
+template <class T> Product<T> product_of(const GemmArgs& g) {
+    return {g.m, g.n, g.k, static_cast<const T*>(g.a), g.a_row, g.a_col, static_cast<const T*>(g.b), g.b_row, g.b_col,
+            static_cast<T*>(g.c), g.c_row, g.beta == 0 ? nullptr : static_cast<const T*>(g.d), g.d_row, g.d_col,
+            T(g.alpha), T(g.beta)};
+}
+template <class T> void real_one(const GemmArgs& g) { real_product(product_of<T>(g)); }
+
+// ---- other dtypes -------------------------------------------------------------------------------------------------
+
+// Working memory that is kept while it is small and given back when it is large.
+class Workspace {
+public:
+    explicit Workspace(size_t bytes)
+        : own_(bytes > (size_t(32) << 20) ? std::aligned_alloc(64, (bytes + 63) / 64 * 64) : nullptr),
+          at_(static_cast<char*>(own_ ? own_ : scratch(slot_convert, bytes))) {}
+    ~Workspace() { std::free(own_); }
+    Workspace(const Workspace&) = delete;
+    template <class T> T* take(int64_t count) {
+        T* p = reinterpret_cast<T*>(at_);
+        at_ += bytes_for<T>(count);
+        return p;
+    }
+    template <class T> static size_t bytes_for(int64_t count) { return (size_t(count) * sizeof(T) + 63) / 64 * 64; }
+
+private:
+    void* own_;
+    char* at_;
+};
+
+// Copies a strided matrix into contiguous rows, converting; by columns where those are the contiguous ones.
+template <class To, class From, class Convert>
+void gather(To* to, const From* from, int64_t rows, int64_t columns, int64_t row, int64_t column, Convert convert) {
+    parallel_for(rows, most(1, 32768 / most(columns, 1)), [=](int64_t i0, int64_t i1) {
+        if (column == 1) {
+            for (int64_t i = i0; i < i1; ++i)
+                for (int64_t j = 0; j < columns; ++j) to[i * columns + j] = convert(from[i * row + j]);
+        } else {
+            constexpr int64_t tile = 32;  // a square that stays in L1 whichever way it is walked
+            for (int64_t ib = i0; ib < i1; ib += tile)
+                for (int64_t j = 0; j < columns; ++j)
+                    for (int64_t i = ib; i < least(ib + tile, i1); ++i)
+                        to[i * columns + j] = convert(from[i * row + j * column]);
+        }
+    });
+}
+
+template <class Half> void reduced_one(const GemmArgs& g) {
+    if (g.m <= 0 || g.n <= 0) return;
+    using W = Workspace;
+    W work(W::bytes_for<float>(g.m * g.k) + W::bytes_for<float>(g.k * g.n) + W::bytes_for<float>(g.m * g.n));
+    float *a = work.take<float>(g.m * g.k), *b = work.take<float>(g.k * g.n), *c = work.take<float>(g.m * g.n);
+    const auto widen = [](Half x) { return float(x); };
+    Product<float> p{g.m, g.n, g.k, a, g.k, 1, b, g.n, 1, c, g.n, nullptr, 0, 0, 1, 0};
+    gather(a, static_cast<const Half*>(g.a), g.m, g.k, g.a_row, g.a_col, widen);
+    if (g.b_row == 1 && g.b_col != 1) {  // keep a transposed B transposed: both copies run along memory
+        gather(b, static_cast<const Half*>(g.b), g.n, g.k, g.b_col, 1, widen);
+        p.b_row = 1, p.b_col = g.k;
+    } else {
+        gather(b, static_cast<const Half*>(g.b), g.k, g.n, g.b_row, g.b_col, widen);
+    }
+    real_product(p);
+    const auto* d = g.beta == 0 ? nullptr : static_cast<const Half*>(g.d);
+    auto* out = static_cast<Half*>(g.c);
+    const float alpha = float(g.alpha), beta = float(g.beta);
+    parallel_for(g.m, most(1, 32768 / g.n), [&](int64_t i0, int64_t i1) {
+        for (int64_t i = i0; i < i1; ++i)
+            for (int64_t j = 0; j < g.n; ++j) {
+                float sum = alpha * c[i * g.n + j];
+                if (d) sum += beta * float(d[i * g.d_row + j * g.d_col]);
+                out[i * g.c_row + j] = Half(sum);
+            }
+    });
+}
+
+// Complex numbers as pairs: std::complex brings multiplications with special cases and shared templates.
+template <class R> struct Pair {
+    R re, im;
+};
+
+template <class R> void complex_one(const GemmArgs& g) {
+    if (g.m <= 0 || g.n <= 0) return;
+    using W = Workspace;
+    const auto *a = static_cast<const Pair<R>*>(g.a), *b = static_cast<const Pair<R>*>(g.b);
+    const auto* d = g.beta == 0 && g.beta_imag == 0 ? nullptr : static_cast<const Pair<R>*>(g.d);
+    auto* out = static_cast<Pair<R>*>(g.c);
+    const R sign_a = g.conj_a ? R(-1) : R(1), sign_b = g.conj_b ? R(-1) : R(1);
+    const Pair<R> alpha{R(g.alpha), R(g.alpha_imag)}, beta{R(g.beta), R(g.beta_imag)};
+    auto put = [&](int64_t i, int64_t j, R re, R im) __attribute__((always_inline)) {
+        R sum_re = alpha.re * re - alpha.im * im, sum_im = alpha.re * im + alpha.im * re;
+        if (alpha.re == R(1) && alpha.im == R(0)) sum_re = re, sum_im = im;
+        if (d) {
+            const Pair<R> x = d[i * g.d_row + j * g.d_col];
+            sum_re += beta.re * x.re - beta.im * x.im;
+            sum_im += beta.re * x.im + beta.im * x.re;
+        }
+        out[i * g.c_row + j] = {sum_re, sum_im};
+    };
+    if (g.m * g.n * g.k < 512) {
+        for (int64_t i = 0; i < g.m; ++i)
+            for (int64_t j = 0; j < g.n; ++j) {
+                R re = 0, im = 0;
+                for (int64_t q = 0; q < g.k; ++q) {
+                    const Pair<R> x = a[i * g.a_row + q * g.a_col], y = b[q * g.b_row + j * g.b_col];
+                    const R xi = sign_a * x.im, yi = sign_b * y.im;
+                    re += x.re * y.re - xi * yi;
+                    im += x.re * yi + xi * y.re;
+                }
+                put(i, j, re, im);
+            }
+        return;
+    }
+    const int64_t size_a = g.m * g.k, size_b = g.k * g.n, size_c = g.m * g.n;
+    W work(2 * (W::bytes_for<R>(size_a) + W::bytes_for<R>(size_b) + W::bytes_for<R>(size_c)));
+    R *a_re = work.take<R>(size_a), *a_im = work.take<R>(size_a), *b_re = work.take<R>(size_b),
+      *b_im = work.take<R>(size_b), *c_re = work.take<R>(size_c), *c_im = work.take<R>(size_c);
+    gather(a_re, a, g.m, g.k, g.a_row, g.a_col, [](Pair<R> x) { return x.re; });
+    gather(a_im, a, g.m, g.k, g.a_row, g.a_col, [sign_a](Pair<R> x) { return sign_a * x.im; });
+    gather(b_re, b, g.k, g.n, g.b_row, g.b_col, [](Pair<R> x) { return x.re; });
+    gather(b_im, b, g.k, g.n, g.b_row, g.b_col, [sign_b](Pair<R> x) { return sign_b * x.im; });
+    auto multiply = [&](const R* x, const R* y, R* z, R scale, bool add) {
+        real_product(Product<R>{g.m, g.n, g.k, x, g.k, 1, y, g.n, 1, z, g.n, add ? z : nullptr, g.n, 1, scale, R(add)});
+    };
+    multiply(a_re, b_re, c_re, 1, false);
+    multiply(a_im, b_im, c_re, -1, true);
+    multiply(a_re, b_im, c_im, 1, false);
+    multiply(a_im, b_re, c_im, 1, true);
+    parallel_for(g.m, most(1, 16384 / g.n), [&](int64_t i0, int64_t i1) {
+        for (int64_t i = i0; i < i1; ++i)
+            for (int64_t j = 0; j < g.n; ++j) put(i, j, c_re[i * g.n + j], c_im[i * g.n + j]);
+    });
+}
+
+// U is the unsigned type of the element's size: unsigned arithmetic wraps around as PyTorch's integers do.
+template <class U> void integer_one(const GemmArgs& g) {
+    if (g.m <= 0 || g.n <= 0) return;
+    const auto *a = static_cast<const U*>(g.a), *b = static_cast<const U*>(g.b);
+    const auto* d = g.beta_integer == 0 ? nullptr : static_cast<const U*>(g.d);
+    auto* c = static_cast<U*>(g.c);
+    const U alpha = U(g.alpha_integer), beta = U(g.beta_integer);
+    int64_t b_row = g.b_row;
+    const bool copy = g.b_col != 1;
+    Workspace work(copy ? Workspace::bytes_for<U>(g.k * g.n) : 64);
+    if (copy) {
+        U* rows = work.take<U>(g.k * g.n);
+        gather(rows, b, g.k, g.n, g.b_row, g.b_col, [](U x) { return x; });
+        b = rows, b_row = g.n;
+    }
+    parallel_for(g.m, most(1, 65536 / most(1, g.k * g.n)), [&](int64_t i0, int64_t i1) {
+        for (int64_t i = i0; i < i1; ++i) {
+            U* __restrict to = c + i * g.c_row;
+            for (int64_t j = 0; j < g.n; ++j) to[j] = d ? U(beta * d[i * g.d_row + j * g.d_col]) : U(0);
+            auto factor = [&](int64_t q) { return U(alpha * a[i * g.a_row + q * g.a_col]); };
+            int64_t q = 0;
+            for (; q + 4 <= g.k; q += 4) {
+                const U x0 = factor(q), x1 = factor(q + 1), x2 = factor(q + 2), x3 = factor(q + 3);
+                const U *b0 = b + q * b_row, *b1 = b0 + b_row, *b2 = b1 + b_row, *b3 = b2 + b_row;
+                for (int64_t j = 0; j < g.n; ++j)
+                    to[j] = U(to[j] + x0 * b0[j] + x1 * b1[j] + x2 * b2[j] + x3 * b3[j]);
+            }
+            for (; q < g.k; ++q) {
+                const U x = factor(q);
+                const U* row = b + q * b_row;
+                for (int64_t j = 0; j < g.n; ++j) to[j] = U(to[j] + x * row[j]);
+            }
+        }
+    });
+}
+
+// ---- dispatch -----------------------------------------------------------------------------------------------------
+
+using One = void (*)(const GemmArgs&);
+One one_of(DType dtype) {
+    switch (dtype) {
+        case DType::f32: return &real_one<float>;
+        case DType::f64: return &real_one<double>;
+        case DType::bf16: return &reduced_one<bf16>;
+        case DType::f16: return &reduced_one<f16>;
+        case DType::c64: return &complex_one<float>;
+        case DType::c128: return &complex_one<double>;
+        case DType::u8:
+        case DType::i8: return &integer_one<uint8_t>;
+        case DType::i16: return &integer_one<uint16_t>;
+        case DType::i32: return &integer_one<uint32_t>;
+        case DType::i64: return &integer_one<uint64_t>;
+        default: return nullptr;
+    }
+}
+
+void matmul(DType dtype, const GemmArgs& g) {
+    const One one = one_of(dtype);
+    if (!one) return;
+    if (g.batch_dims == 0) return one(g);
+    const int64_t size = item_size(dtype);
+    int64_t total = 1;
+    for (int t = 0; t < g.batch_dims; ++t) total *= g.batch_size[t];
+    const double flops = 2. * double(g.m) * double(g.n) * double(most(1, g.k));
+    auto run = [&](int64_t from, int64_t to) {
+        GemmArgs matrix = g;
+        matrix.batch_dims = 0;
+        for (int64_t i = from; i < to; ++i) {
+            int64_t rest = i, a = 0, b = 0, c = 0, d = 0;
+            for (int t = g.batch_dims - 1; t >= 0; --t) {
+                const int64_t at = rest % g.batch_size[t];
+                rest /= g.batch_size[t];
+                a += at * g.batch_a[t], b += at * g.batch_b[t], c += at * g.batch_c[t];
+                if (g.d) d += at * g.batch_d[t];
+            }
+            matrix.a = static_cast<const char*>(g.a) + a * size;
+            matrix.b = static_cast<const char*>(g.b) + b * size;
+            matrix.c = static_cast<char*>(g.c) + c * size;
+            if (g.d) matrix.d = static_cast<const char*>(g.d) + d * size;
+            one(matrix);
+        }
+    };
+    // Large matrices keep all threads busy one after another; small ones go to the threads whole.
+    if (flops >= shared_flops || (total < num_threads() && flops >= thread_flops)) return run(0, total);
+    parallel_for(total, most(1, int64_t(thread_flops / 2 / most(1, int64_t(flops)))), run);
+}
+
+}  // namespace
+
+extern const GemmKernels gemm_table = {&matmul, &real_one<float>};
+
+}  // namespace wisp::cpu::WISP_ISA

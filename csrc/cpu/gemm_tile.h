@@ -1,0 +1,355 @@
+// The inner parts of gemm.cpp, compiled per instruction set: vectors, the register tile, packing, dot products.
+#pragma once
+#include "cpu/isa.h"
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+WISP_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+WISP_INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+WISP_INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+template <class T> struct VectorOf;
+template <> struct VectorOf<float> {
+    typedef float type __attribute__((vector_size(WISP_VECTOR_BYTES)));
+    typedef float loose __attribute__((vector_size(WISP_VECTOR_BYTES), aligned(4), may_alias));
+};
+template <> struct VectorOf<double> {
+    typedef double type __attribute__((vector_size(WISP_VECTOR_BYTES)));
+    typedef double loose __attribute__((vector_size(WISP_VECTOR_BYTES), aligned(8), may_alias));
+};
+template <class T> using Vec = typename VectorOf<T>::type;
+template <class T> constexpr int lanes = WISP_VECTOR_BYTES / int(sizeof(T));
+
+template <class T> WISP_INLINE Vec<T> load(const T* p) { return *(const typename VectorOf<T>::loose*)p; }
+template <class T> WISP_INLINE void store(T* p, Vec<T> v) { *(typename VectorOf<T>::loose*)p = v; }
+template <class T> WISP_INLINE Vec<T> splat(T x) { return x - Vec<T>{}; }
+
+// The first `count` lanes (1..lanes) of memory, zeros above them; and back.
+#if defined(__AVX512F__)
+WISP_INLINE Vec<float> load_part(const float* p, int count) {
+    return (Vec<float>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
+}
+WISP_INLINE Vec<double> load_part(const double* p, int count) {
+    return (Vec<double>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p);
+}
+WISP_INLINE void store_part(float* p, Vec<float> v, int count) {
+    _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), (__m512)v);
+}
+WISP_INLINE void store_part(double* p, Vec<double> v, int count) {
+    _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), (__m512d)v);
+}
+#elif defined(__AVX2__)
+WISP_INLINE __m256i lane_mask(int count, float) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+WISP_INLINE __m256i lane_mask(int count, double) {
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+WISP_INLINE Vec<float> load_part(const float* p, int count) {
+    return (Vec<float>)_mm256_maskload_ps(p, lane_mask(count, 0.f));
+}
+WISP_INLINE Vec<double> load_part(const double* p, int count) {
+    return (Vec<double>)_mm256_maskload_pd(p, lane_mask(count, 0.));
+}
+WISP_INLINE void store_part(float* p, Vec<float> v, int count) {
+    _mm256_maskstore_ps(p, lane_mask(count, 0.f), (__m256)v);
+}
+WISP_INLINE void store_part(double* p, Vec<double> v, int count) {
+    _mm256_maskstore_pd(p, lane_mask(count, 0.), (__m256d)v);
+}
+#else
+template <class T> WISP_INLINE Vec<T> load_part(const T* p, int count) {
+    Vec<T> v{};
+    for (int i = 0; i < lanes<T>; ++i)
+        if (i < count) v[i] = p[i];
+    return v;
+}
+template <class T> WISP_INLINE void store_part(T* p, Vec<T> v, int count) {
+    for (int i = 0; i < lanes<T>; ++i)
+        if (i < count) p[i] = v[i];
+}
+#endif
+
+// zip<T, high>: the lower (upper) halves of a and b, interleaved in units of `unit` lanes.
+template <class T, bool high, int unit, int... i>
+WISP_INLINE Vec<T> zip_lanes(Vec<T> a, Vec<T> b, std::integer_sequence<int, i...>) {
+    return __builtin_shufflevector(
+        a, b, (i / unit % 2 * lanes<T> + (high ? lanes<T> / 2 : 0) + i / unit / 2 * unit + i % unit)...);
+}
+template <class T, bool high, int unit = 1> WISP_INLINE Vec<T> zip(Vec<T> a, Vec<T> b) {
+    return zip_lanes<T, high, unit>(a, b, std::make_integer_sequence<int, lanes<T>>{});
+}
+
+// Sums of four vectors at once: result[i] is the sum of the lanes of v_i.
+template <class T> WISP_INLINE void sum_four(Vec<T> v0, Vec<T> v1, Vec<T> v2, Vec<T> v3, T out[4]) {
+    if constexpr (lanes<T> >= 4) {
+        const Vec<T> p = zip<T, false>(v0, v1) + zip<T, true>(v0, v1);
+        const Vec<T> q = zip<T, false>(v2, v3) + zip<T, true>(v2, v3);
+        const Vec<T> r = zip<T, false, 2>(p, q) + zip<T, true, 2>(p, q);
+        T parts[lanes<T>];
+        std::memcpy(parts, &r, sizeof r);
+        for (int width = lanes<T> / 2; width >= 4; width /= 2)
+            for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
+        for (int i = 0; i < 4; ++i) out[i] = parts[i];
+    } else {
+        out[0] = v0[0] + v0[1], out[1] = v1[0] + v1[1], out[2] = v2[0] + v2[1], out[3] = v3[0] + v3[1];
+    }
+}
+
+template <class T> WISP_INLINE T sum_lanes(Vec<T> v) {
+    T parts[lanes<T>];
+    std::memcpy(parts, &v, sizeof v);
+    for (int width = lanes<T> / 2; width >= 1; width /= 2)
+        for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
+    return parts[0];
+}
+
+// ---- the register tile ------------------------------------------------------------------------------------------
+
+// Tiles are `rows` × `vectors` accumulators. 32 registers hold 6×4, 8×3 or 12×2; 16 hold 6×2. Loads, not
+// multiplications, are scarce: 6×4 needs 10 loads for 24 multiply-adds.
+#if defined(__AVX512F__)
+constexpr int max_vectors = 4;
+constexpr int max_rows_of(int vectors) { return vectors == 4 ? 6 : vectors == 3 ? 8 : 12; }
+#else
+constexpr int max_vectors = 2;
+constexpr int max_rows_of(int vectors) { return vectors == 2 ? 6 : 8; }
+#endif
+constexpr int most_rows = 12;
+
+template <class T> using Tile = void (*)(int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,
+                                         int64_t b_row, T* c, int64_t c_row, const T* d, int64_t d_row, bool add,
+                                         int last);
+
+// C = A·B + D (d null: nothing) (+ C if add). `last` is the number of columns in the last vector; `unit`: a_row is 1
+// (packed or transposed A); `part`: B may not be read beyond `last`, else it is padded.
+template <class T, int vectors, int rows, bool unit, bool part>
+void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row,
+          T* __restrict c, int64_t c_row, const T* d, int64_t d_row, bool add, int last) {
+    constexpr int L = lanes<T>;
+    Vec<T> sum[rows][vectors];
+    if (d) {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; ++v)
+                sum[i][v] = v == vectors - 1 ? load_part(d + i * d_row + v * L, last) : load(d + i * d_row + v * L);
+    } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; ++v) sum[i][v] = Vec<T>{};
+    }
+    if (add) {
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + i * c_row + v * L);
+    }
+    auto step = [&](const T* pa, const T* pb) __attribute__((always_inline)) {
+        Vec<T> right[vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v)
+            right[v] = part && v == vectors - 1 ? load_part(pb + v * L, last) : load(pb + v * L);
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; ++i) {
+            const Vec<T> left = splat<T>(unit ? pa[i] : pa[i * a_row]);
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; ++v) sum[i][v] += left * right[v];
+        }
+    };
+    int64_t p = 0;
+    for (; p + 2 <= k; p += 2) {
+        step(a, b);
+        step(a + a_col, b + b_row);
+        a += 2 * a_col;
+        b += 2 * b_row;
+    }
+    if (p < k) step(a, b);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) {
+            T* to = c + i * c_row + v * L;
+            if (v == vectors - 1 && last < L) {
+                if (add) sum[i][v] += load_part(to, last);
+                store_part(to, sum[i][v], last);
+            } else {
+                if (add) sum[i][v] += load(to);
+                store(to, sum[i][v]);
+            }
+        }
+}
+
+template <class T, int vectors, bool unit, bool part> struct TileRow {
+    Tile<T> of_rows[most_rows + 1];
+    constexpr TileRow() : of_rows{} { fill<1>(); }
+    template <int rows> constexpr void fill() {
+        of_rows[rows] = &tile<T, vectors, rows, unit, part>;
+        if constexpr (rows < max_rows_of(vectors)) fill<rows + 1>();
+    }
+};
+template <class T, int vectors, bool unit, bool part> constexpr TileRow<T, vectors, unit, part> tile_row{};
+
+template <class T, int vectors> WISP_INLINE Tile<T> tile_of(int rows, bool unit, bool part) {
+    if (unit)
+        return part ? tile_row<T, vectors, true, true>.of_rows[rows] : tile_row<T, vectors, true, false>.of_rows[rows];
+    return part ? tile_row<T, vectors, false, true>.of_rows[rows] : tile_row<T, vectors, false, false>.of_rows[rows];
+}
+template <class T> WISP_INLINE Tile<T> tile_for(int rows, int vectors, bool unit, bool part) {
+#if defined(__AVX512F__)
+    if (vectors == 4) return tile_of<T, 4>(rows, unit, part);
+    if (vectors == 3) return tile_of<T, 3>(rows, unit, part);
+#endif
+    return vectors == 2 ? tile_of<T, 2>(rows, unit, part) : tile_of<T, 1>(rows, unit, part);
+}
+
+// ---- packing ----------------------------------------------------------------------------------------------------
+
+// to[c * to_row + r] = from[r * from_row + c] for r < rows, c < columns, both at most `lanes`. Whole vectors are
+// stored where whole_stores is set: the caller writes rows in ascending order, or has room after each.
+template <class T, bool whole_stores>
+WISP_INLINE void transpose_block(const T* from, int64_t from_row, int rows, T* to, int64_t to_row, int columns) {
+    constexpr int L = lanes<T>;
+    Vec<T> v[L], w[L];
+    if (rows == L && columns == L) {
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) v[i] = load(from + i * from_row);
+    } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) v[i] = i < rows ? load_part(from + i * from_row, columns) : Vec<T>{};
+    }
+#pragma GCC unroll 4
+    for (int round = 1; round < L; round *= 2) {  // each round interleaves the first half of the rows with the second
+#pragma GCC unroll 16
+        for (int i = 0; i < L / 2; ++i) {
+            w[2 * i] = zip<T, false>(v[i], v[i + L / 2]);
+            w[2 * i + 1] = zip<T, true>(v[i], v[i + L / 2]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i) v[i] = w[i];
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i)
+        if (i < columns) {
+            if (whole_stores) store(to + i * to_row, v[i]);
+            else store_part(to + i * to_row, v[i], rows);
+        }
+}
+
+// A panel of B: to[p * width + j], columns filled up to `width` (whole vectors) with zeros or copies.
+template <class T>
+void pack_b(const T* b, int64_t b_row, int64_t b_col, int64_t k, int columns, T* to, int width) {
+    constexpr int L = lanes<T>;
+    const int last = columns - (width - L);
+    if (b_col == 1) {
+        for (int64_t p = 0; p < k; ++p, b += b_row, to += width) {
+            int j = 0;
+            for (; j < width - L; j += L) store(to + j, load(b + j));
+            store(to + j, last == L ? load(b + j) : load_part(b + j, last));
+        }
+    } else if (b_row == 1) {
+        for (int j = 0; j < width; j += L) {
+            const int rows = int(least(L, columns - j));
+            const T* from = b + j * b_col;
+            int64_t p = 0;
+            if (rows == L)
+                for (; p + L <= k; p += L) transpose_block<T, true>(from + p, b_col, L, to + p * width + j, width, L);
+            for (; p < k; p += L)
+                transpose_block<T, true>(from + p, b_col, rows, to + p * width + j, width, int(least(L, k - p)));
+        }
+    } else {
+        for (int64_t p = 0; p < k; ++p, b += b_row, to += width) {
+            for (int j = 0; j < columns; ++j) to[j] = b[j * b_col];
+            for (int j = columns; j < width; ++j) to[j] = 0;
+        }
+    }
+}
+
+// A panel of A: to[p * rows + i]. Writes up to a vector beyond the panel, so panels are packed in ascending order.
+template <class T>
+void pack_a(const T* a, int64_t a_row, int64_t a_col, int64_t k, int rows, T* to) {
+    constexpr int L = lanes<T>;
+    if (a_row == 1) {
+        for (int64_t p = 0; p < k; ++p, a += a_col, to += rows)
+            for (int i = 0; i < rows; i += L) {
+                const int left = rows - i;
+                if (left >= L) store(to + i, load(a + i));
+                else store_part(to + i, load_part(a + i, left), left);
+            }
+    } else if (a_col == 1) {
+        // Ascending groups of lanes would overwrite one another where a panel has several: those are stored in part.
+        if (rows <= L) {
+            int64_t p = 0;
+            for (; p + L <= k; p += L) transpose_block<T, true>(a + p, a_row, rows, to + p * rows, rows, L);
+            if (p < k) transpose_block<T, true>(a + p, a_row, rows, to + p * rows, rows, int(k - p));
+        } else {
+            for (int64_t p = 0; p < k; p += L)
+                for (int i = 0; i < rows; i += L)
+                    transpose_block<T, false>(a + i * a_row + p, a_row, int(least(L, rows - i)), to + p * rows + i,
+                                              rows, int(least(L, k - p)));
+        }
+    } else {
+        for (int64_t p = 0; p < k; ++p, to += rows)
+            for (int i = 0; i < rows; ++i) to[i] = a[i * a_row + p * a_col];
+    }
+}
+
+// ---- dot products -----------------------------------------------------------------------------------------------
+
+// out[i * columns + j] = the product of row i of A and row j of B, both contiguous along k.
+template <class T, int rows, int columns>
+WISP_INLINE void dot_block(int64_t k, const T* a, int64_t a_row, const T* b, int64_t b_col, T* out) {
+    constexpr int L = lanes<T>;
+    Vec<T> sum[rows][columns];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 8
+        for (int j = 0; j < columns; ++j) sum[i][j] = Vec<T>{};
+    int64_t p = 0;
+    for (; p + L <= k; p += L) {
+        Vec<T> right[columns];
+#pragma GCC unroll 8
+        for (int j = 0; j < columns; ++j) right[j] = load(b + j * b_col + p);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; ++i) {
+            const Vec<T> left = load(a + i * a_row + p);
+#pragma GCC unroll 8
+            for (int j = 0; j < columns; ++j) sum[i][j] += left * right[j];
+        }
+    }
+    if (p < k) {
+        const int rest = int(k - p);
+        Vec<T> right[columns];
+#pragma GCC unroll 8
+        for (int j = 0; j < columns; ++j) right[j] = load_part(b + j * b_col + p, rest);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; ++i) {
+            const Vec<T> left = load_part(a + i * a_row + p, rest);
+#pragma GCC unroll 8
+            for (int j = 0; j < columns; ++j) sum[i][j] += left * right[j];
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+        if constexpr (columns % 4 == 0) {
+#pragma GCC unroll 2
+            for (int j = 0; j < columns; j += 4)
+                sum_four<T>(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3], out + i * columns + j);
+        } else {
+#pragma GCC unroll 8
+            for (int j = 0; j < columns; ++j) out[i * columns + j] = sum_lanes<T>(sum[i][j]);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace wisp::cpu::WISP_ISA

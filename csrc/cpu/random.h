@@ -1,0 +1,31 @@
+// Random numbers on the CPU: Philox 4x32-10 keyed by (seed, offset of the call, index of the element).
+//
+// Element i of a call is a function of (seed, offset, i) alone: any number of threads and any split of the call into
+// pieces give the same numbers, and so does another backend that follows these rules:
+//   counter = (block low, block high, offset low, offset high), key = (seed low, seed high); four 32-bit words each.
+//   32-bit elements: element i is word (i % 64) / 16 of block i / 64 * 16 + i % 16.
+//   64-bit elements: element i is words 2h and 2h+1 (low, high), h = (i % 32) / 16, of block i / 32 * 16 + i % 16.
+//   Normals come in pairs: of words (0, 1) the first becomes radius * cos(angle), the second radius * sin(angle);
+//   words (2, 3) likewise; of 64-bit elements h = 0 and h = 1 are the pair.
+// No product and sum is fused into one rounding, and logarithm, sine and cosine are the polynomials of random.cpp.
+#pragma once
+#include <cstdint>
+
+namespace wisp::cpu {
+
+struct RandomStream {
+    uint64_t seed, offset;
+};
+
+// Each writes elements [first, first + n) of the call to out[0..n), in several threads where n is large.
+struct RandomKernels {
+    void (*uniform_f32)(float* out, int64_t n, RandomStream, int64_t first, float from, float range);  // 24 bits
+    void (*uniform_f64)(double* out, int64_t n, RandomStream, int64_t first, double from, double range);  // 53 bits
+    void (*normal_f32)(float* out, int64_t n, RandomStream, int64_t first, float mean, float deviation);
+    void (*normal_f64)(double* out, int64_t n, RandomStream, int64_t first, double mean, double deviation);
+    void (*bits32)(uint32_t* out, int64_t n, RandomStream, int64_t first);
+    void (*bits64)(uint64_t* out, int64_t n, RandomStream, int64_t first);
+};
+extern const RandomKernels& random;
+
+}  // namespace wisp::cpu

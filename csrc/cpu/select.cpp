@@ -58,3 +58,5 @@ const char* isa_name() { return chosen == isa_avx512 ? "avx512" : chosen == isa_
 // One line per table: #include the header here, name the table below it.
 #include "cpu/gemm.h"
 WISP_TABLE(GemmKernels, gemm)
+#include "cpu/random.h"
+WISP_TABLE(RandomKernels, random)

@@ -492,7 +492,7 @@ WISP_INLINE double abs(std::complex<double> z) { return __builtin_cabs(c_complex
 WISP_INLINE float arg(std::complex<float> z) { return __builtin_cargf(c_complex(z)); }
 WISP_INLINE double arg(std::complex<double> z) { return __builtin_carg(c_complex(z)); }
 
-template <class T> WISP_INLINE std::complex<T> pow(std::complex<T> x, std::complex<T> y) {
+template <class T> WISP_INLINE std::complex<T> complex_pow(std::complex<T> x, std::complex<T> y) {
     if (y == std::complex<T>(0)) return T(1);
     if constexpr (sizeof(T) == 4) return complex_result(__builtin_cpowf(c_complex(x), c_complex(y)));
     else return complex_result(__builtin_cpow(c_complex(x), c_complex(y)));
@@ -500,9 +500,11 @@ template <class T> WISP_INLINE std::complex<T> pow(std::complex<T> x, std::compl
 template <class T> WISP_INLINE std::complex<T> log2(std::complex<T> z) {
     return log(z) * T(1.4426950408889634);
 }
-template <class T> WISP_INLINE std::complex<T> log10(std::complex<T> z) {
-    return log(z) * T(0.43429448190325182);
-}
+// Not templates: those would be ambiguous with std's.
+WISP_INLINE std::complex<float> log10(std::complex<float> z) { return log(z) * 0.43429448190325182f; }
+WISP_INLINE std::complex<double> log10(std::complex<double> z) { return log(z) * 0.43429448190325182; }
+WISP_INLINE std::complex<float> pow(std::complex<float> x, std::complex<float> y) { return complex_pow(x, y); }
+WISP_INLINE std::complex<double> pow(std::complex<double> x, std::complex<double> y) { return complex_pow(x, y); }
 template <class T> WISP_INLINE std::complex<T> exp2(std::complex<T> z) { return exp(z * T(0.69314718055994531)); }
 template <class T> WISP_INLINE std::complex<T> rsqrt(std::complex<T> z) { return T(1) / sqrt(z); }
 template <class T> WISP_INLINE std::complex<T> sigmoid(std::complex<T> z) { return T(1) / (T(1) + exp(-z)); }

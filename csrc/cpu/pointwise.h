@@ -1,0 +1,62 @@
+// Pointwise kernels: for every row of the table (csrc/ops/table), loops over contiguous blocks of one compute type.
+// The driver in csrc/ops/pointwise.cpp brings operands of any layout and dtype into such blocks.
+#pragma once
+#include <cstdint>
+
+#include "../core/dtype.h"
+
+namespace wisp::cpu {
+
+// A number given with the call, ready for every compute type.
+struct Param {
+    double real = 0, imag = 0;
+    int64_t integer = 0;
+};
+
+// pointers[0] is the result; then the operands: a (b, c), or for a gradient: g, a, b, c, y. Unused ones may be anything valid.
+using PointwiseKernel = void (*)(char* const* pointers, int64_t n, const Param* params);
+
+enum Compute : int { compute_f32, compute_f64, compute_c64, compute_c128, compute_i64, compute_u64, compute_count };
+
+struct PointwiseKernelRow {
+    PointwiseKernel forward[compute_count];
+    PointwiseKernel gradient[3][4];  // by operand, for floating and complex compute types
+};
+
+// One number per row; the three parts of the table follow each other.
+enum class Pointwise : int {
+#define UNARY(name, ...) name,
+#define ACTIVATION(name, ...) name,
+#define BINARY(name, ...) name,
+#define TERNARY(name, ...) name,
+#include "../ops/table/unary.h"
+#include "../ops/table/activation.h"
+#include "../ops/table/binary.h"
+#undef UNARY
+#undef ACTIVATION
+#undef BINARY
+#undef TERNARY
+    count
+};
+
+struct UnaryKernels {
+    PointwiseKernelRow rows[int(Pointwise::clamp)];
+};
+struct ActivationKernels {
+    PointwiseKernelRow rows[int(Pointwise::add) - int(Pointwise::clamp)];
+};
+struct BinaryKernels {
+    PointwiseKernelRow rows[int(Pointwise::count) - int(Pointwise::add)];
+    PointwiseKernel where[5];  // of elements of 1, 2, 4, 8, 16 bytes: condition (bool), a, b
+};
+extern const UnaryKernels& pointwise_unary;
+extern const ActivationKernels& pointwise_activation;
+extern const BinaryKernels& pointwise_binary;
+
+inline const PointwiseKernelRow& pointwise_row(Pointwise op) {
+    if (op < Pointwise::clamp) return pointwise_unary.rows[int(op)];
+    if (op < Pointwise::add) return pointwise_activation.rows[int(op) - int(Pointwise::clamp)];
+    return pointwise_binary.rows[int(op) - int(Pointwise::add)];
+}
+
+}  // namespace wisp::cpu

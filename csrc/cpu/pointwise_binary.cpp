@@ -1,0 +1,34 @@
+// Kernels of the table's part binary.h.
+#include "pointwise_rows.h"
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+#include "../ops/table/binary.h"
+
+// Choosing needs no arithmetic: elements are moved by size.
+struct Bytes16 {
+    uint64_t low, high;
+};
+template <class T> void where_loop(char* const* pointers, int64_t n, const Param*) {
+    T* out = reinterpret_cast<T*>(pointers[0]);
+    const uint8_t* condition = reinterpret_cast<const uint8_t*>(pointers[1]);
+    const T* a = reinterpret_cast<const T*>(pointers[2]);
+    const T* b = reinterpret_cast<const T*>(pointers[3]);
+    for (int64_t i = 0; i < n; i++) out[i] = condition[i] ? a[i] : b[i];
+}
+}  // namespace
+
+#undef UNARY
+#undef ACTIVATION
+#undef BINARY
+#undef TERNARY
+#define UNARY(name, ...) make_row<name##_row>(),
+#define ACTIVATION UNARY
+#define BINARY UNARY
+#define TERNARY UNARY
+extern const BinaryKernels pointwise_binary_table;
+const BinaryKernels pointwise_binary_table = {{
+#include "../ops/table/binary.h"
+}, {&where_loop<uint8_t>, &where_loop<uint16_t>, &where_loop<uint32_t>, &where_loop<uint64_t>, &where_loop<Bytes16>}};
+
+}  // namespace wisp::cpu::WISP_ISA

@@ -196,7 +196,8 @@ template <class F> WISP_INLINE void by_item(int64_t item, F&& f) {
     }
 }
 
-template <class T> WISP_INLINE void copy_row(T* __restrict d, int64_t ds, const T* __restrict s, int64_t ss, int64_t n) {
+template <class T>
+WISP_INLINE void copy_row(T* __restrict d, int64_t ds, const T* __restrict s, int64_t ss, int64_t n) {
     if (ds == 1) {
         if (ss == 1) {
             if (n >= 64) std::memcpy(d, s, size_t(n) * sizeof(T));
@@ -453,7 +454,8 @@ void copy_any(void* dst, DType dst_dtype, const int64_t* dst_strides, const void
     const Plan p(dst_strides, src_strides, sizes, ndim);
     if (p.count == 0) return;
     if (dst_dtype != src_dtype || (conjugate && is_complex(src_dtype)))
-        return copy_converted(static_cast<char*>(dst), dst_dtype, static_cast<const char*>(src), src_dtype, p, conjugate);
+        return copy_converted(static_cast<char*>(dst), dst_dtype, static_cast<const char*>(src), src_dtype, p,
+                              conjugate);
     by_item(item_size(dst_dtype), [&](auto* tag) {
         using T = std::remove_pointer_t<decltype(tag)>;
         copy_same(static_cast<T*>(dst), static_cast<const T*>(src), p);

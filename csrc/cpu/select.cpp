@@ -60,3 +60,7 @@ const char* isa_name() { return chosen == isa_avx512 ? "avx512" : chosen == isa_
 WISP_TABLE(GemmKernels, gemm)
 #include "cpu/random.h"
 WISP_TABLE(RandomKernels, random)
+#include "cpu/copy.h"
+WISP_TABLE(CopyKernels, copy)
+#include "cpu/reduce.h"
+WISP_TABLE(ReduceKernels, reduce)

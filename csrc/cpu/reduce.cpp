@@ -1,0 +1,830 @@
+// Reductions (see reduce.h). Every operation is one of four folds (sum, product, max, min) over elements that were
+// brought into contiguous blocks of a compute type and mapped (squared, made absolute, shifted by the mean, ...).
+//
+// Two loops do all the work: `rows` folds runs of elements into one result each, `columns` folds whole rows into
+// many results side by side. Floats are summed over short stretches in float and beyond in double.
+#include "reduce.h"
+
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "../core/scratch.h"
+#include "../core/threads.h"
+#include "copy.h"
+#include "isa.h"
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+constexpr int max_dims = 64;
+constexpr int64_t grain = 32768;         // elements a thread should have at least
+constexpr int64_t stretch = 4096;        // contiguous elements folded in lanes before they join the total
+constexpr int64_t block = 1024;          // elements brought in at a time where they aren't usable in place
+constexpr int64_t column_block = 1024;   // results folded side by side
+constexpr int64_t column_stretch = 128;  // rows folded in lanes before they join the totals
+
+// ---- folds -----------------------------------------------------------------------------------------------------
+
+template <class R> struct Pair {
+    R real, imag;
+    friend WISP_INLINE Pair operator+(Pair a, Pair b) { return {a.real + b.real, a.imag + b.imag}; }
+    friend WISP_INLINE Pair operator*(Pair a, Pair b) {
+        return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
+    }
+};
+template <class T> constexpr bool is_pair = false;
+template <class R> constexpr bool is_pair<Pair<R>> = true;
+
+template <class T> struct Limits;
+template <> struct Limits<float> { static constexpr float low = -__builtin_inff(), high = __builtin_inff(); };
+template <> struct Limits<double> { static constexpr double low = -__builtin_inf(), high = __builtin_inf(); };
+template <> struct Limits<int64_t> { static constexpr int64_t low = INT64_MIN, high = INT64_MAX; };
+template <> struct Limits<uint64_t> { static constexpr uint64_t low = 0, high = UINT64_MAX; };
+template <> struct Limits<int32_t> { static constexpr int32_t low = INT32_MIN, high = INT32_MAX; };
+template <> struct Limits<uint8_t> { static constexpr uint8_t low = 0, high = 1; };  // of bools
+
+// The type that stretches of T join: wider where that costs nothing and errors or overflow would show.
+template <class T> struct Wider { using type = T; };
+template <> struct Wider<float> { using type = double; };
+template <> struct Wider<Pair<float>> { using type = Pair<double>; };
+template <> struct Wider<uint8_t> { using type = int64_t; };
+
+template <class A, class T> WISP_INLINE A widened(T x) {
+    if constexpr (is_pair<T>) return A{decltype(A::real)(x.real), decltype(A::imag)(x.imag)};
+    else return A(x);
+}
+
+// Each fold works on scalars and on vectors alike.
+struct Sum {
+    template <class T> using Total = typename Wider<T>::type;
+    template <class T> static constexpr T start() { return T{}; }
+    template <class V> static WISP_INLINE V step(V a, V x) { return a + x; }
+};
+struct Product {
+    template <class T> using Total = typename Wider<T>::type;
+    template <class T> static constexpr T start() {
+        if constexpr (is_pair<T>) return T{1, 0};
+        else return T(1);
+    }
+    template <class V> static WISP_INLINE V step(V a, V x) { return a * x; }
+};
+struct Max {  // NaN wins, and stays
+    template <class T> using Total = T;
+    template <class T> static constexpr T start() { return Limits<T>::low; }
+    template <class V> static WISP_INLINE V step(V a, V x) {
+        const V larger = x > a ? x : a;
+        return x != x ? x : larger;
+    }
+};
+struct Min {
+    template <class T> using Total = T;
+    template <class T> static constexpr T start() { return Limits<T>::high; }
+    template <class V> static WISP_INLINE V step(V a, V x) {
+        const V smaller = x < a ? x : a;
+        return x != x ? x : smaller;
+    }
+};
+
+template <class T, int W> struct Lanes {
+    typedef T Vector __attribute__((vector_size(W * sizeof(T))));
+    typedef T Loose __attribute__((vector_size(W * sizeof(T)), aligned(sizeof(T)), may_alias));
+    static WISP_INLINE Vector load(const T* p) { return *reinterpret_cast<const Loose*>(p); }
+};
+
+// Folds the n < 2 W elements at p and the lanes of a into `Last` lanes, halving again and again.
+template <class Fold, class T, int W, int Last>
+WISP_INLINE void fold_lanes(typename Lanes<T, W>::Vector a, const T* p, int64_t n, T* out) {
+    if (n >= W) {
+        a = Fold::step(a, Lanes<T, W>::load(p));
+        p += W;
+        n -= W;
+    }
+    if constexpr (W == Last) {
+        std::memcpy(out, &a, sizeof a);
+    } else if constexpr (W == 2) {
+        out[0] = Fold::step(T(a[0]), T(a[1]));
+        if (n) out[0] = Fold::step(out[0], p[0]);
+    } else {
+        typename Lanes<T, W / 2>::Vector low, high;
+        std::memcpy(&low, &a, sizeof low);
+        std::memcpy(&high, reinterpret_cast<const char*>(&a) + sizeof low, sizeof high);
+        fold_lanes<Fold, T, W / 2, Last>(Fold::step(low, high), p, n, out);
+    }
+}
+
+template <class Fold, class T, int Last> WISP_INLINE void fold_vectors(const T* p, int64_t n, T* out) {
+    // 32 bytes even where 64 would do: memory is the bound, and joining the lanes takes one step less.
+    constexpr int lanes = (WISP_VECTOR_BYTES < 32 ? WISP_VECTOR_BYTES : 32) / int(sizeof(T));
+    using V = Lanes<T, lanes>;
+    const typename V::Vector start = typename V::Vector{} + Fold::template start<T>();
+    typename V::Vector a = start;
+    if (n >= 4 * lanes) {
+        typename V::Vector b = start, c = start, d = start;
+        do {
+            a = Fold::step(a, V::load(p));
+            b = Fold::step(b, V::load(p + lanes));
+            c = Fold::step(c, V::load(p + 2 * lanes));
+            d = Fold::step(d, V::load(p + 3 * lanes));
+            p += 4 * lanes;
+            n -= 4 * lanes;
+        } while (n >= 4 * lanes);
+        a = Fold::step(Fold::step(a, b), Fold::step(c, d));
+    }
+    for (; n >= 2 * lanes; n -= lanes, p += lanes) a = Fold::step(a, V::load(p));
+    fold_lanes<Fold, T, lanes, Last>(a, p, n, out);
+}
+
+// Folds n contiguous elements, n <= stretch.
+template <class Fold, class T> WISP_INLINE typename Fold::template Total<T> fold_run(const T* p, int64_t n) {
+    using Total = typename Fold::template Total<T>;
+    if constexpr (is_pair<T> && std::is_same_v<Fold, Sum>) {
+        using R = decltype(T::real);
+        R parts[2];
+        fold_vectors<Sum, R, 2>(reinterpret_cast<const R*>(p), 2 * n, parts);
+        return Total{parts[0], parts[1]};
+    } else if constexpr (is_pair<T>) {
+        T a[2] = {Fold::template start<T>(), Fold::template start<T>()};
+        int64_t i = 0;
+        for (; i + 2 <= n; i += 2)
+            for (int k = 0; k < 2; k++) a[k] = Fold::step(a[k], p[i + k]);
+        if (i < n) a[0] = Fold::step(a[0], p[i]);
+        return widened<Total>(Fold::step(a[0], a[1]));
+    } else if constexpr (sizeof(T) == 1 && sizeof(Total) > 1) {  // counts of bools: the lanes must not be joined
+        T counts[16];
+        const int64_t whole = n / 16 * 16;
+        fold_vectors<Fold, T, 16>(p, whole, counts);
+        Total total = Fold::template start<Total>();
+        for (int k = 0; k < 16; k++) total = Fold::step(total, Total(counts[k]));
+        for (int64_t i = whole; i < n; i++) total = Fold::step(total, Total(p[i]));
+        return total;
+    } else {
+        T result;
+        fold_vectors<Fold, T, 1>(p, n, &result);
+        return Total(result);
+    }
+}
+
+// ---- maps ------------------------------------------------------------------------------------------------------
+
+enum class Map : uint8_t { none, absolute, square, power, nonnan, deviation, exponential };
+
+WISP_INLINE float exp_of(float x) {
+    x = x < -104.f ? -104.f : x;  // callers give x <= 0, infinity or NaN
+    const float big = x > 89.f ? 89.f : x;
+    const float shifted = big * 1.44269504f + 12582912.f;
+    int32_t n;
+    std::memcpy(&n, &shifted, 4);
+    n -= 0x4b400000;
+    const float whole = shifted - 12582912.f;
+    float r = big - whole * 0.693145752f;
+    r -= whole * 1.42860677e-6f;
+    float y = 1.37805939e-3f;
+    y = y * r + 8.37312452e-3f;
+    y = y * r + 4.16695364e-2f;
+    y = y * r + 1.66664720e-1f;
+    y = y * r + 4.99999851e-1f;
+    y = y * r + 1.f;
+    y = y * r + 1.f;
+    const int32_t half = n >> 1, first = (half + 127) << 23, second = (n - half + 127) << 23;
+    float a, b;
+    std::memcpy(&a, &first, 4);
+    std::memcpy(&b, &second, 4);
+    const float result = y * a * b;
+    return x != x ? x : result;
+}
+WISP_INLINE double exp_of(double x) { return __builtin_exp(x); }
+
+// dst[i] = map(src[i]); the parameter of element i is parameters[i * step].
+template <class T>
+void map_block(Map map, T* __restrict dst, const T* __restrict src, int64_t n, const T* parameters, int64_t step,
+               double power) {
+    switch (map) {
+        case Map::absolute:
+            for (int64_t i = 0; i < n; i++) dst[i] = src[i] < 0 ? -src[i] : src[i] + T(0);
+            break;
+        case Map::square:
+            for (int64_t i = 0; i < n; i++) dst[i] = src[i] * src[i];
+            break;
+        case Map::power:
+            for (int64_t i = 0; i < n; i++) dst[i] = T(__builtin_pow(double(src[i] < 0 ? -src[i] : src[i]), power));
+            break;
+        case Map::nonnan:
+            for (int64_t i = 0; i < n; i++) dst[i] = src[i] == src[i] ? src[i] : T(0);
+            break;
+        case Map::deviation:
+            if (step == 0) {
+                const T mean = *parameters;
+                for (int64_t i = 0; i < n; i++) dst[i] = (src[i] - mean) * (src[i] - mean);
+            } else {
+                for (int64_t i = 0; i < n; i++) dst[i] = (src[i] - parameters[i]) * (src[i] - parameters[i]);
+            }
+            break;
+        case Map::exponential:
+            if (step == 0) {
+                const T highest = *parameters;
+                for (int64_t i = 0; i < n; i++) dst[i] = exp_of(src[i] - highest);
+            } else {
+                for (int64_t i = 0; i < n; i++) dst[i] = exp_of(src[i] - parameters[i]);
+            }
+            break;
+        case Map::none: std::memcpy(dst, src, size_t(n) * sizeof(T)); break;
+    }
+}
+// The absolute values of complex numbers, or their squares.
+template <class T> void magnitudes(T* __restrict dst, const T* __restrict src, int64_t n, bool squared) {
+    for (int64_t i = 0; i < n; i++) {
+        const T a = src[2 * i], b = src[2 * i + 1];
+        dst[i] = squared ? a * a + b * b : sizeof(T) == 4 ? T(__builtin_sqrt(double(a) * a + double(b) * b))
+                                                          : T(__builtin_hypot(double(a), double(b)));
+    }
+}
+
+// ---- the problem -----------------------------------------------------------------------------------------------
+
+// Dimensions with size 1 dropped and neighbours merged: those kept in the order of the results, those reduced from
+// the largest stride to the smallest (in their own order where positions count).
+struct Problem {
+    const char* in;
+    DType in_dtype, compute;
+    int64_t item;
+    int kept = 0, reduced = 0;
+    int64_t kept_sizes[max_dims], kept_strides[max_dims], sizes[max_dims], strides[max_dims];
+    int64_t results = 1, length = 1;  // results, and elements folded into each
+    Map map = Map::none;
+    double power = 0;
+    bool in_place = false;  // the elements need neither conversion nor map
+
+    Problem(const ReduceArguments& a, DType compute_dtype, bool keep_order) {
+        in = static_cast<const char*>(a.in);
+        in_dtype = a.in_dtype;
+        compute = compute_dtype;
+        item = item_size(in_dtype);
+        for (int k = 0; k < a.ndim; k++) {
+            const int64_t n = a.sizes[k], s = a.strides[k];
+            if (a.reduced >> k & 1) {
+                length *= n;
+                if (n != 1) add(sizes, strides, reduced, n, s, !keep_order);
+            } else {
+                results *= n;
+                if (n != 1) add(kept_sizes, kept_strides, kept, n, s, false);
+            }
+        }
+        merge(sizes, strides, reduced);
+        merge(kept_sizes, kept_strides, kept);
+    }
+    static void add(int64_t* n, int64_t* s, int& count, int64_t size, int64_t stride, bool sorted) {
+        int at = count++;
+        const int64_t distance = stride < 0 ? -stride : stride;
+        for (; sorted && at > 0 && (s[at - 1] < 0 ? -s[at - 1] : s[at - 1]) < distance; at--) {
+            n[at] = n[at - 1];
+            s[at] = s[at - 1];
+        }
+        n[at] = size;
+        s[at] = stride;
+    }
+    static void merge(int64_t* n, int64_t* s, int& count) {
+        if (count == 0) {
+            n[0] = 1;
+            s[0] = 1;
+            count = 1;
+            return;
+        }
+        int last = 0;
+        for (int k = 1; k < count; k++) {
+            if (s[last] == s[k] * n[k]) n[last] *= n[k];
+            else n[++last] = n[k];
+            s[last] = s[k];
+        }
+        count = last + 1;
+    }
+
+    // Whether results should be folded side by side rather than one after the other.
+    bool by_columns() const {
+        const int64_t across = kept_strides[kept - 1], along = strides[reduced - 1];
+        const int64_t width = kept_sizes[kept - 1], run = sizes[reduced - 1];
+        if (width < 2 || length < 2) return false;
+        if (run < 16 && width >= 16) return true;
+        if (in_place && across == 1 && along == width && width <= 64) return true;  // see the groups in columns
+        return width >= 4 && (across < 0 ? -across : across) < (along < 0 ? -along : along);
+    }
+    int64_t offset_of(int64_t result) const {
+        if (kept == 1) return result * kept_strides[0];
+        int64_t offset = 0;
+        for (int k = kept - 1; k >= 0; k--) {
+            offset += result % kept_sizes[k] * kept_strides[k];
+            result /= kept_sizes[k];
+        }
+        return offset;
+    }
+    // Calls f(offset) for each combination of the reduced dimensions but the last `skip`.
+    template <class F> WISP_INLINE void each_run(int64_t offset, int skip, F&& f) const {
+        const int dims = reduced - skip;
+        if (dims <= 0) return f(offset);
+        const int last = dims - 1;
+        int64_t at[max_dims], runs = 1;
+        for (int k = 0; k < dims; k++) {
+            at[k] = 0;
+            if (k < last) runs *= sizes[k];
+        }
+        for (int64_t r = 0; r < runs; r++) {
+            for (int64_t i = 0; i < sizes[last]; i++) f(offset + i * strides[last]);
+            for (int k = last - 1; k >= 0; k--) {
+                offset += strides[k];
+                if (++at[k] < sizes[k]) break;
+                offset -= strides[k] * sizes[k];
+                at[k] = 0;
+            }
+        }
+    }
+};
+
+// n elements from `offset` on, as compute-typed values after the map: in place or in `buffer` (block elements).
+template <class T>
+WISP_INLINE const T* fetch(const Problem& p, int64_t offset, int64_t stride, int64_t n, T* buffer, const T* parameters,
+                           int64_t parameter_step) {
+    const char* from = p.in + offset * p.item;
+    if (p.in_place && stride == 1) return reinterpret_cast<const T*>(from);
+    alignas(64) char raw[block * 16];
+    if (stride != 1) {
+        char* to = p.in_place ? reinterpret_cast<char*>(buffer) : raw;
+        copy.gather_block(to, from, stride, p.item, n);
+        if (p.in_place) return buffer;
+        from = raw;
+    }
+    if constexpr (std::is_floating_point_v<T>) {
+        if (is_complex(p.in_dtype)) {  // norms: magnitudes first
+            const bool squared = p.map == Map::square;
+            if (p.in_dtype == DType::c64) {
+                alignas(64) float narrow[block];
+                magnitudes(narrow, reinterpret_cast<const float*>(from), n, squared);
+                copy.convert(buffer, p.compute, narrow, DType::f32, n);
+            } else {
+                alignas(64) double wide[block];
+                magnitudes(wide, reinterpret_cast<const double*>(from), n, squared);
+                copy.convert(buffer, p.compute, wide, DType::f64, n);
+            }
+            if (p.map != Map::power) return buffer;
+            alignas(64) T middle[block];
+            std::memcpy(middle, buffer, size_t(n) * sizeof(T));
+            map_block(p.map, buffer, middle, n, parameters, parameter_step, p.power);
+            return buffer;
+        }
+        if (p.in_dtype == p.compute) {
+            map_block(p.map, buffer, reinterpret_cast<const T*>(from), n, parameters, parameter_step, p.power);
+            return buffer;
+        }
+    }
+    if constexpr (std::is_floating_point_v<T>) {
+        if (p.map != Map::none) {
+            alignas(64) T middle[block];
+            copy.convert(middle, p.compute, from, p.in_dtype, n);
+            map_block(p.map, buffer, middle, n, parameters, parameter_step, p.power);
+            return buffer;
+        }
+    }
+    copy.convert(buffer, p.compute, from, p.in_dtype, n);
+    return buffer;
+}
+
+// ---- the two loops ---------------------------------------------------------------------------------------------
+
+// The totals of results [begin, begin + count), one after the other.
+template <class Fold, class T>
+void rows(const Problem& p, int64_t begin, int64_t count, const T* parameters,
+          typename Fold::template Total<T>* totals) {
+    using Total = typename Fold::template Total<T>;
+    const int last = p.reduced - 1;
+    const int64_t n = p.sizes[last], stride = p.strides[last];
+    const bool direct = p.in_place && stride == 1;
+    const int64_t most = direct && sizeof(T) > 1 ? stretch : block;  // lanes of bytes must not overflow
+    alignas(64) T buffer[block];
+    for (int64_t r = 0; r < count; r++) {
+        Total total = widened<Total>(Fold::template start<T>());
+        if (p.length > 0) {
+            p.each_run(p.offset_of(begin + r), 1, [&](int64_t offset) {
+                for (int64_t i = 0; i < n; i += most) {
+                    const int64_t m = n - i < most ? n - i : most;
+                    const T* x = direct ? reinterpret_cast<const T*>(p.in) + offset + i
+                                        : fetch(p, offset + i * stride, stride, m, buffer, parameters + r, 0);
+                    total = Fold::step(total, fold_run<Fold>(x, m));
+                }
+            });
+        }
+        totals[r] = total;
+    }
+}
+
+// Joins what the lanes hold to the totals, and empties the lanes.
+template <class Fold, class T>
+WISP_INLINE void flush(typename Fold::template Total<T>* __restrict totals, T* __restrict lanes, int64_t n) {
+    using Total = typename Fold::template Total<T>;
+    for (int64_t j = 0; j < n; j++) {
+        totals[j] = Fold::step(totals[j], widened<Total>(lanes[j]));
+        lanes[j] = Fold::template start<T>();
+    }
+}
+
+// The same side by side; the results lie in one row of the last kept dimension, count <= column_block.
+template <class Fold, class T>
+void columns(const Problem& p, int64_t begin, int64_t count, const T* parameters,
+             typename Fold::template Total<T>* totals) {
+    using Total = typename Fold::template Total<T>;
+    const int64_t across = p.kept_strides[p.kept - 1], first = p.offset_of(begin);
+    for (int64_t j = 0; j < count; j++) totals[j] = widened<Total>(Fold::template start<T>());
+    if (p.length == 0) return;
+    alignas(64) T lanes[column_block];
+    alignas(64) T buffers[4][block];
+    const int last = p.reduced - 1;
+    const int64_t n = p.sizes[last], along = p.strides[last];
+    int64_t width = count, group = 1;
+    // Narrow rows that follow one another in memory are folded several at a time.
+    if (p.in_place && across == 1 && along == count && count <= 64) {
+        group = 256 / count;
+        for (int64_t g = group; g > group / 2; g--) {
+            if (g * count % 16 == 0) {
+                group = g;
+                break;
+            }
+        }
+        if (group > n) group = n;
+        width = group * count;
+    }
+    const int64_t steps = n / group;
+    for (int64_t j = 0; j < width; j++) lanes[j] = Fold::template start<T>();
+    alignas(64) Total wide[column_block];
+    Total* sums = group > 1 ? wide : totals;
+    if (group > 1)
+        for (int64_t j = 0; j < width; j++) wide[j] = widened<Total>(Fold::template start<T>());
+    int64_t in_lanes = 0;
+    p.each_run(first, 1, [&](int64_t offset) {
+        const int64_t step = along * group;
+        int64_t i = 0;
+        auto row = [&](int64_t k, int64_t w) {
+            return fetch(p, offset + k * step, across, w, buffers[k & 3], parameters, int64_t(1));
+        };
+        for (; i + 4 <= steps; i += 4) {
+            const T *__restrict a = row(i, width), *__restrict b = row(i + 1, width);
+            const T *__restrict c = row(i + 2, width), *__restrict d = row(i + 3, width);
+            for (int64_t j = 0; j < width; j++)
+                lanes[j] = Fold::step(Fold::step(Fold::step(Fold::step(lanes[j], a[j]), b[j]), c[j]), d[j]);
+            if ((in_lanes += 4) >= column_stretch) {
+                flush<Fold>(sums, lanes, width);
+                in_lanes = 0;
+            }
+        }
+        for (; i < steps; i++) {
+            const T* __restrict a = row(i, width);
+            for (int64_t j = 0; j < width; j++) lanes[j] = Fold::step(lanes[j], a[j]);
+            in_lanes++;
+        }
+        if (i * group < n) {  // rows that fill no group
+            const T* __restrict a = row(i, (n - i * group) * count);
+            for (int64_t j = 0; j < (n - i * group) * count; j++) lanes[j] = Fold::step(lanes[j], a[j]);
+            in_lanes++;
+        }
+        if (in_lanes >= column_stretch - 8) {
+            flush<Fold>(sums, lanes, width);
+            in_lanes = 0;
+        }
+    });
+    flush<Fold>(sums, lanes, width);
+    for (int64_t g = 0; group > 1 && g < group; g++)
+        for (int64_t j = 0; j < count; j++) totals[j] = Fold::step(totals[j], wide[g * count + j]);
+}
+
+// ---- positions -------------------------------------------------------------------------------------------------
+
+// Where x first has `value` (or NaN); n if nowhere.
+template <class T> WISP_INLINE int64_t find(const T* x, int64_t n, T value) {
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        int found = 0;
+        for (int j = 0; j < 64; j++) found |= (x[i + j] == value) | (x[i + j] != x[i + j]);
+        if (found) break;
+    }
+    for (; i < n; i++)
+        if (x[i] == value || x[i] != x[i]) return i;
+    return n;
+}
+
+template <class T>
+void positions_in_rows(const Problem& p, int64_t begin, int64_t count, const T* values, int64_t* indices) {
+    const int last = p.reduced - 1;
+    const int64_t n = p.sizes[last], stride = p.strides[last];
+    alignas(64) T buffer[block];
+    for (int64_t r = 0; r < count; r++) {
+        int64_t before = 0, found = -1;
+        p.each_run(p.offset_of(begin + r), 1, [&](int64_t offset) {
+            for (int64_t i = 0; i < n && found < 0; i += block) {
+                const int64_t m = n - i < block ? n - i : block;
+                const T* x = fetch(p, offset + i * stride, stride, m, buffer, values, 0);
+                const int64_t at = find(x, m, values[r]);
+                if (at < m) found = before + i + at;
+            }
+            before += n;
+        });
+        indices[r] = found < 0 ? 0 : found;
+    }
+}
+
+template <class T>
+void positions_in_columns(const Problem& p, int64_t begin, int64_t count, const T* values, int64_t* indices) {
+    using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+    const int64_t across = p.kept_strides[p.kept - 1];
+    alignas(64) T buffer[block];
+    alignas(64) Index found[column_block];
+    for (int64_t j = 0; j < count; j++) indices[j] = -1;
+    int64_t row = 0, base = 0, open = 0;
+    auto settle = [&] {  // stretches, so that 32 bits do
+        for (int64_t j = 0; j < count; j++)
+            if (indices[j] < 0 && found[j] != Index(column_stretch)) indices[j] = base + found[j];
+    };
+    p.each_run(p.offset_of(begin), 0, [&](int64_t offset) {
+        if (open == 0)
+            for (int64_t j = 0; j < count; j++) found[j] = Index(column_stretch);
+        const T* __restrict x = fetch(p, offset, across, count, buffer, values, 0);
+        const Index now = Index(row - base);
+        for (int64_t j = 0; j < count; j++) {
+            const bool hit = ((x[j] == values[j]) | (x[j] != x[j])) & (found[j] > now);
+            found[j] = hit ? now : found[j];
+        }
+        row++;
+        if (++open == column_stretch) {
+            settle();
+            base = row;
+            open = 0;
+        }
+    });
+    if (open) settle();
+    for (int64_t j = 0; j < count; j++) indices[j] = indices[j] < 0 ? 0 : indices[j];
+}
+
+// ---- driver ----------------------------------------------------------------------------------------------------
+
+template <class Fold, class T>
+void evaluate_range(const Problem& p, bool by_columns, int64_t begin, int64_t count, const T* parameters,
+                    typename Fold::template Total<T>* totals) {
+    if (by_columns) columns<Fold>(p, begin, count, parameters, totals);
+    else rows<Fold>(p, begin, count, parameters, totals);
+}
+
+// Totals of all results where these are few and long: the outermost reduced dimension is cut into pieces whose
+// number depends on the sizes alone, and the totals of the pieces are joined in order.
+template <class Fold, class T>
+void evaluate_pieces(const Problem& p, bool by_columns, const T* parameters, typename Fold::template Total<T>* totals) {
+    using Total = typename Fold::template Total<T>;
+    const int64_t outer = p.sizes[0], results = p.results, work = p.length * results;
+    int64_t pieces = work / grain < 64 ? work / grain : 64;
+    if (pieces > outer) pieces = outer;
+    if (pieces < 1) pieces = 1;
+    int64_t size = (outer + pieces - 1) / pieces;
+    if (p.reduced == 1 && !by_columns && size >= stretch) size = (size + stretch - 1) / stretch * stretch;
+    pieces = size ? (outer + size - 1) / size : 1;
+    if (pieces <= 1) return evaluate_range<Fold>(p, by_columns, 0, results, parameters, totals);
+    auto* partial = static_cast<Total*>(scratch(0, size_t(pieces * results) * sizeof(Total)));
+    parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; k++) {
+            Problem part = p;
+            part.in += k * size * p.strides[0] * p.item;
+            part.sizes[0] = outer - k * size < size ? outer - k * size : size;
+            evaluate_range<Fold>(part, by_columns, 0, results, parameters, partial + k * results);
+        }
+    });
+    for (int64_t r = 0; r < results; r++) {
+        Total total = partial[r];
+        for (int64_t k = 1; k < pieces; k++) total = Fold::step(total, partial[k * results + r]);
+        totals[r] = total;
+    }
+}
+
+template <class T> constexpr DType compute_dtype_of = DType::i64;
+template <> constexpr DType compute_dtype_of<float> = DType::f32;
+template <> constexpr DType compute_dtype_of<double> = DType::f64;
+template <> constexpr DType compute_dtype_of<int32_t> = DType::i32;
+template <> constexpr DType compute_dtype_of<uint64_t> = DType::u64;
+template <> constexpr DType compute_dtype_of<uint8_t> = DType::boolean;
+template <> constexpr DType compute_dtype_of<Pair<float>> = DType::c64;
+template <> constexpr DType compute_dtype_of<Pair<double>> = DType::c128;
+
+// One operation on values of T: how the folds are put together, and what is done to their totals.
+template <class T> struct Operation {
+    Reduction kind;
+    const ReduceArguments& a;
+    const Problem& p;
+
+    Problem with_map(Map map) const {
+        Problem mapped = p;
+        mapped.map = map;
+        mapped.in_place = false;
+        return mapped;
+    }
+    void write(void* out, int64_t at, const void* values, DType dtype, int64_t count) const {
+        copy.convert(static_cast<char*>(out) + at * item_size(a.out_dtype), a.out_dtype, values, dtype, count);
+    }
+    void write_total(int64_t at, const T* values, int64_t count) const {
+        write(a.out, at, values, compute_dtype_of<T>, count);
+    }
+
+    // f(begin, count, totals) turns the totals of some results into results.
+    template <class Fold, class F> void simple(bool by_columns, F&& finish) const {
+        over_batches(by_columns, [&](int64_t begin, int64_t count, bool pieces) {
+            alignas(64) typename Fold::template Total<T> totals[column_block];
+            fold<Fold>(by_columns, begin, count, pieces, static_cast<const T*>(nullptr), totals);
+            finish(begin, count, totals);
+        });
+    }
+    template <class Fold>
+    void fold(bool by_columns, int64_t begin, int64_t count, bool pieces, const T* parameters,
+              typename Fold::template Total<T>* totals) const {
+        if (pieces) evaluate_pieces<Fold>(p, by_columns, parameters, totals);
+        else evaluate_range<Fold>(p, by_columns, begin, count, parameters, totals);
+    }
+
+    // Calls f(begin, count, pieces) for batches of results: on all threads where there are enough of them, else
+    // once for all (few, long) results with pieces set.
+    template <class F> void over_batches(bool by_columns, F&& f) const {
+        const int64_t work = p.results * (p.length > 0 ? p.length : 1);
+        const int64_t width = by_columns ? p.kept_sizes[p.kept - 1] : p.results;
+        int64_t batch = column_block;
+        if (!by_columns && p.length > 0 && p.length * batch > 65536) batch = p.length > 65536 ? 1 : 65536 / p.length;
+        if (by_columns) {
+            const int64_t share = (width / num_threads() + 31) / 32 * 32;
+            batch = share < 64 ? 64 : share < batch ? share : batch;
+        }
+        const int64_t per_row = (width + batch - 1) / batch, batches = p.results / width * per_row;
+        if (p.results <= column_block && (by_columns ? p.kept == 1 : batches < 8) && work >= 2 * grain &&
+            p.length >= 8 * p.results)
+            return f(0, p.results, true);
+        const int64_t batch_work = work / batches > 0 ? work / batches : 1;
+        parallel_for(batches, (grain + batch_work - 1) / batch_work, [&](int64_t first, int64_t end) {
+            for (int64_t b = first; b < end; b++) {
+                const int64_t column = b % per_row * batch, left = width - column;
+                f(b / per_row * width + column, left < batch ? left : batch, false);
+            }
+        });
+    }
+
+    template <class Fold> void sum_or_product(bool by_columns) const {
+        simple<Fold>(by_columns, [&](int64_t begin, int64_t count, auto* totals) {
+            using Total = std::remove_reference_t<decltype(*totals)>;
+            if constexpr (std::is_floating_point_v<Total>) {
+                if (a.divisor != 1)
+                    for (int64_t i = 0; i < count; i++) totals[i] /= a.divisor;
+            } else if constexpr (is_pair<Total>) {
+                if (a.divisor != 1)
+                    for (int64_t i = 0; i < count; i++)
+                        totals[i] = {totals[i].real / a.divisor, totals[i].imag / a.divisor};
+            }
+            write(a.out, begin, totals, compute_dtype_of<Total>, count);
+        });
+    }
+
+    template <class Fold> void extreme(bool by_columns) const {
+        simple<Fold>(by_columns, [&](int64_t begin, int64_t count, auto* totals) {
+            if (a.out) write_total(begin, totals, count);
+            if (!a.indices) return;
+            if (by_columns) positions_in_columns(p, begin, count, totals, a.indices + begin);
+            else positions_in_rows(p, begin, count, totals, a.indices + begin);
+        });
+    }
+
+    void norm(bool by_columns) const {
+        const double power = a.parameter, root = 1 / power;
+        auto finish = [&](int64_t begin, int64_t count, auto* totals) {
+            using Total = std::remove_reference_t<decltype(*totals)>;
+            if (power == 2)
+                for (int64_t i = 0; i < count; i++) totals[i] = Total(__builtin_sqrt(double(totals[i])));
+            else if (p.map == Map::power)
+                for (int64_t i = 0; i < count; i++) totals[i] = Total(__builtin_pow(double(totals[i]), root));
+            write(a.out, begin, totals, compute_dtype_of<Total>, count);
+        };
+        if (power == __builtin_inf() && p.length > 0) simple<Max>(by_columns, finish);
+        else if (power == -__builtin_inf()) simple<Min>(by_columns, finish);
+        else simple<Sum>(by_columns, finish);
+    }
+
+    void variance(bool by_columns) const {
+        const Problem mapped = with_map(Map::deviation);
+        const Operation &plain = *this, shifted{kind, a, mapped};
+        over_batches(by_columns, [&](int64_t begin, int64_t count, bool pieces) {
+            typename Sum::Total<T> totals[column_block];
+            T means[column_block];
+            plain.template fold<Sum>(by_columns, begin, count, pieces, static_cast<const T*>(nullptr), totals);
+            for (int64_t i = 0; i < count; i++) means[i] = T(totals[i] / double(p.length));
+            if (a.mean) write(a.mean, begin, means, compute_dtype_of<T>, count);
+            if (!a.out) return;
+            shifted.template fold<Sum>(by_columns, begin, count, pieces, means, totals);
+            const double free = double(p.length) - a.parameter, divisor = free > 0 ? free : 0;
+            for (int64_t i = 0; i < count; i++) {
+                totals[i] /= divisor;
+                if (a.root) totals[i] = __builtin_sqrt(totals[i]);
+            }
+            write(a.out, begin, totals, DType::f64, count);
+        });
+    }
+
+    void logsumexp(bool by_columns) const {
+        const Problem mapped = with_map(Map::exponential);
+        const Operation &plain = *this, shifted{kind, a, mapped};
+        over_batches(by_columns, [&](int64_t begin, int64_t count, bool pieces) {
+            typename Sum::Total<T> totals[column_block];
+            T highest[column_block];
+            plain.template fold<Max>(by_columns, begin, count, pieces, static_cast<const T*>(nullptr), highest);
+            for (int64_t i = 0; i < count; i++)
+                if (highest[i] == Limits<T>::low || highest[i] == Limits<T>::high) highest[i] = 0;
+            shifted.template fold<Sum>(by_columns, begin, count, pieces, highest, totals);
+            for (int64_t i = 0; i < count; i++) totals[i] = __builtin_log(totals[i]) + highest[i];
+            write(a.out, begin, totals, DType::f64, count);
+        });
+    }
+};
+
+DType compute_type(Reduction kind, const ReduceArguments& a) {
+    switch (kind) {
+        case Reduction::any: case Reduction::all: case Reduction::count_nonzero: return DType::boolean;
+        case Reduction::max: case Reduction::min:
+            if (a.in_dtype == DType::f64 || a.in_dtype == DType::u64) return a.in_dtype;
+            if (is_floating(a.in_dtype)) return DType::f32;
+            return a.in_dtype == DType::i64 || a.in_dtype == DType::u32 ? DType::i64 : DType::i32;
+        case Reduction::norm:
+            if (a.parameter == 0) return DType::boolean;
+            return a.out_dtype == DType::f64 || a.out_dtype == DType::c128 ? DType::f64 : DType::f32;
+        default:
+            if (is_complex(a.out_dtype) || a.out_dtype == DType::f64) return a.out_dtype;
+            return is_floating(a.out_dtype) ? DType::f32 : DType::i64;
+    }
+}
+
+void reduce_any(Reduction kind, const ReduceArguments& a) {
+    const DType compute = compute_type(kind, a);
+    if (kind == Reduction::sum && a.in_dtype == DType::f32 && a.out_dtype == DType::f32 && a.ndim == 1 &&
+        a.reduced == 1 && a.strides[0] == 1 && a.sizes[0] <= stretch) {  // the usual small sum
+        const double total = fold_run<Sum>(static_cast<const float*>(a.in), a.sizes[0]);
+        *static_cast<float*>(a.out) = float(a.divisor == 1 ? total : total / a.divisor);
+        return;
+    }
+    Problem p(a, compute, a.indices != nullptr);
+    if (p.results == 0) return;
+    if (kind == Reduction::norm && a.parameter != 0) {
+        p.map = a.parameter == 2 ? Map::square
+              : a.parameter == 1 || std::isinf(a.parameter) ? Map::absolute : Map::power;
+        p.power = a.parameter;
+    } else if (kind == Reduction::nansum && is_floating(compute)) {
+        p.map = Map::nonnan;
+    }
+    p.in_place = p.map == Map::none &&
+                 (p.in_dtype == compute || (compute == DType::i64 && p.in_dtype == DType::u64));
+    const bool columns = p.by_columns();
+    auto real = [&](auto* tag) {
+        Operation<std::remove_pointer_t<decltype(tag)>> o{kind, a, p};
+        switch (kind) {
+            case Reduction::sum: case Reduction::nansum: return o.template sum_or_product<Sum>(columns);
+            case Reduction::prod: return o.template sum_or_product<Product>(columns);
+            case Reduction::max: return o.template extreme<Max>(columns);
+            case Reduction::min: return o.template extreme<Min>(columns);
+            case Reduction::norm: return o.norm(columns);
+            case Reduction::variance: return o.variance(columns);
+            case Reduction::logsumexp: return o.logsumexp(columns);
+            default: return;
+        }
+    };
+    auto complex = [&](auto* tag) {
+        Operation<std::remove_pointer_t<decltype(tag)>> o{kind, a, p};
+        if (kind == Reduction::prod) o.template sum_or_product<Product>(columns);
+        else o.template sum_or_product<Sum>(columns);
+    };
+    auto extremes = [&](auto* tag) {
+        Operation<std::remove_pointer_t<decltype(tag)>> o{kind, a, p};
+        if (kind == Reduction::max) o.template extreme<Max>(columns);
+        else o.template extreme<Min>(columns);
+    };
+    switch (compute) {
+        case DType::f32: return real(static_cast<float*>(nullptr));
+        case DType::f64: return real(static_cast<double*>(nullptr));
+        case DType::c64: return complex(static_cast<Pair<float>*>(nullptr));
+        case DType::c128: return complex(static_cast<Pair<double>*>(nullptr));
+        case DType::boolean: {
+            Operation<uint8_t> o{kind, a, p};
+            if (kind == Reduction::any) o.template extreme<Max>(columns);
+            else if (kind == Reduction::all) o.template extreme<Min>(columns);
+            else o.template sum_or_product<Sum>(columns);
+            return;
+        }
+        case DType::i32: return extremes(static_cast<int32_t*>(nullptr));
+        case DType::u64: return extremes(static_cast<uint64_t*>(nullptr));
+        default: {
+            Operation<int64_t> o{kind, a, p};
+            if (kind == Reduction::sum || kind == Reduction::nansum) o.template sum_or_product<Sum>(columns);
+            else if (kind == Reduction::prod) o.template sum_or_product<Product>(columns);
+            else extremes(static_cast<int64_t*>(nullptr));
+            return;
+        }
+    }
+}
+
+}  // namespace
+
+extern const ReduceKernels reduce_table = {&reduce_any};
+
+}  // namespace wisp::cpu::WISP_ISA

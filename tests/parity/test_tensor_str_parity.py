@@ -47,7 +47,8 @@ def test_values(dtype):
 
 @pytest.mark.parametrize("options", [dict(precision=2), dict(profile="short"), dict(profile="full"),
                                      dict(sci_mode=True), dict(sci_mode=False), dict(edgeitems=1, threshold=5),
-                                     dict(edgeitems=0, threshold=5), dict(linewidth=40), dict(linewidth=200, precision=8)])
+                                     dict(edgeitems=0, threshold=5), dict(linewidth=40),
+                                     dict(linewidth=200, precision=8)])
 def test_options(options):
     random = np.random.default_rng(0)
     for dtype in ("float32", "int64", "complex64", "bool"):

@@ -1,0 +1,24 @@
+"""What a loader's worker process knows about itself."""
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerInfo:
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+_current = None
+
+
+def get_worker_info():
+    """In a worker process: its id, the number of workers, its seed and its dataset; None in the main process."""
+    return _current
+
+
+def set_worker_info(info):
+    global _current
+    _current = info

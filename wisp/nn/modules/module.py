@@ -1,0 +1,554 @@
+"""Module, the base class of all layers and models."""
+import weakref
+
+import wisp
+from wisp.nn.modules import hooks as _hooks
+from wisp.nn.modules.hooks import (  # noqa: F401  (PyTorch's names live here)
+    Hooks, RemovableHandle, register_module_backward_hook, register_module_buffer_registration_hook,
+    register_module_forward_hook, register_module_forward_pre_hook, register_module_full_backward_hook,
+    register_module_full_backward_pre_hook, register_module_module_registration_hook,
+    register_module_parameter_registration_hook)
+from wisp.nn.modules.registry import Registry
+from wisp.nn.modules.state import _EXTRA_STATE_KEY_SUFFIX, State, _IncompatibleKeys  # noqa: F401
+from wisp.nn.parameter import Parameter, is_lazy
+
+__all__ = [
+    "register_module_forward_pre_hook", "register_module_forward_hook", "register_module_full_backward_pre_hook",
+    "register_module_backward_hook", "register_module_full_backward_hook", "register_module_buffer_registration_hook",
+    "register_module_module_registration_hook", "register_module_parameter_registration_hook", "Module"]
+
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+
+
+def _addindent(text, spaces):
+    first, *rest = text.split("\n")
+    return "\n".join([first, *(" " * spaces + line for line in rest)])
+
+
+def _note_module(error, module):
+    """Tell in a note of the exception which module raised it, by its path from the outermost module called.
+
+    Runs from the inside out as the exception leaves one `__call__` after another, and only then.
+    """
+    inner, path, note = getattr(error, "_wisp_module", (None, "", None))
+    if inner is None:
+        text = type(module).__name__ if module._modules else repr(module)
+        error._wisp_module = module, "", text
+    else:
+        name = next((name for name, found in module.named_modules() if found is inner), None)
+        if not name:
+            return
+        path = f"{name}.{path}" if path else name
+        error._wisp_module = module, path, note
+        text = f"{path}: {note}"
+    text = f"in module {text}"
+    if not hasattr(error, "add_note"):  # before Python 3.11
+        if inner is None and len(error.args) == 1 and isinstance(error.args[0], str):
+            error.args = (f"{error.args[0]}\n{text}",)
+        return
+    notes = getattr(error, "__notes__", [])
+    error.__notes__ = [line for line in notes if not line.startswith("in module ")] + [text]
+
+
+def _parse_to(args, kwargs):
+    """The arguments of `Module.to`, in any of its forms: (device, dtype, non_blocking, memory_format)."""
+    names = ("tensor", "device", "dtype", "non_blocking", "copy", "memory_format")
+    unknown = [name for name in kwargs if name not in names]
+    if unknown:
+        raise TypeError(f"to() got an unexpected keyword argument '{unknown[0]}'")
+    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    tensor, non_blocking = kwargs.get("tensor"), kwargs.get("non_blocking", False)
+    rest = []
+    for value in args:
+        if isinstance(value, wisp.Tensor):
+            tensor = value
+        elif isinstance(value, wisp.dtype):
+            dtype = value
+        elif isinstance(value, bool):
+            rest.append(value)
+        elif isinstance(value, (str, int, wisp.device)):
+            device = value
+        elif value is not None:
+            raise TypeError(f"to() received an invalid argument of type {type(value).__name__}: {value!r}")
+    if rest:
+        non_blocking = rest[0]
+    if tensor is not None:
+        device, dtype = tensor.device, tensor.dtype
+    if device is not None and not isinstance(device, wisp.device):
+        device = wisp.device(device) if isinstance(device, str) else wisp.device("cuda", device)
+    return device, dtype, non_blocking, kwargs.get("memory_format")
+
+
+def _forward_unimplemented(self, *input):
+    raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+
+class Module(Hooks, State):
+    """The base class of layers and models: it owns parameters, buffers and other modules, and is called like a function.
+
+    >>> import wisp
+    >>> class Model(wisp.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.hidden = wisp.nn.Linear(4, 8)
+    ...         self.out = wisp.nn.Linear(8, 2)
+    ...
+    ...     def forward(self, x):
+    ...         return self.out(self.hidden(x).relu())
+    >>> model = Model()
+    >>> model(wisp.zeros(3, 4)).shape == (3, 2), len(list(model.parameters()))
+    (True, 4)
+    """
+
+    dump_patches = False
+    call_super_init = False
+
+    def __init__(self, *args, **kwargs):
+        if not self.call_super_init:
+            if kwargs:
+                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument "
+                                f"'{next(iter(kwargs))}'")
+            if args:
+                raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} "
+                                "were given")
+        state, owner = self.__dict__, weakref.ref(self)
+        state["training"] = True
+        state["_parameters"] = Registry(owner)
+        state["_buffers"] = Registry(owner)
+        state["_non_persistent_buffers_set"] = set()
+        state["_modules"] = Registry(owner)
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    forward = _forward_unimplemented
+
+    def __call__(self, *args, **kwargs):
+        try:
+            if self._has_hooks:
+                return self._call_with_hooks(args, kwargs)
+            return self.forward(*args, **kwargs)
+        except Exception as error:
+            _note_module(error, self)
+            raise
+
+    _wrapped_call_impl = __call__
+
+    # ------------------------------------------------------------------ attributes and registries
+
+    def __getattr__(self, name):
+        # Only reached for what is no plain attribute: hook dictionaries not made yet, state restored by hand.
+        state = self.__dict__
+        if name in Hooks._hook_dicts:
+            hooks = state[name] = _hooks.OrderedDict()
+            return hooks
+        for registry in _REGISTRIES:
+            if name in state.get(registry, ()):
+                return state[registry][name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name, value):
+        state = self.__dict__
+        if isinstance(value, Parameter):
+            if "_parameters" not in state:
+                raise AttributeError("cannot assign parameters before Module.__init__() call")
+            if name not in state["_parameters"]:
+                self._forget(name)
+            self.register_parameter(name, value)
+        elif name in state.get("_parameters", ()):
+            if value is not None:
+                raise TypeError(f"cannot assign '{type(value).__name__}' as parameter '{name}' "
+                                "(torch.nn.Parameter or None expected)")
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            if "_modules" not in state:
+                raise AttributeError("cannot assign module before Module.__init__() call")
+            if name not in state["_modules"]:
+                self._forget(name)
+            self._set("_modules", name, value, _hooks._global_module_registration_hooks)
+        elif name in state.get("_modules", ()):
+            if value is not None:
+                raise TypeError(f"cannot assign '{type(value).__name__}' as child module '{name}' "
+                                "(torch.nn.Module or None expected)")
+            self._set("_modules", name, value, _hooks._global_module_registration_hooks)
+        elif name in state.get("_buffers", ()):
+            if value is not None and not isinstance(value, wisp.Tensor):
+                raise TypeError(f"cannot assign '{type(value).__name__}' as buffer '{name}' "
+                                "(torch.nn.Buffer, torch.Tensor or None expected)")
+            persistent = getattr(value, "persistent", name not in state["_non_persistent_buffers_set"])
+            self.register_buffer(name, value, persistent)
+        elif isinstance(value, wisp.Tensor) and getattr(value, "_is_buffer", False) and "_buffers" in state:
+            self._forget(name)
+            self.register_buffer(name, value, value.persistent)
+        elif name in _REGISTRIES and isinstance(value, dict):
+            for old in state.get(name, ()):
+                state.pop(old, None)
+            state[name] = Registry(weakref.ref(self), value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def __delattr__(self, name):
+        state = self.__dict__
+        for registry in _REGISTRIES:
+            if name in state.get(registry, ()):
+                del state[registry][name]
+                state["_non_persistent_buffers_set"].discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def _forget(self, name):
+        """Make room for `name` in one of the registries: it may be an attribute or an entry of another one."""
+        state = self.__dict__
+        for registry in _REGISTRIES:
+            if name in state[registry]:
+                del state[registry][name]
+        state["_non_persistent_buffers_set"].discard(name)
+        state.pop(name, None)
+
+    def _set(self, registry, name, value, hooks):
+        for hook in hooks.values():
+            changed = hook(self, name, value)
+            value = value if changed is None else changed
+        self.__dict__[registry][name] = value
+
+    def _check_name(self, kind, name, registry):
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string. Got {type(name).__name__}")
+        if "." in name:
+            raise KeyError(f'{kind} name can\'t contain ".", got: {name}' if kind == "module"
+                           else f'{kind} name can\'t contain "."')
+        if name == "":
+            raise KeyError(f'{kind} name can\'t be empty string ""' + (', got: ""' if kind == "module" else ""))
+        if name not in registry and hasattr(self, name):
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_parameter(self, name, param):
+        """Add a parameter (or None, which holds the name's place) under `name`."""
+        if "_parameters" not in self.__dict__:
+            raise AttributeError("cannot assign parameter before Module.__init__() call")
+        self._check_name("parameter", name, self._parameters)
+        if param is not None:
+            if not isinstance(param, Parameter):
+                raise TypeError(f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
+                                "(torch.nn.Parameter or None required)")
+            if param.grad_fn is not None:
+                raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
+                                 f"created explicitly. To express '{name}' as a function of another Tensor, compute "
+                                 "the value in the forward() method.")
+        self._set("_parameters", name, param, _hooks._global_parameter_registration_hooks)
+
+    def register_buffer(self, name, tensor, persistent=True):
+        """Add a tensor that is not trained; `persistent=False` keeps it out of the state dict.
+
+        >>> import wisp
+        >>> module = wisp.nn.Module()
+        >>> module.register_buffer("steps", wisp.zeros(1))
+        >>> [name for name, _ in module.named_buffers()]
+        ['steps']
+        """
+        if "_buffers" not in self.__dict__:
+            raise AttributeError("cannot assign buffer before Module.__init__() call")
+        self._check_name("buffer", name, self._buffers)
+        if tensor is not None and not isinstance(tensor, wisp.Tensor):
+            raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
+                            "(torch Tensor or None required)")
+        self._set("_buffers", name, tensor, _hooks._global_buffer_registration_hooks)
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def add_module(self, name, module):
+        """Add a child module (or None) under `name`."""
+        if not isinstance(module, Module) and module is not None:
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+        self._check_name("module", name, self._modules)
+        self._set("_modules", name, module, _hooks._global_module_registration_hooks)
+
+    def register_module(self, name, module):
+        """Another name of `add_module`."""
+        self.add_module(name, module)
+
+    # ------------------------------------------------------------------ going through the tree
+
+    def _named_members(self, get_members_fn, prefix="", recurse=True, remove_duplicate=True):
+        seen = set()
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        for module_prefix, module in modules:
+            for name, member in get_members_fn(module):
+                if member is None or id(member) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(member))
+                yield f"{module_prefix}.{name}" if module_prefix else name, member
+
+    def parameters(self, recurse=True):
+        """All parameters, each once."""
+        for _, param in self.named_parameters(recurse=recurse):
+            yield param
+
+    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+        """All parameters with their names.
+
+        >>> import wisp
+        >>> [name for name, _ in wisp.nn.Sequential(wisp.nn.Linear(2, 3)).named_parameters()]
+        ['0.weight', '0.bias']
+        """
+        return self._named_members(lambda module: module._parameters.items(), prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse=True):
+        """All buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
+        """All buffers with their names."""
+        return self._named_members(lambda module: module._buffers.items(), prefix, recurse, remove_duplicate)
+
+    def children(self):
+        """The modules directly below this one."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_children(self):
+        """The modules directly below this one, with their names."""
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def modules(self, remove_duplicate=True):
+        """This module and all below it."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
+            yield module
+
+    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+        """This module and all below it, with their names; the outermost one's is `prefix`."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def get_submodule(self, target):
+        """The module of the given name, such as `blocks.3.fc1`."""
+        module = self
+        for name in target.split(".") if target else ():
+            if not hasattr(module, name):
+                raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+            module = getattr(module, name)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{name}` is not an nn.Module")
+        return module
+
+    def set_submodule(self, target, module, strict=False):
+        """Put `module` at the given name; with `strict`, one must be there already."""
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
+    def _get_member(self, target, registry, kind):
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if not hasattr(module, name):
+            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+        if name not in registry(module):
+            raise AttributeError(f"`{name}` is not {kind}")
+        return getattr(module, name)
+
+    def get_parameter(self, target):
+        """The parameter of the given name, such as `blocks.3.fc1.weight`."""
+        return self._get_member(target, lambda module: module._parameters, "an nn.Parameter")
+
+    def get_buffer(self, target):
+        """The buffer of the given name."""
+        return self._get_member(target, lambda module: module._buffers, "a buffer")
+
+    def apply(self, fn):
+        """Call `fn` with every module of the tree, children first.
+
+        >>> import wisp
+        >>> _ = wisp.nn.Sequential(wisp.nn.ReLU()).apply(lambda module: print(type(module).__name__))
+        ReLU
+        Sequential
+        """
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    # ------------------------------------------------------------------ modes and gradients
+
+    def train(self, mode=True):
+        """Switch dropout, batch normalisation and the like to training (or, with False, to evaluation)."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self):
+        """The same as `train(False)`."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad=True):
+        """Let autograd record operations on the parameters, or freeze them."""
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none=True):
+        """Drop the gradients of all parameters, or set them to zero."""
+        for param in self.parameters():
+            if param.grad is None:
+                continue
+            if set_to_none:
+                param.grad = None
+            else:
+                param.grad = param.grad.detach().zero_()
+
+    # ------------------------------------------------------------------ dtype and device
+
+    def _apply(self, fn, recurse=True):
+        """Replace every parameter's data (and gradient) and every buffer by `fn` of it. Parameters stay the same
+        objects, so that an optimizer made before still sees them."""
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for name, param in self._parameters.items():
+            if param is None:
+                continue
+            old_grad = param.grad
+            with wisp.no_grad():
+                changed = fn(param)
+                grad = None if old_grad is None else fn(old_grad)
+            if (changed.device.type == "meta") != (param.device.type == "meta"):
+                self._parameters[name] = param = Parameter(changed, param.requires_grad)
+            elif changed is not param:
+                param.data = changed
+            if grad is not old_grad:
+                param.grad = grad.requires_grad_(old_grad.requires_grad)
+        for name, buffer in self._buffers.items():
+            if is_lazy(buffer):
+                buffer.data = fn(buffer)
+            elif buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def to(self, *args, **kwargs):
+        """Move parameters and buffers to a device, a floating-point dtype or a memory format, in place.
+
+        Forms: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`, `to(memory_format=...)`.
+
+        >>> import wisp
+        >>> wisp.nn.Linear(2, 3).to(wisp.float64).weight.dtype == wisp.float64
+        True
+        """
+        device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError("nn.Module.to only accepts floating point or complex dtypes, "
+                            f"but got desired dtype={dtype}")
+
+        def convert(t):
+            new_dtype = dtype if t.is_floating_point() or t.is_complex() else None
+            if memory_format is not None and t.dim() in (4, 5):
+                return t.to(device=device or t.device, dtype=new_dtype or t.dtype, non_blocking=non_blocking,
+                            memory_format=memory_format)
+            return t.to(device=device or t.device, dtype=new_dtype or t.dtype, non_blocking=non_blocking)
+
+        return self._apply(convert)
+
+    def _cast(self, dtype):
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def float(self):
+        """Floating-point parameters and buffers as float32."""
+        return self._cast(wisp.float32)
+
+    def double(self):
+        """Floating-point parameters and buffers as float64."""
+        return self._cast(wisp.float64)
+
+    def half(self):
+        """Floating-point parameters and buffers as float16."""
+        return self._cast(wisp.float16)
+
+    def bfloat16(self):
+        """Floating-point parameters and buffers as bfloat16."""
+        return self._cast(wisp.bfloat16)
+
+    def type(self, dst_type):
+        """All parameters and buffers as `dst_type`."""
+        return self._apply(lambda t: t.type(dst_type))
+
+    def cuda(self, device=None):
+        """Move everything to a GPU."""
+        return self._apply(lambda t: t.cuda(device))
+
+    def cpu(self):
+        """Move everything to the CPU."""
+        return self._apply(lambda t: t.cpu())
+
+    def to_empty(self, *, device, recurse=True):
+        """Move to `device` without copying: the elements are uninitialized there."""
+        return self._apply(lambda t: wisp.empty_like(t, device=device), recurse=recurse)
+
+    def share_memory(self):
+        """Put everything into memory that other processes can share."""
+        return self._apply(lambda t: t.share_memory_())
+
+    def compile(self, *args, **kwargs):
+        """Nothing to do: operators are compiled ahead of time. Returns the module."""
+        return self
+
+    # ------------------------------------------------------------------ printing, copying
+
+    def _get_name(self):
+        return self.__class__.__name__
+
+    def extra_repr(self):
+        """Override to show a module's settings in its `repr`."""
+        return ""
+
+    def __repr__(self):
+        extra = self.extra_repr()
+        extra_lines = extra.split("\n") if extra else []
+        child_lines = [f"({name}): {_addindent(repr(module), 2)}" for name, module in self._modules.items()]
+        lines = extra_lines + child_lines
+        if not lines:
+            body = ""
+        elif len(extra_lines) == 1 and not child_lines:
+            body = extra_lines[0]
+        else:
+            body = "\n  " + "\n  ".join(lines) + "\n"
+        return f"{self._get_name()}({body})"
+
+    def __dir__(self):
+        names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._buffers, *self._modules}
+        return sorted(name for name in names if not name[0].isdigit())
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        owner = weakref.ref(self)
+        for name in _REGISTRIES:
+            self.__dict__[name] = Registry(owner, self.__dict__.get(name, {}))
+        self.__dict__.setdefault("_non_persistent_buffers_set", set())
+
+    def _replicate_for_data_parallel(self):
+        replica = self.__new__(type(self))
+        replica.__setstate__(self.__dict__)
+        replica._parameters = {}
+        return replica

@@ -1,0 +1,160 @@
+"""Normalisation within a sample: LayerNorm, RMSNorm, GroupNorm, and responses across channels."""
+import numbers
+
+import wisp
+from wisp.nn import functional as F
+from wisp.nn import init
+from wisp.nn.modules.module import Module
+from wisp.nn.parameter import Parameter
+
+__all__ = ["LocalResponseNorm", "CrossMapLRN2d", "LayerNorm", "GroupNorm", "RMSNorm"]
+
+
+class LocalResponseNorm(Module):
+    """Divides each channel by a power of the mean square of its `size` neighbours."""
+
+    __constants__ = ["size", "alpha", "beta", "k"]
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1.0):
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input):
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self):
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """LocalResponseNorm of images (N, C, H, W), in the form that old models use."""
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input):
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        reach = (self.size - 1) // 2  # channels to either side
+        squares = input.square()
+        total = F.pad(squares, (0, 0, 0, 0, reach, reach)).unfold(1, 2 * reach + 1, 1).sum(-1)
+        # As in PyTorch, the first channel never leaves the window, which slides from there.
+        total = wisp.cat([total[:, :reach + 1], total[:, reach + 1:] + squares[:, :1]], 1)
+        return input * (self.k + self.alpha / self.size * total).pow(-self.beta)
+
+    def extra_repr(self):
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+def _as_shape(normalized_shape):
+    return (normalized_shape,) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)
+
+
+class LayerNorm(Module):
+    """Each sample to mean 0 and variance 1 over its last dimensions, then scaled and shifted.
+
+    >>> import wisp
+    >>> layer = wisp.nn.LayerNorm(10)
+    >>> abs(layer(wisp.randn(20, 5, 10)).mean().item()) < 1e-5
+    True
+    """
+
+    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
+
+    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
+        super().__init__()
+        self.normalized_shape = _as_shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
+            self.register_parameter(
+                name, Parameter(wisp.empty(self.normalized_shape, device=device, dtype=dtype)) if wanted else None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Set scale 1 and shift 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input):
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self):
+        return (f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+                f"bias={self.bias is not None}")
+
+
+class GroupNorm(Module):
+    """Normalises groups of channels, sample by sample.
+
+    >>> import wisp
+    >>> layer = wisp.nn.GroupNorm(num_groups=3, num_channels=6)
+    >>> tuple(layer(wisp.randn(2, 6, 4, 4)).shape)
+    (2, 6, 4, 4)
+    """
+
+    __constants__ = ["num_groups", "num_channels", "eps", "affine"]
+
+    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
+        super().__init__()
+        if num_groups <= 0:
+            raise ValueError(f"num_groups must be positive, got {num_groups}")
+        if num_channels % num_groups != 0:
+            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            self.register_parameter(
+                name, Parameter(wisp.empty(num_channels, device=device, dtype=dtype)) if wanted else None)
+        self.reset_parameters()
+
+    reset_parameters = LayerNorm.reset_parameters
+
+    def forward(self, input):
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self):
+        return (f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+                f"bias={self.bias is not None}")
+
+
+class RMSNorm(Module):
+    """Divides by the root of the mean square over the last dimensions, then scales.
+
+    >>> import wisp
+    >>> tuple(wisp.nn.RMSNorm([2, 3])(wisp.randn(2, 2, 3)).shape)
+    (2, 2, 3)
+    """
+
+    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
+
+    def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None):
+        super().__init__()
+        self.normalized_shape = _as_shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self.register_parameter("weight", Parameter(wisp.empty(self.normalized_shape, device=device, dtype=dtype))
+                                if elementwise_affine else None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Set scale 1."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input):
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self):
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

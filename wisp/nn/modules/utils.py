@@ -1,0 +1,39 @@
+"""Small helpers of the layers: numbers or tuples as arguments."""
+import collections.abc
+from itertools import repeat
+
+
+def _ntuple(n, name="parse"):
+    def parse(x):
+        return tuple(x) if isinstance(x, collections.abc.Iterable) else tuple(repeat(x, n))
+
+    parse.__name__ = name
+    return parse
+
+
+_single = _ntuple(1, "_single")
+_pair = _ntuple(2, "_pair")
+_triple = _ntuple(3, "_triple")
+_quadruple = _ntuple(4, "_quadruple")
+
+
+def _reverse_repeat_tuple(t, n):
+    """(a, b) and 2 -> (b, b, a, a): how `F.pad` wants symmetric padding."""
+    return tuple(x for x in reversed(t) for _ in range(n))
+
+
+def _list_with_default(out_size, defaults):
+    if isinstance(out_size, (int,)):
+        return out_size
+    if len(defaults) <= len(out_size):
+        raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
+    return [v if v is not None else d for v, d in zip(out_size, defaults[-len(out_size):])]
+
+
+def join_repr(*parts):
+    """Join the parts of an `extra_repr`, leaving out those that are False or empty."""
+    return ", ".join(part for part in parts if part)
+
+
+def if_inplace(inplace):
+    return "inplace=True" if inplace else ""

@@ -1,0 +1,132 @@
+"""Parameter and Buffer: the tensors that a module owns, and their lazy forms whose shape is not known yet."""
+from collections import OrderedDict
+
+import wisp
+
+__all__ = ["Parameter", "UninitializedParameter", "is_lazy", "Buffer", "UninitializedBuffer", "UninitializedTensorMixin"]
+
+
+def _rebuild_parameter(data, requires_grad, backward_hooks):
+    """Undo `Parameter.__reduce_ex__`; the arguments are those of PyTorch's files."""
+    return Parameter(data, requires_grad)
+
+
+class Parameter(wisp.Tensor):
+    """A tensor that a module trains: assigned to an attribute of a module, it appears in `module.parameters()`.
+
+    >>> import wisp
+    >>> weight = wisp.nn.Parameter(wisp.zeros(2, 3))
+    >>> weight.requires_grad, weight.is_leaf
+    (True, True)
+    """
+
+    def __new__(cls, data=None, requires_grad=True):
+        if data is None:
+            data = wisp.empty(0)
+        return wisp.Tensor._make_subclass(cls, data, requires_grad)
+
+    def __deepcopy__(self, memo):
+        if id(self) in memo:
+            return memo[id(self)]
+        copy = type(self)(self.data.clone(memory_format=wisp.preserve_format), self.requires_grad)
+        memo[id(self)] = copy
+        return copy
+
+    def __repr__(self):
+        return "Parameter containing:\n" + wisp.Tensor.__repr__(self)
+
+    def __reduce_ex__(self, protocol):
+        return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
+
+
+class _BufferMeta(type(wisp.Tensor)):
+    # A buffer is an ordinary tensor with a mark, so that operators return ordinary tensors.
+    def __instancecheck__(cls, instance):
+        if cls is Buffer:
+            return isinstance(instance, wisp.Tensor) and getattr(instance, "_is_buffer", False)
+        return super().__instancecheck__(instance)
+
+
+class Buffer(wisp.Tensor, metaclass=_BufferMeta):
+    """A tensor that belongs to a module's state but is not trained; assigned to an attribute, it is registered.
+
+    >>> import wisp
+    >>> module = wisp.nn.Module()
+    >>> module.mean = wisp.nn.Buffer(wisp.zeros(3))
+    >>> list(module.state_dict())
+    ['mean']
+    """
+
+    def __new__(cls, data=None, *, persistent=True):
+        if data is None:
+            data = wisp.empty(0)
+        buffer = data.detach().requires_grad_(data.requires_grad)
+        buffer.persistent = persistent
+        buffer._is_buffer = True
+        return buffer
+
+
+_UNKNOWN_SHAPE = ("Can't access the shape of an uninitialized parameter or buffer. "
+                  "This usually means that a lazy module has not been called yet: run one forward pass first.")
+
+
+class UninitializedTensorMixin:
+    """What the lazy parameter and the lazy buffer share: an empty tensor that `materialize` gives a shape."""
+
+    cls_to_become = None
+
+    def materialize(self, shape, device=None, dtype=None):
+        """Become an ordinary parameter or buffer of the given shape, with uninitialized elements, in place."""
+        self.data = wisp.empty(shape, device=device or self.data.device, dtype=dtype or self.data.dtype)
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self):
+        raise RuntimeError(_UNKNOWN_SHAPE)
+
+    def size(self, dim=None):
+        raise RuntimeError(_UNKNOWN_SHAPE)
+
+    def __len__(self):
+        raise RuntimeError(_UNKNOWN_SHAPE)
+
+    def share_memory_(self):
+        raise RuntimeError("Can't share memory of an uninitialized parameter or buffer. "
+                           "Call `forward` once before `module.share_memory()`.")
+
+    def __repr__(self):
+        return f"<{type(self).__name__}>"
+
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.data.device, self.data.dtype)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol):
+        return type(self), (self.requires_grad, self.data.device, self.data.dtype)
+
+
+def is_lazy(param):
+    """Whether `param` still waits for its shape."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter without a shape, until the module that owns it sees its first input."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad=True, device=None, dtype=None):
+        return wisp.Tensor._make_subclass(cls, wisp.empty(0, device=device, dtype=dtype), requires_grad)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, wisp.Tensor):
+    """A buffer without a shape, until the module that owns it sees its first input."""
+
+    cls_to_become = wisp.Tensor
+
+    def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
+        buffer = wisp.Tensor._make_subclass(cls, wisp.empty(0, device=device, dtype=dtype), requires_grad)
+        buffer.persistent = persistent
+        buffer._is_buffer = True
+        return buffer

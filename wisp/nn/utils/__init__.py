@@ -1,0 +1,1 @@
+"""Tools for training: clipping, parameter vectors, weight normalisation, parametrizations, sequences, pruning."""

@@ -270,11 +270,11 @@ void accumulate_grad(Backward& bw) {
     if (variable->extra->post_accumulate_hooks) run_post_accumulate_hooks(variable);
 }
 
-void set_as_strided_backward(Node& node, const Tensor& base, const Layout& view) {
+void set_as_strided_backward(Node& node, const Layout& base, const Layout& view) {
     struct Geometry {
         Layout base, view;
     };
-    set_closure(node, [g = Geometry{base.layout(), view}](Backward& bw) {
+    set_closure(node, [g = Geometry{base, view}](Backward& bw) {
         // Scatter into the base's own geometry, adding where the view overlaps itself.
         Tensor flat = zeros({std::max<int64_t>(g.base.extent(), std::max<int64_t>(g.view.extent() + g.view.offset - g.base.offset, 0))},
                             bw.grad().dtype());

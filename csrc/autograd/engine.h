@@ -5,7 +5,7 @@
 namespace wisp {
 
 void accumulate_grad(Backward& bw);  // apply of an AccumulateGrad node
-void set_as_strided_backward(Node& node, const Tensor& base, const Layout& view);
+void set_as_strided_backward(Node& node, const Layout& base, const Layout& view);
 void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view);
 void release_saved(Node& node);
 Tensor unpack_saved(Node& node, int64_t i, bool with_history);

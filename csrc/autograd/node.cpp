@@ -231,7 +231,7 @@ Node* grad_fn_of(const Tensor& t) {
             // The base was written to since: this view's history is the base's, seen through its layout.
             NodePtr n = NodePtr::steal(new_node("AsStridedBackward0"));
             add_input(*n, base);
-            set_as_strided_backward(*n, base, t.layout());
+            set_as_strided_backward(*n, base.layout(), t.layout());
             n->outputs.push_back({t.sizes(), t.dtype(), t.device()});
             set_history(t, n.get(), 0);
         }

@@ -179,7 +179,7 @@ template <class T> WISP_INLINE T mish_slope(T x) {
 
 #include "../ops/row.h"
 
-// ---- the loops
+// ---- the loops. A result may be one of the operands (in-place), never a shifted part of one: hence ivdep.
 
 template <class Row, class T> void forward_loop(char* const* pointers, int64_t n, const Param* params_) {
     using Out = decltype(Row::template forward<T>(T(), T(), T(), nullptr));
@@ -189,14 +189,17 @@ template <class Row, class T> void forward_loop(char* const* pointers, int64_t n
     auto* out = reinterpret_cast<Out*>(pointers[0]);
     const T* a = reinterpret_cast<const T*>(pointers[1]);
     if constexpr (Row::arity == 1) {
+#pragma GCC ivdep
         for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], a[i], a[i], params);
     } else {
         const T* b = reinterpret_cast<const T*>(pointers[2]);
         if constexpr (Row::arity == 2) {
-            for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], b[i], b[i], params);
+    #pragma GCC ivdep
+        for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], b[i], b[i], params);
         } else {
             const T* c = reinterpret_cast<const T*>(pointers[3]);
-            for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], b[i], c[i], params);
+    #pragma GCC ivdep
+        for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], b[i], c[i], params);
         }
     }
 }
@@ -211,6 +214,7 @@ template <class Row, class T, int N> void gradient_loop(char* const* pointers, i
     const T* b = reinterpret_cast<const T*>(pointers[3]);
     const T* c = reinterpret_cast<const T*>(pointers[4]);
     const T* y = reinterpret_cast<const T*>(pointers[5]);
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) {
         if constexpr (N == 0) out[i] = T(Row::template gradient0<T>(g[i], a[i], b[i], c[i], y[i], params));
         else if constexpr (N == 1) out[i] = T(Row::template gradient1<T>(g[i], a[i], b[i], c[i], y[i], params));

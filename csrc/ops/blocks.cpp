@@ -1,0 +1,192 @@
+// The pointwise driver: brings operands of any layout and dtype into contiguous blocks of a kernel's type and the
+// result out again; contiguous operands of the right type are used where they lie.
+#include <cstring>
+
+#include "../core/threads.h"
+#include "../cpu/copy.h"
+#include "pointwise.h"
+
+namespace wisp {
+namespace {
+
+constexpr int64_t block = 1024;        // elements: a few kilobytes per operand, within L1
+constexpr int64_t direct_block = 16384;
+constexpr int64_t grain = 32768;       // elements below which threads don't pay
+constexpr int max_operands = 6;
+
+void fill_block(char* to, const char* value, int64_t item, int64_t n) {
+    switch (item) {
+        case 1: std::memset(to, *value, size_t(n)); break;
+        case 2: for (int64_t i = 0; i < n; i++) std::memcpy(to + 2 * i, value, 2); break;
+        case 4: {
+            uint32_t v;
+            std::memcpy(&v, value, 4);
+            auto* p = reinterpret_cast<uint32_t*>(to);
+            for (int64_t i = 0; i < n; i++) p[i] = v;
+            break;
+        }
+        case 8: {
+            uint64_t v;
+            std::memcpy(&v, value, 8);
+            auto* p = reinterpret_cast<uint64_t*>(to);
+            for (int64_t i = 0; i < n; i++) p[i] = v;
+            break;
+        }
+        default: for (int64_t i = 0; i < n; i++) std::memcpy(to + 16 * i, value, 16);
+    }
+}
+
+enum Mode : uint8_t { direct, constant, gathered };
+
+struct Plan {
+    cpu::PointwiseKernel kernel;
+    const BlockOperand* operands;
+    int count;
+    const Param* params;
+    Dims shape;                          // collapsed, without the inner dimension
+    int64_t inner, pieces, piece;        // inner length, how many pieces it is cut into, their length
+    Dims strides[max_operands];          // outer, in bytes
+    int64_t inner_stride[max_operands];  // in elements
+    Mode mode[max_operands];
+    bool everywhere[max_operands];       // one value for the whole tensor
+};
+
+// Runs units [begin, end); a unit is one piece of one row.
+void run_units(const Plan& p, int64_t begin, int64_t end) {
+    alignas(64) char buffers[max_operands][block * 16];
+    int64_t index[64];
+    char* row[max_operands];
+    const int64_t dims = p.shape.size();
+    int64_t r = begin / p.pieces, piece = begin % p.pieces;
+    for (int k = 0; k < p.count; k++) row[k] = p.operands[k].data;
+    for (int64_t d = dims - 1, rest = r; d >= 0; d--) {
+        index[d] = rest % p.shape[d];
+        rest /= p.shape[d];
+        for (int k = 0; k < p.count; k++) row[k] += index[d] * p.strides[k][d];
+    }
+    const int64_t longest = std::min(p.piece, p.inner);
+    for (int k = 1; k < p.count; k++)
+        if (p.everywhere[k]) {
+            const BlockOperand& o = p.operands[k];
+            alignas(16) char value[16];
+            cpu::copy.convert(value, o.block, o.data, o.dtype, 1);
+            fill_block(buffers[k], value, item_size(o.block), longest);
+        }
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t at = piece * p.piece, n = std::min(p.piece, p.inner - at);
+        char* pointers[max_operands];
+        for (int k = 0; k < p.count; k++) {
+            const BlockOperand& o = p.operands[k];
+            char* data = row[k] + at * p.inner_stride[k] * item_size(o.dtype);
+            if (p.mode[k] == direct) {
+                pointers[k] = data;
+                continue;
+            }
+            pointers[k] = buffers[k];
+            if (k == 0 || p.everywhere[k]) continue;
+            if (p.mode[k] == constant) {
+                alignas(16) char value[16];
+                cpu::copy.convert(value, o.block, data, o.dtype, 1);
+                fill_block(buffers[k], value, item_size(o.block), n);
+            } else if (o.dtype == o.block) {
+                cpu::copy.gather_block(buffers[k], data, p.inner_stride[k], item_size(o.dtype), n);
+            } else if (p.inner_stride[k] == 1) {
+                cpu::copy.convert(buffers[k], o.block, data, o.dtype, n);
+            } else {
+                alignas(64) char narrow[block * 16];
+                cpu::copy.gather_block(narrow, data, p.inner_stride[k], item_size(o.dtype), n);
+                cpu::copy.convert(buffers[k], o.block, narrow, o.dtype, n);
+            }
+        }
+        for (int k = p.count; k < max_operands; k++) pointers[k] = pointers[1];
+        p.kernel(pointers, n, p.params);
+        if (p.mode[0] != direct) {
+            const BlockOperand& o = p.operands[0];
+            char* data = row[0] + at * p.inner_stride[0] * item_size(o.dtype);
+            if (o.dtype == o.block) {
+                cpu::copy.scatter_block(data, p.inner_stride[0], buffers[0], item_size(o.dtype), n);
+            } else if (p.inner_stride[0] == 1) {
+                cpu::copy.convert(data, o.dtype, buffers[0], o.block, n);
+            } else {
+                alignas(64) char narrow[block * 16];
+                cpu::copy.convert(narrow, o.dtype, buffers[0], o.block, n);
+                cpu::copy.scatter_block(data, p.inner_stride[0], narrow, item_size(o.dtype), n);
+            }
+        }
+        if (++piece == p.pieces) {
+            piece = 0;
+            for (int64_t d = dims - 1; d >= 0; d--) {
+                for (int k = 0; k < p.count; k++) row[k] += p.strides[k][d];
+                if (++index[d] < p.shape[d]) break;
+                for (int k = 0; k < p.count; k++) row[k] -= p.strides[k][d] * p.shape[d];
+                index[d] = 0;
+            }
+        }
+    }
+}
+
+}  // namespace
+
+void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel, const Param* params) {
+    if (numel == 0) return;
+    Plan p;
+    p.kernel = kernel;
+    p.operands = operands;
+    p.count = count;
+    p.params = params;
+
+    // Dimensions by falling stride of the result, then neighbours merged where every operand allows it.
+    int order[64];
+    int n = 0;
+    if (sizes.size() > 64) throw RuntimeError("tensors of more than 64 dimensions are not supported, got ", sizes.size());
+    for (int64_t d = 0; d < sizes.size(); d++)
+        if (sizes[d] > 1) order[n++] = int(d);
+    for (int i = 1; i < n; i++)
+        for (int j = i; j > 0 && operands[0].strides[order[j - 1]] < operands[0].strides[order[j]]; j--) std::swap(order[j - 1], order[j]);
+    Dims shape;
+    Dims strides[max_operands];
+    for (int i = 0; i < n; i++) {
+        const int d = order[i];
+        bool merge = !shape.empty();
+        for (int k = 0; merge && k < count; k++) merge = strides[k].back() == operands[k].strides[d] * sizes[d];
+        if (merge) {
+            shape.back() *= sizes[d];
+            for (int k = 0; k < count; k++) strides[k].back() = operands[k].strides[d];
+        } else {
+            shape.push_back(sizes[d]);
+            for (int k = 0; k < count; k++) strides[k].push_back(operands[k].strides[d]);
+        }
+    }
+    p.inner = shape.empty() ? 1 : shape.back();
+    bool all_direct = true;
+    for (int k = 0; k < count; k++) {
+        const int64_t s = shape.empty() ? 1 : strides[k].back();
+        p.inner_stride[k] = s;
+        p.mode[k] = s == 1 && operands[k].dtype == operands[k].block ? direct : s == 0 ? constant : gathered;
+        if (p.inner == 1 && operands[k].dtype == operands[k].block) p.mode[k] = direct;
+        if (k == 0 && p.mode[0] == constant) p.mode[0] = gathered;
+        p.everywhere[k] = p.mode[k] == constant;
+        for (int64_t d = 0; d + 1 < shape.size(); d++) {
+            if (strides[k][d] != 0) p.everywhere[k] = false;
+            p.strides[k].push_back(strides[k][d] * item_size(operands[k].dtype));
+        }
+        all_direct &= p.mode[k] == direct;
+    }
+    int64_t rows = 1;
+    for (int64_t d = 0; d + 1 < shape.size(); d++) {
+        p.shape.push_back(shape[d]);
+        rows *= shape[d];
+    }
+    p.piece = all_direct ? direct_block : block;
+    p.pieces = (p.inner + p.piece - 1) / p.piece;
+    if (p.pieces == 1) p.piece = p.inner;
+    const int64_t units = rows * p.pieces;
+    if (numel <= grain) {
+        run_units(p, 0, units);
+        return;
+    }
+    Unlocked unlocked(numel);
+    parallel_for(units, std::max<int64_t>(1, grain / p.piece), [&](int64_t b, int64_t e) { run_units(p, b, e); });
+}
+
+}  // namespace wisp

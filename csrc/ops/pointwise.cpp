@@ -1,0 +1,423 @@
+// Front doors of pointwise operators: promotion, result, kernel, gradient. One path for every row of the table.
+#include "pointwise.h"
+
+#include "../core/threads.h"
+#include "ops.h"
+
+namespace wisp {
+
+Param param(const Scalar& s) {
+    Param p;
+    p.real = s.is_complex() ? s.to_complex().real() : s.to_double();
+    p.imag = s.is_complex() ? s.to_complex().imag() : 0;
+    p.integer = s.is_complex() ? int64_t(p.real) : s.to_int();
+    return p;
+}
+
+// --- promotion -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int F = 1, C = 2, I = 4, B = 8;
+enum { result_same, result_promote, result_boolean, result_real };
+
+int category(DType d) { return is_complex(d) ? C : is_floating(d) ? F : d == DType::boolean ? B : I; }
+int rank(DType d) { return is_complex(d) ? 3 : is_floating(d) ? 2 : d == DType::boolean ? 0 : 1; }
+
+// Dimensioned tensors decide; 0-dim tensors and then numbers only raise the category.
+struct Promotion {
+    bool any[3] = {};
+    DType found[3] = {};
+    void see(DType d, int priority) {
+        found[priority] = any[priority] ? promote(found[priority], d) : d;
+        any[priority] = true;
+    }
+    void see(const Arg& a) {
+        if (!a.given) return;
+        if (a.tensor) see((*a.tensor)->dtype, (*a.tensor)->wrapped_number ? 2 : a.tensor->dim() == 0 ? 1 : 0);
+        else see(a.number.dtype(), 2);
+    }
+    DType result() const {
+        bool started = false;
+        DType r = DType::boolean;
+        for (int i = 0; i < 3; i++) {
+            if (!any[i]) continue;
+            DType d = found[i];
+            if (i == 2 && is_floating(d)) d = default_dtype();
+            if (i == 2 && is_complex(d)) d = complex_of(default_dtype());
+            if (!started) r = d;
+            else if (rank(d) > rank(r)) r = is_complex(d) && is_floating(r) ? (r == DType::f64 ? DType::c128 : DType::c64) : i == 2 && is_floating(d) ? default_dtype() : d;
+            started = true;
+        }
+        return r;
+    }
+};
+
+DType compute_dtype(DType d) {
+    switch (d) {
+        case DType::f16: case DType::bf16: case DType::f32: return DType::f32;
+        case DType::f64: case DType::c64: case DType::c128: case DType::u64: return d;
+        default: return DType::i64;
+    }
+}
+
+int compute_index(DType d) {
+    switch (d) {
+        case DType::f32: return cpu::compute_f32;
+        case DType::f64: return cpu::compute_f64;
+        case DType::c64: return cpu::compute_c64;
+        case DType::c128: return cpu::compute_c128;
+        case DType::u64: return cpu::compute_u64;
+        default: return cpu::compute_i64;
+    }
+}
+
+[[noreturn]] void not_implemented(const PointwiseInfo& info, DType d) {
+    throw RuntimeError("\"", info.name, "\" not implemented for '", type_name(d), "'");
+}
+
+// The dtypes of one call.
+struct Types {
+    DType common;   // of the operands after promotion
+    DType compute;  // of the kernel
+    DType block;    // of the kernel's result
+    DType result;
+};
+
+Types types_of(Pointwise op, const PointwiseInfo& info, DType common) {
+    if (!(info.types & category(common))) not_implemented(info, common);
+    Types t;
+    if (info.result == result_promote && is_integral(common)) common = default_dtype();
+    t.common = common;
+    t.compute = t.block = compute_dtype(common);
+    t.result = common;
+    if (info.result == result_boolean) t.block = t.result = DType::boolean;
+    if (info.result == result_real) {
+        t.block = real_of(t.compute);
+        t.result = real_of(common);
+    }
+    return t;
+}
+
+bool is_integer_division(Pointwise op) {
+    return op == Pointwise::div_floor || op == Pointwise::div_trunc || op == Pointwise::remainder || op == Pointwise::fmod;
+}
+
+void refuse_zero(const PointwiseInfo& info, const Arg& b) {
+    const bool zero = b.tensor ? b.tensor->numel() && item(amin(to(abs(to(*b.tensor, DType::i64)), DType::i64), {})).to_int() == 0 : b.number.to_int() == 0;
+    if (zero) throw RuntimeError("ZeroDivisionError: ", info.name, ": integer division by zero");
+}
+
+// Memory of an operand that is a number.
+struct NumberCell {
+    alignas(16) char bytes[16];
+};
+
+struct Call {
+    BlockOperand operands[4];
+    Dims strides[4];
+    NumberCell cells[3];
+    int count = 1;
+    void add(const Arg& a, const Types& t, const Dims& sizes) {
+        BlockOperand& o = operands[count];
+        if (a.tensor) {
+            o.data = a.tensor->data();
+            o.dtype = a.tensor->dtype();
+            strides[count] = broadcast_strides(a.tensor->sizes(), a.tensor->strides(), sizes);
+        } else {
+            a.number.store(cells[count - 1].bytes, t.compute);
+            o.data = cells[count - 1].bytes;
+            o.dtype = t.compute;
+            strides[count] = Dims(sizes.size());
+        }
+        o.block = t.compute;
+        count++;
+    }
+    void run(cpu::PointwiseKernel kernel, const Tensor& out, DType block, const Params* params) {
+        operands[0] = {out.data(), out.dtype(), block, nullptr};
+        strides[0] = out.strides();
+        for (int i = 0; i < count; i++) operands[i].strides = strides[i].data();
+        run_blocks(kernel, operands, count, out.sizes(), out.numel(), params ? params->data() : nullptr);
+    }
+};
+
+Tensor as_saved(const Arg& a) { return !a.given ? Tensor() : a.tensor ? *a.tensor : wrapped_number(a.number); }
+
+// The gradient of one operand by the fused kernel.
+Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, const Tensor& g, const Tensor* abcy, const Params& params) {
+    Promotion promotion;
+    promotion.see(g.dtype(), 0);
+    for (int i = 0; i < 4; i++)
+        if (abcy[i]) {
+            const Tensor& t = abcy[i];
+            promotion.see(t.dtype(), t->wrapped_number ? 2 : t.dim() == 0 ? 1 : 0);
+        }
+    DType common = promotion.result();
+    const DType compute = compute_dtype(common);
+    const cpu::PointwiseKernel kernel = is_integral(compute) ? nullptr : cpu::pointwise_row(op).gradient[operand][compute_index(compute)];
+    if (!kernel) return {};
+    Tensor out = empty_like(g, common);
+    BlockOperand operands[6];
+    Dims strides[6];
+    operands[0] = {out.data(), common, compute, out.strides().data()};
+    operands[1] = {g.data(), g.dtype(), compute, g.strides().data()};
+    int count = 2;
+    // Unused operands are given as g: the kernel's reads of them are dead, but must be valid.
+    for (int i = 0; i < 4; i++, count++) {
+        const bool used = abcy[i] && (info.uses[operand] & (uses_a << i));
+        if (used) {
+            strides[count] = broadcast_strides(abcy[i].sizes(), abcy[i].strides(), g.sizes());
+            operands[count] = {abcy[i].data(), abcy[i].dtype(), compute, strides[count].data()};
+        } else {
+            operands[count] = operands[1];
+        }
+    }
+    run_blocks(kernel, operands, count, g.sizes(), g.numel(), params.data());
+    return out;
+}
+
+struct PointwiseBackward {
+    Pointwise op;
+    Params params;
+    void operator()(Backward& bw) const {
+        const PointwiseInfo& info = pointwise_info(op);
+        Tensor abcy[4];
+        for (int i = 0; i < 4; i++) abcy[i] = bw.saved(i);
+        for (int i = 0; i < info.arity; i++) {
+            if (!bw.needs(i)) continue;
+            if (info.uses[i] == uses_g && op == Pointwise::add) {
+                bw.set(i, bw.grad());
+                continue;
+            }
+            Tensor r;
+            if (!bw.create_graph) r = fused_gradient(op, info, i, bw.grad(), abcy, params);
+            if (!r) r = info.gradient[i](bw.grad(), abcy[0], abcy[1], abcy[2], abcy[3], params.data());
+            bw.set(i, std::move(r));
+        }
+    }
+};
+
+void save_operands(Node& node, Pointwise op, const PointwiseInfo& info, const Arg* args, const Tensor& y, const Tensor* original) {
+    int used = 0;
+    for (int i = 0; i < info.arity; i++)
+        if (node.next[i].node) used |= info.uses[i];
+    for (int i = 0; i < 3; i++) save(node, (used & (uses_a << i)) && args[i].given ? (i == 0 && original ? *original : as_saved(args[i])) : Tensor());
+    save(node, used & uses_y ? y : Tensor());
+}
+
+void record_pointwise(const Tensor& y, Pointwise op, const PointwiseInfo& info, const Arg* args, const Params* params) {
+    NodePtr node = NodePtr::steal(new_node(info.grad_name.c_str()));
+    for (int i = 0; i < info.arity; i++) add_input(*node, args[i].tensor ? *args[i].tensor : Tensor());
+    set_closure(*node, PointwiseBackward{op, params ? *params : Params{}});
+    add_output(*node, y);
+    save_operands(*node, op, info, args, y, nullptr);
+}
+
+bool any_wants_grad(const Arg* args, int n) {
+    for (int i = 0; i < n; i++)
+        if (args[i].tensor && args[i].tensor->requires_grad()) return true;
+    return false;
+}
+
+bool is_differentiable_row(const PointwiseInfo& info) { return info.gradient[0] != nullptr || info.gradient[1] != nullptr; }
+
+// Shape and strides of the result: a dense layout of an operand of the full shape is kept.
+Tensor make_result(const Arg* args, int arity, const Dims& sizes, DType dtype) {
+    for (int i = 0; i < arity; i++)
+        if (args[i].tensor && args[i].tensor->sizes() == sizes) {
+            if (args[i].tensor->is_contiguous()) break;
+            return empty_like(*args[i].tensor, dtype);
+        }
+    return empty(sizes, dtype);
+}
+
+}  // namespace
+
+DType result_type(const Tensor& a, const Tensor& b) {
+    Promotion p;
+    p.see(Arg(a));
+    p.see(Arg(b));
+    return p.result();
+}
+DType result_type(const Tensor& a, const Scalar& b) {
+    Promotion p;
+    p.see(Arg(a));
+    p.see(Arg(b));
+    return p.result();
+}
+
+void check_same_device(const char* op, const Tensor& a, const Tensor& b) {
+    if (a.device() == b.device()) return;
+    throw RuntimeError("Expected all tensors to be on the same device, but found at least two devices, ", text_of(a.device()), " and ",
+                       text_of(b.device()), "! (", op, " of shapes ", a.sizes(), " and ", b.sizes(), "; move one with .to(device))");
+}
+
+Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const Params* params) {
+    const PointwiseInfo& info = pointwise_info(op);
+    const Arg args[3] = {a, b, c};
+    const int arity = info.arity;
+
+    // Contiguous operands of one floating type and shape: straight to the kernel.
+    const TensorObject* first = a.tensor ? a.tensor->get() : nullptr;
+    if (first && first->contiguous && (first->dtype == DType::f32 || first->dtype == DType::f64) && (info.types & F) && info.result <= result_promote) {
+        bool simple = true;
+        for (int i = 1; simple && i < arity; i++) {
+            const TensorObject* o = args[i].tensor ? args[i].tensor->get() : nullptr;
+            simple = o && o->contiguous && o->dtype == first->dtype && o->layout.sizes == first->layout.sizes;
+        }
+        if (simple) {
+            Tensor y = empty(first->layout.sizes, first->dtype);
+            const int64_t n = first->numel;
+            const cpu::PointwiseKernel kernel = cpu::pointwise_row(op).forward[first->dtype == DType::f32 ? cpu::compute_f32 : cpu::compute_f64];
+            char* pointers[4] = {y.data(), a.tensor->data(), arity > 1 ? b.tensor->data() : nullptr, arity > 2 ? c.tensor->data() : nullptr};
+            const Param* p = params ? params->data() : nullptr;
+            if (n <= 32768) {
+                kernel(pointers, n, p);
+            } else {
+                Unlocked unlocked(n);
+                const int64_t item = item_size(first->dtype);
+                parallel_for(n, 32768, [&](int64_t begin, int64_t end) {
+                    char* at[4];
+                    for (int i = 0; i <= arity; i++) at[i] = pointers[i] + begin * item;
+                    kernel(at, end - begin, p);
+                });
+            }
+            if (any_wants_grad(args, arity) && grad_enabled()) record_pointwise(y, op, info, args, params);
+            return y;
+        }
+    }
+
+    Promotion promotion;
+    Dims sizes;
+    const Tensor* device_of = nullptr;
+    for (int i = 0; i < arity; i++) {
+        promotion.see(args[i]);
+        if (!args[i].tensor) continue;
+        sizes = device_of ? broadcast(sizes, args[i].tensor->sizes()) : args[i].tensor->sizes();
+        if (!device_of) device_of = args[i].tensor;
+    }
+    const Types t = types_of(op, info, promotion.result());
+    if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
+    const cpu::PointwiseKernel kernel = cpu::pointwise_row(op == Pointwise::bitwise_not && t.common == DType::boolean ? Pointwise::logical_not : op)
+                                            .forward[compute_index(t.compute)];
+    if (!kernel) not_implemented(info, t.common);
+    Tensor y = make_result(args, arity, sizes, t.result);
+    if (y.numel()) {
+        Call call;
+        for (int i = 0; i < arity; i++) call.add(args[i], t, sizes);
+        const bool flip = op == Pointwise::bitwise_not && t.common == DType::boolean;
+        call.run(kernel, y, flip ? DType::boolean : t.block, params);
+    }
+    if (any_wants_grad(args, arity) && grad_enabled() && is_differentiable(t.result) && is_differentiable_row(info))
+        record_pointwise(y, op, info, args, params);
+    return y;
+}
+
+Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, const Params* params) {
+    const PointwiseInfo& info = pointwise_info(op);
+    const Arg args[3] = {self, b, c};
+    const int arity = info.arity;
+    Promotion promotion;
+    Dims sizes = self.sizes();
+    for (int i = 0; i < arity; i++) {
+        promotion.see(args[i]);
+        if (i && args[i].tensor) sizes = broadcast(sizes, args[i].tensor->sizes());
+    }
+    if (!(sizes == self.sizes()))
+        throw RuntimeError("output with shape ", self.sizes(), " doesn't match the broadcast shape ", sizes, " (", info.name, "_)");
+    const Types t = types_of(op, info, promotion.result());
+    const DType own = self.dtype();
+    if ((is_complex(t.result) && !is_complex(own)) || (is_floating(t.result) && is_integral(own)) || (t.result != DType::boolean && own == DType::boolean))
+        throw RuntimeError("result type ", type_name(t.result), " can't be cast to the desired output type ", type_name(own), " (", info.name, "_)");
+    if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
+    const bool wants = any_wants_grad(args, arity), recording = wants && grad_enabled() && is_differentiable(own);
+    check_inplace(self, info.name, recording);
+    const bool flip = op == Pointwise::bitwise_not && t.common == DType::boolean;
+    const cpu::PointwiseKernel kernel = cpu::pointwise_row(flip ? Pointwise::logical_not : op).forward[compute_index(t.compute)];
+    if (!kernel) not_implemented(info, t.common);
+
+    Tensor original;  // of self, if a gradient needs it
+    int used = 0;
+    if (recording && is_differentiable_row(info)) {
+        for (int i = 0; i < arity; i++)
+            if (args[i].tensor && args[i].tensor->requires_grad()) used |= info.uses[i];
+        if (used & uses_a) original = clone(self);
+    }
+    // Operands on the same memory in another place would be overwritten while they are read.
+    Tensor copies[3];
+    Arg safe[3] = {args[0], args[1], args[2]};
+    for (int i = 1; i < arity; i++)
+        if (args[i].tensor && args[i].tensor->storage() == self.storage() &&
+            !(args[i].tensor->offset() == self.offset() && args[i].tensor->strides() == self.strides() && args[i].tensor->sizes() == self.sizes())) {
+            GradMode off(false);
+            copies[i] = clone(*args[i].tensor);
+            safe[i] = Arg(copies[i]);
+        }
+    if (self.numel()) {
+        Call call;
+        for (int i = 0; i < arity; i++) call.add(safe[i], t, self.sizes());
+        call.run(kernel, self, flip ? DType::boolean : t.block, params);
+    }
+    bump_version(self);
+    if (recording) {
+        NodePtr node = NodePtr::steal(new_node(info.grad_name.c_str()));
+        for (int i = 0; i < arity; i++) add_input(*node, args[i].tensor ? *args[i].tensor : Tensor());
+        if (is_differentiable_row(info)) {
+            set_closure(*node, PointwiseBackward{op, params ? *params : Params{}});
+        } else {
+            set_closure(*node, [](Backward&) {});
+        }
+        rebase_history(self, *node);
+        if (is_differentiable_row(info)) save_operands(*node, op, info, args, self, &original);
+    }
+    return self;
+}
+
+Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
+    if (condition.dtype() != DType::boolean && condition.dtype() != DType::u8)
+        throw RuntimeError("where expected condition to be a boolean tensor, but got a tensor with dtype ", type_name(condition.dtype()));
+    Promotion promotion;
+    Dims sizes = condition.sizes();
+    const Arg* values[2] = {&a, &b};
+    for (const Arg* v : values) {
+        promotion.see(*v);
+        if (v->tensor) sizes = broadcast(sizes, v->tensor->sizes());
+    }
+    const DType d = promotion.result();
+    Tensor y = empty(sizes, d);
+    if (y.numel()) {
+        BlockOperand operands[4];
+        Dims strides[4] = {y.strides(), broadcast_strides(condition.sizes(), condition.strides(), sizes), {}, {}};
+        NumberCell cells[2];
+        operands[0] = {y.data(), d, d, nullptr};
+        operands[1] = {condition.data(), DType::boolean, DType::boolean, nullptr};
+        for (int i = 0; i < 2; i++) {
+            if (values[i]->tensor) {
+                const Tensor& t = *values[i]->tensor;
+                operands[2 + i] = {t.data(), t.dtype(), d, nullptr};
+                strides[2 + i] = broadcast_strides(t.sizes(), t.strides(), sizes);
+            } else {
+                values[i]->number.store(cells[i].bytes, d);
+                operands[2 + i] = {cells[i].bytes, d, d, nullptr};
+                strides[2 + i] = Dims(sizes.size());
+            }
+        }
+        for (int i = 0; i < 4; i++) operands[i].strides = strides[i].data();
+        run_blocks(cpu::pointwise_binary.where[__builtin_ctz(unsigned(item_size(d)))], operands, 4, sizes, y.numel(), nullptr);
+    }
+    const Tensor ta = a.tensor ? *a.tensor : Tensor(), tb = b.tensor ? *b.tensor : Tensor();
+    if (needs_grad(ta, tb))
+        record(y, "WhereBackward0", {ta, tb}, {condition}, [](Backward& bw) {
+            Tensor c = bw.saved(0);
+            if (bw.needs(0)) bw.set(0, where(c, bw.grad(), Scalar(0)));
+            if (bw.needs(1)) bw.set(1, where(c, Scalar(0), bw.grad()));
+        });
+    return y;
+}
+
+Tensor polygamma(const Scalar& n, const Tensor& x) {
+    const Params params = params_of(n);
+    return pointwise(Pointwise::polygamma, x, {}, {}, &params);
+}
+
+}  // namespace wisp

@@ -1,0 +1,96 @@
+// Front doors of the pointwise table, and arithmetic on tensors for formulas.
+#pragma once
+#include <array>
+
+#include "../core/tensor.h"
+#include "../cpu/pointwise.h"
+
+namespace wisp {
+
+using cpu::Param;
+using cpu::Pointwise;
+using Params = std::array<Param, 4>;
+
+// An operand: a tensor or a number.
+struct Arg {
+    const Tensor* tensor = nullptr;
+    Scalar number;
+    bool given = false;
+    Arg() = default;
+    Arg(const Tensor& t) : tensor(&t), given(true) {}
+    Arg(const Scalar& s) : number(s), given(true) {}
+    Arg(int v) : number(v), given(true) {}
+    Arg(double v) : number(v), given(true) {}
+};
+
+Param param(const Scalar& s);
+inline Params params_of(const Scalar& p0 = {}, const Scalar& p1 = {}, const Scalar& p2 = {}) {
+    return {param(p0), param(p1), param(p2), Param{}};
+}
+
+Tensor pointwise(Pointwise op, const Arg& a, const Arg& b = {}, const Arg& c = {}, const Params* params = nullptr);
+// self = op(self, b, c), in self's memory.
+Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b = {}, const Arg& c = {}, const Params* params = nullptr);
+
+// What the table says of an operator.
+struct PointwiseInfo {
+    const char* name;
+    std::string grad_name;
+    int arity, types, result;
+    int uses[3];  // of the gradient by operand: bits of g, a, b, c, y
+    Tensor (*gradient[3])(const Tensor& g, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y, const Param* params);
+};
+const PointwiseInfo& pointwise_info(Pointwise op);
+enum { uses_g = 1, uses_a = 2, uses_b = 4, uses_c = 8, uses_y = 16 };
+
+// Runs a kernel over operands of any layout and dtype; operands[0] is written.
+struct BlockOperand {
+    char* data;
+    DType dtype;             // in memory
+    DType block;             // that the kernel reads or writes
+    const int64_t* strides;  // of the result's shape, 0 where broadcast
+};
+void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel, const Param* params);
+
+#define UNARY(name, ...) \
+    inline Tensor name(const Tensor& x) { return pointwise(Pointwise::name, x); }
+#define BINARY(name, ...)                                                                                     \
+    inline Tensor name(const Tensor& a, const Tensor& b) { return pointwise(Pointwise::name, a, b); }         \
+    inline Tensor name(const Tensor& a, const Scalar& b) { return pointwise(Pointwise::name, a, b); }         \
+    inline Tensor name(const Scalar& a, const Tensor& b) { return pointwise(Pointwise::name, a, b); }
+#define TERNARY(name, ...)
+#include "table/binary.h"
+#include "table/unary.h"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+
+inline Tensor add_(const Tensor& self, const Arg& b) { return pointwise_(Pointwise::add, self, b); }
+inline Tensor mul_(const Tensor& self, const Arg& b) { return pointwise_(Pointwise::mul, self, b); }
+
+Tensor where(const Tensor& condition, const Arg& a, const Arg& b);
+Tensor conj(const Tensor& t);
+Tensor real(const Tensor& t);
+Tensor imag(const Tensor& t);
+Tensor polygamma(const Scalar& n, const Tensor& x);
+
+#define WISP_OPERATOR(symbol, name)                                                       \
+    inline Tensor operator symbol(const Tensor& a, const Tensor& b) { return name(a, b); }  \
+    inline Tensor operator symbol(const Tensor& a, const Scalar& b) { return name(a, b); }  \
+    inline Tensor operator symbol(const Scalar& a, const Tensor& b) { return name(a, b); }
+WISP_OPERATOR(+, add)
+WISP_OPERATOR(-, sub)
+WISP_OPERATOR(*, mul)
+WISP_OPERATOR(/, div)
+WISP_OPERATOR(<, lt)
+WISP_OPERATOR(<=, le)
+WISP_OPERATOR(>, gt)
+WISP_OPERATOR(>=, ge)
+WISP_OPERATOR(==, eq)
+WISP_OPERATOR(!=, ne)
+#undef WISP_OPERATOR
+inline Tensor operator-(const Tensor& a) { return neg(a); }
+inline Tensor operator&(const Tensor& a, const Tensor& b) { return logical_and(a, b); }
+inline Tensor operator|(const Tensor& a, const Tensor& b) { return logical_or(a, b); }
+
+}  // namespace wisp

@@ -1,0 +1,170 @@
+// What the table says of each pointwise operator, and its gradients on tensors, for when they must be differentiable.
+#include <cmath>
+
+#include "../cpu/isa.h"
+#include "ops.h"
+
+namespace wisp {
+namespace {
+
+// ---- tensors in gradient expressions
+
+template <class T> struct Kind;
+template <> struct Kind<Tensor> {
+    using Constant = Scalar;
+};
+
+// ---- Probe: remembers which operands an expression used
+
+struct Probe {
+    int used = 0;
+};
+template <> struct Kind<Probe> {
+    using Constant = Probe;
+};
+
+template <class T> typename Kind<T>::Constant constant(double v) {
+    if constexpr (std::is_same_v<T, Probe>) return Probe{};
+    // Whole numbers stay integers, so that they promote nothing.
+    else return v == std::floor(v) && std::abs(v) < 1e9 ? Scalar(int64_t(v)) : Scalar(v);
+}
+template <class T> typename Kind<T>::Constant parameter(const Param& p) {
+    if constexpr (std::is_same_v<T, Probe>) return Probe{};
+    else if (p.imag != 0) return Scalar(std::complex<double>(p.real, p.imag));
+    else return p.real == double(p.integer) && std::abs(p.real) < 1e15 ? Scalar(p.integer) : Scalar(p.real);
+}
+
+#define WISP_PROBE_1(name) \
+    [[maybe_unused]] Probe name(Probe a) { return a; }
+#define WISP_PROBE_2(name) \
+    [[maybe_unused]] Probe name(Probe a, Probe b) { return {a.used | b.used}; }
+WISP_PROBE_1(conj) WISP_PROBE_1(re) WISP_PROBE_1(magnitude) WISP_PROBE_1(abs) WISP_PROBE_1(sgn) WISP_PROBE_1(exp) WISP_PROBE_1(exp2)
+WISP_PROBE_1(log) WISP_PROBE_1(log1p) WISP_PROBE_1(sin) WISP_PROBE_1(cos) WISP_PROBE_1(sinh) WISP_PROBE_1(cosh) WISP_PROBE_1(rsqrt)
+WISP_PROBE_1(tanh) WISP_PROBE_1(sigmoid) WISP_PROBE_1(floor) WISP_PROBE_1(trunc) WISP_PROBE_1(digamma) WISP_PROBE_1(i0) WISP_PROBE_1(i0e)
+WISP_PROBE_1(i1) WISP_PROBE_1(i1e) WISP_PROBE_1(erfcx) WISP_PROBE_1(bessel_j1) WISP_PROBE_1(normal_cdf) WISP_PROBE_1(gelu_tanh_slope)
+WISP_PROBE_1(mish_slope) WISP_PROBE_1(at_least_zero) WISP_PROBE_1(is_finite) WISP_PROBE_1(operator-)
+WISP_PROBE_2(polygamma) WISP_PROBE_2(power) WISP_PROBE_2(operator+) WISP_PROBE_2(operator-) WISP_PROBE_2(operator*) WISP_PROBE_2(operator/)
+WISP_PROBE_2(operator<) WISP_PROBE_2(operator<=) WISP_PROBE_2(operator>) WISP_PROBE_2(operator>=) WISP_PROBE_2(operator==)
+WISP_PROBE_2(operator!=) WISP_PROBE_2(operator&) WISP_PROBE_2(operator|)
+#undef WISP_PROBE_1
+#undef WISP_PROBE_2
+Probe where(Probe c, Probe a, Probe b) { return {c.used | a.used | b.used}; }
+Probe nought(Probe) { return {}; }
+
+// ---- functions of the rows on tensors that are no operators of their own
+
+Tensor nought(const Tensor& t) { return zeros_like(t); }
+Tensor re(const Tensor& t) { return is_complex(t.dtype()) ? real(t) : t; }
+Tensor magnitude(const Tensor& t) { return abs(t); }
+Tensor power(const Tensor& a, const Tensor& b) { return pow(a, b); }
+Tensor power(const Tensor& a, const Scalar& b) {
+    const Params params = params_of(b);
+    return pointwise(Pointwise::pow_number, a, {}, {}, &params);
+}
+Scalar conj(const Scalar& s) { return s.is_complex() ? Scalar(std::conj(s.to_complex())) : s; }
+Scalar operator-(const Scalar& a, const Scalar& b) {
+    if (a.is_complex() || b.is_complex()) return Scalar(a.to_complex() - b.to_complex());
+    return a.is_integral() && b.is_integral() ? Scalar(a.to_int() - b.to_int()) : Scalar(a.to_double() - b.to_double());
+}
+Scalar operator+(const Scalar& a, const Scalar& b) { return a - (-b); }
+Scalar operator*(const Scalar& a, const Scalar& b) {
+    if (a.is_complex() || b.is_complex()) return Scalar(a.to_complex() * b.to_complex());
+    return a.is_integral() && b.is_integral() ? Scalar(a.to_int() * b.to_int()) : Scalar(a.to_double() * b.to_double());
+}
+Tensor at_least_zero(const Tensor& t) { return (is_complex(t.dtype()) ? real(t) : t) >= Scalar(0); }
+Tensor is_finite(const Tensor& t) { return isfinite(t); }
+Tensor normal_cdf(const Tensor& x) { return erfc(x * Scalar(-0.70710678118654752440)) * Scalar(0.5); }
+Tensor gelu_tanh_slope(const Tensor& x) {
+    Tensor u = tanh(Scalar(0.79788456080286535588) * (x + Scalar(0.044715) * x * x * x));
+    return Scalar(0.5) * (Scalar(1) + u) +
+           Scalar(0.5 * 0.79788456080286535588) * x * (Scalar(1) - u * u) * (Scalar(1) + Scalar(3 * 0.044715) * x * x);
+}
+Tensor mish_slope(const Tensor& x) {
+    Tensor t = tanh(log1p(exp(x)));
+    return t + x * sigmoid(x) * (Scalar(1) - t * t);
+}
+
+#include "row.h"
+#include "table/unary.h"
+#include "table/activation.h"
+#include "table/binary.h"
+
+template <class Row, int N, class T> auto gradient_expression(const T& g, const T& a, const T& b, const T& c, const T& y, const Param* params) {
+    if constexpr (N == 0) return Row::template gradient0<T>(g, a, b, c, y, params);
+    else if constexpr (N == 1) return Row::template gradient1<T>(g, a, b, c, y, params);
+    else return Row::template gradient2<T>(g, a, b, c, y, params);
+}
+
+std::string camel_case(const char* name) {
+    std::string s;
+    bool up = true;
+    for (const char* p = name; *p; p++) {
+        if (*p == '_') up = true;
+        else {
+            s += up ? char(std::toupper(*p)) : *p;
+            up = false;
+        }
+    }
+    return s;
+}
+
+// Rows whose nodes have another name in PyTorch than the row.
+std::string grad_name(std::string_view name) {
+    if (name == "add_scaled") return "AddBackward0";
+    if (name == "div_floor" || name == "div_trunc") return "DivBackward1";
+    if (name == "pow") return "PowBackward1";
+    if (name == "pow_number") return "PowBackward0";
+    if (name == "logsigmoid") return "LogSigmoidBackward0";
+    if (name == "gelu_tanh") return "GeluBackward0";
+    if (name == "logit_clamped") return "LogitBackward0";
+    if (name == "round_decimals") return "RoundBackward1";
+    if (name == "lerp_number") return "LerpBackward0";
+    if (name == "lerp") return "LerpBackward1";
+    if (name == "clamp") return "ClampBackward1";
+    if (name == "squared_error") return "MseLossBackward0";
+    if (name == "absolute_error") return "L1LossBackward0";
+    if (name == "smooth_error") return "SmoothL1LossBackward0";
+    if (name == "huber_error") return "HuberLossBackward0";
+    return camel_case(std::string(name).c_str()) + "Backward0";
+}
+
+template <class Row, int N> void fill_gradient(PointwiseInfo& info) {
+    if constexpr (N < Row::arity) {
+        const Param none_given[4] = {};
+        using Out = decltype(gradient_expression<Row, N, Probe>({}, {}, {}, {}, {}, nullptr));
+        if constexpr (!std::is_same_v<Out, NoGradient>) {
+            info.uses[N] = gradient_expression<Row, N, Probe>({uses_g}, {uses_a}, {uses_b}, {uses_c}, {uses_y}, none_given).used;
+            info.gradient[N] = [](const Tensor& g, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y, const Param* params) -> Tensor {
+                return gradient_expression<Row, N, Tensor>(g, a, b, c, y, params);
+            };
+        }
+    }
+}
+
+template <class Row> PointwiseInfo make_info(const char* name) {
+    PointwiseInfo info{name, grad_name(name), Row::arity, Row::types, Row::result, {}, {}};
+    fill_gradient<Row, 0>(info);
+    fill_gradient<Row, 1>(info);
+    fill_gradient<Row, 2>(info);
+    return info;
+}
+
+#undef UNARY
+#undef ACTIVATION
+#undef BINARY
+#undef TERNARY
+#define UNARY(name, ...) make_info<name##_row>(#name),
+#define ACTIVATION UNARY
+#define BINARY UNARY
+#define TERNARY UNARY
+const PointwiseInfo infos[] = {
+#include "table/unary.h"
+#include "table/activation.h"
+#include "table/binary.h"
+};
+
+}  // namespace
+
+const PointwiseInfo& pointwise_info(Pointwise op) { return infos[int(op)]; }
+
+}  // namespace wisp

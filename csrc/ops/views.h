@@ -1,0 +1,21 @@
+// Views for other front doors: a layout function applied to a tensor, with the gradient scattered back.
+#pragma once
+#include "ops.h"
+
+namespace wisp {
+
+// Zeros of `sizes` with g written at `layout` (relative to a contiguous tensor of those sizes, without overlap).
+Tensor embed(const Tensor& g, const Dims& sizes, const Layout& layout);
+
+// A view whose layout is f(layout of t); f must be pure index arithmetic.
+template <class F>
+Tensor view_through(const Tensor& t, const char* name, F&& f) {
+    Tensor v = make_view(t, f(t.layout()));
+    if (needs_grad(t))
+        record(v, name, {t}, {}, [sizes = t.sizes(), inner = f(Layout{t.sizes(), contiguous_strides(t.sizes()), 0})](Backward& bw) {
+            bw.set(0, embed(bw.grad(), sizes, inner));
+        });
+    return v;
+}
+
+}  // namespace wisp

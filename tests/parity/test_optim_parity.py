@@ -91,7 +91,7 @@ def test_gradient_through_a_step():
         p = w.clone()
         optimizer = package.optim.SGD([p], lr=rate, momentum=0.9, differentiable=True)
         for _ in range(3):
-            p.grad = package.autograd.grad((p ** 3).sum(), p, create_graph=True)[0]
+            p.grad = package.autograd.grad((p.clone() ** 3).sum(), p, create_graph=True)[0]
             optimizer.step()
         return package.autograd.grad((p ** 2).sum(), [rate, w])
     same(meta(wisp), meta(torch), 1e-10)

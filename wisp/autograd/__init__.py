@@ -1,0 +1,104 @@
+"""Automatic differentiation."""
+import wisp
+from wisp import _core
+from wisp.autograd import graph
+from wisp.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+from wisp.autograd.function import Function
+from wisp.autograd.grad_mode import (enable_grad, inference_mode, no_grad, set_grad_enabled,
+                                     set_multithreading_enabled)
+from wisp.autograd.gradcheck import gradcheck, gradgradcheck
+
+__all__ = ["Function", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "gradcheck", "gradgradcheck",
+           "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled"]
+
+
+def __getattr__(name):
+    import importlib
+    if name == "functional":
+        return importlib.import_module("wisp.autograd.functional")
+    if name == "Variable":
+        return wisp.Tensor
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _listed(value):
+    if value is None:
+        return []
+    return [value] if isinstance(value, (wisp.Tensor, graph.GradientEdge)) else list(value)
+
+
+def _start_gradients(outputs, given, batched=False):
+    """The gradients that backward starts with: those given, or 1 for a scalar."""
+    given = _listed(given) or [None] * len(outputs)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    for i, (output, gradient) in enumerate(zip(outputs, given)):
+        if not isinstance(output, wisp.Tensor):
+            continue
+        if gradient is None:
+            if output.requires_grad and output.numel() != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        elif not isinstance(gradient, wisp.Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
+        else:
+            shape = tuple(gradient.shape[1:] if batched else gradient.shape)
+            if shape != tuple(output.shape):
+                raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and "
+                                   f"output[{i}] has a shape of {output.shape}.")
+            if gradient.is_complex() != output.is_complex():
+                raise RuntimeError("For complex Tensors, both grad_output and output are required to have the same "
+                                   f"dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {gradient.dtype} "
+                                   f"and output[{i}] has a dtype of {output.dtype}.")
+    return given
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
+    """Add the gradients of `tensors` to the `.grad` of the leaves they depend on (or of `inputs`).
+
+    `grad_tensors` are the gradients to start with; a scalar may do without. The graph is freed unless `retain_graph`;
+    with `create_graph` the gradients can be differentiated again.
+    """
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+                               "`backward()`. Please only use `grad_tensors`.")
+        grad_tensors = grad_variables
+    if inputs is not None:
+        inputs = _listed(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    tensors = _listed(tensors)
+    gradients = _start_gradients(tensors, grad_tensors)
+    keep = create_graph if retain_graph is None else retain_graph
+    _core._backward(tensors, gradients, keep, create_graph, inputs)
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
+         is_grads_batched=False, materialize_grads=False):
+    """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` stays as it is.
+
+    An input that the outputs do not depend on is an error, None with `allow_unused`, zeros with `materialize_grads`.
+    With `is_grads_batched` the gradients to start with have a first dimension of independent runs.
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+                         "allow_unused=False.")
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    outputs, inputs = _listed(outputs), _listed(inputs)
+    if not inputs:
+        raise ValueError("grad requires non-empty inputs.")
+    gradients = _start_gradients(outputs, grad_outputs, is_grads_batched)
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        count = next(gradient.size(0) for gradient in gradients if gradient is not None)
+        runs = [_core._grad(outputs, [None if gradient is None else gradient[i] for gradient in gradients], inputs,
+                            keep or i < count - 1, create_graph, allow_unused) for i in range(count)]
+        results = tuple(None if column[0] is None else wisp.stack(column) for column in zip(*runs))
+    else:
+        results = _core._grad(outputs, gradients, inputs, keep, create_graph, allow_unused)
+    if materialize_grads:
+        if any(result is None and not isinstance(source, wisp.Tensor) for result, source in zip(results, inputs)):
+            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
+        results = tuple(wisp.zeros_like(source, requires_grad=create_graph) if result is None else result
+                        for result, source in zip(results, inputs))
+    return results

@@ -1,0 +1,208 @@
+"""Operations with a derivative written in Python."""
+import functools
+
+import wisp
+from wisp import _core
+
+__all__ = ["Function", "FunctionCtx", "once_differentiable", "InplaceFunction"]
+
+
+class FunctionCtx:
+    """Carries values from `forward` to `backward`. Tensors go through `save_for_backward`, where in-place changes are
+    noticed; anything else can be an attribute."""
+
+    _to_save = ()
+    _dirty = ()
+    _non_differentiable = ()
+    _materialize = True
+    _node = None
+    needs_input_grad = ()
+
+    def save_for_backward(self, *tensors):
+        """Keep tensors (or None) for `backward`, where they are `ctx.saved_tensors`. Call it once, in `forward`."""
+        for tensor in tensors:
+            if tensor is not None and not isinstance(tensor, wisp.Tensor):
+                raise TypeError("save_for_backward can only save variables, but argument "
+                                f"{tensors.index(tensor)} is of type {type(tensor).__name__}")
+        self._to_save = tensors
+
+    def save_for_forward(self, *tensors):
+        self._saved_for_forward = tensors
+
+    @property
+    def saved_tensors(self):
+        return self._to_save if self._node is None else _core._node_saved_tensors(self._node)
+
+    saved_variables = saved_tensors
+
+    def mark_dirty(self, *args):
+        """Say which inputs `forward` has changed in place; they must be returned."""
+        self._dirty = args
+
+    def mark_non_differentiable(self, *args):
+        """Say which outputs have no gradient."""
+        self._non_differentiable = args
+
+    def set_materialize_grads(self, value):
+        """If False, `backward` gets None instead of zeros for outputs that had no part in the loss."""
+        self._materialize = value
+
+    # ------------------------------------------------------------ called by the engine
+    def _run_backward(self, grads):
+        """Gradients of the outputs in, gradients of the inputs (one per argument of `apply`) out."""
+        function = self._function
+        if self._materialize:
+            grads = tuple(wisp.zeros(shape, dtype=dtype, device=device) if grad is None else grad
+                          for grad, (shape, dtype, device) in zip(grads, self._outputs))
+        results = function._backward(self, *grads)
+        if not isinstance(results, tuple):
+            results = tuple(results) if isinstance(results, list) else (results,)
+        expected = len(self.needs_input_grad)
+        if len(results) > expected and all(result is None for result in results[expected:]):
+            results = results[:expected]
+        if len(results) != expected:
+            raise RuntimeError(f"function {self._name} returned an incorrect number of gradients "
+                               f"(expected {expected}, got {len(results)})")
+        for i, result in enumerate(results):
+            if result is not None and not isinstance(result, wisp.Tensor):
+                raise TypeError(f"function {self._name} returned a {type(result).__name__} at position {i}: "
+                                "expected a Tensor or None")
+        return results
+
+
+class Function:
+    """An operation with its own derivative.
+
+    A subclass has static methods `forward(ctx, *args)` and `backward(ctx, *grad_outputs)`, which returns one gradient
+    per argument of forward; instead of `ctx` in forward there may be a `setup_context(ctx, inputs, output)`. It is
+    called by `apply`:
+
+        class Exp(Function):
+            @staticmethod
+            def forward(ctx, x):
+                y = x.exp()
+                ctx.save_for_backward(y)
+                return y
+
+            @staticmethod
+            def backward(ctx, grad):
+                y, = ctx.saved_tensors
+                return grad * y
+
+        Exp.apply(x)
+    """
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so "
+                           "you should invoke them on the class itself. Instantiating an autograd function raises an "
+                           "error: use .apply")
+
+    @staticmethod
+    def forward(*args, **kwargs):
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        raise NotImplementedError("You must implement either the backward or vjp method for your custom "
+                                  "autograd.Function to use it with backward mode AD.")
+
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx, *grad_inputs):
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with "
+                                  "forward mode AD.")
+
+    @classmethod
+    def _backward(cls, ctx, *grads):
+        own_backward, own_vjp = cls.backward is not Function.backward, cls.vjp is not Function.vjp
+        if own_backward and own_vjp:
+            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
+                               "should only implement one of them.")
+        return (cls.vjp if own_vjp else cls.backward)(ctx, *grads)
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        """Run `forward`, and record `backward` if an argument requires grad."""
+        ctx = FunctionCtx()
+        inputs = tuple(arg if isinstance(arg, wisp.Tensor) else None for arg in args)
+        ctx.needs_input_grad = tuple(arg is not None and arg.requires_grad for arg in inputs)
+        recording = _core.is_grad_enabled() and any(ctx.needs_input_grad)
+        with wisp.no_grad():
+            if cls.setup_context is Function.setup_context:
+                result = cls.forward(ctx, *args, **kwargs)
+            else:
+                result = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, result)
+        if not recording:
+            return result
+        single = not isinstance(result, (tuple, list))
+        values = [result] if single else list(result)
+        dirty = ctx._dirty
+        for tensor in dirty:
+            if not any(tensor is value for value in values):
+                raise RuntimeError("Some elements marked as dirty during the forward method were not returned as "
+                                   "output. The inputs that are modified inplace must all be outputs of the Function.")
+        places = [i for i, value in enumerate(values) if isinstance(value, wisp.Tensor)]
+        plain = []
+        for i in places:
+            output = values[i]
+            changed = any(output is tensor for tensor in dirty)
+            if not changed and (output.requires_grad or any(output is arg for arg in inputs)):
+                alias = output.detach()  # an input that is returned gets a history of its own
+                ctx._to_save = tuple(alias if saved is output and not any(saved is arg for arg in inputs) else saved
+                                     for saved in ctx._to_save)
+                if any(output is tensor for tensor in ctx._non_differentiable):
+                    plain.append(alias)
+                output = values[i] = alias
+            if not (output.is_floating_point() or output.is_complex()) or \
+                    any(output is tensor for tensor in ctx._non_differentiable):
+                plain.append(output)
+        outputs = tuple(values[i] for i in places)
+        ctx._function, ctx._name = cls, cls.__name__ + "Backward"
+        ctx._outputs = [(tuple(output.shape), output.dtype, output.device) for output in outputs]
+        recorded = _core._function_record(ctx, ctx._name, inputs, outputs, tuple(dirty), tuple(plain), ctx._to_save)
+        ctx._to_save = ()
+        for i, output in zip(places, recorded):
+            values[i] = output
+        return values[0] if single else tuple(values)
+
+
+class InplaceFunction(Function):
+    """A Function that changes an argument in place (PyTorch's name; `mark_dirty` does the work)."""
+
+
+def once_differentiable(function):
+    """For a `backward` that is not made of recorded operations: differentiating its result is an error."""
+
+    @functools.wraps(function)
+    def backward(ctx, *grads):
+        with wisp.no_grad():
+            results = function(ctx, *grads)
+        if not _core.is_grad_enabled():
+            return results
+        if not any(isinstance(grad, wisp.Tensor) and grad.requires_grad for grad in grads) and \
+                not any(isinstance(saved, wisp.Tensor) and saved.requires_grad for saved in ctx.saved_tensors):
+            return results
+        single = not isinstance(results, tuple)
+        results = (results,) if single else results
+        guarded = tuple(_Undifferentiable.apply(result.detach().requires_grad_()) if isinstance(result, wisp.Tensor)
+                        else result for result in results)
+        return guarded[0] if single else guarded
+    return backward
+
+
+class _Undifferentiable(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")

@@ -1,0 +1,169 @@
+"""Jacobians, Hessians and their products with vectors, of functions from tensors to tensors."""
+import wisp
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+
+def _as_tuple(value, what, function):
+    """-> (was it a tuple, the tuple)."""
+    values = value if isinstance(value, tuple) else (value,)
+    for i, item in enumerate(values):
+        if not isinstance(item, wisp.Tensor):
+            raise TypeError(f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the "
+                            f"value at index {i} has type {type(item)}.")
+    return isinstance(value, tuple), values
+
+
+def _fresh(inputs, create_graph):
+    """Inputs as the starts of a new graph; with `create_graph` it stays connected to the old one."""
+    if create_graph:
+        return tuple(x.view_as(x) for x in inputs)
+    return tuple(x.detach().requires_grad_() for x in inputs)
+
+
+def _finish(values, create_graph):
+    return values if create_graph else tuple(value.detach() for value in values)
+
+
+def _run(func, inputs, create_graph, function):
+    was_tuple, inputs = _as_tuple(inputs, "inputs", function)
+    inputs = _fresh(inputs, create_graph)
+    outputs = func(*inputs)
+    outputs_tuple, outputs = _as_tuple(outputs, "outputs of the user-provided function", function)
+    return was_tuple, inputs, outputs_tuple, outputs
+
+
+def _check_strict(outputs, strict):
+    for i, output in enumerate(outputs):
+        if strict and not output.requires_grad:
+            raise RuntimeError(f"Output {i} of the user-provided function does not require gradients. The outputs must "
+                               "be computed in a differentiable manner from the input when running in strict mode.")
+
+
+def _gradients(outputs, inputs, weights, create_graph, strict=False):
+    """Gradients of outputs, weighted; zeros where there is no dependence (an error if `strict`)."""
+    pairs = [(output, weight) for output, weight in zip(outputs, weights) if output.requires_grad]
+    if not pairs:
+        return tuple(wisp.zeros_like(x) for x in inputs)
+    results = wisp.autograd.grad([output for output, _ in pairs], inputs, [weight for _, weight in pairs],
+                                 retain_graph=True, create_graph=create_graph, allow_unused=True)
+    for i, result in enumerate(results):
+        if strict and result is None:
+            raise RuntimeError("Output of the user-provided function is independent of input "
+                               f"{i}. This is not allowed in strict mode.")
+    return tuple(wisp.zeros_like(x) if result is None else result for result, x in zip(results, inputs))
+
+
+def _vectors(v, likes, what, name):
+    if v is None:
+        if len(likes) != 1 or likes[0].numel() != 1:
+            raise RuntimeError("The vector v can only be None if the user-provided function returns a single Tensor "
+                               f"with a single element ({name}).")
+        return tuple(wisp.ones_like(x) for x in likes)
+    _, v = _as_tuple(v, "v", name)
+    if len(v) != len(likes):
+        raise RuntimeError(f"v is a tuple of invalid length: should be {len(likes)} but got {len(v)}.")
+    for i, (vector, like) in enumerate(zip(v, likes)):
+        if vector.shape != like.shape:
+            raise RuntimeError(f"v has invalid size: entry {i} should be {like.shape} ({what}) but got {vector.shape}.")
+    return v
+
+
+def vjp(func, inputs, v=None, create_graph=False, strict=False):
+    """-> (outputs of func, the vector v times its Jacobian)."""
+    with wisp.enable_grad():
+        was_tuple, inputs, outputs_tuple, outputs = _run(func, inputs, create_graph, "vjp")
+        _check_strict(outputs, strict)
+        v = _vectors(v, outputs, "as the output", "vjp")
+        results = _gradients(outputs, inputs, v, create_graph, strict)
+    outputs, results = _finish(outputs, create_graph), _finish(results, create_graph)
+    return outputs if outputs_tuple else outputs[0], results if was_tuple else results[0]
+
+
+def jvp(func, inputs, v=None, create_graph=False, strict=False):
+    """-> (outputs of func, its Jacobian times the vector v), by differentiating twice backward."""
+    with wisp.enable_grad():
+        was_tuple, inputs, outputs_tuple, outputs = _run(func, inputs, create_graph, "jvp")
+        _check_strict(outputs, strict)
+        v = _vectors(v, inputs, "as the input", "jvp")
+        # the gradient is linear in its weights; its own gradient with respect to them is the product
+        weights = tuple(wisp.zeros_like(output, requires_grad=True) for output in outputs)
+        gradients = _gradients(outputs, inputs, weights, True, strict)
+        results = _gradients(gradients, weights, v, create_graph)
+    outputs, results = _finish(outputs, create_graph), _finish(results, create_graph)
+    return outputs if outputs_tuple else outputs[0], results if outputs_tuple else results[0]
+
+
+def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
+    """The Jacobian: for each output and input a tensor of shape (*output.shape, *input.shape)."""
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
+    with wisp.enable_grad():
+        was_tuple, inputs, outputs_tuple, outputs = _run(func, inputs, create_graph, "jacobian")
+        _check_strict(outputs, strict)
+        rows = []
+        for output in outputs:
+            columns = [[] for _ in inputs]
+            for i in range(output.numel()):
+                weight = wisp.zeros(output.numel(), dtype=output.dtype, device=output.device)
+                weight[i] = 1
+                parts = _gradients([output], inputs, [weight.view(output.shape)], create_graph, strict)
+                for column, part in zip(columns, parts):
+                    column.append(part)
+            rows.append(tuple(
+                wisp.stack(column).view(tuple(output.shape) + tuple(x.shape)) if column
+                else wisp.zeros(tuple(output.shape) + tuple(x.shape), dtype=output.dtype, device=output.device)
+                for column, x in zip(columns, inputs)))
+    rows = [_finish(row, create_graph) for row in rows]
+    rows = tuple(row if was_tuple else row[0] for row in rows)
+    return rows if outputs_tuple else rows[0]
+
+
+def _scalar(func, name):
+    def scalar(*inputs):
+        output = func(*inputs)
+        if not isinstance(output, wisp.Tensor):
+            raise RuntimeError(f"The function given to {name} should return a single Tensor")
+        if output.numel() != 1:
+            raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element")
+        return output.view(())
+    return scalar
+
+
+def hessian(func, inputs, create_graph=False, strict=False, vectorize=False,
+            outer_jacobian_strategy="reverse-mode"):
+    """The Hessian of a function with a single number as output: for each pair of inputs a tensor."""
+    was_tuple, inputs = _as_tuple(inputs, "inputs", "hessian")
+    scalar = _scalar(func, "hessian")
+
+    def gradient(*points):
+        return _gradients([scalar(*points)], points, [wisp.ones((), dtype=points[0].dtype, device=points[0].device)],
+                          True, strict)
+    rows = jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return rows if was_tuple else rows[0][0]
+
+
+def vhp(func, inputs, v=None, create_graph=False, strict=False):
+    """-> (output of func, the vector v times its Hessian)."""
+    with wisp.enable_grad():
+        was_tuple, inputs, _, outputs = _run(_scalar(func, "vhp"), inputs, create_graph, "vhp")
+        _check_strict(outputs, strict)
+        v = _vectors(v, inputs, "as the input", "vhp")
+        gradients = _gradients(outputs, inputs, [wisp.ones_like(outputs[0])], True, strict)
+        results = _gradients(gradients, inputs, v, create_graph, strict)
+    outputs, results = _finish(outputs, create_graph), _finish(results, create_graph)
+    return outputs[0], results if was_tuple else results[0]
+
+
+def hvp(func, inputs, v=None, create_graph=False, strict=False):
+    """-> (output of func, its Hessian times the vector v). The Hessian is symmetric: `vhp` is the same and cheaper."""
+    with wisp.enable_grad():
+        was_tuple, inputs, _, outputs = _run(_scalar(func, "hvp"), inputs, create_graph, "hvp")
+        _check_strict(outputs, strict)
+        v = _vectors(v, inputs, "as the input", "hvp")
+        gradients = _gradients(outputs, inputs, [wisp.ones_like(outputs[0])], True, strict)
+        weights = tuple(wisp.zeros_like(x, requires_grad=True) for x in inputs)
+        doubled = _gradients(gradients, inputs, weights, True, strict)
+        results = _gradients(doubled, weights, v, create_graph)
+    outputs, results = _finish(outputs, create_graph), _finish(results, create_graph)
+    return outputs[0], results if was_tuple else results[0]

@@ -1,0 +1,148 @@
+"""Context managers and decorators that say whether operations are recorded for backward."""
+import functools
+import inspect
+
+from wisp import _core
+
+__all__ = ["no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_multithreading_enabled"]
+
+
+class _Mode:
+    """A context manager that can also decorate functions, generator functions and coroutines' callers."""
+
+    def __call__(self, function):
+        return _decorated(self._again, function)
+
+    def _again(self):
+        return type(self)()
+
+
+def _decorated(make, function):
+    """`function` run inside of `make()`; a generator is inside only while it runs, not while its user does."""
+    if inspect.isgeneratorfunction(function):
+        @functools.wraps(function)
+        def generator(*args, **kwargs):
+            with make():
+                inner = function(*args, **kwargs)
+            send, value = inner.send, None
+            try:
+                while True:
+                    with make():
+                        result = send(value)
+                    try:
+                        send, value = inner.send, (yield result)
+                    except GeneratorExit:
+                        with make():
+                            inner.close()
+                        raise
+                    except BaseException as error:
+                        send, value = inner.throw, error
+            except StopIteration as end:
+                return end.value
+        return generator
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        with make():
+            return function(*args, **kwargs)
+    return wrapper
+
+
+class no_grad(_Mode):
+    """Nothing is recorded inside: `with no_grad():`, or `@no_grad()` before a function."""
+
+    def __new__(cls, orig_func=None):
+        return super().__new__(cls) if orig_func is None else cls()(orig_func)
+
+    def __init__(self, orig_func=None):
+        pass
+
+    def __enter__(self):
+        self.prev = _core.is_grad_enabled()
+        _core._set_grad_enabled(False)
+
+    def __exit__(self, *_):
+        _core._set_grad_enabled(self.prev)
+
+
+class enable_grad(_Mode):
+    """Operations are recorded inside, even within `no_grad`."""
+
+    def __new__(cls, orig_func=None):
+        return super().__new__(cls) if orig_func is None else cls()(orig_func)
+
+    def __init__(self, orig_func=None):
+        pass
+
+    def __enter__(self):
+        self.prev = _core.is_grad_enabled()
+        _core._set_grad_enabled(True)
+
+    def __exit__(self, *_):
+        _core._set_grad_enabled(self.prev)
+
+
+class set_grad_enabled(_Mode):
+    """Turns recording on or off: as a call at once, as a context manager until its end, or as a decorator."""
+
+    def __init__(self, mode):
+        self.prev = _core.is_grad_enabled()
+        self.mode = bool(mode)
+        _core._set_grad_enabled(self.mode)
+
+    def __call__(self, function):
+        _core._set_grad_enabled(self.prev)  # a decorator changes nothing until the function runs
+        return super().__call__(function)
+
+    def _again(self):
+        return set_grad_enabled(self.mode)
+
+    def __enter__(self):
+        _core._set_grad_enabled(self.mode)
+
+    def __exit__(self, *_):
+        _core._set_grad_enabled(self.prev)
+
+    def __repr__(self):
+        return f"set_grad_enabled(mode={self.mode})"
+
+
+class inference_mode(_Mode):
+    """As `no_grad`, and the tensors made inside can never take part in a recorded operation."""
+
+    def __new__(cls, mode=True):
+        return super().__new__(cls) if isinstance(mode, bool) else cls()(mode)
+
+    def __init__(self, mode=True):
+        self.mode = mode
+
+    def _again(self):
+        return inference_mode(self.mode)
+
+    def __enter__(self):
+        self.prev = _core.is_inference_mode_enabled(), _core.is_grad_enabled()
+        _core._set_inference_mode(self.mode)
+        if self.mode:
+            _core._set_grad_enabled(False)
+        elif self.prev[0]:
+            _core._set_grad_enabled(True)
+
+    def __exit__(self, *_):
+        _core._set_inference_mode(self.prev[0])
+        _core._set_grad_enabled(self.prev[1])
+
+
+class set_multithreading_enabled(_Mode):
+    """Accepted for PyTorch's sake: backward always runs in the calling thread here."""
+
+    def __init__(self, mode):
+        self.mode = mode
+
+    def _again(self):
+        return set_multithreading_enabled(self.mode)
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        pass

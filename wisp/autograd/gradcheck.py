@@ -1,0 +1,185 @@
+"""Checking derivatives against differences of the function's values.
+
+A complex number counts as two real ones. For each real output and real input the numerical Jacobian has one entry,
+(f(x + eps) - f(x - eps)) / (2 eps); the analytical one is made of backward passes, one per real output.
+"""
+import wisp
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(RuntimeError):
+    """The gradients that backward computes are not those of the function."""
+
+
+def _tuple(value):
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _differentiable(values):
+    return [v for v in values if isinstance(v, wisp.Tensor) and v.requires_grad]
+
+
+def _outputs(func, inputs):
+    outputs = [y for y in _tuple(func(*inputs)) if isinstance(y, wisp.Tensor)]
+    return [y for y in outputs if y.is_floating_point() or y.is_complex()]
+
+
+def _flat(tensor):
+    """All real numbers in a tensor, as a vector of float64."""
+    tensor = tensor.detach()
+    tensor = wisp.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return tensor.to(wisp.float64).reshape(-1)
+
+
+def _numerical(func, inputs, x, eps):
+    """-> per output the matrix (reals of x) x (reals of the output) of difference quotients."""
+    place = wisp.view_as_real(x.data) if x.is_complex() else x.data
+    columns = None
+    with wisp.no_grad():
+        for index in _indices(tuple(place.shape)):
+            before = place[index].item()
+            values = []
+            for shift in (-eps, eps):
+                place[index] = before + shift
+                values.append([_flat(y).clone() for y in _outputs(func, inputs)])
+            place[index] = before
+            rows = [(high - low) / (2 * eps) for low, high in zip(*values)]
+            columns = [[] for _ in rows] if columns is None else columns
+            for column, row in zip(columns, rows):
+                column.append(row)
+    return None if columns is None else [wisp.stack(column) for column in columns]
+
+
+def _indices(shape):
+    if not shape:
+        yield ()
+        return
+    for first in range(shape[0]):
+        for rest in _indices(shape[1:]):
+            yield (first, *rest)
+
+
+def _analytical(y, inputs, allow_unused=True):
+    """-> per input the matrix (reals of the input) x (reals of y), by backward passes."""
+    columns = [[] for _ in inputs]
+    for index in _indices(tuple(y.shape)):
+        for unit in (1, 1j) if y.is_complex() else (1,):
+            weight = wisp.zeros_like(y, requires_grad=False)
+            weight[index] = unit
+            gradients = wisp.autograd.grad(y, inputs, weight, retain_graph=True, allow_unused=True)
+            for column, gradient, x in zip(columns, gradients, inputs):
+                if gradient is not None and tuple(gradient.shape) != tuple(x.shape):
+                    raise GradcheckError(f"Analytical gradient has incorrect size: {tuple(gradient.shape)}, the input "
+                                         f"has {tuple(x.shape)}")
+                column.append(wisp.zeros_like(_flat(x)) if gradient is None else _flat(gradient))
+    return [wisp.stack(column, 1) if column else None for column in columns]
+
+
+def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True, nondet_tol=0.0,
+              check_undefined_grad=True, check_grad_dtypes=False, check_batched_grad=False,
+              check_batched_forward_grad=False, check_forward_ad=False, check_backward_ad=True, fast_mode=False,
+              masked=None):
+    """True if the gradients of `func` at `inputs` (double precision, requiring grad) agree with difference quotients.
+
+    Otherwise a GradcheckError, or False without `raise_exception`. `nondet_tol` bounds the difference of two backward
+    passes; `check_undefined_grad` checks that backward copes with outputs that get no gradient.
+    """
+    try:
+        _check(func, _tuple(inputs), eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes)
+        return True
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+
+
+def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes):
+    tested = _differentiable(inputs)
+    if not tested:
+        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have "
+                         "requires_grad=True.")
+    for x in tested:
+        if x.dtype not in (wisp.float64, wisp.complex128):
+            import warnings
+            warnings.warn("Input requires gradient and is not a double precision floating point or complex. This check "
+                          "will likely fail if all the inputs are not of double precision.", stacklevel=3)
+        if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
+            raise RuntimeError("gradcheck: an input has overlapping memory (an expanded tensor); use .contiguous()")
+    outputs = _outputs(func, inputs)
+    if not any(y.requires_grad for y in outputs):
+        if not outputs:
+            raise ValueError("gradcheck: the function returned no floating point or complex tensor")
+        raise ValueError("gradcheck: no output requires grad, although an input does")
+    analytical = [_analytical(y, tested) if y.requires_grad else None for y in outputs]
+    for j, x in enumerate(tested):
+        numerical = _numerical(func, inputs, x, eps)
+        for i, y in enumerate(outputs):
+            if numerical is None or numerical[i].numel() == 0:
+                continue
+            expected = numerical[i]
+            actual = wisp.zeros_like(expected) if analytical[i] is None else analytical[i][j]
+            if not wisp.allclose(actual, expected, rtol, atol):
+                difference = (actual - expected).abs().max().item()
+                raise GradcheckError(f"Jacobian mismatch for output {i} with respect to input {j},\n"
+                                     f"numerical:{expected}\nanalytical:{actual}\nlargest difference: {difference}")
+    for i, y in enumerate(outputs):
+        if analytical[i] is None:
+            continue
+        again = _analytical(y, tested)
+        for j, (first, second) in enumerate(zip(analytical[i], again)):
+            if first is not None and first.numel() and (first - second).abs().max() > nondet_tol:
+                raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and "
+                                     f"grad_output multiple times gives different values (output {i}, input {j})")
+    if check_grad_dtypes:
+        for y in outputs:
+            if y.requires_grad:
+                for x, g in zip(tested, wisp.autograd.grad(y, tested, wisp.ones_like(y), retain_graph=True,
+                                                           allow_unused=True)):
+                    if g is not None and g.dtype != x.dtype:
+                        raise GradcheckError(f"Analytical gradient has incorrect dtype: {g.dtype}, expected {x.dtype}")
+    if check_undefined_grad:
+        _check_undefined(func, inputs, tested)
+
+
+def _check_undefined(func, inputs, tested):
+    """Backward of one output alone must work: the others' gradients are undefined."""
+    outputs = [y for y in _outputs(func, inputs) if y.requires_grad]
+    for i, y in enumerate(outputs if len(outputs) > 1 else ()):
+        try:
+            wisp.autograd.grad(y, tested, wisp.zeros_like(y), retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            raise GradcheckError("Expected backward function to handle undefined output grads: only output "
+                                 f"{i} had one ({error})") from error
+
+
+def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=1e-3, gen_non_contig_grad_outputs=False,
+                  raise_exception=True, nondet_tol=0.0, check_undefined_grad=True, check_grad_dtypes=False,
+                  check_batched_grad=False, check_fwd_over_rev=False, check_rev_over_rev=True, fast_mode=False,
+                  masked=False):
+    """As `gradcheck`, for the gradients of gradients with respect to `inputs` and `grad_outputs` (default: random)."""
+    inputs = _tuple(inputs)
+    if grad_outputs is None:
+        grad_outputs = []
+        for y in _outputs(func, inputs):
+            weight = wisp.randn(tuple(y.shape), dtype=y.dtype if y.is_complex() else wisp.float64, device=y.device)
+            if gen_non_contig_grad_outputs and weight.dim():
+                weight = wisp.stack([weight, weight], -1)[..., 0]
+            grad_outputs.append(weight.to(y.dtype).detach().requires_grad_())
+    grad_outputs = _tuple(grad_outputs)
+    count = len(grad_outputs)
+    places = [i for i, x in enumerate(inputs) if isinstance(x, wisp.Tensor) and x.requires_grad]
+
+    def first_derivative(*args):
+        values, weights = args[:-count], args[-count:]
+        values = tuple(x.detach().requires_grad_() if i in places and not x.requires_grad else x
+                       for i, x in enumerate(values))
+        with wisp.enable_grad():
+            outputs = _outputs(func, values)
+            pairs = [(y, weight) for y, weight in zip(outputs, weights) if y.requires_grad]
+            return tuple(g for g in wisp.autograd.grad([y for y, _ in pairs], [values[i] for i in places],
+                                                       [weight for _, weight in pairs], create_graph=True,
+                                                       allow_unused=True) if g is not None)
+    return gradcheck(first_derivative, inputs + grad_outputs, eps=eps, atol=atol, rtol=rtol,
+                     raise_exception=raise_exception, nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
+                     check_grad_dtypes=check_grad_dtypes)

@@ -64,3 +64,5 @@ WISP_TABLE(RandomKernels, random)
 WISP_TABLE(CopyKernels, copy)
 #include "cpu/reduce.h"
 WISP_TABLE(ReduceKernels, reduce)
+#include "cpu/scan.h"
+WISP_TABLE(ScanKernels, scan)

@@ -66,3 +66,7 @@ WISP_TABLE(CopyKernels, copy)
 WISP_TABLE(ReduceKernels, reduce)
 #include "cpu/scan.h"
 WISP_TABLE(ScanKernels, scan)
+#include "cpu/softmax.h"
+WISP_TABLE(SoftmaxKernels, softmax)
+#include "cpu/norm.h"
+WISP_TABLE(NormKernels, norm)

@@ -256,3 +256,41 @@ def test_anomaly():
         with wisp.autograd.detect_anomaly():
             x = leaf(0.0)
             (x * 0 / x).sqrt().sum().backward()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint(reentrant):
+    from wisp.utils.checkpoint import checkpoint, checkpoint_sequential
+    calls = []
+
+    def block(x, scale=2):
+        calls.append(1)
+        noise = wisp.rand(3, dtype=wisp.float64)
+        return (x * scale).sin() * x.exp() * noise
+    x = leaf(0.1, 0.2, 0.3)
+    wisp.manual_seed(5)
+    block(x).sum().backward()
+    expected, x.grad = x.grad.tolist(), None
+    wisp.manual_seed(5)
+    y = checkpoint(block, x, use_reentrant=reentrant)
+    after = wisp.rand(1).item()
+    y.sum().backward()
+    assert x.grad.tolist() == expected and len(calls) == 3
+    wisp.manual_seed(5)
+    block(x)
+    assert wisp.rand(1).item() == after  # recomputation leaves the generator alone
+    z = checkpoint_sequential([wisp.sin, wisp.exp, wisp.tanh, wisp.cos], 2, x, use_reentrant=reentrant)
+    gradient, = wisp.autograd.grad(wisp.cos(wisp.tanh(wisp.exp(wisp.sin(x)))).sum(), x)
+    x.grad = None
+    z.sum().backward()
+    assert wisp.allclose(x.grad, gradient)
+
+
+def test_checkpoint_notices_differences():
+    from wisp.utils.checkpoint import CheckpointError, checkpoint
+    sizes = iter([2, 3])
+
+    def changing(x):
+        return (x * x).expand(next(sizes), 1).exp()
+    with pytest.raises(CheckpointError):
+        checkpoint(changing, leaf(1.0), use_reentrant=False).sum().backward()

@@ -89,7 +89,7 @@ def test_gradient_through_a_step():
         rate = package.tensor(0.1, dtype=package.float64, requires_grad=True)
         w = package.tensor([1.0, 2.0], dtype=package.float64, requires_grad=True)
         p = w.clone()
-        optimizer = package.optim.SGD([p], lr=rate, momentum=0.9, differentiable=True)
+        optimizer = package.optim.SGD([p], lr=rate, weight_decay=0.1, differentiable=True)
         for _ in range(3):
             p.grad = package.autograd.grad((p.clone() ** 3).sum(), p, create_graph=True)[0]
             optimizer.step()

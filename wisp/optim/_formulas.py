@@ -41,7 +41,7 @@ def sgd_step(params, grads, momentum_buffers, lr, momentum, dampening, weight_de
         g = _direction(p, grads[i], weight_decay, maximize)
         if momentum != 0:
             if momentum_buffers[i] is None:
-                momentum_buffers[i] = g.detach().clone()
+                momentum_buffers[i] = g.clone()
                 buffer = momentum_buffers[i].clone()
             else:
                 buffer = momentum * momentum_buffers[i] + (1 - dampening) * g

@@ -70,3 +70,6 @@ WISP_TABLE(ScanKernels, scan)
 WISP_TABLE(SoftmaxKernels, softmax)
 #include "cpu/norm.h"
 WISP_TABLE(NormKernels, norm)
+#include "cpu/conv.h"
+WISP_TABLE(ConvKernels, conv)
+WISP_TABLE(ConvWeightKernels, conv_weight)

@@ -1,0 +1,512 @@
+// Direct convolution, forward and with respect to the input: tiles of 6 channels by 4 vectors of neighbouring positions
+// over a copy of the image in which every tap is a fixed offset (conv_layout.h). Compiled once per instruction set.
+#include "core/scratch.h"
+#include "core/threads.h"
+#include "cpu/conv_layout.h"
+#include "cpu/gemm.h"
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int tile_rows = 6, tile_vectors = 4;  // 24 sums of 32 registers
+#else
+constexpr int tile_rows = 6, tile_vectors = 2;  // 12 sums of 16 registers
+#endif
+constexpr int64_t depth_block = 288;            // terms summed before the tile is written: weights and rows stay in L1
+
+// Where a tile goes: the lanes of vector v whose bit is set in mask[v] go to out + at[v], side by side.
+template <class T> struct Target {
+    T* out;
+    int64_t row_pitch;
+    const uint32_t* mask;
+    const int64_t* at;
+    const T* bias;
+    bool accumulate;
+};
+
+template <class T> WISP_INLINE void store_wanted(T* out, uint32_t mask, Vector<T> value, bool accumulate) {
+    constexpr uint32_t all = uint32_t((uint64_t(1) << lanes_of<T>) - 1);
+    if (mask == all) {
+        store(out, accumulate ? value + load(out) : value);
+        return;
+    }
+#if defined(__AVX512F__)
+    const uint32_t wanted = (1u << __builtin_popcount(mask)) - 1;
+    if constexpr (sizeof(T) == 4) {
+        __m512 packed = _mm512_maskz_compress_ps(__mmask16(mask), (__m512)value);
+        if (accumulate) packed = _mm512_add_ps(packed, _mm512_maskz_loadu_ps(__mmask16(wanted), out));
+        _mm512_mask_storeu_ps(out, __mmask16(wanted), packed);
+    } else {
+        __m512d packed = _mm512_maskz_compress_pd(__mmask8(mask), (__m512d)value);
+        if (accumulate) packed = _mm512_add_pd(packed, _mm512_maskz_loadu_pd(__mmask8(wanted), out));
+        _mm512_mask_storeu_pd(out, __mmask8(wanted), packed);
+    }
+#else
+    for (int lane = 0; mask != 0; ++lane, mask >>= 1)
+        if (mask & 1) {
+            *out = accumulate ? *out + value[lane] : value[lane];
+            ++out;
+        }
+#endif
+}
+
+// out[i][v] = bias[i] + sum over k of weight[i * row + k * step] * source[offsets[k] + v]
+template <class T, int rows, int vectors>
+__attribute__((noinline)) void tile(int64_t depth, const T* weight, int64_t row, int64_t step, const T* source,
+                                    const int64_t* offsets, const Target<T>& target) {
+    constexpr int lanes = lanes_of<T>;
+    Vector<T> sum[rows][vectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) sum[i][v] = splat(target.bias ? target.bias[i] : T(0));
+    const T* weight_high = weight + 3 * row;
+#pragma GCC unroll 2
+    for (int64_t k = 0; k < depth; ++k) {
+        const T* s = source + offsets[k];
+        Vector<T> x[vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) x[v] = load(s + v * lanes);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; ++i) {
+            const Vector<T> w = splat(i < 3 ? weight[i * row] : weight_high[(i - 3) * row]);
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; ++v) sum[i][v] += w * x[v];
+        }
+        weight += step;
+        weight_high += step;
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+        const uint32_t mask = target.mask[v];
+        T* out = target.out + target.at[v];
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; ++i) store_wanted<T>(out + i * target.row_pitch, mask, sum[i][v], target.accumulate);
+    }
+}
+
+template <class T>
+using TileFunction = void (*)(int64_t, const T*, int64_t, int64_t, const T*, const int64_t*, const Target<T>&);
+#define WISP_TILES(v) {tile<T, 1, v>, tile<T, 2, v>, tile<T, 3, v>, tile<T, 4, v>, tile<T, 5, v>, tile<T, 6, v>}
+template <class T> constexpr TileFunction<T> tiles[tile_vectors][tile_rows] = {
+    WISP_TILES(1), WISP_TILES(2),
+#if defined(__AVX512F__)
+    WISP_TILES(3), WISP_TILES(4),
+#endif
+};
+#undef WISP_TILES
+
+// result[b][g][r][start + i * stride] = bias + sum over channels c and taps t of
+//     weight(g, r, c, t) * source[b][g][c][i * axis.stride + axis.tap(t)]
+template <class T> struct Problem {
+    int64_t batch, groups, rows, channels;
+    Axis axis[3];
+    const T* source;
+    const T* weight;
+    int64_t weight_group, weight_row, weight_channel, weight_tap[3];  // strides of weight
+    const T* bias;                                                    // [groups][rows] or null
+    T* result;
+    int64_t result_size[3], result_start[3], result_stride[3];
+};
+
+template <class T> struct Plan {
+    ImageLayout layout;
+    int64_t depth, positions, tiles, panels;
+    int64_t depth_blocks, depth_step;
+    const int64_t* offsets;
+    const int64_t* tile_offsets;  // of a tile that was copied: k * lanes * tile_vectors
+    int64_t last_offset;          // the largest of offsets
+    const uint32_t* mask;         // per vector
+    const int64_t* at;
+    bool direct;                  // tiles go straight to the result; else to [row][position], copied in the end
+    const T* weight;
+    int64_t weight_group, weight_row, weight_step;  // weight_step 0: packed by panels
+    int64_t target_row, result_group, result_image;
+    const T* bias;
+    bool copy_tiles, blocks_outside;
+};
+
+// Panels of nearly equal height, at most tile_rows.
+WISP_INLINE int64_t panel_begin(int64_t rows, int64_t panels, int64_t p) { return rows * p / panels; }
+
+template <class T, int height>
+void pack_run(const T* from, int64_t row, int64_t step, int64_t count, T* to) {
+    for (int64_t k = 0; k < count; ++k, from += step, to += height)
+#pragma GCC unroll 8
+        for (int r = 0; r < height; ++r) to[r] = from[r * row];
+}
+
+// Weights of each panel as [term][row of the panel].
+template <class T> void pack_weight(const Problem<T>& p, const Plan<T>& plan, bool ordered, T* packed) {
+    using Run = void (*)(const T*, int64_t, int64_t, int64_t, T*);
+    static constexpr Run runs[tile_rows] = {pack_run<T, 1>, pack_run<T, 2>, pack_run<T, 3>,
+                                            pack_run<T, 4>, pack_run<T, 5>, pack_run<T, 6>};
+    const Axis &a = p.axis[0], &b = p.axis[1], &c = p.axis[2];
+    const int64_t cost = larger(1, p.rows / plan.panels * plan.depth);
+    parallel_for(p.groups * plan.panels, ceil_div(32768, cost), [&](int64_t begin, int64_t end) {
+        for (int64_t item = begin; item < end; ++item) {
+            const int64_t group = item / plan.panels, panel = item % plan.panels;
+            const int64_t r0 = panel_begin(p.rows, plan.panels, panel);
+            const int64_t height = panel_begin(p.rows, plan.panels, panel + 1) - r0;
+            const T* from = p.weight + group * p.weight_group + r0 * p.weight_row;
+            T* to = packed + (group * p.rows + r0) * plan.depth;
+            if (ordered) {
+                runs[height - 1](from, p.weight_row, 1, plan.depth, to);
+                continue;
+            }
+            for (int64_t channel = 0; channel < p.channels; ++channel)
+                for (int64_t i = 0; i < a.taps; ++i)
+                    for (int64_t j = 0; j < b.taps; ++j, to += height * c.taps)
+                        runs[height - 1](from + channel * p.weight_channel +
+                                             (a.kernel_first + i * a.kernel_step) * p.weight_tap[0] +
+                                             (b.kernel_first + j * b.kernel_step) * p.weight_tap[1] + c.kernel_first,
+                                         p.weight_row, c.kernel_step, c.taps, to);
+        }
+    });
+}
+
+// For each vector of positions: which lanes are wanted, and where the first of them goes.
+template <class T> void fill_masks(const ImageLayout& l, int64_t vectors, uint32_t* mask, int64_t* at) {
+    constexpr int64_t lanes = lanes_of<T>;
+    for (int64_t v = 0; v < vectors; ++v) mask[v] = 0, at[v] = 0;
+    int64_t to = 0;
+    for (int64_t i = 0; i < l.axis[0].out; ++i)
+        for (int64_t j = 0; j < l.axis[1].out; ++j) {
+            int64_t q = (i * l.length[1] + j) * l.length[2];
+            for (const int64_t end = q + l.axis[2].out; q < end;) {
+                const int64_t v = q / lanes, lane = q % lanes, count = smaller(lanes - lane, end - q);
+                if (mask[v] == 0) at[v] = to;
+                mask[v] |= uint32_t(((uint64_t(1) << count) - 1) << lane);
+                q += count;
+                to += count;
+            }
+        }
+}
+
+// Rows [begin, end) of `images` images from [row][position] to the result of the first of them.
+template <class T>
+void copy_out(const Problem<T>& p, const Plan<T>& plan, const T* from, int64_t images, T* result, int64_t begin,
+              int64_t end) {
+    const ImageLayout& l = plan.layout;
+    const int64_t *size = p.result_size, *start = p.result_start, *stride = p.result_stride;
+    const int64_t plane = size[0] * size[1] * size[2], width = l.axis[2].out;
+    for (int64_t r = begin; r < end; ++r)
+        for (int64_t n = 0; n < images; ++n)
+            for (int64_t i = 0; i < l.axis[0].out; ++i)
+                for (int64_t j = 0; j < l.axis[1].out; ++j) {
+                    const T* s = from + r * plan.target_row + n * l.plane + (i * l.length[1] + j) * l.length[2];
+                    T* to = result + n * plan.result_image + r * plane + start[2] +
+                            ((start[0] + i * stride[0]) * size[1] + start[1] + j * stride[1]) * size[2];
+                    if (stride[2] == 1)
+                        copy_row(to, s, width, 0, 1, width);
+                    else if (stride[2] == 2)
+                        for (int64_t k = 0; k < width; ++k) to[2 * k] = s[k];
+                    else
+                        for (int64_t k = 0; k < width; ++k) to[k * stride[2]] = s[k];
+                }
+}
+
+// One block of terms of one tile, `vectors` from position q on: panels [begin, end).
+template <class T>
+void run_tile(const Plan<T>& plan, const T* source, int64_t limit, int64_t rows, int64_t group, T* out, int64_t q,
+              int64_t vectors, int64_t block, int64_t begin, int64_t end) {
+    constexpr int64_t lanes = lanes_of<T>, width = lanes * tile_vectors;
+    const int64_t k0 = block * plan.depth_step, depth = smaller(plan.depth_step, plan.depth - k0);
+    const T* from = source + q;
+    const int64_t* offsets = plan.offsets + k0;
+    if (plan.copy_tiles || plan.last_offset + q + vectors * lanes > limit) {
+        T* copy = static_cast<T*>(scratch(2, size_t(plan.depth_step * width) * sizeof(T)));
+        for (int64_t k = 0; k < depth; ++k) {
+            const int64_t there = smaller(vectors * lanes, limit - offsets[k] - q);
+            if (there == width) {
+#pragma GCC unroll 4
+                for (int v = 0; v < tile_vectors; ++v)
+                    store(copy + k * width + v * lanes, load(from + offsets[k] + v * lanes));
+            } else {
+                copy_row(copy + k * width, from + offsets[k], there, 0, 1, vectors * lanes);
+            }
+        }
+        from = copy;
+        offsets = plan.tile_offsets;
+    }
+    const bool packed = plan.weight_step == 0;
+    for (int64_t panel = begin; panel < end; ++panel) {
+        const int64_t r0 = panel_begin(rows, plan.panels, panel),
+                      height = panel_begin(rows, plan.panels, panel + 1) - r0;
+        const T* weight = plan.weight + group * plan.weight_group +
+                          (packed ? r0 * plan.depth + k0 * height : r0 * plan.weight_row + k0);
+        const T* bias = plan.bias && block == 0 ? plan.bias + group * rows + r0 : nullptr;
+        const Target<T> target = {out + r0 * plan.target_row, plan.target_row, plan.mask + q / lanes,
+                                  plan.at + q / lanes,        bias,            block > 0};
+        tiles<T>[vectors - 1][height - 1](depth, weight, packed ? 1 : plan.weight_row, packed ? height : 1, from,
+                                          offsets, target);
+    }
+}
+
+// Units [begin, end) of (tile, panel) of one group; `source` is the layout's position 0, `limit` how many elements may
+// be read from there, `images` how many of the layout's images are real.
+template <class T>
+void run_units(const Plan<T>& plan, const T* source, int64_t limit, int64_t images, int64_t rows, int64_t group, T* out,
+               int64_t begin, int64_t end) {
+    constexpr int64_t lanes = lanes_of<T>;
+    const int64_t positions = plan.positions - (plan.layout.images - images) * plan.layout.plane;
+    const int64_t vectors = ceil_div(positions, lanes), tiles = ceil_div(vectors, tile_vectors);
+    // Weights that do not fit into the cache are read once per block instead of once per tile.
+    const int64_t outer = plan.blocks_outside ? plan.depth_blocks : 1, inner = plan.depth_blocks / outer;
+    for (int64_t o = 0; o < outer; ++o)
+        for (int64_t t = begin / plan.panels; t * plan.panels < end && t < tiles; ++t) {
+            const int64_t v = vectors * t / tiles;  // nearly equal tiles
+            for (int64_t i = 0; i < inner; ++i)
+                run_tile(plan, source, limit, rows, group, out, v * lanes, vectors * (t + 1) / tiles - v, o + i,
+                         larger(0, begin - t * plan.panels), smaller(plan.panels, end - t * plan.panels));
+        }
+}
+
+template <class T> void solve(const Problem<T>& p) {
+    constexpr int64_t lanes = lanes_of<T>, width = lanes * tile_vectors;
+    const int64_t in_size = p.axis[0].in * p.axis[1].in * p.axis[2].in;
+    const int64_t result_plane = p.result_size[0] * p.result_size[1] * p.result_size[2];
+    const int threads = num_threads();
+
+    Plan<T> plan{};
+    ImageLayout& l = plan.layout = make_layout(p.axis, p.channels, p.rows, true);
+    if (p.batch * p.groups * p.rows * l.wanted() == 0) return;
+    plan.depth = l.depth();
+    plan.blocks_outside = p.rows * plan.depth * int64_t(sizeof(T)) > (int64_t(1) << 19);
+    // Images too small to fill tiles of their own are treated together, and those that would each make a thread read
+    // all of a large weight, as far as the threads still share them well.
+    if (p.batch > 1 && (l.positions() < width || (l.positions() < 4 * width && (l.im2col || plan.blocks_outside)))) {
+        if (l.in_place) l = make_layout(p.axis, p.channels, p.rows, false);
+        const int64_t memory = larger(1, (int64_t(1) << 22) / (int64_t(sizeof(T)) * larger(1, l.size())));
+        l.images = smaller(smaller(ceil_div(p.batch, threads), memory), ceil_div(8 * width, l.plane));
+    }
+    plan.positions = l.positions();
+    const int64_t vectors = ceil_div(plan.positions, lanes);
+    plan.tiles = ceil_div(plan.positions, width);
+    plan.panels = ceil_div(p.rows, tile_rows);
+    plan.depth_blocks = larger(1, ceil_div(plan.depth, depth_block));
+    plan.depth_step = ceil_div(plan.depth, plan.depth_blocks);
+    plan.result_group = p.rows * result_plane;
+    plan.result_image = p.groups * plan.result_group;
+    plan.bias = p.bias;
+    plan.copy_tiles = l.in_place && plan.panels >= 4 && plan.depth >= 32;
+    plan.direct = l.images == 1;
+    for (int d = 0; d < 3; ++d)
+        if (p.result_stride[d] != 1 || p.result_start[d] != 0 || p.result_size[d] != p.axis[d].out) plan.direct = false;
+    plan.target_row = plan.direct ? result_plane : vectors * lanes;
+
+    // The weight can be read as it lies if its terms are in order; packing pays only if it is used more than twice.
+    bool ordered = p.weight_channel == l.taps;
+    for (int d = 0; d < 3; ++d)
+        if (p.axis[d].taps > 1 && (p.axis[d].kernel_step != 1 || p.axis[d].kernel_first != 0)) ordered = false;
+    const bool pack = plan.depth > 0 && !(ordered && (p.rows == 1 || p.batch * plan.tiles <= 2 * l.images));
+
+    // One block holds the packed weight and all tables: offsets, tile offsets, destinations, masks.
+    const size_t weight_bytes = (size_t(pack ? p.groups * p.rows * plan.depth : 0) * sizeof(T) + 63) / 64 * 64;
+    char* block = static_cast<char*>(
+        scratch(0, weight_bytes + size_t(plan.depth + plan.depth_step + vectors) * 8 + size_t(vectors) * 4));
+    T* packed = reinterpret_cast<T*>(block);
+    int64_t* offsets = reinterpret_cast<int64_t*>(block + weight_bytes);
+    int64_t* tile_offsets = offsets + plan.depth;
+    int64_t* at = tile_offsets + plan.depth_step;
+    uint32_t* mask = reinterpret_cast<uint32_t*>(at + vectors);
+    fill_offsets(l, offsets);
+    for (int64_t k = 0; k < plan.depth; ++k) plan.last_offset = larger(plan.last_offset, offsets[k]);
+    for (int64_t k = 0; k < plan.depth_step; ++k) tile_offsets[k] = k * width;
+    if (plan.direct)
+        fill_masks<T>(l, vectors, mask, at);
+    else
+        for (int64_t v = 0; v < vectors; ++v) mask[v] = uint32_t((uint64_t(1) << lanes) - 1), at[v] = v * lanes;
+    plan.offsets = offsets;
+    plan.tile_offsets = tile_offsets;
+    plan.at = at;
+    plan.mask = mask;
+    if (pack) {
+        pack_weight(p, plan, ordered, packed);
+        plan.weight = packed;
+        plan.weight_group = p.rows * plan.depth;
+    } else {
+        plan.weight = p.weight;
+        plan.weight_group = p.weight_group;
+        plan.weight_row = p.weight_row;
+        plan.weight_step = 1;
+    }
+
+    const int64_t sets = ceil_div(p.batch, l.images);
+    const int64_t source_group = p.channels * in_size, source_image = p.groups * source_group;
+    const int64_t copy_size = l.size() + width, target_size = plan.direct ? 0 : p.rows * plan.target_row;
+    const int64_t work = larger(1, l.images * p.rows * l.wanted() * larger(1, plan.depth));  // per set and group
+    const int64_t grain_work = 60000;  // multiply-adds that are worth waking a thread for
+    struct Item {
+        const T* source;
+        T* result;
+        int64_t group, images, limit;
+    };
+    auto item_at = [&](int64_t index) {
+        const int64_t n0 = index / p.groups * l.images, group = index % p.groups;
+        const T* source = p.source + n0 * source_image + group * source_group;
+        return Item{source, p.result + n0 * plan.result_image + group * plan.result_group, group,
+                    smaller(l.images, p.batch - n0),
+                    l.in_place ? p.source + p.batch * source_image - source : copy_size};
+    };
+    auto copy_in = [&](const Item& item, T* copy, int64_t i) {
+        const int64_t n = i / p.channels, channel = i % p.channels;
+        copy_channel(l, item.source + n * source_image + channel * in_size, copy, channel, n);
+    };
+    auto memory = [&](int slot, int64_t size) { return static_cast<T*>(scratch(slot, size_t(size) * sizeof(T))); };
+
+    if (sets * p.groups >= 3 * threads || sets * p.groups % threads == 0 || work < 2 * grain_work) {
+        parallel_for(sets * p.groups, ceil_div(grain_work, work), [&](int64_t begin, int64_t end) {
+            T* copy = l.in_place ? nullptr : memory(1, copy_size);
+            T* target = plan.direct ? nullptr : memory(3, target_size);
+            for (int64_t index = begin; index < end; ++index) {
+                const Item item = item_at(index);
+                if (!l.in_place)
+                    for (int64_t i = 0; i < item.images * p.channels; ++i) copy_in(item, copy, i);
+                run_units(plan, l.in_place ? item.source : copy, item.limit, item.images, p.rows, item.group,
+                          plan.direct ? item.result : target, 0, plan.tiles * plan.panels);
+                if (!plan.direct) copy_out(p, plan, target, item.images, item.result, 0, p.rows);
+            }
+        });
+        return;
+    }
+    // Few images: the threads share each of them.
+    const int64_t units = plan.tiles * plan.panels;
+    T* copy = l.in_place ? nullptr : memory(1, copy_size);
+    T* target = plan.direct ? nullptr : memory(3, target_size);
+    for (int64_t index = 0; index < sets * p.groups; ++index) {
+        const Item item = item_at(index);
+        if (!l.in_place)
+            parallel_for(item.images * p.channels, ceil_div(30000, larger(1, l.phases * l.plane)),
+                         [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) copy_in(item, copy, i);
+            });
+        parallel_for(units, larger(1, grain_work * units / work), [&](int64_t begin, int64_t end) {
+            run_units(plan, l.in_place ? item.source : copy, item.limit, item.images, p.rows, item.group,
+                      plan.direct ? item.result : target, begin, end);
+        });
+        if (!plan.direct)
+            parallel_for(p.rows, ceil_div(30000, larger(1, plan.target_row)), [&](int64_t begin, int64_t end) {
+                copy_out(p, plan, target, item.images, item.result, begin, end);
+            });
+    }
+}
+
+// C[n][g][j] = bias[g][j] + sum over k of A[n][g][k] * weight_g(k, j)
+template <class T>
+void product(const ConvShape& s, const T* a, int64_t k, const T* weight, int64_t weight_k, int64_t weight_j, int64_t n,
+             const T* bias, T* c) {
+    GemmArgs args{};
+    args.m = s.batch;
+    args.n = n;
+    args.k = k;
+    args.a = a;
+    args.a_row = s.groups * k;
+    args.a_col = 1;
+    args.b = weight;
+    args.b_row = weight_k;
+    args.b_col = weight_j;
+    args.c = c;
+    args.c_row = s.groups * n;
+    args.d = bias;
+    args.d_col = 1;
+    args.beta = bias ? 1 : 0;
+    args.batch_dims = 1;
+    args.batch_size[0] = s.groups;
+    args.batch_a[0] = k;
+    args.batch_b[0] = n * k;
+    args.batch_c[0] = args.batch_d[0] = n;
+    gemm.matmul(dtype_of<T>, args);
+}
+
+template <class T>
+void forward(const ConvShape& s, const T* input, const T* weight, const T* bias, T* output) {
+    if (is_product(s)) {
+        const int64_t k = s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2];
+        return product(s, input, k, weight, 1, k, s.out_channels / s.groups, bias, output);
+    }
+    Problem<T> p{};
+    p.batch = s.batch;
+    p.groups = s.groups;
+    p.rows = s.out_channels / s.groups;
+    p.channels = s.in_channels / s.groups;
+    const int64_t kernel = s.kernel[0] * s.kernel[1] * s.kernel[2];
+    for (int d = 0; d < 3; ++d) {
+        p.axis[d] = forward_axis(s, d);
+        p.result_size[d] = s.out[d];
+        p.result_start[d] = 0;
+        p.result_stride[d] = 1;
+    }
+    p.source = input;
+    p.weight = weight;
+    p.weight_group = p.rows * p.channels * kernel;
+    p.weight_row = p.channels * kernel;
+    p.weight_channel = kernel;
+    p.weight_tap[0] = s.kernel[1] * s.kernel[2];
+    p.weight_tap[1] = s.kernel[2];
+    p.weight_tap[2] = 1;
+    p.bias = bias;
+    p.result = output;
+    solve(p);
+}
+
+// Along an axis the element r + s * i of the input meets the weights k with (r + padding - k * dilation) divisible by
+// the stride s, each with the output i + (r + padding - k * dilation) / s: for every r a convolution of stride 1.
+WISP_INLINE Axis input_grad_axis(const ConvShape& s, int d, int64_t r) {
+    const int64_t stride = s.stride[d], common = greatest_common_divisor(stride, s.dilation[d]);
+    Axis a{};
+    a.in = s.out[d];
+    a.out = r < s.in[d] ? ceil_div(s.in[d] - r, stride) : 0;
+    a.stride = 1;
+    a.step = -s.dilation[d] / common;
+    a.kernel_step = stride / common;
+    a.kernel_first = 0;
+    while (a.kernel_first < a.kernel_step && (r + s.padding[d] - a.kernel_first * s.dilation[d]) % stride != 0)
+        ++a.kernel_first;
+    const bool meets = a.kernel_first < a.kernel_step && a.kernel_first < s.kernel[d];
+    a.taps = meets ? (s.kernel[d] - 1 - a.kernel_first) / a.kernel_step + 1 : 0;
+    a.first = meets ? (r + s.padding[d] - a.kernel_first * s.dilation[d]) / stride : 0;
+    return a;
+}
+
+template <class T>
+void input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bias, T* input_grad) {
+    if (is_product(s) && !(bias && s.in[0] * s.in[1] * s.in[2] > 1)) {
+        const int64_t k = s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2];
+        return product(s, grad, s.out_channels / s.groups, weight, k, 1, k, bias, input_grad);
+    }
+    Problem<T> p{};
+    p.batch = s.batch;
+    p.groups = s.groups;
+    p.rows = s.in_channels / s.groups;
+    p.channels = s.out_channels / s.groups;
+    const int64_t kernel = s.kernel[0] * s.kernel[1] * s.kernel[2];
+    p.source = grad;
+    p.weight = weight;
+    p.weight_group = p.rows * p.channels * kernel;
+    p.weight_row = kernel;
+    p.weight_channel = p.rows * kernel;
+    p.weight_tap[0] = s.kernel[1] * s.kernel[2];
+    p.weight_tap[1] = s.kernel[2];
+    p.weight_tap[2] = 1;
+    p.bias = bias;
+    p.result = input_grad;
+    for (int d = 0; d < 3; ++d) {
+        p.result_size[d] = s.in[d];
+        p.result_stride[d] = s.stride[d];
+    }
+    for (p.result_start[0] = 0; p.result_start[0] < smaller(s.stride[0], s.in[0]); ++p.result_start[0])
+        for (p.result_start[1] = 0; p.result_start[1] < smaller(s.stride[1], s.in[1]); ++p.result_start[1])
+            for (p.result_start[2] = 0; p.result_start[2] < smaller(s.stride[2], s.in[2]); ++p.result_start[2]) {
+                for (int d = 0; d < 3; ++d) p.axis[d] = input_grad_axis(s, d, p.result_start[d]);
+                solve(p);
+            }
+}
+
+}  // namespace
+
+extern const ConvKernels conv_table;
+const ConvKernels conv_table = {&forward<float>, &forward<double>, &input_grad<float>, &input_grad<double>};
+
+}  // namespace wisp::cpu::WISP_ISA

@@ -1,0 +1,354 @@
+// The gradients of a convolution with respect to weight and bias. Compiled once per instruction set.
+//
+// weight_grad[o][k] is the dot product of the output gradient's channel o, laid out with the same row length as the
+// image copy (conv_layout.h), and the copy from offset k on. Several images follow each other in one copy, so that
+// the dot products are long. The sums go over images and positions in a fixed order for any number of threads.
+// Positions between rows have gradient zero; an infinity in the input there still makes a NaN, in a sum that
+// belongs to the same channels as the sums which the infinity spoils anyway.
+#include <type_traits>
+
+#include "core/scratch.h"
+#include "core/threads.h"
+#include "cpu/conv_layout.h"
+#include "cpu/gemm.h"
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int dot_rows = 6, dot_taps = 4;
+#else
+constexpr int dot_rows = 4, dot_taps = 3;
+#endif
+
+template <class T> WISP_INLINE Vector<T> load_first(const T* p, int64_t count) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4)
+        return (Vector<T>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
+    else
+        return (Vector<T>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p);
+#else
+    Vector<T> v{};
+    for (int64_t i = 0; i < count; ++i) v[i] = p[i];
+    return v;
+#endif
+}
+
+// Halves are swapped and added: log2(lanes) steps, in registers.
+template <class T> WISP_INLINE T sum_of(Vector<T> v) {
+    typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index;
+    typedef Index Indices __attribute__((vector_size(WISP_VECTOR_BYTES)));
+#pragma GCC unroll 4
+    for (int half = lanes_of<T> / 2; half > 0; half /= 2) {
+        Indices swap;
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes_of<T>; ++i) swap[i] = Index(i ^ half);
+        v += __builtin_shuffle(v, swap);
+    }
+    return v[0];
+}
+
+#if defined(__AVX512F__)
+WISP_INLINE __m128 sums_of_four(__m512 a, __m512 b, __m512 c, __m512 d) {
+    const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd))),
+                                     _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd))));
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_maskz_extractf32x8_ps(0xff, all, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+#endif
+
+// out[i][j] (+)= sum over q < count of grad[i * row + q] * source[offsets[j] + q]
+template <class T, int rows, int taps>
+__attribute__((noinline)) void dot(int64_t count, const T* grad, int64_t row, const T* source, const int64_t* offsets,
+                                   T* out, int64_t out_row, bool accumulate) {
+    constexpr int64_t lanes = lanes_of<T>;
+    Vector<T> sum[rows][taps] = {};
+    const T* x[taps];
+#pragma GCC unroll 4
+    for (int j = 0; j < taps; ++j) x[j] = source + offsets[j];
+    const T* high = grad + 3 * row;
+    int64_t q = 0;
+    for (; q + lanes <= count; q += lanes) {
+        Vector<T> v[taps];
+#pragma GCC unroll 4
+        for (int j = 0; j < taps; ++j) v[j] = load(x[j] + q);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; ++i) {
+            const Vector<T> g = load((i < 3 ? grad + i * row : high + (i - 3) * row) + q);
+#pragma GCC unroll 4
+            for (int j = 0; j < taps; ++j) sum[i][j] += g * v[j];
+        }
+    }
+    if (q < count) {
+        Vector<T> v[taps];
+#pragma GCC unroll 4
+        for (int j = 0; j < taps; ++j) v[j] = load_first(x[j] + q, count - q);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; ++i) {
+            const Vector<T> g = load_first(grad + i * row + q, count - q);
+#pragma GCC unroll 4
+            for (int j = 0; j < taps; ++j) sum[i][j] += g * v[j];
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+        T* to = out + i * out_row;
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4 && taps == 4) {  // four sums at once
+            __m128 s = sums_of_four((__m512)sum[i][0], (__m512)sum[i][1], (__m512)sum[i][2], (__m512)sum[i][3]);
+            if (accumulate) s = _mm_add_ps(s, _mm_loadu_ps(to));
+            _mm_storeu_ps(to, s);
+            continue;
+        }
+#endif
+#pragma GCC unroll 4
+        for (int j = 0; j < taps; ++j) {
+            const T s = sum_of<T>(sum[i][j]);
+            to[j] = accumulate ? to[j] + s : s;
+        }
+    }
+}
+
+template <class T>
+using DotFunction = void (*)(int64_t, const T*, int64_t, const T*, const int64_t*, T*, int64_t, bool);
+#if defined(__AVX512F__)
+#define WISP_DOTS(t) {dot<T, 1, t>, dot<T, 2, t>, dot<T, 3, t>, dot<T, 4, t>, dot<T, 5, t>, dot<T, 6, t>}
+template <class T> constexpr DotFunction<T> dots[dot_taps][dot_rows] = {WISP_DOTS(1), WISP_DOTS(2), WISP_DOTS(3),
+                                                                        WISP_DOTS(4)};
+#else
+#define WISP_DOTS(t) {dot<T, 1, t>, dot<T, 2, t>, dot<T, 3, t>, dot<T, 4, t>}
+template <class T> constexpr DotFunction<T> dots[dot_taps][dot_rows] = {WISP_DOTS(1), WISP_DOTS(2), WISP_DOTS(3)};
+#endif
+#undef WISP_DOTS
+
+// The gradient's channel with the row length of the layout and zeros between.
+template <class T> void copy_grad(const ImageLayout& l, const T* grad, T* to) {
+    const int64_t rows = l.axis[1].out, row = l.axis[2].out;
+    if (l.length[1] == rows && l.length[2] == row) {
+        std::memcpy(to, grad, size_t(l.wanted()) * sizeof(T));
+        if (l.wanted() < l.plane) std::memset(to + l.wanted(), 0, size_t(l.plane - l.wanted()) * sizeof(T));
+        return;
+    }
+    T* const end = to + l.plane;
+    for (int64_t i = 0; i < l.axis[0].out; ++i) {
+        for (int64_t j = 0; j < rows; ++j, grad += row, to += l.length[2]) copy_row(to, grad, row, 0, 1, l.length[2]);
+        const int64_t rest = (l.length[1] - rows) * l.length[2];
+        std::memset(to, 0, size_t(rest) * sizeof(T));
+        to += rest;
+    }
+    std::memset(to, 0, size_t(end - to) * sizeof(T));
+}
+
+// What one group needs to know.
+template <class T> struct WeightJob {
+    ImageLayout layout;
+    int64_t batch, rows, channels, depth, in_size, wanted;
+    int64_t input_image, grad_image;  // pitches
+    int64_t chunk;                    // positions per dot product
+    const int64_t* offsets;
+    bool grad_in_place;
+};
+
+template <class T> WISP_INLINE int64_t group_copy_size(const WeightJob<T>& w) {
+    const ImageLayout& l = w.layout;
+    return (l.in_place ? 0 : l.size()) + (w.grad_in_place ? 0 : w.rows * l.images * l.plane);
+}
+
+// Copies channel c of the input (c < channels) or channel c - channels of the gradient, for images n0, n0 + 1, ...
+template <class T>
+void copy_for_dot(const WeightJob<T>& w, const T* input, const T* grad, T* copy, int64_t n0, int64_t images,
+                  int64_t c) {
+    const ImageLayout& l = w.layout;
+    if (c < w.channels) {
+        if (l.in_place) return;
+        for (int64_t n = 0; n < images; ++n)
+            copy_channel(l, input + (n0 + n) * w.input_image + c * w.in_size, copy, c, n);
+        return;
+    }
+    if (w.grad_in_place) return;
+    c -= w.channels;
+    T* to = copy + (l.in_place ? 0 : l.size()) + c * l.images * l.plane;
+    for (int64_t n = 0; n < images; ++n)
+        copy_grad(l, grad + (n0 + n) * w.grad_image + c * w.wanted, to + n * l.plane);
+}
+
+// Tiles [begin, end) of the weight gradient (tiles of taps within panels of rows), over one set of images.
+template <class T>
+void run_dots(const WeightJob<T>& w, const T* source, const T* grad, int64_t grad_row, int64_t images, T* out,
+              bool accumulate, int64_t begin, int64_t end) {
+    const ImageLayout& l = w.layout;
+    const int64_t panels = ceil_div(w.rows, dot_rows), tap_tiles = ceil_div(w.depth, dot_taps);
+    const int64_t positions = l.positions() - (l.images - images) * l.plane;
+    for (int64_t q = 0; q < positions; q += w.chunk) {
+        const int64_t count = smaller(w.chunk, positions - q);
+        for (int64_t item = begin; item < end; ++item) {
+            const int64_t panel = item / tap_tiles, k = item % tap_tiles * dot_taps;
+            const int64_t taps = smaller(dot_taps, w.depth - k);
+            const int64_t r0 = w.rows * panel / panels, rows = w.rows * (panel + 1) / panels - r0;
+            dots<T>[taps - 1][rows - 1](count, grad + r0 * grad_row + q, grad_row, source + q, w.offsets + k,
+                                        out + r0 * w.depth + k, w.depth, accumulate || q > 0);
+        }
+    }
+}
+
+// A kernel that covers its whole input: weight_grad = grad^T · input, per group.
+template <class T> void weight_product(const ConvShape& s, int64_t k, const T* input, const T* grad, T* out) {
+    const int64_t rows = s.out_channels / s.groups;
+    GemmArgs args{};
+    args.m = rows;
+    args.n = k;
+    args.k = s.batch;
+    args.a = grad;
+    args.a_row = 1;
+    args.a_col = s.out_channels;
+    args.b = input;
+    args.b_row = s.groups * k;
+    args.b_col = 1;
+    args.c = out;
+    args.c_row = k;
+    args.batch_dims = 1;
+    args.batch_size[0] = s.groups;
+    args.batch_a[0] = rows;
+    args.batch_b[0] = k;
+    args.batch_c[0] = rows * k;
+    gemm.matmul(dtype_of<T>, args);
+}
+
+template <class T> void weight_grad(const ConvShape& s, const T* input, const T* grad, T* out) {
+    if (is_product(s))
+        return weight_product(s, s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2], input, grad, out);
+    WeightJob<T> w{};
+    w.batch = s.batch;
+    w.rows = s.out_channels / s.groups;
+    w.channels = s.in_channels / s.groups;
+    w.in_size = s.in[0] * s.in[1] * s.in[2];
+    w.wanted = s.out[0] * s.out[1] * s.out[2];
+    w.input_image = s.in_channels * w.in_size;
+    w.grad_image = s.out_channels * w.wanted;
+    Axis axes[3];
+    for (int d = 0; d < 3; ++d) axes[d] = forward_axis(s, d);
+    ImageLayout& l = w.layout = make_layout(axes, w.channels, w.rows, true);
+    w.depth = l.depth();
+    const int64_t weights = w.rows * w.depth;
+    if (weights == 0) return;
+    if (s.batch * w.wanted == 0) {
+        std::memset(out, 0, size_t(s.groups * weights) * sizeof(T));
+        return;
+    }
+    if (l.in_place && l.positions() < 1024 && s.batch > 1) l = make_layout(axes, w.channels, w.rows, false);
+    // Small weights: each set of images is summed on its own by one thread, and the sets' sums are added in the end.
+    // A set is long enough for long dot products, small enough for the cache, one of eight if it can be.
+    const int64_t image_bytes = (l.in_place ? 0 : l.size() + w.rows * l.plane) * int64_t(sizeof(T));
+    const int64_t cached = (int64_t(1) << 19) / larger(1, image_bytes), least = ceil_div(1000, l.plane);
+    const int64_t set = smaller(s.batch, larger(least, smaller(cached, ceil_div(s.batch, 8))));
+    const bool by_sets = s.groups == 1 && set < s.batch && weights * ceil_div(s.batch, set) <= (int64_t(1) << 20);
+    if (!l.in_place) {
+        const int64_t memory = (int64_t(1) << 22) / larger(1, image_bytes) + 1, enough = ceil_div(16384, l.plane);
+        l.images = by_sets ? set : smaller(s.batch, larger(smaller(enough, memory), ceil_div(512, l.plane)));
+    }
+    w.grad_in_place = l.images == 1 && l.plane == w.wanted;
+    w.chunk = larger(1024, smaller(8192, (int64_t(3) << 18) / int64_t(sizeof(T)) / (w.channels + w.rows))) / 64 * 64;
+    int64_t* offsets = static_cast<int64_t*>(scratch(0, size_t(w.depth) * 8));
+    fill_offsets(l, offsets);
+    w.offsets = offsets;
+
+    const int64_t tiles = ceil_div(w.rows, dot_rows) * ceil_div(w.depth, dot_taps);
+    const int64_t copy_size = group_copy_size(w), grad_row = w.grad_in_place ? w.wanted : l.images * l.plane;
+    const int64_t grain_work = 60000;
+    const int64_t group_work = weights * s.batch * w.wanted;
+    auto source_of = [&](const T* copy, int64_t group, int64_t n0) {
+        return l.in_place ? input + n0 * w.input_image + group * w.channels * w.in_size : copy;
+    };
+    auto grad_of = [&](const T* copy, int64_t group, int64_t n0) {
+        return w.grad_in_place ? grad + n0 * w.grad_image + group * w.rows * w.wanted
+                               : copy + (l.in_place ? 0 : l.size());
+    };
+
+    if (by_sets) {
+        const int64_t sets = ceil_div(s.batch, l.images);
+        T* sums = static_cast<T*>(scratch(2, size_t(sets * weights) * sizeof(T)));
+        parallel_for(sets, ceil_div(grain_work, group_work / sets), [&](int64_t begin, int64_t end) {
+            T* copy = static_cast<T*>(scratch(1, size_t(copy_size) * sizeof(T)));
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t n0 = i * l.images, images = smaller(l.images, s.batch - n0);
+                for (int64_t c = 0; c < w.channels + w.rows; ++c) copy_for_dot(w, input, grad, copy, n0, images, c);
+                run_dots(w, source_of(copy, 0, n0), grad_of(copy, 0, n0), grad_row, images, sums + i * weights, false,
+                         0, tiles);
+            }
+        });
+        parallel_for(weights, ceil_div(30000, sets), [&](int64_t begin, int64_t end) {
+            for (int64_t k = begin; k < end; ++k) out[k] = sums[k];
+            for (int64_t i = 1; i < sets; ++i)
+                for (int64_t k = begin; k < end; ++k) out[k] += sums[i * weights + k];
+        });
+        return;
+    }
+    if (s.groups >= 2 * num_threads()) {  // each thread takes whole groups
+        parallel_for(s.groups, ceil_div(grain_work, group_work), [&](int64_t begin, int64_t end) {
+            T* copy = static_cast<T*>(scratch(1, size_t(copy_size) * sizeof(T)));
+            for (int64_t group = begin; group < end; ++group)
+                for (int64_t n0 = 0; n0 < s.batch; n0 += l.images) {
+                    const int64_t images = smaller(l.images, s.batch - n0);
+                    for (int64_t c = 0; c < w.channels + w.rows; ++c)
+                        copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy,
+                                     n0, images, c);
+                    run_dots(w, source_of(copy, group, n0), grad_of(copy, group, n0), grad_row, images,
+                             out + group * weights, n0 > 0, 0, tiles);
+                }
+        });
+        return;
+    }
+    T* copy = static_cast<T*>(scratch(1, size_t(copy_size) * sizeof(T)));
+    for (int64_t group = 0; group < s.groups; ++group)
+        for (int64_t n0 = 0; n0 < s.batch; n0 += l.images) {
+            const int64_t images = smaller(l.images, s.batch - n0);
+            if (copy_size > 0)
+                parallel_for(w.channels + w.rows, ceil_div(30000, l.phases * images * l.plane),
+                             [&](int64_t begin, int64_t end) {
+                    for (int64_t c = begin; c < end; ++c)
+                        copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy,
+                                     n0, images, c);
+                });
+            const int64_t work = larger(1, dot_rows * dot_taps * images * w.wanted);
+            parallel_for(tiles, ceil_div(grain_work, work), [&](int64_t begin, int64_t end) {
+                run_dots(w, source_of(copy, group, n0), grad_of(copy, group, n0), grad_row, images,
+                         out + group * weights, n0 > 0, begin, end);
+            });
+        }
+}
+
+template <class T> void bias_grad(const ConvShape& s, const T* grad, T* out) {
+    const int64_t size = s.out[0] * s.out[1] * s.out[2];
+    constexpr int64_t lanes = lanes_of<T>;
+    if (size == 1) {
+        for (int64_t c = 0; c < s.out_channels; ++c) out[c] = 0;
+        for (int64_t n = 0; n < s.batch; ++n)
+            for (int64_t c = 0; c < s.out_channels; ++c) out[c] += grad[n * s.out_channels + c];
+        return;
+    }
+    parallel_for(s.out_channels, ceil_div(30000, larger(1, s.batch * size)), [&](int64_t begin, int64_t end) {
+        for (int64_t c = begin; c < end; ++c) {
+            T total = 0;
+            for (int64_t n = 0; n < s.batch; ++n) {
+                const T* g = grad + (n * s.out_channels + c) * size;
+                Vector<T> a{}, b{};
+                int64_t i = 0;
+                for (; i + 2 * lanes <= size; i += 2 * lanes) a += load(g + i), b += load(g + i + lanes);
+                if (i + lanes <= size) a += load(g + i), i += lanes;
+                if (i < size) b += load_first(g + i, size - i);
+                total += sum_of<T>(a + b);
+            }
+            out[c] = total;
+        }
+    });
+}
+
+}  // namespace
+
+extern const ConvWeightKernels conv_weight_table;
+const ConvWeightKernels conv_weight_table = {&weight_grad<float>, &weight_grad<double>, &bias_grad<float>,
+                                             &bias_grad<double>};
+
+}  // namespace wisp::cpu::WISP_ISA

@@ -73,3 +73,5 @@ WISP_TABLE(NormKernels, norm)
 #include "cpu/conv.h"
 WISP_TABLE(ConvKernels, conv)
 WISP_TABLE(ConvWeightKernels, conv_weight)
+#include "cpu/optimizer.h"
+WISP_TABLE(OptimizerKernels, optimizer)

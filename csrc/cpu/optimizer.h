@@ -1,0 +1,48 @@
+// Optimizer steps over whole lists of parameters at once, and the two list kernels behind clip_grad_norm_.
+#pragma once
+#include "core/dtype.h"
+
+namespace wisp::cpu {
+
+enum class OptimizerRule { sgd, adam, adamax, nadam, radam, adagrad, adadelta, rmsprop, rprop, asgd };
+
+// One parameter with its gradient and state: n contiguous numbers each, of one floating dtype (a complex parameter
+// counts as twice as many real numbers). Half types are computed in float.
+struct OptimizerTensor {
+    DType dtype;
+    int64_t n;
+    void* param;
+    const void* grad;
+    void* state[3];
+    // Numbers of the rule that differ between parameters, such as bias corrections; the meaning is the rule's:
+    //   sgd       state {momentum buffer}                  k {1 if the buffer is new}
+    //   adam      state {exp_avg, exp_avg_sq, max or null} k {lr / bias_correction1, 1 / sqrt(bias_correction2)}
+    //   adamax    state {exp_avg, exp_inf}                 k {lr / bias_correction1}
+    //   nadam     state {exp_avg, exp_avg_sq}              k {factor of grad, factor of exp_avg, 1 / bias_correction2}
+    //   radam     state {exp_avg, exp_avg_sq}              k {lr / bias_correction1, rectification or 0 for none}
+    //   adagrad   state {sum}                              k {learning rate of this step}
+    //   adadelta  state {square_avg, acc_delta}
+    //   rmsprop   state {square_avg, grad_avg or null, momentum buffer or null}
+    //   rprop     state {previous grad, step size}
+    //   asgd      state {average}                          k {eta, mu}
+    double k[3];
+};
+
+// Numbers that all parameters of a call share; a rule reads those it knows.
+struct OptimizerSettings {
+    double lr = 0, weight_decay = 0, momentum = 0, dampening = 0;
+    double beta1 = 0, beta2 = 0;  // also alpha of rmsprop, rho of adadelta (beta2), lambd of asgd (beta1)
+    double eps = 0;
+    double eta_minus = 0, eta_plus = 0, step_min = 0, step_max = 0;  // rprop
+    bool nesterov = false, maximize = false, decoupled = false;
+};
+
+struct OptimizerKernels {
+    void (*step)(OptimizerRule, const OptimizerSettings&, const OptimizerTensor* tensors, int64_t count);
+    // The sum of the squares of all `param`s of the list; the same for any number of threads.
+    double (*sum_squares)(const OptimizerTensor* tensors, int64_t count);
+    void (*scale)(const OptimizerTensor* tensors, int64_t count, double factor);  // param *= factor
+};
+extern const OptimizerKernels& optimizer;
+
+}  // namespace wisp::cpu

@@ -307,6 +307,25 @@ template <class T> void split_depth(const Product<T>& p) {
         }
 }
 
+// A product of a few tiles: no blocks, no threads, and a transposed B is turned in memory on the stack.
+template <class T> WISP_INLINE bool tiny(const Product<T>& p) {
+    constexpr int L = lanes<T>, deepest = 64;
+    if (p.n > max_vectors * L || p.k > deepest || p.m > 64) return false;
+    const int n = int(p.n), k = int(p.k), m = int(p.m), vectors = int(unsigned(n + L - 1) / L);
+    const int most_high = max_rows_of(vectors);
+    const int rows = m <= most_high ? m : int(rows_for(m, vectors));
+    const Finish<T> finish(p, true);
+    alignas(64) T panel[deepest * max_vectors * L];
+    const bool pack = p.b_col != 1;
+    if (pack) pack_b(p.b, p.b_row, p.b_col, p.k, n, panel, vectors * L);
+    const T* b = pack ? panel : p.b;
+    const int64_t b_row = pack ? vectors * L : p.b_row;
+    for (int i = 0; i < m; i += rows)
+        run_tile(m - i < rows ? m - i : rows, vectors, n, p.a_row == 1, pack, int64_t(k), p.a + i * p.a_row, p.a_row,
+                 p.a_col, b, b_row, p.c, p.c_row, i, 0, finish);
+    return true;
+}
+
 template <class T> void real_product(Product<T> p) {
     if (p.m <= 0 || p.n <= 0) return;
     if (p.k <= 0) return fill_without_product(p);
@@ -331,6 +350,7 @@ template <class T> void real_product(Product<T> p) {
             dot_product(p, p.n * s / pieces, p.n * (s + 1) / pieces);
         });
     }
+    if (tiny(p)) return;
     if (p.m == 1 && p.b_col == 1 && p.n > lanes<T>) {
         const int64_t pieces = flops < thread_flops / 4 ? 1 : most(1, least(p.n / 128, 2 * num_threads()));
         return run_parallel(pieces, [&](int64_t s) {
@@ -421,6 +441,22 @@ template <class R> struct Pair {
     R re, im;
 };
 
+// The planes of a strided complex matrix, in contiguous rows.
+template <class R>
+void split(R* re, R* im, const Pair<R>* from, int64_t rows, int64_t columns, int64_t row, int64_t column, R sign) {
+    parallel_for(rows, most(1, 16384 / most(columns, 1)), [=](int64_t i0, int64_t i1) {
+        constexpr int64_t tile = 32;
+        for (int64_t ib = i0; ib < i1; ib += tile)
+            for (int64_t jb = 0; jb < columns; jb += tile)
+                for (int64_t i = ib; i < least(ib + tile, i1); ++i)
+                    for (int64_t j = jb; j < least(jb + tile, columns); ++j) {
+                        const Pair<R> x = from[i * row + j * column];
+                        re[i * columns + j] = x.re;
+                        im[i * columns + j] = sign * x.im;
+                    }
+    });
+}
+
 template <class R> void complex_one(const GemmArgs& g) {
     if (g.m <= 0 || g.n <= 0) return;
     using W = Workspace;
@@ -457,10 +493,8 @@ template <class R> void complex_one(const GemmArgs& g) {
     W work(2 * (W::bytes_for<R>(size_a) + W::bytes_for<R>(size_b) + W::bytes_for<R>(size_c)));
     R *a_re = work.take<R>(size_a), *a_im = work.take<R>(size_a), *b_re = work.take<R>(size_b),
       *b_im = work.take<R>(size_b), *c_re = work.take<R>(size_c), *c_im = work.take<R>(size_c);
-    gather(a_re, a, g.m, g.k, g.a_row, g.a_col, [](Pair<R> x) { return x.re; });
-    gather(a_im, a, g.m, g.k, g.a_row, g.a_col, [sign_a](Pair<R> x) { return sign_a * x.im; });
-    gather(b_re, b, g.k, g.n, g.b_row, g.b_col, [](Pair<R> x) { return x.re; });
-    gather(b_im, b, g.k, g.n, g.b_row, g.b_col, [sign_b](Pair<R> x) { return sign_b * x.im; });
+    split(a_re, a_im, a, g.m, g.k, g.a_row, g.a_col, sign_a);
+    split(b_re, b_im, b, g.k, g.n, g.b_row, g.b_col, sign_b);
     auto multiply = [&](const R* x, const R* y, R* z, R scale, bool add) {
         real_product(Product<R>{g.m, g.n, g.k, x, g.k, 1, y, g.n, 1, z, g.n, add ? z : nullptr, g.n, 1, scale, R(add)});
     };
@@ -474,38 +508,52 @@ template <class R> void complex_one(const GemmArgs& g) {
     });
 }
 
+// to[j] += the sum over four rows of B, each times its factor.
+template <class U>
+void add_four(U* __restrict to, const U* b0, const U* b1, const U* b2, const U* b3, const U x[4], int64_t n) {
+    const U x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
+    for (int64_t j = 0; j < n; ++j) to[j] = U(to[j] + x0 * b0[j] + x1 * b1[j] + x2 * b2[j] + x3 * b3[j]);
+}
+template <class U> void add_one(U* __restrict to, const U* row, U x, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) to[j] = U(to[j] + x * row[j]);
+}
+
 // U is the unsigned type of the element's size: unsigned arithmetic wraps around as PyTorch's integers do.
 template <class U> void integer_one(const GemmArgs& g) {
-    if (g.m <= 0 || g.n <= 0) return;
+    const int64_t m = g.m, n = g.n, k = g.k, a_row = g.a_row, a_col = g.a_col;
+    if (m <= 0 || n <= 0) return;
     const auto *a = static_cast<const U*>(g.a), *b = static_cast<const U*>(g.b);
     const auto* d = g.beta_integer == 0 ? nullptr : static_cast<const U*>(g.d);
     auto* c = static_cast<U*>(g.c);
     const U alpha = U(g.alpha_integer), beta = U(g.beta_integer);
     int64_t b_row = g.b_row;
     const bool copy = g.b_col != 1;
-    Workspace work(copy ? Workspace::bytes_for<U>(g.k * g.n) : 64);
+    Workspace work(copy ? Workspace::bytes_for<U>(k * n) : 64);
     if (copy) {
-        U* rows = work.take<U>(g.k * g.n);
-        gather(rows, b, g.k, g.n, g.b_row, g.b_col, [](U x) { return x; });
-        b = rows, b_row = g.n;
+        U* rows = work.take<U>(k * n);
+        gather(rows, b, k, n, g.b_row, g.b_col, [](U x) { return x; });
+        b = rows, b_row = n;
     }
-    parallel_for(g.m, most(1, 65536 / most(1, g.k * g.n)), [&](int64_t i0, int64_t i1) {
-        for (int64_t i = i0; i < i1; ++i) {
-            U* __restrict to = c + i * g.c_row;
-            for (int64_t j = 0; j < g.n; ++j) to[j] = d ? U(beta * d[i * g.d_row + j * g.d_col]) : U(0);
-            auto factor = [&](int64_t q) { return U(alpha * a[i * g.a_row + q * g.a_col]); };
-            int64_t q = 0;
-            for (; q + 4 <= g.k; q += 4) {
-                const U x0 = factor(q), x1 = factor(q + 1), x2 = factor(q + 2), x3 = factor(q + 3);
-                const U *b0 = b + q * b_row, *b1 = b0 + b_row, *b2 = b1 + b_row, *b3 = b2 + b_row;
-                for (int64_t j = 0; j < g.n; ++j)
-                    to[j] = U(to[j] + x0 * b0[j] + x1 * b1[j] + x2 * b2[j] + x3 * b3[j]);
-            }
-            for (; q < g.k; ++q) {
-                const U x = factor(q);
-                const U* row = b + q * b_row;
-                for (int64_t j = 0; j < g.n; ++j) to[j] = U(to[j] + x * row[j]);
-            }
+    parallel_for(m, most(1, 65536 / most(1, k * n)), [&](int64_t i0, int64_t i1) {
+        for (int64_t i = i0; i < i1; ++i)
+            for (int64_t j = 0; j < n; ++j) c[i * g.c_row + j] = d ? U(beta * d[i * g.d_row + j * g.d_col]) : U(0);
+        // Strips of B that stay in L1 serve all rows of A in turn.
+        const int64_t strip = most(64, 4096 / int64_t(sizeof(U)));
+        for (int64_t j = 0; j < n; j += strip) {
+            const int64_t columns = least(strip, n - j);
+            for (int64_t q = 0; q < k; q += 4)
+                for (int64_t i = i0; i < i1; ++i) {
+                    const U *left = a + i * a_row + q * a_col, *right = b + q * b_row + j;
+                    U* to = c + i * g.c_row + j;
+                    if (q + 4 <= k) {
+                        const U x[4] = {U(alpha * left[0]), U(alpha * left[a_col]), U(alpha * left[2 * a_col]),
+                                        U(alpha * left[3 * a_col])};
+                        add_four(to, right, right + b_row, right + 2 * b_row, right + 3 * b_row, x, columns);
+                    } else {
+                        for (int64_t r = 0; r < k - q; ++r)
+                            add_one(to, right + r * b_row, U(alpha * left[r * a_col]), columns);
+                    }
+                }
         }
     });
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr int slot_b = 4, slot_a = 5, slot_partial = 6, slot_convert = 7;
 constexpr double thread_flops = 6e5;   // below this a product runs in the calling thread
 constexpr double shared_flops = 6e7;   // from here on the threads share one packed B
-constexpr int64_t row_block = 96;      // rows of A that a thread packs at a time: with 384 deep, a seventh of an L2
+constexpr int64_t row_block = 192;     // rows of A that a thread packs at a time: with 512 deep, under half of an L2
 
 template <class T> struct Product {
     int64_t m, n, k;
@@ -40,7 +40,7 @@ template <class F> WISP_INLINE void run_parallel(int64_t chunks, F&& body) {
 
 // How deep a block of k is: all blocks about equally deep, a whole number of cache lines, by k alone.
 template <class T> int64_t depth_of(int64_t k) {
-    constexpr int64_t deepest = sizeof(T) == 4 ? 384 : 256;
+    constexpr int64_t deepest = sizeof(T) == 4 ? 512 : 320;
     if (k <= deepest) return k;
     return divide_up(divide_up(k, divide_up(k, deepest)), 16) * 16;
 }
@@ -221,9 +221,10 @@ template <class T> void shared_panels(const Product<T>& p) {
     const int rows = rows_for(p.m, vectors);
     const int64_t threads = num_threads();
     const int64_t block_columns = least(divide_up(p.n, width), widest / width) * width;
-    // Several shares per thread, so that one that is held up costs little; few rows are cut by columns as well.
-    int64_t block = rows * most(1, row_block / rows);
-    while (block > 4 * rows && divide_up(p.m, block) < 3 * threads) block = rows * divide_up(block / rows, 2);
+    // Equally many shares for every thread; where there are too few rows, columns are cut as well.
+    const int64_t row_panels = divide_up(p.m, rows);
+    const int64_t wanted = divide_up(divide_up(p.m, row_block), threads) * threads;
+    const int64_t block = rows * most(least(4, row_panels), divide_up(row_panels, wanted));
     const int64_t row_shares = divide_up(p.m, block);
     const int64_t panels = block_columns / width;
     const int64_t column_shares = row_shares >= 2 * threads ? 1 : least(panels, divide_up(2 * threads, row_shares));
@@ -441,71 +442,50 @@ template <class R> struct Pair {
     R re, im;
 };
 
-// The planes of a strided complex matrix, in contiguous rows.
-template <class R>
-void split(R* re, R* im, const Pair<R>* from, int64_t rows, int64_t columns, int64_t row, int64_t column, R sign) {
-    parallel_for(rows, most(1, 16384 / most(columns, 1)), [=](int64_t i0, int64_t i1) {
-        constexpr int64_t tile = 32;
-        for (int64_t ib = i0; ib < i1; ib += tile)
-            for (int64_t jb = 0; jb < columns; jb += tile)
-                for (int64_t i = ib; i < least(ib + tile, i1); ++i)
-                    for (int64_t j = jb; j < least(jb + tile, columns); ++j) {
-                        const Pair<R> x = from[i * row + j * column];
-                        re[i * columns + j] = x.re;
-                        im[i * columns + j] = sign * x.im;
-                    }
-    });
-}
-
+// A complex product is one real product of twice the width and depth, and its operands are nearly there in memory:
+// a row of A is already (re, im, re, im...), so is a row of C, and B becomes pairs of rows
+//     (re, im, re, im...) and (-im, re, -im, re...),
+// into which the conjugates and alpha are multiplied as well.
 template <class R> void complex_one(const GemmArgs& g) {
-    if (g.m <= 0 || g.n <= 0) return;
-    using W = Workspace;
+    const int64_t m = g.m, n = g.n, k = g.k;
+    if (m <= 0 || n <= 0) return;
     const auto *a = static_cast<const Pair<R>*>(g.a), *b = static_cast<const Pair<R>*>(g.b);
     const auto* d = g.beta == 0 && g.beta_imag == 0 ? nullptr : static_cast<const Pair<R>*>(g.d);
-    auto* out = static_cast<Pair<R>*>(g.c);
+    auto* c = static_cast<Pair<R>*>(g.c);
     const R sign_a = g.conj_a ? R(-1) : R(1), sign_b = g.conj_b ? R(-1) : R(1);
     const Pair<R> alpha{R(g.alpha), R(g.alpha_imag)}, beta{R(g.beta), R(g.beta_imag)};
-    auto put = [&](int64_t i, int64_t j, R re, R im) __attribute__((always_inline)) {
-        R sum_re = alpha.re * re - alpha.im * im, sum_im = alpha.re * im + alpha.im * re;
-        if (alpha.re == R(1) && alpha.im == R(0)) sum_re = re, sum_im = im;
-        if (d) {
-            const Pair<R> x = d[i * g.d_row + j * g.d_col];
-            sum_re += beta.re * x.re - beta.im * x.im;
-            sum_im += beta.re * x.im + beta.im * x.re;
-        }
-        out[i * g.c_row + j] = {sum_re, sum_im};
-    };
-    if (g.m * g.n * g.k < 512) {
-        for (int64_t i = 0; i < g.m; ++i)
-            for (int64_t j = 0; j < g.n; ++j) {
-                R re = 0, im = 0;
-                for (int64_t q = 0; q < g.k; ++q) {
-                    const Pair<R> x = a[i * g.a_row + q * g.a_col], y = b[q * g.b_row + j * g.b_col];
-                    const R xi = sign_a * x.im, yi = sign_b * y.im;
-                    re += x.re * y.re - xi * yi;
-                    im += x.re * yi + xi * y.re;
-                }
-                put(i, j, re, im);
+    const bool scaled = alpha.re != R(1) || alpha.im != R(0);
+    if (d && !(d == c && g.d_row == g.c_row && g.d_col == 1 && beta.re == R(1) && beta.im == R(0)))
+        for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < n; ++j) {
+                const Pair<R> x = d[i * g.d_row + j * g.d_col];
+                c[i * g.c_row + j] = {beta.re * x.re - beta.im * x.im, beta.re * x.im + beta.im * x.re};
             }
-        return;
-    }
-    const int64_t size_a = g.m * g.k, size_b = g.k * g.n, size_c = g.m * g.n;
-    W work(2 * (W::bytes_for<R>(size_a) + W::bytes_for<R>(size_b) + W::bytes_for<R>(size_c)));
-    R *a_re = work.take<R>(size_a), *a_im = work.take<R>(size_a), *b_re = work.take<R>(size_b),
-      *b_im = work.take<R>(size_b), *c_re = work.take<R>(size_c), *c_im = work.take<R>(size_c);
-    split(a_re, a_im, a, g.m, g.k, g.a_row, g.a_col, sign_a);
-    split(b_re, b_im, b, g.k, g.n, g.b_row, g.b_col, sign_b);
-    auto multiply = [&](const R* x, const R* y, R* z, R scale, bool add) {
-        real_product(Product<R>{g.m, g.n, g.k, x, g.k, 1, y, g.n, 1, z, g.n, add ? z : nullptr, g.n, 1, scale, R(add)});
-    };
-    multiply(a_re, b_re, c_re, 1, false);
-    multiply(a_im, b_im, c_re, -1, true);
-    multiply(a_re, b_im, c_im, 1, false);
-    multiply(a_im, b_re, c_im, 1, true);
-    parallel_for(g.m, most(1, 16384 / g.n), [&](int64_t i0, int64_t i1) {
-        for (int64_t i = i0; i < i1; ++i)
-            for (int64_t j = 0; j < g.n; ++j) put(i, j, c_re[i * g.n + j], c_im[i * g.n + j]);
+    const bool copy_a = g.a_col != 1 && k > 1;
+    Workspace work(Workspace::bytes_for<R>(4 * k * n) + Workspace::bytes_for<R>(copy_a ? 2 * m * k : 0));
+    R* right = work.take<R>(4 * k * n);
+    parallel_for(k, most(1, 8192 / n), [&](int64_t q0, int64_t q1) {
+        for (int64_t q = q0; q < q1; ++q) {
+            R *even = right + 4 * q * n, *odd = even + 2 * n;
+            for (int64_t j = 0; j < n; ++j) {
+                Pair<R> x = b[q * g.b_row + j * g.b_col];
+                x.im *= sign_b;
+                if (scaled) x = {alpha.re * x.re - alpha.im * x.im, alpha.re * x.im + alpha.im * x.re};
+                even[2 * j] = x.re, even[2 * j + 1] = x.im;
+                odd[2 * j] = -sign_a * x.im, odd[2 * j + 1] = sign_a * x.re;
+            }
+        }
     });
+    const R* left = reinterpret_cast<const R*>(a);
+    int64_t left_row = 2 * g.a_row;
+    if (copy_a) {
+        auto* rows = work.take<Pair<R>>(m * k);
+        gather(rows, a, m, k, g.a_row, g.a_col, [](Pair<R> x) { return x; });
+        left = reinterpret_cast<const R*>(rows), left_row = 2 * k;
+    }
+    R* out = reinterpret_cast<R*>(c);
+    real_product(Product<R>{m, 2 * n, 2 * k, left, left_row, 1, right, 2 * n, 1, out, 2 * g.c_row, d ? out : nullptr,
+                            2 * g.c_row, 1, R(1), R(1)});
 }
 
 // to[j] += the sum over four rows of B, each times its factor.

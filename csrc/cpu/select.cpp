@@ -75,3 +75,5 @@ WISP_TABLE(ConvKernels, conv)
 WISP_TABLE(ConvWeightKernels, conv_weight)
 #include "cpu/optimizer.h"
 WISP_TABLE(OptimizerKernels, optimizer)
+#include "cpu/index.h"
+WISP_TABLE(IndexKernels, index)

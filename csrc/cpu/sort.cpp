@@ -11,7 +11,7 @@
 namespace wisp::cpu {
 namespace {
 
-constexpr int64_t radix_from = 64;  // elements; shorter rows are sorted by comparison
+constexpr int64_t radix_from = 64;  // elements; shorter rows, or twice that with 64-bit keys, are sorted by comparison
 
 // ---- keys ------------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ template <class Entry> Entry* sort_entries(Entry* e, Entry* spare, int64_t n) {
         insertion_sort(e, n);
         return e;
     }
-    if (n < radix_from || n > int64_t(UINT32_MAX)) {
+    if (n < radix_from * Entry::key_bytes / 4 || n > int64_t(UINT32_MAX)) {
         std::sort(e, e + n);
         return e;
     }

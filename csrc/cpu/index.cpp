@@ -1,0 +1,471 @@
+// Indexing (see index.h). Slices that are contiguous are moved and combined row by row; writes are split among threads
+// by column, never by index, so that repeated indices meet in order.
+#include "index.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "../core/threads.h"
+#include "copy.h"
+#include "isa.h"
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+constexpr int max_dims = 64;
+constexpr int64_t grain = 32768;
+
+struct Item16 {
+    uint64_t a, b;
+};
+
+template <class F> WISP_INLINE void by_item(int64_t item, F&& f) {
+    switch (item) {
+        case 1: return f(static_cast<uint8_t*>(nullptr));
+        case 2: return f(static_cast<uint16_t*>(nullptr));
+        case 4: return f(static_cast<uint32_t*>(nullptr));
+        case 8: return f(static_cast<uint64_t*>(nullptr));
+        default: return f(static_cast<Item16*>(nullptr));
+    }
+}
+
+// ---- combining -------------------------------------------------------------------------------------------------
+
+template <class R> struct Pair {
+    R real, imag;
+    friend WISP_INLINE Pair operator+(Pair a, Pair b) { return {a.real + b.real, a.imag + b.imag}; }
+    friend WISP_INLINE Pair operator*(Pair a, Pair b) {
+        return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
+    }
+};
+struct Bool {
+    uint8_t value;
+};
+struct Half {
+    uint16_t bits;
+};
+struct Brain {
+    uint16_t bits;
+};
+template <class T> constexpr bool is_pair = false;
+template <class R> constexpr bool is_pair<Pair<R>> = true;
+
+WISP_INLINE float widened(Half x) {
+    wisp::f16 h;
+    std::memcpy(&h, &x, 2);
+    return float(h);
+}
+WISP_INLINE float widened(Brain x) {
+    const uint32_t u = uint32_t(x.bits) << 16;
+    float y;
+    std::memcpy(&y, &u, 4);
+    return y;
+}
+WISP_INLINE Half narrowed(float x, Half) {
+    const wisp::f16 h = wisp::f16(x);
+    Half y;
+    std::memcpy(&y, &h, 2);
+    return y;
+}
+WISP_INLINE Brain narrowed(float x, Brain) {
+    uint32_t u;
+    std::memcpy(&u, &x, 4);
+    return {x != x ? uint16_t(0x7fc0) : uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16)};
+}
+
+template <Scatter how, class T> WISP_INLINE T combined(T a, T x) {
+    if constexpr (how == Scatter::set) {
+        return x;
+    } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, Brain>) {
+        return narrowed(combined<how>(widened(a), widened(x)), T{});
+    } else if constexpr (std::is_same_v<T, Bool>) {
+        const bool either = how == Scatter::add || how == Scatter::maximum;
+        return {uint8_t(either ? a.value | x.value : a.value & x.value)};
+    } else if constexpr (how == Scatter::add) {
+        if constexpr (std::is_integral_v<T>) return T(uint64_t(a) + uint64_t(x));
+        else return a + x;
+    } else if constexpr (how == Scatter::multiply) {
+        if constexpr (std::is_integral_v<T>) return T(uint64_t(a) * uint64_t(x));
+        else return a * x;
+    } else if constexpr (how == Scatter::minimum) {
+        const T low = x < a ? x : a;
+        return x != x ? x : low;
+    } else {
+        const T high = x > a ? x : a;
+        return x != x ? x : high;
+    }
+}
+
+// Calls f(type tag, how as a constant) for a dtype and a way to combine. Integers are added and multiplied without
+// regard to their sign.
+template <class T, class F> void by_sum(Scatter how, F&& f) {
+    auto* tag = static_cast<T*>(nullptr);
+    if (how == Scatter::add) f(tag, std::integral_constant<Scatter, Scatter::add>{});
+    else f(tag, std::integral_constant<Scatter, Scatter::multiply>{});
+}
+template <class T, class F> void by_order(Scatter how, F&& f) {
+    auto* tag = static_cast<T*>(nullptr);
+    if (how == Scatter::minimum) f(tag, std::integral_constant<Scatter, Scatter::minimum>{});
+    else f(tag, std::integral_constant<Scatter, Scatter::maximum>{});
+}
+template <class F> void by_type(Scatter how, DType dtype, F&& f) {
+    if (how == Scatter::set)
+        return by_item(item_size(dtype), [&](auto* tag) { f(tag, std::integral_constant<Scatter, Scatter::set>{}); });
+    if (how == Scatter::add || how == Scatter::multiply) {
+        switch (dtype) {
+            case DType::u8: case DType::i8: return by_sum<uint8_t>(how, f);
+            case DType::u16: case DType::i16: return by_sum<uint16_t>(how, f);
+            case DType::u32: case DType::i32: return by_sum<uint32_t>(how, f);
+            case DType::u64: case DType::i64: return by_sum<uint64_t>(how, f);
+            case DType::f16: return by_sum<Half>(how, f);
+            case DType::bf16: return by_sum<Brain>(how, f);
+            case DType::f32: return by_sum<float>(how, f);
+            case DType::f64: return by_sum<double>(how, f);
+            case DType::c64: return by_sum<Pair<float>>(how, f);
+            case DType::c128: return by_sum<Pair<double>>(how, f);
+            default: return by_sum<Bool>(how, f);
+        }
+    }
+    switch (dtype) {
+        case DType::u8: case DType::boolean: return by_order<uint8_t>(how, f);
+        case DType::i8: return by_order<int8_t>(how, f);
+        case DType::i16: return by_order<int16_t>(how, f);
+        case DType::i32: return by_order<int32_t>(how, f);
+        case DType::i64: return by_order<int64_t>(how, f);
+        case DType::f16: return by_order<Half>(how, f);
+        case DType::f32: return by_order<float>(how, f);
+        case DType::f64: return by_order<double>(how, f);
+        case DType::bf16: return by_order<Brain>(how, f);
+        case DType::u16: return by_order<uint16_t>(how, f);
+        case DType::u32: return by_order<uint32_t>(how, f);
+        default: return by_order<uint64_t>(how, f);
+    }
+}
+
+// ---- slices at offsets -----------------------------------------------------------------------------------------
+
+int64_t first_out_of_range(const int64_t* index, int64_t n, int64_t size, bool wrap) {
+    const int64_t low = wrap ? -size : 0;
+    constexpr int64_t block = 512;
+    for (int64_t i = 0; i < n; i += block) {
+        const int64_t end = n - i < block ? n : i + block;
+        int64_t bad = 0;
+        for (int64_t j = i; j < end; j++) bad |= int64_t(index[j] < low) | int64_t(index[j] >= size);
+        if (!bad) continue;
+        for (int64_t j = i; j < end; j++)
+            if (index[j] < low || index[j] >= size) return j;
+    }
+    return -1;
+}
+
+void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count,
+             int64_t n) {
+    for (int k = 0; k < count; k++) {
+        const int64_t* __restrict index = indices[k];
+        int64_t* __restrict o = out;
+        const int64_t size = sizes[k], stride = strides[k];
+        if (k == 0)
+            for (int64_t i = 0; i < n; i++) o[i] = (index[i] < 0 ? index[i] + size : index[i]) * stride;
+        else
+            for (int64_t i = 0; i < n; i++) o[i] += (index[i] < 0 ? index[i] + size : index[i]) * stride;
+    }
+    if (count == 0)
+        for (int64_t i = 0; i < n; i++) out[i] = 0;
+}
+
+// A slice with dimensions of size 1 dropped and neighbours merged, seen on two sides; the last dimension is the row.
+struct Rows {
+    int ndim = 0;
+    int64_t sizes[max_dims], a[max_dims], b[max_dims], count = 1;
+    Rows(const Slice& s, const int64_t* other) {
+        for (int k = 0; k < s.ndim; k++) {
+            const int64_t n = s.sizes[k];
+            count *= n;
+            if (n == 1) continue;
+            if (ndim && a[ndim - 1] == s.strides[k] * n && b[ndim - 1] == other[k] * n) {
+                sizes[ndim - 1] *= n;
+                a[ndim - 1] = s.strides[k];
+                b[ndim - 1] = other[k];
+            } else {
+                sizes[ndim] = n;
+                a[ndim] = s.strides[k];
+                b[ndim++] = other[k];
+            }
+        }
+        if (ndim == 0) {
+            ndim = 1;
+            sizes[0] = a[0] = b[0] = 1;
+        }
+    }
+    // Calls f(offset on side a, offset on side b) for each row.
+    template <class F> WISP_INLINE void each(F&& f) const {
+        if (ndim == 1) return f(int64_t(0), int64_t(0));
+        int64_t at[max_dims] = {}, x = 0, y = 0;
+        for (;;) {
+            f(x, y);
+            int k = ndim - 2;
+            for (; k >= 0; k--) {
+                x += a[k];
+                y += b[k];
+                if (++at[k] < sizes[k]) break;
+                x -= a[k] * sizes[k];
+                y -= b[k] * sizes[k];
+                at[k] = 0;
+            }
+            if (k < 0) return;
+        }
+    }
+};
+
+void contiguous_strides(const Slice& s, int64_t* strides) {
+    int64_t n = 1;
+    for (int k = s.ndim - 1; k >= 0; k--) {
+        strides[k] = n;
+        n *= s.sizes[k];
+    }
+}
+
+void take(void* out, const void* in, const int64_t* offsets, int64_t n, const Slice& slice, int64_t item) {
+    int64_t packed[max_dims];
+    contiguous_strides(slice, packed);
+    const Rows rows(slice, packed);
+    if (rows.count == 0 || n == 0) return;
+    const int last = rows.ndim - 1;
+    const int64_t width = rows.sizes[last], stride = rows.a[last];
+    const int64_t per_thread = rows.count >= grain ? 1 : grain / rows.count;
+    by_item(item, [&](auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        const T* from = static_cast<const T*>(in);
+        T* to = static_cast<T*>(out);
+        parallel_for(n, per_thread, [&](int64_t begin, int64_t end) {
+            if (rows.count == 1) {
+                for (int64_t i = begin; i < end; i++) to[i] = from[offsets[i]];
+            } else if (rows.ndim == 1 && stride == 1) {
+                const size_t bytes = size_t(width) * sizeof(T);
+                if (bytes >= 32)
+                    for (int64_t i = begin; i < end; i++) std::memcpy(to + i * width, from + offsets[i], bytes);
+                else
+                    for (int64_t i = begin; i < end; i++)
+                        for (int64_t j = 0; j < width; j++) to[i * width + j] = from[offsets[i] + j];
+            } else {
+                for (int64_t i = begin; i < end; i++)
+                    rows.each([&](int64_t x, int64_t y) {
+                        const T* s = from + offsets[i] + x;
+                        T* d = to + i * rows.count + y;
+                        for (int64_t j = 0; j < width; j++) d[j] = s[j * stride];
+                    });
+            }
+        });
+    });
+}
+
+template <Scatter how, class T>
+WISP_INLINE void combine_row(T* __restrict d, int64_t ds, const T* __restrict s, int64_t ss, int64_t n) {
+    // Contiguous rows are worth loops of their own in the usual cases only.
+    constexpr bool usual = how == Scatter::set || (how == Scatter::add && sizeof(T) >= 4);
+    if (usual && ds == 1 && ss == 1) {
+        if (how == Scatter::set && n * int64_t(sizeof(T)) >= 64) std::memcpy(d, s, size_t(n) * sizeof(T));
+        else for (int64_t j = 0; j < n; j++) d[j] = combined<how>(d[j], s[j]);
+    } else if (usual && ds == 1 && ss == 0) {
+        const T x = *s;
+        for (int64_t j = 0; j < n; j++) d[j] = combined<how>(d[j], x);
+    } else {
+        for (int64_t j = 0; j < n; j++) d[j * ds] = combined<how>(d[j * ds], s[j * ss]);
+    }
+}
+
+void put(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n, const Slice& slice,
+         const void* values, int64_t value_step, const int64_t* value_strides) {
+    const Rows rows(slice, value_strides);
+    if (rows.count == 0 || n == 0) return;
+    const int last = rows.ndim - 1;
+    const int64_t width = rows.sizes[last], ds = rows.a[last], ss = rows.b[last];
+    by_type(how, dtype, [&](auto* tag, auto way) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        constexpr Scatter combine = decltype(way)::value;
+        T* to = static_cast<T*>(out);
+        const T* from = static_cast<const T*>(values);
+        if (rows.count == 1) {
+            for (int64_t i = 0; i < n; i++) {
+                T& d = to[offsets[i]];
+                d = combined<combine>(d, from[i * value_step]);
+            }
+            return;
+        }
+        // Pieces of the row, at least a cache line each.
+        constexpr int64_t line = 64 / int64_t(sizeof(T));
+        const int64_t pieces = (width + line - 1) / line, piece_work = n * rows.count / pieces;
+        parallel_for(pieces, piece_work >= grain ? 1 : grain / (piece_work + 1) + 1, [&](int64_t begin, int64_t end) {
+            const int64_t first = begin * line, stop = end * line < width ? end * line : width;
+            for (int64_t i = 0; i < n; i++) {
+                T* d = to + offsets[i] + first * ds;
+                const T* s = from + i * value_step + first * ss;
+                rows.each([&](int64_t x, int64_t y) { combine_row<combine>(d + x, ds, s + y, ss, stop - first); });
+            }
+        });
+    });
+}
+
+// ---- elements along a dimension --------------------------------------------------------------------------------
+
+// The dimensions of gather and scatter: `dim` itself, the inner one that rows run along, and the rest.
+// Calls row(offsets of the three operands, first, last) for pieces of rows; all rows with the same coordinates but
+// `dim` come in order in the same thread.
+template <class F>
+void each_line(const int64_t* sizes, int ndim, int dim, const int64_t* a, const int64_t* b, const int64_t* c, F&& row) {
+    int64_t total = 1;
+    for (int k = 0; k < ndim; k++) total *= sizes[k];
+    if (total == 0) return;
+    const int last = ndim - 1;
+    const int64_t inner = ndim ? sizes[last] : 1;
+    int64_t outer = 1;  // combinations of the dimensions other than dim and the last
+    for (int k = 0; k < last; k++)
+        if (k != dim) outer *= sizes[k];
+    constexpr int64_t line = 64;
+    const bool along_rows = ndim == 0 || dim == last;
+    const int64_t pieces = along_rows ? 1 : (inner + line - 1) / line, jobs = outer * pieces, work = total / jobs;
+    parallel_for(jobs, work >= grain ? 1 : grain / (work + 1) + 1, [&](int64_t begin, int64_t end) {
+        for (int64_t job = begin; job < end;) {
+            // Neighbouring pieces of one line go together.
+            const int64_t piece = job % pieces, together = pieces - piece < end - job ? pieces - piece : end - job;
+            const int64_t first = piece * line, stop = (piece + together) * line;
+            int64_t rest = job / pieces, x = 0, y = 0, z = 0;
+            for (int k = last - 1; k >= 0; k--) {
+                if (k == dim) continue;
+                const int64_t at = rest % sizes[k];
+                rest /= sizes[k];
+                x += at * a[k];
+                y += at * b[k];
+                z += at * c[k];
+            }
+            if (along_rows) row(x, y, z, int64_t(0), inner);
+            else
+                for (int64_t i = 0; i < sizes[dim]; i++)
+                    row(x + i * a[dim], y + i * b[dim], z + i * c[dim], first, stop < inner ? stop : inner);
+            job += together;
+        }
+    });
+}
+
+void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides,
+            const int64_t* sizes, int ndim, int dim, int64_t item) {
+    int64_t packed[max_dims], placed[max_dims];
+    contiguous_strides(Slice{ndim, sizes, nullptr}, packed);
+    for (int k = 0; k < ndim; k++) placed[k] = k == dim ? 0 : in_strides[k];
+    const int64_t along = ndim ? in_strides[dim] : 0;
+    const int64_t is = ndim ? index_strides[ndim - 1] : 0, ss = ndim ? placed[ndim - 1] : 0;
+    by_item(item, [&](auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        each_line(sizes, ndim, dim, packed, placed, index_strides,
+                  [&](int64_t o, int64_t i, int64_t x, int64_t first, int64_t stop) {
+            T* __restrict d = static_cast<T*>(out) + o;
+            const T* __restrict s = static_cast<const T*>(in) + i;
+            const int64_t* __restrict at = index + x;
+            if (ss == 0 && along == 1 && is == 1)
+                for (int64_t j = first; j < stop; j++) d[j] = s[at[j]];
+            else
+                for (int64_t j = first; j < stop; j++) d[j] = s[at[j * is] * along + j * ss];
+        });
+    });
+}
+
+void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index,
+             const int64_t* index_strides, const void* values, const int64_t* value_strides, const int64_t* sizes,
+             int ndim, int dim) {
+    int64_t placed[max_dims];
+    for (int k = 0; k < ndim; k++) placed[k] = k == dim ? 0 : out_strides[k];
+    const int64_t along = ndim ? out_strides[dim] : 0;
+    const int64_t is = ndim ? index_strides[ndim - 1] : 0, ds = ndim ? placed[ndim - 1] : 0;
+    const int64_t vs = ndim ? value_strides[ndim - 1] : 0;
+    by_type(how, dtype, [&](auto* tag, auto way) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        constexpr Scatter combine = decltype(way)::value;
+        each_line(sizes, ndim, dim, placed, value_strides, index_strides,
+                  [&](int64_t o, int64_t v, int64_t x, int64_t first, int64_t stop) {
+            T* d = static_cast<T*>(out) + o;
+            const T* s = static_cast<const T*>(values) + v;
+            const int64_t* at = index + x;
+            for (int64_t j = first; j < stop; j++) {
+                T& to = d[at[j * is] * along + j * ds];
+                to = combined<combine>(to, s[j * vs]);
+            }
+        });
+    });
+}
+
+// ---- masks -----------------------------------------------------------------------------------------------------
+
+void masked_select(void* out, const void* in, const bool* mask, int64_t n, int64_t count, int64_t item) {
+    const auto* m = reinterpret_cast<const uint8_t*>(mask);
+    by_item(item, [&](auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        T* to = static_cast<T*>(out);
+        const T* from = static_cast<const T*>(in);
+        int64_t found = 0;
+        for (int64_t i = 0; i < n && found < count; i++) {  // stored always, kept where mask
+            to[found] = from[i];
+            found += m[i] != 0;
+        }
+    });
+}
+
+void masked_scatter(void* out, const bool* mask, const void* values, int64_t n, int64_t item) {
+    by_item(item, [&](auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        int64_t used = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (mask[i]) static_cast<T*>(out)[i] = static_cast<const T*>(values)[used++];
+    });
+}
+
+void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* sizes, int ndim,
+             int64_t count) {
+    if (count == 0 || ndim == 0) return;
+    const auto* m = reinterpret_cast<const uint8_t*>(mask);
+    const int last = ndim - 1;
+    const int64_t inner = sizes[last];
+    int64_t at[max_dims] = {}, found = 0;
+    for (; found < count; m += inner) {
+        const int64_t before = found;
+        int64_t* column = out + last * column_step;
+        for (int64_t j = 0; j < inner && found < count; j++) {
+            column[found * row_step] = j;
+            found += m[j] != 0;
+        }
+        for (int k = 0; k < last; k++)
+            for (int64_t i = before; i < found; i++) out[i * row_step + k * column_step] = at[k];
+        for (int k = last - 1; k >= 0; k--) {
+            if (++at[k] < sizes[k]) break;
+            at[k] = 0;
+        }
+    }
+}
+
+void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper,
+              int64_t item) {
+    if (columns == 0) return;
+    parallel_for(batch * rows, grain / columns + 1, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; r++) {
+            // tril keeps columns <= row + diagonal, triu those >= row + diagonal.
+            int64_t cut = r % rows + diagonal + (upper ? 0 : 1);
+            cut = cut < 0 ? 0 : cut > columns ? columns : cut;
+            char* d = static_cast<char*>(out) + r * columns * item;
+            const char* s = static_cast<const char*>(in) + r * columns * item;
+            const size_t head = size_t(cut * item), tail = size_t((columns - cut) * item);
+            if (upper) {
+                std::memset(d, 0, head);
+                if (d != s) std::memcpy(d + head, s + head, tail);
+            } else {
+                if (d != s) std::memcpy(d, s, head);
+                std::memset(d + head, 0, tail);
+            }
+        }
+    });
+}
+
+}  // namespace
+
+extern const IndexKernels index_table = {&first_out_of_range, &offsets, &take, &put, &gather, &scatter,
+                                         &masked_select, &masked_scatter, &nonzero, &triangle};
+
+}  // namespace wisp::cpu::WISP_ISA

@@ -1,0 +1,124 @@
+"""save and load: safety, atomic writes, sharing, mapping."""
+import io
+import os
+import pickle
+import zipfile
+
+import pytest
+
+import wisp
+
+
+def round_trip(value, **options):
+    buffer = io.BytesIO()
+    wisp.save(value, buffer)
+    buffer.seek(0)
+    return wisp.load(buffer, **options)
+
+
+def test_views_are_saved_small(tmp_path):
+    x = wisp.zeros(1000, 1000)
+    for view in (x[5], x[:, 5], x[10:12, 10:12]):
+        wisp.save(view, tmp_path / "view.pt")
+        assert os.path.getsize(tmp_path / "view.pt") < 20_000
+        loaded = wisp.load(tmp_path / "view.pt")
+        assert loaded.shape == view.shape and loaded.sum() == 0
+
+
+def test_sharing_survives():
+    x = wisp.arange(10)
+    a, b, same = round_trip([x[2:6], x[4:8], x[2:6]])
+    assert a.tolist() == [2, 3, 4, 5] and b.tolist() == [4, 5, 6, 7] and same.tolist() == [2, 3, 4, 5]
+    a[2] = 100
+    assert b[0] == 100 and same[2] == 100
+    y, z = round_trip((x, x))
+    assert y is z
+
+
+def test_files_run_no_code(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.system, ("touch " + str(tmp_path / "ran"),)
+    for weights_only in (True, False):
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            archive.writestr("archive/data.pkl", pickle.dumps(Evil(), 2))
+        buffer.seek(0)
+        with pytest.raises(pickle.UnpicklingError, match="not on the list"):
+            wisp.load(buffer, weights_only=weights_only)
+        with pytest.raises((pickle.UnpicklingError, RuntimeError)):
+            wisp.load(io.BytesIO(pickle.dumps(Evil(), 2)), weights_only=weights_only)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_files_cannot_change_functions():
+    text = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x09\x00\x00\x00_functionK\x01sb."
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data.pkl", text)
+    buffer.seek(0)
+    with pytest.raises(Exception):
+        wisp.load(buffer)
+    assert round_trip(wisp.ones(1)).item() == 1
+
+
+def test_tensors_stay_within_their_storage():
+    buffer = io.BytesIO()
+    wisp.save(wisp.arange(4), buffer)
+    text = zipfile.ZipFile(buffer).read("archive/data.pkl")
+    assert text.count(b"K\x04") >= 2
+    place = text.rindex(b"K\x04")
+    bad = io.BytesIO()
+    with zipfile.ZipFile(bad, "w") as archive:
+        archive.writestr("archive/data.pkl", text[:place] + b"K\x7f" + text[place + 2:])
+        archive.writestr("archive/data/0", bytes(32))
+    bad.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="beyond its storage"):
+        wisp.load(bad)
+
+
+def test_save_is_atomic(tmp_path):
+    path = tmp_path / "model.pt"
+    wisp.save(wisp.ones(3), path)
+    with pytest.raises(Exception):
+        wisp.save([wisp.ones(3), lambda: None], path)
+    assert wisp.load(path).tolist() == [1, 1, 1] and os.listdir(tmp_path) == ["model.pt"]
+
+
+class Own:
+    pass
+
+
+def test_safe_globals():
+    buffer = io.BytesIO()
+    wisp.save(Own(), buffer)
+    with pytest.raises(pickle.UnpicklingError):
+        wisp.load(io.BytesIO(buffer.getvalue()))
+    with wisp.serialization.safe_globals([Own]):
+        assert isinstance(wisp.load(io.BytesIO(buffer.getvalue())), Own)
+    assert wisp.serialization.get_safe_globals() == []
+
+
+def test_map_location():
+    assert round_trip(wisp.ones(1), map_location="cpu").item() == 1
+    assert round_trip(wisp.ones(1), map_location=lambda storage, location: storage).item() == 1
+    assert round_trip(wisp.ones(1), map_location={"cuda:0": "cpu"}).item() == 1
+
+
+def test_damaged_files(tmp_path):
+    path = tmp_path / "model.pt"
+    wisp.save(wisp.ones(1000), path)
+    content = path.read_bytes()
+    for damaged in (b"", b"PK\x03\x04", content[:len(content) // 2], b"hello world, this is no checkpoint"):
+        path.write_bytes(damaged)
+        with pytest.raises((EOFError, RuntimeError, pickle.UnpicklingError)):
+            wisp.load(path)
+
+
+def test_archives_are_valid(tmp_path):
+    wisp.save({"a": wisp.arange(1000), "b": wisp.empty(0)}, tmp_path / "model.pt")
+    with zipfile.ZipFile(tmp_path / "model.pt") as archive:
+        assert archive.testzip() is None
+        content = (tmp_path / "model.pt").read_bytes()
+        assert content.index(archive.read("model/data/0")) % 64 == 0
+    assert wisp.load(tmp_path / "model.pt")["a"].sum() == 499500

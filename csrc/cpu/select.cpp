@@ -77,3 +77,5 @@ WISP_TABLE(ConvWeightKernels, conv_weight)
 WISP_TABLE(OptimizerKernels, optimizer)
 #include "cpu/index.h"
 WISP_TABLE(IndexKernels, index)
+#include "cpu/pool.h"
+WISP_TABLE(PoolKernels, pool)

@@ -1,0 +1,38 @@
+// Pooling kernels over contiguous planes [planes, in...] with one to three spatial dimensions.
+#pragma once
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace wisp::cpu {
+
+// The spatial arrays are (depth, height, width); missing leading dimensions have size 1, kernel 1, stride 1, padding 0.
+struct PoolShape {
+    int64_t planes;
+    int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
+};
+
+struct AveragePool {
+    bool count_include_pad = true;
+    int64_t divisor_override = 0;  // 0: none
+};
+
+struct PoolKernels {
+    // The largest element of each window; NaN counts as larger than anything. Where they are asked for (not null),
+    // `indices` receive its place in its plane, `taps` its place in the window (windows of at most 256 elements).
+    // f32, f64, u8, i8, i16, i32, i64.
+    void (*max)(DType, const PoolShape&, const void* input, void* output, int64_t* indices, uint8_t* taps);
+    // f32 and f64; exactly one of indices and taps is given.
+    void (*max_grad)(DType, const PoolShape&, const void* grad, const int64_t* indices, const uint8_t* taps,
+                     void* input_grad);
+    void (*average)(DType, const PoolShape&, const AveragePool&, const void* input, void* output);
+    void (*average_grad)(DType, const PoolShape&, const AveragePool&, const void* grad, void* input_grad);
+    // Adaptive pools read only planes, in and out of the shape.
+    void (*adaptive_average)(DType, const PoolShape&, const void* input, void* output);
+    void (*adaptive_average_grad)(DType, const PoolShape&, const void* grad, void* input_grad);
+    void (*adaptive_max)(DType, const PoolShape&, const void* input, void* output, int64_t* indices);
+};
+
+extern const PoolKernels& pool;
+
+}  // namespace wisp::cpu

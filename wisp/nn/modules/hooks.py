@@ -4,43 +4,11 @@ A module without hooks never comes here: `Module.__call__` looks at one flag, `_
 of two gates, identity functions around the module's inputs and outputs, whose backward calls the hooks.
 """
 import functools
-import itertools
 import warnings
-import weakref
 from collections import OrderedDict
 
 import wisp
-
-
-class RemovableHandle:
-    """What every `register_*_hook` returns: `remove()` takes the hook out again; works as a context manager too."""
-
-    _ids = itertools.count()
-
-    def __init__(self, hooks_dict, *, extra_dict=None):
-        extras = [] if extra_dict is None else extra_dict if isinstance(extra_dict, list) else [extra_dict]
-        self._dicts = [weakref.ref(d) for d in (hooks_dict, *extras)]
-        self.id = next(RemovableHandle._ids)
-
-    def remove(self):
-        for ref in self._dicts:
-            hooks = ref()
-            if hooks is not None:
-                hooks.pop(self.id, None)
-
-    def __getstate__(self):
-        return [ref() for ref in self._dicts], self.id
-
-    def __setstate__(self, state):
-        dicts, self.id = state
-        self._dicts = [weakref.ref(OrderedDict() if d is None else d) for d in dicts]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc_info):
-        self.remove()
-
+from wisp.utils.hooks import RemovableHandle
 
 # Hooks of all modules, by handle id.
 _global_forward_pre_hooks = OrderedDict()

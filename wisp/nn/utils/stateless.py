@@ -1,0 +1,67 @@
+"""Calling a module with other tensors in place of its parameters and buffers."""
+import contextlib
+
+__all__ = ["functional_call"]
+
+
+def _tensor_names(module):
+    """(module, registry, name) of every parameter and buffer by its full name, tied ones under every name."""
+    places = {}
+    for prefix, child in module.named_modules(remove_duplicate=False):
+        for registry in (child._parameters, child._buffers):
+            for name in registry:
+                places[f"{prefix}.{name}" if prefix else name] = (registry, name)
+    return places
+
+
+@contextlib.contextmanager
+def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False):
+    places = _tensor_names(module)
+    unexpected = [name for name in parameters_and_buffers if name not in places]
+    given = dict(parameters_and_buffers)
+    if tie_weights:
+        owners = {}  # all names of the same tensor
+        for full_name, (registry, name) in places.items():
+            owners.setdefault(id(registry[name]), []).append(full_name)
+        for names in owners.values():
+            values = {id(given[n]): given[n] for n in names if n in given}
+            if len(values) > 1:
+                raise ValueError("functional_call got multiple values for keys "
+                                 f"{sorted(n for n in names if n in given)}, which are tied. Consider using "
+                                 "tie_weights=False")
+            for name in names if values else ():
+                given[name] = next(iter(values.values()))
+    if strict:
+        missing = [name for name in places if name not in given]
+        if unexpected or missing:
+            text = f"Unexpected key(s): {', '.join(unexpected)}.\n" if unexpected else ""
+            text += f"Missing key(s): {', '.join(missing)}.\n" if missing else ""
+            raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t{text}")
+    elif unexpected:
+        raise AttributeError(f"{module._get_name()} has no attribute `{unexpected[0]}`")
+    swapped = [(*places[name], value) for name, value in given.items()]
+    originals = [(registry, name, registry[name]) for registry, name, _ in swapped]
+    try:
+        for registry, name, value in swapped:
+            registry[name] = value
+        yield
+    finally:
+        for (registry, name, value), full_name in zip(originals, given):
+            if full_name in parameters_and_buffers and isinstance(parameters_and_buffers, dict):
+                current = registry[name]  # a buffer that the module replaced is handed back
+                if current is not given[full_name]:
+                    parameters_and_buffers[full_name] = current
+            registry[name] = value
+
+
+def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, tie_weights=True, strict=False):
+    """Call `module` with the tensors of a dict in place of its own; the module is the same afterwards.
+
+    >>> import wisp
+    >>> layer = wisp.nn.Linear(2, 2, bias=False)
+    >>> wisp.nn.utils.stateless.functional_call(layer, {"weight": wisp.eye(2)}, wisp.ones(1, 2))
+    tensor([[1., 1.]])
+    """
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _reparametrize_module(module, parameters_and_buffers, tie_weights, strict):
+        return module(*args, **(kwargs or {}))

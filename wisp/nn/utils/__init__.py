@@ -5,6 +5,8 @@ from wisp.nn.utils import rnn
 from wisp.nn.utils.clip_grad import (
     clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm)
 from wisp.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
+from wisp.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
+from wisp.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm", "clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_",
@@ -19,15 +21,11 @@ _HOMES = {
     **dict.fromkeys(("fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"),
                     "fusion"),
     **dict.fromkeys(("convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"), "memory_format"),
-    "skip_init": "init",
-    "weight_norm": "weight_norm", "remove_weight_norm": "weight_norm",
-    "spectral_norm": "spectral_norm", "remove_spectral_norm": "spectral_norm"}
+    "skip_init": "init"}
 
 
 def __getattr__(name):
     if name not in _HOMES:
         raise AttributeError(f"module 'wisp.nn.utils' has no attribute '{name}'")
     home = importlib.import_module(f"wisp.nn.utils.{_HOMES[name] or name}")
-    value = getattr(home, name) if _HOMES[name] else home
-    globals()[name] = value  # also hides a submodule of the same name behind the function
-    return value
+    return getattr(home, name) if _HOMES[name] else home

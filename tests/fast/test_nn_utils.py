@@ -1,0 +1,158 @@
+"""nn.utils and nn.init."""
+import math
+
+import pytest
+
+import wisp
+from wisp import nn
+from wisp.nn import init, utils
+from wisp.nn.utils import parametrize, prune
+from wisp.nn.utils.rnn import (
+    pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence, unpack_sequence, unpad_sequence)
+
+
+def test_clip():
+    p, q = wisp.zeros(2, requires_grad=True), wisp.zeros(1, requires_grad=True)
+    p.grad, q.grad = wisp.tensor([3.0, 0.0]), wisp.tensor([4.0])
+    assert utils.clip_grad_norm_([p, q], 1.0).item() == 5
+    assert abs(q.grad.item() - 0.8) < 1e-5
+    assert utils.clip_grad_norm_([p, q], 10.0).item() == pytest.approx(1, abs=1e-5)
+    assert abs(q.grad.item() - 0.8) < 1e-5
+    utils.clip_grad_value_([p, q], 0.5)
+    assert q.grad.item() == 0.5 and p.grad.tolist() == [0.5, 0]
+    assert utils.clip_grad_norm_([p, q], 1.0, math.inf).item() == 0.5
+    q.grad = wisp.tensor([math.inf])
+    with pytest.raises(RuntimeError, match="non-finite"):
+        utils.clip_grad_norm_(q, 1.0, error_if_nonfinite=True)
+    assert utils.clip_grad_norm_([], 1.0).item() == 0
+
+
+def test_vectors():
+    layer = nn.Linear(3, 2)
+    vector = utils.parameters_to_vector(layer.parameters())
+    assert vector.shape == (8,)
+    utils.vector_to_parameters(wisp.arange(8.0), layer.parameters())
+    assert layer.bias.tolist() == [6, 7] and layer.weight[1].tolist() == [3, 4, 5]
+
+
+def test_padding():
+    sequences = [wisp.tensor([1.0, 2, 3]), wisp.tensor([4.0]), wisp.tensor([5.0, 6])]
+    padded = pad_sequence(sequences, batch_first=True, padding_value=-1)
+    assert padded.tolist() == [[1, 2, 3], [4, -1, -1], [5, 6, -1]]
+    assert pad_sequence(sequences, padding_side="left")[:, 1].tolist() == [0, 0, 4]
+    assert [s.tolist() for s in unpad_sequence(padded, wisp.tensor([3, 1, 2]), batch_first=True)] == [
+        [1, 2, 3], [4], [5, 6]]
+
+
+def test_packing():
+    padded = wisp.tensor([[1.0, 2, 3], [4, 0, 0], [5, 6, 0]], requires_grad=True)
+    with pytest.raises(RuntimeError, match="sorted in decreasing order"):
+        pack_padded_sequence(padded, [3, 1, 2], batch_first=True)
+    packed = pack_padded_sequence(padded, wisp.tensor([3, 1, 2]), batch_first=True, enforce_sorted=False)
+    assert packed.data.tolist() == [1, 5, 4, 2, 6, 3] and packed.batch_sizes.tolist() == [3, 2, 1]
+    back, lengths = pad_packed_sequence(packed, batch_first=True, padding_value=9)
+    assert back.tolist() == [[1, 2, 3], [4, 9, 9], [5, 6, 9]] and lengths.tolist() == [3, 1, 2]
+    back.sum().backward()
+    assert padded.grad.tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
+    assert pad_packed_sequence(packed, total_length=5)[0].shape == (5, 3)
+    sequences = [wisp.tensor([1, 2]), wisp.tensor([3, 4, 5])]
+    assert [s.tolist() for s in unpack_sequence(pack_sequence(sequences, enforce_sorted=False))] == [[1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_packed_rnn_equals_single_sequences(kind):
+    rnn = kind(3, 4, num_layers=2, bidirectional=True)
+    sequences = [wisp.randn(n, 3) for n in (2, 5, 3)]
+    packed, state = rnn(pack_sequence(sequences, enforce_sorted=False))
+    output, lengths = pad_packed_sequence(packed)
+    for i, sequence in enumerate(sequences):
+        single, single_state = rnn(sequence)
+        assert wisp.allclose(output[:lengths[i].item(), i], single, atol=1e-5)
+        for a, b in zip(state if kind is nn.LSTM else [state], single_state if kind is nn.LSTM else [single_state]):
+            assert wisp.allclose(a[:, i], b, atol=1e-5)
+
+
+def test_parametrize():
+    class Double(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            Double.calls += 1
+            return x * 2
+
+        def right_inverse(self, x):
+            return x / 2
+
+    layer = nn.Linear(2, 2)
+    before = layer.weight.detach().clone()
+    parametrize.register_parametrization(layer, "weight", Double())
+    assert wisp.allclose(layer.weight, before)
+    assert list(layer.state_dict()) == ["bias", "parametrizations.weight.original"]
+    assert type(layer).__name__ == "ParametrizedLinear" and parametrize.is_parametrized(layer, "weight")
+    layer.weight = wisp.ones(2, 2)
+    assert (layer.parametrizations.weight.original == 0.5).all() and (layer.weight == 1).all()
+    layer(wisp.ones(1, 2)).sum().backward()
+    assert layer.parametrizations.weight.original.grad is not None
+    Double.calls = 0
+    with parametrize.cached():
+        layer.weight, layer.weight
+    assert Double.calls == 1
+    parametrize.remove_parametrizations(layer, "weight")
+    assert type(layer) is nn.Linear and (layer.weight == 1).all() and "weight" in layer._parameters
+
+
+def test_prune():
+    layer = nn.Linear(4, 4)
+    prune.l1_unstructured(layer, "weight", 0.5)
+    assert int((layer.weight == 0).sum()) == 8 and prune.is_pruned(layer)
+    prune.ln_structured(layer, "weight", 1, 2, 0)
+    layer(wisp.ones(1, 4)).sum().backward()
+    assert ((layer.weight_orig.grad == 0) == (layer.weight_mask == 0)).all()
+    prune.remove(layer, "weight")
+    assert "weight" in layer._parameters and int((layer.weight == 0).sum()) >= 8
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_weight_norm_round_trip():
+    layer = nn.Linear(3, 2)
+    x = wisp.ones(1, 3)
+    before = layer(x)
+    utils.weight_norm(layer)
+    assert wisp.allclose(layer(x), before, atol=1e-6)
+    with wisp.no_grad():
+        layer.weight_g.mul_(2)
+    assert wisp.allclose(layer(x) - layer.bias, 2 * (before - layer.bias), atol=1e-5)
+    utils.remove_weight_norm(layer)
+    assert not layer._forward_pre_hooks and "weight" in layer._parameters
+
+
+def test_functional_call():
+    layer = nn.Linear(2, 2)
+    before = layer.weight
+    weight = wisp.eye(2, requires_grad=True)
+    out = utils.stateless.functional_call(layer, {"weight": weight, "bias": wisp.zeros(2)}, (wisp.ones(1, 2),))
+    assert out.tolist() == [[1, 1]] and layer.weight is before
+    out.sum().backward()
+    assert weight.grad is not None and before.grad is None
+    with pytest.raises(AttributeError):
+        utils.stateless.functional_call(layer, {"nope": weight}, wisp.ones(1, 2))
+    with pytest.raises(RuntimeError, match="Missing key"):
+        utils.stateless.functional_call(layer, {"weight": weight}, wisp.ones(1, 2), strict=True)
+
+
+def test_init_statistics():
+    w = wisp.empty(200, 300)
+    assert abs(init.normal_(w, 1.0, 0.5).std().item() - 0.5) < 0.01
+    init.xavier_uniform_(w)
+    assert w.abs().max().item() <= math.sqrt(6 / 500) and abs(w.std().item() - math.sqrt(2 / 500)) < 1e-3
+    assert abs(init.kaiming_normal_(w, nonlinearity="relu").std().item() - math.sqrt(2 / 300)) < 1e-3
+    init.trunc_normal_(w, std=1.0, a=-1.0, b=1.0)
+    assert w.min().item() >= -1 and w.max().item() <= 1 and abs(w.std().item() - 0.54) < 0.01
+    assert init.eye_(wisp.empty(2, 3)).tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert init.dirac_(wisp.empty(2, 2, 3)).tolist() == [[[0, 1, 0], [0, 0, 0]], [[0, 0, 0], [0, 1, 0]]]
+    assert int((init.sparse_(wisp.empty(10, 4), 0.3) == 0).sum()) == 12
+    q = init.orthogonal_(wisp.empty(4, 6))
+    assert wisp.allclose(q @ q.t(), wisp.eye(4), atol=1e-5)
+    with pytest.raises(ValueError, match="fewer than 2 dimensions"):
+        init.xavier_normal_(wisp.empty(3))
+    assert init.constant_(nn.Parameter(wisp.zeros(2)), 3).requires_grad

@@ -8,17 +8,18 @@ namespace wisp {
 
 using f16 = _Float16;
 
-// bfloat16: the upper half of a float, rounded to nearest even.
+// bfloat16: the upper half of a float, rounded to nearest even. Always inlined: kernel files of several instruction
+// sets use it, and the linker would keep one out-of-line copy for all of them.
 struct bf16 {
     uint16_t bits;
     bf16() = default;
-    inline bf16(float x) {
+    __attribute__((always_inline)) inline bf16(float x) {
         uint32_t u;
         std::memcpy(&u, &x, 4);
         const uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
         bits = x != x ? uint16_t(0x7fc0) : uint16_t(rounded);
     }
-    inline operator float() const {
+    __attribute__((always_inline)) inline operator float() const {
         const uint32_t u = uint32_t(bits) << 16;
         float x;
         std::memcpy(&x, &u, 4);

@@ -3,7 +3,8 @@ from collections import OrderedDict
 
 import wisp
 
-__all__ = ["Parameter", "UninitializedParameter", "is_lazy", "Buffer", "UninitializedBuffer", "UninitializedTensorMixin"]
+__all__ = ["Parameter", "UninitializedParameter", "is_lazy", "Buffer", "UninitializedBuffer",
+           "UninitializedTensorMixin"]
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):
@@ -120,10 +121,15 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         return wisp.Tensor._make_subclass(cls, wisp.empty(0, device=device, dtype=dtype), requires_grad)
 
 
+class MaterializedBuffer(wisp.Tensor):
+    """What a lazy buffer is between getting its shape and the end of its module's first call, which puts an ordinary
+    tensor in its place (an object can't become an instance of a class that is written in C)."""
+
+
 class UninitializedBuffer(UninitializedTensorMixin, wisp.Tensor):
     """A buffer without a shape, until the module that owns it sees its first input."""
 
-    cls_to_become = wisp.Tensor
+    cls_to_become = MaterializedBuffer
 
     def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
         buffer = wisp.Tensor._make_subclass(cls, wisp.empty(0, device=device, dtype=dtype), requires_grad)

@@ -58,7 +58,7 @@ class ReLU(_Inplace):
     """
 
     def forward(self, input):
-        return F.relu(input, inplace=self.inplace)
+        return F.relu(input, self.inplace)
 
 
 class RReLU(Module):
@@ -158,14 +158,14 @@ class SiLU(_Inplace):
     """`x * sigmoid(x)`, also known as swish."""
 
     def forward(self, input):
-        return F.silu(input, inplace=self.inplace)
+        return F.silu(input, self.inplace)
 
 
 class Mish(_Inplace):
     """`x * tanh(softplus(x))`."""
 
     def forward(self, input):
-        return F.mish(input, inplace=self.inplace)
+        return F.mish(input, self.inplace)
 
 
 class Hardswish(Module):
@@ -386,7 +386,7 @@ class Softmin(_Dim):
     """Softmax of `-x`."""
 
     def forward(self, input):
-        return F.softmin(input, self.dim, _stacklevel=5)
+        return F.softmin(input, self.dim)
 
 
 class Softmax(_Dim):
@@ -398,7 +398,7 @@ class Softmax(_Dim):
     """
 
     def forward(self, input):
-        return F.softmax(input, self.dim, _stacklevel=5)
+        return F.softmax(input, self.dim)
 
 
 class Softmax2d(Module):
@@ -407,11 +407,11 @@ class Softmax2d(Module):
     def forward(self, input):
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
-        return F.softmax(input, -3, _stacklevel=5)
+        return F.softmax(input, -3)
 
 
 class LogSoftmax(_Dim):
     """`log(softmax(x))`, computed without underflow."""
 
     def forward(self, input):
-        return F.log_softmax(input, self.dim, _stacklevel=5)
+        return F.log_softmax(input, self.dim)

@@ -168,8 +168,8 @@ class _BackwardHooks:
 
     def _outputs_backward(self, grads):
         grad_output = self._spread(self.output_places, grads, self.output_count)
-        grad_output = self._run(self.pre_hooks, grad_output, "Backward pre hook returned an invalid number of grad_output",
-                                lambda hook, g: hook(self.module, g))
+        grad_output = self._run(self.pre_hooks, grad_output, "Backward pre hook returned an invalid number of "
+                                "grad_output", lambda hook, g: hook(self.module, g))
         self.grad_output = grad_output
         if not self.input_places:  # no gradient will arrive at the inputs: the hooks' turn is now
             for hook in self.hooks:
@@ -305,7 +305,8 @@ class Hooks:
             self._run_always_called(called, args, kwargs, result)
             raise
 
-    _call_impl = property(lambda self: lambda *args, **kwargs: self._call_with_hooks(args, kwargs))
+    def _call_impl(self, *args, **kwargs):
+        return self._call_with_hooks(args, kwargs)
 
     def _run_pre_hook(self, key, hook, args, kwargs):
         if key not in self._forward_pre_hooks_with_kwargs:

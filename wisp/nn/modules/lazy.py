@@ -1,5 +1,5 @@
 """The mixin of lazy layers, which learn the size of their input from the first call."""
-from wisp.nn.parameter import is_lazy
+from wisp.nn.parameter import MaterializedBuffer, is_lazy
 
 __all__ = ["LazyModuleMixin"]
 
@@ -35,6 +35,9 @@ class LazyModuleMixin:
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
+        for name, buffer in module._buffers.items():
+            if isinstance(buffer, MaterializedBuffer):
+                module._buffers[name] = buffer.data
         module._initialize_hook.remove()
         del module._initialize_hook
         if module.cls_to_become is not None:

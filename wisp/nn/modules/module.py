@@ -84,7 +84,7 @@ def _forward_unimplemented(self, *input):
 
 
 class Module(Hooks, State):
-    """The base class of layers and models: it owns parameters, buffers and other modules, and is called like a function.
+    """The base class of layers and models: owns parameters, buffers and other modules, and is called like a function.
 
     >>> import wisp
     >>> class Model(wisp.nn.Module):

@@ -23,12 +23,19 @@ def _is_causal(mask, is_causal, size):
     """Whether a mask is the causal one; the answer lets attention skip the mask."""
     if is_causal is not None:
         return is_causal
-    if mask is None or size is None or tuple(mask.shape) != (size, size):
+    if mask is None or tuple(mask.shape) != (size, size):
         return False
     causal = _generate_square_subsequent_mask(size, mask.device, mask.dtype if mask.is_floating_point() else None)
     if mask.dtype == wisp.bool:
         causal = causal < 0
     return bool((mask == causal).all())
+
+
+def _length(layers, x):
+    """The length of the sequences in `x`, as the layers understand it."""
+    attention = getattr(layers[0], "self_attn", None) if len(layers) else None
+    batch_first = x.dim() == 3 and getattr(attention, "batch_first", False)
+    return x.shape[1 if batch_first else 0]
 
 
 def _get_clones(module, n):
@@ -172,10 +179,7 @@ class TransformerEncoder(Module):
         self.mask_check = mask_check
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
-        batch_first = getattr(getattr(self.layers[0], "self_attn", None), "batch_first", False) if len(self.layers) \
-            else False
-        size = src.shape[1 if batch_first and src.dim() == 3 else 0]
-        is_causal = _is_causal(mask, is_causal, size)
+        is_causal = _is_causal(mask, is_causal, _length(self.layers, src))
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=src_key_padding_mask)
@@ -195,10 +199,7 @@ class TransformerDecoder(Module):
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
                 memory_key_padding_mask=None, tgt_is_causal=None, memory_is_causal=False):
-        batch_first = getattr(getattr(self.layers[0], "self_attn", None), "batch_first", False) if len(self.layers) \
-            else False
-        size = tgt.shape[1 if batch_first and tgt.dim() == 3 else 0]
-        tgt_is_causal = _is_causal(tgt_mask, tgt_is_causal, size)
+        tgt_is_causal = _is_causal(tgt_mask, tgt_is_causal, _length(self.layers, tgt))
         output = tgt
         for layer in self.layers:
             output = layer(output, memory, tgt_mask=tgt_mask, memory_mask=memory_mask,

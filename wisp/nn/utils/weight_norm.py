@@ -10,8 +10,8 @@ def norm_except_dim(v, dim):
     """The Euclidean norm over all dimensions but one, which are kept with size 1; over all if `dim` is -1."""
     if dim == -1:
         return v.norm()
-    return (v * v).sum([d for d in range(v.dim()) if d != dim % v.dim()], keepdim=True).sqrt() if v.dim() > 1 \
-        else v.abs()
+    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    return v.norm(dim=others, keepdim=True) if others else v.abs()
 
 
 def scaled_direction(v, g, dim):

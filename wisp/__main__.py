@@ -1,0 +1,4 @@
+"""python -m wisp"""
+from wisp.cli import main
+
+main()

@@ -1,0 +1,94 @@
+"""The command `wisp`: demo, doctor, run."""
+import argparse
+import os
+import platform
+import runpy
+import sys
+
+
+def _example(name):
+    """The path of an example: within an installed package, or beside a source tree."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    for folder in (os.path.join(package, "examples"), os.path.join(os.path.dirname(package), "examples")):
+        path = os.path.join(folder, name + ".py")
+        if os.path.exists(path):
+            return path
+    raise SystemExit(f"wisp demo: the example {name}.py was not found beside the package in {package}")
+
+
+def demo(arguments):
+    """Train a network on handwritten digits, in a few seconds."""
+    runpy.run_path(_example("digits"))["main"](arguments)
+
+
+def doctor(arguments):
+    """Say what is installed, and what is missing."""
+    argparse.ArgumentParser(prog="wisp doctor", description=doctor.__doc__).parse_args(arguments)
+    import numpy
+
+    import wisp
+    facts = [("wisp", f"{wisp.__version__} in {os.path.dirname(wisp.__file__)}"),
+             ("python", f"{platform.python_version()} ({sys.executable})"),
+             ("numpy", numpy.__version__),
+             ("system", f"{platform.system()} {platform.release()}, {platform.machine()}"),
+             ("threads", f"{wisp.get_num_threads()} of {os.cpu_count()} processors")]
+    capability = getattr(getattr(wisp.backends, "cpu", None), "get_cpu_capability", None)
+    if capability is not None:
+        facts.append(("instructions", capability()))
+    if wisp.cuda.is_available():
+        names = ", ".join(wisp.cuda.get_device_name(i) for i in range(wisp.cuda.device_count()))
+        facts.append(("cuda", names))
+    else:
+        facts.append(("cuda", "not available: " + _why_no_cuda()))
+    for name, value in facts:
+        print(f"{name:>12}  {value}")
+    x = wisp.ones(3, requires_grad=True)
+    (x * x).sum().backward()
+    print(f"{'self-test':>12}  {'passed' if x.grad.tolist() == [2.0, 2.0, 2.0] else 'FAILED'}")
+
+
+def _why_no_cuda():
+    import ctypes.util
+    if ctypes.util.find_library("cuda") is None:
+        return "no NVIDIA driver was found (libcuda)"
+    return "a driver is there; `pip install wisp[cuda]` adds NVIDIA's libraries"
+
+
+def run(arguments):
+    """Run a PyTorch script with Wisp in place of torch: wisp run script.py [arguments]."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(run.__doc__)
+        raise SystemExit(0 if arguments else 2)
+    from wisp import _alias
+    _alias.install()
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+COMMANDS = {"demo": demo, "doctor": doctor, "run": run}
+
+
+def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in COMMANDS:
+        return COMMANDS[arguments[0]](arguments[1:])
+    if arguments and arguments[0] in ("-V", "--version", "version"):
+        import wisp
+        print(f"wisp {wisp.__version__}")
+        return None
+    print("usage: wisp COMMAND [arguments]\n")
+    for name, function in COMMANDS.items():
+        print(f"  {name:8} {function.__doc__}")
+    if arguments and arguments[0] not in ("-h", "--help", "help"):
+        raise SystemExit(f"\nwisp: there is no command {arguments[0]!r}")
+    return None
+
+
+if __name__ == "__main__":
+    main()

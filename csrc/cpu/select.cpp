@@ -79,3 +79,7 @@ WISP_TABLE(OptimizerKernels, optimizer)
 WISP_TABLE(IndexKernels, index)
 #include "cpu/pool.h"
 WISP_TABLE(PoolKernels, pool)
+#include "cpu/loss.h"
+WISP_TABLE(LossKernels, loss)
+#include "cpu/embedding.h"
+WISP_TABLE(EmbeddingKernels, embedding)

@@ -1,0 +1,208 @@
+// Embedding kernels. Gradients are cut between threads by columns of the table: every element of the gradient then
+// receives its contributions in the order of the indices, and no two threads write to the same place.
+#include "cpu/embedding.h"
+
+#include "core/scratch.h"
+#include "core/threads.h"
+#include "cpu/vector.h"
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+constexpr int64_t elements_per_task = 16384;
+
+template <class Body> WISP_INLINE void with_floating(DType d, Body body) {
+    switch (d) {
+        case DType::f32: return body(float());
+        case DType::f64: return body(double());
+        case DType::bf16: return body(bf16());
+        case DType::f16: return body(f16());
+        default: return;
+    }
+}
+
+int64_t first_bad(const int64_t* index, int64_t n, int64_t rows) {
+    for (int64_t i = 0; i < n; i++)
+        if (uint64_t(index[i]) >= uint64_t(rows)) return i;
+    return -1;
+}
+
+void gather(const void* table, const int64_t* index, void* out, int64_t n, int64_t row_bytes) {
+    parallel_for(n, 1 + 4 * elements_per_task / (row_bytes + 1), [=](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++)
+            std::memcpy((char*)out + i * row_bytes, (const char*)table + index[i] * row_bytes, size_t(row_bytes));
+    });
+}
+
+// Blocks of columns as work items: wide enough for whole vectors, narrow enough for every thread to have some.
+constexpr int64_t column_block = 64;
+template <class Body> WISP_INLINE void each_column_block(int64_t width, int64_t work, Body body) {
+    const int64_t blocks = (width + column_block - 1) / column_block;
+    parallel_for(blocks, 1 + elements_per_task / (work * column_block + 1), [&](int64_t begin, int64_t end) {
+        const int64_t last = end * column_block;
+        body(begin * column_block, last < width ? last : width);
+    });
+}
+
+// Contributions to one table as weighted rows: for i in [0, n): table[target(i)] += scale(i) * source(i).
+// Half types are added up in a float copy of the rows that are hit.
+template <class T, class Target, class Source, class Scale>
+void add_rows(T* grad_table, int64_t rows, int64_t width, int64_t n, Target target, Source source, Scale scale) {
+    using C = Compute<T>;
+    if constexpr (sizeof(T) == sizeof(C)) {
+        each_column_block(width, n + rows / 4, [&](int64_t first, int64_t last) {
+            for (int64_t r = 0; r < rows; r++)
+                std::memset(grad_table + r * width + first, 0, size_t(last - first) * sizeof(T));
+            for (int64_t i = 0; i < n; i++) {
+                const int64_t row = target(i);
+                if (row < 0) continue;
+                T* to = grad_table + row * width;
+                const T* from = source(i);
+                const C factor = scale(i);
+                for (int64_t j = first; j < last; j++) to[j] += from[j] * factor;
+            }
+        });
+    } else {
+        // Slots of a float table, one for each row that occurs.
+        int64_t* slot = static_cast<int64_t*>(scratch(0, size_t(rows + 1) * sizeof(int64_t)));
+        std::memset(slot, -1, size_t(rows) * sizeof(int64_t));
+        int64_t used = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t row = target(i);
+            if (row >= 0 && slot[row] < 0) slot[row] = used++;
+        }
+        C* sums = static_cast<C*>(scratch(1, size_t(used * width + 1) * sizeof(C)));
+        std::memset(sums, 0, size_t(used * width) * sizeof(C));
+        std::memset(grad_table, 0, size_t(rows * width) * sizeof(T));
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t row = target(i);
+            if (row < 0) continue;
+            C* to = sums + slot[row] * width;
+            const T* from = source(i);
+            const C factor = scale(i);
+            for (int64_t j = 0; j < width; j++) to[j] += C(from[j]) * factor;
+        }
+        for (int64_t r = 0; r < rows; r++)
+            if (slot[r] >= 0)
+                for (int64_t j = 0; j < width; j++) grad_table[r * width + j] = T(sums[slot[r] * width + j]);
+    }
+}
+
+void backward(DType d, const void* grad, const int64_t* index, void* grad_table, int64_t n, int64_t rows,
+              int64_t width, int64_t padding_index, bool scale_by_count) {
+    int64_t* counts = nullptr;
+    if (scale_by_count) {
+        counts = static_cast<int64_t*>(scratch(2, size_t(rows + 1) * sizeof(int64_t)));
+        std::memset(counts, 0, size_t(rows) * sizeof(int64_t));
+        for (int64_t i = 0; i < n; i++) counts[index[i]]++;
+    }
+    with_floating(d, [&](auto zero) {
+        using T = decltype(zero);
+        using C = Compute<T>;
+        add_rows<T>((T*)grad_table, rows, width, n,
+                    [=](int64_t i) { return index[i] == padding_index ? int64_t(-1) : index[i]; },
+                    [=](int64_t i) { return (const T*)grad + i * width; },
+                    [=](int64_t i) { return counts ? C(1) / C(counts[index[i]]) : C(1); });
+    });
+}
+
+// ---- bags
+
+template <class T> void bag_as(const BagArgs& a, T* out, int64_t* picked) {
+    using C = Compute<T>;
+    const T *table = (const T*)a.table, *sample_weight = (const T*)a.sample_weight;
+    const int64_t total = a.bags ? a.offset[a.bags] - a.offset[0] : 0;
+    const int64_t work = a.bags ? (total / a.bags + 1) * a.width : 1;
+    C* all_sums = static_cast<C*>(scratch(0, size_t(a.bags * a.width + 1) * sizeof(C)));
+    parallel_for(a.bags, 1 + elements_per_task / (work + 1), [&](int64_t begin, int64_t end) {
+        for (int64_t b = begin; b < end; b++) {
+            C* sums = all_sums + b * a.width;
+            for (int64_t j = 0; j < a.width; j++) sums[j] = 0;
+            if (picked)
+                for (int64_t j = 0; j < a.width; j++) picked[b * a.width + j] = -1;
+            int64_t count = 0;
+            for (int64_t i = a.offset[b]; i < a.offset[b + 1]; i++) {
+                if (a.index[i] == a.padding_index) continue;
+                const T* row = table + a.index[i] * a.width;
+                const C w = sample_weight ? C(sample_weight[i]) : C(1);
+                count++;
+                if (a.mode == BagMode::max) {
+                    int64_t* best = picked + b * a.width;
+                    for (int64_t j = 0; j < a.width; j++) {
+                        const C v = C(row[j]);
+                        const bool better = count == 1 || v > sums[j] || v != v;
+                        sums[j] = better ? v : sums[j];
+                        best[j] = better ? a.index[i] : best[j];
+                    }
+                } else {
+                    for (int64_t j = 0; j < a.width; j++) sums[j] += C(row[j]) * w;
+                }
+            }
+            const C divisor = a.mode == BagMode::mean && count > 0 ? C(count) : C(1);
+            for (int64_t j = 0; j < a.width; j++) out[b * a.width + j] = T(sums[j] / divisor);
+        }
+    });
+}
+
+template <class T>
+void bag_backward_as(const BagArgs& a, const T* grad, const int64_t* picked, T* grad_table, T* grad_sample_weight) {
+    using C = Compute<T>;
+    const T *table = (const T*)a.table, *sample_weight = (const T*)a.sample_weight;
+    if (a.mode == BagMode::max) {
+        if (!grad_table) return;
+        // One contribution per element rather than per row.
+        C* sums = static_cast<C*>(scratch(0, size_t(a.rows * a.width + 1) * sizeof(C)));
+        std::memset(sums, 0, size_t(a.rows * a.width) * sizeof(C));
+        for (int64_t i = 0; i < a.bags * a.width; i++)
+            if (picked[i] >= 0) sums[picked[i] * a.width + i % a.width] += C(grad[i]);
+        for (int64_t i = 0; i < a.rows * a.width; i++) grad_table[i] = T(sums[i]);
+        return;
+    }
+    const int64_t n = a.bags ? a.offset[a.bags] : 0;
+    int64_t* bag_of = static_cast<int64_t*>(scratch(2, size_t(n + 1) * sizeof(int64_t)));
+    C* scale = static_cast<C*>(scratch(3, size_t(n + 1) * sizeof(C)));
+    for (int64_t b = 0; b < a.bags; b++) {
+        int64_t count = 0;
+        for (int64_t i = a.offset[b]; i < a.offset[b + 1]; i++) count += a.index[i] != a.padding_index;
+        for (int64_t i = a.offset[b]; i < a.offset[b + 1]; i++) {
+            bag_of[i] = b;
+            scale[i] = sample_weight ? C(sample_weight[i]) : a.mode == BagMode::mean ? C(1) / C(count) : C(1);
+        }
+    }
+    const int64_t start = a.bags ? a.offset[0] : 0;
+    if (grad_table)
+        add_rows<T>(grad_table, a.rows, a.width, n - start,
+                    [&](int64_t i) {
+                        const int64_t row = a.index[start + i];
+                        return row == a.padding_index ? int64_t(-1) : row;
+                    },
+                    [&](int64_t i) { return grad + bag_of[start + i] * a.width; },
+                    [&](int64_t i) { return scale[start + i]; });
+    if (grad_sample_weight)
+        for (int64_t i = start; i < n; i++) {
+            double total[1] = {0};
+            const T *row = table + a.index[i] * a.width, *g = grad + bag_of[i] * a.width;
+            if (a.index[i] != a.padding_index)
+                sum_along<C>(a.width, total, [&](int64_t j, auto vector, Vector<C>* out) {
+                    out[0] = vector.load(row + j) * vector.load(g + j);
+                });
+            grad_sample_weight[i] = T(C(total[0]));
+        }
+}
+
+void bag(const BagArgs& a, void* out, int64_t* picked) {
+    with_floating(a.dtype, [&](auto zero) { bag_as(a, (decltype(zero)*)out, picked); });
+}
+void bag_backward(const BagArgs& a, const void* grad, const int64_t* picked, void* grad_table,
+                  void* grad_sample_weight) {
+    with_floating(a.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        bag_backward_as(a, (const T*)grad, picked, (T*)grad_table, (T*)grad_sample_weight);
+    });
+}
+
+}  // namespace
+
+extern const EmbeddingKernels embedding_table = {&first_bad, &gather, &backward, &bag, &bag_backward};
+
+}  // namespace wisp::cpu::WISP_ISA

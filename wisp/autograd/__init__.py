@@ -7,17 +7,17 @@ from wisp.autograd.function import Function
 from wisp.autograd.grad_mode import (enable_grad, inference_mode, no_grad, set_grad_enabled,
                                      set_multithreading_enabled)
 from wisp.autograd.gradcheck import gradcheck, gradgradcheck
+from wisp.autograd.variable import Variable
 
-__all__ = ["Function", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "gradcheck", "gradgradcheck",
-           "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled"]
+__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "gradcheck",
+           "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+           "set_multithreading_enabled"]
 
 
 def __getattr__(name):
     import importlib
     if name == "functional":
         return importlib.import_module("wisp.autograd.functional")
-    if name == "Variable":
-        return wisp.Tensor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -24,19 +24,18 @@ class SGD(Optimizer):
     def _update(self, group):
         params = [p for p in group["params"] if p.grad is not None]
         grads = [p.grad for p in params]
-        momentum, buffers = group["momentum"], []
+        momentum, states, buffers = group["momentum"], [], []
         if momentum != 0:
             states = [self.state[p] for p in params]
             buffers = [state.get("momentum_buffer") for state in states]
+        new = [state for state, buffer in zip(states, buffers) if buffer is None]
         if group["differentiable"]:
             _formulas.sgd_step(params, grads, buffers, group["lr"], momentum, group["dampening"],
                                group["weight_decay"], group["nesterov"], group["maximize"])
         else:
-            new = None in buffers
             _core._sgd_step(params, grads, buffers, _number(group["lr"]), _number(momentum),
                             _number(group["dampening"]), _number(group["weight_decay"]), group["nesterov"],
                             group["maximize"])
-            if not new:
-                return
-        for state, buffer in zip(states if momentum != 0 else (), buffers):
-            state["momentum_buffer"] = buffer
+        if new:  # the step has made their buffers
+            for state, buffer in zip(states, buffers):
+                state["momentum_buffer"] = buffer

@@ -8,7 +8,7 @@ import numpy
 
 import wisp
 
-__all__ = ["assert_close", "make_tensor"]
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
 _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
                "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7)}
@@ -57,6 +57,13 @@ def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=Non
         if mismatch.path:
             text += "\n\nThe failure occurred for item " + "".join(f"[{key!r}]" for key in mismatch.path)
         raise AssertionError(msg(text) if callable(msg) else text if msg is None else msg) from None
+
+
+def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=""):
+    """As `assert_close`, without a check of dtypes and devices (deprecated)."""
+    to_tensor = wisp.as_tensor
+    assert_close(to_tensor(actual), to_tensor(expected), rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=True,
+                 check_dtype=False, check_stride=False, msg=msg or None)
 
 
 def _compare(actual, expected, options, path):

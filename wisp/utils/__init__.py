@@ -1,7 +1,7 @@
 """Data loading, checkpointing and other helpers."""
 import importlib
 
-_SUBMODULES = ("checkpoint", "data", "hooks", "_pytree")
+_SUBMODULES = ("checkpoint", "data", "dlpack", "hooks", "model_zoo", "_pytree")
 
 
 def __getattr__(name):

@@ -111,8 +111,8 @@ class _Run:
         value = self.values.pop(recorded.number)
         if self.check and _describe(value) != recorded.description:
             raise CheckpointError("checkpoint: Recomputed values for the following tensors have different metadata "
-                                  f"than during the forward pass.\nsaved tensor {recorded.number}: {recorded.description}\n"
-                                  f"recomputed: {_describe(value)}")
+                                  f"than during the forward pass.\nsaved {recorded.number}: {recorded.description}"
+                                  f"\nrecomputed: {_describe(value)}")
         return value
 
     def compute(self):

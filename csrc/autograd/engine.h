@@ -14,6 +14,7 @@ Tensor unpack_saved(Node& node, int64_t i, bool with_history);
 bool saved_hooks_active();
 void push_saved_hooks(PyObject* pack, PyObject* unpack);
 void pop_saved_hooks();
+void set_saved_hooks_disabled(std::string message);  // empty: allowed again
 void pack_saved(Saved& s);
 Tensor call_unpack_hook(Saved& s, Node& node, bool with_history);
 void run_tensor_hooks(PyObject* hooks, Tensor& grad, const Node& node);

@@ -9,6 +9,7 @@ struct SavedHooks {
     PyObject *pack, *unpack;
 };
 thread_local std::vector<SavedHooks>* saved_hooks = nullptr;
+thread_local std::string* hooks_disabled = nullptr;
 
 struct Ref {  // an owned Python reference
     PyObject* p;
@@ -61,7 +62,13 @@ void for_each_hook(PyObject* dict, F&& f) {
 
 bool saved_hooks_active() { return saved_hooks && !saved_hooks->empty(); }
 
+void set_saved_hooks_disabled(std::string message) {
+    delete hooks_disabled;
+    hooks_disabled = message.empty() ? nullptr : new std::string(std::move(message));
+}
+
 void push_saved_hooks(PyObject* pack, PyObject* unpack) {
+    if (hooks_disabled) throw RuntimeError(*hooks_disabled);
     if (!saved_hooks) saved_hooks = new std::vector<SavedHooks>();
     Py_INCREF(pack);
     Py_INCREF(unpack);

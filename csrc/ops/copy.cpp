@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "../python/registry.h"
 #include "ops.h"
 
 namespace wisp {
@@ -111,6 +112,15 @@ Tensor zero_(const Tensor& self) {
 
 Tensor detach(const Tensor& t) { return alias(t); }
 
+Tensor conj(const Tensor& t) {
+    if (!is_complex(t.dtype())) return t;
+    Tensor r = empty_like(t);
+    if (t.numel())
+        cpu::copy.copy(r.data(), r.dtype(), r.strides().data(), t.data(), t.dtype(), t.strides().data(), t.sizes().data(), int(t.dim()), true);
+    if (needs_grad(t)) record(r, "ConjBackward0", {t}, {}, [](Backward& bw) { bw.set(0, conj(bw.grad())); });
+    return r;
+}
+
 Tensor zeros(const Dims& sizes, DType dtype) {
     Tensor t = empty(sizes, dtype);
     std::memset(t.data(), 0, size_t(t.numel() * t.item_size()));
@@ -153,5 +163,118 @@ bool is_nonzero(const Tensor& t) {
         throw RuntimeError("Boolean value of Tensor with more than one value is ambiguous; got shape ", t.sizes(), " (use any() or all())");
     return Scalar::load(t.data(), t.dtype()).to_bool();
 }
+
+// --- names -----------------------------------------------------------------------------------------------------------------
+
+static Tensor clone_as(const Tensor& t, std::optional<MemoryFormat> format) {
+    const MemoryFormat f = format.value_or(MemoryFormat::preserve);
+    if (f == MemoryFormat::preserve) return clone(t);
+    Tensor r = empty_strided(t.sizes(), strides_for(t.sizes(), f), t.dtype());
+    copy_values(r, t);
+    if (needs_grad(t)) record_identity(r, "CloneBackward0", t);
+    return r;
+}
+
+static void check_device(const std::optional<Device>& device, DType dtype) {
+    if (device && device->type != DeviceType::cpu) empty({0}, dtype, *device);
+}
+
+static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optional<DType> dtype, bool copy, std::optional<MemoryFormat> format) {
+    check_device(device, t.dtype());
+    Tensor r = dtype ? to(t, *dtype) : t;
+    if (format && *format != MemoryFormat::preserve && !r.layout().is_contiguous(*format)) r = clone_as(r, format);
+    if (copy && r.same(t)) r = clone(t);
+    return r;
+}
+
+template <DType dtype> static Tensor cast(const Tensor& t, std::optional<MemoryFormat> format) { return to_all(t, {}, dtype, false, format); }
+
+static const Operators operators = {
+    {"clone(Tensor input, *, format? memory_format=None)", clone_as, function | method},
+    {"contiguous(Tensor input, format? memory_format=None)",
+     [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? contiguous(t, *f) : contiguous(t); }, method},
+    {"is_contiguous(Tensor input, format? memory_format=None)",
+     [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? t.layout().is_contiguous(*f) : t.is_contiguous(); }, method},
+    {"detach(Tensor input)", [](const Tensor& t) { return detach(t); }, function | method},
+    {"alias(Tensor input)", [](const Tensor& t) { return view(t, t.sizes()); }, method},
+    {"copy_(Tensor input, Operand src, bool non_blocking=False)", [](const Tensor& t, const Arg& src, bool) {
+         return copy_(t, src.tensor ? *src.tensor : scalar_tensor(src.number, t.dtype()));
+     }, method},
+    {"fill_(Tensor input, Operand value)", [](const Tensor& t, const Arg& v) {
+         if (!v.tensor) return fill_(t, v.number);
+         if (v.tensor->dim() != 0) throw RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
+         return copy_(t, *v.tensor);
+     }, function | method},
+    {"fill(Tensor input, Operand value)", [](const Tensor& t, const Arg& v) {
+         Tensor r = clone(t);
+         if (!v.tensor) return fill_(r, v.number);
+         if (v.tensor->dim() != 0) throw RuntimeError("fill only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
+         return copy_(r, *v.tensor);
+     }, function},
+    {"zero_(Tensor input)", [](const Tensor& t) { return zero_(t); }, function | method},
+    {"to(Tensor input, dtype dtype, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
+     [](const Tensor& t, DType d, bool, bool copy, std::optional<MemoryFormat> f) { return to_all(t, {}, d, copy, f); }, method},
+    {"to(Tensor input, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
+     [](const Tensor& t, std::optional<Device> dev, std::optional<DType> d, bool, bool copy, std::optional<MemoryFormat> f) { return to_all(t, dev, d, copy, f); }, method},
+    {"to(Tensor input, Tensor other, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
+     [](const Tensor& t, const Tensor& o, bool, bool copy, std::optional<MemoryFormat> f) { return to_all(t, {}, o.dtype(), copy, f); }, method},
+    {"type_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return to(t, o.dtype()); }, method},
+    {"cpu(Tensor input, format? memory_format=None)", [](const Tensor& t, std::optional<MemoryFormat>) { return t; }, method},
+    {"float(Tensor input, *, format? memory_format=None)", cast<DType::f32>, method},
+    {"double(Tensor input, *, format? memory_format=None)", cast<DType::f64>, method},
+    {"half(Tensor input, *, format? memory_format=None)", cast<DType::f16>, method},
+    {"bfloat16(Tensor input, *, format? memory_format=None)", cast<DType::bf16>, method},
+    {"long(Tensor input, *, format? memory_format=None)", cast<DType::i64>, method},
+    {"int(Tensor input, *, format? memory_format=None)", cast<DType::i32>, method},
+    {"short(Tensor input, *, format? memory_format=None)", cast<DType::i16>, method},
+    {"char(Tensor input, *, format? memory_format=None)", cast<DType::i8>, method},
+    {"byte(Tensor input, *, format? memory_format=None)", cast<DType::u8>, method},
+    {"bool(Tensor input, *, format? memory_format=None)", cast<DType::boolean>, method},
+    {"cfloat(Tensor input, *, format? memory_format=None)", cast<DType::c64>, method},
+    {"cdouble(Tensor input, *, format? memory_format=None)", cast<DType::c128>, method},
+    {"is_nonzero(Tensor input)", [](const Tensor& t) { return is_nonzero(t); }, function | method},
+    {"is_floating_point(Tensor input)", [](const Tensor& t) { return is_floating(t.dtype()); }, function | method},
+    {"is_complex(Tensor input)", [](const Tensor& t) { return is_complex(t.dtype()); }, function | method},
+    {"is_signed(Tensor input)", [](const Tensor& t) { return is_signed(t.dtype()); }, method},
+    {"is_same_size(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return a.sizes() == b.sizes(); }, function | method},
+    {"result_type(Operand tensor1, Operand tensor2)", [](const Arg& a, const Arg& b) {
+         if (a.tensor) return b.tensor ? result_type(*a.tensor, *b.tensor) : result_type(*a.tensor, b.number);
+         if (b.tensor) return result_type(*b.tensor, a.number);
+         return promote(a.number.dtype(), b.number.dtype());
+     }, function},
+    {"promote_types(dtype type1, dtype type2)", [](DType a, DType b) { return promote(a, b); }, function},
+    {"can_cast(dtype from_, dtype to)", [](DType from, DType to) {
+         if (is_complex(from) && !is_complex(to)) return false;
+         if (is_floating(from) && is_integral(to)) return false;
+         return !(is_integral(from) && from != DType::boolean && to == DType::boolean);
+     }, function},
+    {"get_default_dtype()", []() { return default_dtype(); }, function},
+    {"set_default_dtype(dtype d)", [](DType d) {
+         if (!is_floating(d)) throw TypeError("only floating-point types are supported as the default type, got ", d);
+         set_default_dtype(d);
+     }, function},
+    {"numel(Tensor input)", [](const Tensor& t) { return t.numel(); }, function},
+    {"_set(Tensor input, Tensor source)", [](const Tensor& t, const Tensor& source) {
+         set_data(t, source);
+         bump_version(t);
+         return t;
+     }, function},
+    {"resize_(Tensor input, int... size, *, format? memory_format=None)", [](const Tensor& t, Dims sizes, std::optional<MemoryFormat>) {
+         if (t.requires_grad()) throw RuntimeError("cannot resize variables that require grad");
+         const int64_t n = product(sizes), room = int64_t(t.storage()->bytes) / t.item_size() - t.offset();
+         if (n <= room) {
+             t->layout = Layout{sizes, contiguous_strides(sizes), t.offset()};
+             t->numel = n;
+             t->contiguous = true;
+         } else {
+             Tensor bigger = empty(sizes, t.dtype());
+             const int64_t keep = std::min(n, room);
+             std::memcpy(bigger.data(), t.data(), size_t(std::max<int64_t>(keep, 0) * t.item_size()));
+             set_data(t, bigger);
+         }
+         bump_version(t);
+         return t;
+     }, method},
+};
 
 }  // namespace wisp

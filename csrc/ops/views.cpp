@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "../autograd/engine.h"
+#include "../python/registry.h"
 
 namespace wisp {
 
@@ -300,5 +301,181 @@ Tensor imag(const Tensor& t) {
     if (!is_complex(t.dtype())) throw RuntimeError("imag is not implemented for tensors with non-complex dtypes.");
     return select(view_as_real(t), -1, 1);
 }
+
+// --- names -----------------------------------------------------------------------------------------------------------------
+
+static Tensor view_as_dtype(const Tensor& t, DType dtype) {
+    if (dtype == t.dtype()) return view(t, t.sizes());
+    const int64_t from = t.item_size(), to = item_size(dtype);
+    Layout layout = t.layout();
+    if (from > to) {
+        const int64_t ratio = from / to;
+        if (t.dim() == 0) throw RuntimeError("self.dim() cannot be 0 to view ", t.dtype(), " as ", dtype, " (different element sizes)");
+        if (t.stride(-1) != 1) throw RuntimeError("self.stride(-1) must be 1 to view ", t.dtype(), " as ", dtype, " (different element sizes), but got ", t.stride(-1));
+        layout.offset *= ratio;
+        for (int64_t i = 0; i + 1 < t.dim(); i++) layout.strides[i] *= ratio;
+        layout.sizes.back() *= ratio;
+    } else if (from < to) {
+        const int64_t ratio = to / from;
+        if (t.dim() == 0) throw RuntimeError("self.dim() cannot be 0 to view ", t.dtype(), " as ", dtype, " (different element sizes)");
+        if (t.size(-1) % ratio || layout.offset % ratio || t.stride(-1) != 1)
+            throw RuntimeError("self.size(-1) must be divisible by ", ratio, " to view ", t.dtype(), " as ", dtype, " (different element sizes), but got shape ", t.sizes());
+        layout.offset /= ratio;
+        for (int64_t i = 0; i + 1 < t.dim(); i++) {
+            if (layout.strides[i] % ratio) throw RuntimeError("self.stride(", i, ") must be divisible by ", ratio, " to view ", t.dtype(), " as ", dtype);
+            layout.strides[i] /= ratio;
+        }
+        layout.sizes.back() /= ratio;
+    }
+    return retyped(t, std::move(layout), dtype);
+}
+
+static Tensor transposed(const Tensor& t) {
+    if (t.dim() > 2) throw RuntimeError("t() expects a tensor with <= 2 dimensions, but self is ", t.dim(), "D");
+    Tensor v = make_view(t, t.dim() == 2 ? t.layout().transpose(0, 1) : t.layout());
+    if (needs_grad(t)) record(v, "TBackward0", {t}, {}, [](Backward& bw) { bw.set(0, transposed(bw.grad())); });
+    return v;
+}
+
+static TensorList split_evenly(const Tensor& t, int64_t size, int64_t dim) {
+    if (t.dim() == 0) throw RuntimeError("split expects at least a 1-dimensional tensor");
+    if (size < 0) throw RuntimeError("split expects split_size be non-negative, but got split_size=", size);
+    dim = wrap_dim(dim, t.dim());
+    const int64_t n = t.size(dim);
+    if (size == 0 && n != 0) throw RuntimeError("split_size can only be 0 if dimension size is 0, but got dimension size of ", n);
+    Dims lengths;
+    for (int64_t at = 0; at < n; at += size) lengths.push_back(std::min(size, n - at));
+    if (lengths.empty()) lengths.push_back(0);
+    return split(t, lengths, dim);
+}
+
+static TensorList chunk(const Tensor& t, int64_t chunks, int64_t dim) {
+    if (t.dim() == 0) throw RuntimeError("chunk expects at least a 1-dimensional tensor");
+    if (chunks <= 0) throw RuntimeError("chunk expects `chunks` to be greater than 0, got: ", chunks);
+    dim = wrap_dim(dim, t.dim());
+    const int64_t n = t.size(dim), size = (n + chunks - 1) / chunks;
+    if (size == 0) return split(t, Dims(chunks, 0), dim);
+    return split_evenly(t, size, dim);
+}
+
+static TensorList tensor_split_at(const Tensor& t, const Dims& indices, int64_t dim) {
+    if (t.dim() == 0) throw RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims");
+    dim = wrap_dim(dim, t.dim());
+    TensorList parts;
+    int64_t start = 0;
+    for (int64_t i = 0; i <= indices.size(); i++) {
+        const int64_t stop = i < indices.size() ? indices[i] : t.size(dim);
+        parts.push_back(slice(t, dim, start, stop));
+        start = stop;
+    }
+    return parts;
+}
+
+static TensorList tensor_split(const Tensor& t, int64_t sections, int64_t dim) {
+    if (t.dim() == 0) throw RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims");
+    if (sections <= 0) throw RuntimeError("number of sections must be larger than 0, got ", sections);
+    dim = wrap_dim(dim, t.dim());
+    const int64_t n = t.size(dim), base = n / sections, extra = n % sections;
+    Dims lengths;
+    for (int64_t i = 0; i < sections; i++) lengths.push_back(base + (i < extra));
+    TensorList parts;
+    int64_t at = 0;
+    for (int64_t l : lengths) {
+        parts.push_back(slice(t, dim, at, at + l));
+        at += l;
+    }
+    return parts;
+}
+
+static Tensor unflatten(const Tensor& t, int64_t dim, const Dims& sizes) {
+    dim = wrap_dim(dim, t.dim());
+    if (sizes.empty()) throw RuntimeError("unflatten: sizes must be non-empty");
+    Dims result;
+    Dims inferred;
+    try {
+        inferred = infer_size(sizes, t.size(dim));
+    } catch (const Error&) {
+        throw RuntimeError("unflatten: Provided sizes ", sizes, " don't multiply up to the size of dim ", dim, " (", t.size(dim), ") in the input tensor");
+    }
+    for (int64_t i = 0; i < dim; i++) result.push_back(t.size(i));
+    for (int64_t s : inferred) result.push_back(s);
+    for (int64_t i = dim + 1; i < t.dim(); i++) result.push_back(t.size(i));
+    return view(t, result);
+}
+
+// The in-place forms of shape changes turn the tensor itself into the view.
+static Tensor become(const Tensor& t, const Tensor& v) {
+    t->layout = v.layout();
+    t->contiguous = v->contiguous;
+    if (v->grad_fn) set_history(t, v->grad_fn, v->output_number);
+    bump_version(t);
+    return t;
+}
+
+static const Operators operators = {
+    {"view(Tensor input, dtype dtype)", view_as_dtype, method},
+    {"view(Tensor input, int... size)", [](const Tensor& t, Dims sizes) { return view(t, sizes); }, method},
+    {"view_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return view(t, o.sizes()); }, method},
+    {"reshape(Tensor input, int... shape)", [](const Tensor& t, Dims sizes) { return reshape(t, sizes); }, method},
+    {"reshape(Tensor input, int[] shape)", [](const Tensor& t, Dims sizes) { return reshape(t, sizes); }, function},
+    {"reshape_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return reshape(t, o.sizes()); }, method},
+    {"flatten(Tensor input, int start_dim=0, int end_dim=-1)", [](const Tensor& t, int64_t a, int64_t b) { return flatten(t, a, b); }, function | method},
+    {"ravel(Tensor input)", [](const Tensor& t) { return reshape(contiguous(t), {-1}); }, function | method},
+    {"unflatten(Tensor input, int dim, int[] sizes)", unflatten, function | method},
+    {"transpose(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); }, function | method},
+    {"swapaxes(Tensor input, int axis0, int axis1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); }, function | method},
+    {"swapdims(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); }, function | method},
+    {"transpose_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); }, method},
+    {"swapaxes_(Tensor input, int axis0, int axis1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); }, method},
+    {"swapdims_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); }, method},
+    {"t(Tensor input)", transposed, function | method},
+    {"t_(Tensor input)", [](const Tensor& t) { return become(t, transposed(t)); }, method},
+    {"adjoint(Tensor input)", [](const Tensor& t) {
+         if (t.dim() < 2) throw RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
+         return conj(transpose(t, -2, -1));
+     }, function | method},
+    {"permute(Tensor input, int... dims)", [](const Tensor& t, Dims d) { return permute(t, d); }, method},
+    {"permute(Tensor input, int[] dims)", [](const Tensor& t, Dims d) { return permute(t, d); }, function},
+    {"movedim(Tensor input, int[] source, int[] destination)", [](const Tensor& t, Dims a, Dims b) { return movedim(t, a, b); }, function | method},
+    {"moveaxis(Tensor input, int[] source, int[] destination)", [](const Tensor& t, Dims a, Dims b) { return movedim(t, a, b); }, function | method},
+    {"expand(Tensor input, int... size, *, bool implicit=False)", [](const Tensor& t, Dims s, bool) { return expand(t, s); }, method},
+    {"expand_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return expand(t, o.sizes()); }, method},
+    {"broadcast_to(Tensor input, int[] size)", [](const Tensor& t, Dims s) { return expand(t, s); }, function | method},
+    {"squeeze(Tensor input)", [](const Tensor& t) { return squeeze(t); }, function | method},
+    {"squeeze(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return squeeze(t, d); }, function | method},
+    {"squeeze_(Tensor input)", [](const Tensor& t) { return become(t, squeeze(t)); }, method},
+    {"squeeze_(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return become(t, squeeze(t, d)); }, method},
+    {"unsqueeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return unsqueeze(t, d); }, function | method},
+    {"unsqueeze_(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return become(t, unsqueeze(t, d)); }, method},
+    {"narrow(Tensor input, int dim, int start, int length)", [](const Tensor& t, int64_t d, int64_t s, int64_t l) { return narrow(t, d, s, l); }, function | method},
+    {"narrow(Tensor input, int dim, Tensor start, int length)", [](const Tensor& t, int64_t d, const Tensor& s, int64_t l) {
+         if (s.dim() != 0 || !is_integral(s.dtype()) || s.dtype() == DType::boolean) throw RuntimeError("start must be an 0-dim integral Tensor.");
+         return narrow(t, d, item(s).to_int(), l);
+     }, function | method},
+    {"select(Tensor input, int dim, int index)", [](const Tensor& t, int64_t d, int64_t i) { return select(t, d, i); }, function | method},
+    {"unfold(Tensor input, int dimension, int size, int step)", [](const Tensor& t, int64_t d, int64_t n, int64_t s) { return unfold(t, d, n, s); }, method},
+    {"diagonal(Tensor input, int offset=0, int dim1=0, int dim2=1)", [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function | method},
+    {"linalg.diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)", [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function},
+    {"as_strided(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
+     [](const Tensor& t, Dims n, Dims s, std::optional<int64_t> o) { return as_strided(t, n, s, o); }, function | method},
+    {"unbind(Tensor input, int dim=0)", [](const Tensor& t, int64_t d) { return unbind(t, d); }, function | method},
+    {"split(Tensor tensor, int split_size_or_sections, int dim=0)", split_evenly, function},
+    {"split(Tensor tensor, int[] split_size_or_sections, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); }, function},
+    {"split(Tensor input, int split_size, int dim=0)", split_evenly, method},
+    {"split(Tensor input, int[] split_size, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); }, method},
+    {"split_with_sizes(Tensor input, int[] split_sizes, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); }, function | method},
+    {"chunk(Tensor input, int chunks, int dim=0)", chunk, function | method},
+    {"tensor_split(Tensor input, int indices_or_sections, int dim=0)", tensor_split, function | method},
+    {"tensor_split(Tensor input, Tensor tensor_indices_or_sections, int dim=0)", [](const Tensor& t, const Tensor& i, int64_t d) {
+         if (i.dim() > 1 || i.dtype() != DType::i64) throw RuntimeError("tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor");
+         if (i.dim() == 0) return tensor_split(t, item(i).to_int(), d);
+         Dims cuts;
+         for (int64_t k = 0; k < i.size(0); k++) cuts.push_back(item(select(i, 0, k)).to_int());
+         return tensor_split_at(t, cuts, d);
+     }, function | method},
+    {"tensor_split(Tensor input, int[] indices, int dim=0)", tensor_split_at, function | method},
+    {"view_as_real(Tensor input)", [](const Tensor& t) { return view_as_real(t); }, function},
+    {"view_as_complex(Tensor input)", [](const Tensor& t) { return view_as_complex(t); }, function},
+};
 
 }  // namespace wisp

@@ -1,0 +1,200 @@
+// Making tensors: zeros, ones, full, empty, arange, linspace, logspace, eye, their _like and new_ forms, complex.
+#include <cmath>
+
+#include "../python/registry.h"
+#include "ops.h"
+
+namespace wisp {
+namespace {
+
+Tensor finish(Tensor t, bool requires_grad) {
+    if (requires_grad) {
+        if (!is_differentiable(t.dtype())) throw RuntimeError("Only Tensors of floating point and complex dtype can require gradients, got ", t.dtype());
+        t->requires_grad = true;
+    }
+    return t;
+}
+
+void check_device(const std::optional<Device>& device) {
+    if (device && device->type != DeviceType::cpu) empty({0}, DType::f32, *device);
+}
+
+template <int value> Tensor constant(Dims sizes, std::optional<DType> dtype, PyObject*, std::optional<Device> device, bool, bool requires_grad) {
+    check_device(device);
+    const DType d = dtype.value_or(default_dtype());
+    return finish(value == 0 ? zeros(sizes, d) : ones(sizes, d), requires_grad);
+}
+Tensor uninitialised(Dims sizes, std::optional<DType> dtype, PyObject*, std::optional<Device> device, bool, bool requires_grad, std::optional<MemoryFormat> f) {
+    check_device(device);
+    const DType d = dtype.value_or(default_dtype());
+    if (f && *f != MemoryFormat::contiguous && *f != MemoryFormat::preserve) return finish(empty_strided(sizes, strides_for(sizes, *f), d), requires_grad);
+    return finish(empty(sizes, d), requires_grad);
+}
+
+// The result of a *_like operator before its values are set.
+Tensor shaped_like(const Tensor& t, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format) {
+    check_device(device);
+    const DType d = dtype.value_or(t.dtype());
+    const MemoryFormat f = format.value_or(MemoryFormat::preserve);
+    return f == MemoryFormat::preserve ? empty_like(t, d) : empty_strided(t.sizes(), strides_for(t.sizes(), f), d);
+}
+
+Tensor full_of(const Dims& sizes, const Arg& value, std::optional<DType> dtype) {
+    const Scalar v = value.tensor ? item(*value.tensor) : value.number;
+    const DType d = dtype.value_or(value.tensor ? value.tensor->dtype() : v.dtype());
+    Tensor t = empty(sizes, d);
+    return fill_(t, v);
+}
+
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, bool requires_grad) {
+    const bool integral = start.is_integral() && end.is_integral() && step.is_integral();
+    const DType d = dtype.value_or(integral ? DType::i64 : default_dtype());
+    if (is_complex(d) || d == DType::boolean) throw RuntimeError("\"arange_cpu\" not implemented for '", type_name(d), "'");
+    const double a = start.to_double(), b = end.to_double(), s = step.to_double();
+    if (s == 0) throw RuntimeError("step must be nonzero");
+    if (!std::isfinite(a) || !std::isfinite(b)) throw RuntimeError("unsupported range: ", start, " -> ", end);
+    if ((s > 0 && b < a) || (s < 0 && b > a)) throw RuntimeError("upper bound and lower bound inconsistent with step sign: arange(", start, ", ", end, ", ", step, ")");
+    const bool whole = integral || is_integral(d);
+    int64_t n;
+    if (whole && start.is_integral() && end.is_integral() && step.is_integral()) {
+        const int64_t k = step.to_int();
+        n = (end.to_int() - start.to_int() + k - (k > 0 ? 1 : -1)) / k;
+    } else {
+        n = int64_t(std::ceil((b - a) / s));
+    }
+    if (n < 0) n = 0;
+    if (integral && d == DType::i64) {
+        Tensor t = empty({n}, d);
+        int64_t* p = t.data<int64_t>();
+        const int64_t first = start.to_int(), k = step.to_int();
+        for (int64_t i = 0; i < n; i++) p[i] = first + i * k;
+        return t;
+    }
+    Tensor wide = empty({n}, is_integral(d) ? DType::i64 : DType::f64);
+    for (int64_t i = 0; i < n; i++) {
+        if (is_integral(d)) wide.data<int64_t>()[i] = start.to_int() + i * step.to_int();
+        else if (d == DType::f32) wide.data<double>()[i] = double(float(a) + float(s) * float(i) == float(a + s * double(i)) ? a + s * double(i) : a + s * double(i));
+        else wide.data<double>()[i] = a + s * double(i);
+    }
+    return finish(to(wide, d), requires_grad);
+}
+
+Tensor linspace(const Arg& start_, const Arg& end_, int64_t steps, std::optional<DType> dtype, bool requires_grad) {
+    auto value = [](const Arg& a) {
+        if (a.tensor && a.tensor->dim() != 0) throw RuntimeError("linspace only supports 0-dimensional start and end tensors, but got a tensor of shape ", a.tensor->sizes());
+        return a.tensor ? item(*a.tensor) : a.number;
+    };
+    const Scalar start = value(start_), end = value(end_);
+    if (steps < 0) throw RuntimeError("number of steps must be non-negative, got ", steps);
+    const bool complex = start.is_complex() || end.is_complex();
+    const DType d = dtype.value_or(complex ? complex_of(default_dtype()) : default_dtype());
+    if (complex && !is_complex(d)) throw RuntimeError("torch.linspace(): inferred dtype ", complex_of(default_dtype()), " can't be safely cast to passed dtype ", d);
+    if (is_complex(d)) {
+        Tensor t = empty({steps}, DType::c128);
+        const c128 a = start.to_complex(), b = end.to_complex(), s = steps > 1 ? (b - a) / double(steps - 1) : c128(0);
+        for (int64_t i = 0; i < steps; i++) t.data<c128>()[i] = i < steps / 2 ? a + s * double(i) : b - s * double(steps - 1 - i);
+        if (steps == 1) t.data<c128>()[0] = a;
+        return finish(to(t, d), requires_grad);
+    }
+    const double a = start.to_double(), b = end.to_double();
+    Tensor t = empty({steps}, DType::f64);
+    double* p = t.data<double>();
+    if (d == DType::f32) {
+        const float fa = float(a), fb = float(b), s = steps > 1 ? (fb - fa) / float(steps - 1) : 0;
+        for (int64_t i = 0; i < steps; i++) p[i] = double(i < steps / 2 ? fa + s * float(i) : fb - s * float(steps - 1 - i));
+    } else {
+        const double s = steps > 1 ? (b - a) / double(steps - 1) : 0;
+        for (int64_t i = 0; i < steps; i++) p[i] = i < steps / 2 ? a + s * double(i) : b - s * double(steps - 1 - i);
+        if (is_integral(d))
+            for (int64_t i = 0; i < steps; i++) {
+                const float is = steps > 1 ? float((b - a) / double(steps - 1)) : 0;
+                p[i] = double(int64_t(i < steps / 2 ? a + double(is) * double(i) : b - double(is) * double(steps - 1 - i)));
+            }
+    }
+    if (steps == 1) p[0] = a;
+    return finish(to(t, d), requires_grad);
+}
+
+Tensor logspace(const Arg& start, const Arg& end, int64_t steps, double base, std::optional<DType> dtype, bool requires_grad) {
+    const DType d = dtype.value_or(default_dtype());
+    const DType wide = is_complex(d) ? DType::c128 : DType::f64;
+    Tensor t = linspace(start, end, steps, wide, false);
+    const Tensor b = scalar_tensor(Scalar(base), wide);
+    return finish(to(pow(b, t), d), requires_grad);
+}
+
+Tensor eye(int64_t n, std::optional<int64_t> m_, std::optional<DType> dtype, bool requires_grad) {
+    const int64_t m = m_.value_or(n);
+    if (n < 0) throw RuntimeError("n must be greater or equal to 0, got ", n);
+    if (m < 0) throw RuntimeError("m must be greater or equal to 0, got ", m);
+    Tensor t = zeros({n, m}, dtype.value_or(default_dtype()));
+    fill_(alias(t, t.layout().diagonal(0, 0, 1)), Scalar(1));
+    return finish(t, requires_grad);
+}
+
+Tensor complex_of_parts(const Tensor& re, const Tensor& im) {
+    if (re.dtype() != im.dtype()) throw RuntimeError("Expected object of scalar type ", type_name(re.dtype()), " but got scalar type ", type_name(im.dtype()), " for second argument");
+    if (re.dtype() != DType::f32 && re.dtype() != DType::f64)
+        throw RuntimeError("Expected both inputs to be Half, Float or Double tensors but got ", type_name(re.dtype()), " and ", type_name(im.dtype()));
+    const Dims sizes = broadcast(re.sizes(), im.sizes());
+    return view_as_complex(stack({expand(re, sizes), expand(im, sizes)}, -1));
+}
+
+const Operators operators = {
+    {"zeros(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)", constant<0>, function},
+    {"ones(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)", constant<1>, function},
+    {"empty(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, format? memory_format=None, Tensor? out=None)", uninitialised, function},
+    {"full(int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
+     [](Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         check_device(dev);
+         return finish(full_of(s, v, d), rg);
+     }, function},
+    {"empty_strided(int[] size, int[] stride, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)",
+     [](Dims s, Dims st, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, bool) {
+         check_device(dev);
+         return finish(empty_strided(s, st, d.value_or(default_dtype())), rg);
+     }, function},
+    {"zeros_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? memory_format=None, bool pin_memory=False)",
+     [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) { return finish(zero_(shaped_like(t, d, dev, f)), rg); }, function},
+    {"ones_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? memory_format=None, bool pin_memory=False)",
+     [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) { return finish(fill_(shaped_like(t, d, dev, f), Scalar(1)), rg); }, function},
+    {"empty_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? memory_format=None, bool pin_memory=False)",
+     [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) { return finish(shaped_like(t, d, dev, f), rg); }, function},
+    {"full_like(Tensor input, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? memory_format=None, bool pin_memory=False)",
+     [](const Tensor& t, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
+         return finish(fill_(shaped_like(t, d, dev, f), v.tensor ? item(*v.tensor) : v.number), rg);
+     }, function},
+    {"new_zeros(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
+     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(zeros(s, d.value_or(t.dtype())), rg); }, method},
+    {"new_ones(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
+     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(ones(s, d.value_or(t.dtype())), rg); }, method},
+    {"new_empty(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
+     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(empty(s, d.value_or(t.dtype())), rg); }, method},
+    {"new_empty_strided(Tensor input, int[] size, int[] stride, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
+     [](const Tensor& t, Dims s, Dims st, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(empty_strided(s, st, d.value_or(t.dtype())), rg); }, method},
+    {"new_full(Tensor input, int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
+     [](const Tensor& t, Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(full_of(s, v, d.value_or(t.dtype())), rg); }, method},
+    {"arange(Number end, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
+     [](Scalar e, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return arange(Scalar(0), e, Scalar(1), d, rg); }, function},
+    {"arange(Number start, Number end, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
+     [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return arange(a, e, s, d, rg); }, function},
+    {"range(Number start=0, Number end=0, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False)",
+     [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg) {
+         check_device(dev);
+         const double last = a.to_double() + std::floor((e.to_double() - a.to_double()) / s.to_double()) * s.to_double();
+         return arange(Scalar(a.to_double()), Scalar(last + s.to_double() * 0.5), Scalar(s.to_double()), d.value_or(default_dtype()), rg);
+     }, function},
+    {"linspace(Operand start, Operand end, int steps, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
+     [](const Arg& a, const Arg& e, int64_t n, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return linspace(a, e, n, d, rg); }, function},
+    {"logspace(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
+     [](const Arg& a, const Arg& e, int64_t n, double b, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return logspace(a, e, n, b, d, rg); }, function},
+    {"eye(int n, int? m=None, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
+     [](int64_t n, std::optional<int64_t> m, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return eye(n, m, d, rg); }, function},
+    {"scalar_tensor(Number s, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
+     [](Scalar v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(scalar_tensor(v, d.value_or(default_dtype())), rg); }, function},
+    {"complex(Tensor real, Tensor imag, *, Tensor? out=None)", complex_of_parts, function},
+    {"polar(Tensor abs, Tensor angle, *, Tensor? out=None)", [](const Tensor& r, const Tensor& a) { return complex_of_parts(r * cos(a), r * sin(a)); }, function},
+};
+
+}  // namespace
+}  // namespace wisp

@@ -1,0 +1,191 @@
+// Advanced indexing: picking and writing slices at the positions that index tensors give.
+#include "index.h"
+
+#include <cstring>
+
+#include "../cpu/index.h"
+
+namespace wisp {
+
+int64_t item_value(const Tensor& t) { return item(t).to_int(); }
+
+TensorList nonzero_coordinates(const Tensor& mask_) {
+    const Tensor mask = contiguous(to(mask_, DType::boolean));
+    const bool* p = mask.data<bool>();
+    int64_t count = 0;
+    for (int64_t i = 0; i < mask.numel(); i++) count += p[i];
+    const int64_t dims = mask.dim();
+    Tensor all = empty({dims, count}, DType::i64);
+    if (count && dims) cpu::index.nonzero(all.data<int64_t>(), 1, count, p, mask.sizes().data(), int(dims), count);
+    TensorList list;
+    for (int64_t d = 0; d < dims; d++) list.push_back(alias(all, Layout{{count}, {1}, d * count}));
+    return list;
+}
+
+namespace {
+
+// How an index expression addresses a tensor: an offset per picked slice, and the slice's own dimensions.
+struct Picked {
+    Dims index_sizes;           // broadcast shape of the indices
+    int64_t position = 0;       // where they stand in the result
+    Tensor offsets;             // int64, in elements from the tensor's data
+    Dims slice_sizes, slice_strides;
+    Dims indexed;               // dimensions with an index
+    int64_t count() const { return product(index_sizes); }
+    Dims result_sizes() const {
+        Dims sizes;
+        for (int64_t i = 0; i < position; i++) sizes.push_back(slice_sizes[i]);
+        for (int64_t s : index_sizes) sizes.push_back(s);
+        for (int64_t i = position; i < slice_sizes.size(); i++) sizes.push_back(slice_sizes[i]);
+        return sizes;
+    }
+};
+
+Picked pick(const Tensor& t, const TensorList& indices) {
+    Picked p;
+    if (indices.size() > t.dim()) throw IndexError("too many indices for tensor of dimension ", t.dim(), " (got ", indices.size(), ")");
+    TensorList given;
+    bool started = false, ended = false, apart = false;
+    for (int64_t d = 0; d < indices.size(); d++) {
+        if (!indices[d]) {
+            if (started) ended = true;
+            continue;
+        }
+        if (ended) apart = true;
+        if (!started) p.position = d;
+        started = true;
+        Tensor i = indices[d];
+        if (i.dtype() == DType::boolean) i = nonzero_coordinates(i)[0];
+        given.push_back(i);
+        p.indexed.push_back(d);
+    }
+    if (apart) p.position = 0;
+    p.index_sizes = given.empty() ? Dims() : given[0].sizes();
+    for (int64_t k = 1; k < given.size(); k++) {
+        try {
+            p.index_sizes = broadcast(p.index_sizes, given[k].sizes());
+        } catch (const Error&) {
+            throw IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes ", given[0].sizes(), ", ", given[k].sizes());
+        }
+    }
+    for (int64_t d = 0; d < t.dim(); d++)
+        if (!p.indexed.contains(d)) {
+            p.slice_sizes.push_back(t.size(d));
+            p.slice_strides.push_back(t.stride(d));
+        }
+    const int64_t n = product(p.index_sizes);
+    p.offsets = empty({n}, DType::i64);
+    if (n == 0) return p;
+    TensorList flat;
+    Small<const int64_t*, 4> pointers;
+    Dims sizes, strides;
+    for (int64_t k = 0; k < given.size(); k++) {
+        const int64_t d = p.indexed[k];
+        Tensor i = given[k];
+        i = to(i, DType::i64);
+        GradMode off(false);
+        Tensor c = contiguous(expanded(i, p.index_sizes));
+        const int64_t bad = cpu::index.first_out_of_range(c.data<int64_t>(), n, t.size(d), true);
+        if (bad >= 0)
+            throw IndexError("index ", c.data<int64_t>()[bad], " is out of bounds for dimension ", d, " with size ", t.size(d));
+        flat.push_back(c);
+        pointers.push_back(c.data<int64_t>());
+        sizes.push_back(t.size(d));
+        strides.push_back(t.stride(d));
+    }
+    cpu::index.offsets(p.offsets.data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()), n);
+    return p;
+}
+
+// The index dimensions come first in memory; this puts them where they belong.
+Tensor in_place_order(const Tensor& t, const Picked& p) {
+    if (p.position == 0) return t;
+    const int64_t k = p.index_sizes.size();
+    Dims order;
+    for (int64_t i = 0; i < p.position; i++) order.push_back(k + i);
+    for (int64_t i = 0; i < k; i++) order.push_back(i);
+    for (int64_t i = p.position; i < p.slice_sizes.size(); i++) order.push_back(k + i);
+    return alias(t, t.layout().permute(order));
+}
+
+void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate) {
+    if (p.count() == 0 || product(p.slice_sizes) == 0) return;
+    // Values with the index dimensions first: contiguous rows for the kernel.
+    Tensor v = expanded(values, p.result_sizes());
+    const int64_t k = p.index_sizes.size();
+    if (p.position) {
+        Dims order;
+        for (int64_t i = 0; i < k; i++) order.push_back(p.position + i);
+        for (int64_t i = 0; i < p.position; i++) order.push_back(i);
+        for (int64_t i = p.position + k; i < v.dim(); i++) order.push_back(i);
+        v = alias(v, v.layout().permute(order));
+    }
+    GradMode off(false);
+    v = contiguous(to(v, t.dtype()));
+    const Dims strides = contiguous_strides(p.slice_sizes);
+    const cpu::Slice slice{int(p.slice_sizes.size()), p.slice_sizes.data(), p.slice_strides.data()};
+    cpu::index.put(accumulate ? cpu::Scatter::add : cpu::Scatter::set, t.data(), t.dtype(), p.offsets.data<int64_t>(), p.count(), slice, v.data(),
+                   product(p.slice_sizes), strides.data());
+}
+
+}  // namespace
+
+Tensor index(const Tensor& t, const TensorList& indices) {
+    Picked p = pick(t, indices);
+    Dims sizes = p.index_sizes;
+    for (int64_t s : p.slice_sizes) sizes.push_back(s);
+    Tensor r = empty(sizes, t.dtype());
+    if (r.numel()) {
+        const cpu::Slice slice{int(p.slice_sizes.size()), p.slice_sizes.data(), p.slice_strides.data()};
+        Unlocked unlocked(r.numel());
+        cpu::index.take(r.data(), t.data(), p.offsets.data<int64_t>(), p.count(), slice, t.item_size());
+    }
+    r = in_place_order(r, p);
+    if (needs_grad(t)) {
+        TensorList saved = indices;
+        record_many(spanned({r}), "IndexBackward0", spanned({t}), spanned(saved), [own = t.sizes()](Backward& bw) {
+            TensorList list;
+            for (int i = 0; i < bw.node.saved.size(); i++) list.push_back(bw.saved(i));
+            Tensor z = zeros(own, bw.grad().dtype());
+            bw.set(0, index_put_(z, list, bw.grad(), true));
+        });
+    }
+    return r;
+}
+
+Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& values, bool accumulate) {
+    if (values.dtype() != t.dtype())
+        throw RuntimeError("Index put requires the source and destination dtypes match, got ", type_name(t.dtype()), " for the destination and ",
+                           type_name(values.dtype()), " for the source.");
+    const bool recording = grad_enabled() && is_differentiable(t.dtype()) && (t.requires_grad() || values.requires_grad());
+    check_inplace(t, "index_put_", recording);
+    Picked p = pick(t, indices);
+    if (!is_expandable(values.sizes(), p.result_sizes())) {
+        Dims sizes = values.sizes();
+        while (!sizes.empty() && sizes.size() > p.result_sizes().size() && sizes[0] == 1) sizes.erase(0);
+        if (!is_expandable(sizes, p.result_sizes()))
+            throw RuntimeError("shape mismatch: value tensor of shape ", values.sizes(), " cannot be broadcast to indexing result of shape ", p.result_sizes());
+        return index_put_(t, indices, reshape(values, sizes), accumulate);
+    }
+    put(t, p, values, accumulate);
+    bump_version(t);
+    if (recording) {
+        NodePtr node = NodePtr::steal(new_node("IndexPutBackward0"));
+        add_input(*node, t);
+        add_input(*node, values);
+        set_closure(*node, [accumulate](Backward& bw) {
+            TensorList list;
+            for (int i = 0; i < bw.node.saved.size(); i++) list.push_back(bw.saved(i));
+            if (bw.needs(0)) {
+                if (accumulate) bw.set(0, bw.grad());
+                else bw.set(0, index_put_(clone(bw.grad()), list, zeros({}, bw.grad().dtype()), false));
+            }
+            if (bw.needs(1)) bw.set(1, index(bw.grad(), list));
+        });
+        rebase_history(t, *node);
+        for (const Tensor& i : indices) save(*node, i);
+    }
+    return t;
+}
+
+}  // namespace wisp

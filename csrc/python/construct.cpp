@@ -1,0 +1,252 @@
+// Tensors from Python data: numbers, nested sequences, buffers (NumPy arrays) and other tensors.
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "../ops/ops.h"
+#include "registry.h"
+#include "tensor_type.h"
+
+namespace wisp {
+namespace {
+
+const Tensor& as_tensor(PyObject* const& o) { return reinterpret_cast<const Tensor&>(o); }
+
+// --- buffers ---------------------------------------------------------------------------------------------------------------
+
+DType dtype_of_format(const char* format, Py_ssize_t item) {
+    const char* f = format ? format : "B";
+    if (*f == '@' || *f == '=' || *f == '<' || *f == '|') f++;
+    else if (*f == '>' || *f == '!')
+        throw ValueError("given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.");
+    const bool complex = *f == 'Z';
+    if (complex) f++;
+    if (f[1] != 0) throw TypeError("can't convert a buffer of format '", format, "' to a tensor");
+    switch (*f) {
+        case '?': return DType::boolean;
+        case 'e': return DType::f16;
+        case 'f': return complex ? DType::c64 : DType::f32;
+        case 'd': return complex ? DType::c128 : DType::f64;
+        case 'b': case 'h': case 'i': case 'l': case 'q': case 'n':
+            return item == 1 ? DType::i8 : item == 2 ? DType::i16 : item == 4 ? DType::i32 : DType::i64;
+        case 'B': case 'H': case 'I': case 'L': case 'Q': case 'N':
+            return item == 1 ? DType::u8 : item == 2 ? DType::u16 : item == 4 ? DType::u32 : DType::u64;
+    }
+    throw TypeError("can't convert np.ndarray of type with buffer format '", format, "'. The only supported types are: float64, float32, float16, "
+                    "complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.");
+}
+
+void release_buffer(Storage* s) {
+    auto* view = static_cast<Py_buffer*>(s->owner);
+    PyBuffer_Release(view);
+    delete view;
+}
+
+// Shares the memory of an object with the buffer protocol.
+Tensor from_buffer(PyObject* o) {
+    auto view = std::make_unique<Py_buffer>();
+    bool read_only = false;
+    if (PyObject_GetBuffer(o, view.get(), PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE) < 0) {
+        PyErr_Clear();
+        if (PyObject_GetBuffer(o, view.get(), PyBUF_STRIDES | PyBUF_FORMAT) < 0) throw PythonError();
+        read_only = true;
+    }
+    try {
+        const DType dtype = dtype_of_format(view->format, view->itemsize);
+        Layout layout;
+        for (int i = 0; i < view->ndim; i++) {
+            layout.sizes.push_back(view->shape[i]);
+            if (view->strides[i] % view->itemsize) throw ValueError("given numpy array strides not a multiple of the element byte size. Copy array to reallocate the memory.");
+            layout.strides.push_back(view->strides[i] / view->itemsize);
+            if (view->strides[i] < 0)
+                throw ValueError("At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
+                                 "(You can probably work around this by making a copy of your array  with array.copy().)");
+        }
+        const int64_t bytes = product(layout.sizes) ? layout.extent() * view->itemsize : 0;
+        void* data = view->buf;
+        Py_buffer* owner = view.release();
+        Storage* s = Storage::wrap(data, size_t(bytes), release_buffer, owner);
+        s->read_only = read_only;
+        Tensor t = from_storage(s, std::move(layout), dtype);
+        s->drop();
+        return t;
+    } catch (...) {
+        if (view) PyBuffer_Release(view.get());
+        throw;
+    }
+}
+
+bool is_array(PyObject* o) {
+    return PyObject_CheckBuffer(o) && !PyBytes_Check(o) && !PyByteArray_Check(o) && PyObject_HasAttrString(o, "__array_interface__");
+}
+
+// --- sequences -------------------------------------------------------------------------------------------------------------
+
+bool is_sequence(PyObject* o) {
+    if (PyList_Check(o) || PyTuple_Check(o)) return true;
+    return !PyUnicode_Check(o) && !PyBytes_Check(o) && !is_tensor(o) && PySequence_Check(o) && !is_number(o) && Py_TYPE(o)->tp_as_sequence &&
+           Py_TYPE(o)->tp_as_sequence->sq_item;
+}
+
+struct Shape {
+    Dims sizes;
+    bool started = false;
+    DType dtype = DType::boolean;
+    void see(DType d) {
+        dtype = started ? promote(dtype, d) : d;
+        started = true;
+    }
+};
+
+void measure(PyObject* o, int64_t depth, Shape& shape, bool first) {
+    if (is_tensor(o) || (!PyList_Check(o) && !PyTuple_Check(o) && is_array(o))) {
+        Tensor t = is_tensor(o) ? as_tensor(o) : from_buffer(o);
+        if (first)
+            for (int64_t s : t.sizes()) shape.sizes.push_back(s);
+        shape.see(t.dtype());
+        return;
+    }
+    if (is_sequence(o)) {
+        if (depth > 128) throw ValueError("too many dimensions: nested deeper than 128 (or a sequence that contains itself)");
+        const Py_ssize_t n = PySequence_Size(o);
+        if (n < 0) throw PythonError();
+        if (first) shape.sizes.push_back(n);
+        for (Py_ssize_t i = 0; i < n; i++) {
+            Ref item(PySequence_GetItem(o, i));
+            measure(item.get(), depth + 1, shape, first && i == 0);
+        }
+        return;
+    }
+    if (!is_number(o)) throw TypeError("new(): invalid data type '", Py_TYPE(o)->tp_name, "' in the data of a tensor: expected numbers, sequences, arrays or tensors");
+    shape.see(to_scalar(o).dtype());
+}
+
+char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
+    if (is_tensor(o) || (!PyList_Check(o) && !PyTuple_Check(o) && is_array(o))) {
+        Tensor t = is_tensor(o) ? as_tensor(o) : from_buffer(o);
+        for (int64_t i = 0; i < t.dim() || depth + i < shape.sizes.size(); i++)
+            if (i >= t.dim() || depth + i >= shape.sizes.size() || t.size(i) != shape.sizes[depth + i])
+                throw ValueError("expected elements of shape ", shape.sizes, " at dim ", depth, ", got a tensor of shape ", t.sizes());
+        Tensor c = contiguous(to(detach(t), shape.dtype));
+        std::memcpy(out, c.data(), size_t(c.numel() * c.item_size()));
+        return out + c.numel() * c.item_size();
+    }
+    if (is_sequence(o)) {
+        const Py_ssize_t n = PySequence_Size(o);
+        if (depth >= shape.sizes.size() || n != shape.sizes[depth])
+            throw ValueError("expected sequence of length ", depth < shape.sizes.size() ? shape.sizes[depth] : 0, " at dim ", depth, " (got ", int64_t(n), ")");
+        for (Py_ssize_t i = 0; i < n; i++) {
+            Ref item(PySequence_GetItem(o, i));
+            out = fill(item.get(), shape, depth + 1, out);
+        }
+        return out;
+    }
+    if (depth != shape.sizes.size()) throw TypeError("only a scalar was found at dim ", depth, " where a sequence of length ", shape.sizes[depth], " was expected");
+    if (shape.dtype == DType::u64 && PyLong_Check(o)) {
+        const unsigned long long v = PyLong_AsUnsignedLongLongMask(o);
+        std::memcpy(out, &v, 8);
+    } else {
+        const Scalar s = to_scalar(o);
+        if (s.is_complex() && !is_complex(shape.dtype)) throw TypeError("can't convert complex to ", shape.dtype);
+        if (is_integral(shape.dtype) && s.is_floating() && !std::isfinite(s.to_double()))
+            throw ValueError("cannot convert float ", std::isnan(s.to_double()) ? "NaN" : "infinity", " to integer");
+        if (is_integral(shape.dtype) && shape.dtype != DType::boolean && s.is_integral()) {
+            const int64_t v = s.to_int(), bits = 8 * item_size(shape.dtype);
+            if (bits < 64 && (v > (is_signed(shape.dtype) ? (int64_t(1) << (bits - 1)) - 1 : (int64_t(1) << bits) - 1) || v < -(int64_t(1) << (bits - 1))))
+                throw RuntimeError("value cannot be converted to type ", shape.dtype, " without overflow: ", v);
+        }
+        s.store(out, shape.dtype);
+    }
+    return out + item_size(shape.dtype);
+}
+
+Tensor new_tensor(PyObject* data, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
+    Tensor t = tensor_from_data(data, dtype);
+    if (device && device->type != DeviceType::cpu) empty({0}, t.dtype(), *device);
+    if (requires_grad) {
+        if (!is_differentiable(t.dtype())) throw RuntimeError("Only Tensors of floating point and complex dtype can require gradients, got ", t.dtype());
+        t->requires_grad = true;
+    }
+    return t;
+}
+
+Tensor as_tensor_sharing(PyObject* data, std::optional<DType> dtype, std::optional<Device> device) {
+    if (device && device->type != DeviceType::cpu) empty({0}, DType::f32, *device);
+    if (is_tensor(data)) return dtype ? to(as_tensor(data), *dtype) : as_tensor(data);
+    if (is_array(data)) {
+        Tensor t = from_buffer(data);
+        return dtype ? to(t, *dtype) : t;
+    }
+    return tensor_from_data(data, dtype);
+}
+
+const Operators operators = {
+    {"tensor(any data, *, dtype? dtype=None, device? device=None, bool requires_grad=False, bool pin_memory=False)",
+     [](PyObject* data, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad, bool) {
+         if (is_tensor(data))
+             warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+                  "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).");
+         return new_tensor(data, dtype, device, requires_grad);
+     }, function},
+    {"as_tensor(any data, dtype? dtype=None, device? device=None)", as_tensor_sharing, function},
+    {"from_numpy(any ndarray)", [](PyObject* o) {
+         if (!is_array(o)) throw TypeError("expected np.ndarray (got ", Py_TYPE(o)->tp_name, ")");
+         Tensor t = from_buffer(o);
+         if (t.storage()->read_only)
+             warn("The given NumPy array is not writable. Writing to this tensor raises an error; copy the array to get a writable one.");
+         return t;
+     }, function},
+    {"frombuffer(any buffer, *, dtype dtype, int count=-1, int offset=0, bool requires_grad=False)",
+     [](PyObject* o, DType dtype, int64_t count, int64_t offset, bool requires_grad) {
+         Ref bytes(PyMemoryView_FromObject(o));
+         Ref cast(PyObject_CallMethod(bytes.get(), "cast", "s", "B"));
+         Tensor raw = from_buffer(cast.get());
+         const int64_t size = item_size(dtype), total = raw.numel();
+         if (total == 0) throw ValueError("both buffer length (0) and count (", count, ") must not be 0");
+         if (offset < 0 || offset >= total) throw ValueError("offset (", offset, " bytes) must be non-negative and no greater than buffer length (", total, " bytes) minus 1");
+         if (count == 0) throw ValueError("both buffer length (", total, ") and count (0) must not be 0");
+         if (count < 0) {
+             if ((total - offset) % size) throw ValueError("buffer length (", total - offset, " bytes) after offset must be a multiple of element size (", size, ")");
+             count = (total - offset) / size;
+         }
+         if (offset + count * size > total)
+             throw ValueError("requested buffer length (", count, " * ", size, " bytes) after offset (", offset, " bytes) must not be greater than actual buffer length (", total, " bytes)");
+         // Same memory under another element type.
+         Storage* s = raw.storage();
+         if ((reinterpret_cast<uintptr_t>(s->data) + size_t(offset)) % size_t(size) || offset % size) {
+             Tensor copy = empty({count}, dtype);
+             std::memcpy(copy.data(), static_cast<char*>(s->data) + offset, size_t(count * size));
+             return copy;
+         }
+         Tensor t = from_storage(s, Layout{{count}, {1}, offset / size}, dtype);
+         if (requires_grad) t->requires_grad = true;
+         return t;
+     }, function},
+};
+
+}  // namespace
+
+Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype) {
+    GradMode off(false);
+    if (is_tensor(data)) {
+        Tensor t = detach(as_tensor(data));
+        return dtype && *dtype != t.dtype() ? to(t, *dtype) : clone(t);
+    }
+    if (is_array(data)) {
+        Tensor t = from_buffer(data);
+        return dtype && *dtype != t.dtype() ? to(t, *dtype) : clone(t);
+    }
+    if (!is_sequence(data) && PyObject_HasAttrString(data, "__array__") && !is_number(data)) {
+        Ref array(PyObject_CallMethod(data, "__array__", nullptr));
+        return tensor_from_data(array.get(), dtype);
+    }
+    Shape shape;
+    measure(data, 0, shape, true);
+    if (!shape.started) shape.dtype = default_dtype();
+    if (dtype) shape.dtype = *dtype;
+    Tensor t = empty(shape.sizes, shape.dtype);
+    fill(data, shape, 0, t.data());
+    return t;
+}
+
+}  // namespace wisp

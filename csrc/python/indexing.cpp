@@ -1,0 +1,237 @@
+// x[key] and x[key] = value: ints, slices, None, ..., masks, index tensors, lists, and mixtures of them.
+// Ints, slices, None and ... make one view with one layout; tensors then pick elements from it.
+#include "../ops/index.h"
+
+#include "../ops/views.h"
+#include "registry.h"
+#include "tensor_type.h"
+
+namespace wisp {
+namespace {
+
+const Tensor& as_tensor(PyObject* const& o) { return reinterpret_cast<const Tensor&>(o); }
+
+struct Step {  // one dimension of the layout changed
+    enum { select, slice, insert } kind;
+    int64_t dim, a, b, c;
+};
+
+struct Key {
+    Small<Step, 6> steps;
+    const char* name = "AliasBackward0";  // of the last step, as PyTorch names the node
+    TensorList indices;   // by dimension of the view; undefined where none
+    bool advanced = false;
+};
+
+Layout apply(const Layout& layout, const Small<Step, 6>& steps) {
+    Layout l = layout;
+    for (const Step& s : steps) {
+        if (s.kind == Step::select) {
+            l.offset += s.a * l.strides[s.dim];
+            l.sizes.erase(s.dim);
+            l.strides.erase(s.dim);
+        } else if (s.kind == Step::slice) {
+            l = l.slice(s.dim, s.a, s.b, s.c);
+        } else {
+            l = l.unsqueeze(s.dim);
+        }
+    }
+    return l;
+}
+
+bool is_sequence_index(PyObject* o) {
+    return PyList_Check(o) || (PyTuple_Check(o)) || (!is_tensor(o) && PyObject_CheckBuffer(o) && !PyBytes_Check(o));
+}
+
+void consume(PyObject* item, const Tensor& t, Key& key, int64_t& in, int64_t& out) {
+    auto set_index = [&](int64_t d, Tensor index) {
+        while (key.indices.size() <= d) key.indices.emplace_back();
+        key.indices[d] = std::move(index);
+        key.advanced = true;
+    };
+    auto room = [&](int64_t n) {
+        if (in + n > t.dim()) throw IndexError("too many indices for tensor of dimension ", t.dim());
+    };
+    if (PyLong_Check(item) && !PyBool_Check(item)) {
+        room(1);
+        int64_t i = to_int(item);
+        const int64_t n = t.size(in);
+        if (i < -n || i >= n) throw IndexError("index ", i, " is out of bounds for dimension ", in, " with size ", n);
+        key.steps.push_back({Step::select, out, i < 0 ? i + n : i, 0, 0});
+        key.name = "SelectBackward0";
+        in++;
+    } else if (PySlice_Check(item)) {
+        room(1);
+        Py_ssize_t start, stop, step;
+        auto* s = reinterpret_cast<PySliceObject*>(item);
+        // Tensors of one element may stand in a slice.
+        auto number = [](PyObject* o, Py_ssize_t missing) { return o == Py_None ? missing : Py_ssize_t(to_int(o)); };
+        step = number(s->step, 1);
+        if (step <= 0) throw ValueError("step must be greater than zero, got ", int64_t(step), " (use flip() to reverse)");
+        start = number(s->start, 0);
+        stop = number(s->stop, PY_SSIZE_T_MAX);
+        if (start != 0 || stop != PY_SSIZE_T_MAX || step != 1) {
+            key.steps.push_back({Step::slice, out, start, stop, step});
+            key.name = "SliceBackward0";
+        }
+        in++;
+        out++;
+    } else if (item == Py_None) {
+        key.steps.push_back({Step::insert, out, 0, 0, 0});
+        key.name = "UnsqueezeBackward0";
+        out++;
+    } else if (PyBool_Check(item)) {
+        key.steps.push_back({Step::insert, out, 0, 0, 0});
+        Tensor mask = full({1}, Scalar(item == Py_True), DType::boolean);
+        set_index(out, mask);
+        out++;
+    } else if (is_tensor(item)) {
+        const Tensor& index = as_tensor(item);
+        if (index.dtype() == DType::boolean || index.dtype() == DType::u8) {
+            Tensor mask = index.dtype() == DType::u8 ? to(index, DType::boolean) : index;
+            if (mask.dim() == 0) {
+                key.steps.push_back({Step::insert, out, 0, 0, 0});
+                set_index(out++, reshape(mask, {1}));
+                return;
+            }
+            room(mask.dim());
+            for (int64_t d = 0; d < mask.dim(); d++)
+                if (mask.size(d) != t.size(in + d))
+                    throw IndexError("The shape of the mask ", mask.sizes(), " at index ", d, " does not match the shape of the indexed tensor ",
+                                     t.sizes(), " at index ", in + d);
+            TensorList coordinates = nonzero_coordinates(mask);
+            for (Tensor& c : coordinates) {
+                set_index(out++, c);
+                in++;
+            }
+        } else {
+            if (!is_integral(index.dtype()))
+                throw IndexError("tensors used as indices must be long, int, byte or bool tensors, got ", index.dtype());
+            room(1);
+            if (index.dim() == 0) {  // an int in disguise
+                int64_t i = item_value(index);
+                const int64_t n = t.size(in);
+                if (i < -n || i >= n) throw IndexError("index ", i, " is out of bounds for dimension ", in, " with size ", n);
+                key.steps.push_back({Step::select, out, i < 0 ? i + n : i, 0, 0});
+                key.name = "SelectBackward0";
+                in++;
+                return;
+            }
+            set_index(out++, to(index, DType::i64));
+            in++;
+        }
+    } else if (is_sequence_index(item)) {
+        Tensor index = tensor_from_data(item, std::nullopt);
+        if (index.numel() == 0 && is_floating(index.dtype())) index = to(index, DType::i64);
+        Ref object(Tensor(index).release());
+        consume(object.get(), t, key, in, out);
+    } else if (PyIndex_Check(item)) {
+        Ref index(PyNumber_Index(item));
+        consume(index.get(), t, key, in, out);
+    } else {
+        throw TypeError("indices must be integers, slices, None, ..., tensors or lists of them, got ", Py_TYPE(item)->tp_name);
+    }
+}
+
+int64_t dims_taken(PyObject* item) {
+    if (item == Py_None || item == Py_Ellipsis || PyBool_Check(item)) return 0;
+    if (is_tensor(item)) {
+        const Tensor& t = as_tensor(item);
+        return t.dtype() == DType::boolean || t.dtype() == DType::u8 ? t.dim() : 1;
+    }
+    if (PyObject_HasAttrString(item, "__array_interface__")) {
+        Ref owned(tensor_from_data(item, std::nullopt).release());
+        return dims_taken(owned.get());
+    }
+    if (PyList_Check(item) || PyTuple_Check(item)) {
+        Ref owned(tensor_from_data(item, std::nullopt).release());
+        return dims_taken(owned.get());
+    }
+    return 1;
+}
+
+// A list of slices or of lists of ints is a tuple in old code; a plain list is an index tensor.
+bool list_is_tuple(PyObject* key) {
+    if (!PyList_Check(key)) return false;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(key); i++) {
+        PyObject* item = PyList_GET_ITEM(key, i);
+        if (PySlice_Check(item) || item == Py_Ellipsis || item == Py_None) return true;
+    }
+    return false;
+}
+
+Key parse(PyObject* key_object, const Tensor& t) {
+    Key key;
+    int64_t in = 0, out = 0;
+    if (!PyTuple_Check(key_object) && !list_is_tuple(key_object)) {
+        if (key_object != Py_Ellipsis) consume(key_object, t, key, in, out);
+        return key;
+    }
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(key_object);
+    bool dots = false;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject* item = PySequence_Fast_GET_ITEM(key_object, i);
+        if (item == Py_Ellipsis) {
+            if (dots) throw IndexError("an index can only have a single ellipsis ('...')");
+            dots = true;
+            int64_t rest = 0;
+            for (Py_ssize_t j = i + 1; j < n; j++) rest += dims_taken(PySequence_Fast_GET_ITEM(key_object, j));
+            const int64_t skip = t.dim() - in - rest;
+            if (skip < 0) throw IndexError("too many indices for tensor of dimension ", t.dim());
+            in += skip;
+            out += skip;
+            continue;
+        }
+        consume(item, t, key, in, out);
+    }
+    return key;
+}
+
+Tensor viewed(const Tensor& t, const Key& key) {
+    Tensor v = make_view(t, apply(t.layout(), key.steps));
+    if (needs_grad(t))
+        record(v, key.name, {t}, {}, [sizes = t.sizes(), inner = apply(Layout{t.sizes(), contiguous_strides(t.sizes()), 0}, key.steps)](Backward& bw) {
+            bw.set(0, embed(bw.grad(), sizes, inner));
+        });
+    return v;
+}
+
+}  // namespace
+
+PyObject* get_item(PyObject* self, PyObject* key_object) {
+    return guarded([&]() -> PyObject* {
+        const Tensor& t = as_tensor(self);
+        const Key key = parse(key_object, t);
+        if (!key.advanced) return viewed(t, key).release();
+        Tensor base = key.steps.empty() ? t : viewed(t, key);
+        return index(base, key.indices).release();
+    });
+}
+
+int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
+    return guarded(-1, [&]() -> int {
+        if (!value) throw TypeError("Tensor does not support deleting items");
+        const Tensor& t = as_tensor(self);
+        const Key key = parse(key_object, t);
+        Tensor source;
+        const bool number = !is_tensor(value) && is_number(value);
+        if (is_tensor(value)) source = as_tensor(value);
+        else if (number) source = scalar_tensor(to_scalar(value), is_complex(t.dtype()) ? t.dtype() : to_scalar(value).is_complex() ? complex_of(t.dtype()) : t.dtype());
+        else source = tensor_from_data(value, t.dtype());
+        Tensor target = key.steps.empty() ? (key.advanced ? t : Tensor()) : viewed(t, key);
+        if (key.advanced) {
+            // self[mask] = number touches the elements where they lie.
+            index_put_(target, key.indices, to(source, target.dtype()), false);
+            return 0;
+        }
+        if (!target) target = t;
+        // Leading dimensions of size 1 of the value don't matter.
+        Dims sizes = source.sizes();
+        while (sizes.size() > target.dim() && sizes[0] == 1) sizes.erase(0);
+        if (!(sizes == source.sizes())) source = view(contiguous(source), sizes);
+        copy_(target, source);
+        return 0;
+    });
+}
+
+}  // namespace wisp

@@ -1,0 +1,29 @@
+// wisp._core: the extension module.
+#include "registry.h"
+#include "tensor_type.h"
+
+namespace wisp {
+void name_pointwise_rows();
+}
+
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "wisp._core", "The core of Wisp.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+PyMODINIT_FUNC PyInit__core() {
+    using namespace wisp;
+    PyObject* module = PyModule_Create(&definition);
+    if (!module) return nullptr;
+    PyObject* done = guarded([&]() -> PyObject* {
+        add_types(module);
+        add_tensor_type(module);
+        add_node_type(module);
+        add_autograd_functions(module);
+        name_pointwise_rows();
+        make_operators(module, tensor_type);
+        Py_RETURN_NONE;
+    });
+    if (!done) {
+        Py_DECREF(module);
+        return nullptr;
+    }
+    return module;
+}

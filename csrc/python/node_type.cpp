@@ -1,0 +1,282 @@
+// Nodes of the graph as Python sees them (grad_fn), and autograd's entry points for Python.
+#include <map>
+
+#include "../autograd/engine.h"
+#include "../autograd/source.h"
+#include "../ops/ops.h"
+#include "registry.h"
+#include "tensor_type.h"
+
+namespace wisp {
+namespace {
+
+PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+Node& as_node(PyObject* o) { return *reinterpret_cast<Node*>(o); }
+
+PyObject* node_name(PyObject* self, PyObject*) { return PyUnicode_FromString(as_node(self).name); }
+PyObject* node_repr(PyObject* self) { return PyUnicode_FromFormat("<%s object at %p>", as_node(self).name, self); }
+
+PyObject* next_functions(PyObject* self, void*) {
+    return guarded([&]() -> PyObject* {
+        Node& n = as_node(self);
+        Ref t(PyTuple_New(n.next.size()));
+        for (int64_t i = 0; i < n.next.size(); i++) {
+            PyObject* next = n.next[i].node ? node_object(n.next[i].node.get()) : Py_None;
+            if (next == Py_None) Py_INCREF(next);
+            PyTuple_SET_ITEM(t.get(), i, Py_BuildValue("(NI)", next, n.next[i].number));
+        }
+        return t.release();
+    });
+}
+PyObject* node_variable(PyObject* self, void*) {
+    if (!as_node(self).variable) {
+        PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'variable'", as_node(self).name);
+        return nullptr;
+    }
+    PyObject* v = reinterpret_cast<PyObject*>(as_node(self).variable);
+    Py_INCREF(v);
+    return v;
+}
+PyObject* node_metadata(PyObject* self, void*) {
+    Node& n = as_node(self);
+    if (!n.metadata) n.metadata = PyDict_New();
+    Py_XINCREF(n.metadata);
+    return n.metadata;
+}
+PyObject* saved_tuple(Node& n) {
+    if (n.released) unpack_saved(n, 0, true);  // raises
+    TensorList list;
+    for (int64_t i = 0; i < n.saved.size(); i++) list.push_back(unpack_saved(n, i, true));
+    return make_tuple(list.data(), list.size(), nullptr);
+}
+PyObject* node_saved_tensors(PyObject* self, void*) {
+    return guarded([&]() -> PyObject* {
+        Node& n = as_node(self);
+        if (n.released && n.saved.empty())
+            throw RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed).");
+        return saved_tuple(n);
+    });
+}
+PyObject* node_source(PyObject* self, void*) { return PyUnicode_FromString(source_of(as_node(self)).c_str()); }
+PyObject* node_sequence(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(as_node(self).sequence); }
+PyObject* node_outputs(PyObject* self, void*) {
+    return guarded([&]() -> PyObject* {
+        Node& n = as_node(self);
+        Ref t(PyTuple_New(n.outputs.size()));
+        for (int64_t i = 0; i < n.outputs.size(); i++)
+            PyTuple_SET_ITEM(t.get(), i, Py_BuildValue("(NN)", size_object(n.outputs[i].sizes), dtype_object(n.outputs[i].dtype)));
+        return t.release();
+    });
+}
+PyObject* saved_bytes(PyObject* self, void*) {
+    int64_t bytes = 0;
+    for (Saved& s : as_node(self).saved)
+        if (s.tensor) bytes += s.tensor.numel() * s.tensor.item_size();
+    return PyLong_FromLongLong(bytes);
+}
+PyObject* node_hooks(PyObject* self, PyObject* which) {
+    NodeHooks& hooks = hooks_of(as_node(self));
+    PyObject*& dict = PyObject_IsTrue(which) ? hooks.pre_hooks : hooks.post_hooks;
+    if (!dict) dict = PyDict_New();
+    Py_XINCREF(dict);
+    return dict;
+}
+PyObject* register_node_hook(PyObject* self, PyObject* hook, const char* which) {
+    return guarded([&]() -> PyObject* {
+        Ref module(PyImport_ImportModule("wisp.utils.hooks"));
+        Ref dict(node_hooks(self, std::strcmp(which, "pre") == 0 ? Py_True : Py_False));
+        return PyObject_CallMethod(module.get(), "add_hook", "OO", dict.get(), hook);
+    });
+}
+PyObject* register_hook(PyObject* self, PyObject* hook) { return register_node_hook(self, hook, "post"); }
+PyObject* register_prehook(PyObject* self, PyObject* hook) { return register_node_hook(self, hook, "pre"); }
+
+PyObject* get_attribute(PyObject* self, PyObject* name) {
+    PyObject* r = PyObject_GenericGetAttr(self, name);
+    if (r || !as_node(self).context || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
+    PyErr_Clear();  // what a custom Function stored on its ctx
+    return PyObject_GetAttr(as_node(self).context, name);
+}
+
+PyGetSetDef getset[] = {{"next_functions", next_functions, nullptr, nullptr, nullptr},
+                        {"variable", node_variable, nullptr, nullptr, nullptr},
+                        {"metadata", node_metadata, nullptr, nullptr, nullptr},
+                        {"saved_tensors", node_saved_tensors, nullptr, nullptr, nullptr},
+                        {"_source", node_source, nullptr, "file and line of the forward call", nullptr},
+                        {"_outputs", node_outputs, nullptr, "shape and dtype of the forward results", nullptr},
+                        {"_saved_bytes", saved_bytes, nullptr, nullptr, nullptr},
+                        {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef methods[] = {{"name", node_name, METH_NOARGS, "name() -> str"},
+                         {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
+                         {"_hooks", node_hooks, METH_O, nullptr},
+                         {"register_hook", register_hook, METH_O, "register_hook(fn): fn(grad_inputs, grad_outputs) after the node has run"},
+                         {"register_prehook", register_prehook, METH_O, "register_prehook(fn): fn(grad_outputs) before the node runs"},
+                         {nullptr, nullptr, 0, nullptr}};
+
+// A class named as the node, so that type(fn).__name__ is what PyTorch's users expect.
+PyTypeObject* class_named(const char* name) {
+    static std::map<std::string, PyTypeObject*> classes;
+    PyTypeObject*& c = classes[name];
+    if (!c) {
+        static std::map<std::string, std::string> names;  // type names must outlive the types
+        std::string& full = names[name];
+        full = std::string("wisp.autograd.") + name;
+        PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_node)}, {Py_tp_clear, reinterpret_cast<void*>(clear_node)},
+                               {Py_tp_dealloc, reinterpret_cast<void*>(dealloc_node)}, {0, nullptr}};
+        PyType_Spec spec = {full.c_str(), int(sizeof(Node)), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
+        Ref bases(PyTuple_Pack(1, reinterpret_cast<PyObject*>(&type)));
+        c = reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&spec, bases.get()));
+        if (!c) throw PythonError();
+    }
+    return c;
+}
+
+// --- entry points ----------------------------------------------------------------------------------------------------------
+
+void fill_request(BackwardRequest& r, PyObject* tensors, PyObject* grads, PyObject* inputs) {
+    r.roots = to_tensors(tensors);
+    r.grads = to_tensors(grads);
+    if (r.grads.size() != r.roots.size()) throw RuntimeError("got ", r.roots.size(), " tensors and ", r.grads.size(), " gradients");
+    if (inputs != Py_None) r.inputs = to_tensors(inputs);
+}
+
+const Operators operators = {
+    {"_backward(any tensors, any grad_tensors, bool retain_graph, bool create_graph, any inputs)",
+     [](PyObject* tensors, PyObject* grads, bool retain, bool create, PyObject* inputs) {
+         BackwardRequest r;
+         fill_request(r, tensors, grads, inputs);
+         r.retain_graph = retain;
+         r.create_graph = create;
+         run_backward(r);
+     }, function},
+    {"_grad(any outputs, any grad_outputs, any inputs, bool retain_graph, bool create_graph, bool allow_unused)",
+     [](PyObject* outputs, PyObject* grads, PyObject* inputs, bool retain, bool create, bool unused) {
+         BackwardRequest r;
+         fill_request(r, outputs, grads, inputs);
+         r.retain_graph = retain;
+         r.create_graph = create;
+         r.allow_unused = unused;
+         r.accumulate = false;
+         return run_backward(r);
+     }, function},
+    {"_push_saved_tensors_hooks(any pack, any unpack)", [](PyObject* p, PyObject* u) { push_saved_hooks(p, u); }, function},
+    {"_pop_saved_tensors_hooks()", []() { pop_saved_hooks(); }, function},
+    {"_set_saved_tensors_hooks_disabled(any message)", [](PyObject* m) { set_saved_hooks_disabled(m == Py_None ? "" : to_string(m)); }, function},
+    {"_node_saved_tensors(any node)", [](PyObject* node) {
+         Node& n = as_node(node);
+         if (n.released) throw RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+                                            "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+                                            "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+                                            "saved tensors after calling backward.");
+         return saved_tuple(n);
+     }, function},
+    {"_set_detect_anomaly(bool enabled, bool check_nan=True)", [](bool on, bool nan) { set_anomaly(on, nan); }, function},
+    {"is_anomaly_enabled()", []() { return anomaly_enabled(); }, function},
+    {"is_anomaly_check_nan_enabled()", []() { return anomaly_checks_nan(); }, function},
+    {"_set_package_directory(str directory)", [](std::string d) { set_package_directory(d.c_str()); }, function},
+    {"_live_tensors()", []() { return live_tensors(); }, function},
+};
+
+PyObject* set_grad_enabled_c(PyObject*, PyObject* on) {
+    set_grad_enabled(PyObject_IsTrue(on) == 1);
+    Py_RETURN_NONE;
+}
+PyObject* is_grad_enabled_c(PyObject*, PyObject*) { return PyBool_FromLong(grad_enabled()); }
+PyObject* set_inference_mode_c(PyObject*, PyObject* on) {
+    set_inference_mode(PyObject_IsTrue(on) == 1);
+    Py_RETURN_NONE;
+}
+PyObject* is_inference_mode_enabled_c(PyObject*, PyObject*) { return PyBool_FromLong(inference_mode_enabled()); }
+
+bool contains(const TensorList& l, const Tensor& t) {
+    for (const Tensor& x : l)
+        if (x.same(t)) return true;
+    return false;
+}
+
+// Records a Python autograd.Function: see wisp/autograd/function.py.
+PyObject* function_record(PyObject*, PyObject* args) {
+    PyObject *ctx, *inputs_o, *outputs_o, *dirty_o, *plain_o, *saved_o;
+    const char* name;
+    if (!PyArg_ParseTuple(args, "OsOOOOO", &ctx, &name, &inputs_o, &outputs_o, &dirty_o, &plain_o, &saved_o)) return nullptr;
+    return guarded([&]() -> PyObject* {
+        const TensorList inputs = to_tensors(inputs_o), outputs = to_tensors(outputs_o), dirty = to_tensors(dirty_o), plain = to_tensors(plain_o),
+                         saved = to_tensors(saved_o);
+        PyObject* interned = PyUnicode_InternFromString(name);  // the node keeps a pointer to the characters
+        NodePtr node = NodePtr::steal(new_node(PyUnicode_AsUTF8(interned)));
+        for (const Tensor& t : inputs) add_input(*node, t);
+        node->context = ctx;
+        Py_INCREF(ctx);
+        node->apply = [](Backward& bw) {
+            Ref grads(make_tuple(bw.grads, bw.node.outputs.size(), nullptr));
+            Ref results(PyObject_CallMethod(bw.node.context, "_run_backward", "O", grads.get()));
+            TensorList list = to_tensors(results.get());
+            for (int64_t i = 0; i < list.size() && i < bw.node.next.size(); i++)
+                if (bw.needs(int(i))) bw.set(int(i), list[i]);
+        };
+        for (const Tensor& t : dirty) {
+            check_inplace(t, name, true);
+            bump_version(t);
+        }
+        for (const Tensor& t : outputs) {
+            if (contains(plain, t)) {
+                node->outputs.push_back({t.sizes(), t.dtype(), t.device()});
+            } else if (contains(dirty, t) && t->base) {
+                const uint32_t number = uint32_t(node->outputs.size());
+                if (number != 0) throw RuntimeError(name, ": a view that is changed in place must be the first output");
+                rebase_history(t, *node);
+            } else {
+                add_output(*node, t);
+            }
+        }
+        for (const Tensor& t : saved) save(*node, t);
+        Ref object(node_object(node.get()));
+        if (PyObject_SetAttrString(ctx, "_node", object.get()) < 0) throw PythonError();
+        return make_tuple(outputs.data(), outputs.size(), nullptr);
+    });
+}
+
+PyMethodDef functions[] = {
+    {"_set_grad_enabled", set_grad_enabled_c, METH_O, nullptr},
+    {"is_grad_enabled", is_grad_enabled_c, METH_NOARGS, "is_grad_enabled() -> bool"},
+    {"_set_inference_mode", set_inference_mode_c, METH_O, nullptr},
+    {"is_inference_mode_enabled", is_inference_mode_enabled_c, METH_NOARGS, "is_inference_mode_enabled() -> bool"},
+    {"_function_record", function_record, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+PyObject* node_object(Node* node) {
+    auto* o = reinterpret_cast<PyObject*>(node);
+    if (Py_TYPE(o) == node_type) {  // shown to Python for the first time
+        PyTypeObject* c = class_named(node->name);
+        Py_INCREF(c);
+        Py_SET_TYPE(o, c);
+    }
+    Py_INCREF(o);
+    return o;
+}
+
+void add_node_type(PyObject* module) {
+    type.tp_name = "wisp.autograd.graph.Node";
+    type.tp_basicsize = sizeof(Node);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE;
+    type.tp_dealloc = dealloc_node;
+    type.tp_traverse = traverse_node;
+    type.tp_clear = clear_node;
+    type.tp_free = PyObject_GC_Del;
+    type.tp_repr = node_repr;
+    type.tp_getset = getset;
+    type.tp_methods = methods;
+    type.tp_getattro = get_attribute;
+    if (PyType_Ready(&type) < 0) throw PythonError();
+    node_type = &type;
+    PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(&type));
+}
+
+void add_autograd_functions(PyObject* module) {
+    if (PyModule_AddFunctions(module, functions) < 0) throw PythonError();
+}
+
+}  // namespace wisp

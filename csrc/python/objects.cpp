@@ -1,0 +1,337 @@
+// dtype, device, Size, memory format, layout and Generator as Python objects.
+#include "objects.h"
+
+#include <random>
+
+namespace wisp {
+
+PyTypeObject dtype_type = {PyVarObject_HEAD_INIT(nullptr, 0)}, device_type = {PyVarObject_HEAD_INIT(nullptr, 0)},
+             format_type = {PyVarObject_HEAD_INIT(nullptr, 0)}, layout_type = {PyVarObject_HEAD_INIT(nullptr, 0)},
+             size_type = {PyVarObject_HEAD_INIT(nullptr, 0)}, generator_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+namespace {
+
+PyObject* dtypes[int(DType::count)];
+PyObject* strided = nullptr;
+PyObject* generator = nullptr;
+
+// --- dtype ---
+
+PyObject* dtype_repr(PyObject* self) {
+    return PyUnicode_FromFormat("torch.%s", name_of(reinterpret_cast<DTypeObject*>(self)->dtype));
+}
+DType dtype_of_object(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->dtype; }
+PyGetSetDef dtype_getset[] = {
+    {"is_floating_point", [](PyObject* s, void*) { return PyBool_FromLong(is_floating(dtype_of_object(s))); }, nullptr, nullptr, nullptr},
+    {"is_complex", [](PyObject* s, void*) { return PyBool_FromLong(is_complex(dtype_of_object(s))); }, nullptr, nullptr, nullptr},
+    {"is_signed", [](PyObject* s, void*) { return PyBool_FromLong(is_signed(dtype_of_object(s))); }, nullptr, nullptr, nullptr},
+    {"itemsize", [](PyObject* s, void*) { return PyLong_FromLongLong(item_size(dtype_of_object(s))); }, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef dtype_methods[] = {
+    {"to_real", [](PyObject* s, PyObject*) { return dtype_object(real_of(dtype_of_object(s))); }, METH_NOARGS, nullptr},
+    {"to_complex", [](PyObject* s, PyObject*) { return dtype_object(complex_of(dtype_of_object(s))); }, METH_NOARGS, nullptr},
+    {"__reduce__", [](PyObject* s, PyObject*) { return PyUnicode_FromString(name_of(dtype_of_object(s))); }, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+
+// --- device ---
+
+Device device_of_object(PyObject* self) { return reinterpret_cast<DeviceObject*>(self)->device; }
+
+PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
+    PyObject *type = nullptr, *index = nullptr;
+    const char* names[] = {"type", "index", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", const_cast<char**>(names), &type, &index)) return nullptr;
+    return guarded([&]() -> PyObject* {
+        Device d;
+        if (Py_TYPE(type) == &device_type) d = device_of_object(type);
+        else if (PyUnicode_Check(type)) d = parse_device(PyUnicode_AsUTF8(type));
+        else if (PyLong_Check(type)) d = {DeviceType::cuda, int8_t(PyLong_AsLong(type))};
+        else throw TypeError("device(): expected a string such as 'cpu' or 'cuda:0', got ", Py_TYPE(type)->tp_name);
+        if (index && index != Py_None) {
+            if (d.index >= 0) throw RuntimeError("type (string) must not include an index because index was passed explicitly: ", text_of(d));
+            const long i = PyLong_AsLong(index);
+            if (i == -1 && PyErr_Occurred()) throw PythonError();
+            if (i < 0 || i > 127) throw RuntimeError("Device index must not be negative or above 127, got ", int64_t(i));
+            d.index = int8_t(i);
+        }
+        return device_object(d);
+    });
+}
+PyObject* device_repr(PyObject* self) {
+    const Device d = device_of_object(self);
+    Device bare = d;
+    bare.index = -1;
+    const std::string type = text_of(bare);
+    if (d.index < 0) return PyUnicode_FromFormat("device(type='%s')", type.c_str());
+    return PyUnicode_FromFormat("device(type='%s', index=%d)", type.c_str(), int(d.index));
+}
+PyObject* device_compare(PyObject* a, PyObject* b, int op) {
+    if (Py_TYPE(a) != &device_type || Py_TYPE(b) != &device_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+    return PyBool_FromLong((device_of_object(a) == device_of_object(b)) == (op == Py_EQ));
+}
+Py_hash_t device_hash(PyObject* self) {
+    const Device d = device_of_object(self);
+    return 1000 + int(d.type) * 1000 + d.index;
+}
+PyGetSetDef device_getset[] = {
+    {"type", [](PyObject* s, void*) {
+         Device d = device_of_object(s);
+         d.index = -1;
+         return PyUnicode_FromString(text_of(d).c_str());
+     }, nullptr, nullptr, nullptr},
+    {"index", [](PyObject* s, void*) -> PyObject* {
+         const Device d = device_of_object(s);
+         if (d.index < 0) Py_RETURN_NONE;
+         return PyLong_FromLong(d.index);
+     }, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef device_methods[] = {
+    {"__reduce__", [](PyObject* s, PyObject*) {
+         return Py_BuildValue("(O(s))", reinterpret_cast<PyObject*>(&device_type), text_of(device_of_object(s)).c_str());
+     }, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+
+// --- memory format, layout ---
+
+PyObject* format_repr(PyObject* self) {
+    const char* names[] = {"contiguous_format", "channels_last", "channels_last_3d", "preserve_format"};
+    return PyUnicode_FromFormat("torch.%s", names[int(reinterpret_cast<FormatObject*>(self)->format)]);
+}
+PyObject* layout_repr(PyObject*) { return PyUnicode_FromString("torch.strided"); }
+
+// --- Size ---
+
+PyObject* size_from_tuple(PyObject* tuple) {  // steals
+    if (!tuple) return nullptr;
+    const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+    PyObject* s = size_type.tp_alloc(&size_type, n);
+    for (Py_ssize_t i = 0; s && i < n; i++) {
+        PyObject* item = PyTuple_GET_ITEM(tuple, i);
+        Py_INCREF(item);
+        PyTuple_SET_ITEM(s, i, item);
+    }
+    Py_DECREF(tuple);
+    return s;
+}
+PyObject* size_new(PyTypeObject*, PyObject* args, PyObject*) {
+    PyObject* values = nullptr;
+    if (!PyArg_ParseTuple(args, "|O", &values)) return nullptr;
+    PyObject* tuple = values ? PySequence_Tuple(values) : PyTuple_New(0);
+    if (!tuple) return nullptr;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject* index = PyNumber_Index(PyTuple_GET_ITEM(tuple, i));
+        if (!index) {
+            PyErr_Clear();
+            PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i, Py_TYPE(PyTuple_GET_ITEM(tuple, i))->tp_name);
+            Py_DECREF(tuple);
+            return nullptr;
+        }
+        if (Py_REFCNT(tuple) == 1) PyTuple_SetItem(tuple, i, index);
+        else Py_DECREF(index);
+    }
+    return size_from_tuple(tuple);
+}
+PyObject* size_repr(PyObject* self) {
+    std::string s = "torch.Size([";
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); i++) s += (i ? ", " : "") + std::to_string(PyLong_AsLongLong(PyTuple_GET_ITEM(self, i)));
+    return PyUnicode_FromString((s + "])").c_str());
+}
+PyObject* size_concat(PyObject* a, PyObject* b) {
+    if (!PyTuple_Check(b)) {
+        PyErr_Format(PyExc_TypeError, "can only concatenate tuple (not %s) to torch.Size", Py_TYPE(b)->tp_name);
+        return nullptr;
+    }
+    return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
+}
+PyObject* size_repeat(PyObject* a, Py_ssize_t n) { return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_repeat(a, n)); }
+PyObject* size_subscript(PyObject* a, PyObject* key) {
+    PyObject* r = PyTuple_Type.tp_as_mapping->mp_subscript(a, key);
+    return r && PyTuple_Check(r) ? size_from_tuple(r) : r;
+}
+PyMethodDef size_methods[] = {
+    {"numel", [](PyObject* self, PyObject*) -> PyObject* {
+         int64_t n = 1;
+         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); i++) n *= PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));
+         return PyLong_FromLongLong(n);
+     }, METH_NOARGS, nullptr},
+    {"__reduce__", [](PyObject* self, PyObject*) -> PyObject* {
+         PyObject* values = PySequence_List(self);
+         return values ? Py_BuildValue("(O(N))", reinterpret_cast<PyObject*>(&size_type), values) : nullptr;
+     }, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+PySequenceMethods size_sequence;
+PyMappingMethods size_mapping;
+
+// --- Generator ---
+
+Generator& generator_of(PyObject* self) { return reinterpret_cast<GeneratorObject*>(self)->generator; }
+
+PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+    PyObject* device = nullptr;
+    const char* names[] = {"device", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &device)) return nullptr;
+    PyObject* self = type->tp_alloc(type, 0);
+    if (self) new (&generator_of(self)) Generator();
+    return self;
+}
+bool seed_from(PyObject* value, uint64_t& seed) {
+    PyObject* index = PyNumber_Index(value);
+    if (!index) return false;
+    seed = PyLong_AsUnsignedLongLongMask(index);
+    int overflow;
+    const long long v = PyLong_AsLongLongAndOverflow(index, &overflow);
+    (void)v;
+    if (overflow < 0 || (overflow > 0 && (PyLong_AsUnsignedLongLong(index), PyErr_Occurred()))) {
+        PyErr_Clear();
+        PyErr_SetString(PyExc_RuntimeError, "Overflow when unpacking a seed: it must lie in [-2^63, 2^64 - 1]");
+        Py_DECREF(index);
+        return false;
+    }
+    Py_DECREF(index);
+    return true;
+}
+PyMethodDef generator_methods[] = {
+    {"manual_seed", [](PyObject* self, PyObject* value) -> PyObject* {
+         uint64_t seed;
+         if (!seed_from(value, seed)) return nullptr;
+         generator_of(self) = {seed, 0};
+         Py_INCREF(self);
+         return self;
+     }, METH_O, "manual_seed(seed) -> Generator"},
+    {"initial_seed", [](PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(generator_of(self).seed); }, METH_NOARGS, nullptr},
+    {"seed", [](PyObject* self, PyObject*) {
+         std::random_device device;
+         const uint64_t seed = (uint64_t(device()) << 32 | device()) >> 11;
+         generator_of(self) = {seed, 0};
+         return PyLong_FromUnsignedLongLong(seed);
+     }, METH_NOARGS, nullptr},
+    {"_state", [](PyObject* self, PyObject*) { return Py_BuildValue("(KK)", generator_of(self).seed, generator_of(self).offset); }, METH_NOARGS, nullptr},
+    {"_set_state", [](PyObject* self, PyObject* args) -> PyObject* {
+         unsigned long long seed, offset;
+         if (!PyArg_ParseTuple(args, "KK", &seed, &offset)) return nullptr;
+         generator_of(self) = {seed, offset};
+         Py_RETURN_NONE;
+     }, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef generator_getset[] = {
+    {"device", [](PyObject*, void*) { return device_object(Device{}); }, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+void ready(PyTypeObject& type, const char* name, Py_ssize_t size) {
+    type.tp_name = name;
+    type.tp_basicsize = size;
+    type.tp_flags |= Py_TPFLAGS_DEFAULT;
+    if (PyType_Ready(&type) < 0) throw PythonError();
+}
+
+}  // namespace
+
+Generator& default_generator() { return generator_of(generator); }
+PyObject* default_generator_object() { return generator; }
+
+PyObject* dtype_object(DType d) {
+    PyObject* o = dtypes[int(d)];
+    Py_INCREF(o);
+    return o;
+}
+PyObject* device_object(Device d) {
+    static PyObject* cpu = nullptr;
+    const bool plain = d == Device{};
+    if (plain && cpu) {
+        Py_INCREF(cpu);
+        return cpu;
+    }
+    auto* o = PyObject_New(DeviceObject, &device_type);
+    if (!o) throw PythonError();
+    o->device = d;
+    if (plain) {
+        cpu = reinterpret_cast<PyObject*>(o);
+        Py_INCREF(cpu);
+    }
+    return reinterpret_cast<PyObject*>(o);
+}
+static void fill_ints(PyObject* tuple, const Dims& values) {
+    for (int64_t i = 0; i < values.size(); i++) PyTuple_SET_ITEM(tuple, i, PyLong_FromLongLong(values[i]));
+}
+PyObject* size_object(const Dims& sizes) {
+    PyObject* s = size_type.tp_alloc(&size_type, sizes.size());
+    if (!s) throw PythonError();
+    fill_ints(s, sizes);
+    return s;
+}
+PyObject* tuple_of_ints(const Dims& values) {
+    PyObject* t = PyTuple_New(values.size());
+    if (!t) throw PythonError();
+    fill_ints(t, values);
+    return t;
+}
+PyObject* scalar_object(const Scalar& s) {
+    switch (s.kind()) {
+        case Scalar::Kind::boolean: return PyBool_FromLong(s.to_bool());
+        case Scalar::Kind::integer: return PyLong_FromLongLong(s.to_int());
+        case Scalar::Kind::floating: return PyFloat_FromDouble(s.to_double());
+        default: return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
+    }
+}
+PyObject* layout_strided() { return strided; }
+
+void add_types(PyObject* module) {
+    dtype_type.tp_repr = dtype_repr;
+    dtype_type.tp_getset = dtype_getset;
+    dtype_type.tp_methods = dtype_methods;
+    ready(dtype_type, "torch.dtype", sizeof(DTypeObject));
+    device_type.tp_new = device_new;
+    device_type.tp_repr = device_repr;
+    device_type.tp_str = [](PyObject* s) { return PyUnicode_FromString(text_of(device_of_object(s)).c_str()); };
+    device_type.tp_richcompare = device_compare;
+    device_type.tp_hash = device_hash;
+    device_type.tp_getset = device_getset;
+    device_type.tp_methods = device_methods;
+    ready(device_type, "torch.device", sizeof(DeviceObject));
+    format_type.tp_repr = format_repr;
+    ready(format_type, "torch.memory_format", sizeof(FormatObject));
+    layout_type.tp_repr = layout_repr;
+    ready(layout_type, "torch.layout", sizeof(PyObject));
+    size_sequence = {};
+    size_sequence.sq_concat = size_concat;
+    size_sequence.sq_repeat = size_repeat;
+    size_mapping = {};
+    size_mapping.mp_subscript = size_subscript;
+    size_type.tp_base = &PyTuple_Type;
+    size_type.tp_new = size_new;
+    size_type.tp_repr = size_repr;
+    size_type.tp_as_sequence = &size_sequence;
+    size_type.tp_as_mapping = &size_mapping;
+    size_type.tp_methods = size_methods;
+    size_type.tp_itemsize = PyTuple_Type.tp_itemsize;
+    ready(size_type, "torch.Size", PyTuple_Type.tp_basicsize);
+    generator_type.tp_new = generator_new;
+    generator_type.tp_methods = generator_methods;
+    generator_type.tp_getset = generator_getset;
+    ready(generator_type, "torch.Generator", sizeof(GeneratorObject));
+
+    for (int i = 0; i < int(DType::count); i++) {
+        auto* o = PyObject_New(DTypeObject, &dtype_type);
+        o->dtype = DType(i);
+        dtypes[i] = reinterpret_cast<PyObject*>(o);
+        PyModule_AddObjectRef(module, name_of(DType(i)), dtypes[i]);
+    }
+    const std::pair<const char*, DType> short_names[] = {{"half", DType::f16}, {"float", DType::f32}, {"double", DType::f64}, {"short", DType::i16},
+                                                         {"int", DType::i32}, {"long", DType::i64}, {"cfloat", DType::c64}, {"cdouble", DType::c128}};
+    for (auto& [name, d] : short_names) PyModule_AddObjectRef(module, name, dtypes[int(d)]);
+    const char* formats[] = {"contiguous_format", "channels_last", "channels_last_3d", "preserve_format"};
+    for (int i = 0; i < 4; i++) {
+        auto* o = PyObject_New(FormatObject, &format_type);
+        o->format = MemoryFormat(i);
+        PyModule_AddObject(module, formats[i], reinterpret_cast<PyObject*>(o));
+    }
+    strided = PyObject_New(PyObject, &layout_type);
+    PyModule_AddObjectRef(module, "strided", strided);
+    generator = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&generator_type));
+    PyModule_AddObjectRef(module, "default_generator", generator);
+    const std::pair<const char*, PyTypeObject*> types[] = {{"dtype", &dtype_type}, {"device", &device_type}, {"memory_format", &format_type},
+                                                           {"layout", &layout_type}, {"Size", &size_type}, {"Generator", &generator_type}};
+    for (auto& [name, type] : types) PyModule_AddObjectRef(module, name, reinterpret_cast<PyObject*>(type));
+}
+
+}  // namespace wisp

@@ -1,0 +1,735 @@
+// The argument parser: matches a Python call with the signatures of an operator and calls the first that fits.
+#include "registry.h"
+
+#include <structmember.h>
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "../ops/ops.h"
+
+namespace wisp {
+
+// --- conversions -------------------------------------------------------------------------------------------------------
+
+bool is_number(PyObject* o) {
+    if (PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o)) return true;
+    if (is_tensor(o) || !o || PyUnicode_Check(o) || PyTuple_Check(o) || PyList_Check(o) || PyType_Check(o)) return false;
+    PyNumberMethods* n = Py_TYPE(o)->tp_as_number;  // NumPy scalars; arrays have a length
+    return n && (n->nb_index || n->nb_float) && !(Py_TYPE(o)->tp_as_sequence && Py_TYPE(o)->tp_as_sequence->sq_length && PyObject_Size(o) >= 0) &&
+           (PyErr_Clear(), true);
+}
+
+static bool is_numpy_bool(PyObject* o) {
+    const char* name = Py_TYPE(o)->tp_name;
+    return std::strcmp(name, "numpy.bool_") == 0 || std::strcmp(name, "numpy.bool") == 0;
+}
+
+Scalar to_scalar(PyObject* o) {
+    if (PyFloat_Check(o)) return Scalar(PyFloat_AS_DOUBLE(o));
+    if (PyBool_Check(o)) return Scalar(o == Py_True);
+    if (PyLong_Check(o)) {
+        int overflow;
+        const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+        if (overflow) throw RuntimeError("Overflow when unpacking long long: the integer does not fit into 64 bits");
+        return Scalar(int64_t(v));
+    }
+    if (PyComplex_Check(o)) return Scalar(std::complex<double>(PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o)));
+    if (is_tensor(o)) return item(Tensor::borrow(as_tensor_object(o)));
+    if (is_numpy_bool(o)) return Scalar(PyObject_IsTrue(o) == 1);
+    PyNumberMethods* n = Py_TYPE(o)->tp_as_number;
+    if (n && n->nb_index) {
+        Ref index(PyNumber_Index(o));
+        return to_scalar(index.get());
+    }
+    if (PyObject_HasAttrString(o, "imag") && std::strstr(Py_TYPE(o)->tp_name, "complex")) {
+        const Py_complex c = PyComplex_AsCComplex(o);
+        if (PyErr_Occurred()) throw PythonError();
+        return Scalar(std::complex<double>(c.real, c.imag));
+    }
+    if (n && n->nb_float) {
+        Ref value(PyNumber_Float(o));
+        return Scalar(PyFloat_AS_DOUBLE(value.get()));
+    }
+    throw TypeError("expected a number, got ", Py_TYPE(o)->tp_name);
+}
+
+int64_t to_int(PyObject* o) {
+    if (PyLong_CheckExact(o)) {
+        const long long v = PyLong_AsLongLong(o);
+        if (v == -1 && PyErr_Occurred()) {
+            PyErr_Clear();
+            throw RuntimeError("Overflow when unpacking long long: the integer does not fit into 64 bits");
+        }
+        return v;
+    }
+    if (is_tensor(o)) {
+        const Tensor& t = reinterpret_cast<const Tensor&>(o);
+        if (!is_integral(t.dtype())) throw TypeError("expected an integer, got a tensor of dtype ", t.dtype());
+        return item(t).to_int();
+    }
+    Ref index(PyNumber_Index(o));
+    const long long v = PyLong_AsLongLong(index.get());
+    if (v == -1 && PyErr_Occurred()) throw PythonError();
+    return v;
+}
+
+double to_double(PyObject* o) {
+    if (PyFloat_Check(o)) return PyFloat_AS_DOUBLE(o);
+    return to_scalar(o).to_double();
+}
+
+Dims to_dims(PyObject* o) {
+    if (PyTuple_Check(o) || PyList_Check(o)) {
+        const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+        Dims d(n);
+        for (Py_ssize_t i = 0; i < n; i++) d[i] = to_int(PySequence_Fast_GET_ITEM(o, i));
+        return d;
+    }
+    return Dims{to_int(o)};
+}
+
+DType to_dtype(PyObject* o) {
+    if (Py_TYPE(o) == &dtype_type) return reinterpret_cast<DTypeObject*>(o)->dtype;
+    if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::f64;
+    if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::i64;
+    if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::boolean;
+    if (o == reinterpret_cast<PyObject*>(&PyComplex_Type)) return DType::c128;
+    throw TypeError("expected a dtype such as torch.float32, got ", Py_TYPE(o)->tp_name);
+}
+
+Device to_device(PyObject* o) {
+    if (Py_TYPE(o) == &device_type) return reinterpret_cast<DeviceObject*>(o)->device;
+    if (PyUnicode_Check(o)) return parse_device(PyUnicode_AsUTF8(o));
+    if (PyLong_Check(o)) return Device{DeviceType::cuda, int8_t(PyLong_AsLong(o))};
+    throw TypeError("expected a device such as 'cpu', got ", Py_TYPE(o)->tp_name);
+}
+
+TensorList to_tensors(PyObject* o) {
+    Ref sequence(PySequence_Fast(o, "expected a sequence of tensors"));
+    TensorList list;
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(sequence.get());
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), i);
+        if (item == Py_None) list.emplace_back();
+        else if (is_tensor(item)) list.push_back(Tensor::borrow(as_tensor_object(item)));
+        else throw TypeError("expected Tensor as element ", int64_t(i), " of a sequence, but got ", Py_TYPE(item)->tp_name);
+    }
+    return list;
+}
+
+std::string to_string(PyObject* o) {
+    const char* s = PyUnicode_AsUTF8(o);
+    if (!s) throw PythonError();
+    return s;
+}
+
+PyObject* make_tuple(const Tensor* tensors, int64_t n, PyTypeObject* named) {
+    PyObject* t = named ? named->tp_alloc(named, n) : PyTuple_New(n);
+    if (!t) throw PythonError();
+    for (int64_t i = 0; i < n; i++) {
+        PyObject* o = tensors[i] ? tensors[i].object() : Py_None;
+        Py_INCREF(o);
+        PyTuple_SET_ITEM(t, i, o);
+    }
+    return t;
+}
+
+// --- signatures ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+enum class Kind : uint8_t { tensor, operand, tensors, number, integer, integers, rest, real, boolean, string, dtype, device, format, generator, any };
+
+struct Parameter {
+    PyObject* name;      // interned
+    Kind kind;
+    bool optional;       // None allowed
+    bool elements_optional;
+    bool keyword_only;
+    PyObject* preset;    // default value, or null if required
+};
+
+struct Overload {
+    std::vector<Parameter> parameters;
+    int positional = 0;  // how many may be given by position
+    int out = -1;        // index of `out`
+    bool has_rest = false;
+    void* f;
+    Thunk call;
+    PyTypeObject* named = nullptr;
+    std::string text;    // "add(input, other, *, alpha=1)" with types
+};
+
+struct Operator {
+    std::string name;    // without namespace
+    std::vector<Overload> overloads;
+};
+
+enum Form : uint8_t { form_function, form_method, form_inplace };
+
+struct OperatorObject {
+    PyObject_HEAD
+    vectorcallfunc call;
+    Operator* op;
+    Form form;
+    PyObject* doc;
+    PyObject* module;
+    PyObject* dict;
+};
+PyTypeObject function_type = {PyVarObject_HEAD_INIT(nullptr, 0)}, method_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+std::string_view trim(std::string_view s) {
+    while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+    while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
+    return s;
+}
+
+Kind kind_of(std::string_view type) {
+    static const std::pair<std::string_view, Kind> kinds[] = {
+        {"Tensor", Kind::tensor}, {"Operand", Kind::operand}, {"Tensor[]", Kind::tensors}, {"Tensor?[]", Kind::tensors}, {"Number", Kind::number},
+        {"int", Kind::integer}, {"int[]", Kind::integers}, {"int...", Kind::rest}, {"float", Kind::real}, {"bool", Kind::boolean},
+        {"str", Kind::string}, {"dtype", Kind::dtype}, {"device", Kind::device}, {"format", Kind::format}, {"Generator", Kind::generator}, {"any", Kind::any}};
+    for (auto& [name, kind] : kinds)
+        if (name == type) return kind;
+    throw RuntimeError("unknown type in a signature: ", type);
+}
+
+PyObject* preset_of(std::string_view text) {
+    if (text == "None") { Py_RETURN_NONE; }
+    if (text == "True") { Py_RETURN_TRUE; }
+    if (text == "False") { Py_RETURN_FALSE; }
+    if (text == "[]" || text == "()") return PyTuple_New(0);
+    if (text.front() == '\'') return PyUnicode_InternFromString(std::string(text.substr(1, text.size() - 2)).c_str());
+    if (text == "inf") return PyFloat_FromDouble(Py_HUGE_VAL);
+    if (text == "-inf") return PyFloat_FromDouble(-Py_HUGE_VAL);
+    if (text.front() == '[') {
+        Dims d;
+        std::string inside(text.substr(1, text.size() - 2));
+        for (size_t at = 0; at < inside.size();) {
+            d.push_back(std::stoll(inside.substr(at)));
+            at = inside.find(',', at);
+            if (at == std::string::npos) break;
+            at++;
+        }
+        return tuple_of_ints(d);
+    }
+    const std::string s(text);
+    if (s.find_first_of(".e") != std::string::npos) return PyFloat_FromDouble(std::stod(s));
+    return PyLong_FromString(s.c_str(), nullptr, 10);
+}
+
+// A tuple type whose items have names: torch.return_types.max(values=..., indices=...).
+PyTypeObject* named_tuple(const std::string& op, const std::vector<std::string>& fields) {
+    static std::map<std::string, PyTypeObject*> made;
+    std::string key = op;
+    for (auto& f : fields) key += "," + f;
+    if (auto it = made.find(key); it != made.end()) return it->second;
+    Ref module(PyImport_ImportModule("wisp._return_types"));
+    Ref list(PyList_New(0));
+    for (auto& f : fields) {
+        Ref s(PyUnicode_FromString(f.c_str()));
+        PyList_Append(list.get(), s.get());
+    }
+    Ref type(PyObject_CallMethod(module.get(), "make", "sO", op.c_str(), list.get()));
+    return made[key] = reinterpret_cast<PyTypeObject*>(type.release());
+}
+
+struct Parsed {
+    std::string space, name;
+    Overload overload;
+};
+
+Parsed parse_signature(std::string_view s) {
+    Parsed p;
+    Overload& o = p.overload;
+    const size_t open = s.find('('), close = s.find(')', s.find("->") == std::string_view::npos ? s.rfind(')') : s.rfind(')', s.find("->")));
+    std::string_view path = s.substr(0, open);
+    const size_t dot = path.rfind('.');
+    p.space = dot == std::string_view::npos ? "" : std::string(path.substr(0, dot));
+    p.name = std::string(dot == std::string_view::npos ? path : path.substr(dot + 1));
+    o.text = p.name + std::string(s.substr(open));
+    std::string_view body = s.substr(open + 1, close - open - 1);
+    bool keyword_only = false;
+    size_t at = 0;
+    while (at < body.size()) {
+        size_t end = at;
+        for (int depth = 0; end < body.size(); end++) {
+            if (body[end] == '[' || body[end] == '(') depth++;
+            if (body[end] == ']' || body[end] == ')') depth--;
+            if (body[end] == ',' && depth == 0) break;
+        }
+        std::string_view item = trim(body.substr(at, end - at));
+        at = end + 1;
+        if (item == "*") {
+            keyword_only = true;
+            continue;
+        }
+        const size_t space = item.find(' ');
+        std::string_view type = item.substr(0, space), rest = trim(item.substr(space + 1));
+        const size_t equals = rest.find('=');
+        Parameter parameter{};
+        parameter.optional = type.back() == '?';
+        if (parameter.optional) type.remove_suffix(1);
+        parameter.kind = kind_of(type);
+        parameter.elements_optional = type == "Tensor?[]";
+        parameter.keyword_only = keyword_only;
+        parameter.name = PyUnicode_InternFromString(std::string(trim(rest.substr(0, equals))).c_str());
+        parameter.preset = equals == std::string_view::npos ? nullptr : preset_of(trim(rest.substr(equals + 1)));
+        if (PyUnicode_CompareWithASCIIString(parameter.name, "out") == 0) {
+            o.out = int(o.parameters.size());
+            parameter.kind = Kind::any;
+        }
+        if (parameter.kind == Kind::rest) o.has_rest = true;
+        if (!keyword_only) o.positional++;
+        o.parameters.push_back(parameter);
+    }
+    if (o.out >= 0 && o.out != int(o.parameters.size()) - 1) throw RuntimeError("out must come last in ", std::string(s));
+    if (const size_t arrow = s.find("->"); arrow != std::string_view::npos) {
+        std::string_view names = trim(s.substr(arrow + 2));
+        if (names.front() == '(') {
+            std::vector<std::string> fields;
+            names = names.substr(1, names.size() - 2);
+            while (!names.empty()) {
+                const size_t comma = names.find(',');
+                fields.emplace_back(trim(names.substr(0, comma)));
+                names = comma == std::string_view::npos ? std::string_view() : names.substr(comma + 1);
+            }
+            o.named = named_tuple(p.name, fields);
+        }
+    }
+    return p;
+}
+
+bool is_int(PyObject* o) {
+    if (PyLong_Check(o)) return !PyBool_Check(o);
+    if (is_tensor(o)) {
+        TensorObject* t = as_tensor_object(o);
+        return is_integral(t->dtype) && t->numel == 1 && t->layout.dim() == 0;
+    }
+    if (PyFloat_Check(o) || PyUnicode_Check(o)) return false;
+    PyNumberMethods* n = Py_TYPE(o)->tp_as_number;
+    return n && n->nb_index && !is_numpy_bool(o);
+}
+
+bool is_ints(PyObject* o) {
+    if (PyTuple_Check(o) || PyList_Check(o)) {
+        const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+        for (Py_ssize_t i = 0; i < n; i++)
+            if (!is_int(PySequence_Fast_GET_ITEM(o, i))) return false;
+        return true;
+    }
+    return is_int(o);
+}
+
+bool fits(const Parameter& p, PyObject* o) {
+    if (o == Py_None) return p.optional || p.kind == Kind::any;
+    switch (p.kind) {
+        case Kind::tensor: return is_tensor(o);
+        case Kind::operand: return is_tensor(o) || is_number(o);
+        case Kind::tensors: {
+            if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+            const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+            for (Py_ssize_t i = 0; i < n; i++) {
+                PyObject* item = PySequence_Fast_GET_ITEM(o, i);
+                if (!is_tensor(item) && !(p.elements_optional && item == Py_None)) return false;
+            }
+            return true;
+        }
+        case Kind::number: return is_number(o) || (is_tensor(o) && as_tensor_object(o)->layout.dim() == 0);
+        case Kind::integer: return is_int(o);
+        case Kind::integers: case Kind::rest: return is_ints(o);
+        case Kind::real: return is_number(o) ? !PyComplex_Check(o) : is_tensor(o) && as_tensor_object(o)->layout.dim() == 0;
+        case Kind::boolean: return PyBool_Check(o) || is_numpy_bool(o);
+        case Kind::string: return PyUnicode_Check(o);
+        case Kind::dtype:
+            return Py_TYPE(o) == &dtype_type || o == reinterpret_cast<PyObject*>(&PyFloat_Type) || o == reinterpret_cast<PyObject*>(&PyLong_Type) ||
+                   o == reinterpret_cast<PyObject*>(&PyBool_Type) || o == reinterpret_cast<PyObject*>(&PyComplex_Type);
+        case Kind::device: return Py_TYPE(o) == &device_type || PyUnicode_Check(o) || PyLong_Check(o);
+        case Kind::format: return Py_TYPE(o) == &format_type;
+        case Kind::generator: return Py_TYPE(o) == &generator_type;
+        case Kind::any: return true;
+    }
+    return false;
+}
+
+// NumPy's names for some parameters are understood too.
+bool is_alias(PyObject* given, PyObject* name) {
+    static const std::pair<const char*, const char*> aliases[] = {{"axis", "dim"}, {"axes", "dims"}, {"keepdims", "keepdim"}, {"x", "input"}, {"a", "input"},
+                                                                  {"x1", "input"}, {"x2", "other"}, {"self", "input"}, {"axis", "dims"}};
+    for (auto& [alias, meant] : aliases)
+        if (PyUnicode_CompareWithASCIIString(given, alias) == 0 && PyUnicode_CompareWithASCIIString(name, meant) == 0) return true;
+    return false;
+}
+
+constexpr int max_parameters = 24;
+
+// Puts the arguments into slots; false (and a reason, if asked) when they don't fit this overload.
+bool bind(const Overload& o, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, PyObject** slots, Ref& rest, std::string* reason) {
+    const int count = int(o.parameters.size());
+    for (int i = 0; i < count; i++) slots[i] = nullptr;
+    Py_ssize_t given = n;
+    if (o.has_rest) {
+        int at = 0;
+        while (o.parameters[at].kind != Kind::rest) at++;
+        // view(2, 3) or view((2, 3)) or permute(*dims): integers up to the end become one argument.
+        if (n > at && !(n == at + 1 && (PyTuple_Check(args[at]) || PyList_Check(args[at])))) {
+            PyObject* tuple = PyTuple_New(n - at);
+            for (Py_ssize_t i = at; i < n; i++) {
+                Py_INCREF(args[i]);
+                PyTuple_SET_ITEM(tuple, i - at, args[i]);
+            }
+            rest = Ref(tuple);
+            for (int i = 0; i < at; i++) slots[i] = args[i];
+            slots[at] = tuple;
+            given = 0;
+            n = at;
+        }
+    }
+    if (given > o.positional) {
+        if (reason) *reason = str("takes ", o.positional, " positional arguments but ", int64_t(given), " were given");
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < given; i++) slots[i] = args[i];
+    if (kwnames) {
+        const Py_ssize_t k = PyTuple_GET_SIZE(kwnames);
+        PyObject* const* values = args + (o.has_rest && rest.get() ? n + PyTuple_GET_SIZE(rest.get()) : n);
+        for (Py_ssize_t j = 0; j < k; j++) {
+            PyObject* key = PyTuple_GET_ITEM(kwnames, j);
+            int i = 0;
+            while (i < count && o.parameters[i].name != key) i++;
+            if (i == count)
+                for (i = 0; i < count && PyUnicode_Compare(o.parameters[i].name, key) != 0; i++) {}
+            if (i == count)
+                for (i = 0; i < count && !is_alias(key, o.parameters[i].name); i++) {}
+            if (i == count) {
+                if (reason) *reason = str("got an unexpected keyword argument '", PyUnicode_AsUTF8(key), "'");
+                return false;
+            }
+            if (slots[i]) {
+                if (reason) *reason = str("got multiple values for argument '", PyUnicode_AsUTF8(key), "'");
+                return false;
+            }
+            slots[i] = values[j];
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        const Parameter& p = o.parameters[i];
+        if (!slots[i]) {
+            if (!p.preset) {
+                if (p.kind == Kind::rest && p.optional) {
+                    slots[i] = Py_None;
+                    continue;
+                }
+                if (reason) *reason = str("missing required argument '", PyUnicode_AsUTF8(p.name), "' (pos ", i + 1, ")");
+                return false;
+            }
+            slots[i] = p.preset;
+        } else if (!fits(p, slots[i])) {
+            if (reason) *reason = str("argument '", PyUnicode_AsUTF8(p.name), "' (position ", i + 1, ") cannot be ", Py_TYPE(slots[i])->tp_name);
+            return false;
+        }
+    }
+    return true;
+}
+
+[[noreturn]] void refuse(const Operator& op, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    std::string got;
+    for (Py_ssize_t i = 0; i < n; i++) got += (i ? ", " : "") + std::string(Py_TYPE(args[i])->tp_name);
+    for (Py_ssize_t j = 0; kwnames && j < PyTuple_GET_SIZE(kwnames); j++)
+        got += (got.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, j))) + "=" + Py_TYPE(args[n + j])->tp_name;
+    std::string message = op.name + "(): ";
+    PyObject* slots[max_parameters];
+    Ref rest;
+    if (op.overloads.size() == 1) {
+        std::string reason;
+        bind(op.overloads[0], args, n, kwnames, slots, rest, &reason);
+        message += reason + "; got (" + got + "), expected " + op.overloads[0].text;
+    } else {
+        message += "received an invalid combination of arguments - got (" + got + "), but expected one of:";
+        for (const Overload& o : op.overloads) message += "\n * " + o.text;
+    }
+    throw TypeError(message);
+}
+
+void resize_out(const Tensor& out, const Tensor& result, const char* name) {
+    if (out.sizes() == result.sizes()) return;
+    if (out.numel() != 0)
+        warn(str("An output with one or more elements was resized since it had shape ", out.sizes(), ", which does not match the required output shape ",
+                 result.sizes(), ". Resize it to zero elements first, e.g. out.resize_(0). (", name, ")"));
+    set_data(out, empty(result.sizes(), out.dtype()));
+}
+
+void copy_out(const Tensor& out, const Tensor& result, const char* name) {
+    const DType r = result.dtype(), o = out.dtype();
+    if ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean))
+        throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name, ", out=)");
+    check_same_device(name, out, result);
+    resize_out(out, result, name);
+    check_inplace(out, name, false);
+    copy_values(out, result);
+    bump_version(out);
+}
+
+PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots) {
+    PyObject* out = slots[o.out];
+    for (int i = 0; grad_enabled() && i <= o.out; i++)
+        if (is_tensor(slots[i]) && FromPython<const Tensor&>::get(slots[i]).requires_grad())
+            throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
+    GradMode off(false);
+    Ref result(o.call(o.f, slots, o.named));
+    if (is_tensor(result.get())) {
+        if (!is_tensor(out)) throw TypeError(op.name, "(): argument 'out' must be Tensor, not ", Py_TYPE(out)->tp_name);
+        copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), op.name.c_str());
+        Py_INCREF(out);
+        return out;
+    }
+    if (!PyTuple_Check(result.get()) || (!PyTuple_Check(out) && !PyList_Check(out)) || PySequence_Fast_GET_SIZE(out) != PyTuple_GET_SIZE(result.get()))
+        throw TypeError(op.name, "(): argument 'out' must be a tuple of as many Tensors as there are results");
+    const Py_ssize_t n = PyTuple_GET_SIZE(result.get());
+    TensorList outs;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject* item = PySequence_Fast_GET_ITEM(out, i);
+        if (!is_tensor(item)) throw TypeError(op.name, "(): argument 'out' must be a tuple of Tensors");
+        outs.push_back(Tensor::borrow(as_tensor_object(item)));
+        copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), op.name.c_str());
+    }
+    return make_tuple(outs.data(), n, o.named);
+}
+
+PyObject* call_inplace(const Operator& op, const Overload& o, PyObject** slots) {
+    const Tensor self = Tensor::borrow(as_tensor_object(slots[0]));
+    bool wants = false;
+    if (grad_enabled())
+        for (size_t i = 0; i < o.parameters.size(); i++)
+            if (is_tensor(slots[i])) wants |= FromPython<const Tensor&>::get(slots[i]).requires_grad();
+    const std::string name = op.name + "_";
+    check_inplace(self, name.c_str(), wants);
+    // The gradient may need the values that are about to be overwritten.
+    Tensor before = wants ? clone(self) : self;
+    PyObject* given[max_parameters];
+    for (size_t i = 0; i < o.parameters.size(); i++) given[i] = slots[i];
+    given[0] = before.object();
+    Ref result(o.call(o.f, given, o.named));
+    if (!is_tensor(result.get())) throw TypeError(name, "(): no in-place form for these arguments");
+    Tensor r = Tensor::borrow(as_tensor_object(result.get()));
+    if (!r.same(self)) assign_inplace(self, r, name.c_str());
+    Py_INCREF(self.object());
+    return self.object();
+}
+
+PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    auto* self = reinterpret_cast<OperatorObject*>(callable);
+    const Operator& op = *self->op;
+    const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+    try {
+        PyObject* slots[max_parameters];
+        Ref rest;
+        for (const Overload& o : op.overloads) {
+            if (!bind(o, args, n, kwnames, slots, rest, nullptr)) continue;
+            if (self->form == form_inplace) return call_inplace(op, o, slots);
+            if (o.out >= 0 && slots[o.out] != Py_None) return call_with_out(op, o, slots);
+            return o.call(o.f, slots, o.named);
+        }
+        refuse(op, args, n, kwnames);
+    } catch (const Error& e) {
+        e.restore();
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (const std::exception& e) {
+        PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+    return nullptr;
+}
+
+// --- the objects ---------------------------------------------------------------------------------------------------------
+
+std::string doc_of(const OperatorObject& o) {
+    std::string s;
+    for (const Overload& v : o.op->overloads) {
+        if (!s.empty()) s += "\n";
+        s += o.op->name + (o.form == form_inplace ? "_(" : "(");
+        bool star = false, first = true;
+        for (size_t i = o.form == form_function ? 0 : 1; i < v.parameters.size(); i++) {
+            const Parameter& p = v.parameters[i];
+            if (o.form == form_inplace && int(i) == v.out) continue;
+            if (p.keyword_only && !star) {
+                s += first ? "*" : ", *";
+                star = true;
+                first = false;
+            }
+            s += std::string(first ? "" : ", ") + (p.kind == Kind::rest ? "*" : "") + PyUnicode_AsUTF8(p.name);
+            if (p.preset) {
+                PyObject* r = PyObject_Repr(p.preset);
+                s += std::string("=") + PyUnicode_AsUTF8(r);
+                Py_DECREF(r);
+            }
+            first = false;
+        }
+        s += ") -> Tensor";
+    }
+    return s;
+}
+
+PyObject* object_repr(PyObject* self) {
+    auto* o = reinterpret_cast<OperatorObject*>(self);
+    return PyUnicode_FromFormat("<built-in %s %s%s>", o->form == form_function ? "function" : "method", o->op->name.c_str(), o->form == form_inplace ? "_" : "");
+}
+PyObject* object_name(PyObject* self, void*) {
+    auto* o = reinterpret_cast<OperatorObject*>(self);
+    return PyUnicode_FromFormat("%s%s", o->op->name.c_str(), o->form == form_inplace ? "_" : "");
+}
+PyObject* object_doc(PyObject* self, void*) {
+    auto* o = reinterpret_cast<OperatorObject*>(self);
+    if (o->doc) {
+        Py_INCREF(o->doc);
+        return o->doc;
+    }
+    return PyUnicode_FromString(doc_of(*o).c_str());
+}
+int set_object_doc(PyObject* self, PyObject* value, void*) {
+    auto* o = reinterpret_cast<OperatorObject*>(self);
+    Py_XINCREF(value);
+    Py_XSETREF(o->doc, value);
+    return 0;
+}
+PyObject* object_signatures(PyObject* self, void*) {
+    auto* o = reinterpret_cast<OperatorObject*>(self);
+    PyObject* list = PyList_New(0);
+    for (const Overload& v : o->op->overloads) {
+        PyObject* s = PyUnicode_FromString(v.text.c_str());
+        PyList_Append(list, s);
+        Py_DECREF(s);
+    }
+    return list;
+}
+PyObject* object_module(PyObject* self, void*) {
+    PyObject* m = reinterpret_cast<OperatorObject*>(self)->module;
+    Py_INCREF(m);
+    return m;
+}
+PyObject* object_reduce(PyObject* self, PyObject*) {
+    auto* o = reinterpret_cast<OperatorObject*>(self);
+    PyObject* find = PyObject_GetAttrString(PyImport_AddModule("wisp._core"), "_find_operator");
+    return find ? Py_BuildValue("(N(Oss))", find, o->module, o->op->name.c_str(), o->form == form_function ? "f" : o->form == form_method ? "m" : "i") : nullptr;
+}
+PyGetSetDef object_getset[] = {{"__name__", object_name, nullptr, nullptr, nullptr},
+                               {"__qualname__", object_name, nullptr, nullptr, nullptr},
+                               {"__doc__", object_doc, set_object_doc, nullptr, nullptr},
+                               {"__module__", object_module, nullptr, nullptr, nullptr},
+                               {"_signatures", object_signatures, nullptr, nullptr, nullptr},
+                               {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef object_methods[] = {{"__reduce__", object_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+
+PyObject* bind_method(PyObject* self, PyObject* instance, PyObject*) {
+    if (!instance || instance == Py_None) {
+        Py_INCREF(self);
+        return self;
+    }
+    return PyMethod_New(self, instance);
+}
+
+std::vector<Registration>& pending() {
+    static std::vector<Registration> list;
+    return list;
+}
+
+struct Table {
+    std::map<std::string, std::unique_ptr<Operator>> operators;  // by path
+    std::map<std::string, int> places;
+};
+Table& table() {
+    static Table t;
+    return t;
+}
+
+void enter(const std::string& signature, void* f, Thunk call, int places) {
+    Parsed p = parse_signature(signature);
+    if (p.overload.parameters.size() > max_parameters) throw RuntimeError("too many parameters in ", signature);
+    const std::string path = p.space.empty() ? p.name : p.space + "." + p.name;
+    auto& slot = table().operators[path];
+    if (!slot) {
+        slot = std::make_unique<Operator>();
+        slot->name = p.name;
+    }
+    p.overload.f = f;
+    p.overload.call = call;
+    slot->overloads.push_back(std::move(p.overload));
+    table().places[path] |= places;
+}
+
+PyObject* new_object(Operator* op, Form form, PyObject* module) {
+    PyTypeObject* type = form == form_function ? &function_type : &method_type;
+    auto* o = PyObject_New(OperatorObject, type);
+    if (!o) throw PythonError();
+    o->call = call;
+    o->op = op;
+    o->form = form;
+    o->doc = nullptr;
+    o->module = module;
+    o->dict = nullptr;
+    Py_INCREF(module);
+    return reinterpret_cast<PyObject*>(o);
+}
+
+}  // namespace
+
+Operators::Operators(std::initializer_list<Registration> list) { pending().insert(pending().end(), list); }
+
+void register_operator(const std::string& signature, void* f, Thunk call, int places) { enter(signature, f, call, places); }
+
+PyObject* call_operator(const char* name, PyObject* const* args, Py_ssize_t n) {
+    static std::map<std::string, PyObject*> cache;
+    PyObject*& o = cache[name];
+    if (!o) o = new_object(table().operators.at(name).get(), form_function, PyUnicode_InternFromString("wisp"));
+    return call(o, args, size_t(n), nullptr);
+}
+
+void make_operators(PyObject* module, PyTypeObject* tensor) {
+    for (PyTypeObject* type : {&function_type, &method_type}) {
+        type->tp_basicsize = sizeof(OperatorObject);
+        type->tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
+        type->tp_vectorcall_offset = offsetof(OperatorObject, call);
+        type->tp_dictoffset = offsetof(OperatorObject, dict);
+        type->tp_call = PyVectorcall_Call;
+        type->tp_repr = object_repr;
+        type->tp_getset = object_getset;
+        type->tp_methods = object_methods;
+    }
+    function_type.tp_name = "builtin_function";
+    method_type.tp_name = "builtin_method";
+    method_type.tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR;
+    method_type.tp_descr_get = bind_method;
+    if (PyType_Ready(&function_type) < 0 || PyType_Ready(&method_type) < 0) throw PythonError();
+
+    for (const Registration& r : pending()) enter(r.signature, r.f, r.call, r.places);
+    pending().clear();
+
+    Ref spaces(PyDict_New());
+    for (auto& [path, op] : table().operators) {
+        const int places = table().places[path];
+        const size_t dot = path.rfind('.');
+        const std::string space = dot == std::string::npos ? "" : path.substr(0, dot);
+        PyObject* dict = PyDict_GetItemString(spaces.get(), space.c_str());
+        if (!dict) {
+            Ref fresh(PyDict_New());
+            PyDict_SetItemString(spaces.get(), space.c_str(), fresh.get());
+            dict = PyDict_GetItemString(spaces.get(), space.c_str());
+        }
+        PyObject* home = PyUnicode_InternFromString(space.empty() ? "wisp" : ("wisp." + space).c_str());
+        auto put = [&](PyObject* into, const std::string& name, Form form) {
+            Ref o(new_object(op.get(), form, home));
+            PyDict_SetItemString(into, name.c_str(), o.get());
+        };
+        if (places & function) put(dict, op->name, form_function);
+        if (places & inplace_function) put(dict, op->name + "_", form_inplace);
+        if (places & method) put(tensor->tp_dict, op->name, form_method);
+        if (places & inplace) put(tensor->tp_dict, op->name + "_", form_inplace);
+        Py_DECREF(home);
+    }
+    PyType_Modified(tensor);
+    PyModule_AddObjectRef(module, "_operators", spaces.get());
+}
+
+}  // namespace wisp

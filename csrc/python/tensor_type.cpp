@@ -1,0 +1,582 @@
+// The Python type wisp.Tensor: number and mapping slots, attributes, and the few methods that are no operators.
+#include "tensor_type.h"
+
+#include <structmember.h>
+
+#include "../autograd/engine.h"
+#include "../ops/ops.h"
+#include "registry.h"
+
+namespace wisp {
+namespace {
+
+PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyNumberMethods number;
+PyMappingMethods mapping;
+PySequenceMethods sequence;
+
+const Tensor& as_tensor(PyObject* const& o) { return reinterpret_cast<const Tensor&>(o); }
+
+// --- numbers -------------------------------------------------------------------------------------------------------------
+
+bool operand(PyObject* const& o, Arg& arg) {
+    if (is_tensor(o)) arg = Arg(as_tensor(o));
+    else if (PyFloat_Check(o)) arg = Arg(PyFloat_AS_DOUBLE(o));
+    else if (is_number(o)) arg = Arg(to_scalar(o));
+    else return false;
+    return true;
+}
+
+template <Pointwise op>
+PyObject* binary(PyObject* a, PyObject* b) {
+    return guarded([&]() -> PyObject* {
+        Arg x, y;
+        if (!operand(a, x) || !operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
+        return pointwise(op, x, y).release();
+    });
+}
+template <Pointwise op>
+PyObject* binary_inplace(PyObject* a, PyObject* b) {
+    return guarded([&]() -> PyObject* {
+        Arg y;
+        if (!operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
+        return pointwise_(op, as_tensor(a), y).release();
+    });
+}
+template <Pointwise op>
+PyObject* unary(PyObject* a) {
+    return guarded([&] { return pointwise(op, as_tensor(a)).release(); });
+}
+
+PyObject* call_by_name(const char* name, PyObject* a, PyObject* b) {
+    if (!(is_tensor(a) || is_number(a)) || !(is_tensor(b) || is_number(b))) Py_RETURN_NOTIMPLEMENTED;
+    PyObject* args[] = {a, b};
+    return guarded([&] { return call_operator(name, args, 2); });
+}
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
+    if (modulo != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return call_by_name("pow", a, b);
+}
+PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) { return PyObject_CallMethod(a, "pow_", "O", b); }
+PyObject* matrix_multiply(PyObject* a, PyObject* b) {
+    if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+    return guarded([&] { return matmul(as_tensor(a), as_tensor(b)).release(); });
+}
+PyObject* positive(PyObject* a) {
+    if (as_tensor(a).dtype() == DType::boolean) {
+        PyErr_SetString(PyExc_RuntimeError, "The `+` operator, on a bool tensor is not supported.");
+        return nullptr;
+    }
+    Py_INCREF(a);
+    return a;
+}
+
+int truth(PyObject* a) {
+    return guarded(-1, [&] { return int(is_nonzero(as_tensor(a))); });
+}
+PyObject* to_python_float(PyObject* a) {
+    return guarded([&] { return PyFloat_FromDouble(item(as_tensor(a)).to_double()); });
+}
+PyObject* to_python_int(PyObject* a) {
+    return guarded([&]() -> PyObject* {
+        const Scalar s = item(as_tensor(a));
+        if (s.is_integral()) return PyLong_FromLongLong(s.to_int());
+        return PyLong_FromDouble(s.to_double());
+    });
+}
+PyObject* to_python_index(PyObject* a) {
+    return guarded([&]() -> PyObject* {
+        const Tensor& t = as_tensor(a);
+        if (!is_integral(t.dtype()) || t.numel() != 1)
+            throw TypeError("only integer tensors of a single element can be converted to an index");
+        return PyLong_FromLongLong(item(t).to_int());
+    });
+}
+
+PyObject* compare(PyObject* a, PyObject* b, int op) {
+    return guarded([&]() -> PyObject* {
+        Arg x, y;
+        if (!operand(a, x) || !operand(b, y)) {
+            Py_RETURN_NOTIMPLEMENTED;
+        }
+        static const Pointwise ops[] = {Pointwise::lt, Pointwise::le, Pointwise::eq, Pointwise::ne, Pointwise::gt, Pointwise::ge};
+        return pointwise(ops[op], x, y).release();
+    });
+}
+
+Py_ssize_t length(PyObject* a) {
+    const Tensor& t = as_tensor(a);
+    if (t.dim() == 0) {
+        PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+        return -1;
+    }
+    return t.size(0);
+}
+
+PyObject* iterate(PyObject* a) {
+    return guarded([&]() -> PyObject* {
+        const Tensor& t = as_tensor(a);
+        if (t.dim() == 0) throw TypeError("iteration over a 0-d tensor");
+        Ref parts(ToPython()(unbind(t, 0)));
+        return PyObject_GetIter(parts.get());
+    });
+}
+
+// --- attributes ----------------------------------------------------------------------------------------------------------
+
+#define GETTER(name) PyObject* get_##name([[maybe_unused]] PyObject* self, void*)
+#define BOOLEAN_GETTER(name, expression) \
+    GETTER(name) { return PyBool_FromLong(expression); }
+
+GETTER(shape) {
+    return guarded([&] { return size_object(as_tensor(self).sizes()); });
+}
+GETTER(dtype) { return dtype_object(as_tensor(self).dtype()); }
+GETTER(device) {
+    return guarded([&] { return device_object(as_tensor(self).device()); });
+}
+GETTER(layout) {
+    PyObject* l = layout_strided();
+    Py_INCREF(l);
+    return l;
+}
+GETTER(ndim) { return PyLong_FromLongLong(as_tensor(self).dim()); }
+GETTER(itemsize) { return PyLong_FromLongLong(as_tensor(self).item_size()); }
+GETTER(nbytes) { return PyLong_FromLongLong(as_tensor(self).item_size() * as_tensor(self).numel()); }
+GETTER(version) { return PyLong_FromUnsignedLong(as_tensor(self).version()); }
+GETTER(output_nr) { return PyLong_FromUnsignedLong(as_tensor(self)->output_number); }
+GETTER(none) { Py_RETURN_NONE; }
+BOOLEAN_GETTER(requires_grad, as_tensor(self).requires_grad())
+BOOLEAN_GETTER(is_leaf, as_tensor(self)->grad_fn == nullptr)
+BOOLEAN_GETTER(false, 0)
+BOOLEAN_GETTER(true, 1)
+BOOLEAN_GETTER(retains_grad, as_tensor(self)->extra && as_tensor(self)->extra->retains_grad && as_tensor(self)->grad_fn)
+
+GETTER(grad) {
+    return guarded([&] { return ToPython()(grad_of(as_tensor(self))); });
+}
+int set_grad_attribute(PyObject* self, PyObject* value, void*) {
+    return guarded(-1, [&] {
+        const Tensor& t = as_tensor(self);
+        if (!value || value == Py_None) {
+            if (t->extra) t->extra->grad = Tensor();
+            return 0;
+        }
+        if (!is_tensor(value)) throw TypeError("assigned grad expected to be a Tensor or None but got grad of type ", Py_TYPE(value)->tp_name);
+        const Tensor& g = as_tensor(value);
+        if (g.same(t)) throw RuntimeError("can't assign Variable as its own grad");
+        if (g.dtype() != t.dtype())
+            throw RuntimeError("attempting to assign a gradient with dtype '", g.dtype(), "' to a tensor with dtype '", t.dtype(),
+                               "'. Please ensure that the gradient and the tensor have the same dtype");
+        if (!(g.sizes() == t.sizes()))
+            throw RuntimeError("attempting to assign a gradient of size '", g.sizes(), "' to a tensor of size '", t.sizes(),
+                               "'. Please ensure that the gradient and the tensor are the same size");
+        set_grad(t, g);
+        return 0;
+    });
+}
+
+GETTER(grad_fn) {
+    return guarded([&]() -> PyObject* {
+        Node* n = grad_fn_of(as_tensor(self));
+        if (!n) Py_RETURN_NONE;
+        return node_object(n);
+    });
+}
+GETTER(base) {
+    PyObject* b = as_tensor(self)->base ? reinterpret_cast<PyObject*>(as_tensor(self)->base) : Py_None;
+    Py_INCREF(b);
+    return b;
+}
+
+void require_grad(const Tensor& t, bool on) {
+    if (t->grad_fn) {
+        if (!on)
+            throw RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that "
+                               "doesn't require differentiation use var_no_grad = var.detach().");
+        return;
+    }
+    if (on && !is_differentiable(t.dtype()))
+        throw RuntimeError("only Tensors of floating point and complex dtype can require gradients, got ", t.dtype(), " (convert with .float())");
+    if (on && t->inference && !inference_mode_enabled())
+        throw RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
+    t->requires_grad = on;
+}
+int set_requires_grad(PyObject* self, PyObject* value, void*) {
+    return guarded(-1, [&] {
+        if (!value || !PyBool_Check(value)) throw RuntimeError("requires_grad must be a bool");
+        require_grad(as_tensor(self), value == Py_True);
+        return 0;
+    });
+}
+
+GETTER(data) {
+    return guarded([&] {
+        Tensor t = alias(as_tensor(self));
+        t->untracked_writes = true;
+        return t.release();
+    });
+}
+int set_data_attribute(PyObject* self, PyObject* value, void*) {
+    return guarded(-1, [&] {
+        if (!value || !is_tensor(value)) throw TypeError("Variable data has to be a tensor, but got ", value ? Py_TYPE(value)->tp_name : "nothing");
+        set_data(as_tensor(self), as_tensor(value));
+        return 0;
+    });
+}
+
+GETTER(real) {
+    return guarded([&] { return real(as_tensor(self)).release(); });
+}
+GETTER(imag) {
+    return guarded([&] { return imag(as_tensor(self)).release(); });
+}
+Tensor reversed(const Tensor& t) {
+    Dims order;
+    for (int64_t i = t.dim() - 1; i >= 0; i--) order.push_back(i);
+    return permute(t, order);
+}
+GETTER(T) {
+    return guarded([&] { return reversed(as_tensor(self)).release(); });
+}
+Tensor matrix_transposed(const Tensor& t, const char* name) {
+    if (t.dim() < 2) throw RuntimeError("tensor.", name, " is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
+    return transpose(t, -2, -1);
+}
+GETTER(mT) {
+    return guarded([&] { return matrix_transposed(as_tensor(self), "mT").release(); });
+}
+GETTER(H) {
+    return guarded([&] {
+        const Tensor& t = as_tensor(self);
+        if (t.dim() != 0 && t.dim() != 2) throw RuntimeError("tensor.H is only supported on matrices (2-D tensors). Got ", t.dim(), "-D tensor.");
+        return t.dim() == 0 ? conj(t).release() : conj(matrix_transposed(t, "H")).release();
+    });
+}
+GETTER(mH) {
+    return guarded([&] { return conj(matrix_transposed(as_tensor(self), "mH")).release(); });
+}
+
+PyGetSetDef getset[] = {
+    {"shape", get_shape, nullptr, nullptr, nullptr},
+    {"dtype", get_dtype, nullptr, nullptr, nullptr},
+    {"device", get_device, nullptr, nullptr, nullptr},
+    {"layout", get_layout, nullptr, nullptr, nullptr},
+    {"ndim", get_ndim, nullptr, nullptr, nullptr},
+    {"itemsize", get_itemsize, nullptr, nullptr, nullptr},
+    {"nbytes", get_nbytes, nullptr, nullptr, nullptr},
+    {"_version", get_version, nullptr, nullptr, nullptr},
+    {"output_nr", get_output_nr, nullptr, nullptr, nullptr},
+    {"requires_grad", get_requires_grad, set_requires_grad, nullptr, nullptr},
+    {"is_leaf", get_is_leaf, nullptr, nullptr, nullptr},
+    {"retains_grad", get_retains_grad, nullptr, nullptr, nullptr},
+    {"grad", get_grad, set_grad_attribute, nullptr, nullptr},
+    {"_grad", get_grad, set_grad_attribute, nullptr, nullptr},
+    {"grad_fn", get_grad_fn, nullptr, nullptr, nullptr},
+    {"_base", get_base, nullptr, nullptr, nullptr},
+    {"data", get_data, set_data_attribute, nullptr, nullptr},
+    {"real", get_real, nullptr, nullptr, nullptr},
+    {"imag", get_imag, nullptr, nullptr, nullptr},
+    {"T", get_T, nullptr, nullptr, nullptr},
+    {"mT", get_mT, nullptr, nullptr, nullptr},
+    {"H", get_H, nullptr, nullptr, nullptr},
+    {"mH", get_mH, nullptr, nullptr, nullptr},
+    {"name", get_none, nullptr, nullptr, nullptr},
+    {"is_cpu", get_true, nullptr, nullptr, nullptr},
+    {"is_cuda", get_false, nullptr, nullptr, nullptr},
+    {"is_meta", get_false, nullptr, nullptr, nullptr},
+    {"is_mps", get_false, nullptr, nullptr, nullptr},
+    {"is_xpu", get_false, nullptr, nullptr, nullptr},
+    {"is_sparse", get_false, nullptr, nullptr, nullptr},
+    {"is_sparse_csr", get_false, nullptr, nullptr, nullptr},
+    {"is_quantized", get_false, nullptr, nullptr, nullptr},
+    {"is_nested", get_false, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+// --- methods -------------------------------------------------------------------------------------------------------------
+
+PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    return guarded([&]() -> PyObject* {
+        BackwardRequest request;
+        request.roots.push_back(as_tensor(self));
+        PyObject *gradient = Py_None, *retain = Py_None, *create = Py_False, *inputs = Py_None;
+        PyObject** places[] = {&gradient, &retain, &create, &inputs};
+        const char* names[] = {"gradient", "retain_graph", "create_graph", "inputs"};
+        if (n > 4) throw TypeError("backward() takes at most 4 arguments, got ", int64_t(n));
+        for (Py_ssize_t i = 0; i < n; i++) *places[i] = args[i];
+        for (Py_ssize_t j = 0; kwnames && j < PyTuple_GET_SIZE(kwnames); j++) {
+            int i = 0;
+            while (i < 4 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, j), names[i]) != 0) i++;
+            if (i == 4) throw TypeError("backward() got an unexpected keyword argument '", PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, j)), "'");
+            *places[i] = args[n + j];
+        }
+        if (gradient != Py_None) {
+            if (is_tensor(gradient)) request.grads.push_back(as_tensor(gradient));
+            else throw TypeError("backward(): gradient must be a Tensor or None, got ", Py_TYPE(gradient)->tp_name);
+        }
+        request.create_graph = PyObject_IsTrue(create) == 1;
+        request.retain_graph = retain == Py_None ? request.create_graph : PyObject_IsTrue(retain) == 1;
+        if (inputs != Py_None) {
+            if (is_tensor(inputs)) request.inputs.push_back(as_tensor(inputs));
+            else request.inputs = to_tensors(inputs);
+            if (request.inputs.empty()) throw RuntimeError("`inputs` argument to `backward()` cannot be empty.");
+        }
+        run_backward(request);
+        Py_RETURN_NONE;
+    });
+}
+
+PyObject* tensor_size(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    return guarded([&]() -> PyObject* {
+        const Tensor& t = as_tensor(self);
+        PyObject* dim = n ? args[0] : kwnames && PyTuple_GET_SIZE(kwnames) ? args[0] : Py_None;
+        if (dim == Py_None) return size_object(t.sizes());
+        const int64_t d = to_int(dim);
+        if (t.dim() == 0) throw IndexError("Dimension specified as ", d, " but tensor has no dimensions");
+        return PyLong_FromLongLong(t.size(wrap_dim(d, t.dim())));
+    });
+}
+PyObject* tensor_stride(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    return guarded([&]() -> PyObject* {
+        const Tensor& t = as_tensor(self);
+        PyObject* dim = n || (kwnames && PyTuple_GET_SIZE(kwnames)) ? args[0] : Py_None;
+        if (dim == Py_None) return tuple_of_ints(t.strides());
+        return PyLong_FromLongLong(t.stride(wrap_dim(to_int(dim), t.dim())));
+    });
+}
+PyObject* tensor_dim(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).dim()); }
+PyObject* tensor_numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).numel()); }
+PyObject* tensor_item(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        const Tensor& t = as_tensor(self);
+        const Scalar s = item(t);
+        if (t.dtype() == DType::u64) return PyLong_FromUnsignedLongLong(uint64_t(s.to_int()));
+        return scalar_object(s);
+    });
+}
+PyObject* list_of(const Tensor& t, int64_t d, const char* data) {
+    if (d == t.dim()) {
+        if (t.dtype() == DType::u64) return PyLong_FromUnsignedLongLong(*reinterpret_cast<const uint64_t*>(data));
+        return scalar_object(Scalar::load(data, t.dtype()));
+    }
+    const int64_t n = t.size(d), step = t.stride(d) * t.item_size();
+    PyObject* list = PyList_New(n);
+    for (int64_t i = 0; list && i < n; i++) {
+        PyObject* item = list_of(t, d + 1, data + i * step);
+        if (!item) {
+            Py_DECREF(list);
+            return nullptr;
+        }
+        PyList_SET_ITEM(list, i, item);
+    }
+    return list;
+}
+PyObject* tensor_tolist(PyObject* self, PyObject*) { return list_of(as_tensor(self), 0, as_tensor(self).data()); }
+PyObject* tensor_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    return guarded([&]() -> PyObject* {
+        const bool given = n || (kwnames && PyTuple_GET_SIZE(kwnames));
+        require_grad(as_tensor(self), given ? PyObject_IsTrue(args[0]) == 1 : true);
+        Py_INCREF(self);
+        return self;
+    });
+}
+PyObject* tensor_retain_grad(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        retain_grad(as_tensor(self));
+        Py_RETURN_NONE;
+    });
+}
+PyObject* tensor_hooks_dict(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        PyObject* d = hooks_dict(as_tensor(self));
+        Py_INCREF(d);
+        return d;
+    });
+}
+PyObject* tensor_post_accumulate_dict(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        const Tensor& t = as_tensor(self);
+        if (!t.requires_grad()) throw RuntimeError("cannot register a hook on a tensor that doesn't require gradient");
+        if (t->grad_fn) throw RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors");
+        TensorExtra& e = extra(t);
+        if (!e.post_accumulate_hooks) e.post_accumulate_hooks = PyDict_New();
+        Py_INCREF(e.post_accumulate_hooks);
+        return e.post_accumulate_hooks;
+    });
+}
+PyObject* tensor_data_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(as_tensor(self).numel() ? as_tensor(self).data() : nullptr); }
+PyObject* tensor_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(as_tensor(self).storage()->data); }
+PyObject* tensor_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(as_tensor(self).storage()->bytes); }
+PyObject* tensor_element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).item_size()); }
+PyObject* tensor_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).offset()); }
+PyObject* tensor_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(as_tensor(self)->inference); }
+PyObject* tensor_detach_(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        const Tensor& t = as_tensor(self);
+        if (t->base) throw RuntimeError("Can't detach views in-place. Use detach() instead.");
+        set_history(t, nullptr, 0);
+        Py_INCREF(self);
+        return self;
+    });
+}
+
+PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
+    PyObject *cls, *data;
+    int requires_grad = 0;
+    const char* names[] = {"cls", "data", "require_grad", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!|p", const_cast<char**>(names), &cls, &type, &data, &requires_grad)) return nullptr;
+    return guarded([&]() -> PyObject* {
+        if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &type)) throw TypeError("cls must be a subclass of Tensor");
+        const Tensor& t = as_tensor(data);
+        PyObject* self = new_tensor_of_type(reinterpret_cast<PyTypeObject*>(cls), t);
+        Tensor result = Tensor::steal(as_tensor_object(self));
+        if (requires_grad) require_grad(result, true);
+        return result.release();
+    });
+}
+
+int set_attribute(PyObject* self, PyObject* name, PyObject* value) {
+    track(as_tensor_object(self));  // its dict may hold anything from now on
+    return PyObject_GenericSetAttr(self, name, value);
+}
+
+PyMethodDef methods[] = {
+    {"backward", reinterpret_cast<PyCFunction>(tensor_backward), METH_FASTCALL | METH_KEYWORDS, "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n\nComputes the gradients of this tensor with respect to the leaves of its graph."},
+    {"size", reinterpret_cast<PyCFunction>(tensor_size), METH_FASTCALL | METH_KEYWORDS, "size(dim=None) -> Size or int"},
+    {"stride", reinterpret_cast<PyCFunction>(tensor_stride), METH_FASTCALL | METH_KEYWORDS, "stride(dim) -> tuple or int"},
+    {"dim", tensor_dim, METH_NOARGS, "dim() -> int"},
+    {"ndimension", tensor_dim, METH_NOARGS, "ndimension() -> int"},
+    {"numel", tensor_numel, METH_NOARGS, "numel() -> int"},
+    {"nelement", tensor_numel, METH_NOARGS, "nelement() -> int"},
+    {"item", tensor_item, METH_NOARGS, "item() -> number"},
+    {"tolist", tensor_tolist, METH_NOARGS, "tolist() -> list or number"},
+    {"requires_grad_", reinterpret_cast<PyCFunction>(tensor_requires_grad_), METH_FASTCALL | METH_KEYWORDS, "requires_grad_(requires_grad=True) -> Tensor"},
+    {"retain_grad", tensor_retain_grad, METH_NOARGS, "retain_grad() -> None"},
+    {"_hooks_dict", tensor_hooks_dict, METH_NOARGS, nullptr},
+    {"_post_accumulate_dict", tensor_post_accumulate_dict, METH_NOARGS, nullptr},
+    {"data_ptr", tensor_data_ptr, METH_NOARGS, "data_ptr() -> int"},
+    {"_storage_ptr", tensor_storage_ptr, METH_NOARGS, nullptr},
+    {"_storage_bytes", tensor_storage_bytes, METH_NOARGS, nullptr},
+    {"element_size", tensor_element_size, METH_NOARGS, "element_size() -> int"},
+    {"storage_offset", tensor_storage_offset, METH_NOARGS, "storage_offset() -> int"},
+    {"is_inference", tensor_is_inference, METH_NOARGS, "is_inference() -> bool"},
+    {"detach_", tensor_detach_, METH_NOARGS, "detach_() -> Tensor"},
+    {"_make_subclass", reinterpret_cast<PyCFunction>(make_subclass), METH_STATIC | METH_VARARGS | METH_KEYWORDS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+
+// --- life ----------------------------------------------------------------------------------------------------------------
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+    TensorObject* o = as_tensor_object(self);
+    Py_VISIT(o->dict);
+    Py_VISIT(reinterpret_cast<PyObject*>(o->grad_fn));
+    Py_VISIT(reinterpret_cast<PyObject*>(o->base));
+    if (o->extra) {
+        Py_VISIT(o->extra->grad.object());
+        Py_VISIT(o->extra->hooks);
+        Py_VISIT(o->extra->post_accumulate_hooks);
+    }
+    return 0;
+}
+int clear(PyObject* self) {
+    clear_tensor_fields(as_tensor_object(self));
+    return 0;
+}
+
+PyObject* tensor_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
+    // Tensor(2, 3), Tensor([1, 2]), Tensor(other): the legacy constructor, float32 by default.
+    return guarded([&]() -> PyObject* {
+        Ref core(PyImport_ImportModule("wisp._legacy"));
+        Ref f(PyObject_GetAttrString(core.get(), "new_tensor"));
+        Ref made(PyObject_Call(f.get(), args, kwargs));
+        if (!is_tensor(made.get())) throw TypeError("Tensor(): could not be made from these arguments");
+        if (cls == &type) return made.release();
+        PyObject* const o = made.get();
+        return new_tensor_of_type(cls, as_tensor(o));
+    });
+}
+
+}  // namespace
+
+PyObject* new_tensor_of_type(PyTypeObject* cls, const Tensor& t) {
+    PyObject* self = cls->tp_alloc(cls, 0);
+    if (!self) throw PythonError();
+    TensorObject* o = as_tensor_object(self);
+    new (&o->layout) Layout();
+    init_tensor_fields(o);
+    t.storage()->retain();
+    o->storage = t.storage();
+    o->layout = t.layout();
+    o->numel = t.numel();
+    o->dtype = t.dtype();
+    o->contiguous = t->contiguous;
+    return self;
+}
+
+void add_tensor_type(PyObject* module) {
+    number = {};
+    number.nb_add = binary<Pointwise::add>;
+    number.nb_subtract = binary<Pointwise::sub>;
+    number.nb_multiply = binary<Pointwise::mul>;
+    number.nb_true_divide = binary<Pointwise::div>;
+    number.nb_floor_divide = binary<Pointwise::div_floor>;
+    number.nb_remainder = binary<Pointwise::remainder>;
+    number.nb_power = power;
+    number.nb_matrix_multiply = matrix_multiply;
+    number.nb_and = binary<Pointwise::bitwise_and>;
+    number.nb_or = binary<Pointwise::bitwise_or>;
+    number.nb_xor = binary<Pointwise::bitwise_xor>;
+    number.nb_lshift = binary<Pointwise::bitwise_left_shift>;
+    number.nb_rshift = binary<Pointwise::bitwise_right_shift>;
+    number.nb_inplace_add = binary_inplace<Pointwise::add>;
+    number.nb_inplace_subtract = binary_inplace<Pointwise::sub>;
+    number.nb_inplace_multiply = binary_inplace<Pointwise::mul>;
+    number.nb_inplace_true_divide = binary_inplace<Pointwise::div>;
+    number.nb_inplace_floor_divide = binary_inplace<Pointwise::div_floor>;
+    number.nb_inplace_remainder = binary_inplace<Pointwise::remainder>;
+    number.nb_inplace_power = power_inplace;
+    number.nb_inplace_and = binary_inplace<Pointwise::bitwise_and>;
+    number.nb_inplace_or = binary_inplace<Pointwise::bitwise_or>;
+    number.nb_inplace_xor = binary_inplace<Pointwise::bitwise_xor>;
+    number.nb_inplace_lshift = binary_inplace<Pointwise::bitwise_left_shift>;
+    number.nb_inplace_rshift = binary_inplace<Pointwise::bitwise_right_shift>;
+    number.nb_negative = unary<Pointwise::neg>;
+    number.nb_positive = positive;
+    number.nb_absolute = unary<Pointwise::abs>;
+    number.nb_invert = unary<Pointwise::bitwise_not>;
+    number.nb_bool = truth;
+    number.nb_float = to_python_float;
+    number.nb_int = to_python_int;
+    number.nb_index = to_python_index;
+    mapping = {};
+    mapping.mp_length = length;
+    mapping.mp_subscript = get_item;
+    mapping.mp_ass_subscript = set_item;
+    sequence = {};
+    sequence.sq_length = length;
+
+    type.tp_name = "torch.Tensor";
+    type.tp_basicsize = sizeof(TensorObject);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
+    type.tp_dictoffset = offsetof(TensorObject, dict);
+    type.tp_weaklistoffset = offsetof(TensorObject, weak_references);
+    type.tp_new = tensor_new;
+    type.tp_dealloc = dealloc_tensor;
+    type.tp_free = PyObject_GC_Del;
+    type.tp_traverse = traverse;
+    type.tp_clear = clear;
+    type.tp_as_number = &number;
+    type.tp_as_mapping = &mapping;
+    type.tp_as_sequence = &sequence;
+    type.tp_richcompare = compare;
+    type.tp_hash = [](PyObject* self) -> Py_hash_t { return Py_hash_t(reinterpret_cast<uintptr_t>(self) >> 4); };
+    type.tp_iter = iterate;
+    type.tp_setattro = set_attribute;
+    type.tp_getset = getset;
+    type.tp_methods = methods;
+    if (PyType_Ready(&type) < 0) throw PythonError();
+    tensor_type = &type;
+    PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(&type));
+}
+
+}  // namespace wisp

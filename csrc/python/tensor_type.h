@@ -1,0 +1,22 @@
+// Between the files of csrc/python: the Tensor and Node types and indexing.
+#pragma once
+#include <optional>
+
+#include "objects.h"
+
+namespace wisp {
+
+struct Node;
+
+void add_tensor_type(PyObject* module);
+PyObject* new_tensor_of_type(PyTypeObject* cls, const Tensor& t);  // shares t's memory, no history
+PyObject* get_item(PyObject* self, PyObject* key);
+int set_item(PyObject* self, PyObject* key, PyObject* value);
+
+void add_node_type(PyObject* module);
+PyObject* node_object(Node* node);  // new reference, with the class that carries its name
+
+void add_autograd_functions(PyObject* module);
+Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype);  // lists, numbers, arrays, tensors: copies
+
+}  // namespace wisp

@@ -1,0 +1,38 @@
+// Scaled dot product attention, forward and backward, without ever holding the whole matrix of scores.
+//
+// Backward recomputes the scores block by block from the logarithms of the row sums that forward leaves.
+#pragma once
+#include "core/dtype.h"
+
+namespace wisp::cpu {
+
+// Four dimensions, (batch, heads, rows, columns); the columns are adjacent. Strides count elements.
+struct AttentionTensor {
+    void* data;
+    int64_t batch_stride, head_stride, row_stride;
+};
+
+struct AttentionArgs {
+    DType dtype;  // f32 or f64
+    int64_t batch, heads, key_heads;  // query head h reads key head h / (heads / key_heads)
+    int64_t queries, keys, width, value_width;
+    AttentionTensor query, key, value;
+    double scale;
+    bool causal;  // query i sees keys 0..i
+    // Added to the scores (in `dtype`), or true where a key may be seen (bool); may be null. A stride of 0 repeats.
+    const void* mask;
+    bool mask_is_bool;
+    int64_t mask_batch, mask_head, mask_row, mask_column;
+};
+
+struct AttentionKernels {
+    // logsumexp: (batch, heads, queries) contiguous, in dtype. A row that sees no key gives zeros.
+    void (*forward)(const AttentionArgs&, const AttentionTensor& out, void* logsumexp);
+    // All gradients are overwritten.
+    void (*backward)(const AttentionArgs&, const AttentionTensor& grad, const AttentionTensor& out,
+                     const void* logsumexp, const AttentionTensor& grad_query, const AttentionTensor& grad_key,
+                     const AttentionTensor& grad_value);
+};
+extern const AttentionKernels& attention;
+
+}  // namespace wisp::cpu

@@ -20,16 +20,16 @@ template <class C> struct Matrix {  // element (i, j) at data[i * row + j * colu
 };
 template <class C> WISP_INLINE Matrix<C> transposed(Matrix<C> m) { return {m.data, m.column, m.row}; }
 
-// c (rows adjacent columns, c_row apart) = alpha * a b + (add ? c : 0)
+// c (adjacent columns, rows c_row apart) = a b + (add ? c : 0)
 template <class C>
-void multiply(int64_t m, int64_t n, int64_t k, double alpha, Matrix<C> a, Matrix<C> b, C* c, int64_t c_row, bool add) {
+void multiply(int64_t m, int64_t n, int64_t k, Matrix<C> a, Matrix<C> b, C* c, int64_t c_row, bool add) {
     GemmArgs args{};
     args.m = m, args.n = n, args.k = k;
     args.a = a.data, args.a_row = a.row, args.a_col = a.column;
     args.b = b.data, args.b_row = b.row, args.b_col = b.column;
     args.c = c, args.c_row = c_row;
-    args.d = add ? c : nullptr, args.d_row = c_row, args.d_col = 1;
-    args.alpha = alpha, args.beta = add ? 1 : 0;
+    args.d = c, args.d_row = c_row, args.d_col = 1;
+    args.beta = add ? 1 : 0;
     if constexpr (sizeof(C) == 4) gemm.f32(args);
     else gemm.matmul(dtype_of<C>, args);
 }
@@ -60,12 +60,23 @@ WISP_INLINE int64_t visible_keys(const AttentionArgs& a, int64_t query_end) {
     return a.causal ? least(a.keys, query_end) : a.keys;
 }
 
+// A block of queries times the scale, next to each other.
+template <class C>
+Matrix<C> scaled_queries(const AttentionArgs& a, const Head<C>& head, int64_t q0, int64_t nq) {
+    C* scaled = static_cast<C*>(scratch(3, size_t(query_block * a.width + 1) * sizeof(C)));
+    const C scale = C(a.scale);
+    for (int64_t i = 0; i < nq; i++) {
+        const C* from = head.query.data + (q0 + i) * head.query.row;
+        for (int64_t j = 0; j < a.width; j++) scaled[i * a.width + j] = from[j] * scale;
+    }
+    return {scaled, a.width, 1};
+}
+
 // scores (nq x nk, rows nk apart) of one block, masked with -inf.
 template <class C>
-void block_scores(const AttentionArgs& a, const Head<C>& head, int64_t q0, int64_t nq, int64_t k0, int64_t nk,
-                  C* scores) {
-    multiply<C>(nq, nk, a.width, a.scale, rows_from(head.query, q0), transposed(rows_from(head.key, k0)), scores, nk,
-                false);
+void block_scores(const AttentionArgs& a, const Head<C>& head, Matrix<C> queries, int64_t q0, int64_t nq, int64_t k0,
+                  int64_t nk, C* scores) {
+    multiply<C>(nq, nk, a.width, queries, transposed(rows_from(head.key, k0)), scores, nk, false);
     if (head.mask)
         for (int64_t i = 0; i < nq; i++) {
             C* row = scores + i * nk;
@@ -100,9 +111,10 @@ void forward_block(const AttentionArgs& a, const AttentionTensor& out, C* logsum
         total[i] = 0;
     }
     for (int64_t i = 0; i < nq * wide; i++) sums[i] = 0;
+    const Matrix<C> queries = scaled_queries(a, head, q0, nq);
     for (int64_t k0 = 0; k0 < limit; k0 += key_block) {
         const int64_t nk = least(key_block, limit - k0);
-        block_scores(a, head, q0, nq, k0, nk, scores);
+        block_scores(a, head, queries, q0, nq, k0, nk, scores);
         for (int64_t i = 0; i < nq; i++) {
             C* row = scores + i * nk;
             Vector<C> most = splat(C(-infinity_f));
@@ -126,7 +138,7 @@ void forward_block(const AttentionArgs& a, const AttentionTensor& out, C* logsum
             total[i] += C(added[0]);
             top[i] = new_top;
         }
-        multiply<C>(nq, wide, nk, 1, Matrix<C>{scores, nk, 1}, rows_from(head.value, k0), sums, wide, k0 > 0);
+        multiply<C>(nq, wide, nk, Matrix<C>{scores, nk, 1}, rows_from(head.value, k0), sums, wide, k0 > 0);
     }
     for (int64_t i = 0; i < nq; i++) {
         const C factor = total[i] == 0 ? C(0) : C(1) / total[i];
@@ -164,9 +176,9 @@ void block_gradients(const Gradients<C>& g, const Head<C>& head, int64_t b, int6
                      int64_t k0, int64_t nk, C* weights, C* slopes) {
     const AttentionArgs& a = g.a;
     const int64_t first = (b * a.heads + h) * a.queries + q0;
-    block_scores(a, head, q0, nq, k0, nk, weights);
+    block_scores(a, head, scaled_queries(a, head, q0, nq), q0, nq, k0, nk, weights);
     const Matrix<C> grad = rows_from(Head<C>::at(g.grad, b, h), q0);
-    multiply<C>(nq, nk, a.value_width, 1, grad, transposed(rows_from(head.value, k0)), slopes, nk, false);
+    multiply<C>(nq, nk, a.value_width, grad, transposed(rows_from(head.value, k0)), slopes, nk, false);
     const C scale = C(a.scale);
     for (int64_t i = 0; i < nq; i++) {
         const C lse = g.logsumexp[first + i], product = g.products[first + i];
@@ -214,12 +226,12 @@ void backward_keys(const Gradients<C>& g, int64_t b, int64_t key_head, int64_t k
             if (seen <= 0) continue;
             block_gradients(g, head, b, h, q0, nq, k0, seen, weights, slopes);
             const Matrix<C> w{weights, seen, 1}, s{slopes, seen, 1};
-            multiply<C>(seen, a.value_width, nq, 1, transposed(w), rows_from(Head<C>::at(g.grad, b, h), q0), grad_value,
+            multiply<C>(seen, a.value_width, nq, transposed(w), rows_from(Head<C>::at(g.grad, b, h), q0), grad_value,
                         g.grad_value.row_stride, true);
-            multiply<C>(seen, a.width, nq, 1, transposed(s), rows_from(head.query, q0), grad_key,
+            multiply<C>(seen, a.width, nq, transposed(s), rows_from(head.query, q0), grad_key,
                         g.grad_key.row_stride, true);
             if (with_queries)
-                multiply<C>(nq, a.width, seen, 1, s, rows_from(head.key, k0), row_of<C>(g.grad_query, b, h, q0),
+                multiply<C>(nq, a.width, seen, s, rows_from(head.key, k0), row_of<C>(g.grad_query, b, h, q0),
                             g.grad_query.row_stride, true);
         }
     }
@@ -234,7 +246,7 @@ template <class C> void backward_queries(const Gradients<C>& g, int64_t b, int64
     for (int64_t k0 = 0; k0 < limit; k0 += key_block) {
         const int64_t nk = least(key_block, limit - k0);
         block_gradients(g, head, b, h, q0, nq, k0, nk, weights, slopes);
-        multiply<C>(nq, a.width, nk, 1, Matrix<C>{slopes, nk, 1}, rows_from(head.key, k0),
+        multiply<C>(nq, a.width, nk, Matrix<C>{slopes, nk, 1}, rows_from(head.key, k0),
                     row_of<C>(g.grad_query, b, h, q0), g.grad_query.row_stride, true);
     }
 }

@@ -83,3 +83,5 @@ WISP_TABLE(PoolKernels, pool)
 WISP_TABLE(LossKernels, loss)
 #include "cpu/embedding.h"
 WISP_TABLE(EmbeddingKernels, embedding)
+#include "cpu/attention.h"
+WISP_TABLE(AttentionKernels, attention)

@@ -225,13 +225,12 @@ void contiguous_strides(const Slice& s, int64_t* strides) {
     }
 }
 
-void take(void* out, const void* in, const int64_t* offsets, int64_t n, const Slice& slice, int64_t item) {
-    int64_t packed[max_dims];
-    contiguous_strides(slice, packed);
-    const Rows rows(slice, packed);
+void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* offsets, int64_t n,
+          const Slice& slice, int64_t item) {
+    const Rows rows(slice, out_strides);
     if (rows.count == 0 || n == 0) return;
     const int last = rows.ndim - 1;
-    const int64_t width = rows.sizes[last], stride = rows.a[last];
+    const int64_t width = rows.sizes[last], ss = rows.a[last], ds = rows.b[last];
     const int64_t per_thread = rows.count >= grain ? 1 : grain / rows.count;
     by_item(item, [&](auto* tag) {
         using T = std::remove_pointer_t<decltype(tag)>;
@@ -239,20 +238,21 @@ void take(void* out, const void* in, const int64_t* offsets, int64_t n, const Sl
         T* to = static_cast<T*>(out);
         parallel_for(n, per_thread, [&](int64_t begin, int64_t end) {
             if (rows.count == 1) {
-                for (int64_t i = begin; i < end; i++) to[i] = from[offsets[i]];
-            } else if (rows.ndim == 1 && stride == 1) {
+                for (int64_t i = begin; i < end; i++) to[i * out_step] = from[offsets[i]];
+            } else if (rows.ndim == 1 && ss == 1 && ds == 1) {
                 const size_t bytes = size_t(width) * sizeof(T);
                 if (bytes >= 32)
-                    for (int64_t i = begin; i < end; i++) std::memcpy(to + i * width, from + offsets[i], bytes);
+                    for (int64_t i = begin; i < end; i++) std::memcpy(to + i * out_step, from + offsets[i], bytes);
                 else
                     for (int64_t i = begin; i < end; i++)
-                        for (int64_t j = 0; j < width; j++) to[i * width + j] = from[offsets[i] + j];
+                        for (int64_t j = 0; j < width; j++) to[i * out_step + j] = from[offsets[i] + j];
             } else {
                 for (int64_t i = begin; i < end; i++)
                     rows.each([&](int64_t x, int64_t y) {
                         const T* s = from + offsets[i] + x;
-                        T* d = to + i * rows.count + y;
-                        for (int64_t j = 0; j < width; j++) d[j] = s[j * stride];
+                        T* d = to + i * out_step + y;
+                        if (ss == 1 && ds == 1) std::memcpy(d, s, size_t(width) * sizeof(T));
+                        else for (int64_t j = 0; j < width; j++) d[j * ds] = s[j * ss];
                     });
             }
         });

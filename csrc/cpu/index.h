@@ -25,8 +25,10 @@ struct IndexKernels {
     void (*offsets)(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides,
                     int count, int64_t n);
 
-    // out[i] = the slice at offsets[i] of in, for i < n. out is contiguous.
-    void (*take)(void* out, const void* in, const int64_t* offsets, int64_t n, const Slice& slice, int64_t item);
+    // Slice i of out = the slice at offsets[i] of in, for i < n; slice i of out is out_step after slice i - 1 and has
+    // out_strides.
+    void (*take)(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* offsets,
+                 int64_t n, const Slice& slice, int64_t item);
 
     // The slice at offsets[i] of out combines with slice i of values, which is `value_step` after slice i - 1 and has
     // value_strides (0 broadcasts). Later i win in `set`.

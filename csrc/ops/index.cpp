@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../cpu/index.h"
+#include "gather.h"
 
 namespace wisp {
 
@@ -97,17 +98,6 @@ Picked pick(const Tensor& t, const TensorList& indices) {
     return p;
 }
 
-// The index dimensions come first in memory; this puts them where they belong.
-Tensor in_place_order(const Tensor& t, const Picked& p) {
-    if (p.position == 0) return t;
-    const int64_t k = p.index_sizes.size();
-    Dims order;
-    for (int64_t i = 0; i < p.position; i++) order.push_back(k + i);
-    for (int64_t i = 0; i < k; i++) order.push_back(i);
-    for (int64_t i = p.position; i < p.slice_sizes.size(); i++) order.push_back(k + i);
-    return alias(t, t.layout().permute(order));
-}
-
 void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate) {
     if (p.count() == 0 || product(p.slice_sizes) == 0) return;
     // Values with the index dimensions first: contiguous rows for the kernel.
@@ -131,16 +121,23 @@ void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate
 }  // namespace
 
 Tensor index(const Tensor& t, const TensorList& indices) {
+    if (indices.size() == 1 && indices[0] && indices[0].dtype() == DType::boolean && t.dim() == indices[0].dim())
+        return masked_select(t, indices[0]);
     Picked p = pick(t, indices);
-    Dims sizes = p.index_sizes;
-    for (int64_t s : p.slice_sizes) sizes.push_back(s);
-    Tensor r = empty(sizes, t.dtype());
+    Tensor r = empty(p.result_sizes(), t.dtype());
     if (r.numel()) {
-        const cpu::Slice slice{int(p.slice_sizes.size()), p.slice_sizes.data(), p.slice_strides.data()};
+        Dims order;  // with the indexed dimensions together
+        for (int64_t d = 0, k = 0; d < t.dim() && k < p.position; d++)
+            if (!p.indexed.contains(d)) {
+                order.push_back(d);
+                k++;
+            }
+        for (int64_t d : p.indexed) order.push_back(d);
+        for (int64_t d = 0; d < t.dim(); d++)
+            if (!order.contains(d)) order.push_back(d);
         Unlocked unlocked(r.numel());
-        cpu::index.take(r.data(), t.data(), p.offsets.data<int64_t>(), p.count(), slice, t.item_size());
+        take_slices(r, p.position, alias(t, t.layout().permute(order)), p.indexed.size(), p.offsets, p.count());
     }
-    r = in_place_order(r, p);
     if (needs_grad(t)) {
         TensorList saved = indices;
         record_many(spanned({r}), "IndexBackward0", spanned({t}), spanned(saved), [own = t.sizes()](Backward& bw) {

@@ -1,0 +1,504 @@
+// Front doors that index along one dimension: gather, the scatters, index_select, index_add, index_copy, index_fill.
+//
+// The writers come in pairs, f and f_: one body writes into a clone or into self and records the same gradient.
+#include "gather.h"
+
+#include "../python/registry.h"
+#include "reduce.h"
+#include "views.h"
+
+namespace wisp {
+
+using cpu::Scatter;
+using cpu::Slice;
+
+Tensor as_index(const Tensor& index, const char* name) {
+    if (index.dtype() == DType::i64) return index;
+    if (index.dtype() == DType::i32) return to(index, DType::i64);
+    throw RuntimeError(name, "(): Expected dtype int32/int64 for index, but got ", type_name(index.dtype()));
+}
+
+void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, const char* name) {
+    if (index.numel() == 0) return;
+    Layout layout = index.layout();  // what is repeated needs one look
+    for (int64_t i = 0; i < layout.dim(); i++)
+        if (layout.strides[i] == 0) layout.sizes[i] = 1;
+    const Tensor once = contiguous(alias(index, layout));
+    const int64_t at = cpu::index.first_out_of_range(once.data<int64_t>(), once.numel(), size, wrap);
+    if (at >= 0)
+        throw IndexError(name, "(): index ", once.data<int64_t>()[at], " is out of bounds for dimension ", dim, " with size ", size);
+}
+
+static void check_same_dtype(const char* name, const Tensor& self, const Tensor& source) {
+    if (self.dtype() != source.dtype())
+        throw RuntimeError(name, "(): Expected self.dtype to be equal to src.dtype, got ", type_name(self.dtype()), " and ", type_name(source.dtype()));
+}
+
+// --- gather and scatter -----------------------------------------------------------------------------------------------
+
+static void check_gather(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+    const int64_t n = std::max<int64_t>(x.dim(), 1);
+    if (index.numel() == 0) return;
+    if (std::max<int64_t>(index.dim(), 1) != n)
+        throw RuntimeError(name, "(): Index tensor must have the same number of dimensions as self tensor, got ", index.dim(), " and ", x.dim());
+    if (source && std::max<int64_t>(source.dim(), 1) != n)
+        throw RuntimeError(name, "(): Index tensor must have the same number of dimensions as src tensor, got ", index.dim(), " and ", source.dim());
+    for (int64_t i = 0; i < index.dim() && x.dim(); i++) {
+        if (i != dim && index.size(i) > x.size(i))
+            throw RuntimeError(name, "(): Size does not match at dimension ", i, " expected index ", index.sizes(), " to be no larger than self ",
+                               x.sizes(), " apart from dimension ", dim);
+        if (source && source.dim() && index.size(i) > source.size(i))
+            throw RuntimeError(name, "(): Size does not match at dimension ", i, " expected index ", index.sizes(), " to be no larger than src ", source.sizes());
+    }
+    check_range(index, x.dim() ? x.size(dim) : 1, dim, false, name);
+}
+
+// A 0-dim tensor indexed as one of one dimension.
+static Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : alias(t, Layout{Dims{1}, Dims{1}, t.offset()}); }
+
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
+    dim = wrap_dim(dim, x.dim());
+    const Tensor index = as_index(given, "gather");
+    check_gather("gather", x, dim, index, Tensor());
+    Tensor y = empty(index.sizes(), x.dtype());
+    if (index.numel() > 0) {
+        const Tensor from = at_least_1d(x), at = at_least_1d(index);
+        Unlocked unlocked(y.numel());
+        cpu::index.gather(y.data(), from.data(), from.strides().data(), at.data<int64_t>(), at.strides().data(),
+                          at.sizes().data(), int(at.dim()), int(dim), x.item_size());
+    }
+    if (needs_grad(x))
+        record(y, "GatherBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
+            bw.set(0, scatter_add(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad()));
+        });
+    return y;
+}
+
+// Sums of half-precision numbers are kept in float until the end.
+static void scatter_values(Scatter how, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& source) {
+    if (index.numel() == 0) return;
+    if (is_reduced(out.dtype()) && how != Scatter::set) {
+        GradMode off(false);
+        const Tensor wide = to(out, DType::f32);
+        scatter_values(how, wide, dim, index, to(source, DType::f32));
+        copy_values(out, wide);
+        return;
+    }
+    const Tensor to_ = at_least_1d(out), at = at_least_1d(index), from = source.dim() || at.dim() == 1 ? at_least_1d(source) : source;
+    const Dims none(at.dim());
+    Unlocked unlocked(index.numel());
+    cpu::index.scatter(how, to_.data(), out.dtype(), to_.strides().data(), at.data<int64_t>(), at.strides().data(), from.data(),
+                       source.numel() == 1 && source.dim() == 0 ? none.data() : from.strides().data(), at.sizes().data(),
+                       int(at.dim()), int(dim));
+}
+
+// A gradient of index's shape, for a source that may have been larger.
+static Tensor padded(const Tensor& g, const Dims& sizes) {
+    if (g.sizes() == sizes) return g;
+    return embed(g, sizes, Layout{g.sizes(), contiguous_strides(sizes), 0});
+}
+
+static Tensor scatter_set(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, bool in_place) {
+    dim = wrap_dim(dim, x.dim());
+    const Tensor index = as_index(given, "scatter");
+    check_same_dtype("scatter", x, source);
+    check_gather("scatter", x, dim, index, source);
+    return written(x, in_place, "scatter_", "ScatterBackward0", source, spanned({index}),
+                   [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source); },
+                   [dim, sizes = source.sizes()](Backward& bw) {
+                       const Tensor index = bw.saved(0);
+                       if (bw.needs(0)) bw.set(0, scatter(bw.grad(), dim, index, Scalar(0)));
+                       if (bw.needs(1)) bw.set(1, padded(gather(bw.grad(), dim, index), sizes));
+                   });
+}
+static Tensor scatter_value(const Tensor& x, int64_t dim, const Tensor& given, const Scalar& value, bool in_place) {
+    dim = wrap_dim(dim, x.dim());
+    const Tensor index = as_index(given, "scatter");
+    check_gather("scatter", x, dim, index, Tensor());
+    const Tensor source = scalar_tensor(value, x.dtype());
+    return written(x, in_place, "scatter_", "ScatterBackward1", Tensor(), spanned({index}),
+                   [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source); },
+                   [dim](Backward& bw) { bw.set(0, scatter(bw.grad(), dim, bw.saved(0), Scalar(0))); });
+}
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) { return scatter_set(x, dim, index, source, false); }
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) { return scatter_value(x, dim, index, value, false); }
+
+static Tensor scatter_sum(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, bool in_place) {
+    dim = wrap_dim(dim, x.dim());
+    const Tensor index = as_index(given, "scatter_add");
+    check_same_dtype("scatter_add", x, source);
+    check_gather("scatter_add", x, dim, index, source);
+    return written(x, in_place, "scatter_add_", "ScatterAddBackward0", source, spanned({index}),
+                   [&](const Tensor& y) { scatter_values(Scatter::add, y, dim, index, source); },
+                   [dim, sizes = source.sizes()](Backward& bw) {
+                       if (bw.needs(0)) bw.set(0, bw.grad());
+                       if (bw.needs(1)) bw.set(1, padded(gather(bw.grad(), dim, bw.saved(0)), sizes));
+                   });
+}
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) { return scatter_sum(x, dim, index, source, false); }
+
+// --- scatter_reduce ---------------------------------------------------------------------------------------------------
+
+enum class How { sum, prod, mean, amax, amin };
+
+static How how_of(const std::string& name) {
+    if (name == "sum" || name == "add") return How::sum;
+    if (name == "prod" || name == "multiply") return How::prod;
+    if (name == "mean") return How::mean;
+    if (name == "amax") return How::amax;
+    if (name == "amin") return How::amin;
+    throw RuntimeError("reduce argument must be either sum, prod, mean, amax or amin, got ", name, ".");
+}
+
+// How many elements end up in each place.
+static Tensor contributions(const Tensor& like, int64_t dim, const Tensor& index, const Dims& sizes, bool include_self) {
+    const Tensor start = full(like.sizes(), Scalar(int64_t(include_self)), like.dtype());
+    const Tensor count = scatter_add(start, dim, index, ones(sizes, like.dtype()));
+    return where(eq(count, Scalar(0)), Scalar(1), count);
+}
+
+static Tensor scatter_reduce_plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, How how, bool include_self) {
+    GradMode off(false);
+    Tensor y = clone(contiguous(x));
+    if (!include_self) {
+        alignas(16) Scalar start = how == How::prod ? Scalar(1) : Scalar(0);
+        if (how == How::amax || how == How::amin) {  // any contribution is a start
+            scatter_values(Scatter::set, y, dim, index, source);
+        } else {
+            scatter_values(Scatter::set, y, dim, index, scalar_tensor(start, x.dtype()));
+        }
+    }
+    const Scatter way = how == How::prod ? Scatter::multiply : how == How::amax ? Scatter::maximum : how == How::amin ? Scatter::minimum : Scatter::add;
+    scatter_values(way, y, dim, index, source);
+    if (how == How::mean) {
+        const Tensor count = contributions(y, dim, index, index.sizes(), include_self);
+        y = is_integral(y.dtype()) ? div_floor(y, count) : div(y, count);
+    }
+    return y;
+}
+
+static void scatter_reduce_gradient(Backward& bw, int64_t dim, How how, bool include_self) {
+    const Tensor g = bw.grad(), index = bw.saved(0), x = bw.saved(1), source = bw.saved(2), y = bw.saved(3);
+    Tensor to_self, to_source;
+    if (how == How::sum) {
+        to_self = g;
+        to_source = gather(g, dim, index);
+    } else if (how == How::mean) {
+        const Tensor share = div(g, contributions(g, dim, index, index.sizes(), include_self));
+        to_self = share;
+        to_source = gather(share, dim, index);
+    } else if (how == How::prod) {
+        const Tensor self_zero = eq(detach(x), Scalar(0)), self_safe = where(self_zero, Scalar(1), x);
+        to_self = div(mul(g, scatter_reduce(self_safe, dim, index, source, "prod", include_self)), self_safe);
+        const Tensor zero = eq(detach(source), Scalar(0));
+        const Tensor zeros_there = gather(scatter_add(zeros_like(x), dim, index, to(zero, x.dtype())), dim, index);
+        const Tensor only = logical_and(zero, eq(zeros_there, Scalar(1)));
+        const Tensor without = scatter_reduce(x, dim, index, where(only, Scalar(1), source), "prod", include_self);
+        to_source = where(only, gather(mul(g, without), dim, index), div(gather(mul(g, y), dim, index), where(zero, Scalar(1), source)));
+    } else {
+        const Tensor value = gather(detach(y), dim, index);
+        const Tensor here = to(eq(detach(source), value), g.dtype()), self_here = to(eq(detach(x), detach(y)), g.dtype());
+        Tensor count = scatter_add(self_here, dim, index, here);
+        const Tensor share = div(g, where(eq(count, Scalar(0)), Scalar(1), count));
+        to_self = mul(self_here, share);
+        to_source = mul(here, gather(share, dim, index));
+    }
+    if (!include_self) to_self = scatter(to_self, dim, index, Scalar(0));
+    if (bw.needs(0)) bw.set(0, to_self);
+    if (bw.needs(1)) bw.set(1, to_source);
+}
+
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& all_source, const std::string& name, bool include_self) {
+    dim = wrap_dim(dim, x.dim());
+    const How how = how_of(name);
+    const Tensor index = as_index(given, "scatter_reduce");
+    check_same_dtype("scatter_reduce", x, all_source);
+    check_gather("scatter_reduce", x, dim, index, all_source);
+    if (is_complex(x.dtype()) && (how == How::amax || how == How::amin))
+        throw RuntimeError("scatter_reduce(): ", name, " is not defined for complex tensors");
+    Tensor source = all_source;  // as much of it as index has
+    if (index.numel() > 0)
+        for (int64_t i = 0; i < index.dim() && source.dim(); i++)
+            if (source.size(i) != index.size(i)) source = narrow(source, i, 0, index.size(i));
+    Tensor y = scatter_reduce_plain(x, dim, index, source, how, include_self);
+    if (is_differentiable(x.dtype()) && needs_grad(x, source))
+        record(y, "ScatterReduceBackward0", {x, source}, {index, x, source, y}, [dim, how, include_self, empty = index.numel() == 0](Backward& bw) {
+            if (!empty) return scatter_reduce_gradient(bw, dim, how, include_self);
+            if (bw.needs(0)) bw.set(0, bw.grad());
+        });
+    return y;
+}
+
+// scatter(..., reduce="add" | "multiply"), the older form.
+static Tensor scatter_old(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce) {
+    if (reduce == "add") return scatter_add(x, dim, index, source);
+    if (reduce == "multiply") return scatter_reduce(x, dim, index, source, "prod", true);
+    throw RuntimeError("reduce argument must be either add or multiply, got ", reduce, ".");
+}
+static Tensor filled_source(const Tensor& x, const Tensor& index, const Scalar& value) {
+    return expand(scalar_tensor(value, x.dtype()), index.sizes());
+}
+
+// --- slices -----------------------------------------------------------------------------------------------------------
+
+// Layout of x without dim: what one index addresses.
+struct Sliced {
+    Dims sizes, strides;
+    int64_t size, stride;
+    Sliced(const Tensor& x, int64_t dim) {
+        for (int64_t i = 0; i < x.dim(); i++) {
+            if (i == dim) continue;
+            sizes.push_back(x.size(i));
+            strides.push_back(x.stride(i));
+        }
+        size = x.dim() ? x.size(dim) : 1;
+        stride = x.dim() ? x.stride(dim) : 1;
+    }
+    Slice slice() const { return {int(sizes.size()), sizes.data(), strides.data()}; }
+};
+
+static Tensor check_slices(const char* name, const Tensor& x, int64_t dim, const Tensor& given) {
+    if (given.dim() > 1) throw IndexError(name, "(): Index is supposed to be a vector, got shape ", given.sizes());
+    const Tensor index = contiguous(as_index(given, name));
+    check_range(index, x.dim() ? x.size(dim) : 1, dim, false, name);
+    return index;
+}
+
+static Tensor offsets_of(const Tensor& index, int64_t size, int64_t stride) {
+    Tensor offsets = empty({index.numel()}, DType::i64);
+    const int64_t* one[] = {index.data<int64_t>()};
+    cpu::index.offsets(offsets.data<int64_t>(), one, &size, &stride, 1, index.numel());
+    return offsets;
+}
+
+void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t indexed, const Tensor& offsets, int64_t n) {
+    // x is [before..., indexed..., after...], y is [before..., n, after...] in its memory.
+    Dims sizes, from, to;
+    int64_t inner = 1;
+    for (int64_t i = before + indexed; i < x.dim(); i++) inner *= x.size(i);
+    int64_t outer = 1;
+    for (int64_t i = 0; i < before; i++) outer *= x.size(i);
+    for (int64_t i = before + indexed; i < x.dim(); i++) {
+        sizes.push_back(x.size(i));
+        from.push_back(x.stride(i));
+    }
+    to = contiguous_strides(sizes);
+    if (outer > 1 && n >= 16) {  // one outer index after the other, so that what is read and written stays in order
+        Dims at(before);
+        const Slice slice{int(sizes.size()), sizes.data(), from.data()};
+        for (int64_t o = 0; o < outer; o++) {
+            int64_t start = 0;
+            for (int64_t i = 0; i < before; i++) start += at[i] * x.stride(i);
+            cpu::index.take(y.data() + o * n * inner * x.item_size(), inner, to.data(), x.data() + start * x.item_size(),
+                            offsets.data<int64_t>(), n, slice, x.item_size());
+            for (int64_t i = before - 1; i >= 0 && ++at[i] == x.size(i); i--) at[i] = 0;
+        }
+        return;
+    }
+    int64_t step = n * inner;
+    for (int64_t i = before - 1; i >= 0; i--) {
+        sizes.insert(0, x.size(i));
+        from.insert(0, x.stride(i));
+        to.insert(0, step);
+        step *= x.size(i);
+    }
+    cpu::index.take(y.data(), inner, to.data(), x.data(), offsets.data<int64_t>(), n, Slice{int(sizes.size()), sizes.data(), from.data()},
+                    x.item_size());
+}
+
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
+    dim = wrap_dim(dim, x.dim());
+    const Tensor index = check_slices("index_select", x, dim, given);
+    const int64_t n = index.numel();
+    Dims sizes = x.sizes();
+    if (x.dim()) sizes[dim] = n;
+    else if (n != 1) throw RuntimeError("index_select(): Index to scalar can have only 1 value, got ", n, " value(s)");
+    Tensor y = empty(sizes, x.dtype());
+    if (y.numel() > 0) {
+        Unlocked unlocked(y.numel());
+        const Sliced s(x, dim);
+        take_slices(y, dim, x, x.dim() ? 1 : 0, offsets_of(index, s.size, s.stride), n);
+    }
+    if (needs_grad(x))
+        record(y, "IndexSelectBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
+            bw.set(0, index_add(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad()));
+        });
+    return y;
+}
+
+static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& values) {
+    if (index.numel() == 0 || out.numel() == 0) return;
+    if (is_reduced(out.dtype()) && how == Scatter::add) {
+        GradMode off(false);
+        const Tensor wide = to(out, DType::f32);
+        put_slices(how, wide, dim, index, to(values, DType::f32));
+        copy_values(out, wide);
+        return;
+    }
+    const Sliced s(out, dim), v(values, dim);
+    const bool single = values.dim() == 0;
+    const Dims none(s.sizes.size());
+    const Tensor offsets = offsets_of(index, s.size, s.stride);
+    Unlocked unlocked(index.numel() * product(s.sizes));
+    cpu::index.put(how, out.data(), out.dtype(), offsets.data<int64_t>(), index.numel(), s.slice(), values.data(), single ? 0 : v.stride,
+                   single ? none.data() : v.strides.data());
+}
+
+static void check_source(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+    check_same_dtype(name, x, source);
+    if (x.dim() == 0 || source.dim() == 0) {
+        if (source.numel() != index.numel()) throw IndexError(name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", source.numel(), ")");
+        return;
+    }
+    if (source.dim() != x.dim())
+        throw RuntimeError(name, "(): source of shape ", source.sizes(), " must have as many dimensions as self of shape ", x.sizes());
+    for (int64_t i = 0; i < x.dim(); i++) {
+        if (i == dim && source.size(i) != index.numel())
+            throw IndexError(name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", source.size(i), "), for dim: ", dim);
+        if (i != dim && source.size(i) != x.size(i))
+            throw RuntimeError(name, "(): Source/destination tensor must have same slice shapes. Destination slice shape: ", x.sizes(), " at dimension ", dim,
+                               " and source slice shape: ", source.sizes(), " at dimension ", dim, ".");
+    }
+}
+
+static Tensor index_add_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, const Scalar& alpha, bool in_place) {
+    dim = wrap_dim(dim, x.dim());
+    const Tensor index = check_slices("index_add", x, dim, given);
+    check_source("index_add", x, dim, index, source);
+    const bool scaled = !(alpha == 1.0);
+    return written(x, in_place, "index_add_", "IndexAddBackward0", source, spanned({index}),
+                   [&](const Tensor& y) {
+                       GradMode off(false);
+                       put_slices(Scatter::add, y, dim, index, scaled ? to(mul(source, alpha), x.dtype()) : source);
+                   },
+                   [dim, alpha, scaled, flat = source.dim() == 0](Backward& bw) {
+                       if (bw.needs(0)) bw.set(0, bw.grad());
+                       if (!bw.needs(1)) return;
+                       Tensor g = index_select(bw.grad(), dim, bw.saved(0));
+                       if (flat && g.dim()) g = view(g, {});
+                       bw.set(1, scaled ? mul(g, is_complex(g.dtype()) && alpha.is_complex() ? Scalar(std::conj(alpha.to_complex())) : alpha) : g);
+                   });
+}
+Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
+    return index_add_any(x, dim, index, source, alpha, false);
+}
+
+static Tensor index_copy_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, bool in_place) {
+    dim = wrap_dim(dim, x.dim());
+    const Tensor index = check_slices("index_copy", x, dim, given);
+    check_source("index_copy", x, dim, index, source);
+    return written(x, in_place, "index_copy_", "IndexCopyBackward0", source, spanned({index}),
+                   [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, source); },
+                   [dim, sizes = source.sizes()](Backward& bw) {
+                       if (bw.needs(0)) bw.set(0, index_fill(bw.grad(), dim, bw.saved(0), Scalar(0)));
+                       if (bw.needs(1)) bw.set(1, reshape(index_select(bw.grad(), dim, bw.saved(0)), sizes));
+                   });
+}
+Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) { return index_copy_any(x, dim, index, source, false); }
+
+// value: a 0-dim tensor of x's dtype, which may want a gradient.
+static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& value, bool in_place) {
+    dim = wrap_dim(dim, x.dim());
+    if (value.dim() != 0) throw RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value.dim(), " dimension(s).");
+    if (given.dim() > 1) throw IndexError("index_fill(): Index has to be a vector/scalar");
+    Tensor index = contiguous(as_index(given, "index_fill"));
+    check_range(index, x.dim() ? x.size(dim) : 1, dim, true, "index_fill");
+    const Tensor filler = to(detach(value), x.dtype());
+    return written(x, in_place, "index_fill_", "IndexFillBackward0", value, spanned({index}),
+                   [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, filler); },
+                   [dim](Backward& bw) {
+                       if (bw.needs(0)) bw.set(0, index_fill(bw.grad(), dim, bw.saved(0), Scalar(0)));
+                       if (bw.needs(1)) bw.set(1, sum(index_select(bw.grad(), dim, bw.saved(0))));
+                   });
+}
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
+    return index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), false);
+}
+
+static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> given) {
+    if (!given) return gather(reshape(x, {x.numel()}), 0, reshape(indices, {indices.numel()}));
+    if (x.dim() != indices.dim())
+        throw RuntimeError("torch.take_along_dim(): input and indices should have the same number of dimensions, but got ", x.dim(),
+                           " dimensions for input, and ", indices.dim(), " dimensions for indices");
+    const int64_t dim = wrap_dim(*given, x.dim());
+    Dims a = x.sizes(), b = indices.sizes();
+    if (x.dim()) a[dim] = b[dim] = 1;
+    Dims common = broadcast(a, b), xs = common, is = common;
+    if (x.dim()) {
+        xs[dim] = x.size(dim);
+        is[dim] = indices.size(dim);
+    }
+    return gather(expand(x, xs), dim, expand(indices, is));
+}
+
+#define WISP_PAIR(NAME, SIGNATURE, PARAMETERS, ...)                                                                          \
+    {#NAME "(Tensor input, " SIGNATURE ", *, Tensor? out=None)",                                                             \
+     [] PARAMETERS { [[maybe_unused]] const bool in_place = false; return __VA_ARGS__; }, function | method},                \
+    {#NAME "_(Tensor input, " SIGNATURE ")",                                                                                 \
+     [] PARAMETERS { [[maybe_unused]] const bool in_place = true; return __VA_ARGS__; }, method},
+
+static const Operators operators = {
+    {"gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False, Tensor? out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, bool) { return gather(x, dim, index); }, function | method},
+    WISP_PAIR(scatter, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
+              scatter_set(x, dim, index, source, in_place))
+    WISP_PAIR(scatter, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
+              scatter_value(x, dim, index, value, in_place))
+    {"scatter(Tensor input, int dim, Tensor index, Tensor src, *, str reduce, Tensor? out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) { return scatter_old(x, dim, index, source, reduce); },
+     function | method},
+    {"scatter(Tensor input, int dim, Tensor index, Number value, *, str reduce, Tensor? out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string reduce) {
+         return scatter_old(x, dim, index, filled_source(x, index, value), reduce);
+     },
+     function | method},
+    {"scatter_(Tensor input, int dim, Tensor index, Tensor src, *, str reduce)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) {
+         assign_inplace(x, scatter_old(x, dim, index, source, reduce), "scatter_");
+         return x;
+     },
+     method},
+    {"scatter_(Tensor input, int dim, Tensor index, Number value, *, str reduce)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string reduce) {
+         assign_inplace(x, scatter_old(x, dim, index, filled_source(x, index, value), reduce), "scatter_");
+         return x;
+     },
+     method},
+    WISP_PAIR(scatter_add, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
+              scatter_sum(x, dim, index, source, in_place))
+    {"scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor? out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
+         return scatter_reduce(x, dim, index, source, reduce, include_self);
+     },
+     function | method | inplace},
+    {"index_select(Tensor input, int dim, Tensor index, *, Tensor? out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, function | method},
+    {"index_add(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1, Tensor? out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) { return index_add_any(x, dim, index, source, alpha, false); },
+     function | method},
+    {"index_add_(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) { return index_add_any(x, dim, index, source, alpha, true); },
+     method},
+    WISP_PAIR(index_copy, "int dim, Tensor index, Tensor source", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
+              index_copy_any(x, dim, index, source, in_place))
+    WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value),
+              index_fill_any(x, dim, index, value, in_place))
+    WISP_PAIR(index_fill, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
+              index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place))
+    {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, Tensor? out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
+         dim = wrap_dim(dim, x.dim());
+         Tensor at = index;
+         if (x.dim() > 1) {
+             Dims shape(x.dim(), 1);
+             shape[dim] = index.numel();
+             at = expand(view(index, shape), source.sizes());
+         }
+         return scatter_reduce(x, dim, at, source, reduce, include_self);
+     },
+     function | method | inplace},
+    {"take_along_dim(Tensor input, Tensor indices, int? dim=None, *, Tensor? out=None)",
+     [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); }, function | method},
+};
+
+}  // namespace wisp

@@ -1,0 +1,61 @@
+// Indexing for other front doors, beyond what ops.h has.
+#pragma once
+#include "../cpu/index.h"
+#include "ops.h"
+
+namespace wisp {
+
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value);
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& how,
+                      bool include_self);
+Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha = 1);
+Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value);
+
+// Indices as int64; anything but an integral dtype is refused.
+Tensor as_index(const Tensor& index, const char* name);
+// IndexError unless every index is in [0, size), or in [-size, size) if wrap.
+void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, const char* name);
+
+// Fills y, [before..., n, after...] and contiguous, from x, [before..., `indexed` dimensions, after...], at n offsets.
+void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t indexed, const Tensor& offsets, int64_t n);
+
+// The body of a writer f and its in-place form: write(y) changes y, which is self or a contiguous clone of it, and the
+// gradient is recorded for (self, source).
+template <class Write, class Gradient>
+Tensor written(const Tensor& self, bool in_place, const char* name, const char* grad_name, const Tensor& source,
+               std::span<const Tensor> saved, Write&& write, Gradient&& gradient) {
+    const bool recording = is_differentiable(self.dtype()) && needs_grad(self, source);
+    Tensor y = self;
+    if (in_place) {
+        check_inplace(self, name, recording);
+        write(self);
+        bump_version(self);
+    } else {
+        y = empty(self.sizes(), self.dtype());
+        copy_values(y, self);
+        write(y);
+    }
+    if (!recording) return y;
+    NodePtr node = NodePtr::steal(new_node(grad_name));
+    add_input(*node, self);
+    add_input(*node, source);
+    set_closure(*node, std::forward<Gradient>(gradient));
+    if (in_place) rebase_history(self, *node);
+    else add_output(*node, y);
+    for (const Tensor& t : saved) save(*node, t);
+    return y;
+}
+
+// x with x[indices] = values, or += if accumulate; see index.h for the in-place form.
+Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate);
+
+Tensor nonzero(const Tensor& x);           // [count, dims]
+TensorList nonzero_tuple(const Tensor& x);
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& value);
+Tensor masked_select(const Tensor& x, const Tensor& mask);
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
+Tensor take(const Tensor& x, const Tensor& index);
+
+}  // namespace wisp

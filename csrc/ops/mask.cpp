@@ -1,0 +1,181 @@
+// Front doors of masks and nonzero, and those made of advanced indexing: take, put, index_put, one_hot.
+#include "../python/registry.h"
+#include "gather.h"
+#include "index.h"
+#include "reduce.h"
+
+namespace wisp {
+
+// --- nonzero ----------------------------------------------------------------------------------------------------------
+
+static Tensor as_mask(const Tensor& x) {
+    GradMode off(false);
+    return contiguous(to(x, DType::boolean));
+}
+static int64_t count_true(const Tensor& mask) { return item(count_nonzero(mask, {})).to_int(); }
+
+Tensor nonzero(const Tensor& x) {
+    const Tensor mask = as_mask(x);
+    const int64_t n = count_true(mask), dims = x.dim();
+    Tensor out = empty({n, dims}, DType::i64);
+    if (n && dims) {
+        Unlocked unlocked(mask.numel());
+        cpu::index.nonzero(out.data<int64_t>(), dims, 1, mask.data<bool>(), mask.sizes().data(), int(dims), n);
+    }
+    return out;
+}
+
+TensorList nonzero_tuple(const Tensor& x) {
+    const Tensor mask = as_mask(x.dim() ? x : reshape(x, {1}));
+    const int64_t n = count_true(mask), dims = mask.dim();
+    const Tensor all = empty({dims, n}, DType::i64);
+    if (n) {
+        Unlocked unlocked(mask.numel());
+        cpu::index.nonzero(all.data<int64_t>(), 1, n, mask.data<bool>(), mask.sizes().data(), int(dims), n);
+    }
+    TensorList columns;
+    for (int64_t k = 0; k < dims; k++) columns.push_back(alias(all, Layout{Dims{n}, Dims{1}, k * n}));
+    return columns;
+}
+
+// --- by flat index ----------------------------------------------------------------------------------------------------
+
+// Masks among the indices stand for the dimensions that they cover.
+static TensorList without_masks(const TensorList& given) {
+    TensorList indices;
+    for (const Tensor& i : given) {
+        if (i && (i.dtype() == DType::boolean || i.dtype() == DType::u8))
+            for (Tensor& column : nonzero_tuple(i)) indices.push_back(column);
+        else
+            indices.push_back(i);
+    }
+    return indices;
+}
+Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) {
+    return index_put_(clone(x), without_masks(indices), values, accumulate);
+}
+
+Tensor take(const Tensor& x, const Tensor& given) {
+    const Tensor at = as_index(given, "take");
+    if (x.numel() == 0 && at.numel() > 0) throw IndexError("take(): tried to take from an empty tensor");
+    return index(reshape(x, {x.numel()}), TensorList{at});
+}
+static Tensor put(const Tensor& x, const Tensor& given, const Tensor& source, bool accumulate) {
+    const Tensor at = as_index(given, "put_");
+    if (at.numel() != source.numel())
+        throw RuntimeError("put_(): Expected source and index to have the same number of elements, but got source.numel() = ", source.numel(),
+                           ", index.numel() = ", at.numel());
+    return reshape(index_put(reshape(x, {x.numel()}), {reshape(at, {at.numel()})}, reshape(source, {source.numel()}), accumulate), x.sizes());
+}
+
+// --- masks ------------------------------------------------------------------------------------------------------------
+
+static void check_mask(const char* name, const Tensor& mask) {
+    if (mask.dtype() != DType::boolean) throw RuntimeError(name, ": expected a mask of dtype bool, got ", mask.dtype());
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& value) {
+    check_mask("masked_fill", mask);
+    if (value.tensor) {
+        if (value.tensor->dim() != 0)
+            throw RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor with ", value.tensor->dim(), " dimension(s).");
+        return where(mask, to(*value.tensor, x.dtype()), x);
+    }
+    if ((value.number.is_floating() && is_integral(x.dtype())) || (value.number.is_complex() && !is_complex(x.dtype())))
+        throw RuntimeError("value cannot be converted to type ", x.dtype(), " without overflow");
+    return where(mask, scalar_tensor(value.number, x.dtype()), x);
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& given) {
+    check_mask("masked_select", given);
+    const Dims sizes = broadcast(x.sizes(), given.sizes());
+    const Tensor mask = contiguous(expanded(detach(given), sizes)), in = contiguous(expanded(detach(x), sizes));
+    const int64_t n = count_true(mask);
+    Tensor y = empty({n}, x.dtype());
+    if (n) {
+        Unlocked unlocked(mask.numel());
+        cpu::index.masked_select(y.data(), in.data(), mask.data<bool>(), mask.numel(), n, x.item_size());
+    }
+    if (needs_grad(x))
+        record(y, "MaskedSelectBackward0", {x}, {mask}, [](Backward& bw) {
+            const Tensor mask = bw.saved(0);
+            bw.set(0, masked_scatter(zeros(mask.sizes(), bw.grad().dtype()), mask, bw.grad()));
+        });
+    return y;
+}
+
+Tensor masked_scatter(const Tensor& self, const Tensor& given, const Tensor& source) {
+    check_mask("masked_scatter", given);
+    if (self.dtype() != source.dtype())
+        throw RuntimeError("masked_scatter: expected self and source to have same dtypes but got ", type_name(self.dtype()), " and ", type_name(source.dtype()));
+    const Dims sizes = broadcast(self.sizes(), given.sizes());
+    const Tensor mask = contiguous(expanded(detach(given), sizes)), from = contiguous(detach(source)), x = expanded(detach(self), sizes);
+    const int64_t n = count_true(mask);
+    if (n > source.numel())
+        throw RuntimeError("masked_scatter: expected self and source to have the same number of elements, but the mask selects ", n, " and source has ",
+                           source.numel());
+    Tensor y = empty(sizes, self.dtype());
+    copy_values(y, x);
+    cpu::index.masked_scatter(y.data(), mask.data<bool>(), from.data(), mask.numel(), y.item_size());
+    if (is_differentiable(y.dtype()) && needs_grad(self, source))
+        record(y, "MaskedScatterBackward0", {self, source}, {mask}, [sizes = source.sizes()](Backward& bw) {
+            const Tensor mask = bw.saved(0), g = bw.grad();
+            if (bw.needs(0)) bw.set(0, masked_fill(g, mask, Scalar(0)));
+            if (!bw.needs(1)) return;
+            Tensor used = masked_select(g, mask);
+            const int64_t rest = product(sizes) - used.numel();
+            if (rest) used = cat({used, zeros({rest}, g.dtype())}, 0);
+            bw.set(1, reshape(used, sizes));
+        });
+    return y;
+}
+
+static Tensor one_hot(const Tensor& given, int64_t classes) {
+    if (given.dtype() != DType::i64) throw RuntimeError("one_hot is only applicable to index tensor of type LongTensor, got ", type_name(given.dtype()));
+    const Tensor x = contiguous(given);
+    if (x.numel() == 0 && classes <= 0) throw RuntimeError("Can not infer total number of classes from empty tensor.");
+    int64_t high = -1, low = 0;
+    const int64_t* p = x.data<int64_t>();
+    for (int64_t i = 0; i < x.numel(); i++) {
+        high = std::max(high, p[i]);
+        low = std::min(low, p[i]);
+    }
+    if (low < 0) throw RuntimeError("Class values must be non-negative.");
+    if (classes == -1) classes = high + 1;
+    if (classes <= 0 || high >= classes) throw RuntimeError("Class values must be smaller than num_classes.");
+    Dims sizes = x.sizes();
+    sizes.push_back(classes);
+    Tensor y = zeros(sizes, DType::i64);
+    for (int64_t i = 0; i < x.numel(); i++) y.data<int64_t>()[i * classes + p[i]] = 1;
+    return y;
+}
+
+static const Operators operators = {
+    {"nonzero(Tensor input, *, bool as_tuple=False, Tensor? out=None)",
+     [](const Tensor& x, bool as_tuple) -> PyObject* {
+         if (as_tuple) return ToPython{}(nonzero_tuple(x));
+         return ToPython{}(nonzero(x));
+     },
+     function | method},
+    {"argwhere(Tensor input)", [](const Tensor& x) { return nonzero(x); }, function | method},
+    {"where(Tensor condition)", [](const Tensor& x) { return nonzero_tuple(x); }, function},
+    {"index_put(Tensor input, Tensor?[] indices, Tensor values, bool accumulate=False)",
+     [](const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) { return index_put(x, indices, values, accumulate); },
+     function | method},
+    {"index_put_(Tensor input, Tensor?[] indices, Tensor values, bool accumulate=False)",
+     [](const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) { return index_put_(x, without_masks(indices), values, accumulate); },
+     function | method},
+    {"take(Tensor input, Tensor index, *, Tensor? out=None)", [](const Tensor& x, const Tensor& at) { return take(x, at); }, function | method},
+    {"put(Tensor input, Tensor index, Tensor source, bool accumulate=False)",
+     [](const Tensor& x, const Tensor& at, const Tensor& source, bool accumulate) { return put(x, at, source, accumulate); },
+     function | method | inplace},
+    {"masked_fill(Tensor input, Tensor mask, Operand value)",
+     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); }, function | method | inplace},
+    {"masked_select(Tensor input, Tensor mask, *, Tensor? out=None)",
+     [](const Tensor& x, const Tensor& mask) { return masked_select(x, mask); }, function | method},
+    {"masked_scatter(Tensor input, Tensor mask, Tensor source)",
+     [](const Tensor& x, const Tensor& mask, const Tensor& source) { return masked_scatter(x, mask, source); }, function | method | inplace},
+    {"nn.functional.one_hot(Tensor input, int num_classes=-1)", [](const Tensor& x, int64_t classes) { return one_hot(x, classes); }, function},
+};
+
+}  // namespace wisp

@@ -158,7 +158,6 @@ static const Operators operators = {
      },
      function | method},
     {"argwhere(Tensor input)", [](const Tensor& x) { return nonzero(x); }, function | method},
-    {"where(Tensor condition)", [](const Tensor& x) { return nonzero_tuple(x); }, function},
     {"index_put(Tensor input, Tensor?[] indices, Tensor values, bool accumulate=False)",
      [](const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) { return index_put(x, indices, values, accumulate); },
      function | method},

@@ -1,0 +1,352 @@
+// Front doors that put tensors together and rearrange them: cat, stack and relatives, flip, roll, repeat, triangles,
+// diagonals, and writing into a part (select_scatter and relatives).
+#include "../cpu/index.h"
+#include "../python/registry.h"
+#include "gather.h"
+#include "reduce.h"
+#include "views.h"
+
+namespace wisp {
+
+// --- joining ----------------------------------------------------------------------------------------------------------
+
+// PyTorch lets 1-dim tensors of size 0 join anything.
+static bool is_nothing(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0; }
+
+Tensor cat(const TensorList& given, int64_t dim) {
+    if (given.empty()) throw RuntimeError("cat(): expected a non-empty list of Tensors");
+    const Tensor* model = nullptr;
+    for (const Tensor& t : given) {
+        if (t.dim() == 0) throw RuntimeError("zero-dimensional tensor (at position ", &t - given.data(), ") cannot be concatenated");
+        check_same_device("cat", given[0], t);
+        if (!model && !is_nothing(t)) model = &t;
+    }
+    if (!model) model = &given[0];
+    dim = wrap_dim(dim, model->dim());
+    DType dtype = given[0].dtype();
+    for (const Tensor& t : given) dtype = t.dtype() == dtype ? dtype : promote(dtype, t.dtype());
+    Dims sizes = model->sizes();
+    sizes[dim] = 0;
+    for (int64_t k = 0; k < given.size(); k++) {
+        const Tensor& t = given[k];
+        if (is_nothing(t) && model->dim() != 1) continue;
+        if (t.dim() != model->dim())
+            throw RuntimeError("Tensors must have same number of dimensions: got ", model->dim(), " and ", t.dim(), " (cat, shapes ", model->sizes(), " and ",
+                               t.sizes(), " at position ", k, ")");
+        for (int64_t i = 0; i < t.dim(); i++)
+            if (i != dim && t.size(i) != sizes[i])
+                throw RuntimeError("Sizes of tensors must match except in dimension ", dim, ". Expected size ", sizes[i], " but got size ", t.size(i),
+                                   " for tensor number ", k, " in the list. (cat, shapes ", model->sizes(), " and ", t.sizes(), ")");
+        sizes[dim] += t.size(dim);
+    }
+    Tensor y = empty(sizes, dtype);
+    int64_t at = 0;
+    Dims lengths;
+    for (const Tensor& t : given) {
+        const int64_t n = is_nothing(t) && model->dim() != 1 ? 0 : t.size(dim);
+        lengths.push_back(n);
+        if (n && t.numel()) copy_values(alias(y, y.layout().slice(dim, at, at + n, 1)), t);
+        at += n;
+    }
+    if (is_differentiable(dtype) && any_needs_grad(given)) {
+        const Tensor results[] = {y};
+        record_many(results, "CatBackward0", spanned(given), {}, [dim, lengths](Backward& bw) {
+            int64_t at = 0;
+            for (int64_t k = 0; k < lengths.size(); k++) {
+                const int64_t n = lengths[k];
+                if (bw.needs(int(k))) bw.set(int(k), n == 0 && bw.node.next[k].node && bw.node.next[k].node->outputs[bw.node.next[k].number].sizes.size() == 1
+                                                         ? zeros({0}, bw.grad().dtype()) : narrow(bw.grad(), dim, at, n));
+                at += n;
+            }
+        });
+    }
+    return y;
+}
+
+Tensor stack(const TensorList& given, int64_t dim) {
+    if (given.empty()) throw RuntimeError("stack expects a non-empty TensorList");
+    dim = wrap_dim(dim, given[0].dim() + 1);
+    TensorList parts;
+    for (int64_t k = 0; k < given.size(); k++) {
+        if (!(given[k].sizes() == given[0].sizes()))
+            throw RuntimeError("stack expects each tensor to be equal size, but got ", given[0].sizes(), " at entry 0 and ", given[k].sizes(), " at entry ", k);
+        parts.push_back(unsqueeze(given[k], dim));
+    }
+    return cat(parts, dim);
+}
+
+static Tensor atleast(const Tensor& t, int64_t dims) {
+    if (dims == 1 || t.dim() >= dims) return t.dim() == 0 ? reshape(t, {1}) : t;
+    if (dims == 2) return t.dim() == 0 ? reshape(t, {1, 1}) : unsqueeze(t, 0);
+    if (t.dim() == 0) return reshape(t, {1, 1, 1});
+    return t.dim() == 1 ? unsqueeze(unsqueeze(t, 0), -1) : unsqueeze(t, -1);
+}
+template <int dims> static TensorList all_atleast(const TensorList& given) {
+    TensorList list;
+    for (const Tensor& t : given) list.push_back(atleast(t, dims));
+    return list;
+}
+static Tensor hstack(const TensorList& given) {
+    if (given.empty()) throw RuntimeError("hstack expects a non-empty TensorList");
+    const TensorList list = all_atleast<1>(given);
+    return cat(list, list[0].dim() == 1 ? 0 : 1);
+}
+static Tensor vstack(const TensorList& given) {
+    if (given.empty()) throw RuntimeError("vstack expects a non-empty TensorList");
+    return cat(all_atleast<2>(given), 0);
+}
+static Tensor dstack(const TensorList& given) {
+    if (given.empty()) throw RuntimeError("dstack expects a non-empty TensorList");
+    return cat(all_atleast<3>(given), 2);
+}
+static Tensor column_stack(const TensorList& given) {
+    if (given.empty()) throw RuntimeError("column_stack expects a non-empty TensorList");
+    TensorList list;
+    for (const Tensor& t : given) list.push_back(t.dim() <= 1 ? reshape(t, {t.numel(), 1}) : t);
+    return cat(list, 1);
+}
+static Tensor block_diag(const TensorList& given) {
+    int64_t rows = 0, columns = 0;
+    TensorList list;
+    DType dtype = given.empty() ? default_dtype() : given[0].dtype();
+    for (const Tensor& t : given) {
+        if (t.dim() > 2) throw RuntimeError("torch.block_diag: Input tensors must have 2 or fewer dimensions. Input has ", t.dim(), " dimensions");
+        list.push_back(atleast(t, 2));
+        rows += list.back().size(0);
+        columns += list.back().size(1);
+        dtype = promote(dtype, t.dtype());
+    }
+    if (list.empty()) return empty({1, 0}, dtype);
+    TensorList bands;
+    int64_t left = 0;
+    for (const Tensor& t : list) {
+        const int64_t h = t.size(0), right = columns - left - t.size(1);
+        bands.push_back(cat({zeros({h, left}, dtype), t, zeros({h, right}, dtype)}, 1));
+        left += t.size(1);
+    }
+    return cat(bands, 0);
+}
+
+// --- rearranging ------------------------------------------------------------------------------------------------------
+
+Tensor flip(const Tensor& x, const Dims& given) {
+    const Dims dims = wrap_dims(given, x.dim());
+    Tensor y = empty_like(x);
+    Layout reversed = x.layout();
+    for (int64_t d : dims) {
+        if (x.dim() == 0 || x.size(d) == 0) continue;
+        reversed.offset += (x.size(d) - 1) * reversed.strides[d];
+        reversed.strides[d] = -reversed.strides[d];
+    }
+    if (x.numel()) copy_values(y, alias(x, reversed));
+    if (needs_grad(x)) record(y, "FlipBackward0", {x}, {}, [dims](Backward& bw) { bw.set(0, flip(bw.grad(), dims)); });
+    return y;
+}
+
+static Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+    if (dims.empty()) {
+        if (shifts.size() != 1) throw RuntimeError("shifts and dimensions must align. shifts: ", shifts.size(), ", dims: 0");
+        return reshape(roll(reshape(x, {x.numel()}), shifts, {0}), x.sizes());
+    }
+    if (shifts.size() != dims.size()) throw RuntimeError("shifts and dimensions must align. shifts: ", shifts.size(), ", dims: ", dims.size());
+    Tensor y = x;
+    for (int64_t k = 0; k < dims.size(); k++) {
+        const int64_t d = wrap_dim(dims[k], x.dim()), n = x.dim() ? x.size(d) : 1;
+        if (n == 0 || x.dim() == 0) continue;
+        const int64_t shift = ((shifts[k] % n) + n) % n;
+        if (shift) y = cat({narrow(y, d, n - shift, shift), narrow(y, d, 0, n - shift)}, d);
+    }
+    return y.same(x) ? clone(x) : y;
+}
+
+static Tensor rot90(const Tensor& x, int64_t k, const Dims& given) {
+    if (given.size() != 2) throw RuntimeError("expected total rotation dims == 2, but got dims = ", given.size());
+    if (x.dim() < 2) throw RuntimeError("expected total dims >= 2, but got total dims = ", x.dim());
+    const Dims dims = wrap_dims(given, x.dim());
+    k = ((k % 4) + 4) % 4;
+    if (k == 1) return transpose(flip(x, {dims[1]}), dims[0], dims[1]);
+    if (k == 2) return flip(x, dims);
+    if (k == 3) return transpose(flip(x, {dims[0]}), dims[0], dims[1]);
+    return clone(x);
+}
+
+static Tensor repeat(const Tensor& x, const Dims& times) {
+    if (times.size() < x.dim())
+        throw RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: got ", times, " for shape ", x.sizes());
+    const int64_t extra = times.size() - x.dim();
+    Dims apart, spread, sizes;  // [1, n] -> [times, n] -> times * n, for each dimension
+    for (int64_t i = 0; i < times.size(); i++) {
+        const int64_t n = i < extra ? 1 : x.size(i - extra);
+        if (times[i] < 0) throw RuntimeError("Trying to create tensor with negative dimension ", times[i] * n, ": repeat ", times);
+        apart.push_back(1);
+        apart.push_back(n);
+        spread.push_back(times[i]);
+        spread.push_back(n);
+        sizes.push_back(times[i] * n);
+    }
+    return clone(reshape(expand(reshape(x, apart), spread), sizes));
+}
+
+static Tensor tile(const Tensor& x, const Dims& given) {
+    Dims times = given;
+    while (times.size() < x.dim()) times.insert(0, 1);
+    return repeat(x, times);
+}
+
+static Tensor repeat_interleave(const Tensor& x, int64_t times, std::optional<int64_t> dim) {
+    if (times < 0) throw RuntimeError("Repeats must be non-negative, got ", times);
+    const Tensor in = dim ? x : reshape(x, {x.numel()});
+    const int64_t d = wrap_dim(dim.value_or(0), in.dim());
+    const Tensor one = in.dim() ? in : reshape(in, {1});
+    Dims spread = one.sizes(), sizes = one.sizes();
+    spread.insert(d + 1, times);
+    sizes[d] *= times;
+    return clone(reshape(expand(unsqueeze(one, d + 1), spread), sizes));
+}
+
+// Each index as often as repeats says.
+static Tensor repeated_indices(const Tensor& given) {
+    if (given.dim() > 1) throw RuntimeError("repeat_interleave only accept 1D vector as repeat");
+    if (!is_integral(given.dtype())) throw RuntimeError("repeats has to be Long or Int tensor");
+    const Tensor repeats = contiguous(to(given, DType::i64));
+    const int64_t* r = repeats.data<int64_t>();
+    int64_t total = 0;
+    for (int64_t i = 0; i < repeats.numel(); i++) {
+        if (r[i] < 0) throw RuntimeError("repeats can not be negative");
+        total += r[i];
+    }
+    Tensor out = empty({total}, DType::i64);
+    int64_t* p = out.data<int64_t>();
+    for (int64_t i = 0; i < repeats.numel(); i++)
+        for (int64_t k = 0; k < r[i]; k++) *p++ = i;
+    return out;
+}
+static Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim, std::optional<int64_t> size) {
+    const Tensor in = dim ? x : reshape(x, {x.numel()});
+    const int64_t d = wrap_dim(dim.value_or(0), in.dim()), n = in.dim() ? in.size(d) : 1;
+    if (repeats.dim() == 0 || (repeats.dim() == 1 && repeats.size(0) == 1 && n != 1))
+        return repeat_interleave(x, item(reshape(repeats, {})).to_int(), dim);
+    if (repeats.size(0) != n) throw RuntimeError("repeats must have the same size as input along dim, but got repeats.size(0) = ", repeats.size(0), " and input.size(", d, ") = ", n);
+    const Tensor at = repeated_indices(repeats);
+    if (size && *size != at.numel()) throw RuntimeError("Allocated size does not match required size: output_size is ", *size, ", needed ", at.numel());
+    return index_select(in, d, at);
+}
+
+// --- triangles and diagonals ------------------------------------------------------------------------------------------
+
+static Tensor triangle(const Tensor& x, int64_t diagonal, bool upper) {
+    if (x.dim() < 2) throw RuntimeError(upper ? "triu" : "tril", ": input tensor must have at least 2 dimensions, got shape ", x.sizes());
+    const Tensor in = contiguous(detach(x));
+    Tensor y = empty(x.sizes(), x.dtype());
+    if (y.numel()) {
+        Unlocked unlocked(y.numel());
+        const int64_t rows = x.size(-2), columns = x.size(-1);
+        cpu::index.triangle(y.data(), in.data(), y.numel() / (rows * columns), rows, columns, diagonal, upper, x.item_size());
+    }
+    if (needs_grad(x))
+        record(y, upper ? "TriuBackward0" : "TrilBackward0", {x}, {}, [diagonal, upper](Backward& bw) { bw.set(0, triangle(bw.grad(), diagonal, upper)); });
+    return y;
+}
+
+static Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+    const int64_t n = x.dim() + 1;
+    dim1 = wrap_dim(dim1, n);
+    dim2 = wrap_dim(dim2, n);
+    if (dim1 == dim2) throw RuntimeError("diagonal dimensions cannot be identical ", dim1, ", ", dim2);
+    if (x.dim() == 0) throw RuntimeError("diag_embed: expected a tensor of at least one dimension");
+    const int64_t side = x.size(-1) + std::abs(offset);
+    Dims sizes = x.sizes();
+    sizes.pop_back();
+    sizes.insert(std::min(dim1, dim2), side);
+    sizes.insert(std::max(dim1, dim2), side);
+    return embed(x, sizes, Layout{sizes, contiguous_strides(sizes), 0}.diagonal(offset, dim1, dim2));
+}
+
+static Tensor diag(const Tensor& x, int64_t diagonal_) {
+    if (x.dim() == 1) return diag_embed(x, diagonal_, 0, 1);
+    if (x.dim() == 2) return clone(diagonal(x, diagonal_, 0, 1));
+    throw RuntimeError("diag(): Supports 1D or 2D tensors. Got ", x.dim(), "D");
+}
+
+static Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool upper) {
+    if (rows < 0 || columns < 0) throw RuntimeError("row and col must be non-negative, got ", rows, " and ", columns);
+    const Tensor mask = full({rows, columns}, Scalar(true), DType::boolean);
+    return contiguous(transpose(nonzero(triangle(mask, offset, upper)), 0, 1));
+}
+
+// A clone of x with src written to a view of it; autograd sees a copy into a view.
+template <class View> static Tensor scattered(const char* name, const Tensor& x, const Tensor& src, View&& part_of) {
+    Tensor y = clone(x);
+    const Tensor part = part_of(y);
+    if (!(part.sizes() == src.sizes()))
+        throw RuntimeError(name, ": expected src to have a size equal to the part of self, ", part.sizes(), ", got ", src.sizes());
+    copy_(part, src);
+    return y;
+}
+
+static const Operators operators = {
+    {"cat(Tensor[] tensors, int dim=0, *, Tensor? out=None)", cat, function},
+    {"concat(Tensor[] tensors, int dim=0, *, Tensor? out=None)", cat, function},
+    {"concatenate(Tensor[] tensors, int dim=0, *, Tensor? out=None)", cat, function},
+    {"stack(Tensor[] tensors, int dim=0, *, Tensor? out=None)", stack, function},
+    {"hstack(Tensor[] tensors, *, Tensor? out=None)", hstack, function},
+    {"vstack(Tensor[] tensors, *, Tensor? out=None)", vstack, function},
+    {"row_stack(Tensor[] tensors, *, Tensor? out=None)", vstack, function},
+    {"dstack(Tensor[] tensors, *, Tensor? out=None)", dstack, function},
+    {"column_stack(Tensor[] tensors, *, Tensor? out=None)", column_stack, function},
+    {"_block_diag(Tensor[] tensors)", block_diag, function},
+    {"flip(Tensor input, int... dims)", [](const Tensor& x, Dims dims) { return flip(x, dims); }, function | method},
+    {"fliplr(Tensor input)",
+     [](const Tensor& x) {
+         if (x.dim() < 2) throw RuntimeError("Input must be >= 2-d.");
+         return flip(x, {1});
+     },
+     function | method},
+    {"flipud(Tensor input)",
+     [](const Tensor& x) {
+         if (x.dim() < 1) throw RuntimeError("Input must be >= 1-d.");
+         return flip(x, {0});
+     },
+     function | method},
+    {"roll(Tensor input, int[] shifts, int[] dims=())", [](const Tensor& x, Dims shifts, Dims dims) { return roll(x, shifts, dims); }, function | method},
+    {"rot90(Tensor input, int k=1, int[] dims=[0,1])", [](const Tensor& x, int64_t k, Dims dims) { return rot90(x, k, dims); }, function | method},
+    {"repeat(Tensor input, int... repeats)", [](const Tensor& x, Dims times) { return repeat(x, times); }, method},
+    {"tile(Tensor input, int... dims)", [](const Tensor& x, Dims times) { return tile(x, times); }, function | method},
+    {"repeat_interleave(Tensor input, int repeats, int? dim=None, *, int? output_size=None)",
+     [](const Tensor& x, int64_t times, std::optional<int64_t> dim, std::optional<int64_t>) { return repeat_interleave(x, times, dim); },
+     function | method},
+    {"repeat_interleave(Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None)",
+     [](const Tensor& x, const Tensor& times, std::optional<int64_t> dim, std::optional<int64_t> size) { return repeat_interleave(x, times, dim, size); },
+     function | method},
+    {"repeat_interleave(Tensor repeats, *, int? output_size=None)",
+     [](const Tensor& times, std::optional<int64_t>) { return repeated_indices(times); }, function},
+    {"tril(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return triangle(x, d, false); }, function | method | inplace},
+    {"triu(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return triangle(x, d, true); }, function | method | inplace},
+    {"tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, any layout=None, device? device=None)",
+     [](int64_t r, int64_t c, int64_t o, std::optional<DType> d, PyObject*, std::optional<Device>) { return to(triangle_indices(r, c, o, false), d.value_or(DType::i64)); },
+     function},
+    {"triu_indices(int row, int col, int offset=0, *, dtype? dtype=None, any layout=None, device? device=None)",
+     [](int64_t r, int64_t c, int64_t o, std::optional<DType> d, PyObject*, std::optional<Device>) { return to(triangle_indices(r, c, o, true), d.value_or(DType::i64)); },
+     function},
+    {"diag(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return diag(x, d); }, function | method},
+    {"diagflat(Tensor input, int offset=0)", [](const Tensor& x, int64_t o) { return diag_embed(reshape(x, {x.numel()}), o, 0, 1); }, function | method},
+    {"diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1)",
+     [](const Tensor& x, int64_t o, int64_t a, int64_t b) { return diag_embed(x, o, a, b); }, function | method},
+    {"select_scatter(Tensor input, Tensor src, int dim, int index)",
+     [](const Tensor& x, const Tensor& src, int64_t dim, int64_t at) {
+         return scattered("select_scatter", x, src, [&](const Tensor& y) { return select(y, dim, at); });
+     },
+     function | method},
+    {"slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)",
+     [](const Tensor& x, const Tensor& src, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
+         return scattered("slice_scatter", x, src, [&](const Tensor& y) { return slice(y, dim, start.value_or(0), end.value_or(INT64_MAX), step); });
+     },
+     function | method},
+    {"diagonal_scatter(Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1)",
+     [](const Tensor& x, const Tensor& src, int64_t o, int64_t a, int64_t b) {
+         return scattered("diagonal_scatter", x, src, [&](const Tensor& y) { return diagonal(y, o, a, b); });
+     },
+     function | method},
+};
+
+}  // namespace wisp

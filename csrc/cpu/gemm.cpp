@@ -65,10 +65,17 @@ template <class T> struct Finish {
         direct = alpha == T(1) && (!d || (beta == T(1) && d_col == 1));
         if (direct && d == p.c && d_row == p.c_row) d = nullptr, add = true;
     }
-    WISP_INLINE T value(T sum, const T* c, int64_t i, int64_t j) const {
-        sum = alpha * sum;
-        if (add) return *c + sum;
-        return d ? sum + beta * d[i * d_row + j * d_col] : sum;
+    // `count` neighbouring elements of C from (i, j) on. One loop per case: a loop that chooses would be turned into
+    // masked loads from a null D, which some processors carry out very slowly.
+    WISP_INLINE void put(const T* sums, T* c, int64_t i, int64_t j, int64_t count) const {
+        if (add) {
+            for (int64_t q = 0; q < count; ++q) c[q] += alpha * sums[q];
+        } else if (d) {
+            const T* from = d + i * d_row + j * d_col;
+            for (int64_t q = 0; q < count; ++q) c[q] = alpha * sums[q] + beta * from[q * d_col];
+        } else {
+            for (int64_t q = 0; q < count; ++q) c[q] = alpha * sums[q];
+        }
     }
 };
 
@@ -88,9 +95,7 @@ WISP_INLINE void run_tile(int rows, int vectors, int columns, bool unit, bool pa
     alignas(64) T sums[most_rows * max_vectors * L];
     const int64_t width = vectors * L;
     kernel(k, a, a_row, a_col, b, b_row, sums, width, nullptr, 0, false, last);
-    for (int r = 0; r < rows; ++r)
-        for (int q = 0; q < columns; ++q)
-            c[r * c_row + q] = finish.value(sums[r * width + q], c + r * c_row + q, i + r, j + q);
+    for (int r = 0; r < rows; ++r) finish.put(sums + r * width, c + r * c_row, i + r, j, columns);
 }
 
 // C = beta * D or zeros: all that is left of a product with k = 0.
@@ -155,11 +160,7 @@ template <class T, int rows> void dot_rows(const Product<T>& p, int64_t i, int64
     T out[rows * columns];
     const T* a = p.a + i * p.a_row;
     auto put = [&](int64_t j, int count) {
-        for (int r = 0; r < rows; ++r)
-            for (int q = 0; q < count; ++q) {
-                T* c = p.c + (i + r) * p.c_row + j + q;
-                *c = finish.value(out[r * count + q], c, i + r, j + q);
-            }
+        for (int r = 0; r < rows; ++r) finish.put(out + r * count, p.c + (i + r) * p.c_row + j, i + r, j, count);
     };
     int64_t j = j0;
     for (; j + columns <= j1; j += columns) {
@@ -202,11 +203,7 @@ template <class T> void row_sweep(const Product<T>& p, int64_t j0, int64_t j1) {
             const T* row = b + q * p.b_row;
             for (int64_t i = 0; i < n; ++i) sums[i] += x * row[i];
         }
-        if (finish.direct && !finish.d && !finish.add) {
-            std::memcpy(p.c + j, sums, size_t(n) * sizeof(T));
-        } else {
-            for (int64_t i = 0; i < n; ++i) p.c[j + i] = finish.value(sums[i], p.c + j + i, 0, j + i);
-        }
+        finish.put(sums, p.c + j, 0, j, n);
     }
 }
 
@@ -303,8 +300,7 @@ template <class T> void split_depth(const Product<T>& p) {
         for (int64_t j = 0; j < p.n; ++j) {
             T sum = 0;
             for (int64_t s = 0; s < pieces; ++s) sum += partial[s * size + i * p.n + j];
-            T* c = p.c + i * p.c_row + j;
-            *c = finish.value(sum, c, i, j);
+            finish.put(&sum, p.c + i * p.c_row + j, i, j, 1);
         }
 }
 
@@ -428,12 +424,16 @@ template <class Half> void reduced_one(const GemmArgs& g) {
     auto* out = static_cast<Half*>(g.c);
     const float alpha = float(g.alpha), beta = float(g.beta);
     parallel_for(g.m, most(1, 32768 / g.n), [&](int64_t i0, int64_t i1) {
-        for (int64_t i = i0; i < i1; ++i)
-            for (int64_t j = 0; j < g.n; ++j) {
-                float sum = alpha * c[i * g.n + j];
-                if (d) sum += beta * float(d[i * g.d_row + j * g.d_col]);
-                out[i * g.c_row + j] = Half(sum);
+        for (int64_t i = i0; i < i1; ++i) {
+            const float* sums = c + i * g.n;
+            Half* to = out + i * g.c_row;
+            if (d) {
+                const Half* from = d + i * g.d_row;
+                for (int64_t j = 0; j < g.n; ++j) to[j] = Half(alpha * sums[j] + beta * float(from[j * g.d_col]));
+            } else {
+                for (int64_t j = 0; j < g.n; ++j) to[j] = Half(alpha * sums[j]);
             }
+        }
     });
 }
 
@@ -515,8 +515,12 @@ template <class U> void integer_one(const GemmArgs& g) {
         b = rows, b_row = n;
     }
     parallel_for(m, most(1, 65536 / most(1, k * n)), [&](int64_t i0, int64_t i1) {
-        for (int64_t i = i0; i < i1; ++i)
-            for (int64_t j = 0; j < n; ++j) c[i * g.c_row + j] = d ? U(beta * d[i * g.d_row + j * g.d_col]) : U(0);
+        for (int64_t i = i0; i < i1; ++i) {
+            U* to = c + i * g.c_row;
+            if (d)
+                for (int64_t j = 0; j < n; ++j) to[j] = U(beta * d[i * g.d_row + j * g.d_col]);
+            else std::memset(to, 0, size_t(n) * sizeof(U));
+        }
         // Strips of B that stay in L1 serve all rows of A in turn.
         const int64_t strip = most(64, 4096 / int64_t(sizeof(U)));
         for (int64_t j = 0; j < n; j += strip) {

@@ -1,0 +1,598 @@
+// Front doors of random numbers: rand, randn, randint, randperm, the in-place samplers and sampling from distributions.
+//
+// A call takes one offset from its generator; element i then depends on (seed, offset, i) alone. Samplers that need an
+// unknown number of draws per element (Poisson, binomial) start a small sequence of their own from element i.
+#include "random.h"
+
+#include <cmath>
+#include <vector>
+
+#include "../core/threads.h"
+#include "../cpu/random.h"
+#include "../python/registry.h"
+
+namespace wisp {
+namespace {
+
+cpu::RandomStream draw(Generator& g) { return {g.seed, g.next()}; }
+
+// Fills contiguous memory of float or double.
+void uniform_fill(void* to, int64_t n, DType dtype, cpu::RandomStream stream, double from, double range) {
+    if (n == 0) return;
+    Unlocked unlocked(n);
+    if (dtype == DType::f64) cpu::random.uniform_f64(static_cast<double*>(to), n, stream, 0, from, range);
+    else cpu::random.uniform_f32(static_cast<float*>(to), n, stream, 0, float(from), float(range));
+}
+void normal_fill(void* to, int64_t n, DType dtype, cpu::RandomStream stream, double mean, double deviation) {
+    if (n == 0) return;
+    Unlocked unlocked(n);
+    if (dtype == DType::f64) cpu::random.normal_f64(static_cast<double*>(to), n, stream, 0, mean, deviation);
+    else cpu::random.normal_f32(static_cast<float*>(to), n, stream, 0, float(mean), float(deviation));
+}
+
+// Runs fill on contiguous memory of `dtype` in self's shape: self's own where it is that, else a copy of it.
+template <class F> void fill_values(const Tensor& self, DType dtype, F&& fill) {
+    if (self.dtype() == dtype && self.is_contiguous()) return fill(self);
+    Tensor t = empty(self.sizes(), dtype);
+    fill(t);
+    copy_values(self, t);
+}
+
+DType sampled_dtype(DType d) { return is_reduced(d) ? DType::f32 : d; }
+
+void uniform_values(const Tensor& self, double from, double to, Generator& g) {
+    const cpu::RandomStream stream = draw(g);
+    fill_values(self, sampled_dtype(self.dtype()), [&](const Tensor& t) {
+        const int64_t n = t.numel() * (is_complex(t.dtype()) ? 2 : 1);
+        if (!is_reduced(self.dtype())) return uniform_fill(t.data(), n, real_of(t.dtype()), stream, from, to - from);
+        // As many bits as the short type holds: rounding more of them could give `to` itself.
+        uniform_fill(t.data(), n, DType::f32, stream, 0, 1);
+        const float steps = self.dtype() == DType::f16 ? 2048.f : 256.f, range = float(to - from), start = float(from);
+        float* p = t.data<float>();
+        for (int64_t i = 0; i < n; i++) p[i] = float(int(p[i] * steps)) / steps * range + start;
+    });
+}
+
+void normal_values(const Tensor& self, double mean, double deviation, Generator& g) {
+    const cpu::RandomStream stream = draw(g);
+    fill_values(self, sampled_dtype(self.dtype()), [&](const Tensor& t) {
+        const bool complex = is_complex(t.dtype());  // real and imaginary part share the variance
+        const int64_t n = t.numel() * (complex ? 2 : 1);
+        normal_fill(t.data(), n, real_of(t.dtype()), stream, mean, complex ? deviation * std::sqrt(0.5) : deviation);
+    });
+}
+
+// Integers in [from, from + range); range 0 stands for 2^64.
+void integer_values(const Tensor& self, int64_t from, uint64_t range, Generator& g) {
+    const cpu::RandomStream stream = draw(g);
+    fill_values(self, DType::i64, [&](const Tensor& t) {
+        int64_t* out = t.data<int64_t>();
+        Unlocked unlocked(t.numel());
+        const bool narrow = range != 0 && range <= (uint64_t(1) << 32);
+        parallel_for(t.numel(), 16384, [&](int64_t begin, int64_t end) {
+            constexpr int64_t block = 1024;
+            uint32_t words[block];
+            for (int64_t i = begin; i < end; i += block) {
+                const int64_t n = std::min(block, end - i);
+                if (narrow) {  // the upper part of bits * range: no division, and all values as likely to 2^-32
+                    cpu::random.bits32(words, n, stream, i);
+                    for (int64_t j = 0; j < n; j++) out[i + j] = int64_t(uint64_t(from) + (uint64_t(words[j]) * range >> 32));
+                } else {
+                    auto* bits = reinterpret_cast<uint64_t*>(out + i);
+                    cpu::random.bits64(bits, n, stream, i);
+                    for (int64_t j = 0; j < n; j++) {
+                        const uint64_t x = range == 0 ? bits[j] : uint64_t((unsigned __int128)bits[j] * range >> 64);
+                        out[i + j] = int64_t(uint64_t(from) + x);
+                    }
+                }
+            }
+        });
+    });
+}
+
+// out = f(uniform in [0, 1)) in double for each element, into any dtype.
+template <class F> void transform_values(const Tensor& self, Generator& g, F f) {
+    const cpu::RandomStream stream = draw(g);
+    fill_values(self, DType::f64, [&](const Tensor& t) {
+        uniform_fill(t.data(), t.numel(), DType::f64, stream, 0, 1);
+        Unlocked unlocked(t.numel());
+        double* p = t.data<double>();
+        parallel_for(t.numel(), 4096, [=](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; i++) p[i] = f(p[i]);
+        });
+    });
+}
+
+// An in-place sampler: checks, writes, and cuts self off from its past (the gradient is zero).
+template <class F> Tensor sample_inplace(const Tensor& self, const char* name, const char* node, F&& write) {
+    const bool recording = grad_enabled() && self.requires_grad();
+    check_inplace(self, name, recording);
+    write();
+    bump_version(self);
+    if (recording) record_inplace(self, node, {self}, {}, [](Backward& bw) { bw.set(0, zeros_like(bw.grad())); });
+    return self;
+}
+// A sampler that is differentiable in name: the gradient is zero.
+Tensor with_zero_gradient(Tensor out, const char* node, const Tensor& input) {
+    if (needs_grad(input))
+        record(out, node, {input}, {}, [sizes = input.sizes(), dtype = input.dtype()](Backward& bw) { bw.set(0, zeros(sizes, dtype)); });
+    return out;
+}
+
+void check_floating(const char* kernel, DType d) {
+    if (is_integral(d)) throw NotImplemented('"', kernel, "\" not implemented for '", type_name(d), "'");
+}
+void check_continuous(const char* what, DType d) {
+    if (!is_floating(d))
+        throw RuntimeError(what, " distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
+                           type_name(d));
+}
+void check_deviation(double deviation) {
+    if (!(deviation >= 0)) throw RuntimeError("normal expects std >= 0.0, but found std ", deviation);
+}
+
+// ---- bounds of random_ and randint ----
+
+struct Bounds {
+    int64_t low, high;  // both included
+};
+Bounds bounds_of(DType d) {
+    switch (d) {
+        case DType::boolean: return {0, 1};
+        case DType::u8: return {0, 255};
+        case DType::i8: return {-128, 127};
+        case DType::i16: return {-32768, 32767};
+        case DType::u16: return {0, 65535};
+        case DType::i32: return {INT32_MIN, INT32_MAX};
+        case DType::u32: return {0, UINT32_MAX};
+        case DType::f16: return {-2048, 2048};
+        case DType::bf16: return {-256, 256};
+        case DType::f32: return {-(1 << 24), 1 << 24};
+        case DType::f64: return {-(int64_t(1) << 53), int64_t(1) << 53};
+        case DType::u64: return {0, INT64_MAX};
+        default: return {INT64_MIN, INT64_MAX};
+    }
+}
+const char* element_text(DType d) {
+    switch (d) {
+        case DType::boolean: return "bool";
+        case DType::u8: return "unsigned char";
+        case DType::i8: return "signed char";
+        case DType::i16: return "short";
+        case DType::i32: return "int";
+        default: return name_of(d);
+    }
+}
+
+// Integers in [from, to); `to` missing: up to the largest that self's dtype holds.
+void random_values(const Tensor& self, int64_t from, std::optional<int64_t> to, Generator& g) {
+    const DType d = self.dtype();
+    if (is_complex(d)) throw RuntimeError("check_random_bounds handles only integral, floating-point and boolean types");
+    const Bounds bounds = bounds_of(d);
+    if (!to) {
+        integer_values(self, from, uint64_t(bounds.high) - uint64_t(from) + 1, g);
+        return;
+    }
+    if (from >= *to) throw RuntimeError("random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
+    if (is_integral(d)) {
+        if (from < bounds.low || from > bounds.high) throw RuntimeError("from is out of bounds for ", element_text(d));
+        if (*to - 1 < bounds.low || *to - 1 > bounds.high) throw RuntimeError("to - 1 is out of bounds for ", element_text(d));
+    }
+    integer_values(self, from, uint64_t(*to) - uint64_t(from), g);
+}
+
+// ---- factories ----
+
+Tensor new_tensor(const Dims& sizes, DType dtype, const std::optional<Device>& device) {
+    for (int64_t s : sizes)
+        if (s < 0) throw RuntimeError("Trying to create tensor with negative dimension ", s, ": ", sizes);
+    return empty(sizes, dtype, device.value_or(Device{}));
+}
+Tensor new_like(const Tensor& t, std::optional<DType> dtype, std::optional<Device>, std::optional<MemoryFormat> format) {
+    const DType d = dtype.value_or(t.dtype());
+    if (format && *format != MemoryFormat::preserve) return empty_strided(t.sizes(), strides_for(t.sizes(), *format), d);
+    return empty_like(t, d);
+}
+Tensor finish(Tensor t, std::optional<bool> requires_grad) {
+    if (requires_grad.value_or(false)) {
+        if (!is_differentiable(t.dtype()))
+            throw RuntimeError("Only Tensors of floating point and complex dtype can require gradients");
+        t->requires_grad = true;
+    }
+    return t;
+}
+
+using MaybeDType = std::optional<DType>;
+using MaybeDevice = std::optional<Device>;
+using MaybeBool = std::optional<bool>;
+using MaybeFormat = std::optional<MemoryFormat>;
+
+Tensor uniform_into(Tensor t, MaybeBool requires_grad, Generator& g) {
+    check_floating("check_uniform_bounds", t.dtype());
+    uniform_values(t, 0, 1, g);
+    return finish(t, requires_grad);
+}
+Tensor normal_into(Tensor t, MaybeBool requires_grad, Generator& g) {
+    check_floating("normal_kernel_cpu", t.dtype());
+    normal_values(t, 0, 1, g);
+    return finish(t, requires_grad);
+}
+Tensor integers_into(Tensor t, int64_t low, int64_t high, MaybeBool requires_grad, Generator& g) {
+    random_values(t, low, high, g);
+    return finish(t, requires_grad);
+}
+
+Tensor randperm(int64_t n, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool requires_grad) {
+    const DType d = dtype.value_or(DType::i64);
+    new_tensor({n}, DType::u8, device);  // refuses a negative n and other devices
+    if (is_complex(d) || d == DType::boolean) throw NotImplemented("\"randperm\" not implemented for '", type_name(d), "'");
+    if (n > 0 && uint64_t(n - 1) > uint64_t(bounds_of(d).high))
+        throw RuntimeError("value cannot be converted to type ", is_integral(d) ? std::string(name_of(d)) + "_t" : name_of(d), " without overflow");
+    Tensor t = empty({n}, DType::i64);
+    std::vector<uint64_t> bits(static_cast<size_t>(n));
+    cpu::random.bits64(bits.data(), n, draw(g), 0);
+    int64_t* p = t.data<int64_t>();
+    {
+        Unlocked unlocked(n);
+        for (int64_t i = 0; i < n; i++) {  // the inside-out shuffle
+            const int64_t j = int64_t((unsigned __int128)bits[size_t(i)] * uint64_t(i + 1) >> 64);
+            p[i] = p[j];
+            p[j] = i;
+        }
+    }
+    return finish(to(t, d), requires_grad);
+}
+
+// ---- distributions ----
+
+Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& g) {
+    // The comparison needs as fine a uniform as the probability is.
+    const Tensor p = to(contiguous(expanded(detach(probabilities), self.sizes())), DType::f64);
+    const double* limit = p.data<double>();
+    for (int64_t i = 0; i < p.numel(); i++)
+        if (!(limit[i] >= 0 && limit[i] <= 1))
+            throw RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, "
+                               "please report an enhancement request to PyTorch.)");
+    const cpu::RandomStream stream = draw(g);
+    fill_values(self, DType::f64, [&](const Tensor& t) {
+        uniform_fill(t.data(), t.numel(), DType::f64, stream, 0, 1);
+        double* u = t.data<double>();
+        for (int64_t i = 0; i < t.numel(); i++) u[i] = u[i] < limit[i];
+    });
+    return self;
+}
+
+void bernoulli_values(const Tensor& self, double p, double scale, Generator& g) {
+    if (!(p >= 0 && p <= 1)) throw RuntimeError("bernoulli_ expects p to be in [0, 1], but got p=", p);
+    const cpu::RandomStream stream = draw(g);
+    const bool wide = p != double(float(p)) || p * 0x1p24 != std::floor(p * 0x1p24);
+    fill_values(self, wide && self.dtype() == DType::f64 ? DType::f64 : DType::f32, [&](const Tensor& t) {
+        if (t.dtype() == DType::f64) {
+            uniform_fill(t.data(), t.numel(), DType::f64, stream, 0, 1);
+            double* u = t.data<double>();
+            for (int64_t i = 0, n = t.numel(); i < n; i++) u[i] = u[i] < p ? scale : 0;
+            return;
+        }
+        float* out = t.data<float>();
+        const uint64_t limit = uint64_t(std::ldexp(p, 32));
+        const float value = float(scale);
+        Unlocked unlocked(t.numel());
+        parallel_for(t.numel(), 16384, [&](int64_t begin, int64_t end) {
+            constexpr int64_t block = 1024;
+            uint32_t words[block];
+            for (int64_t i = begin; i < end; i += block) {
+                const int64_t n = std::min(block, end - i);
+                cpu::random.bits32(words, n, stream, i);
+                for (int64_t j = 0; j < n; j++) out[i + j] = uint64_t(words[j]) < limit ? value : 0.f;
+            }
+        });
+    });
+}
+
+Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Generator& g) {
+    if (input.dim() < 1 || input.dim() > 2) throw RuntimeError("prob_dist must be 1 or 2 dim");
+    if (!is_floating(input.dtype()))
+        throw RuntimeError("multinomial only supports floating-point dtypes for input, got: ", type_name(input.dtype()));
+    if (samples <= 0) throw RuntimeError("cannot sample n_sample <= 0 samples");
+    const int64_t categories = input.size(-1), rows = input.dim() == 2 ? input.size(0) : 1;
+    if (!replacement && samples > categories)
+        throw RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+    if (categories > (1 << 24)) throw RuntimeError("number of categories cannot exceed 2^24");
+    const Tensor weights = contiguous(to(detach(input), DType::f64));
+    const double* w = weights.data<double>();
+    Tensor out = empty(input.dim() == 2 ? Dims{rows, samples} : Dims{samples}, DType::i64);
+    int64_t* result = out.data<int64_t>();
+    const int64_t draws = replacement ? samples : categories;
+    std::vector<double> u(size_t(rows * draws));
+    uniform_fill(u.data(), rows * draws, DType::f64, draw(g), 0x1p-54, 1);
+    std::vector<double> keys(static_cast<size_t>(categories));
+    std::vector<int64_t> order(static_cast<size_t>(categories));
+    for (int64_t r = 0; r < rows; r++) {
+        const double *p = w + r * categories, *random = u.data() + r * draws;
+        double total = 0;
+        int64_t last = 0;  // the last category that can be drawn
+        for (int64_t c = 0; c < categories; c++) {
+            if (!(p[c] >= 0) || std::isinf(p[c])) throw RuntimeError("probability tensor contains either `inf`, `nan` or element < 0");
+            total += p[c];
+            if (p[c] > 0) last = c;
+            keys[size_t(c)] = total;
+        }
+        if (!(total > 0)) throw RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)");
+        if (replacement) {
+            for (int64_t s = 0; s < samples; s++) {
+                const auto at = std::upper_bound(keys.begin(), keys.end(), random[s] * total) - keys.begin();
+                result[r * samples + s] = std::min<int64_t>(at, last);
+            }
+            continue;
+        }
+        // The largest of p / exponential are a draw without replacement.
+        for (int64_t c = 0; c < categories; c++) keys[size_t(c)] = p[c] / -std::log(random[c]), order[size_t(c)] = c;
+        auto before = [&](int64_t a, int64_t b) { return keys[size_t(a)] != keys[size_t(b)] ? keys[size_t(a)] > keys[size_t(b)] : a < b; };
+        std::partial_sort(order.begin(), order.begin() + samples, order.end(), before);
+        std::copy(order.begin(), order.begin() + samples, result + r * samples);
+    }
+    return out;
+}
+
+// A short sequence of uniforms in (0, 1), started from one 64-bit number (splitmix64).
+struct Sequence {
+    uint64_t state;
+    double next() {
+        uint64_t z = state += 0x9E3779B97F4A7C15u;
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+        return (double((z ^ z >> 31) >> 11) + 0.5) * 0x1p-53;
+    }
+};
+double log_factorial(double k) {
+    int sign;
+    return lgamma_r(k + 1, &sign);
+}
+
+double sample_poisson(double rate, Sequence s) {
+    if (rate == 0) return 0;
+    if (rate < 10) {  // as many uniforms as it takes for their product to fall below exp(-rate)
+        const double limit = std::exp(-rate);
+        double k = 0, p = s.next();
+        for (; p > limit; p *= s.next()) k++;
+        return k;
+    }
+    // Transformed rejection (Hörmann's PTRS).
+    const double root = std::sqrt(rate), log_rate = std::log(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
+    const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), quick = 0.9277 - 3.6224 / (b - 2);
+    for (;;) {
+        const double u = s.next() - 0.5, v = s.next(), us = 0.5 - std::fabs(u);
+        const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
+        if (us >= 0.07 && v <= quick) return k;
+        if (k < 0 || (us < 0.013 && v > us)) continue;
+        if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= -rate + k * log_rate - log_factorial(k)) return k;
+    }
+}
+
+double sample_binomial(double n, double p, Sequence s) {
+    if (std::isnan(n) || std::isnan(p)) return NAN;
+    if (n <= 0 || p <= 0) return 0;
+    if (p >= 1) return n;
+    if (p > 0.5) return n - sample_binomial(n, 1 - p, s);
+    if (n * p < 10) {  // successes are a geometric number of trials apart
+        const double log_q = std::log1p(-p);
+        double trials = 0, k = 0;
+        for (;; k++) {
+            trials += std::ceil(std::log(s.next()) / log_q);
+            if (trials > n) return k;
+        }
+    }
+    // Transformed rejection (Hörmann's BTRS).
+    const double root = std::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * root, a = -0.0873 + 0.0248 * b + 0.01 * p, c = n * p + 0.5;
+    const double quick = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * root, mode = std::floor((n + 1) * p);
+    const double log_odds = std::log(p / (1 - p)), peak = log_factorial(mode) + log_factorial(n - mode);
+    for (;;) {
+        const double u = s.next() - 0.5, v = s.next(), us = 0.5 - std::fabs(u), k = std::floor((2 * a / us + b) * u + c);
+        if (us >= 0.07 && v <= quick) return k;
+        if (k < 0 || k > n) continue;
+        if (std::log(v * alpha / (a / (us * us) + b)) <= peak - log_factorial(k) - log_factorial(n - k) + (k - mode) * log_odds) return k;
+    }
+}
+
+// out[i] = sample(i, a sequence of its own) for all elements, in double, then to `dtype`.
+template <class F> Tensor sample_each(const Dims& sizes, DType dtype, Generator& g, F sample) {
+    Tensor t = empty(sizes, DType::f64);
+    double* out = t.data<double>();
+    const int64_t n = t.numel();
+    std::vector<uint64_t> seeds(static_cast<size_t>(n));
+    cpu::random.bits64(seeds.data(), n, draw(g), 0);
+    {
+        Unlocked unlocked(16 * n);
+        parallel_for(n, 1024, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; i++) out[i] = sample(i, Sequence{seeds[size_t(i)]});
+        });
+    }
+    return to(t, dtype);
+}
+
+Tensor poisson(const Tensor& rates, Generator& g) {
+    if (!is_floating(rates.dtype())) throw NotImplemented("\"poisson_cpu\" not implemented for '", type_name(rates.dtype()), "'");
+    const Tensor r = contiguous(to(detach(rates), DType::f64));
+    const double* rate = r.data<double>();
+    for (int64_t i = 0; i < r.numel(); i++)
+        if (!(rate[i] >= 0)) throw RuntimeError("invalid Poisson rate, expected rate to be non-negative");
+    return with_zero_gradient(sample_each(rates.sizes(), rates.dtype(), g, [=](int64_t i, Sequence s) { return sample_poisson(rate[i], s); }),
+                              "PoissonBackward0", rates);
+}
+
+Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {
+    if (!is_floating(count.dtype()))
+        throw ValueError("binomial only supports floating-point dtypes for count, got: ", type_name(count.dtype()));
+    if (!is_floating(probability.dtype()))
+        throw ValueError("binomial only supports floating-point dtypes for prob, got: ", type_name(probability.dtype()));
+    const Dims sizes = broadcast(count.sizes(), probability.sizes());
+    const Tensor ns = contiguous(to(expanded(detach(count), sizes), DType::f64)), ps = contiguous(to(expanded(detach(probability), sizes), DType::f64));
+    const double *n = ns.data<double>(), *p = ps.data<double>();
+    return with_zero_gradient(sample_each(sizes, count.dtype(), g, [=](int64_t i, Sequence s) { return sample_binomial(n[i], p[i], s); }),
+                              "BinomialBackward0", count);
+}
+
+// ---- normal ----
+
+Tensor normal_tensors(const Tensor& mean, const Tensor& deviation, Generator& g) {
+    const Tensor d = detach(deviation);
+    if (is_complex(d.dtype())) throw RuntimeError("normal expects standard deviation to be non-complex");
+    if (d.numel() && !is_nonzero(amin(reshape(d, {-1}), {0}) >= Scalar(0))) throw RuntimeError("normal expects all elements of std >= 0.0");
+    const Dims sizes = broadcast(mean.sizes(), deviation.sizes());
+    Tensor z = empty(sizes, is_differentiable(mean.dtype()) ? mean.dtype() : default_dtype());
+    check_floating("normal_kernel_cpu", mean.dtype());
+    normal_values(z, 0, 1, g);
+    Tensor out = to(z * d + detach(mean), mean.dtype());
+    return with_zero_gradient(out, "NormalBackward0", wants_grad(mean) ? mean : deviation);
+}
+Tensor normal_mean(const Tensor& mean, double deviation, Generator& g) {
+    check_deviation(deviation);
+    check_floating("normal_kernel_cpu", mean.dtype());
+    Tensor z = empty(mean.sizes(), mean.dtype());
+    normal_values(z, 0, deviation, g);
+    return with_zero_gradient(z + detach(mean), "NormalBackward0", mean);
+}
+Tensor normal_deviation(double mean, const Tensor& deviation, Generator& g) {
+    return normal_tensors(full(deviation.sizes(), Scalar(mean), deviation.dtype()), deviation, g);
+}
+
+#define OPTIONS "dtype? dtype=None, any layout=None, device? device=None, bool? pin_memory=None, bool? requires_grad=False"
+#define LIKE "dtype? dtype=None, any layout=None, device? device=None, bool? pin_memory=None, bool? requires_grad=False, format? memory_format=None"
+
+const Operators operators = {
+    {"rand(int... size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
+     [](Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
+         return uniform_into(new_tensor(sizes, dtype.value_or(default_dtype()), device), grad, g);
+     }, function},
+    {"randn(int... size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
+     [](Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
+         return normal_into(new_tensor(sizes, dtype.value_or(default_dtype()), device), grad, g);
+     }, function},
+    {"rand_like(Tensor input, *, Generator? generator=None, " LIKE ")",
+     [](const Tensor& t, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad, MaybeFormat format) {
+         return uniform_into(new_like(t, dtype, device, format), grad, g);
+     }, function},
+    {"randn_like(Tensor input, *, Generator? generator=None, " LIKE ")",
+     [](const Tensor& t, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad, MaybeFormat format) {
+         return normal_into(new_like(t, dtype, device, format), grad, g);
+     }, function},
+    {"randint(int low, int high, int[] size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
+     [](int64_t low, int64_t high, Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
+         return integers_into(new_tensor(sizes, dtype.value_or(DType::i64), device), low, high, grad, g);
+     }, function},
+    {"randint(int high, int[] size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
+     [](int64_t high, Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
+         return integers_into(new_tensor(sizes, dtype.value_or(DType::i64), device), 0, high, grad, g);
+     }, function},
+    {"randint_like(Tensor input, int low, int high, *, Generator? generator=None, " LIKE ")",
+     [](const Tensor& t, int64_t low, int64_t high, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad,
+        MaybeFormat format) { return integers_into(new_like(t, dtype, device, format), low, high, grad, g); }, function},
+    {"randint_like(Tensor input, int high, *, Generator? generator=None, " LIKE ")",
+     [](const Tensor& t, int64_t high, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad,
+        MaybeFormat format) { return integers_into(new_like(t, dtype, device, format), 0, high, grad, g); }, function},
+    {"randperm(int n, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")", randperm, function},
+
+    {"bernoulli(Tensor input, *, Generator? generator=None, Tensor? out=None)", [](const Tensor& p, Generator& g) {
+         check_floating("bernoulli_tensor_cpu_p_", p.dtype());
+         return with_zero_gradient(bernoulli_of(p, empty_like(p), g), "BernoulliBackward0", p);
+     }, function | method},
+    {"bernoulli(Tensor input, float p, *, Generator? generator=None)", [](const Tensor& t, double p, Generator& g) {
+         Tensor out = empty_like(t);
+         bernoulli_values(out, p, 1, g);
+         return with_zero_gradient(out, "BernoulliBackward0", t);
+     }, function | method},
+    {"bernoulli_(Tensor self, Tensor p, *, Generator? generator=None)", [](const Tensor& self, const Tensor& p, Generator& g) {
+         check_floating("bernoulli_tensor_cpu_p_", p.dtype());
+         return sample_inplace(self, "bernoulli_", "BernoulliBackward0", [&] { bernoulli_of(p, self, g); });
+     }, method},
+    {"bernoulli_(Tensor self, float p=0.5, *, Generator? generator=None)", [](const Tensor& self, double p, Generator& g) {
+         return sample_inplace(self, "bernoulli_", "BernoulliBackward0", [&] { bernoulli_values(self, p, 1, g); });
+     }, method},
+    {"multinomial(Tensor input, int num_samples, bool replacement=False, *, Generator? generator=None, Tensor? out=None)", multinomial,
+     function | method},
+    {"poisson(Tensor input, Generator? generator=None)", poisson, function},
+    {"binomial(Tensor count, Tensor prob, Generator? generator=None)", binomial, function},
+
+    {"normal(Tensor mean, Tensor std, *, Generator? generator=None, Tensor? out=None)", normal_tensors, function},
+    {"normal(Tensor mean, float std=1, *, Generator? generator=None, Tensor? out=None)", normal_mean, function},
+    {"normal(float mean, Tensor std, *, Generator? generator=None, Tensor? out=None)", normal_deviation, function},
+    {"normal(float mean, float std, int[] size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
+     [](double mean, double deviation, Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
+         check_deviation(deviation);
+         Tensor t = new_tensor(sizes, dtype.value_or(default_dtype()), device);
+         check_floating("normal_kernel_cpu", t.dtype());
+         normal_values(t, mean, deviation, g);
+         return finish(t, grad);
+     }, function},
+
+    {"normal_(Tensor self, float mean=0, float std=1, *, Generator? generator=None)",
+     [](const Tensor& self, double mean, double deviation, Generator& g) {
+         check_deviation(deviation);
+         check_floating("normal_kernel_cpu", self.dtype());
+         return sample_inplace(self, "normal_", "NormalBackward0", [&] { normal_values(self, mean, deviation, g); });
+     }, method},
+    {"uniform_(Tensor self, float from=0, float to=1, *, Generator? generator=None)", [](const Tensor& self, double from, double to, Generator& g) {
+         check_floating("check_uniform_bounds", self.dtype());
+         if (from > to) throw RuntimeError("uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+         return sample_inplace(self, "uniform_", "UniformBackward0", [&] { uniform_values(self, from, to, g); });
+     }, method},
+    {"random_(Tensor self, int from, int? to, *, Generator? generator=None)",
+     [](const Tensor& self, int64_t from, std::optional<int64_t> to, Generator& g) {
+         return sample_inplace(self, "random_", "RandomBackward0", [&] { random_values(self, from, to, g); });
+     }, method},
+    {"random_(Tensor self, int to, *, Generator? generator=None)", [](const Tensor& self, int64_t to, Generator& g) {
+         return sample_inplace(self, "random_", "RandomBackward0", [&] { random_values(self, 0, to, g); });
+     }, method},
+    {"random_(Tensor self, *, Generator? generator=None)", [](const Tensor& self, Generator& g) {
+         return sample_inplace(self, "random_", "RandomBackward0", [&] { random_values(self, 0, {}, g); });
+     }, method},
+    {"exponential_(Tensor self, float lambd=1, *, Generator? generator=None)", [](const Tensor& self, double rate, Generator& g) {
+         check_continuous("Exponential", self.dtype());
+         if (!(rate > 0)) throw RuntimeError("exponential_ expects lambda > 0.0, but found lambda=", rate);
+         return sample_inplace(self, "exponential_", "ExponentialBackward0", [&] {
+             // Never zero: the logarithm of such a sample is common (Gumbel noise).
+             transform_values(self, g, [rate](double u) { return std::max(-std::log1p(-u), 0x1p-54) / rate; });
+         });
+     }, method},
+    {"geometric_(Tensor self, float p, *, Generator? generator=None)", [](const Tensor& self, double p, Generator& g) {
+         if (!(p > 0 && p < 1)) throw RuntimeError("geometric_ expects p to be in (0, 1), but got p=", p);
+         if (is_complex(self.dtype()) || self.dtype() == DType::boolean)
+             throw NotImplemented("\"geometric_cpu\" not implemented for '", type_name(self.dtype()), "'");
+         return sample_inplace(self, "geometric_", "GeometricBackward0", [&] {
+             transform_values(self, g, [log_q = std::log1p(-p)](double u) { return std::max(1., std::ceil(std::log1p(-u) / log_q)); });
+         });
+     }, method},
+    {"cauchy_(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)",
+     [](const Tensor& self, double median, double sigma, Generator& g) {
+         check_continuous("Cauchy", self.dtype());
+         if (!(sigma > 0)) throw RuntimeError("cauchy_ expects sigma > 0.0, but found sigma=", sigma);
+         return sample_inplace(self, "cauchy_", "CauchyBackward0", [&] {
+             transform_values(self, g, [=](double u) { return median + sigma * std::tan(M_PI * (u - 0.5)); });
+         });
+     }, method},
+    {"log_normal_(Tensor self, float mean=1, float std=2, *, Generator? generator=None)",
+     [](const Tensor& self, double mean, double deviation, Generator& g) {
+         if (!(deviation > 0)) throw RuntimeError("log_normal_ expects std > 0.0, but found std=", deviation);
+         if (!is_floating(self.dtype())) throw NotImplemented("\"log_normal_cpu\" not implemented for '", type_name(self.dtype()), "'");
+         return sample_inplace(self, "log_normal_", "LogNormalBackward0", [&] {
+             const cpu::RandomStream stream = draw(g);
+             fill_values(self, DType::f64, [&](const Tensor& t) {
+                 normal_fill(t.data(), t.numel(), DType::f64, stream, mean, deviation);
+                 double* p = t.data<double>();
+                 for (int64_t i = 0; i < t.numel(); i++) p[i] = std::exp(p[i]);
+             });
+         });
+     }, method},
+};
+
+}  // namespace
+
+Tensor rand(const Dims& sizes, DType dtype, Generator& generator) { return uniform_into(empty(sizes, dtype), false, generator); }
+Tensor randn(const Dims& sizes, DType dtype, Generator& generator) { return normal_into(empty(sizes, dtype), false, generator); }
+Tensor bernoulli_mask(const Dims& sizes, DType dtype, double keep, double scale, Generator& generator) {
+    Tensor t = empty(sizes, dtype);
+    bernoulli_values(t, keep, scale, generator);
+    return t;
+}
+
+}  // namespace wisp

@@ -729,6 +729,7 @@ void make_operators(PyObject* module, PyTypeObject* tensor) {
         Py_DECREF(home);
     }
     PyType_Modified(tensor);
+    if (PyDict_Merge(PyModule_GetDict(module), PyDict_GetItemString(spaces.get(), ""), 0) < 0) throw PythonError();
     PyModule_AddObjectRef(module, "_operators", spaces.get());
 }
 

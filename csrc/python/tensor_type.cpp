@@ -440,6 +440,15 @@ int set_attribute(PyObject* self, PyObject* name, PyObject* value) {
     return PyObject_GenericSetAttr(self, name, value);
 }
 
+// What is written in Python (wisp/_tensor.py) goes into the type's dictionary; repr and `in` reach it from their slots.
+PyObject* repr(PyObject* self) { return PyObject_CallMethod(self, "_repr", nullptr); }
+int contains(PyObject* self, PyObject* element) {
+    PyObject* r = PyObject_CallMethod(self, "_contains", "O", element);
+    const int found = r ? PyObject_IsTrue(r) : -1;
+    Py_XDECREF(r);
+    return found;
+}
+
 PyMethodDef methods[] = {
     {"backward", reinterpret_cast<PyCFunction>(tensor_backward), METH_FASTCALL | METH_KEYWORDS, "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n\nComputes the gradients of this tensor with respect to the leaves of its graph."},
     {"size", reinterpret_cast<PyCFunction>(tensor_size), METH_FASTCALL | METH_KEYWORDS, "size(dim=None) -> Size or int"},
@@ -554,6 +563,7 @@ void add_tensor_type(PyObject* module) {
     mapping.mp_ass_subscript = set_item;
     sequence = {};
     sequence.sq_length = length;
+    sequence.sq_contains = contains;
 
     type.tp_name = "torch.Tensor";
     type.tp_basicsize = sizeof(TensorObject);
@@ -571,6 +581,7 @@ void add_tensor_type(PyObject* module) {
     type.tp_richcompare = compare;
     type.tp_hash = [](PyObject* self) -> Py_hash_t { return Py_hash_t(reinterpret_cast<uintptr_t>(self) >> 4); };
     type.tp_iter = iterate;
+    type.tp_repr = repr;
     type.tp_setattro = set_attribute;
     type.tp_getset = getset;
     type.tp_methods = methods;
@@ -578,5 +589,16 @@ void add_tensor_type(PyObject* module) {
     tensor_type = &type;
     PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(&type));
 }
+
+static const Operators operators = {
+    {"_extend_tensor(any methods)", [](PyObject* methods) {
+         PyObject *key, *value;
+         for (Py_ssize_t at = 0; PyDict_Next(methods, &at, &key, &value);)
+             if (PyDict_SetItem(type.tp_dict, key, value) < 0) throw PythonError();
+         PyType_Modified(&type);
+     }, function},
+    {"_set_parameter_type(any cls)", [](PyObject* cls) { parameter_type = reinterpret_cast<PyTypeObject*>(cls); }, function},
+    {"_increment_version(Tensor input)", [](const Tensor& t) { bump_version(t); }, function},
+};
 
 }  // namespace wisp

@@ -1,0 +1,54 @@
+"""Wisp: PyTorch's programming model and API, rebuilt small, readable and fast.
+
+    >>> import wisp
+    >>> x = wisp.ones(3, requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 2., 2.])
+"""
+import importlib as _importlib
+import math as _math
+import os as _os
+
+from wisp import _core
+from wisp._core import *  # noqa: F403
+from wisp._core import Generator, Size, Tensor, default_generator, device, dtype, layout, memory_format  # noqa: F401
+
+globals().update({name: f for name, f in _core._operators[""].items() if not name.startswith("_")})
+bool = _core.bool
+_core._set_package_directory(_os.path.dirname(__file__) + _os.sep)
+
+from wisp import _legacy, _tensor  # noqa: E402
+from wisp.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
+
+_tensor.install()
+globals().update(_legacy.TYPES)
+
+__version__ = "0.1.0"
+inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
+newaxis = None
+
+# Loaded on first use: `import wisp` stays quick.
+_SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
+               "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
+               "sparse", "distributed", "return_types", "functional"}
+_LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str"}
+
+
+def __getattr__(name):
+    if name in _SUBMODULES:
+        return _importlib.import_module("wisp." + name)
+    if name in _LAZY:
+        value = getattr(_importlib.import_module("wisp." + _LAZY[name]), name)
+        globals()[name] = value
+        return value
+    composites = _importlib.import_module("wisp._composites")
+    if name in composites.NAMES:
+        value = composites.find(name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'wisp' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted(set(globals()) | _SUBMODULES | set(_LAZY))

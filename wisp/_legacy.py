@@ -1,0 +1,42 @@
+"""The legacy constructors of old code: Tensor(2, 3), FloatTensor([1, 2]), LongTensor(...)."""
+from wisp import _core
+
+
+def new_tensor(*args, dtype=None, device=None, **kwargs):
+    """What `Tensor(...)` makes: uninitialised memory of the sizes given, or the data given, in the default dtype."""
+    data = kwargs.pop("data", None)
+    if kwargs:
+        raise TypeError(f"Tensor() got an unexpected keyword argument {next(iter(kwargs))!r}")
+    dtype = dtype or _core.get_default_dtype()
+    if data is not None:
+        args = (data,)
+    if not args:
+        return _core.empty(0, dtype=dtype)
+    if len(args) == 1 and not isinstance(args[0], int):
+        value = args[0]
+        if isinstance(value, _core.Size):
+            return _core.empty(value, dtype=dtype)
+        if isinstance(value, _core.Tensor):
+            return value.detach() if value.dtype == dtype else value.detach().to(dtype)
+        if isinstance(value, float):
+            raise TypeError("new(): data must be a sequence (got float)")
+        return _core.tensor(value, dtype=dtype)
+    return _core.empty(*args, dtype=dtype)
+
+
+class _Legacy(type):
+    def __instancecheck__(cls, value):
+        return isinstance(value, _core.Tensor) and value.dtype == cls.dtype
+
+    def __call__(cls, *args, **kwargs):
+        return new_tensor(*args, dtype=cls.dtype, **kwargs)
+
+
+def _make(name, dtype):
+    return _Legacy(name, (), {"dtype": dtype, "__module__": "torch", "is_cuda": False})
+
+
+TYPES = {name: _make(name, dtype) for name, dtype in {
+    "FloatTensor": _core.float32, "DoubleTensor": _core.float64, "HalfTensor": _core.float16, "BFloat16Tensor": _core.bfloat16,
+    "ByteTensor": _core.uint8, "CharTensor": _core.int8, "ShortTensor": _core.int16, "IntTensor": _core.int32, "LongTensor": _core.int64,
+    "BoolTensor": _core.bool}.items()}

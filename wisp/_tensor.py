@@ -1,0 +1,199 @@
+"""Methods of Tensor that are written in Python: printing, NumPy, hooks, pickling."""
+import copy as _copy
+
+from wisp import _core
+
+
+class _Array:
+    """What NumPy needs to see a tensor's memory; keeps the tensor alive."""
+
+    def __init__(self, tensor, interface):
+        self.tensor, self.__array_interface__ = tensor, interface
+
+
+_KINDS = {"bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint16": "<u2",
+          "uint32": "<u4", "uint64": "<u8", "float16": "<f2", "float32": "<f4", "float64": "<f8", "complex64": "<c8",
+          "complex128": "<c16"}
+
+
+def numpy(self, *, force=False):
+    """The same memory as a NumPy array; with `force` a copy where sharing is impossible."""
+    import numpy as np
+    if self.requires_grad:
+        if not force:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        self = self.detach()
+    kind = _KINDS.get(str(self.dtype)[6:])
+    if kind is None:
+        raise TypeError(f"Got unsupported ScalarType {str(self.dtype)[6:]}: NumPy has no such type; convert with .float()")
+    if self.numel() == 0:
+        return np.empty(tuple(self.shape), kind)
+    size = self.element_size()
+    return np.asarray(_Array(self, {"shape": tuple(self.shape), "typestr": kind, "version": 3, "data": (self.data_ptr(), False),
+                                    "strides": tuple(s * size for s in self.stride())}))
+
+
+def __array__(self, dtype=None, copy=None):
+    array = self.numpy()
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def _repr(self):
+    from wisp._tensor_str import tensor_str
+    return tensor_str(self)
+
+
+def __format__(self, spec):
+    if self.dim() == 0:
+        return self.item().__format__(spec)
+    return object.__format__(self, spec)
+
+
+def _contains(self, element):
+    if isinstance(element, (bool, int, float, complex, _core.Tensor)):
+        return (self == element).any().item()
+    raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+
+
+def register_hook(self, hook):
+    """Call `hook(grad)` when the gradient of this tensor is known; a tensor it returns replaces the gradient."""
+    from wisp.utils.hooks import add_hook
+    return add_hook(self._hooks_dict(), hook)
+
+
+def register_post_accumulate_grad_hook(self, hook):
+    """Call `hook(tensor)` after `.grad` of this leaf was added to."""
+    from wisp.utils.hooks import add_hook
+    return add_hook(self._post_accumulate_dict(), hook)
+
+
+def __reduce_ex__(self, protocol):
+    state = (type(self), self.detach().contiguous().view(-1).view(_core.uint8).numpy().tobytes() if self.numel() else b"", self.dtype, tuple(self.shape),
+             self.requires_grad, self.__dict__)
+    return _rebuild, state
+
+
+def _rebuild(cls, data, dtype, shape, requires_grad, attributes):
+    tensor = _core.empty(shape, dtype=dtype)
+    if data:
+        tensor = _core.frombuffer(bytearray(data), dtype=dtype).view(shape).clone()
+    if cls is not _core.Tensor:
+        tensor = _core.Tensor._make_subclass(cls, tensor, requires_grad)
+    else:
+        tensor.requires_grad_(requires_grad)
+    tensor.__dict__.update(attributes)
+    return tensor
+
+
+def __deepcopy__(self, memo):
+    if not self.is_leaf:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+                           "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage")
+    if id(self) in memo:
+        return memo[id(self)]
+    new = self.detach().clone()
+    if type(self) is not _core.Tensor:
+        new = _core.Tensor._make_subclass(type(self), new, self.requires_grad)
+    elif self.requires_grad:
+        new.requires_grad_()
+    memo[id(self)] = new
+    if self.grad is not None:
+        new.grad = _copy.deepcopy(self.grad, memo)
+    new.__dict__.update(_copy.deepcopy(self.__dict__, memo))
+    return new
+
+
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    return _core._to_dlpack(self.clone() if copy else self)
+
+
+def __dlpack_device__(self):
+    return (1, 0)
+
+
+_TYPES = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor", "bfloat16": "BFloat16Tensor", "uint8": "ByteTensor",
+          "int8": "CharTensor", "int16": "ShortTensor", "int32": "IntTensor", "int64": "LongTensor", "bool": "BoolTensor",
+          "complex64": "ComplexFloatTensor", "complex128": "ComplexDoubleTensor"}
+
+
+def type_(self, dtype=None, non_blocking=False, **kwargs):
+    """The name of the tensor's type, or the tensor converted to a dtype or named type."""
+    if dtype is None:
+        return "torch." + _TYPES.get(str(self.dtype)[6:], "Tensor")
+    if isinstance(dtype, str):
+        name = dtype.split(".")[-1]
+        found = [d for d, t in _TYPES.items() if t == name]
+        if not found:
+            raise ValueError(f"invalid type: {dtype!r}")
+        dtype = getattr(_core, found[0])
+    elif isinstance(dtype, type) and hasattr(dtype, "dtype"):
+        dtype = dtype.dtype
+    return self.to(dtype)
+
+
+def cuda(self, device=None, non_blocking=False, memory_format=None):
+    return self.to("cuda" if device is None else device)
+
+
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """A tensor of `data` with this tensor's dtype."""
+    return _core.tensor(data.detach().clone() if isinstance(data, _core.Tensor) else data, dtype=dtype or self.dtype, requires_grad=requires_grad)
+
+
+def new(self, *args, **kwargs):
+    from wisp._legacy import new_tensor as legacy
+    return legacy(*args, **kwargs).to(self.dtype)
+
+
+def pin_memory(self, device=None):
+    return self
+
+
+def is_pinned(self, device=None):
+    return False
+
+
+def share_memory_(self):
+    return self
+
+
+def is_shared(self):
+    return False
+
+
+def get_device(self):
+    return -1
+
+
+def is_set_to(self, tensor):
+    """Whether both tensors are the same view of the same memory."""
+    return self.data_ptr() == tensor.data_ptr() and self.shape == tensor.shape and self.stride() == tensor.stride()
+
+
+def __cuda_array_interface__(self):
+    raise AttributeError("Can't get __cuda_array_interface__ on non-CUDA tensor")
+
+
+def __dir__(self):
+    return sorted(set(dir(type(self))) | set(self.__dict__))
+
+
+def __reversed__(self):
+    return self if self.dim() == 0 else self.flip(0)
+
+
+def __rdiv__(self, other):
+    return self.reciprocal() * other
+
+
+def install():
+    """Put the functions above into the Tensor type."""
+    methods = {name: f for name, f in globals().items()
+               if callable(f) and getattr(f, "__module__", None) == __name__ and name not in ("install", "_Array", "_rebuild")}
+    methods["type"] = methods.pop("type_")
+    methods["__array_priority__"] = 1000
+    methods.pop("__cuda_array_interface__")
+    methods["__module__"] = "torch"
+    _core._extend_tensor(methods)

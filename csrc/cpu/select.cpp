@@ -60,6 +60,10 @@ const char* isa_name() { return chosen == isa_avx512 ? "avx512" : chosen == isa_
 WISP_TABLE(GemmKernels, gemm)
 #include "cpu/random.h"
 WISP_TABLE(RandomKernels, random)
+#include "cpu/pointwise.h"
+WISP_TABLE(UnaryKernels, pointwise_unary)
+WISP_TABLE(ActivationKernels, pointwise_activation)
+WISP_TABLE(BinaryKernels, pointwise_binary)
 #include "cpu/copy.h"
 WISP_TABLE(CopyKernels, copy)
 #include "cpu/reduce.h"

@@ -285,7 +285,6 @@ Parsed parse_signature(std::string_view s) {
         if (!keyword_only) o.positional++;
         o.parameters.push_back(parameter);
     }
-    if (o.out >= 0 && o.out != int(o.parameters.size()) - 1) throw RuntimeError("out must come last in ", std::string(s));
     if (const size_t arrow = s.find("->"); arrow != std::string_view::npos) {
         std::string_view names = trim(s.substr(arrow + 2));
         if (names.front() == '(') {
@@ -472,9 +471,15 @@ void copy_out(const Tensor& out, const Tensor& result, const char* name) {
     bump_version(out);
 }
 
-PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots) {
+// The callable doesn't see `out`: its slot is taken away.
+PyObject* take_out(const Overload& o, PyObject** slots) {
     PyObject* out = slots[o.out];
-    for (int i = 0; grad_enabled() && i <= o.out; i++)
+    for (size_t i = size_t(o.out); i + 1 < o.parameters.size(); i++) slots[i] = slots[i + 1];
+    return out;
+}
+
+PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots, PyObject* out) {
+    for (size_t i = 0; grad_enabled() && i + 1 < o.parameters.size(); i++)
         if (is_tensor(slots[i]) && FromPython<const Tensor&>::get(slots[i]).requires_grad())
             throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
     GradMode off(false);
@@ -501,15 +506,16 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots)
 PyObject* call_inplace(const Operator& op, const Overload& o, PyObject** slots) {
     const Tensor self = Tensor::borrow(as_tensor_object(slots[0]));
     bool wants = false;
+    const size_t count = o.parameters.size() - (o.out >= 0);
     if (grad_enabled())
-        for (size_t i = 0; i < o.parameters.size(); i++)
+        for (size_t i = 0; i < count; i++)
             if (is_tensor(slots[i])) wants |= FromPython<const Tensor&>::get(slots[i]).requires_grad();
     const std::string name = op.name + "_";
     check_inplace(self, name.c_str(), wants);
     // The gradient may need the values that are about to be overwritten.
     Tensor before = wants ? clone(self) : self;
     PyObject* given[max_parameters];
-    for (size_t i = 0; i < o.parameters.size(); i++) given[i] = slots[i];
+    for (size_t i = 0; i < count; i++) given[i] = slots[i];
     given[0] = before.object();
     Ref result(o.call(o.f, given, o.named));
     if (!is_tensor(result.get())) throw TypeError(name, "(): no in-place form for these arguments");
@@ -528,8 +534,9 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
         Ref rest;
         for (const Overload& o : op.overloads) {
             if (!bind(o, args, n, kwnames, slots, rest, nullptr)) continue;
+            PyObject* out = o.out >= 0 ? take_out(o, slots) : Py_None;
             if (self->form == form_inplace) return call_inplace(op, o, slots);
-            if (o.out >= 0 && slots[o.out] != Py_None) return call_with_out(op, o, slots);
+            if (out != Py_None) return call_with_out(op, o, slots, out);
             return o.call(o.f, slots, o.named);
         }
         refuse(op, args, n, kwnames);

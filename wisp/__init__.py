@@ -18,10 +18,11 @@ globals().update({name: f for name, f in _core._operators[""].items() if not nam
 bool = _core.bool
 _core._set_package_directory(_os.path.dirname(__file__) + _os.sep)
 
-from wisp import _legacy, _tensor  # noqa: E402
+from wisp import _composites, _legacy, _tensor  # noqa: E402
 from wisp.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
 
 _tensor.install()
+_composites.install(globals())
 globals().update(_legacy.TYPES)
 
 __version__ = "0.1.0"
@@ -40,11 +41,6 @@ def __getattr__(name):
         return _importlib.import_module("wisp." + name)
     if name in _LAZY:
         value = getattr(_importlib.import_module("wisp." + _LAZY[name]), name)
-        globals()[name] = value
-        return value
-    composites = _importlib.import_module("wisp._composites")
-    if name in composites.NAMES:
-        value = composites.find(name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'wisp' has no attribute {name!r}")

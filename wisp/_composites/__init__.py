@@ -1,0 +1,40 @@
+"""Operators written in Python over others, a file per family.
+
+A family's `FUNCTIONS` become wisp.name, `METHODS` Tensor.name, `INPLACE` Tensor.name_ (the out-of-place form, then copied
+into self). `ALIASES` give an existing operator further names.
+"""
+import importlib
+
+from wisp import _core
+
+_FAMILIES = ("aliases", "reduce", "shape", "matmul", "misc")
+
+
+def _inplace(function):
+    def method(self, *args, **kwargs):
+        return _core._assign(self, function(self.clone() if self.requires_grad else self, *args, **kwargs))
+    method.__name__ = function.__name__ + "_"
+    return method
+
+
+def install(namespace):
+    """Put every family's names into the package and the Tensor type."""
+    methods = {}
+    for family in _FAMILIES:
+        module = importlib.import_module("wisp._composites." + family)
+        namespace.update({f.__name__: f for f in getattr(module, "FUNCTIONS", ())})
+        methods.update({f.__name__: f for f in getattr(module, "METHODS", ())})
+        methods.update({f.__name__ + "_": _inplace(f) for f in getattr(module, "INPLACE", ())})
+    _core._extend_tensor(methods)
+    aliases = importlib.import_module("wisp._composites.aliases").ALIASES
+    more = {}
+    for alias, name in aliases.items():
+        if name in namespace:
+            namespace[alias] = namespace[name]
+        for suffix in ("", "_"):
+            found = getattr(_core.Tensor, name + suffix, None)
+            if found is not None:
+                more[alias + suffix] = found
+            if name + suffix in namespace and suffix:
+                namespace[alias + suffix] = namespace[name + suffix]
+    _core._extend_tensor(more)

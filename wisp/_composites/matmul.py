@@ -1,0 +1,5 @@
+"""Composites of the family matmul."""
+
+FUNCTIONS = []
+METHODS = []
+INPLACE = []

@@ -1,0 +1,5 @@
+"""Composites of the family misc."""
+
+FUNCTIONS = []
+METHODS = []
+INPLACE = []

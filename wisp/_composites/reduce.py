@@ -1,0 +1,5 @@
+"""Composites of the family reduce."""
+
+FUNCTIONS = []
+METHODS = []
+INPLACE = []

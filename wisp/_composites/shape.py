@@ -1,0 +1,5 @@
+"""Composites of the family shape."""
+
+FUNCTIONS = []
+METHODS = []
+INPLACE = []

@@ -263,7 +263,17 @@ void run_units(const Plan<T>& plan, const T* source, int64_t limit, int64_t imag
         }
 }
 
+}  // namespace
+}  // namespace wisp::cpu::WISP_ISA
+
+#include "cpu/conv_winograd_solve.h"
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
 template <class T> void solve(const Problem<T>& p) {
+    if constexpr (sizeof(T) == 4)
+        if (solve_with_winograd(p)) return;
     constexpr int64_t lanes = lanes_of<T>, width = lanes * tile_vectors;
     const int64_t in_size = p.axis[0].in * p.axis[1].in * p.axis[2].in;
     const int64_t result_plane = p.result_size[0] * p.result_size[1] * p.result_size[2];
@@ -504,9 +514,72 @@ void input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bia
             }
 }
 
+// Calls term(input place, weight place) for every tap of output (i, j, k) that meets the input, in one plane.
+template <class Term> WISP_INLINE void each_tap(const ConvShape& s, int64_t i, int64_t j, int64_t k, Term&& term) {
+    int64_t place = 0;
+    for (int64_t a = 0; a < s.kernel[0]; ++a)
+        for (int64_t b = 0; b < s.kernel[1]; ++b)
+            for (int64_t c = 0; c < s.kernel[2]; ++c, ++place) {
+                const int64_t z = i * s.stride[0] - s.padding[0] + a * s.dilation[0];
+                const int64_t y = j * s.stride[1] - s.padding[1] + b * s.dilation[1];
+                const int64_t x = k * s.stride[2] - s.padding[2] + c * s.dilation[2];
+                if (z >= 0 && z < s.in[0] && y >= 0 && y < s.in[1] && x >= 0 && x < s.in[2])
+                    term((z * s.in[1] + y) * s.in[2] + x, place);
+            }
+}
+
+// Calls pair(input channel plane, output channel plane, weight) for each image and pair of connected channels.
+template <class Pair> WISP_INLINE void each_pair(const ConvShape& s, const int64_t* weight, Pair&& pair) {
+    const int64_t in = s.in_channels / s.groups, out = s.out_channels / s.groups;
+    const int64_t kernel = s.kernel[0] * s.kernel[1] * s.kernel[2];
+    for (int64_t n = 0; n < s.batch; ++n)
+        for (int64_t o = 0; o < s.out_channels; ++o)
+            for (int64_t c = 0; c < in; ++c)
+                pair(n * s.in_channels + o / out * in + c, n * s.out_channels + o, weight + (o * in + c) * kernel);
+}
+
+void fill_bias(int64_t batch, int64_t channels, int64_t size, const int64_t* bias, int64_t* to) {
+    for (int64_t n = 0; n < batch; ++n)
+        for (int64_t c = 0; c < channels; ++c)
+            for (int64_t k = 0; k < size; ++k) *to++ = bias ? bias[c] : 0;
+}
+
+// Unsigned arithmetic wraps around without undefined behaviour.
+void forward_i64(const ConvShape& s, const int64_t* input, const int64_t* weight, const int64_t* bias,
+                 int64_t* output) {
+    const int64_t in_size = s.in[0] * s.in[1] * s.in[2], out_size = s.out[0] * s.out[1] * s.out[2];
+    fill_bias(s.batch, s.out_channels, out_size, bias, output);
+    each_pair(s, weight, [&](int64_t in_plane, int64_t out_plane, const int64_t* w) {
+        const int64_t* x = input + in_plane * in_size;
+        int64_t* to = output + out_plane * out_size;
+        for (int64_t i = 0; i < s.out[0]; ++i)
+            for (int64_t j = 0; j < s.out[1]; ++j)
+                for (int64_t k = 0; k < s.out[2]; ++k, ++to)
+                    each_tap(s, i, j, k, [&](int64_t at, int64_t tap) {
+                        *to = int64_t(uint64_t(*to) + uint64_t(x[at]) * uint64_t(w[tap]));
+                    });
+    });
+}
+void input_grad_i64(const ConvShape& s, const int64_t* grad, const int64_t* weight, const int64_t* bias,
+                    int64_t* input_grad) {
+    const int64_t in_size = s.in[0] * s.in[1] * s.in[2], out_size = s.out[0] * s.out[1] * s.out[2];
+    fill_bias(s.batch, s.in_channels, in_size, bias, input_grad);
+    each_pair(s, weight, [&](int64_t in_plane, int64_t out_plane, const int64_t* w) {
+        int64_t* to = input_grad + in_plane * in_size;
+        const int64_t* g = grad + out_plane * out_size;
+        for (int64_t i = 0; i < s.out[0]; ++i)
+            for (int64_t j = 0; j < s.out[1]; ++j)
+                for (int64_t k = 0; k < s.out[2]; ++k, ++g)
+                    each_tap(s, i, j, k, [&](int64_t at, int64_t tap) {
+                        to[at] = int64_t(uint64_t(to[at]) + uint64_t(*g) * uint64_t(w[tap]));
+                    });
+    });
+}
+
 }  // namespace
 
 extern const ConvKernels conv_table;
-const ConvKernels conv_table = {&forward<float>, &forward<double>, &input_grad<float>, &input_grad<double>};
+const ConvKernels conv_table = {&forward<float>,     &forward<double>, &input_grad<float>,
+                                &input_grad<double>, &forward_i64,     &input_grad_i64};
 
 }  // namespace wisp::cpu::WISP_ISA

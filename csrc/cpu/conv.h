@@ -25,6 +25,11 @@ struct ConvKernels {
                            float* input_grad);
     void (*input_grad_f64)(const ConvShape&, const double* grad, const double* weight, const double* bias,
                            double* input_grad);
+    // Integers, which wrap around: correct, not fast.
+    void (*forward_i64)(const ConvShape&, const int64_t* input, const int64_t* weight, const int64_t* bias,
+                        int64_t* output);
+    void (*input_grad_i64)(const ConvShape&, const int64_t* grad, const int64_t* weight, const int64_t* bias,
+                           int64_t* input_grad);
 };
 
 struct ConvWeightKernels {

@@ -85,7 +85,8 @@ struct ImageLayout {
     int64_t size() const { return channels * channel_size(); }
 };
 
-// Decides how to lay out the image, which `rows` channels of the result (or of its gradient) will be computed from.
+// Decides how to lay out the image, which `rows` channels of the result (or of its gradient) will be computed from
+// (0: never im2col).
 ImageLayout make_layout(const Axis* axes, int64_t channels, int64_t rows, bool may_use_in_place) {
     ImageLayout l{};
     l.channels = channels;
@@ -111,7 +112,7 @@ ImageLayout make_layout(const Axis* axes, int64_t channels, int64_t rows, bool m
     // Unwanted positions cost a multiply-add per row; copying one element for each tap costs about as much as 40 of
     // them and a row of elements as much as 160 more.
     const double waste = double(l.positions()) / double(larger(1, l.wanted())) - 1;
-    if (waste > 0.1 && waste * double(rows) > 4 + 160.0 / double(larger(1, l.axis[2].out))) {
+    if (rows > 0 && waste > 0.1 && waste * double(rows) > 4 + 160.0 / double(larger(1, l.axis[2].out))) {
         l.im2col = true;
         l.in_place = false;
         l.phases = l.taps;
@@ -233,7 +234,7 @@ WISP_INLINE Axis forward_axis(const ConvShape& s, int d) {
     return a;
 }
 
-// A kernel that covers its whole input is a product: output[n] = weight · input[n], per group.
+// A kernel that covers its whole input is a product: output[n] = weight times input[n], per group.
 WISP_INLINE bool is_product(const ConvShape& s) {
     for (int d = 0; d < 3; ++d)
         if (s.out[d] != 1 || s.kernel[d] != s.in[d] || s.padding[d] != 0 || (s.kernel[d] > 1 && s.dilation[d] != 1))

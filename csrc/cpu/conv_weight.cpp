@@ -193,7 +193,15 @@ void run_dots(const WeightJob<T>& w, const T* source, const T* grad, int64_t gra
     }
 }
 
-// A kernel that covers its whole input: weight_grad = grad^T · input, per group.
+}  // namespace
+}  // namespace wisp::cpu::WISP_ISA
+
+#include "cpu/conv_winograd_weight.h"
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+// A kernel that covers its whole input: weight_grad = grad^T times input, per group.
 template <class T> void weight_product(const ConvShape& s, int64_t k, const T* input, const T* grad, T* out) {
     const int64_t rows = s.out_channels / s.groups;
     GemmArgs args{};
@@ -229,6 +237,8 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
     w.grad_image = s.out_channels * w.wanted;
     Axis axes[3];
     for (int d = 0; d < 3; ++d) axes[d] = forward_axis(s, d);
+    if constexpr (sizeof(T) == 4)
+        if (weight_grad_with_winograd(s, axes, input, grad, out)) return;
     ImageLayout& l = w.layout = make_layout(axes, w.channels, w.rows, true);
     w.depth = l.depth();
     const int64_t weights = w.rows * w.depth;

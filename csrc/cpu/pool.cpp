@@ -321,6 +321,14 @@ void max_grad_of(const PoolShape& s, const T* grad, const int64_t* indices, cons
     });
 }
 
+void indices_of_taps(const PoolShape& s, const uint8_t* taps, int64_t* indices) {
+    for (int64_t plane = 0; plane < s.planes; ++plane)
+        for (int64_t i = 0; i < s.out[0]; ++i)
+            for (int64_t j = 0; j < s.out[1]; ++j)
+                for (int64_t k = 0; k < s.out[2]; ++k)
+                    *indices++ = corner(s, i, j) + k * s.stride[2] + tap_offset(s, *taps++);
+}
+
 // The part of a window that counts along one axis: [begin, end) of the input, and how many count with the padding.
 struct Window {
     int64_t begin, end, padded;
@@ -530,6 +538,50 @@ template <class T> void adaptive_max_of(const PoolShape& s, const T* input, T* o
     });
 }
 
+template <class T>
+void fractional_max_of(const PoolShape& s, const int64_t* const* starts, const T* input, T* output, int64_t* indices) {
+    const int64_t in_size = product(s.in), out_size = product(s.out);
+    parallel_for(s.planes, ceil_div(32768, larger(1, out_size * product(s.kernel))), [&](int64_t begin, int64_t end) {
+        for (int64_t plane = begin; plane < end; ++plane) {
+            const T* x = input + plane * in_size;
+            int64_t to = plane * out_size;
+            for (int64_t i = 0; i < s.out[0]; ++i)
+                for (int64_t j = 0; j < s.out[1]; ++j)
+                    for (int64_t k = 0; k < s.out[2]; ++k, ++to) {
+                        const int64_t z = starts[0][plane * s.out[0] + i], y = starts[1][plane * s.out[1] + j],
+                                      start = (z * s.in[1] + y) * s.in[2] + starts[2][plane * s.out[2] + k];
+                        T best = lowest<T>();
+                        int64_t at = start;
+                        for (int64_t t = 0; t < product(s.kernel); ++t) {
+                            const int64_t place = start + tap_offset(s, t);
+                            if (beats(x[place], best)) best = x[place], at = place;
+                        }
+                        output[to] = best;
+                        indices[to] = at;
+                    }
+        }
+    });
+}
+void fractional_max(DType dtype, const PoolShape& s, const int64_t* const* starts, const void* input, void* output,
+                    int64_t* indices) {
+    if (dtype == DType::f32)
+        fractional_max_of(s, starts, static_cast<const float*>(input), static_cast<float*>(output), indices);
+    else
+        fractional_max_of(s, starts, static_cast<const double*>(input), static_cast<double*>(output), indices);
+}
+
+int64_t unpool(DType dtype, int64_t planes, int64_t count, int64_t size, const void* values, const int64_t* indices,
+               void* output) {
+    for (int64_t k = 0; k < planes * count; ++k)
+        if (indices[k] < 0 || indices[k] >= size) return k;
+    const int64_t item = item_size(dtype);
+    std::memset(output, 0, size_t(planes * size * item));
+    for (int64_t k = 0; k < planes * count; ++k)
+        std::memcpy(static_cast<char*>(output) + (k / count * size + indices[k]) * item,
+                    static_cast<const char*>(values) + k * item, size_t(item));
+    return -1;
+}
+
 void max_grad(DType dtype, const PoolShape& s, const void* grad, const int64_t* indices, const uint8_t* taps,
               void* input_grad) {
     if (dtype == DType::f32)
@@ -571,8 +623,8 @@ void adaptive_max(DType dtype, const PoolShape& s, const void* input, void* outp
 }  // namespace
 
 extern const PoolKernels pool_table;
-const PoolKernels pool_table = {&max,          &max_grad,         &average,
-                                &average_grad, &adaptive_average, &adaptive_average_grad,
-                                &adaptive_max};
+const PoolKernels pool_table = {&max,          &max_grad,         &indices_of_taps,       &average,
+                                &average_grad, &adaptive_average, &adaptive_average_grad, &adaptive_max,
+                                &fractional_max, &unpool};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -1,0 +1,338 @@
+// Front doors of convolution and transposed convolution in one to three dimensions.
+//
+// A convolution is bilinear. With F(input, weight) the output, I(grad, weight) the gradient of the input and
+// W(input, grad) that of the weight, the derivatives of each of the three are the other two, so derivatives of any
+// order need nothing else. A transposed convolution is I with its input in the place of the gradient.
+#include "conv.h"
+
+#include "../python/registry.h"
+
+namespace wisp {
+namespace {
+
+enum class Product { output, input, weight };
+
+Dims sizes_of(Product product, const ConvGeometry& g) {
+    if (product == Product::output) return g.output_sizes();
+    return product == Product::input ? g.input_sizes() : g.weight_sizes();
+}
+
+Tensor conjugate(const Tensor& t) { return is_complex(t.dtype()) ? conj(t) : t; }
+
+// Contiguous, without history.
+Tensor plain(const Tensor& t) { return !t.defined() || t.is_contiguous() ? t : contiguous(alias(t)); }
+Tensor plain_as(const Tensor& t, DType dtype) { return t.defined() ? plain(to(alias(t), dtype)) : t; }
+
+void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias,
+                 const Tensor& out) {
+    const cpu::ConvShape& s = g.shape;
+    const int64_t taps = s.kernel[0] * s.kernel[1] * s.kernel[2] * s.in_channels / s.groups;
+    Unlocked unlocked(s.batch * s.out_channels * s.out[0] * s.out[1] * s.out[2] * std::max<int64_t>(1, taps) / 16);
+    auto run = [&]<class T>(auto output, auto input, auto weight) {
+        const T* bias_data = bias.defined() ? bias.data<T>() : nullptr;
+        if (product == Product::output) return output(s, a.data<T>(), b.data<T>(), bias_data, out.data<T>());
+        if (product == Product::input) return input(s, a.data<T>(), b.data<T>(), bias_data, out.data<T>());
+        if constexpr (!std::is_same_v<T, int64_t>) return weight(s, a.data<T>(), b.data<T>(), out.data<T>());
+    };
+    const cpu::ConvKernels& k = cpu::conv;
+    const cpu::ConvWeightKernels& w = cpu::conv_weight;
+    if (out.dtype() == DType::f32)
+        run.operator()<float>(k.forward_f32, k.input_grad_f32, w.weight_grad_f32);
+    else if (out.dtype() == DType::f64)
+        run.operator()<double>(k.forward_f64, k.input_grad_f64, w.weight_grad_f64);
+    else
+        run.operator()<int64_t>(k.forward_i64, k.input_grad_i64, nullptr);
+}
+
+// The product without a gradient. Half precision is computed in float and rounded once, smaller integers in int64.
+Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias) {
+    const DType dtype = a.dtype();
+    GradMode off(false);
+    if (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64) {
+        const Tensor out = empty(sizes_of(product, g), dtype);
+        if (out.numel() > 0) call_kernel(product, g, plain(a), plain(b), plain(bias), out);
+        return out;
+    }
+    if (!is_complex(dtype)) {
+        const DType wide = is_floating(dtype) ? DType::f32 : DType::i64;
+        const Tensor out = empty(sizes_of(product, g), wide);
+        if (out.numel() > 0)
+            call_kernel(product, g, plain_as(a, wide), plain_as(b, wide), plain_as(bias, wide), out);
+        return to(out, dtype);
+    }
+    const Tensor ar = contiguous(real(alias(a))), ai = contiguous(imag(alias(a)));
+    const Tensor br = contiguous(real(alias(b))), bi = contiguous(imag(alias(b)));
+    const Tensor bias_r = bias.defined() ? contiguous(real(alias(bias))) : bias;
+    const Tensor bias_i = bias.defined() ? contiguous(imag(alias(bias))) : bias;
+    const Tensor out_r = compute(product, g, ar, br, bias_r) - compute(product, g, ai, bi, {});
+    const Tensor out_i = compute(product, g, ar, bi, bias_i) + compute(product, g, ai, br, {});
+    return view_as_complex(stack({out_r, out_i}, -1));
+}
+
+Tensor bias_grad(const ConvGeometry& g, const Tensor& grad, bool of_input, bool create_graph) {
+    if (!create_graph && !of_input && (grad.dtype() == DType::f32 || grad.dtype() == DType::f64)) {
+        const Tensor from = plain(grad), out = empty({g.shape.out_channels}, grad.dtype());
+        if (grad.dtype() == DType::f32)
+            cpu::conv_weight.bias_grad_f32(g.shape, from.data<float>(), out.data<float>());
+        else
+            cpu::conv_weight.bias_grad_f64(g.shape, from.data<double>(), out.data<double>());
+        return out;
+    }
+    Dims dims{0};
+    for (int d = 0; d < g.dims; ++d) dims.push_back(2 + d);
+    return sum(grad, dims);
+}
+
+}  // namespace
+
+Tensor conv_output(const ConvGeometry& g, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+    const Tensor out = compute(Product::output, g, input, weight, bias);
+    if (needs_grad(input, weight, bias))
+        record(out, "ConvolutionBackward0", {input, weight, bias}, {input, weight}, [g](Backward& bw) {
+            if (bw.needs(0)) bw.set(0, conv_input(g, bw.grad(), conjugate(bw.saved(1)), {}));
+            if (bw.needs(1)) bw.set(1, conv_weight(g, conjugate(bw.saved(0)), bw.grad()));
+            if (bw.needs(2)) bw.set(2, bias_grad(g, bw.grad(), false, bw.create_graph));
+        });
+    return out;
+}
+
+Tensor conv_input(const ConvGeometry& g, const Tensor& grad, const Tensor& weight, const Tensor& bias) {
+    const Tensor out = compute(Product::input, g, grad, weight, bias);
+    if (needs_grad(grad, weight, bias))
+        record(out, "ConvolutionBackward0", {grad, weight, bias}, {grad, weight}, [g](Backward& bw) {
+            if (bw.needs(0)) bw.set(0, conv_output(g, bw.grad(), conjugate(bw.saved(1)), {}));
+            if (bw.needs(1)) bw.set(1, conv_weight(g, bw.grad(), conjugate(bw.saved(0))));
+            if (bw.needs(2)) bw.set(2, bias_grad(g, bw.grad(), true, bw.create_graph));
+        });
+    return out;
+}
+
+Tensor conv_weight(const ConvGeometry& g, const Tensor& input, const Tensor& grad) {
+    const Tensor out = compute(Product::weight, g, input, grad, {});
+    if (needs_grad(input, grad))
+        record(out, "ConvolutionBackwardBackward0", {input, grad}, {input, grad}, [g](Backward& bw) {
+            if (bw.needs(0)) bw.set(0, conv_input(g, conjugate(bw.saved(1)), bw.grad(), {}));
+            if (bw.needs(1)) bw.set(1, conv_output(g, conjugate(bw.saved(0)), bw.grad(), {}));
+        });
+    return out;
+}
+
+namespace {
+
+Dims expand_option(const char* name, const Dims& given, int dims) {
+    if (given.size() == dims) return given;
+    if (given.size() == 1) return Dims(dims, given[0]);
+    throw RuntimeError("expected ", name, " to be a single integer value or a list of ", dims,
+                       " values to match the convolution dimensions, but got ", name, "=", given);
+}
+
+const char* c_name(DType d) {
+    switch (d) {
+        case DType::f32: return "float";
+        case DType::f64: return "double";
+        case DType::f16: return "c10::Half";
+        case DType::bf16: return "c10::BFloat16";
+        case DType::c64: return "c10::complex<float>";
+        case DType::c128: return "c10::complex<double>";
+        case DType::i64: return "long int";
+        case DType::i32: return "int";
+        default: return name_of(d);
+    }
+}
+
+std::string times(const Dims& d) {
+    std::string s;
+    for (int64_t i = 0; i < d.size(); ++i) s += (i ? " x " : "") + std::to_string(d[i]);
+    return s;
+}
+
+void check_operands(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+    if (input.dtype() != weight.dtype())
+        throw RuntimeError("Input type (torch.", type_name(input.dtype()), "Tensor) and weight type (torch.",
+                           type_name(weight.dtype()), "Tensor) should be the same");
+    if (bias.defined() && bias.dtype() != input.dtype())
+        throw RuntimeError("Input type (", c_name(input.dtype()), ") and bias type (", c_name(bias.dtype()),
+                           ") should be the same");
+    const DType d = input.dtype();
+    if (d == DType::boolean || d == DType::u16 || d == DType::u32 || d == DType::u64)
+        throw NotImplemented("\"slow_conv2d_cpu\" not implemented for '", type_name(d), "'");
+}
+
+// Checks everything that concerns shapes, and puts the numbers together. `padding` holds the amounts before each axis,
+// `padding_after` those behind.
+ConvGeometry geometry(int dims, const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvOptions& o,
+                      const Dims& padding_after) {
+    auto any_below = [](const Dims& d, int64_t least) {
+        for (int64_t v : d)
+            if (v < least) return true;
+        return false;
+    };
+    if (any_below(o.padding, 0) || any_below(padding_after, 0)) throw RuntimeError("negative padding is not supported");
+    if (any_below(o.output_padding, 0)) throw RuntimeError("negative output_padding is not supported");
+    if (any_below(o.stride, 1)) throw RuntimeError("non-positive stride is not supported");
+    if (any_below(o.dilation, 1)) throw RuntimeError("non-positive dilation is not supported");
+    if (o.groups < 1) throw RuntimeError("non-positive groups is not supported");
+    if (weight.dim() != dims + 2)
+        throw RuntimeError("Expected ", dims + 2, "-dimensional weight for ", dims + 2, "-dimensional input ",
+                           input.sizes(), ", but got ", weight.dim(), "-dimensional weight of size ", weight.sizes(),
+                           " instead");
+    if (weight.size(0) < o.groups)
+        throw RuntimeError("Given groups=", o.groups, ", expected weight to be at least ", o.groups,
+                           " at dimension 0, but got weight of size ", weight.sizes(), " instead");
+    if (weight.size(0) % o.groups != 0)
+        throw RuntimeError("Given groups=", o.groups, ", expected weight to be divisible by ", o.groups,
+                           " at dimension 0, but got weight of size [", weight.sizes(), "] instead");
+    const int64_t expected = o.transposed ? weight.size(0) : weight.size(1) * o.groups;
+    const std::string given = o.transposed ? "Given transposed=1" : str("Given groups=", o.groups);
+    if (input.size(1) != expected)
+        throw RuntimeError(given, ", weight of size ", weight.sizes(), ", expected input", input.sizes(), " to have ",
+                           expected, " channels, but got ", input.size(1), " channels instead");
+    const int64_t result_channels = o.transposed ? weight.size(1) * o.groups : weight.size(0);
+    if (bias.defined() && (bias.dim() != 1 || bias.size(0) != result_channels))
+        throw RuntimeError(o.transposed ? "Given transposed=1, weight of size " : "Given weight of size ",
+                           weight.sizes(), ", expected bias to be 1-dimensional with ", result_channels,
+                           " elements, but got bias of size ", bias.sizes(), " instead");
+
+    ConvGeometry g{};
+    g.dims = dims;
+    cpu::ConvShape& s = g.shape;
+    s.batch = input.size(0);
+    s.groups = o.groups;
+    s.in_channels = o.transposed ? result_channels : input.size(1);
+    s.out_channels = o.transposed ? input.size(1) : result_channels;
+    for (int d = 0; d < 3; ++d) s.in[d] = s.out[d] = s.kernel[d] = s.stride[d] = s.dilation[d] = 1, s.padding[d] = 0;
+    Dims padded, kernel;
+    bool fits = true;
+    for (int d = 0; d < dims; ++d) {
+        const int at = 3 - dims + d;
+        const int64_t size = input.size(2 + d), window = o.dilation[d] * (weight.size(2 + d) - 1) + 1;
+        s.kernel[at] = weight.size(2 + d);
+        s.stride[at] = o.stride[d];
+        s.dilation[at] = o.dilation[d];
+        s.padding[at] = o.padding[d];
+        if (o.transposed) {
+            s.out[at] = size;
+            s.in[at] = (size - 1) * o.stride[d] - o.padding[d] - padding_after[d] + window + o.output_padding[d];
+            continue;
+        }
+        padded.push_back(size + o.padding[d] + padding_after[d]);
+        kernel.push_back(window);
+        fits = fits && padded[d] >= window;
+        s.in[at] = size;
+        s.out[at] = padded[d] >= window ? (padded[d] - window) / o.stride[d] + 1 : 0;
+    }
+    if (!fits)
+        throw RuntimeError("Calculated padded input size per channel: (", times(padded), "). Kernel size: (",
+                           times(kernel), "). Kernel size can't be greater than actual input size");
+    if (o.transposed) {
+        for (int d = 0; d < dims; ++d)
+            if (o.output_padding[d] >= o.stride[d] && o.output_padding[d] >= o.dilation[d])
+                throw RuntimeError("output padding must be smaller than either stride or dilation, but got "
+                                   "output_padding=", o.output_padding, " stride=", o.stride, " dilation=", o.dilation);
+        for (int d = 3 - dims; d < 3; ++d)
+            if (s.in[d] <= 0)
+                throw RuntimeError("Given input size per channel: (", times(Dims(s.out + 3 - dims, dims)),
+                                   "). Calculated output size per channel: (", times(Dims(s.in + 3 - dims, dims)),
+                                   "). Output size is too small");
+    }
+    for (int d = 0; d < dims; ++d)
+        if (input.size(2 + d) == 0)
+            throw RuntimeError("Only zero batch or zero channel inputs are supported, but got input shape: ",
+                               input.sizes());
+    return g;
+}
+
+// "Expected 3D (unbatched) or 4D (batched) input to conv2d"; an unbatched input becomes a batch of one.
+Tensor batched(int dims, const Tensor& input, bool transposed) {
+    if (input.dim() == dims + 2) return input;
+    if (input.dim() != dims + 1)
+        throw RuntimeError("Expected ", dims + 1, "D (unbatched) or ", dims + 2, "D (batched) input to conv",
+                           transposed ? "_transpose" : "", dims, "d, but got input of size: ", input.sizes());
+    return unsqueeze(input, 0);
+}
+
+Tensor convolve(int dims, const Tensor& input, const Tensor& weight, const Tensor& bias, ConvOptions o,
+                const Dims& padding_after) {
+    const Tensor x = batched(dims, input, o.transposed);
+    check_operands(x, weight, bias);
+    const ConvGeometry g = geometry(dims, x, weight, bias, o, padding_after);
+    const Tensor y = o.transposed ? conv_input(g, x, weight, bias) : conv_output(g, x, weight, bias);
+    return input.dim() == dims + 1 ? squeeze(y, {0}) : y;
+}
+
+Tensor conv_padded_as(int dims, const Tensor& input, const Tensor& weight, const Tensor& bias, const Dims& stride,
+                      const std::string& padding, const Dims& dilation, int64_t groups) {
+    ConvOptions o;
+    o.stride = expand_option("stride", stride, dims);
+    o.dilation = expand_option("dilation", dilation, dims);
+    o.groups = groups;
+    o.padding = Dims(dims, 0);
+    o.output_padding = Dims(dims, 0);
+    Dims after(dims, 0);
+    if (padding == "same") {
+        for (int64_t s : o.stride)
+            if (s != 1) throw RuntimeError("padding='same' is not supported for strided convolutions");
+        for (int d = 0; d < dims && weight.dim() == dims + 2; ++d) {
+            const int64_t total = o.dilation[d] * (weight.size(2 + d) - 1);
+            o.padding[d] = total / 2;
+            after[d] = total - total / 2;
+        }
+    } else if (padding != "valid") {
+        throw RuntimeError("Invalid padding string: '", padding, "'");
+    }
+    return convolve(dims, input, weight, bias, o, after);
+}
+
+}  // namespace
+
+Tensor convolution(int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                   const ConvOptions& options) {
+    ConvOptions o = options;
+    o.stride = expand_option("stride", options.stride, dims);
+    o.padding = expand_option("padding", options.padding, dims);
+    o.dilation = expand_option("dilation", options.dilation, dims);
+    o.output_padding = Dims(dims, 0);
+    if (o.transposed) o.output_padding = expand_option("output_padding", options.output_padding, dims);
+    return convolve(dims, input, weight, bias, o, o.padding);
+}
+
+#define WISP_CONV(name, dims) \
+    {name "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] dilation=1, " \
+          "int groups=1)", \
+     [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, Dims padding, Dims dilation, \
+        int64_t groups) { \
+         return convolution(dims, input, weight, bias, {stride, padding, dilation, groups, false, {}}); \
+     }, \
+     function}, \
+    {name "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, str padding='valid', int[] dilation=1, " \
+          "int groups=1)", \
+     [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, std::string padding, \
+        Dims dilation, int64_t groups) { \
+         return conv_padded_as(dims, input, weight, bias, stride, padding, dilation, groups); \
+     }, \
+     function}
+#define WISP_CONV_TRANSPOSE(name, dims) \
+    {name "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] output_padding=0, " \
+          "int groups=1, int[] dilation=1)", \
+     [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, Dims padding, Dims output_padding, \
+        int64_t groups, Dims dilation) { \
+         return convolution(dims, input, weight, bias, {stride, padding, dilation, groups, true, output_padding}); \
+     }, \
+     function}
+
+static const Operators operators = {
+    WISP_CONV("conv1d", 1),
+    WISP_CONV("conv2d", 2),
+    WISP_CONV("conv3d", 3),
+    WISP_CONV("nn.functional.conv1d", 1),
+    WISP_CONV("nn.functional.conv2d", 2),
+    WISP_CONV("nn.functional.conv3d", 3),
+    WISP_CONV_TRANSPOSE("conv_transpose1d", 1),
+    WISP_CONV_TRANSPOSE("conv_transpose2d", 2),
+    WISP_CONV_TRANSPOSE("conv_transpose3d", 3),
+    WISP_CONV_TRANSPOSE("nn.functional.conv_transpose1d", 1),
+    WISP_CONV_TRANSPOSE("nn.functional.conv_transpose2d", 2),
+    WISP_CONV_TRANSPOSE("nn.functional.conv_transpose3d", 3),
+};
+
+}  // namespace wisp

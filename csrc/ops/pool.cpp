@@ -1,0 +1,607 @@
+// Front doors of pooling: max, average, adaptive, power average, fractional, and the inverse of max pooling.
+//
+// Every pool is linear in the gradient, so its backward is a front door whose own derivative is a pool again (average)
+// or picks the chosen elements (max). Max pooling for training keeps one byte per output, the chosen element's place in
+// its window; indices are made only for those who ask.
+#include "../cpu/pool.h"
+
+#include "../python/registry.h"
+#include "pool.h"
+#include "random.h"
+
+namespace wisp {
+namespace {
+
+using cpu::AveragePool;
+using cpu::PoolShape;
+
+Tensor plain(const Tensor& t) { return t.is_contiguous() ? t : contiguous(alias(t)); }
+
+// Contiguous, without history, in a dtype that the kernels know: half precision becomes float.
+Tensor widened(const Tensor& t) { return plain(is_reduced(t.dtype()) ? to(alias(t), DType::f32) : t); }
+
+void check_floating(const char* op, const Tensor& t) {
+    if (!is_floating(t.dtype())) throw NotImplemented('"', op, "\" not implemented for '", type_name(t.dtype()), "'");
+}
+
+Dims expand_option(const char* op, const char* name, const Dims& given, int dims) {
+    if (given.size() == dims) return given;
+    if (given.size() == 1) return Dims(dims, given[0]);
+    const char* tuple = dims == 1 ? "one int" : dims == 2 ? "two ints" : "three ints";
+    const bool optional = std::string_view(name) == "stride";
+    throw RuntimeError(op, ": ", name, " must either be ", optional ? "omitted, " : "", "a single int, or a tuple of ",
+                       tuple);
+}
+
+std::string times(const Dims& d) {
+    std::string s;
+    for (int64_t i = 0; i < d.size(); ++i) s += (i ? "x" : "") + std::to_string(d[i]);
+    return s;
+}
+
+// [channels, in...] or [batch, channels, in...], where only the batch may be empty.
+void check_input(const char* op, int dims, const Tensor& input) {
+    bool valid = input.dim() == dims + 1 || input.dim() == dims + 2;
+    for (int64_t d = input.dim() == dims + 2 ? 1 : 0; valid && d < input.dim(); ++d) valid = input.size(d) > 0;
+    if (!valid)
+        throw RuntimeError(op, ": Expected ", dims + 1, "D or ", dims + 2,
+                           "D (batch mode) tensor with optional 0 dim batch size for input, but got:", input.sizes());
+}
+
+PoolShape plane_shape(int dims, const Tensor& input) {
+    PoolShape s{};
+    s.planes = 1;
+    for (int64_t d = 0; d < input.dim() - dims; ++d) s.planes *= input.size(d);
+    for (int d = 0; d < 3; ++d) {
+        s.in[d] = s.out[d] = s.kernel[d] = s.stride[d] = s.dilation[d] = 1;
+        s.padding[d] = 0;
+        if (d >= 3 - dims) s.in[d] = input.size(d - 3);
+    }
+    return s;
+}
+
+Dims output_sizes(const Tensor& input, int dims, const PoolShape& s) {
+    Dims sizes = input.sizes();
+    for (int d = 3 - dims; d < 3; ++d) sizes[input.dim() + d - 3] = s.out[d];
+    return sizes;
+}
+
+PoolShape window_shape(const char* op, int dims, const Tensor& input, const Dims& kernel_size,
+                       const std::optional<Dims>& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
+    const Dims k = expand_option(op, "kernel_size", kernel_size, dims);
+    const Dims s = stride && !stride->empty() ? expand_option(op, "stride", *stride, dims) : k;
+    const Dims p = expand_option(op, "padding", padding, dims), l = expand_option(op, "dilation", dilation, dims);
+    for (int d = 0; d < dims; ++d) {
+        if (s[d] == 0) throw RuntimeError("stride should not be zero");
+        if (k[d] <= 0 || s[d] < 0)
+            throw RuntimeError(op, ": kernel size and stride should be greater than zero, but got kernel_size=", k,
+                               " stride=", s);
+        if (l[d] <= 0) throw RuntimeError("dilation should be greater than zero, but got dilation=", l);
+        if (p[d] < 0) throw RuntimeError("pad must be non-negative, but got pad: ", p[d]);
+        if (p[d] > ((k[d] - 1) * l[d] + 1) / 2)
+            throw RuntimeError("pad should be at most half of effective kernel size, but got pad=", p[d],
+                               ", kernel_size=", k[d], " and dilation=", l[d]);
+    }
+    check_input(op, dims, input);
+    PoolShape shape = plane_shape(dims, input);
+    bool fits = true;
+    for (int d = 0; d < dims; ++d) {
+        const int at = 3 - dims + d;
+        const int64_t room = shape.in[at] + 2 * p[d] - l[d] * (k[d] - 1) - 1 + (ceil_mode ? s[d] - 1 : 0);
+        int64_t out = room < 0 ? 0 : room / s[d] + 1;
+        if (ceil_mode && (out - 1) * s[d] >= shape.in[at] + p[d]) --out;  // windows begin inside of the input
+        shape.out[at] = out;
+        shape.kernel[at] = k[d];
+        shape.stride[at] = s[d];
+        shape.padding[at] = p[d];
+        shape.dilation[at] = l[d];
+        fits = fits && out > 0;
+    }
+    if (!fits) {
+        Dims before{input.size(-dims - 1)}, after = before;
+        for (int d = 3 - dims; d < 3; ++d) before.push_back(shape.in[d]), after.push_back(shape.out[d]);
+        throw RuntimeError("Given input size: (", times(before), "). Calculated output size: (", times(after),
+                           "). Output size is too small");
+    }
+    return shape;
+}
+
+int64_t work_of(const PoolShape& s) {
+    return s.planes * s.out[0] * s.out[1] * s.out[2] * s.kernel[0] * s.kernel[1] * s.kernel[2];
+}
+
+// --- max ---
+
+// The elements of x that a max pool chose; `chosen` holds indices, or places in the windows as bytes.
+Tensor pick(const Tensor& x, const Tensor& chosen, const PoolShape& s) {
+    Tensor indices = chosen;
+    if (chosen.dtype() == DType::u8) {
+        indices = empty(chosen.sizes(), DType::i64);
+        cpu::pool.indices_of_taps(s, chosen.data<uint8_t>(), indices.data<int64_t>());
+    }
+    const int64_t in_size = s.in[0] * s.in[1] * s.in[2];
+    const int64_t count = s.planes == 0 ? 0 : chosen.numel() / s.planes;
+    const Tensor picked = gather(reshape(x, {s.planes, in_size}), 1, reshape(indices, {s.planes, count}));
+    return reshape(picked, chosen.sizes());
+}
+
+// Puts the gradient where the elements came from.
+Tensor max_pool_backward(const Tensor& grad, const Tensor& chosen, const PoolShape& s, const Dims& input_sizes,
+                         const char* name) {
+    const Tensor g = widened(grad), out = empty(input_sizes, g.dtype()), places = plain(chosen);
+    {
+        Unlocked unlocked(out.numel());
+        const bool bytes = chosen.dtype() == DType::u8;
+        cpu::pool.max_grad(g.dtype(), s, g.data(), bytes ? nullptr : places.data<int64_t>(),
+                           bytes ? places.data<uint8_t>() : nullptr, out.data());
+    }
+    Tensor result = out.dtype() == grad.dtype() ? out : to(out, grad.dtype());
+    if (needs_grad(grad))
+        record(result, name, {grad}, {chosen}, [s](Backward& bw) { bw.set(0, pick(bw.grad(), bw.saved(0), s)); });
+    return result;
+}
+
+void record_max(const Tensor& out, const char* name, const Tensor& input, const Tensor& chosen, const PoolShape& s) {
+    record(out, name, {input}, {chosen}, [s, name, sizes = input.sizes()](Backward& bw) {
+        bw.set(0, max_pool_backward(bw.grad(), bw.saved(0), s, sizes, name));
+    });
+}
+
+constexpr const char* max_names[] = {"MaxPool2DWithIndicesBackward0", "MaxPool2DWithIndicesBackward0",
+                                     "MaxPool3DWithIndicesBackward0"};
+constexpr const char* max_ops[] = {"max_pool1d", "max_pool2d", "max_pool3d"};
+
+struct MaxPooled {
+    Tensor values, indices;  // indices only if asked for
+};
+
+MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
+                   const Dims& padding, const Dims& dilation, bool ceil_mode, bool want_indices) {
+    const char* op = max_ops[dims - 1];
+    const PoolShape s = window_shape(op, dims, input, kernel_size, stride, padding, dilation, ceil_mode);
+    const DType d = input.dtype();
+    if (is_complex(d) || d == DType::boolean || d == DType::u16 || d == DType::u32 || d == DType::u64)
+        throw NotImplemented('"', op, "\" not implemented for '", type_name(d), "'");
+    const Dims sizes = output_sizes(input, dims, s);
+    const bool recording = needs_grad(input);
+    const bool bytes = recording && !want_indices && s.kernel[0] * s.kernel[1] * s.kernel[2] <= 256;
+    const Tensor x = widened(input);
+    Tensor out = empty(sizes, x.dtype());
+    const Tensor indices = want_indices || (recording && !bytes) ? empty(sizes, DType::i64) : Tensor();
+    const Tensor taps = bytes ? empty(sizes, DType::u8) : Tensor();
+    {
+        Unlocked unlocked(work_of(s));
+        cpu::pool.max(x.dtype(), s, x.data(), out.data(), indices.defined() ? indices.data<int64_t>() : nullptr,
+                      taps.defined() ? taps.data<uint8_t>() : nullptr);
+    }
+    if (out.dtype() != d) out = to(out, d);
+    if (recording) record_max(out, max_names[dims - 1], input, bytes ? taps : indices, s);
+    return {out, indices};
+}
+
+PyObject* max_pool_object(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
+                          const Dims& padding, const Dims& dilation, bool ceil_mode, bool return_indices) {
+    MaxPooled r = max_pool(dims, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices);
+    return return_indices ? ToPython()(std::tuple(r.values, r.indices)) : ToPython()(r.values);
+}
+
+// --- average ---
+
+constexpr const char* average_names[] = {"AvgPool2DBackward0", "AvgPool2DBackward0", "AvgPool3DBackward0"};
+
+using PoolKernel = void (*)(const PoolShape&, const AveragePool&, DType, const void*, void*);
+
+// A linear map of planes given by a kernel, whose derivative is the kernel `back`, whose derivative is the map again.
+struct LinearPool {
+    PoolKernel forward, backward;
+    PoolShape shape;
+    AveragePool average;
+    const char* name;
+    bool reversed = false;
+
+    LinearPool turned() const {
+        LinearPool p = *this;
+        p.reversed = !reversed;
+        return p;
+    }
+};
+
+Tensor apply(const LinearPool& p, const Tensor& input, const Dims& sizes) {
+    const Tensor x = input.dtype() == DType::i64 ? plain(to(alias(input), DType::f64)) : widened(input);
+    Tensor out = empty(sizes, x.dtype());
+    if (out.numel() > 0) {
+        Unlocked unlocked(std::max(out.numel(), x.numel()));
+        (p.reversed ? p.backward : p.forward)(p.shape, p.average, x.dtype(), x.data(), out.data());
+    }
+    if (out.dtype() != input.dtype()) out = to(out, input.dtype());
+    if (needs_grad(input))
+        record(out, p.name, {input}, {}, [p, sizes = input.sizes()](Backward& bw) {
+            bw.set(0, apply(p.turned(), bw.grad(), sizes));
+        });
+    return out;
+}
+
+Tensor avg_pool(int dims, const char* op, const Tensor& input, const Dims& kernel_size,
+                const std::optional<Dims>& stride, const Dims& padding, bool ceil_mode, bool count_include_pad,
+                std::optional<int64_t> divisor_override) {
+    if (divisor_override && *divisor_override == 0) throw RuntimeError("divisor must be not zero");
+    LinearPool p;
+    p.shape = window_shape(op, dims, input, kernel_size, stride, padding, {1}, ceil_mode);
+    if (input.dtype() != DType::i64) check_floating(op, input);
+    p.average = {count_include_pad, divisor_override.value_or(0)};
+    p.name = average_names[dims - 1];
+    p.forward = [](const PoolShape& s, const AveragePool& a, DType d, const void* x, void* y) {
+        cpu::pool.average(d, s, a, x, y);
+    };
+    p.backward = [](const PoolShape& s, const AveragePool& a, DType d, const void* x, void* y) {
+        cpu::pool.average_grad(d, s, a, x, y);
+    };
+    return apply(p, input, output_sizes(input, dims, p.shape));
+}
+
+// --- adaptive ---
+
+// An entry of None (here -1 from Python, checked before) keeps the input's size.
+PoolShape adaptive_shape(const char* op, int dims, const Tensor& input, const Dims& output_size) {
+    if (output_size.size() != dims && output_size.size() != 1)
+        throw RuntimeError(op, ": output_size must be ", dims);
+    if (input.dim() != dims + 1 && input.dim() != dims + 2)
+        throw RuntimeError(op, "(): Expected ", dims + 1, "D or ", dims + 2, "D tensor, but got ", input.sizes());
+    PoolShape s = plane_shape(dims, input);
+    for (int d = 0; d < dims; ++d) {
+        const int64_t size = output_size[output_size.size() == 1 ? 0 : d];
+        if (size < 0)
+            throw RuntimeError(op, ": elements of output_size must be greater than or equal to 0 but received ",
+                               output_size);
+        s.out[3 - dims + d] = size;
+    }
+    for (int64_t d = input.dim() - dims - 1; d < input.dim(); ++d)
+        if (d > 0 && input.size(d) == 0)
+            throw RuntimeError(op, "(): Expected input to have non-zero size for non-batch dimensions, but input has ",
+                               "sizes ", input.sizes(), " with dimension ", d, " being empty");
+    return s;
+}
+
+Dims adaptive_output_size(PyObject* o, int dims, const Tensor& input) {
+    if (o == Py_None) throw TypeError("output_size must be an int or a tuple of ints");
+    if (PyLong_Check(o)) return {to_int(o)};
+    PyObject* items = PySequence_Fast(o, "output_size must be an int or a tuple of ints");
+    if (!items) throw PythonError();
+    Dims sizes;
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
+    try {
+        for (Py_ssize_t i = 0; i < n; ++i) {
+            PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+            if (item == Py_None && (n != dims || input.dim() < dims))
+                throw RuntimeError("output_size: None is only allowed in a tuple of ", dims, " entries");
+            sizes.push_back(item == Py_None ? input.size(i - dims) : to_int(item));
+        }
+    } catch (...) {
+        Py_DECREF(items);
+        throw;
+    }
+    Py_DECREF(items);
+    return sizes;
+}
+
+}  // namespace
+
+static constexpr const char* adaptive_average_names[] = {"AdaptiveAvgPool2DBackward0", "AdaptiveAvgPool2DBackward0",
+                                                  "AdaptiveAvgPool3DBackward0"};
+static constexpr const char* adaptive_average_ops[] = {"adaptive_avg_pool1d", "adaptive_avg_pool2d",
+                                                       "adaptive_avg_pool3d"};
+
+Tensor adaptive_avg_pool(int dims, const Tensor& input, const Dims& output_size) {
+    const char* op = adaptive_average_ops[dims - 1];
+    LinearPool p;
+    p.shape = adaptive_shape(op, dims, input, output_size);
+    check_floating(op, input);
+    p.name = adaptive_average_names[dims - 1];
+    p.forward = [](const PoolShape& s, const AveragePool&, DType d, const void* x, void* y) {
+        cpu::pool.adaptive_average(d, s, x, y);
+    };
+    p.backward = [](const PoolShape& s, const AveragePool&, DType d, const void* x, void* y) {
+        cpu::pool.adaptive_average_grad(d, s, x, y);
+    };
+    return apply(p, input, output_sizes(input, dims, p.shape));
+}
+
+namespace {
+
+constexpr const char* adaptive_max_names[] = {"AdaptiveMaxPool2DBackward0", "AdaptiveMaxPool2DBackward0",
+                                              "AdaptiveMaxPool3DBackward0"};
+constexpr const char* adaptive_max_ops[] = {"adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
+
+MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_size) {
+    const char* op = adaptive_max_ops[dims - 1];
+    const PoolShape s = adaptive_shape(op, dims, input, output_size);
+    check_floating(op, input);
+    const Dims sizes = output_sizes(input, dims, s);
+    const Tensor x = widened(input), indices = empty(sizes, DType::i64);
+    Tensor out = empty(sizes, x.dtype());
+    if (out.numel() > 0) cpu::pool.adaptive_max(x.dtype(), s, x.data(), out.data(), indices.data<int64_t>());
+    if (out.dtype() != input.dtype()) out = to(out, input.dtype());
+    if (needs_grad(input)) record_max(out, adaptive_max_names[dims - 1], input, indices, s);
+    return {out, indices};
+}
+
+PyObject* adaptive_max_object(int dims, const Tensor& input, PyObject* output_size, bool return_indices) {
+    MaxPooled r = adaptive_max_pool(dims, input, adaptive_output_size(output_size, dims, input));
+    return return_indices ? ToPython()(std::tuple(r.values, r.indices)) : ToPython()(r.values);
+}
+
+// --- power average ---
+
+Tensor lp_pool(int dims, const Tensor& input, double norm_type, const Dims& kernel_size,
+               const std::optional<Dims>& stride, bool ceil_mode) {
+    constexpr const char* ops[] = {"avg_pool1d", "avg_pool2d", "avg_pool3d"};
+    const Dims k = expand_option(ops[dims - 1], "kernel_size", kernel_size, dims);
+    const Tensor powers = pow(input, Scalar(norm_type));
+    const Tensor mean = avg_pool(dims, ops[dims - 1], powers, k, stride, {0}, ceil_mode, true, {});
+    int64_t count = 1;
+    for (int64_t v : k) count *= v;
+    return pow(sign(mean) * relu(abs(mean)) * Scalar(double(count)), Scalar(1.0 / norm_type));
+}
+
+// --- fractional ---
+
+// Windows begin at the given fraction of a step and keep their distance on average.
+MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_size, const Dims& output_size,
+                              const Tensor& samples) {
+    const char* op = dims == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
+    const Dims k = expand_option(op, "kernel_size", kernel_size, dims);
+    const Dims o = expand_option(op, "output_size", output_size, dims);
+    check_input(op, dims, input);
+    check_floating(op, input);
+    PoolShape s = plane_shape(dims, input);
+    for (int d = 0; d < dims; ++d) {
+        const int at = 3 - dims + d;
+        s.kernel[at] = k[d];
+        s.out[at] = o[d];
+        if (k[d] <= 0 || o[d] <= 0 || o[d] + k[d] - 1 > s.in[at])
+            throw RuntimeError(op, ": kernel_size ", k[d], " and output_size ", o[d],
+                               " do not fit into an input of size ", s.in[at]);
+    }
+    if (samples.numel() != s.planes * dims)
+        throw RuntimeError(op, ": Expect _random_samples to have ", dims, " numbers for each of the ", s.planes,
+                           " channels, got shape ", samples.sizes());
+    const Tensor fractions = plain(to(alias(samples), DType::f64));
+    Tensor starts[3];
+    const int64_t* begin[3];
+    for (int d = 0; d < 3; ++d) {
+        starts[d] = zeros({s.planes, s.out[d]}, DType::i64);
+        begin[d] = starts[d].data<int64_t>();
+        if (d < 3 - dims) continue;
+        int64_t* to = starts[d].data<int64_t>();
+        for (int64_t plane = 0; plane < s.planes; ++plane) {
+            // The samples are in the order width, height, depth in two dimensions, depth first in three.
+            const int which = dims == 2 ? 2 - d : d;
+            const double u = fractions.data<double>()[plane * dims + which];
+            auto fill = [&](auto fraction) {  // in the precision of the input, as PyTorch does
+                using T = decltype(fraction);
+                const T step = s.out[d] > 1 ? T(s.in[d] - s.kernel[d]) / T(s.out[d] - 1) : T(0);
+                for (int64_t i = 0; i + 1 < s.out[d]; ++i)
+                    to[plane * s.out[d] + i] = int64_t((T(i) + fraction) * step) - int64_t(fraction * step);
+            };
+            if (input.dtype() == DType::f64)
+                fill(u);
+            else
+                fill(float(u));
+            to[plane * s.out[d] + s.out[d] - 1] = s.in[d] - s.kernel[d];
+        }
+    }
+    const Dims sizes = output_sizes(input, dims, s);
+    const Tensor x = widened(input), indices = empty(sizes, DType::i64);
+    Tensor out = empty(sizes, x.dtype());
+    cpu::pool.fractional_max(x.dtype(), s, begin, x.data(), out.data(), indices.data<int64_t>());
+    if (out.dtype() != input.dtype()) out = to(out, input.dtype());
+    if (needs_grad(input))
+        record_max(out, dims == 2 ? "FractionalMaxPool2DBackward0" : "FractionalMaxPool3DBackward0", input, indices, s);
+    return {out, indices};
+}
+
+PyObject* fractional_object(int dims, const Tensor& input, const Dims& kernel_size, std::optional<Dims> output_size,
+                            PyObject* output_ratio, bool return_indices, const Tensor& samples) {
+    const char* op = dims == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
+    if (!output_size && output_ratio == Py_None)
+        throw ValueError(op, " requires specifying either an output_size or an output_ratio");
+    check_input(op, dims, input);
+    if (!output_size) {
+        output_size = Dims();
+        for (int d = 0; d < dims; ++d) {
+            double ratio;
+            if (PySequence_Check(output_ratio)) {
+                PyObject* item = PySequence_GetItem(output_ratio, d);
+                if (!item) throw PythonError();
+                ratio = PyFloat_AsDouble(item);
+                Py_DECREF(item);
+                if (ratio == -1 && PyErr_Occurred()) throw PythonError();
+            } else {
+                ratio = to_double(output_ratio);
+            }
+            output_size->push_back(int64_t(double(input.size(d - dims)) * ratio));
+        }
+    }
+    Tensor u = samples;
+    if (!u.defined()) {
+        const int64_t batch = input.dim() == dims + 1 ? 1 : input.size(0);
+        u = rand({batch, input.size(-dims - 1), dims}, input.dtype() == DType::f64 ? DType::f64 : DType::f32,
+                 default_generator());
+    }
+    MaxPooled r = fractional_max_pool(dims, input, kernel_size, *output_size, u);
+    return return_indices ? ToPython()(std::tuple(r.values, r.indices)) : ToPython()(r.values);
+}
+
+// --- the inverse of max pooling ---
+
+Tensor max_unpool(int dims, const Tensor& input, const Tensor& indices, const Dims& output_size) {
+    constexpr const char* ops[] = {"max_unpool1d", "max_unpool2d", "max_unpool3d"};
+    const char* op = ops[dims - 1];
+    if (indices.dtype() != DType::i64)
+        throw RuntimeError("elements in indices should be type int64 but got: ", type_name(indices.dtype()));
+    if (input.dim() != dims + 1 && input.dim() != dims + 2)
+        throw RuntimeError("Input to ", op, " should be a ", dims + 1, "d or ", dims + 2,
+                           "d Tensor, but got a tensor with ", input.dim(), " dimensions");
+    if (!(input.sizes() == indices.sizes()))
+        throw RuntimeError("Expected shape of indices to be same as that of the input tensor (", input.sizes(),
+                           ") but got indices tensor with shape: ", indices.sizes());
+    if (output_size.size() != dims)
+        throw RuntimeError("There should be exactly ", dims, " elements in output_size, but got ", output_size.size(),
+                           " elements in a list.");
+    PoolShape s = plane_shape(dims, input);
+    Dims sizes = input.sizes();
+    int64_t size = 1, count = 1;
+    for (int d = 0; d < dims; ++d) {
+        if (output_size[d] <= 0) throw RuntimeError(op, ": output_size must be positive, got ", output_size);
+        count *= input.size(d - dims);
+        sizes[input.dim() - dims + d] = output_size[d];
+        size *= output_size[d];
+    }
+    const Tensor x = plain(input), at = plain(indices), out = empty(sizes, input.dtype());
+    const int64_t bad =
+        cpu::pool.unpool(input.dtype(), s.planes, count, size, x.data(), at.data<int64_t>(), out.data());
+    if (bad >= 0)
+        throw RuntimeError("Found an invalid max index: ", at.data<int64_t>()[bad], " (output volumes are of size ",
+                           times(output_size), ")");
+    if (needs_grad(input))
+        record(out, dims == 3 ? "MaxUnpool3DBackward0" : "MaxUnpool2DBackward0", {input}, {indices},
+               [planes = s.planes, size, count, from = input.sizes()](Backward& bw) {
+                   const Tensor flat = reshape(bw.grad(), {planes, size});
+                   bw.set(0, reshape(gather(flat, 1, reshape(bw.saved(0), {planes, count})), from));
+               });
+    return out;
+}
+
+// The size that max pooling was given, if windows neither overlapped nor left a rest; output_size may say otherwise
+// within a stride.
+Tensor max_unpool_by_window(int dims, const Tensor& input, const Tensor& indices, const Dims& kernel_size,
+                            const std::optional<Dims>& stride, const Dims& padding, const std::optional<Dims>& size) {
+    constexpr const char* ops[] = {"max_unpool1d", "max_unpool2d", "max_unpool3d"};
+    const char* op = ops[dims - 1];
+    const Dims k = expand_option(op, "kernel_size", kernel_size, dims), p = expand_option(op, "padding", padding, dims);
+    const Dims s = stride && !stride->empty() ? expand_option(op, "stride", *stride, dims) : k;
+    if (input.dim() < dims) throw RuntimeError(op, ": expected at least ", dims, " dimensions, got ", input.sizes());
+    Dims plain_size(dims, 0);
+    for (int d = 0; d < dims; ++d) plain_size[d] = (input.size(d - dims) - 1) * s[d] + k[d] - 2 * p[d];
+    if (!size) return max_unpool(dims, input, indices, plain_size);
+    Dims asked = *size;
+    while (asked.size() > dims && asked.size() <= dims + 2) asked.erase(0);
+    if (asked.size() != dims)
+        throw ValueError("output_size should be a sequence containing ", dims, " or ", dims + 2, " elements, but it has a ",
+                         "length of '", size->size(), "'");
+    for (int d = 0; d < dims; ++d)
+        if (!(plain_size[d] - s[d] < asked[d] && asked[d] < plain_size[d] + s[d]))
+            throw ValueError("invalid output_size \"", asked, "\" (dim ", d, " must be between ", plain_size[d] - s[d],
+                             " and ", plain_size[d] + s[d], ")");
+    return max_unpool(dims, input, indices, asked);
+}
+
+}  // namespace
+
+#define WISP_MAX_UNPOOL(n) \
+    {"nn.functional.max_unpool" #n "d(Tensor input, Tensor indices, int[] kernel_size, int[]? stride=None, " \
+     "int[] padding=0, int[]? output_size=None)", \
+     [](const Tensor& x, const Tensor& indices, Dims k, std::optional<Dims> s, Dims p, std::optional<Dims> size) { \
+         return max_unpool_by_window(n, x, indices, k, s, p, size); \
+     }, \
+     function}
+#define WISP_FRACTIONAL(n) \
+    {"nn.functional.fractional_max_pool" #n "d(Tensor input, int[] kernel_size, int[]? output_size=None, " \
+     "any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)", \
+     [](const Tensor& x, Dims k, std::optional<Dims> o, PyObject* ratio, bool indices, const Tensor& samples) { \
+         return fractional_object(n, x, k, o, ratio, indices, samples); \
+     }, \
+     function}, \
+    {"nn.functional.fractional_max_pool" #n "d_with_indices(Tensor input, int[] kernel_size, " \
+     "int[]? output_size=None, any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)", \
+     [](const Tensor& x, Dims k, std::optional<Dims> o, PyObject* ratio, bool, const Tensor& samples) { \
+         return fractional_object(n, x, k, o, ratio, true, samples); \
+     }, \
+     function}
+#define WISP_MAX_POOL(n) \
+    {"nn.functional.max_pool" #n "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, " \
+     "int[] dilation=1, bool ceil_mode=False, bool return_indices=False)", \
+     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil, bool indices) { \
+         return max_pool_object(n, x, k, s, p, d, ceil, indices); \
+     }, \
+     function}, \
+    {"nn.functional.max_pool" #n "d_with_indices(Tensor input, int[] kernel_size, int[]? stride=None, " \
+     "int[] padding=0, int[] dilation=1, bool ceil_mode=False, bool return_indices=False)", \
+     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil, bool) { \
+         MaxPooled r = max_pool(n, x, k, s, p, d, ceil, true); \
+         return std::tuple(r.values, r.indices); \
+     }, \
+     function}, \
+    {"max_pool" #n "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, " \
+     "bool ceil_mode=False)", \
+     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil) { \
+         return max_pool(n, x, k, s, p, d, ceil, false).values; \
+     }, \
+     function}
+#define WISP_AVG_POOL(n) \
+    {"nn.functional.avg_pool" #n "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, " \
+     "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)", \
+     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, bool ceil, bool include, std::optional<int64_t> d) { \
+         return avg_pool(n, "avg_pool" #n "d", x, k, s, p, ceil, include, d); \
+     }, \
+     function}
+#define WISP_AVG_POOL_1D(name) \
+    {name "(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, bool ceil_mode=False, " \
+          "bool count_include_pad=True)", \
+     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, bool ceil, bool include) { \
+         return avg_pool(1, "avg_pool1d", x, k, s, p, ceil, include, {}); \
+     }, \
+     function}
+#define WISP_ADAPTIVE_POOL(n) \
+    {"nn.functional.adaptive_avg_pool" #n "d(Tensor input, any output_size)", \
+     [](const Tensor& x, PyObject* size) { return adaptive_avg_pool(n, x, adaptive_output_size(size, n, x)); }, \
+     function}, \
+    {"nn.functional.adaptive_max_pool" #n "d(Tensor input, any output_size, bool return_indices=False)", \
+     [](const Tensor& x, PyObject* size, bool indices) { return adaptive_max_object(n, x, size, indices); }, \
+     function}, \
+    {"nn.functional.adaptive_max_pool" #n "d_with_indices(Tensor input, any output_size, bool return_indices=False)", \
+     [](const Tensor& x, PyObject* size, bool) { return adaptive_max_object(n, x, size, true); }, \
+     function}
+#define WISP_LP_POOL(n) \
+    {"nn.functional.lp_pool" #n "d(Tensor input, float norm_type, int[] kernel_size, int[]? stride=None, " \
+     "bool ceil_mode=False)", \
+     [](const Tensor& x, double p, Dims k, std::optional<Dims> s, bool ceil) { return lp_pool(n, x, p, k, s, ceil); }, \
+     function}
+
+static const Operators operators = {
+    WISP_MAX_POOL(1),
+    WISP_MAX_POOL(2),
+    WISP_MAX_POOL(3),
+    WISP_AVG_POOL_1D("nn.functional.avg_pool1d"),
+    WISP_AVG_POOL_1D("avg_pool1d"),
+    WISP_AVG_POOL(2),
+    WISP_AVG_POOL(3),
+    WISP_ADAPTIVE_POOL(1),
+    WISP_ADAPTIVE_POOL(2),
+    WISP_ADAPTIVE_POOL(3),
+    {"adaptive_avg_pool1d(Tensor input, int[] output_size)",
+     [](const Tensor& x, Dims size) { return adaptive_avg_pool(1, x, size); }, function},
+    {"adaptive_max_pool1d(Tensor input, int[] output_size)",
+     [](const Tensor& x, Dims size) {
+         MaxPooled r = adaptive_max_pool(1, x, size);
+         return std::tuple(r.values, r.indices);
+     },
+     function},
+    {"max_pool1d_with_indices(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, "
+     "bool ceil_mode=False)",
+     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil) {
+         MaxPooled r = max_pool(1, x, k, s, p, d, ceil, true);
+         return std::tuple(r.values, r.indices);
+     },
+     function},
+    WISP_LP_POOL(1),
+    WISP_LP_POOL(2),
+    WISP_LP_POOL(3),
+    WISP_FRACTIONAL(2),
+    WISP_FRACTIONAL(3),
+    WISP_MAX_UNPOOL(1),
+    WISP_MAX_UNPOOL(2),
+    WISP_MAX_UNPOOL(3),
+};
+
+}  // namespace wisp

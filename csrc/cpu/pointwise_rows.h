@@ -182,7 +182,8 @@ template <class T> WISP_INLINE T mish_slope(T x) {
 // ---- the loops. A result may be one of the operands (in-place), never a shifted part of one: hence ivdep.
 
 template <class Row, class T> void forward_loop(char* const* pointers, int64_t n, const Param* params_) {
-    using Out = decltype(Row::template forward<T>(T(), T(), T(), nullptr));
+    // bool | bool is an int
+    using Out = std::conditional_t<Row::result == boolean, bool, decltype(Row::template forward<T>(T(), T(), T(), nullptr))>;
     Param params[4] = {};
     if (params_)
         for (int i = 0; i < 4; i++) params[i] = params_[i];

@@ -89,5 +89,7 @@ WISP_TABLE(LossKernels, loss)
 WISP_TABLE(EmbeddingKernels, embedding)
 #include "cpu/attention.h"
 WISP_TABLE(AttentionKernels, attention)
+#include "cpu/dropout.h"
+WISP_TABLE(DropoutKernels, dropout)
 #include "cpu/image.h"
 WISP_TABLE(ImageKernels, image)

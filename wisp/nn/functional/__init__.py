@@ -6,6 +6,13 @@ from wisp import _core
 globals().update(_core._operators["nn.functional"])
 
 # Families written in Python; each file's `__all__` is exported.
-for _family in ():
+for _family in ("_activation", "_ctc", "_distance", "_dropout", "_loss", "_normalization", "_sparse"):
     _module = _importlib.import_module("wisp.nn.functional." + _family)
     globals().update({name: getattr(_module, name) for name in _module.__all__})
+
+
+def __getattr__(name):
+    if name == "multi_head_attention_forward":  # lazily: the modules import this package first
+        from wisp.nn.modules.attention import multi_head_attention_forward
+        return multi_head_attention_forward
+    raise AttributeError(f"module 'wisp.nn.functional' has no attribute {name!r}")

@@ -1,0 +1,197 @@
+// Front door of scaled_dot_product_attention: the blockwise kernel where it applies, else the formula.
+#include "../cpu/attention.h"
+
+#include <cmath>
+
+#include "../python/registry.h"
+#include "fused.h"
+
+namespace wisp {
+namespace {
+
+// ---- the formula
+
+Tensor causal_mask(int64_t queries, int64_t keys) { return unsqueeze(arange(queries), 1) >= arange(keys); }
+
+// (..., heads, rows, width) with each head repeated.
+Tensor repeat_heads(const Tensor& t, int64_t times) {
+    if (times == 1) return t;
+    Dims wide = t.sizes(), flat = t.sizes();
+    const int64_t at = t.dim() - 3;
+    wide.insert(at + 1, times);
+    flat[at] *= times;
+    return reshape(expand(unsqueeze(t, at + 1), wide), flat);
+}
+Tensor sum_repeated(const Tensor& t, int64_t times) {
+    if (times == 1) return t;
+    Dims wide = t.sizes();
+    const int64_t at = t.dim() - 3;
+    wide[at] /= times;
+    wide.insert(at + 1, times);
+    return sum(reshape(t, wide), {at + 1});
+}
+
+// softmax(q k' * scale + mask); rows that see no key give zeros.
+Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& mask, bool causal, double scale) {
+    Tensor scores = matmul(q * Scalar(scale), transpose(k, -2, -1));
+    const Tensor visible = causal ? causal_mask(q.size(-2), k.size(-2)) : mask && mask.dtype() == DType::boolean ? mask : Tensor();
+    if (visible) scores = where(visible, scores, Scalar(-INFINITY));
+    else if (mask) scores = scores + mask;
+    if ((!visible && !mask) || scores.numel() == 0) return softmax(scores, -1);
+    Tensor blind;
+    {
+        GradMode off(false);
+        blind = amax(scores, {-1}, true) == Scalar(-INFINITY);
+    }
+    return where(blind, Scalar(0.0), softmax(where(blind, Scalar(0.0), scores), -1));
+}
+
+Tensor by_formula(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p, bool causal, double scale, int64_t share) {
+    const Tensor keys = repeat_heads(k, share), values = repeat_heads(v, share);
+    return matmul(dropout(attention_weights(q, keys, mask, causal, scale), dropout_p, true), values);
+}
+
+// ---- the kernel
+
+// Four dimensions with adjacent columns, by a view where possible.
+Tensor four(const Tensor& t_) {
+    GradMode off(false);
+    Tensor t = t_;
+    while (t.dim() < 4) t = unsqueeze(t, t.dim() == 2 ? 0 : 1);
+    if (t.dim() > 4) t = reshape(t, {-1, t.size(-3), t.size(-2), t.size(-1)});
+    return t.stride(-1) == 1 || t.size(-1) <= 1 ? t : contiguous(t);
+}
+cpu::AttentionTensor place(const Tensor& t) { return {t.data(), t.stride(0), t.stride(1), t.stride(2)}; }
+
+// A result with the heads inside the rows in memory: joining heads afterwards is then a view.
+Tensor empty_heads(int64_t batch, int64_t heads, int64_t rows, int64_t width, DType d) {
+    const Tensor base = empty({batch, rows, heads, width}, d);
+    return alias(base, base.layout().transpose(1, 2));
+}
+
+struct Problem {
+    int64_t share;
+    double scale;
+    bool causal;
+};
+
+cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+    cpu::AttentionArgs a{};
+    a.dtype = q.dtype();
+    a.batch = q.size(0), a.heads = q.size(1), a.key_heads = k.size(1);
+    a.queries = q.size(2), a.keys = k.size(2), a.width = q.size(3), a.value_width = v.size(3);
+    a.query = place(q), a.key = place(k), a.value = place(v);
+    a.scale = p.scale, a.causal = p.causal;
+    if (mask) {
+        a.mask = mask.data();
+        a.mask_is_bool = mask.dtype() == DType::boolean;
+        a.mask_batch = mask.stride(0), a.mask_head = mask.stride(1), a.mask_row = mask.stride(2), a.mask_column = mask.stride(3);
+    }
+    return a;
+}
+
+// The mask as (batch, heads, queries, keys) with zero strides where it repeats.
+Tensor four_mask(const Tensor& mask, const Tensor& q, int64_t keys) {
+    if (!mask) return mask;
+    GradMode off(false);
+    Dims sizes = q.sizes();
+    sizes.back() = keys;
+    Tensor m = expanded(mask.dtype() == DType::boolean ? mask : to(mask, q.dtype()), sizes);
+    while (m.dim() < 4) m = unsqueeze(m, m.dim() == 2 ? 0 : 1);
+    return m.dim() > 4 ? reshape(m, {-1, m.size(-3), m.size(-2), m.size(-1)}) : m;
+}
+
+int64_t work_of(const Tensor& q, const Tensor& k) { return q.numel() * k.size(-2); }
+
+void attention_backward(Backward& bw, const Problem& p) {
+    const Tensor g = bw.grad(), q = bw.saved(0), k = bw.saved(1), v = bw.saved(2), mask = bw.saved(3);
+    if (needs_grad(g, q, k, v)) {
+        const Tensor keys = repeat_heads(k, p.share), values = repeat_heads(v, p.share);
+        const Tensor weights = attention_weights(q, keys, mask, p.causal, p.scale);
+        const Tensor slopes = matmul(g, transpose(values, -2, -1));
+        const Tensor scores = weights * (slopes - sum(slopes * weights, {-1}, true)) * Scalar(p.scale);
+        if (bw.needs(0)) bw.set(0, matmul(scores, keys));
+        if (bw.needs(1)) bw.set(1, sum_repeated(matmul(transpose(scores, -2, -1), q), p.share));
+        if (bw.needs(2)) bw.set(2, sum_repeated(matmul(transpose(weights, -2, -1), g), p.share));
+        return;
+    }
+    const Tensor q4 = four(q), k4 = four(k), v4 = four(v), g4 = four(to(g, q.dtype())), y4 = bw.saved(4), lse = bw.saved(5);
+    const Tensor m4 = four_mask(mask, q, k.size(-2));
+    const cpu::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
+    const Tensor dq = empty_heads(a.batch, a.heads, a.queries, a.width, q.dtype());
+    const Tensor dk = empty_heads(a.batch, a.key_heads, a.keys, a.width, q.dtype());
+    const Tensor dv = empty_heads(a.batch, a.key_heads, a.keys, a.value_width, q.dtype());
+    {
+        Unlocked unlocked(work_of(q, k));
+        cpu::attention.backward(a, place(g4), place(y4), lse.data(), place(dq), place(dk), place(dv));
+    }
+    if (bw.needs(0)) bw.set(0, reshape(dq, q.sizes()));
+    if (bw.needs(1)) bw.set(1, reshape(dk, k.sizes()));
+    if (bw.needs(2)) bw.set(2, reshape(dv, v.sizes()));
+}
+
+Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Problem& p) {
+    const Tensor q4 = four(q), k4 = four(k), v4 = four(v), m4 = four_mask(mask, q, k.size(-2));
+    const cpu::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
+    const Tensor y4 = empty_heads(a.batch, a.heads, a.queries, a.value_width, q.dtype());
+    const Tensor lse = empty({a.batch, a.heads, a.queries}, q.dtype());
+    {
+        Unlocked unlocked(work_of(q, k));
+        cpu::attention.forward(a, place(y4), lse.data());
+    }
+    Dims sizes = q.sizes();
+    sizes.back() = v.size(-1);
+    Tensor y = q.dim() == 4 ? alias(y4) : reshape(y4, sizes);
+    if (needs_grad(q, k, v))
+        record(y, "ScaledDotProductFlashAttentionForCpuBackward0", {q, k, v}, {q, k, v, mask, y4, lse}, [p](Backward& bw) { attention_backward(bw, p); });
+    return y;
+}
+
+// Same dimensions but for rows and, with shared heads, heads.
+bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+    if (q.dim() < 2 || k.dim() != q.dim() || v.dim() != q.dim()) return false;
+    for (int64_t i = 0; i + 2 < q.dim(); i++)
+        if (k.size(i) != v.size(i) || (i + 3 != q.dim() && q.size(i) != k.size(i))) return false;
+    if (q.dtype() != DType::f32 && q.dtype() != DType::f64) return false;
+    if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
+    return !wants_grad(mask);
+}
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p, bool causal,
+                                    std::optional<double> scale_, bool enable_gqa) {
+    if (q.dtype() != k.dtype() || q.dtype() != v.dtype())
+        throw RuntimeError("Expected query, key, and value to have the same dtype, but got query.dtype: ", q.dtype(), " key.dtype: ", k.dtype(), " and value.dtype: ", v.dtype(), " instead.");
+    if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
+        throw RuntimeError("Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: ", q.dim(), ", key.dim: ", k.dim(), " and value.dim: ", v.dim(), " instead.");
+    if (q.size(-1) != k.size(-1) || k.size(-2) != v.size(-2))
+        throw RuntimeError("scaled_dot_product_attention: query ", q.sizes(), ", key ", k.sizes(), " and value ", v.sizes(), " do not fit: query and key need the same width, key and value the same length");
+    if (mask && causal) throw RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
+    if (mask && mask.dtype() != DType::boolean && !is_floating(mask.dtype()))
+        throw RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: ", mask.dtype(), " and  query.dtype: ", q.dtype(), " instead.");
+    if (is_reduced(q.dtype())) {
+        auto wide = [](const Tensor& t) { return t && is_reduced(t.dtype()) ? to(t, DType::f32) : t; };
+        return to(scaled_dot_product_attention(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale_, enable_gqa), q.dtype());
+    }
+    check_floating("scaled_dot_product_attention", q);
+    const double scale = scale_ ? *scale_ : 1 / std::sqrt(double(q.size(-1)));
+    int64_t share = 1;
+    if (enable_gqa) {
+        if (q.dim() < 3 || k.dim() < 3 || k.size(-3) == 0 || q.size(-3) % k.size(-3) || k.size(-3) != v.size(-3))
+            throw RuntimeError("Number of heads in key and value must divide the number of heads in query, got ", q.sizes(), " and ", k.sizes());
+        share = q.size(-3) / k.size(-3);
+    } else if (q.dim() >= 3 && k.dim() >= 3 && q.size(-3) != k.size(-3) && q.size(-3) != 1 && k.size(-3) != 1) {
+        throw RuntimeError("The size of tensor a (", q.size(-3), ") must match the size of tensor b (", k.size(-3), ") at non-singleton dimension ", q.dim() - 3);
+    }
+    const bool same_heads = q.dim() < 3 || (k.dim() == q.dim() && q.size(-3) == k.size(-3) * share);
+    if (dropout_p == 0 && same_heads && fits_kernel(q, k, v, mask)) return by_kernel(q, k, v, mask, {share, scale, causal});
+    return by_formula(q, k, v, mask, dropout_p, causal, scale, share);
+}
+
+}  // namespace
+
+static const Operators operators = {
+    {"nn.functional.scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False)",
+     scaled_dot_product_attention, function},
+};
+
+}  // namespace wisp

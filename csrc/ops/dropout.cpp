@@ -1,0 +1,56 @@
+// Front doors of dropout. The mask is never stored: backward draws the same numbers again.
+#include "../cpu/dropout.h"
+
+#include <cmath>
+
+#include "../core/generator.h"
+#include "../python/registry.h"
+#include "fused.h"
+
+namespace wisp {
+namespace {
+
+// Linear in x, so the gradient is the same function of the incoming gradient.
+Tensor masked(const Tensor& x, double p, uint64_t seed, uint64_t offset) {
+    const Tensor in = kernel_input(x);
+    Tensor y = empty(x.sizes(), x.dtype());
+    {
+        Unlocked unlocked(x.numel());
+        const double keep = 1 - p;
+        cpu::dropout.apply(x.dtype(), in.data(), y.data(), x.numel(), {seed, offset}, uint64_t(std::llround(keep * 4294967296.0)), 1 / keep);
+    }
+    if (needs_grad(x))
+        record(y, "DropoutBackward0", {x}, {}, [p, seed, offset](Backward& bw) { bw.set(0, masked(bw.grad(), p, seed, offset)); });
+    return y;
+}
+
+void check_probability(double p) {
+    if (!(p >= 0 && p <= 1)) throw ValueError("dropout probability has to be between 0 and 1, but got ", p);
+}
+
+Tensor dropout_(const Tensor& x, double p, bool training) {
+    check_probability(p);
+    if (!training || p == 0) return x;
+    return mul_(x, dropout(ones(x.sizes(), is_complex(x.dtype()) ? real_of(x.dtype()) : x.dtype()), p, true));
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, bool training) {
+    check_probability(p);
+    if (!training || p == 0 || x.numel() == 0) return x;
+    if (p == 1) return x * zeros({}, x.dtype());
+    if (is_complex(x.dtype())) return x * dropout(ones(x.sizes(), real_of(x.dtype())), p, true);
+    if (!is_floating(x.dtype())) throw RuntimeError("result type Float can't be cast to the desired output type ", type_name(x.dtype()));
+    Generator& g = default_generator();
+    return masked(x, p, g.seed, g.next());
+}
+
+static const Operators operators = {
+    {"dropout(Tensor input, float p, bool train)", [](const Tensor& x, double p, bool training) { return dropout(x, p, training); }, function},
+    {"dropout_(Tensor input, float p, bool train)", dropout_, function},
+    {"nn.functional.dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
+     [](const Tensor& x, double p, bool training, bool inplace) { return inplace ? dropout_(x, p, training) : dropout(x, p, training); }, function},
+};
+
+}  // namespace wisp

@@ -1,0 +1,26 @@
+// What the fused families (softmax, norms, losses, attention, dropout) share with each other.
+#pragma once
+#include "ops.h"
+
+namespace wisp {
+
+Tensor softmax(const Tensor& x, int64_t dim);
+Tensor log_softmax(const Tensor& x, int64_t dim);
+Tensor dropout(const Tensor& x, double p, bool training);
+
+// The values of t for a kernel: contiguous, of the given dtype, without history.
+inline Tensor kernel_input(const Tensor& t, DType dtype) {
+    if (!t || (t.is_contiguous() && t.dtype() == dtype)) return t;
+    GradMode off(false);
+    return contiguous(to(t, dtype));
+}
+inline Tensor kernel_input(const Tensor& t) { return t ? kernel_input(t, t.dtype()) : t; }
+inline const void* pointer(const Tensor& t) { return t ? t.data() : nullptr; }
+// Statistics and per-sample losses of a dtype are kept in this one.
+inline DType compute_dtype(DType d) { return d == DType::f64 ? DType::f64 : DType::f32; }
+
+inline void check_floating(const char* kernel, const Tensor& t) {
+    if (!is_floating(t.dtype())) throw NotImplemented('"', kernel, "\" not implemented for '", type_name(t.dtype()), "'");
+}
+
+}  // namespace wisp

@@ -1,0 +1,272 @@
+// Front doors of the losses: cross_entropy and nll_loss with their own kernels, the others as formulas.
+#include "../cpu/loss.h"
+
+#include "../python/registry.h"
+#include "fused.h"
+
+namespace wisp {
+namespace {
+
+// ---- reductions
+
+enum class Reduction { none, mean, sum };
+
+Reduction reduction_of(const std::string& name, std::optional<bool> size_average = {}, std::optional<bool> reduce = {}) {
+    if (size_average || reduce) {  // PyTorch's older spelling
+        const Reduction r = !reduce.value_or(true) ? Reduction::none : size_average.value_or(true) ? Reduction::mean : Reduction::sum;
+        warn(str("size_average and reduce args will be deprecated, please use reduction='",
+                 r == Reduction::none ? "none" : r == Reduction::mean ? "mean" : "sum", "' instead."));
+        return r;
+    }
+    if (name == "none") return Reduction::none;
+    if (name == "mean") return Reduction::mean;
+    if (name == "sum") return Reduction::sum;
+    throw ValueError(name, " is not a valid value for reduction");
+}
+
+Dims all_dims(const Tensor& t) {
+    Dims d;
+    for (int64_t i = 0; i < t.dim(); i++) d.push_back(i);
+    return d;
+}
+Tensor reduced(const Tensor& t, Reduction r) {
+    return r == Reduction::none ? t : r == Reduction::sum ? sum(t) : mean(t, all_dims(t));
+}
+
+// ---- class indices
+
+struct Samples {
+    int64_t outer, classes, inner;
+    Dims sizes;  // of the per-sample losses
+};
+
+Samples samples_of(const Tensor& x, const Tensor& target, const Tensor& weight) {
+    if (x.dim() < 1) throw ValueError("Expected 1 or more dimensions (got 0)");
+    if (x.dim() != 1 && (target.dim() == 0 || x.size(0) != target.size(0)))
+        throw ValueError("Expected input batch_size (", x.size(0), ") to match target batch_size (", target.dim() ? target.size(0) : 1, ").");
+    if (x.dim() <= 2 && target.dim() > 1) throw RuntimeError("0D or 1D target tensor expected, multi-target not supported");
+    Samples s{1, x.dim() == 1 ? x.size(0) : x.size(1), 1, target.sizes()};
+    if (x.dim() == 1) {
+        if (target.numel() != 1) throw RuntimeError("size mismatch (got input: ", x.sizes(), ", target: ", target.sizes(), ")");
+    } else {
+        Dims expected = x.sizes();
+        expected.erase(1);
+        if (!(expected == target.sizes())) throw RuntimeError("Expected target size ", expected, ", got ", target.sizes());
+        s.outer = x.size(0);
+        for (int64_t i = 2; i < x.dim(); i++) s.inner *= x.size(i);
+    }
+    if (target.dtype() != DType::i64 && target.dtype() != DType::u8)
+        throw RuntimeError("expected scalar type Long but found ", type_name(target.dtype()));
+    if (weight && (weight.dim() != 1 || weight.numel() != s.classes))
+        throw RuntimeError("weight tensor should be defined either for all ", s.classes, " classes or no classes but got weight tensor of shape: ", weight.sizes());
+    if (weight && weight.dtype() != x.dtype())
+        throw RuntimeError("expected scalar type ", type_name(x.dtype()), " but found ", type_name(weight.dtype()));
+    return s;
+}
+
+// What a node remembers of a loss.
+struct LossKind {
+    int64_t outer, classes, inner, ignore_index;
+    double smoothing, total_weight;
+    Reduction reduction;
+    bool entropy;  // cross entropy, not nll
+
+    double factor() const { return reduction == Reduction::mean ? 1 / total_weight : 1; }
+};
+
+cpu::LossArgs loss_args(const LossKind& k, const Tensor& x, const Tensor& target, const Tensor& weight) {
+    return {x.dtype(), k.outer, k.classes, k.inner, x.data(), target.data<int64_t>(), pointer(weight), k.ignore_index, k.smoothing};
+}
+
+// The gradient as a formula. `constant` is what each sample's loss gives per unit of log-probability.
+Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor& x, const Tensor& target, const Tensor& weight) {
+    const int64_t class_dim = x.dim() == 1 ? 0 : 1;
+    Tensor constant = empty(x.sizes(), x.dtype());
+    {
+        const Tensor one = full({1}, 1.0, compute_dtype(x.dtype()));
+        cpu::loss.nll_backward(loss_args(k, kernel_input(x), target, weight), one.data(), true, 1.0, constant.data());
+    }
+    auto per_sample = [&](const Tensor& t) { return t.dim() == 0 || x.dim() == 1 ? t : unsqueeze(t, class_dim); };
+    if (k.smoothing != 0) {
+        Tensor even = per_sample(to(ne(target, Scalar(k.ignore_index)), x.dtype())) * Scalar(-k.smoothing / double(k.classes));
+        if (x.dim() == 1) even = expand(reshape(even, {1}), x.sizes());
+        if (weight) {
+            Dims along(x.dim(), 1);
+            along[class_dim] = k.classes;
+            even = even * reshape(weight, along);
+        }
+        constant = constant * Scalar(1 - k.smoothing) + even;
+    }
+    const Tensor g = per_sample(k.reduction == Reduction::none ? g_ : g_ * Scalar(k.factor()));
+    const Tensor through = constant * g;
+    if (!k.entropy) return through;
+    return through - softmax(x, class_dim) * sum(through, {class_dim}, true);
+}
+
+Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, Reduction reduction, int64_t ignore_index, double smoothing, bool entropy) {
+    check_floating(entropy ? "log_softmax_lastdim_kernel_impl" : "nll_loss_out_frame", x);
+    const Samples s = samples_of(x, target_, weight);
+    const DType d = x.dtype(), c = compute_dtype(d);
+    const Tensor in = kernel_input(x), target = kernel_input(target_, DType::i64), w = kernel_input(weight);
+    LossKind kind{s.outer, s.classes, s.inner, ignore_index, smoothing, 0, reduction, entropy};
+    const cpu::LossArgs args = loss_args(kind, in, target, w);
+    const bool recording = needs_grad(x);
+    Tensor losses = empty(s.sizes, c), lse = entropy && recording ? empty(s.sizes, c) : Tensor();
+    int64_t bad;
+    {
+        Unlocked unlocked(x.numel());
+        bad = entropy ? cpu::loss.cross_entropy(args, losses.data(), lse ? lse.data() : nullptr, &kind.total_weight)
+                      : cpu::loss.nll(args, losses.data(), &kind.total_weight);
+    }
+    if (bad >= 0) throw IndexError("Target ", target.data<int64_t>()[bad], " is out of bounds.");
+    Tensor result;
+    if (reduction == Reduction::none) result = to(losses, d);
+    else result = scalar_tensor(cpu::loss.sum(c, losses.data(), losses.numel()) / (reduction == Reduction::mean ? kind.total_weight : 1), d);
+    if (recording)
+        record(result, entropy ? "CrossEntropyBackward0" : "NllLossBackward0", {x}, {x, target, w, lse}, [kind](Backward& bw) {
+            const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2), lse = bw.saved(3);
+            if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight));
+            const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
+            Tensor dx = empty(x.sizes(), x.dtype());
+            const cpu::LossArgs args = loss_args(kind, in, target, weight);
+            const bool one = kind.reduction != Reduction::none;
+            {
+                Unlocked unlocked(x.numel());
+                if (kind.entropy) cpu::loss.cross_entropy_backward(args, lse.data(), grad.data(), one, kind.factor(), dx.data());
+                else cpu::loss.nll_backward(args, grad.data(), one, kind.factor(), dx.data());
+            }
+            bw.set(0, dx);
+        });
+    return result;
+}
+
+// ---- class probabilities
+
+Tensor probability_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, Reduction reduction, double smoothing) {
+    const int64_t class_dim = x.dim() == 1 ? 0 : 1, classes = x.size(class_dim);
+    if (weight && (weight.dim() != 1 || weight.numel() != classes))
+        throw RuntimeError("cross_entropy: weight tensor should be defined either for all ", classes, " classes or no classes but got weight tensor of shape: ", weight.sizes());
+    Tensor target = target_;
+    if (smoothing > 0) target = target * Scalar(1 - smoothing) + Scalar(smoothing / double(classes));
+    Tensor terms = log_softmax(x, class_dim) * target;
+    if (weight) {
+        Dims along(x.dim(), 1);
+        along[class_dim] = classes;
+        terms = terms * reshape(weight, along);
+    }
+    if (reduction == Reduction::none) return -sum(terms, {class_dim});
+    const Tensor total = -sum(terms);
+    return reduction == Reduction::sum ? total : total / Scalar(double(x.numel()) / double(classes));
+}
+
+Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average, int64_t ignore_index,
+                     std::optional<bool> reduce, const std::string& reduction_name, double smoothing) {
+    const Reduction reduction = reduction_of(reduction_name, size_average, reduce);
+    if (smoothing < 0 || smoothing > 1) throw RuntimeError("label_smoothing must be between 0.0 and 1.0. Got: ", smoothing);
+    if (x.sizes() == target.sizes() && x.dim() > 0) {
+        if (!is_floating(target.dtype()))
+            throw RuntimeError("Expected floating point type for target with class probabilities, got ", type_name(target.dtype()));
+        if (ignore_index >= 0) throw RuntimeError("ignore_index is not supported for floating point target");
+        return probability_loss(x, target, weight, reduction, smoothing);
+    }
+    return class_loss(x, target, weight, reduction, ignore_index, smoothing, true);
+}
+
+// ---- differences between input and target
+
+void warn_of_broadcast(const Tensor& x, const Tensor& target) {
+    if (x.sizes() == target.sizes()) return;
+    warn(str("Using a target size (torch.Size(", target.sizes(), ")) that is different to the input size (torch.Size(", x.sizes(),
+             ")). This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size."));
+}
+
+Tensor weighted(const Tensor& losses, const Tensor& x, const Tensor& weight, Reduction r) {
+    if (!weight) return reduced(losses, r);
+    if (!(weight.sizes() == x.sizes())) throw ValueError("Weights and input must have the same size.");
+    const Tensor each = losses * weight;
+    return r == Reduction::none ? each : r == Reduction::sum ? sum(each) : sum(each) / sum(weight);
+}
+
+Tensor mse_loss(const Tensor& x, const Tensor& target, std::optional<bool> size_average, std::optional<bool> reduce, const std::string& reduction, const Tensor& weight) {
+    warn_of_broadcast(x, target);
+    return weighted(squared_error(x, target), x, weight, reduction_of(reduction, size_average, reduce));
+}
+Tensor l1_loss(const Tensor& x, const Tensor& target, std::optional<bool> size_average, std::optional<bool> reduce, const std::string& reduction, const Tensor& weight) {
+    warn_of_broadcast(x, target);
+    const bool complex = is_complex(x.dtype()) || is_complex(target.dtype());
+    return weighted(complex ? abs(x - target) : absolute_error(x, target), x, weight, reduction_of(reduction, size_average, reduce));
+}
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, std::optional<bool> size_average, std::optional<bool> reduce, const std::string& reduction, double beta) {
+    warn_of_broadcast(x, target);
+    if (beta < 0) throw RuntimeError("smooth_l1_loss does not support negative values for beta.");
+    const Reduction r = reduction_of(reduction, size_average, reduce);
+    if (beta == 0) return reduced(absolute_error(x, target), r);
+    const Params params = params_of(beta);
+    return reduced(pointwise(Pointwise::smooth_error, x, target, {}, &params), r);
+}
+Tensor huber_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double delta, const Tensor& weight) {
+    warn_of_broadcast(x, target);
+    if (!(delta > 0)) throw RuntimeError("huber_loss does not support non-positive values for delta.");
+    const Params params = params_of(delta);
+    return weighted(pointwise(Pointwise::huber_error, x, target, {}, &params), x, weight, reduction_of(reduction));
+}
+
+// ---- binary cross entropy
+
+Tensor clamp_least(const Tensor& x, double least) { return where(x < Scalar(least), Scalar(least), x); }
+
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average, std::optional<bool> reduce, const std::string& reduction) {
+    const Reduction r = reduction_of(reduction, size_average, reduce);
+    if (!(x.sizes() == target.sizes()))
+        throw ValueError("Using a target size (torch.Size(", target.sizes(), ")) that is different to the input size (torch.Size(", x.sizes(),
+                         ")) is deprecated. Please ensure they have the same size.");
+    check_floating("binary_cross_entropy", x);
+    if (x.dtype() != target.dtype()) throw RuntimeError("Found dtype ", type_name(target.dtype()), " but expected ", type_name(x.dtype()));
+    Tensor losses;
+    {
+        GradMode off(false);
+        const Tensor outside = logical_or(x < Scalar(0.0), x > Scalar(1.0));
+        if (x.numel() && item(amax(to(outside, DType::u8), {})).to_bool()) throw RuntimeError("all elements of input should be between 0 and 1");
+        losses = (target - Scalar(1.0)) * clamp_least(log1p(-x), -100) - target * clamp_least(log(x), -100);
+    }
+    if (needs_grad(x, target))
+        record(losses, "BinaryCrossEntropyBackward0", {x, target}, {x, target}, [](Backward& bw) {
+            const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1);
+            if (bw.needs(0)) bw.set(0, g * (x - target) / clamp_least((Scalar(1.0) - x) * x, 1e-12));
+            if (bw.needs(1)) bw.set(1, g * (log1p(-x) - log(x)));
+        });
+    return reduced(weight ? losses * weight : losses, r);
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average,
+                                        std::optional<bool> reduce, const std::string& reduction, const Tensor& pos_weight) {
+    const Reduction r = reduction_of(reduction, size_average, reduce);
+    if (!(x.sizes() == target.sizes()))
+        throw ValueError("Target size (torch.Size(", target.sizes(), ")) must be the same as input size (torch.Size(", x.sizes(), "))");
+    const Tensor log_p = pointwise(Pointwise::logsigmoid, x);
+    Tensor losses = (Scalar(1.0) - target) * x;
+    losses = losses - (pos_weight ? ((pos_weight - Scalar(1.0)) * target + Scalar(1.0)) * log_p : log_p);
+    return reduced(weight ? losses * weight : losses, r);
+}
+
+}  // namespace
+
+static const Operators operators = {
+    {"nn.functional.cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0)",
+     cross_entropy, function},
+    {"nn.functional.nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean')",
+     [](const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average, int64_t ignore_index,
+        std::optional<bool> reduce, const std::string& reduction) {
+         return class_loss(x, target, weight, reduction_of(reduction, size_average, reduce), ignore_index, 0, false);
+     }, function},
+    {"nn.functional.mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)", mse_loss, function},
+    {"nn.functional.l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None)", l1_loss, function},
+    {"nn.functional.smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', float beta=1.0)", smooth_l1_loss, function},
+    {"nn.functional.huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? weight=None)", huber_loss, function},
+    {"nn.functional.binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean')",
+     binary_cross_entropy, function},
+    {"nn.functional.binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None)",
+     binary_cross_entropy_with_logits, function},
+};
+
+}  // namespace wisp

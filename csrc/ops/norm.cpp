@@ -1,0 +1,272 @@
+// Front doors of layer_norm, rms_norm, group_norm and batch_norm.
+//
+// The backward pass is one kernel. Where it must itself be differentiable it is the formula, on tensors.
+#include "../cpu/norm.h"
+
+#include "../python/registry.h"
+#include "fused.h"
+
+namespace wisp {
+namespace {
+
+// ---- the formula
+
+struct Gradients {
+    Tensor x, xhat;  // xhat: the normalised input, for the gradient of the weight
+};
+// The gradient of x through xhat = (x - mean) * rstd over `dims`, from the gradient of xhat; differentiable.
+Gradients through_statistics(const Tensor& grad_xhat, const Tensor& x, const Dims& dims, double eps, bool centered) {
+    const Tensor centre = centered ? x - mean(x, dims, true) : x;
+    const Tensor rstd = rsqrt(mean(square(centre), dims, true) + Scalar(eps));
+    const Tensor xhat = centre * rstd;
+    Tensor inner = grad_xhat - xhat * mean(grad_xhat * xhat, dims, true);
+    if (centered) inner = inner - mean(grad_xhat, dims, true);
+    return {inner * rstd, xhat};
+}
+
+// ---- layer and RMS norm
+
+// Checks as PyTorch does and returns the first normalised dimension.
+int64_t normalized_start(const char* name, const Tensor& x, const Dims& shape, const Tensor& weight, const Tensor& bias) {
+    if (shape.empty())
+        throw RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = ", shape);
+    if (weight && !(weight.sizes() == shape))
+        throw RuntimeError("Expected weight to be of same shape as normalized_shape, but got weight of shape ", weight.sizes(), " and normalized_shape = ", shape);
+    if (bias && !(bias.sizes() == shape))
+        throw RuntimeError("Expected bias to be of same shape as normalized_shape, but got bias of shape ", bias.sizes(), " and normalized_shape = ", shape);
+    const int64_t start = x.dim() - shape.size();
+    bool fits = start >= 0;
+    for (int64_t i = 0; fits && i < shape.size(); i++) fits = x.size(start + i) == shape[i];
+    if (!fits) {
+        std::string wanted = "[*";
+        for (int64_t s : shape) wanted += str(", ", s);
+        throw RuntimeError("Given normalized_shape=", shape, ", expected input with shape ", wanted, "], but got input of size", x.sizes());
+    }
+    check_floating(name, x);
+    return start;
+}
+
+Dims range(int64_t from, int64_t to) {
+    Dims d;
+    for (int64_t i = from; i < to; i++) d.push_back(i);
+    return d;
+}
+
+struct LayerResult {
+    Tensor y, mean, rstd;
+};
+
+LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weight, const Tensor& bias, double eps, bool centered) {
+    const int64_t start = normalized_start(centered ? "LayerNormKernelImpl" : "RMSNormKernelImpl", x, shape, weight, bias);
+    const int64_t n = product(shape), rows = x.numel() / (n ? n : 1);
+    const DType d = x.dtype(), c = compute_dtype(d);
+    const Tensor in = kernel_input(x), w = kernel_input(weight, d), b = kernel_input(bias, d);
+    Dims stat_sizes = x.sizes();
+    for (int64_t i = start; i < x.dim(); i++) stat_sizes[i] = 1;
+    LayerResult r{empty(x.sizes(), d), centered ? empty(stat_sizes, c) : Tensor(), empty(stat_sizes, c)};
+    if (x.numel()) {
+        Unlocked unlocked(x.numel());
+        cpu::norm.layer_norm(d, in.data(), pointer(w), pointer(b), r.y.data(), r.mean ? r.mean.data() : nullptr, r.rstd.data(), rows, n, eps);
+    } else if (n == 0) {  // rows of nothing: PyTorch's statistics
+        if (r.mean) fill_(r.mean, NAN);
+        fill_(r.rstd, NAN);
+    }
+    if (needs_grad(x, weight, bias))
+        record(r.y, centered ? "NativeLayerNormBackward0" : "RmsNormBackward0", {x, weight, bias}, {x, weight, r.mean, r.rstd},
+               [start, rows, n, eps, centered](Backward& bw) {
+                   const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
+                   if (needs_grad(g, x, weight)) {
+                       const Gradients inner = through_statistics(weight ? g * weight : g, x, range(start, x.dim()), eps, centered);
+                       if (bw.needs(0)) bw.set(0, inner.x);
+                       if (bw.needs(1)) bw.set(1, start ? sum(g * inner.xhat, range(0, start)) : g * inner.xhat);
+                       if (bw.needs(2)) bw.set(2, start ? sum(g, range(0, start)) : g);
+                       return;
+                   }
+                   const DType d = x.dtype();
+                   const Tensor grad = kernel_input(g, d), in = kernel_input(x), w = kernel_input(weight, d);
+                   const Tensor mean = bw.saved(2), rstd = bw.saved(3);
+                   const Dims shape(x.sizes().data() + start, x.dim() - start);
+                   Tensor dx = bw.needs(0) ? empty(x.sizes(), d) : Tensor();
+                   Tensor dw = bw.needs(1) ? empty(shape, d) : Tensor(), db = bw.needs(2) ? empty(shape, d) : Tensor();
+                   {
+                       Unlocked unlocked(x.numel());
+                       cpu::norm.layer_norm_backward(d, grad.data(), in.data(), pointer(w), pointer(mean), rstd.data(),
+                                                     dx ? dx.data() : nullptr, dw ? dw.data() : nullptr, db ? db.data() : nullptr, rows, n);
+                   }
+                   bw.set(0, dx);
+                   bw.set(1, dw);
+                   bw.set(2, db);
+               });
+    return r;
+}
+
+double rms_eps(const Tensor& x, std::optional<double> eps) {
+    if (eps) return *eps;
+    return x.dtype() == DType::f64 ? 2.220446049250313e-16 : 1.1920928955078125e-07;
+}
+
+// ---- group norm
+
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+    if (x.dim() < 2) throw RuntimeError("Expected at least 2 dimensions for input tensor but received ", x.dim());
+    const int64_t batch = x.size(0), channels = x.size(1);
+    if (groups <= 0) throw RuntimeError("Expected num groups to be greater than 0, got ", groups);
+    if (channels % groups)
+        throw RuntimeError("Expected number of channels in input to be divisible by num_groups, but got input of shape ", x.sizes(), " and num_groups=", groups);
+    if (weight && (weight.dim() != 1 || weight.numel() != channels))
+        throw RuntimeError("Expected weight to be a vector of size equal to the number of channels in input, but got weight of shape ", weight.sizes(), " and input of shape ", x.sizes());
+    if (bias && (bias.dim() != 1 || bias.numel() != channels))
+        throw RuntimeError("Expected bias to be a vector of size equal to the number of channels in input, but got bias of shape ", bias.sizes(), " and input of shape ", x.sizes());
+    check_floating("GroupNormKernelImpl", x);
+    int64_t spatial = 1;
+    for (int64_t i = 2; i < x.dim(); i++) spatial *= x.size(i);
+    const DType d = x.dtype(), c = compute_dtype(d);
+    const Tensor in = kernel_input(x), w = kernel_input(weight, d), b = kernel_input(bias, d);
+    Tensor y = empty(x.sizes(), d), mean = empty({batch, groups}, c), rstd = empty({batch, groups}, c);
+    if (x.numel()) {
+        Unlocked unlocked(x.numel());
+        cpu::norm.group_norm(d, in.data(), pointer(w), pointer(b), y.data(), mean.data(), rstd.data(), batch, groups, channels / groups, spatial, eps);
+    }
+    if (needs_grad(x, weight, bias))
+        record(y, "NativeGroupNormBackward0", {x, weight, bias}, {x, weight, mean, rstd}, [batch, groups, channels, spatial, eps](Backward& bw) {
+            const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
+            if (needs_grad(g, x, weight)) {
+                const Tensor flat = reshape(g, {batch, channels, spatial});
+                const Tensor scaled = weight ? flat * reshape(weight, {channels, 1}) : flat;
+                const Dims grouped = {batch, groups, channels / groups * spatial};
+                const Gradients inner = through_statistics(reshape(scaled, grouped), reshape(x, grouped), {2}, eps, true);
+                if (bw.needs(0)) bw.set(0, reshape(inner.x, x.sizes()));
+                if (bw.needs(1)) bw.set(1, sum(flat * reshape(inner.xhat, {batch, channels, spatial}), {0, 2}));
+                if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
+                return;
+            }
+            const DType d = x.dtype();
+            const Tensor grad = kernel_input(g, d), in = kernel_input(x), w = kernel_input(weight, d), mean = bw.saved(2), rstd = bw.saved(3);
+            Tensor dx = bw.needs(0) ? empty(x.sizes(), d) : Tensor();
+            Tensor dw = bw.needs(1) ? empty({channels}, d) : Tensor(), db = bw.needs(2) ? empty({channels}, d) : Tensor();
+            {
+                Unlocked unlocked(x.numel());
+                cpu::norm.group_norm_backward(d, grad.data(), in.data(), pointer(w), mean.data(), rstd.data(), dx ? dx.data() : nullptr,
+                                              dw ? dw.data() : nullptr, db ? db.data() : nullptr, batch, groups, channels / groups, spatial);
+            }
+            bw.set(0, dx);
+            bw.set(1, dw);
+            bw.set(2, db);
+        });
+    return y;
+}
+
+// ---- batch norm
+
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+                  bool training, double momentum, double eps) {
+    if (x.dim() < 2) throw RuntimeError("batch_norm: expected at least 2 dimensions (batch, channels, ...), got shape ", x.sizes());
+    const int64_t batch = x.size(0), channels = x.size(1);
+    int64_t spatial = 1;
+    for (int64_t i = 2; i < x.dim(); i++) spatial *= x.size(i);
+    auto check = [&](const Tensor& t, const char* name) {
+        if (t && t.numel() != channels) throw RuntimeError(name, " should contain ", channels, " elements not ", t.numel());
+    };
+    check(running_mean, "running_mean");
+    check(running_var, "running_var");
+    check(weight, "weight");
+    check(bias, "bias");
+    if (!training && (!running_mean || !running_var)) throw RuntimeError("Expected running_mean and running_var to be defined when training=False");
+    check_floating("batch_norm", x);
+    const DType d = x.dtype(), c = compute_dtype(d);
+    const Tensor in = kernel_input(x), w = kernel_input(weight, d), b = kernel_input(bias, d);
+    Tensor y = empty(x.sizes(), d), mean = empty({channels}, c), rstd = empty({channels}, c);
+    if (training) {
+        // The kernel moves contiguous running statistics in place.
+        const DType running = running_mean ? running_mean.dtype() : running_var ? running_var.dtype() : d;
+        const Tensor moved_mean = kernel_input(running_mean, running), moved_var = kernel_input(running_var, running);
+        if (x.numel()) {
+            Unlocked unlocked(x.numel());
+            cpu::norm.batch_norm_stats(d, in.data(), mean.data(), rstd.data(), running, moved_mean ? moved_mean.data() : nullptr,
+                                       moved_var ? moved_var.data() : nullptr, momentum, batch, channels, spatial, eps);
+        }
+        for (auto [t, moved] : {std::pair{&running_mean, &moved_mean}, {&running_var, &moved_var}})
+            if (*t) {
+                if (!t->same(*moved)) copy_values(*t, *moved);
+                bump_version(*t);
+            }
+    } else {
+        const Tensor m = kernel_input(running_mean), v = kernel_input(running_var, running_mean.dtype());
+        cpu::norm.batch_norm_from_running(d, m.dtype(), m.data(), v.data(), mean.data(), rstd.data(), channels, eps);
+    }
+    if (x.numel()) {
+        Unlocked unlocked(x.numel());
+        cpu::norm.batch_norm_apply(d, in.data(), mean.data(), rstd.data(), pointer(w), pointer(b), y.data(), batch, channels, spatial);
+    }
+    if (needs_grad(x, weight, bias))
+        record(y, "NativeBatchNormBackward0", {x, weight, bias}, {x, weight, mean, rstd}, [batch, channels, spatial, eps, training](Backward& bw) {
+            const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1), mean = bw.saved(2), rstd = bw.saved(3);
+            if (needs_grad(g, x, weight)) {
+                const Dims flat_sizes = {batch, channels, spatial};
+                const Tensor flat = reshape(g, flat_sizes), scaled = weight ? flat * reshape(weight, {channels, 1}) : flat;
+                Gradients inner;
+                if (training) {
+                    inner = through_statistics(scaled, reshape(x, flat_sizes), {0, 2}, eps, true);
+                } else {
+                    const Tensor r = to(reshape(rstd, {channels, 1}), x.dtype());
+                    inner = {scaled * r, (reshape(x, flat_sizes) - to(reshape(mean, {channels, 1}), x.dtype())) * r};
+                }
+                if (bw.needs(0)) bw.set(0, reshape(inner.x, x.sizes()));
+                if (bw.needs(1)) bw.set(1, sum(flat * inner.xhat, {0, 2}));
+                if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
+                return;
+            }
+            const DType d = x.dtype();
+            const Tensor grad = kernel_input(g, d), in = kernel_input(x), w = kernel_input(weight, d);
+            Tensor dx = bw.needs(0) ? empty(x.sizes(), d) : Tensor();
+            Tensor dw = bw.needs(1) ? zeros({channels}, d) : Tensor(), db = bw.needs(2) ? zeros({channels}, d) : Tensor();
+            if (x.numel()) {
+                Unlocked unlocked(x.numel());
+                cpu::norm.batch_norm_backward(d, grad.data(), in.data(), mean.data(), rstd.data(), pointer(w), dx ? dx.data() : nullptr,
+                                              dw ? dw.data() : nullptr, db ? db.data() : nullptr, batch, channels, spatial, training);
+            }
+            bw.set(0, dx);
+            bw.set(1, dw);
+            bw.set(2, db);
+        });
+    return y;
+}
+
+void check_batch_of_one(const Tensor& x) {
+    int64_t per_channel = x.dim() > 0 ? x.size(0) : 1;
+    for (int64_t i = 2; i < x.dim(); i++) per_channel *= x.size(i);
+    if (per_channel == 1) throw ValueError("Expected more than 1 value per channel when training, got input size torch.Size(", x.sizes(), ")");
+}
+
+}  // namespace
+
+static const Operators operators = {
+    {"layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True)",
+     [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps, bool) { return layer_norm_of(x, shape, w, b, eps, true).y; }, function},
+    {"native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)",
+     [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps) {
+         LayerResult r = layer_norm_of(x, shape, w, b, eps, true);
+         return std::tuple<Tensor, Tensor, Tensor>(r.y, to(r.mean, x.dtype()), to(r.rstd, x.dtype()));
+     }, function},
+    {"nn.functional.layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
+     [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps) { return layer_norm_of(x, shape, w, b, eps, true).y; }, function},
+    {"rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
+     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return layer_norm_of(x, shape, w, Tensor(), rms_eps(x, eps), false).y; }, function},
+    {"nn.functional.rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
+     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return layer_norm_of(x, shape, w, Tensor(), rms_eps(x, eps), false).y; }, function},
+    {"group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True)",
+     [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps, bool) { return group_norm(x, groups, w, b, eps); }, function},
+    {"nn.functional.group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
+     [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps) { return group_norm(x, groups, w, b, eps); }, function},
+    {"batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)",
+     [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training, double momentum, double eps, bool) {
+         return batch_norm(x, w, b, m, v, training, momentum, eps);
+     }, function},
+    {"nn.functional.batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)",
+     [](const Tensor& x, const Tensor& m, const Tensor& v, const Tensor& w, const Tensor& b, bool training, double momentum, double eps) {
+         if (training) check_batch_of_one(x);
+         return batch_norm(x, w, b, m, v, training, momentum, eps);
+     }, function},
+};
+
+}  // namespace wisp

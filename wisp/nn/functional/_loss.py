@@ -1,0 +1,208 @@
+"""Losses that are formulas over other operators; the hot ones are in the core."""
+import math
+import warnings
+
+import wisp
+from wisp import _core
+from wisp.nn.functional._distance import pairwise_distance
+
+__all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss",
+           "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "poisson_nll_loss",
+           "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss"]
+
+_ops = _core._operators["nn.functional"]
+
+
+def _reduction(reduction, size_average=None, reduce=None):
+    """The reduction's name, also from PyTorch's older pair of flags."""
+    if size_average is not None or reduce is not None:
+        summed = True if reduce is None else reduce
+        averaged = True if size_average is None else size_average
+        reduction = "none" if not summed else "mean" if averaged else "sum"
+        warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
+                      stacklevel=3)
+    return reduction
+
+
+def _reduced(losses, reduction):
+    if reduction == "none":
+        return losses
+    if reduction == "mean":
+        return losses.mean()
+    if reduction == "sum":
+        return losses.sum()
+    raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """The Kullback-Leibler divergence of `target` from log-probabilities `input`."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if reduction == "mean" and size_average is None and reduce is None:
+        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size."
+                      "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
+                      "'mean' will be changed to behave the same as 'batchmean' in the next major release.", stacklevel=2)
+    losses = target.exp() * (target - input) if log_target else wisp.xlogy(target, target) - target * input
+    if reduction == "batchmean":
+        total = losses.sum()
+        return total / input.shape[0] if input.dim() else total
+    return _reduced(losses, reduction)
+
+
+def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None,
+                     reduction="mean"):
+    """The negative log likelihood of counts `target` under a Poisson law of (log) rate `input`."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:  # Stirling's approximation of log(target!)
+        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        losses = losses + stirling.masked_fill(target <= 1, 0)
+    return _reduced(losses, reduction)
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """The negative log likelihood of `target` under normal laws of mean `input` and variance `var`."""
+    if isinstance(var, float):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * wisp.ones_like(input)
+    elif (var < 0).any():
+        raise ValueError("var has negative entry/entries")
+    if var.shape != input.shape:
+        if input.shape[:-1] == var.shape:
+            var = var.unsqueeze(-1)
+        elif not (input.shape[:-1] == var.shape[:-1] and var.shape[-1] == 1):
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(reduction + " is not valid")
+    var = var.clone()
+    with wisp.no_grad():
+        var.clamp_(min=eps)
+    losses = 0.5 * (var.log() + (input - target) ** 2 / var)
+    if full:
+        losses = losses + 0.5 * math.log(2 * math.pi)
+    return _reduced(losses, reduction)
+
+
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+    """`input` where target is 1, max(0, margin - input) where it is -1."""
+    zero = wisp.zeros_like(input)
+    losses = wisp.where(target != 1, (margin - input).clamp_min(0), zero) + wisp.where(target != -1, input, zero)
+    return _reduced(losses, _reduction(reduction, size_average, reduce))
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    """1 - cosine where target is 1, max(0, cosine - margin) where it is -1."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if target.dim() not in (0, 1):
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if target.dim() == 1 and input1.dim() != 2 or target.dim() == 0 and input1.dim() != 1:
+        raise RuntimeError(f"{target.dim()}D target tensor expects {target.dim() + 1}D input tensors, but found inputs with "
+                           f"sizes {list(input1.shape)} and {list(input2.shape)}.")
+    eps, dim = 1e-12, target.dim()
+    product = (input1 * input2).sum(dim)
+    cosine = product / (((input1 * input1).sum(dim) + eps) * ((input2 * input2).sum(dim) + eps)).sqrt()
+    zero = wisp.zeros_like(cosine)
+    losses = wisp.where(target == 1, 1 - cosine, zero) + wisp.where(target == -1, (cosine - margin).clamp_min(0), zero)
+    return _reduced(losses, reduction)
+
+
+def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    """max(0, margin - target * (input1 - input2))."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if not input1.dim() == input2.dim() == target.dim():
+        raise RuntimeError("margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
+                           f"{input1.size()}, input2: {input2.size()}, target: {target.size()} ")
+    return _reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+
+
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """log(1 + exp(-target * input))."""
+    return _reduced((-target * input).exp().log1p(), _reduction(reduction, size_average, reduce))
+
+
+def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """The mean over the classes of the binary cross entropy with logits."""
+    reduction = _reduction(reduction, size_average, reduce)
+    losses = -(target * _ops["logsigmoid"](input) + (1 - target) * _ops["logsigmoid"](-input))
+    if weight is not None:
+        losses = losses * weight
+    return _reduced(losses.sum(-1) / input.shape[-1], reduction)
+
+
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """The mean over the other classes of max(0, margin - x[target] + x[class]) ** p."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
+    if input.dim() not in (1, 2) or input.shape[-1] == 0:
+        raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+                           f"{list(input.shape)}")
+    x = input if input.dim() == 2 else input.unsqueeze(0)
+    y = target.reshape(-1)
+    if y.numel() != x.shape[0]:
+        raise RuntimeError(f"inconsistent target size, expected {x.shape[0]} but got {list(target.shape)}")
+    if y.numel() and (int(y.min()) < 0 or int(y.max()) >= x.shape[1]):
+        raise RuntimeError("target out of range")
+    index = y.unsqueeze(1)
+    losses = (margin - x.gather(1, index) + x).clamp_min(0)
+    if p == 2:
+        losses = losses * losses
+    if weight is not None:
+        losses = losses * weight[y].unsqueeze(1)
+    losses = losses.masked_fill(wisp.arange(x.shape[1]) == index, 0).sum(1) / x.shape[1]
+    return _reduced(losses if target.dim() else losses.squeeze(0), reduction)
+
+
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """Sums max(0, 1 - x[label] + x[class]) over labels and classes that are none; labels end at the first -1."""
+    reduction = _reduction(reduction, size_average, reduce)
+    if input.dim() not in (0, 1, 2) or input.dim() == 2 and input.shape[1] == 0:
+        raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+                           f"{list(input.shape)}")
+    if input.shape != target.shape:
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    x, y = (t if t.dim() == 2 else t.reshape(1, -1) for t in (input, target))
+    listed = (y < 0).cumsum(1) == 0
+    index = wisp.where(listed, y, wisp.zeros_like(y))
+    is_label = wisp.zeros_like(y).scatter_add(1, index, listed.to(y.dtype)) > 0
+    losses = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+    counted = listed.unsqueeze(2) & ~is_label.unsqueeze(1)
+    losses = wisp.where(counted, losses, wisp.zeros_like(losses)).sum((1, 2)) / x.shape[1]
+    return _reduced(losses if input.dim() == 2 else losses.squeeze(0), reduction)
+
+
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None,
+                        reduction="mean"):
+    """max(0, distance(anchor, positive) - distance(anchor, negative) + margin)."""
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    reduction = _reduction(reduction, size_average, reduce)
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
+                           f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D "
+                           "inputs")
+    return _triplet(anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction)
+
+
+def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False,
+                                      reduction="mean"):
+    """triplet_margin_loss with any distance."""
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    distance = pairwise_distance if distance_function is None else distance_function
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
+                           f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D "
+                           "inputs")
+    return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def _triplet(anchor, positive, negative, distance, margin, swap, reduction):
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = wisp.minimum(far, distance(positive, negative))
+    return _reduced((margin + near - far).clamp_min(0), reduction)

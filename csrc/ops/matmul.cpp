@@ -126,7 +126,9 @@ Dims batch_of(const Tensor& a, const Tensor& b) {
     return a.dim() == b.dim() && front(a) == front(b) ? front(a) : broadcast(front(a), front(b));
 }
 
-Tensor flat_rows(const Tensor& t) { return t.dim() == 2 ? t : reshape(t, {-1, t.size(-1)}); }
+Tensor flat_rows(const Tensor& t) {
+    return t.dim() == 2 ? t : reshape(t, {product(Dims(t.sizes().data(), t.dim() - 1)), t.size(-1)});
+}
 
 // Gradients of form(a)·form(b). With A' = form(a), the gradient of A' is g·B'ᴴ; undoing the form of a gives a's own.
 Tensor gradient_of_left(const Tensor& g, Form form_a, const Tensor& b, Form form_b) {
@@ -395,6 +397,19 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scala
     return addmm(input, reshape(transpose(a, 0, 1), {a.size(1), depth}), reshape(b, {depth, b.size(2)}), beta, alpha);
 }
 
+// Unlike its relatives, PyTorch's addbmm_ lets self grow to the shape of the result.
+static Tensor addbmm_(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+    const Tensor result = addbmm(self, a, b, beta, alpha);
+    if (result.sizes() == self.sizes()) {
+        assign_inplace(self, result, "addbmm_");
+        return self;
+    }
+    check_inplace(self, "addbmm_", needs_grad(result));
+    set_data(self, alias(result));
+    if (result->grad_fn) set_history(self, result->grad_fn, result->output_number);
+    return self;
+}
+
 Tensor addmv(const Tensor& input, const Tensor& matrix, const Tensor& vector, const Scalar& beta, const Scalar& alpha) {
     if (matrix.dim() != 2 || vector.dim() != 1 || input.dim() > 1)
         throw RuntimeError("vector + matrix @ vector expected, got ", input.dim(), ", ", matrix.dim(), ", ", vector.dim());
@@ -532,10 +547,12 @@ static const Operators operators = {
     {"addr(Tensor input, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1, Tensor? out=None)", addr,
      function | method | inplace},
     {"addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1, Tensor? out=None)", addbmm,
-     function | method | inplace},
+     function | method},
+    {"addbmm_(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)", addbmm_, method},
     {"baddbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1, Tensor? out=None)", baddbmm,
-     function | method | inplace},
-    {"nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None)", linear, function},
+     function | method},
+    {"addbmm_(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)", addbmm_, method},
+    {"nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor? out=None)", linear, function},
     {"nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)", bilinear, function},
     {"bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)", bilinear, function},
 };

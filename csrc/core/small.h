@@ -62,7 +62,8 @@ public:
 
 private:
     void grow() {
-        T* p = static_cast<T*>(std::malloc(sizeof(T) * 2 * capacity_));
+        const int32_t capacity = 2 * capacity_;
+        T* p = static_cast<T*>(std::malloc(sizeof(T) * capacity));
         if (!p) throw std::bad_alloc();
         T* old = data();
         for (int32_t i = 0; i < size_; i++) {
@@ -71,7 +72,7 @@ private:
         }
         release();
         heap_ = p;
-        capacity_ *= 2;
+        capacity_ = capacity;
     }
     void release() {
         if (heap_) std::free(heap_);

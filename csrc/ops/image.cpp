@@ -6,6 +6,7 @@
 
 #include "../python/registry.h"
 #include "image.h"
+#include "second_order.h"
 
 namespace wisp {
 
@@ -21,7 +22,13 @@ std::vector<int64_t> IndexMap::table(int d) const {
         switch (kind) {
             case reflect: i = i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i; break;
             case replicate: i = std::clamp<int64_t>(i, 0, size - 1); break;
-            case circular: i = i < 0 ? i + size : i >= size ? i - size : i; break;
+            case circular: {  // negative padding crops first
+                const int64_t right = out[d] - size - left[d], zero = 0;
+                const int64_t first = std::max(-left[d], zero), kept = size - first - std::max(-right, zero);
+                i = o - std::max(left[d], zero);
+                i = first + (i < 0 ? i + kept : i >= kept ? i - kept : i);
+                break;
+            }
             case nearest:
                 if (out[d] == size) i = o;
                 else if (out[d] == 2 * size && scale[d] == 0.5f) i = o / 2;
@@ -60,7 +67,11 @@ Tensor apply_map(const IndexMap& m, int dims, const Tensor& input, bool backward
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input))
         record(out, name, {input}, {}, [m, dims, backward, name](Backward& bw) {
-            bw.set(0, apply_map(m, dims, bw.grad(), !backward, name));
+            const Tensor gradient = apply_map(m, dims, bw.grad(), !backward, name);
+            if (m.kind == IndexMap::reflect || m.kind == IndexMap::replicate)
+                set_piecewise_linear(bw, 0, gradient, name);
+            else
+                bw.set(0, gradient);
         });
     return out;
 }
@@ -241,7 +252,8 @@ Tensor fold_image(const Tensor& input, const Dims& output_size, const Dims& kern
     const int64_t taps = r.w.kernel[0] * r.w.kernel[1];
     if (x.size(1) % taps != 0)
         throw RuntimeError("Expected size of input's dimension 1 to be divisible by the product of kernel_size, but ",
-                           "got input.size(1)=", x.size(1), " and kernel_size=(", r.w.kernel[0], ", ", r.w.kernel[1], ").");
+                           "got input.size(1)=", x.size(1), " and kernel_size=(", r.w.kernel[0], ", ", r.w.kernel[1],
+                           ").");
     set_batch(r, x.size(0), x.size(1) / taps);
     if (x.size(2) != r.columns[2])
         throw RuntimeError("Given output_size=(", r.w.in[0], ", ", r.w.in[1], "), kernel_size=(", r.w.kernel[0], ", ",
@@ -338,24 +350,12 @@ GridGrads grid_sample_backward(const cpu::GridSample& g, const Tensor& grad, con
     return r;
 }
 
-Tensor grid_sample(const Tensor& input, const Tensor& grid, const std::string& mode, const std::string& padding_mode,
-                   std::optional<bool> align_corners) {
+Tensor grid_sampler(const Tensor& input, const Tensor& grid, cpu::GridInterpolation interpolation,
+                    cpu::GridPadding padding, bool align_corners) {
     cpu::GridSample g{};
-    if (mode == "bilinear") g.interpolation = cpu::GridInterpolation::bilinear;
-    else if (mode == "nearest") g.interpolation = cpu::GridInterpolation::nearest;
-    else if (mode == "bicubic") g.interpolation = cpu::GridInterpolation::bicubic;
-    else
-        throw ValueError("nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but ",
-                         "got: '", mode, "'");
-    if (padding_mode == "zeros") g.padding = cpu::GridPadding::zeros;
-    else if (padding_mode == "border") g.padding = cpu::GridPadding::border;
-    else if (padding_mode == "reflection") g.padding = cpu::GridPadding::reflection;
-    else
-        throw ValueError("nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or ",
-                         "'reflection', but got: '", padding_mode, "'");
-    if (!align_corners)
-        warn_about_alignment();
-    g.align_corners = align_corners.value_or(false);
+    g.interpolation = interpolation;
+    g.padding = padding;
+    g.align_corners = align_corners;
     if ((input.dim() != 4 && input.dim() != 5) || input.dim() != grid.dim())
         throw RuntimeError("grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got ",
                            "input with sizes ", input.sizes(), " and grid with sizes ", grid.sizes());
@@ -405,6 +405,30 @@ Tensor grid_sample(const Tensor& input, const Tensor& grid, const std::string& m
     return out;
 }
 
+Tensor grid_sample(const Tensor& input, const Tensor& grid, const std::string& mode, const std::string& padding_mode,
+                   std::optional<bool> align_corners) {
+    static constexpr const char *modes[] = {"bilinear", "nearest", "bicubic"},
+                                *paddings[] = {"zeros", "border", "reflection"};
+    int m = 0, p = 0;
+    while (m < 3 && mode != modes[m]) ++m;
+    while (p < 3 && padding_mode != paddings[p]) ++p;
+    if (m == 3)
+        throw ValueError("nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but ",
+                         "got: '", mode, "'");
+    if (p == 3)
+        throw ValueError("nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or ",
+                         "'reflection', but got: '", padding_mode, "'");
+    if (!align_corners) warn_about_alignment();
+    return grid_sampler(input, grid, cpu::GridInterpolation(m), cpu::GridPadding(p), align_corners.value_or(false));
+}
+
+Tensor grid_sampler_numbered(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool align) {
+    if (mode < 0 || mode > 2 || padding < 0 || padding > 2)
+        throw RuntimeError("grid_sampler(): interpolation_mode and padding_mode must be 0, 1 or 2, got ", mode, " and ",
+                           padding);
+    return grid_sampler(input, grid, cpu::GridInterpolation(mode), cpu::GridPadding(padding), align);
+}
+
 // The points that theta maps: homogeneous coordinates of a regular grid times theta^T.
 Tensor affine_grid(const Tensor& theta, const Dims& size, std::optional<bool> align_corners) {
     if (!is_floating(theta.dtype()))
@@ -418,8 +442,7 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, std::optional<bool> al
                          " for size ", size, ". Got ", theta.sizes(), ".");
     for (int64_t v : size)
         if (v <= 0) throw ValueError("Expected non-zero, positive output size. Got ", size);
-    if (!align_corners)
-        warn_about_alignment();
+    if (!align_corners) warn_about_alignment();
     int64_t points = 1;
     for (int64_t d = 0; d < dims; ++d) points *= size[2 + d];
     Tensor base = empty({points, dims + 1}, DType::f64);
@@ -469,6 +492,15 @@ static const Operators operators = {
          return grid_sample(x, grid, mode, padding, align);
      },
      function},
+#define WISP_GRID_SAMPLER(name) \
+    {name "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)", \
+     [](const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding, bool align) { \
+         return grid_sampler_numbered(x, grid, mode, padding, align); \
+     }, \
+     function}
+    WISP_GRID_SAMPLER("grid_sampler"),
+    WISP_GRID_SAMPLER("grid_sampler_2d"),
+    WISP_GRID_SAMPLER("grid_sampler_3d"),
     {"nn.functional.affine_grid(Tensor theta, int[] size, bool? align_corners=None)",
      [](const Tensor& theta, Dims size, std::optional<bool> align) { return affine_grid(theta, size, align); },
      function},

@@ -8,6 +8,7 @@
 #include "../python/registry.h"
 #include "pool.h"
 #include "random.h"
+#include "second_order.h"
 
 namespace wisp {
 namespace {
@@ -143,7 +144,7 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& chosen, const PoolSha
 
 void record_max(const Tensor& out, const char* name, const Tensor& input, const Tensor& chosen, const PoolShape& s) {
     record(out, name, {input}, {chosen}, [s, name, sizes = input.sizes()](Backward& bw) {
-        bw.set(0, max_pool_backward(bw.grad(), bw.saved(0), s, sizes, name));
+        set_piecewise_linear(bw, 0, max_pool_backward(bw.grad(), bw.saved(0), s, sizes, name), name);
     });
 }
 
@@ -216,7 +217,7 @@ Tensor apply(const LinearPool& p, const Tensor& input, const Dims& sizes) {
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input))
         record(out, p.name, {input}, {}, [p, sizes = input.sizes()](Backward& bw) {
-            bw.set(0, apply(p.turned(), bw.grad(), sizes));
+            set_piecewise_linear(bw, 0, apply(p.turned(), bw.grad(), sizes), p.name);
         });
     return out;
 }
@@ -377,16 +378,18 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
             // The samples are in the order width, height, depth in two dimensions, depth first in three.
             const int which = dims == 2 ? 2 - d : d;
             const double u = fractions.data<double>()[plane * dims + which];
-            auto fill = [&](auto fraction) {  // in the precision of the input, as PyTorch does
-                using T = decltype(fraction);
-                const T step = s.out[d] > 1 ? T(s.in[d] - s.kernel[d]) / T(s.out[d] - 1) : T(0);
+            auto fill = [&](auto rounded) {  // every step in the precision of the input, as PyTorch does
+                const auto fraction = rounded(u);
+                const auto step = s.out[d] > 1 ? rounded(double(s.in[d] - s.kernel[d]) / double(s.out[d] - 1))
+                                               : rounded(0.0);
+                const int64_t first = int64_t(rounded(fraction * step));
                 for (int64_t i = 0; i + 1 < s.out[d]; ++i)
-                    to[plane * s.out[d] + i] = int64_t((T(i) + fraction) * step) - int64_t(fraction * step);
+                    to[plane * s.out[d] + i] = int64_t(rounded(rounded(double(i) + fraction) * step)) - first;
             };
-            if (input.dtype() == DType::f64)
-                fill(u);
-            else
-                fill(float(u));
+            if (input.dtype() == DType::f64) fill([](double v) { return v; });
+            else if (input.dtype() == DType::f32) fill([](double v) { return float(v); });
+            else if (input.dtype() == DType::bf16) fill([](double v) { return float(bf16(float(v))); });
+            else fill([](double v) { return float(f16(v)); });
             to[plane * s.out[d] + s.out[d] - 1] = s.in[d] - s.kernel[d];
         }
     }
@@ -487,8 +490,8 @@ Tensor max_unpool_by_window(int dims, const Tensor& input, const Tensor& indices
     Dims asked = *size;
     while (asked.size() > dims && asked.size() <= dims + 2) asked.erase(0);
     if (asked.size() != dims)
-        throw ValueError("output_size should be a sequence containing ", dims, " or ", dims + 2, " elements, but it has a ",
-                         "length of '", size->size(), "'");
+        throw ValueError("output_size should be a sequence containing ", dims, " or ", dims + 2,
+                         " elements, but it has a length of '", size->size(), "'");
     for (int d = 0; d < dims; ++d)
         if (!(plain_size[d] - s[d] < asked[d] && asked[d] < plain_size[d] + s[d]))
             throw ValueError("invalid output_size \"", asked, "\" (dim ", d, " must be between ", plain_size[d] - s[d],
@@ -540,7 +543,7 @@ Tensor max_unpool_by_window(int dims, const Tensor& input, const Tensor& indices
      function}
 #define WISP_AVG_POOL(n) \
     {"nn.functional.avg_pool" #n "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, " \
-     "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None)", \
+     "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor? out=None)", \
      [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, bool ceil, bool include, std::optional<int64_t> d) { \
          return avg_pool(n, "avg_pool" #n "d", x, k, s, p, ceil, include, d); \
      }, \

@@ -100,9 +100,12 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
     return r;
 }
 
-double rms_eps(const Tensor& x, std::optional<double> eps) {
-    if (eps) return *eps;
-    return x.dtype() == DType::f64 ? 2.220446049250313e-16 : 1.1920928955078125e-07;
+Tensor rms_norm(const Tensor& x, const Dims& shape, const Tensor& weight, std::optional<double> given) {
+    const bool wide = real_of(x.dtype()) == DType::f64;
+    const double eps = given ? *given : wide ? 2.220446049250313e-16 : 1.1920928955078125e-07;
+    if (!is_complex(x.dtype())) return layer_norm_of(x, shape, weight, Tensor(), eps, false).y;
+    const Tensor y = x * rsqrt(mean(x * x, range(x.dim() - shape.size(), x.dim()), true) + Scalar(eps));
+    return weight ? y * weight : y;
 }
 
 // ---- group norm
@@ -160,7 +163,10 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
                   bool training, double momentum, double eps) {
-    if (x.dim() < 2) throw RuntimeError("batch_norm: expected at least 2 dimensions (batch, channels, ...), got shape ", x.sizes());
+    if (x.dim() < 2) {
+        if (x.dim() == 1 && x.numel() == 0) return clone(x);  // PyTorch lets an empty vector pass
+        throw RuntimeError("batch_norm: expected at least 2 dimensions (batch, channels, ...), got shape ", x.sizes());
+    }
     const int64_t batch = x.size(0), channels = x.size(1);
     int64_t spatial = 1;
     for (int64_t i = 2; i < x.dim(); i++) spatial *= x.size(i);
@@ -251,9 +257,9 @@ static const Operators operators = {
     {"nn.functional.layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
      [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps) { return layer_norm_of(x, shape, w, b, eps, true).y; }, function},
     {"rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
-     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return layer_norm_of(x, shape, w, Tensor(), rms_eps(x, eps), false).y; }, function},
+     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return rms_norm(x, shape, w, eps); }, function},
     {"nn.functional.rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
-     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return layer_norm_of(x, shape, w, Tensor(), rms_eps(x, eps), false).y; }, function},
+     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return rms_norm(x, shape, w, eps); }, function},
     {"group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True)",
      [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps, bool) { return group_norm(x, groups, w, b, eps); }, function},
     {"nn.functional.group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",

@@ -78,6 +78,17 @@ cpu::LossArgs loss_args(const LossKind& k, const Tensor& x, const Tensor& target
     return {x.dtype(), k.outer, k.classes, k.inner, x.data(), target.data<int64_t>(), pointer(weight), k.ignore_index, k.smoothing};
 }
 
+// t, as something that also depends on x, with a gradient of zero: PyTorch keeps the path though nothing flows.
+Tensor tied_to(const Tensor& t, const Tensor& x) {
+    Tensor tied = alias(t);
+    if (needs_grad(x))
+        record(tied, "NllLossBackwardBackward0", {t, x}, {}, [sizes = x.sizes(), d = x.dtype()](Backward& bw) {
+            if (bw.needs(0)) bw.set(0, bw.grad());
+            if (bw.needs(1)) bw.set(1, zeros(sizes, d));
+        });
+    return tied;
+}
+
 // The gradient as a formula. `constant` is what each sample's loss gives per unit of log-probability.
 Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor& x, const Tensor& target, const Tensor& weight) {
     const int64_t class_dim = x.dim() == 1 ? 0 : 1;
@@ -99,7 +110,7 @@ Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor
     }
     const Tensor g = per_sample(k.reduction == Reduction::none ? g_ : g_ * Scalar(k.factor()));
     const Tensor through = constant * g;
-    if (!k.entropy) return through;
+    if (!k.entropy) return tied_to(through, x);
     return through - softmax(x, class_dim) * sum(through, {class_dim}, true);
 }
 

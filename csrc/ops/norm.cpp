@@ -161,8 +161,12 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
 
 // ---- batch norm
 
+struct BatchStatistics {
+    Tensor mean, rstd;
+};
+
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
-                  bool training, double momentum, double eps) {
+                  bool training, double momentum, double eps, BatchStatistics* statistics = nullptr) {
     if (x.dim() < 2) {
         if (x.dim() == 1 && x.numel() == 0) return clone(x);  // PyTorch lets an empty vector pass
         throw RuntimeError("batch_norm: expected at least 2 dimensions (batch, channels, ...), got shape ", x.sizes());
@@ -200,6 +204,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
         const Tensor m = kernel_input(running_mean), v = kernel_input(running_var, running_mean.dtype());
         cpu::norm.batch_norm_from_running(d, m.dtype(), m.data(), v.data(), mean.data(), rstd.data(), channels, eps);
     }
+    if (statistics) *statistics = training ? BatchStatistics{mean, rstd} : BatchStatistics{empty({0}, c), empty({0}, c)};
     if (x.numel()) {
         Unlocked unlocked(x.numel());
         cpu::norm.batch_norm_apply(d, in.data(), mean.data(), rstd.data(), pointer(w), pointer(b), y.data(), batch, channels, spatial);
@@ -267,6 +272,12 @@ static const Operators operators = {
     {"batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled)",
      [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training, double momentum, double eps, bool) {
          return batch_norm(x, w, b, m, v, training, momentum, eps);
+     }, function},
+    {"native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, *, Tensor[]? out=None)",
+     [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training, double momentum, double eps) {
+         BatchStatistics s;
+         const Tensor y = batch_norm(x, w, b, m, v, training, momentum, eps, &s);
+         return std::tuple<Tensor, Tensor, Tensor>(y, to(s.mean, x.dtype()), to(s.rstd, x.dtype()));
      }, function},
     {"nn.functional.batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)",
      [](const Tensor& x, const Tensor& m, const Tensor& v, const Tensor& w, const Tensor& b, bool training, double momentum, double eps) {

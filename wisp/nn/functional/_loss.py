@@ -6,8 +6,8 @@ import wisp
 from wisp import _core
 from wisp.nn.functional._distance import pairwise_distance
 
-__all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss",
-           "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "poisson_nll_loss",
+__all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "kl_div", "linear_cross_entropy",
+           "margin_ranking_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "poisson_nll_loss",
            "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss"]
 
 _ops = _core._operators["nn.functional"]
@@ -32,6 +32,20 @@ def _reduced(losses, reduction):
     if reduction == "sum":
         return losses.sum()
     raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
+def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean",
+                         ignore_index=None, label_smoothing=0.0, options=None):
+    """cross_entropy of a linear layer's output; a weight (C, d1, …, in_features) gives logits (N, C, d1, …).
+
+    `options`, PyTorch's ways of cutting the work into chunks, is accepted and not needed.
+    """
+    outputs = linear_weight.shape[:-1]
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = _ops["linear"](input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
+    logits = logits.reshape(*input.shape[:-1], *outputs)
+    return _ops["cross_entropy"](logits, target, weight, reduction=reduction, label_smoothing=label_smoothing,
+                                 ignore_index=-100 if ignore_index is None else ignore_index)
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
@@ -138,10 +152,10 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
-    if input.dim() not in (1, 2) or input.shape[-1] == 0:
+    if input.dim() > 2 or input.dim() and input.shape[-1] == 0:
         raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
                            f"{list(input.shape)}")
-    x = input if input.dim() == 2 else input.unsqueeze(0)
+    x = input if input.dim() == 2 else input.reshape(1, -1)
     y = target.reshape(-1)
     if y.numel() != x.shape[0]:
         raise RuntimeError(f"inconsistent target size, expected {x.shape[0]} but got {list(target.shape)}")

@@ -40,7 +40,8 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
         return input
     before, after = size // 2, (size - 1) // 2
     pad = [wisp.zeros((input.shape[0], n, *input.shape[2:]), dtype=input.dtype, device=input.device) for n in (before, after)]
-    squares = wisp.cat([pad[0], input * input, pad[1]], 1).unfold(1, size, 1).mean(-1)
+    sums = wisp.cat([pad[0], input * input, pad[1]], 1).unfold(1, size, 1).sum(-1)
+    squares = sums / size if input.is_floating_point() else sums // size
     return input / (squares * alpha + k) ** beta
 
 

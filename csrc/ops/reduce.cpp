@@ -159,7 +159,6 @@ static Tensor product_of_others(const Tensor& x, int64_t dim) {
     Dims one = x.sizes();
     one[dim] = 1;
     const Tensor start = ones(one, x.dtype());
-    if (n == 1) return ones(x.sizes(), x.dtype());
     const Tensor before = cumprod(cat({start, narrow(x, dim, 0, n - 1)}, dim), dim, {});
     const Tensor after = flip(cumprod(cat({start, flip(narrow(x, dim, 1, n - 1), {dim})}, dim), dim, {}), {dim});
     return mul(before, after);
@@ -509,7 +508,7 @@ static const Operators operators = {
          return sum(x, dim.value_or(Dims()), keepdim, dtype);
      },
      function | method},
-    {"mean(Tensor input, *, dtype? dtype=None)",
+    {"mean(Tensor input, *, dtype? dtype=None, Tensor? out=None)",
      [](const Tensor& x, std::optional<DType> dtype) { return mean_masked(x, dims_mask(x, {}), false, dtype, "MeanBackward0"); },
      function | method},
     {"mean(Tensor input, int[]? dim, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",

@@ -58,9 +58,21 @@ Tensor cumsum(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
 
 // dy_i/dx_k = the product of x_j over j <= i, j != k: y_i / x_k where that can be divided; at the first zero of a
 // line the products without it; beyond it nothing.
-static Tensor cumprod_gradient(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim) {
+static Tensor cumprod_gradient(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim, bool create_graph) {
     const Tensor zero = eq(detach(x), Scalar(0));
     if (!is_nonzero(any(zero))) return div(from_the_end(mul(g, conj(y)), dim), conj(x));
+    if (create_graph) {  // element by element: products that leave x_k out, which can be differentiated anywhere
+        const int64_t n = x.size(dim);
+        TensorList parts;
+        Tensor before = ones_like(narrow(x, dim, 0, 1));
+        for (int64_t k = 0; k < n; k++) {
+            Tensor others = before;
+            if (k + 1 < n) others = cat({before, mul(before, cumprod(narrow(x, dim, k + 1, n - k - 1), dim, {}))}, dim);
+            parts.push_back(sum(mul(narrow(g, dim, k, n - k), conj(others)), {dim}, true));
+            before = mul(before, narrow(x, dim, k, 1));
+        }
+        return cat(parts, dim);
+    }
     const Tensor first = logical_and(zero, eq(cumsum(zero, dim), Scalar(1)));
     const Tensor without = cumprod(where(first, Scalar(1), x), dim, {});
     const Tensor divided = div(from_the_end(mul(g, conj(y)), dim), conj(where(zero, Scalar(1), x)));
@@ -74,7 +86,7 @@ Tensor cumprod(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
     if (needs_grad(x))
         record(y, "CumprodBackward0", {x}, {x, y}, [dim](Backward& bw) {
             const Tensor g = bw.grad(), x = bw.saved(0);
-            bw.set(0, x.dim() == 0 || x.numel() == 0 ? g : cumprod_gradient(g, x, bw.saved(1), dim));
+            bw.set(0, x.dim() == 0 || x.numel() == 0 ? g : cumprod_gradient(g, x, bw.saved(1), dim, bw.create_graph));
         });
     return y;
 }
@@ -121,6 +133,7 @@ static Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepen
     if (x.dim() == 0) throw RuntimeError("diff expects input to be at least one-dimensional");
     if (n < 0) throw RuntimeError("order must be non-negative but got ", n);
     dim = wrap_dim(dim, x.dim());
+    if (n == 0) return clone(x);
     Tensor y = x;
     if (prepend || append) {
         TensorList parts;
@@ -129,7 +142,6 @@ static Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepen
         if (append) parts.push_back(append);
         y = cat(parts, dim);
     }
-    if (n == 0) return y.same(x) ? clone(x) : y;
     for (int64_t i = 0; i < n; i++) {
         const int64_t length = y.size(dim);
         const int64_t kept = length > 0 ? length - 1 : 0;

@@ -437,6 +437,8 @@ static const Operators operators = {
      [](const Tensor& x, const Tensor& weights, int64_t minlength) { return bincount(x, weights, minlength); }, function | method},
     {"histc(Tensor input, int bins=100, Number min=0, Number max=0, *, Tensor? out=None)",
      [](const Tensor& x, int64_t bins, Scalar low, Scalar high) { return histc(x, bins, low, high); }, function | method},
+    {"_histogram_result(Tensor hist, Tensor bin_edges) -> (hist, bin_edges)",
+     [](const Tensor& hist, const Tensor& edges) { return std::tuple<Tensor, Tensor>(hist, edges); }, function},
     {"isin(Operand elements, Operand test_elements, *, bool assume_unique=False, bool invert=False, Tensor? out=None)",
      [](const Arg& x, const Arg& tests, bool, bool invert) {
          return isin(values_of(x, tests.tensor ? tests.tensor->dtype() : DType::i64), values_of(tests, x.tensor ? x.tensor->dtype() : DType::i64), invert);

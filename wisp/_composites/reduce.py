@@ -1,5 +1,70 @@
-"""Composites of the family reduce."""
+"""Composites of reductions: norms, histograms, and what PyTorch writes in Python too."""
+from wisp import _core
 
-FUNCTIONS = []
-METHODS = []
+
+def into(out, result):
+    """`result`, written into `out` where that is given."""
+    if out is None:
+        return result
+    if out.dtype != result.dtype and not _core.can_cast(result.dtype, out.dtype):
+        raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {out.dtype}")
+    if out.shape != result.shape:
+        out.resize_(result.shape)
+    return out.copy_(result.detach())
+
+
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """The p-norm of all elements, or along `dim`.
+
+    >>> wisp.norm(wisp.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    from wisp import linalg
+    if isinstance(dim, int):
+        dim = (dim,)
+    if p == "nuc":
+        if dim is None:
+            dim = (0, 1)
+        return into(out, linalg.matrix_norm(input, "nuc", dim, keepdim, dtype=dtype))
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
+    return into(out, linalg.vector_norm(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype))
+
+
+def _norm_method(self, p="fro", dim=None, keepdim=False, dtype=None):
+    return norm(self, p, dim, keepdim, dtype=dtype)
+
+
+_norm_method.__name__ = "norm"
+
+
+def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
+    """Counts of the elements in `bins` intervals, and the edges of these: (hist, bin_edges)."""
+    values = input.detach().reshape(-1)
+    if isinstance(bins, _core.Tensor):
+        edges = bins.detach()
+        at = _core.searchsorted(edges, values, right=True) - 1
+        at = _core.where(values == edges[-1], edges.numel() - 2, at)
+        inside = (values >= edges[0]) & (values <= edges[-1])
+    else:
+        low, high = range if range is not None else (values.min().item(), values.max().item()) if values.numel() else (0.0, 0.0)
+        if low == high:
+            low, high = low - 1, high + 1
+        edges = _core.linspace(low, high, bins + 1, dtype=input.dtype)
+        at = ((values - low) * bins / (high - low)).to(_core.int64)
+        inside = (values >= low) & (values <= high)
+        at = at.clamp(0, bins - 1)
+        # The edges decide, not the division.
+        at = _core.where((at > 0) & (values < edges[at]), at - 1, at)
+        at = _core.where((at < bins - 1) & (values >= edges[at + 1]), at + 1, at)
+    counted = _core.ones_like(values) if weight is None else weight.detach().reshape(-1)
+    hist = _core.zeros(edges.numel() - 1, dtype=input.dtype).index_add(0, at[inside], counted[inside].to(input.dtype))
+    if density:
+        hist = hist / hist.sum() / edges.diff()
+    result = _core._operators[""]["_histogram_result"](hist, edges)
+    return result if out is None else type(result)((into(out[0], hist), into(out[1], edges)))
+
+
+FUNCTIONS = [norm, histogram]
+METHODS = [_norm_method, histogram]
 INPLACE = []

@@ -1,0 +1,6 @@
+"""Linear algebra: norms, decompositions, solvers."""
+from wisp import _core
+
+globals().update(_core._operators["linalg"])
+
+from wisp.linalg.norms import matrix_norm, norm, vector_norm  # noqa: E402, F401

@@ -282,7 +282,7 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
                     kernel(at, end - begin, p);
                 });
             }
-            if (any_wants_grad(args, arity) && grad_enabled()) record_pointwise(y, op, info, args, params);
+            if (any_wants_grad(args, arity) && grad_enabled() && is_differentiable_row(info)) record_pointwise(y, op, info, args, params);
             return y;
         }
     }
@@ -327,6 +327,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
         throw RuntimeError("output with shape ", self.sizes(), " doesn't match the broadcast shape ", sizes, " (", info.name, "_)");
     const Types t = types_of(op, info, promotion.result());
     const DType own = self.dtype();
+    if (info.result == result_real && is_complex(own)) throw RuntimeError("In-place ", info.name, " is not supported for complex tensors.");
     if ((is_complex(t.result) && !is_complex(own)) || (is_floating(t.result) && is_integral(own)) || (t.result != DType::boolean && own == DType::boolean))
         throw RuntimeError("result type ", type_name(t.result), " can't be cast to the desired output type ", type_name(own), " (", info.name, "_)");
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);

@@ -20,9 +20,7 @@ bool has_special_call(Pointwise op) {
     switch (op) {
         case Pointwise::add: case Pointwise::add_scaled: case Pointwise::sub: case Pointwise::div: case Pointwise::div_floor: case Pointwise::div_trunc:
         case Pointwise::pow: case Pointwise::round: case Pointwise::lerp_number: case Pointwise::squared_error: case Pointwise::absolute_error:
-        case Pointwise::smooth_error: case Pointwise::huber_error: case Pointwise::bessel_j0: case Pointwise::bessel_j1: case Pointwise::bessel_y0:
-        case Pointwise::bessel_y1: case Pointwise::log_ndtr: case Pointwise::ndtri: case Pointwise::entr: case Pointwise::erfcx: case Pointwise::i0e:
-        case Pointwise::i1: case Pointwise::i1e: case Pointwise::xlog1py:
+        case Pointwise::smooth_error: case Pointwise::huber_error:
             return true;
         default: return false;
     }
@@ -30,6 +28,10 @@ bool has_special_call(Pointwise op) {
 
 template <Pointwise op> void name_unary(const char* name) {
     if (has_special_call(op)) return;
+    if (op >= Pointwise::i0e) {
+        register_operator(std::string("special.") + name + "(Tensor input, *, Tensor? out=None)", reinterpret_cast<void*>(&unary_row<op>), thunk_of(&unary_row<op>), function);
+        return;
+    }
     const std::string n = name;
     register_operator(n + "(Tensor input, *, Tensor? out=None)", reinterpret_cast<void*>(&unary_row<op>), thunk_of(&unary_row<op>), function | method);
     if (pointwise_info(op).result != 2)
@@ -37,13 +39,25 @@ template <Pointwise op> void name_unary(const char* name) {
     else
         register_operator(n + "(Tensor input, *, Tensor? out=None)", reinterpret_cast<void*>(&unary_row<op>), thunk_of(&unary_row<op>), inplace);
 }
+// Which of the two operands may be a Python number, as in PyTorch.
+bool first_may_be_number(Pointwise op) {
+    return op == Pointwise::mul || op == Pointwise::remainder || op == Pointwise::xlogy || (op >= Pointwise::bitwise_and && op <= Pointwise::bitwise_right_shift);
+}
+bool second_may_be_number(Pointwise op) {
+    return first_may_be_number(op) || op == Pointwise::fmod || op == Pointwise::copysign || (op >= Pointwise::eq && op <= Pointwise::ge);
+}
+
 template <Pointwise op> void name_binary(const char* name) {
     if (has_special_call(op)) return;
-    const std::string n = name;
-    register_operator(n + "(Operand input, Operand other, *, Tensor? out=None)", reinterpret_cast<void*>(&binary_row<op>), thunk_of(&binary_row<op>),
+    if (op >= Pointwise::xlog1py) {
+        register_operator(std::string("special.") + name + "(Operand input, Operand other, *, Tensor? out=None)", reinterpret_cast<void*>(&binary_row<op>), thunk_of(&binary_row<op>), function);
+        return;
+    }
+    const std::string n = name, first = first_may_be_number(op) ? "Operand" : "Tensor", second = second_may_be_number(op) ? "Operand" : "Tensor";
+    register_operator(n + "(" + first + " input, " + second + " other, *, Tensor? out=None)", reinterpret_cast<void*>(&binary_row<op>), thunk_of(&binary_row<op>),
                       function | method | (pointwise_info(op).result == 2 ? inplace : 0));
     if (pointwise_info(op).result != 2)
-        register_operator(n + "_(Tensor input, Operand other)", reinterpret_cast<void*>(&binary_row_<op>), thunk_of(&binary_row_<op>), method);
+        register_operator(n + "_(Tensor input, " + second + " other)", reinterpret_cast<void*>(&binary_row_<op>), thunk_of(&binary_row_<op>), method);
 }
 
 // --- rows with calls of their own --------------------------------------------------------------------------------------------
@@ -123,7 +137,6 @@ Tensor power(const Arg& a, const Arg& b) {
 // clamp with numbers: a missing bound is an infinite one; with tensors: minimum and maximum.
 Tensor clamp(const Tensor& x, const Arg& low, const Arg& high) {
     if (!low.given && !high.given) throw RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None");
-    if (x.dtype() == DType::boolean) throw RuntimeError("\"clamp\" not implemented for 'Bool'");
     if (is_complex(x.dtype())) throw RuntimeError("clamp is not supported for complex types");
     if (low.tensor || high.tensor) {
         Tensor y = x;
@@ -171,7 +184,10 @@ Tensor error_of(Pointwise op, const Tensor& a, const Tensor& b, const Scalar& p0
     return pointwise(op, a, b, {}, &params);
 }
 
-template <Pointwise op> Tensor special_unary(const Tensor& x) { return pointwise(op, x); }
+Tensor polygamma_of(int64_t n, const Tensor& x) {
+    if (n < 0) throw RuntimeError("polygamma(n, x) does not support negative n.");
+    return n == 0 ? digamma(x) : polygamma(Scalar(n), x);
+}
 
 const Operators operators = {
     {"add(Operand input, Operand other, *, Number alpha=1, Tensor? out=None)", [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, false); }, function | method},
@@ -202,10 +218,9 @@ const Operators operators = {
     {"logit(Tensor input, float? eps=None, *, Tensor? out=None)", [](const Tensor& x, std::optional<double> e) {
          return e && *e >= 0 ? with(Pointwise::logit_clamped, x, Scalar(*e)) : pointwise(Pointwise::logit, x);
      }, everywhere | inplace_function},
-    {"polygamma(int n, Tensor input, *, Tensor? out=None)", [](int64_t n, const Tensor& x) {
-         if (n < 0) throw RuntimeError("polygamma(n, x) does not support negative n.");
-         return polygamma(Scalar(n), x);
-     }, function},
+    {"polygamma(int n, Tensor input, *, Tensor? out=None)", polygamma_of, function},
+    {"special.polygamma(int n, Tensor input, *, Tensor? out=None)", polygamma_of, function},
+    {"polygamma(Tensor input, int n)", [](const Tensor& x, int64_t n) { return polygamma_of(n, x); }, method | inplace},
     {"addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1, Tensor? out=None)", [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
          const Params params = params_of(v);
          return pointwise(Pointwise::addcmul, x, a, b, &params);
@@ -245,7 +260,7 @@ const Operators operators = {
      }, function},
     {"where(Tensor input, Tensor condition, Operand other)", [](const Tensor& x, const Tensor& c, const Arg& other) { return where(c, x, other); }, method},
     {"conj(Tensor input)", [](const Tensor& t) { return conj(t); }, function | method},
-    {"conj_physical(Tensor input, *, Tensor? out=None)", [](const Tensor& t) { return is_complex(t.dtype()) ? conj(t) : clone(t); }, everywhere},
+    {"conj_physical(Tensor input, *, Tensor? out=None)", [](const Tensor& t) { return conj(t); }, everywhere},
     {"resolve_conj(Tensor input)", [](const Tensor& t) { return t; }, function | method},
     {"resolve_neg(Tensor input)", [](const Tensor& t) { return t; }, function | method},
     {"is_conj(Tensor input)", [](const Tensor&) { return false; }, function | method},
@@ -278,15 +293,15 @@ const Operators operators = {
      }, function},
     {"nn.functional.threshold(Tensor input, float threshold, float value, bool inplace=False)", [](const Tensor& x, double t, double v, bool i) { return activation(Pointwise::threshold, x, i, Scalar(t), Scalar(v)); }, function},
     {"threshold(Tensor input, Number threshold, Number value, *, Tensor? out=None)", [](const Tensor& x, Scalar t, Scalar v) { return with(Pointwise::threshold, x, t, v); }, function | inplace_function},
-    {"nn.functional.gelu(Tensor input, *, str approximate='none')", [](const Tensor& x, std::string a) {
+    {"nn.functional.gelu(Tensor input, *, str approximate='none', Tensor? out=None)", [](const Tensor& x, std::string a) {
          if (a != "none" && a != "tanh") throw RuntimeError("approximate argument must be either none or tanh, got '", a, "'");
          return pointwise(a == "tanh" ? Pointwise::gelu_tanh : Pointwise::gelu, x);
      }, function},
-    {"nn.functional.softplus(Tensor input, float beta=1.0, float threshold=20.0)", [](const Tensor& x, double b, double t) { return with(Pointwise::softplus, x, Scalar(b), Scalar(t)); }, function},
-    {"nn.functional.logsigmoid(Tensor input)", [](const Tensor& x) { return pointwise(Pointwise::logsigmoid, x); }, function},
-    {"nn.functional.hardshrink(Tensor input, float lambd=0.5)", [](const Tensor& x, double l) { return with(Pointwise::hardshrink, x, Scalar(l)); }, function},
+    {"nn.functional.softplus(Tensor input, float beta=1.0, float threshold=20.0, *, Tensor? out=None)", [](const Tensor& x, double b, double t) { return with(Pointwise::softplus, x, Scalar(b), Scalar(t)); }, function},
+    {"nn.functional.logsigmoid(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return pointwise(Pointwise::logsigmoid, x); }, function},
+    {"nn.functional.hardshrink(Tensor input, float lambd=0.5, *, Tensor? out=None)", [](const Tensor& x, double l) { return with(Pointwise::hardshrink, x, Scalar(l)); }, function},
     {"hardshrink(Tensor input, float lambd=0.5)", [](const Tensor& x, double l) { return with(Pointwise::hardshrink, x, Scalar(l)); }, function | method},
-    {"nn.functional.softshrink(Tensor input, float lambd=0.5)", [](const Tensor& x, double l) {
+    {"nn.functional.softshrink(Tensor input, float lambd=0.5, *, Tensor? out=None)", [](const Tensor& x, double l) {
          if (l < 0) throw RuntimeError("lambda must be greater or equal to 0, but found to be ", l, ".");
          return with(Pointwise::softshrink, x, Scalar(l));
      }, function},
@@ -299,19 +314,6 @@ const Operators operators = {
     {"_absolute_error(Tensor input, Tensor target)", [](const Tensor& a, const Tensor& b) { return error_of(Pointwise::absolute_error, a, b); }, function},
     {"_smooth_error(Tensor input, Tensor target, float beta)", [](const Tensor& a, const Tensor& b, double p) { return error_of(Pointwise::smooth_error, a, b, Scalar(p)); }, function},
     {"_huber_error(Tensor input, Tensor target, float delta)", [](const Tensor& a, const Tensor& b, double p) { return error_of(Pointwise::huber_error, a, b, Scalar(p)); }, function},
-    // special
-    {"special.entr(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::entr>, function},
-    {"special.ndtri(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::ndtri>, function},
-    {"special.log_ndtr(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::log_ndtr>, function},
-    {"special.erfcx(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::erfcx>, function},
-    {"special.i0e(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::i0e>, function},
-    {"special.i1(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::i1>, function},
-    {"special.i1e(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::i1e>, function},
-    {"special.bessel_j0(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::bessel_j0>, function},
-    {"special.bessel_j1(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::bessel_j1>, function},
-    {"special.bessel_y0(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::bessel_y0>, function},
-    {"special.bessel_y1(Tensor input, *, Tensor? out=None)", special_unary<Pointwise::bessel_y1>, function},
-    {"special.xlog1py(Operand input, Operand other, *, Tensor? out=None)", [](const Arg& a, const Arg& b) { return pointwise(Pointwise::xlog1py, a, b); }, function},
 };
 
 }  // namespace

@@ -1,5 +1,67 @@
-"""Composites of the family misc."""
+"""Pointwise composites: angle, frexp, isreal, mvlgamma and the like."""
+import math
 
-FUNCTIONS = []
-METHODS = []
-INPLACE = []
+from wisp import _core
+
+
+def angle(input, *, out=None):
+    """The angle of complex numbers; 0 or pi for real ones.
+
+    >>> import wisp
+    >>> wisp.angle(wisp.tensor([1., -1.]))
+    tensor([0.0000, 3.1416])
+    """
+    if input.is_complex():
+        result = _core.atan2(input.imag, input.real)
+    else:
+        x = input if input.is_floating_point() else input.to(_core.get_default_dtype())
+        result = _core.where(x < 0, math.pi, x * 0 if x.requires_grad else _core.where(x != x, x, 0.0))
+    return result if out is None else out.copy_(result)
+
+
+def isreal(input):
+    """Whether each element has no imaginary part."""
+    if input.is_complex():
+        return input.imag == 0
+    return _core.ones_like(input, dtype=_core.bool)
+
+
+def frexp(input, *, out=None):
+    """Mantissas in [0.5, 1) and exponents of two, so that input = mantissa * 2 ** exponent."""
+    if not input.is_floating_point():
+        raise RuntimeError(f"torch.frexp() only supports floating-point dtypes, got {input.dtype}")
+    wide = input.detach().double()
+    safe = _core.where(_core.isfinite(wide) & (wide != 0), wide.abs(), 1.0)
+    exponent = _core.floor(_core.log2(safe)) + 1
+    mantissa = safe * _core.exp2(-exponent)
+    exponent = _core.where(mantissa >= 1, exponent + 1, _core.where(mantissa < 0.5, exponent - 1, exponent))
+    exponent = _core.where(_core.isfinite(wide) & (wide != 0), exponent, 0.0)
+    result = _Frexp((input * _core.exp2(-exponent).to(input.dtype), exponent.to(_core.int32)))
+    if out is not None:
+        for target, value in zip(out, result):
+            target.copy_(value)
+        return out
+    return result
+
+
+class _Frexp(tuple):
+    __match_args__ = ("mantissa", "exponent")
+    mantissa = property(lambda self: self[0])
+    exponent = property(lambda self: self[1])
+
+
+def mvlgamma(input, p, *, out=None):
+    """The logarithm of the multivariate gamma function of dimension p."""
+    if p < 1:
+        raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
+    x = input if input.is_floating_point() else input.to(_core.get_default_dtype())
+    steps = _core.arange(0, p, dtype=x.dtype) * -0.5
+    result = _core.lgamma(x.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
+    return result if out is None else out.copy_(result)
+
+
+
+
+FUNCTIONS = [angle, isreal, frexp, mvlgamma]
+METHODS = [angle, isreal, frexp, mvlgamma]
+INPLACE = [mvlgamma]

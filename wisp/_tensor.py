@@ -70,7 +70,8 @@ def register_post_accumulate_grad_hook(self, hook):
 
 
 def __reduce_ex__(self, protocol):
-    state = (type(self), self.detach().contiguous().view(-1).view(_core.uint8).numpy().tobytes() if self.numel() else b"", self.dtype, tuple(self.shape),
+    cls = None if type(self) is _core.Tensor else type(self)  # the base class goes by PyTorch's name, which pickle can't find
+    state = (cls, self.detach().contiguous().view(-1).view(_core.uint8).numpy().tobytes() if self.numel() else b"", self.dtype, tuple(self.shape),
              self.requires_grad, self.__dict__)
     return _rebuild, state
 
@@ -79,7 +80,7 @@ def _rebuild(cls, data, dtype, shape, requires_grad, attributes):
     tensor = _core.empty(shape, dtype=dtype)
     if data:
         tensor = _core.frombuffer(bytearray(data), dtype=dtype).view(shape).clone()
-    if cls is not _core.Tensor:
+    if cls is not None:
         tensor = _core.Tensor._make_subclass(cls, tensor, requires_grad)
     else:
         tensor.requires_grad_(requires_grad)

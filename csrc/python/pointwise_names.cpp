@@ -13,13 +13,16 @@ constexpr int everywhere = function | method | inplace;
 // One callable per row, so that a registration is a plain function pointer.
 template <Pointwise op> Tensor unary_row(const Tensor& x) { return pointwise(op, x); }
 template <Pointwise op> Tensor unary_row_(const Tensor& x) { return pointwise_(op, x); }
-template <Pointwise op> Tensor binary_row(const Arg& a, const Arg& b) { return pointwise(op, a, b); }
+template <Pointwise op> Tensor binary_row(const Arg& a, const Arg& b) {
+    if (!a.tensor && !b.tensor) throw TypeError(pointwise_info(op).name, "(): expected at least one Tensor, got two numbers");
+    return pointwise(op, a, b);
+}
 template <Pointwise op> Tensor binary_row_(const Tensor& a, const Arg& b) { return pointwise_(op, a, b); }
 
 bool has_special_call(Pointwise op) {
     switch (op) {
         case Pointwise::add: case Pointwise::add_scaled: case Pointwise::sub: case Pointwise::div: case Pointwise::div_floor: case Pointwise::div_trunc:
-        case Pointwise::pow: case Pointwise::round: case Pointwise::lerp_number: case Pointwise::squared_error: case Pointwise::absolute_error:
+        case Pointwise::pow: case Pointwise::round: case Pointwise::square: case Pointwise::lerp_number: case Pointwise::squared_error: case Pointwise::absolute_error:
         case Pointwise::smooth_error: case Pointwise::huber_error:
             return true;
         default: return false;
@@ -202,13 +205,22 @@ const Operators operators = {
     {"floor_divide(Operand input, Operand other, *, Tensor? out=None)", [](const Arg& a, const Arg& b) { return pointwise(Pointwise::div_floor, a, b); }, function | method},
     {"floor_divide_(Tensor input, Operand other)", [](const Tensor& a, const Arg& b) { return pointwise_(Pointwise::div_floor, a, b); }, method},
     {"pow(Operand input, Operand exponent, *, Tensor? out=None)", power, everywhere},
+    {"square(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return square(x.dtype() == DType::boolean ? to(x, DType::i64) : x); }, everywhere | inplace_function},
+    {"float_power_(Tensor input, Operand exponent)", [](const Tensor& x, const Arg& e) {
+         const bool complex = is_complex(x.dtype()) || (e.tensor ? is_complex(e.tensor->dtype()) : e.number.is_complex());
+         const DType d = complex ? DType::c128 : DType::f64;
+         if (x.dtype() != d) throw RuntimeError("the base given to float_power_ has dtype ", x.dtype(), " but the operation's result requires dtype ", d);
+         const Tensor before = clone(x);
+         assign_inplace(x, power(before, e), "float_power_");
+         return x;
+     }, method},
     {"float_power(Operand input, Operand exponent, *, Tensor? out=None)", [](const Arg& a, const Arg& b) {
          const bool complex = (a.tensor ? is_complex(a.tensor->dtype()) : a.number.is_complex()) || (b.tensor ? is_complex(b.tensor->dtype()) : b.number.is_complex());
          const DType d = complex ? DType::c128 : DType::f64;
          const Tensor x = a.tensor ? to(*a.tensor, d) : scalar_tensor(a.number, d);
          if (!b.tensor) return power_number(x, b.number);
          return pointwise(Pointwise::pow, x, to(*b.tensor, d));
-     }, everywhere},
+     }, function | method},
     {"clamp(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp, everywhere | inplace_function},
     {"clip(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp, everywhere | inplace_function},
     {"clamp_min(Tensor input, Operand min, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, m, {}); }, everywhere | inplace_function},

@@ -14,7 +14,7 @@ using cpu::Slice;
 
 Tensor as_index(const Tensor& index, const char* name) {
     if (index.dtype() == DType::i64) return index;
-    if (index.dtype() == DType::i32) return to(index, DType::i64);
+    if (index.dtype() == DType::i32 || (index.numel() == 0 && is_integral(index.dtype()))) return to(index, DType::i64);
     throw RuntimeError(name, "(): Expected dtype int32/int64 for index, but got ", type_name(index.dtype()));
 }
 
@@ -408,7 +408,12 @@ static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, 
                    [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, filler); },
                    [dim](Backward& bw) {
                        if (bw.needs(0)) bw.set(0, index_fill(bw.grad(), dim, bw.saved(0), Scalar(0)));
-                       if (bw.needs(1)) bw.set(1, sum(index_select(bw.grad(), dim, bw.saved(0))));
+                       if (!bw.needs(1)) return;
+                       // Each place counts once, however often it was named.
+                       const Tensor index = bw.saved(0);
+                       const int64_t n = bw.grad().dim() ? bw.grad().size(dim) : 1;
+                       const Tensor named = index_fill(zeros({n}, DType::boolean), 0, index, Scalar(true));
+                       bw.set(1, sum(index_select(bw.grad(), dim, reshape(nonzero(named), {-1}))));
                    });
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
@@ -428,7 +433,8 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
         xs[dim] = x.size(dim);
         is[dim] = indices.size(dim);
     }
-    return gather(expand(x, xs), dim, expand(indices, is));
+    const Tensor at = where(lt(indices, Scalar(0)), add(indices, Scalar(x.dim() ? x.size(dim) : 1)), indices);
+    return gather(expand(x, xs), dim, expand(at, is));
 }
 
 #define WISP_PAIR(NAME, SIGNATURE, PARAMETERS, ...)                                                                          \

@@ -152,7 +152,8 @@ static Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
     Tensor y = x;
     for (int64_t k = 0; k < dims.size(); k++) {
         const int64_t d = wrap_dim(dims[k], x.dim()), n = x.dim() ? x.size(d) : 1;
-        if (n == 0 || x.dim() == 0) continue;
+        if (x.dim() == 0) throw IndexError("Dimension specified as ", dims[k], " but tensor has no dimensions");
+        if (n == 0) continue;
         const int64_t shift = ((shifts[k] % n) + n) % n;
         if (shift) y = cat({narrow(y, d, n - shift, shift), narrow(y, d, 0, n - shift)}, d);
     }
@@ -332,17 +333,24 @@ static const Operators operators = {
     {"diagflat(Tensor input, int offset=0)", [](const Tensor& x, int64_t o) { return diag_embed(reshape(x, {x.numel()}), o, 0, 1); }, function | method},
     {"diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1)",
      [](const Tensor& x, int64_t o, int64_t a, int64_t b) { return diag_embed(x, o, a, b); }, function | method},
-    {"select_scatter(Tensor input, Tensor src, int dim, int index)",
+    {"select_scatter(Tensor input, Tensor src, int dim, int index, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& src, int64_t dim, int64_t at) {
          return scattered("select_scatter", x, src, [&](const Tensor& y) { return select(y, dim, at); });
      },
      function | method},
-    {"slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)",
+    {"slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& src, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
          return scattered("slice_scatter", x, src, [&](const Tensor& y) { return slice(y, dim, start.value_or(0), end.value_or(INT64_MAX), step); });
      },
      function | method},
-    {"diagonal_scatter(Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1)",
+    {"as_strided_scatter(Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None, *, Tensor? out=None)",
+     [](const Tensor& x, const Tensor& src, Dims size, Dims stride, std::optional<int64_t> offset) {
+         return scattered("as_strided_scatter", x, src, [&](const Tensor& y) { return as_strided(y, size, stride, offset); });
+     },
+     function | method},
+    {"diagonal_copy(Tensor input, int offset=0, int dim1=0, int dim2=1, *, Tensor? out=None)",
+     [](const Tensor& x, int64_t o, int64_t a, int64_t b) { return clone(diagonal(x, o, a, b)); }, function},
+    {"diagonal_scatter(Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& src, int64_t o, int64_t a, int64_t b) {
          return scattered("diagonal_scatter", x, src, [&](const Tensor& y) { return diagonal(y, o, a, b); });
      },

@@ -79,6 +79,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& value) {
     if (value.tensor) {
         if (value.tensor->dim() != 0)
             throw RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor with ", value.tensor->dim(), " dimension(s).");
+        if (is_complex(value.tensor->dtype()) && !is_complex(x.dtype()))
+            throw RuntimeError("value cannot be converted to type ", x.dtype(), " without overflow");
         return where(mask, to(*value.tensor, x.dtype()), x);
     }
     if ((value.number.is_floating() && is_integral(x.dtype())) || (value.number.is_complex() && !is_complex(x.dtype())))

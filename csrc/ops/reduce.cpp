@@ -146,8 +146,7 @@ Tensor sum_to_size(const Tensor& x, const Dims& sizes) {
     uint64_t mask = 0;
     for (int64_t i = 0; i < x.dim(); i++)
         if (i < extra || (sizes[i - extra] == 1 && x.size(i) != 1)) mask |= uint64_t(1) << i;
-    Tensor y = mask ? sum_masked(x, mask, true, is_integral(x.dtype()) ? std::optional<DType>(x.dtype()) : std::nullopt,
-                                 "SumBackward1") : x;
+    Tensor y = mask ? sum_masked(x, mask, true, {}, "SumBackward1") : x;
     return y.sizes() == sizes ? y : view(y, sizes);
 }
 
@@ -174,7 +173,7 @@ Tensor prod(const Tensor& x, std::optional<int64_t> dim, bool keepdim, std::opti
             const Tensor x = bw.saved(0), y = bw.saved(1);
             const Tensor g = unreduced(bw.grad(), x.sizes(), mask, keepdim);
             if (x.dim() == 0) {
-                bw.set(0, g);
+                bw.set(0, mul(g, pow(x, Scalar(0))));
             } else if (x.numel() == 0) {
                 bw.set(0, zeros_like(x));
             } else if (!is_nonzero(any(eq(detach(x), Scalar(0))))) {
@@ -555,7 +554,8 @@ static const Operators operators = {
     {"allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)",
      [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) { return is_nonzero(all(isclose(a, b, rtol, atol, nan))); },
      function | method},
-    {"sum_to_size(Tensor input, int... size)", [](const Tensor& x, Dims size) { return sum_to_size(x, size); }, method},
+    {"sum_to_size(Tensor input, int... size)", [](const Tensor& x, Dims size) { return sum_to_size(x.dtype() == DType::boolean ? to(x, DType::i64) : x, size); },
+     method},
     {"trace(Tensor input)",
      [](const Tensor& x) {
          if (x.dim() != 2) throw RuntimeError("trace: expected a matrix, but got tensor with dim ", x.dim());

@@ -156,6 +156,7 @@ struct Overload {
     int positional = 0;  // how many may be given by position
     int out = -1;        // index of `out`
     bool has_rest = false;
+    int places = 0;      // where it may be called
     void* f;
     Thunk call;
     PyTypeObject* named = nullptr;
@@ -305,7 +306,7 @@ bool is_int(PyObject* o) {
     if (PyLong_Check(o)) return !PyBool_Check(o);
     if (is_tensor(o)) {
         TensorObject* t = as_tensor_object(o);
-        return is_integral(t->dtype) && t->numel == 1 && t->layout.dim() == 0;
+        return is_integral(t->dtype) && t->dtype != DType::boolean && t->numel == 1 && t->layout.dim() == 0;
     }
     if (PyFloat_Check(o) || PyUnicode_Check(o)) return false;
     PyNumberMethods* n = Py_TYPE(o)->tp_as_number;
@@ -460,6 +461,23 @@ void resize_out(const Tensor& out, const Tensor& result, const char* name) {
     set_data(out, empty(result.sizes(), out.dtype()));
 }
 
+// Refuses an out= that shares memory with an argument, unless it is that argument as a whole and keeps its shape.
+void check_overlap(const Tensor& out, const Tensor& result, PyObject* argument, const char* name) {
+    if (PyList_Check(argument) || PyTuple_Check(argument)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(argument); i++) check_overlap(out, result, PySequence_Fast_GET_ITEM(argument, i), name);
+        return;
+    }
+    if (!is_tensor(argument)) return;
+    const Tensor t = Tensor::borrow(as_tensor_object(argument));
+    if (t.storage() != out.storage() || out.numel() == 0 || t.numel() == 0) return;
+    const bool same = t.offset() == out.offset() && t.sizes() == out.sizes() && t.strides() == out.strides();
+    const int64_t a = t.offset(), b = out.offset(), item = out.item_size();
+    const bool apart = a * t.item_size() >= (b + out.layout().extent()) * item || b * item >= (a + t.layout().extent()) * t.item_size();
+    if (apart || (same && out.sizes() == result.sizes())) return;
+    throw RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+                       "Please clone() the tensor before performing the operation. (", name, ", out=)");
+}
+
 void copy_out(const Tensor& out, const Tensor& result, const char* name) {
     const DType r = result.dtype(), o = out.dtype();
     if ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean))
@@ -484,6 +502,11 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
             throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
     GradMode off(false);
     Ref result(o.call(o.f, slots, o.named));
+    auto check = [&](PyObject* to, PyObject* from) {
+        for (int i = 0; i < int(o.parameters.size()); i++)
+            if (i != o.out) check_overlap(Tensor::borrow(as_tensor_object(to)), Tensor::borrow(as_tensor_object(from)), slots[i], op.name.c_str());
+    };
+    if (is_tensor(result.get()) && is_tensor(out)) check(out, result.get());
     if (is_tensor(result.get())) {
         if (!is_tensor(out)) throw TypeError(op.name, "(): argument 'out' must be Tensor, not ", Py_TYPE(out)->tp_name);
         copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), op.name.c_str());
@@ -497,6 +520,7 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject* item = PySequence_Fast_GET_ITEM(out, i);
         if (!is_tensor(item)) throw TypeError(op.name, "(): argument 'out' must be a tuple of Tensors");
+        check(item, PyTuple_GET_ITEM(result.get(), i));
         outs.push_back(Tensor::borrow(as_tensor_object(item)));
         copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), op.name.c_str());
     }
@@ -532,7 +556,9 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
     try {
         PyObject* slots[max_parameters];
         Ref rest;
+        const int places = self->form == form_function ? function : self->form == form_method ? method : inplace | inplace_function;
         for (const Overload& o : op.overloads) {
+            if (op.overloads.size() > 1 && !(o.places & places)) continue;
             if (!bind(o, args, n, kwnames, slots, rest, nullptr)) continue;
             PyObject* out = o.out >= 0 ? take_out(o, slots) : Py_None;
             if (self->form == form_inplace) return call_inplace(op, o, slots);
@@ -662,6 +688,7 @@ void enter(const std::string& signature, void* f, Thunk call, int places) {
     }
     p.overload.f = f;
     p.overload.call = call;
+    p.overload.places = places;
     slot->overloads.push_back(std::move(p.overload));
     table().places[path] |= places;
 }

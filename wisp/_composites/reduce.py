@@ -47,9 +47,9 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
         at = _core.where(values == edges[-1], edges.numel() - 2, at)
         inside = (values >= edges[0]) & (values <= edges[-1])
     else:
-        low, high = range if range is not None else (values.min().item(), values.max().item()) if values.numel() else (0.0, 0.0)
+        low, high = range if range is not None else (values.min().item(), values.max().item()) if values.numel() else (0.0, 1.0)
         if low == high:
-            low, high = low - 1, high + 1
+            low, high = low - 0.5, high + 0.5
         edges = _core.linspace(low, high, bins + 1, dtype=input.dtype)
         at = ((values - low) * bins / (high - low)).to(_core.int64)
         inside = (values >= low) & (values <= high)
@@ -65,6 +65,11 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
     return result if out is None else type(result)((into(out[0], hist), into(out[1], edges)))
 
 
-FUNCTIONS = [norm, histogram]
+def block_diag(*tensors):
+    """A matrix with the given ones along its diagonal."""
+    return _core._operators[""]["_block_diag"](tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors)
+
+
+FUNCTIONS = [norm, histogram, block_diag]
 METHODS = [_norm_method, histogram]
 INPLACE = []

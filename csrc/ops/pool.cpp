@@ -363,7 +363,7 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
             throw RuntimeError(op, ": kernel_size ", k[d], " and output_size ", o[d],
                                " do not fit into an input of size ", s.in[at]);
     }
-    if (samples.numel() != s.planes * dims)
+    if (samples.dim() == 0 || samples.size(-1) != dims || samples.numel() < s.planes * dims)
         throw RuntimeError(op, ": Expect _random_samples to have ", dims, " numbers for each of the ", s.planes,
                            " channels, got shape ", samples.sizes());
     const Tensor fractions = plain(to(alias(samples), DType::f64));

@@ -392,9 +392,26 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scala
     check_expandable(input, {a.size(1), b.size(2)});
     if (input.dtype() != a.dtype())
         throw RuntimeError("self and batch2 must have the same dtype, but got ", type_name(input.dtype()), " and ", type_name(b.dtype()));
-    // The sum over the batch is part of the sum over k.
-    const int64_t depth = a.size(0) * a.size(2);
-    return addmm(input, reshape(transpose(a, 0, 1), {a.size(1), depth}), reshape(b, {depth, b.size(2)}), beta, alpha);
+    if (b.dtype() != a.dtype())
+        throw RuntimeError("batch1 and batch2 must have the same dtype, but got ", type_name(a.dtype()), " and ", type_name(b.dtype()));
+    check_same_device("addbmm", a, b);
+    check_same_device("addbmm", input, a);
+    check_supported("addbmm", a.dtype());
+    Tensor out = empty({a.size(1), b.size(2)}, a.dtype(), a.device());
+    auto matrix = [](const Tensor& t, int64_t i) { return alias(t, t.layout().select(0, i)); };
+    const Scalar one(1);
+    for (int64_t i = 0; i < a.size(0); i++)
+        multiply(out, matrix(a, i), {}, matrix(b, i), {}, i > 0 ? out : beta == 0. ? Tensor() : input, &alpha, i > 0 ? &one : &beta);
+    if (a.size(0) == 0) copy_values(out, expanded(scaled(detach(input), beta), out.sizes()));
+    if (needs_grad(input, a, b))
+        record(out, "AddbmmBackward0", {input, a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()},
+               [alpha = conjugate(alpha), beta = conjugate(beta)](Backward& bw) {
+                   const Tensor g = unsqueeze(bw.grad(), 0);
+                   if (bw.needs(0)) bw.set(0, scaled(bw.grad(), beta));
+                   if (bw.needs(1)) bw.set(1, scaled(gradient_of_left(g, {}, bw.saved(1), {}), alpha));
+                   if (bw.needs(2)) bw.set(2, scaled(gradient_of_right(g, bw.saved(0), {}, {}, false), alpha));
+               });
+    return out;
 }
 
 // Unlike its relatives, PyTorch's addbmm_ lets self grow to the shape of the result.
@@ -442,7 +459,7 @@ Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar&
         const Tensor scaled_outer = alpha.to_bool() ? outer(a, b) : zeros({a.size(0), b.size(0)}, dtype);
         return beta.to_bool() ? logical_or(scaled_outer, input) : scaled_outer;
     }
-    const Tensor cross = scaled(outer(a, b), alpha);
+    const Tensor cross = outer(scaled(a, alpha), b);
     if (beta == 0.) return to(cross, dtype);
     return scaled(input, beta) + cross;
 }
@@ -550,8 +567,7 @@ static const Operators operators = {
      function | method},
     {"addbmm_(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)", addbmm_, method},
     {"baddbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1, Tensor? out=None)", baddbmm,
-     function | method},
-    {"addbmm_(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)", addbmm_, method},
+     function | method | inplace},
     {"nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor? out=None)", linear, function},
     {"nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)", bilinear, function},
     {"bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)", bilinear, function},

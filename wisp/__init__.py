@@ -33,7 +33,8 @@ newaxis = None
 _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
                "sparse", "distributed", "return_types", "functional"}
-_LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str"}
+_LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
+         **dict.fromkeys(("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "random")}
 
 
 def __getattr__(name):

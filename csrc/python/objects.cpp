@@ -1,6 +1,7 @@
 // dtype, device, Size, memory format, layout and Generator as Python objects.
 #include "objects.h"
 
+#include <cstring>
 #include <random>
 
 namespace wisp {
@@ -212,6 +213,26 @@ PyMethodDef generator_methods[] = {
          generator_of(self) = {seed, offset};
          Py_RETURN_NONE;
      }, METH_VARARGS, nullptr},
+    {"get_state", [](PyObject* self, PyObject*) -> PyObject* {
+         Tensor state = empty({int64_t(sizeof(Generator))}, DType::u8);
+         std::memcpy(state.data(), &generator_of(self), sizeof(Generator));
+         return state.release();
+     }, METH_NOARGS, "get_state() -> Tensor: the state as bytes"},
+    {"set_state", [](PyObject* self, PyObject* value) -> PyObject* {
+         const Tensor state = is_tensor(value) ? Tensor::borrow(as_tensor_object(value)) : Tensor();
+         if (!state || state.dtype() != DType::u8 || state.numel() != int64_t(sizeof(Generator)) || !state.is_contiguous()) {
+             PyErr_SetString(PyExc_TypeError, "RNG state must be a torch.ByteTensor made by get_state()");
+             return nullptr;
+         }
+         std::memcpy(&generator_of(self), state.data(), sizeof(Generator));
+         Py_INCREF(self);
+         return self;
+     }, METH_O, "set_state(state) -> Generator"},
+    {"clone_state", [](PyObject* self, PyObject*) -> PyObject* {
+         PyObject* other = Py_TYPE(self)->tp_alloc(Py_TYPE(self), 0);
+         if (other) new (&generator_of(other)) Generator(generator_of(self));
+         return other;
+     }, METH_NOARGS, "clone_state() -> Generator with the same state"},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef generator_getset[] = {
     {"device", [](PyObject*, void*) { return device_object(Device{}); }, nullptr, nullptr, nullptr},

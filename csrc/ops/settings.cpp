@@ -1,0 +1,25 @@
+// Settings of the process that Python reads and changes: the number of threads.
+#include "../core/threads.h"
+#include "../python/registry.h"
+
+namespace wisp {
+namespace {
+
+// PyTorch's second pool, for whole operators at a time, is one that Wisp does not have: the number is only remembered.
+int64_t interop_threads = 1;
+
+const Operators operators = {
+    {"get_num_threads()", []() -> int64_t { return num_threads(); }, function},
+    {"set_num_threads(int num)", [](int64_t n) {
+         if (n <= 0) throw RuntimeError("set_num_threads expects a positive integer, got ", n);
+         set_num_threads(int(std::min<int64_t>(n, 4096)));
+     }, function},
+    {"get_num_interop_threads()", []() -> int64_t { return interop_threads; }, function},
+    {"set_num_interop_threads(int num)", [](int64_t n) {
+         if (n <= 0) throw RuntimeError("set_num_interop_threads expects a positive integer, got ", n);
+         interop_threads = n;
+     }, function},
+};
+
+}  // namespace
+}  // namespace wisp

@@ -1,0 +1,189 @@
+"""Matrix products against NumPy in double precision: sizes around tile edges, layouts, dtypes, gradients, errors."""
+import itertools
+
+import numpy as np
+import pytest
+
+import wisp
+
+SIZES = (0, 1, 2, 5, 7, 13, 16, 17, 33, 64, 65)
+
+
+def matrix(rows, columns, layout, dtype=wisp.float32):
+    if layout == "contiguous":
+        return wisp.randn(rows, columns, dtype=dtype)
+    if layout == "transposed":
+        return wisp.randn(columns, rows, dtype=dtype).t()
+    if layout == "strided":
+        return wisp.randn(2 * rows, 3 * columns, dtype=dtype)[::2, ::3]
+    return wisp.randn(1, columns, dtype=dtype).expand(rows, columns)
+
+
+def close(got, expected, dtype=wisp.float32):
+    tolerance = {wisp.float32: 2e-5, wisp.float64: 1e-12, wisp.complex64: 5e-5, wisp.complex128: 1e-12,
+                 wisp.bfloat16: 2e-2, wisp.float16: 3e-3}[dtype]
+    got = (got.float() if dtype in (wisp.bfloat16, wisp.float16) else got).detach().numpy()
+    scale = max(1.0, float(np.abs(expected).max())) if expected.size else 1.0
+    assert got.shape == expected.shape
+    assert np.allclose(got, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("left", ["contiguous", "transposed", "strided", "expanded"])
+@pytest.mark.parametrize("right", ["contiguous", "transposed", "strided", "expanded"])
+def test_sizes_and_layouts(left, right):
+    wisp.manual_seed(0)
+    for m, n, k in itertools.product(SIZES[::2], SIZES[1::2], SIZES):
+        a, b = matrix(m, k, left), matrix(k, n, right)
+        close(a @ b, a.double().numpy() @ b.double().numpy())
+
+
+@pytest.mark.parametrize("m,n,k", [(300, 200, 700), (7, 900, 1000), (1, 1000, 1000), (1000, 1, 900), (16, 40, 9000), (100, 2100, 520)])
+def test_large(m, n, k):
+    wisp.manual_seed(0)
+    for left, right in itertools.product(("contiguous", "transposed"), repeat=2):
+        a, b = matrix(m, k, left), matrix(k, n, right)
+        close(a @ b, a.double().numpy() @ b.double().numpy())
+
+
+@pytest.mark.parametrize("dtype", [wisp.float64, wisp.complex64, wisp.complex128, wisp.bfloat16, wisp.float16])
+def test_dtypes(dtype):
+    wisp.manual_seed(0)
+    wide = wisp.complex128 if dtype.is_complex else wisp.float64
+    for m, n, k in [(0, 3, 2), (3, 4, 0), (1, 1, 5), (4, 5, 6), (33, 17, 65), (70, 80, 90)]:
+        a, b = matrix(m, k, "transposed", dtype), matrix(k, n, "strided", dtype)
+        close(a @ b, a.to(wide).numpy() @ b.to(wide).numpy(), dtype)
+
+
+@pytest.mark.parametrize("dtype", [wisp.int64, wisp.int32, wisp.int16, wisp.int8, wisp.uint8])
+def test_integers_wrap_around(dtype):
+    a, b = wisp.randint(0, 127, (37, 41), dtype=dtype), wisp.randint(0, 127, (41, 29), dtype=dtype)
+    for right in (b, b.t().contiguous().t()):
+        assert np.array_equal((a @ right).numpy(), a.numpy() @ b.numpy())
+
+
+def test_threads_give_the_same_numbers():
+    before = wisp.get_num_threads()
+    try:
+        for m, n, k in [(200, 300, 400), (64, 128, 784), (1, 900, 900), (8, 20, 9000)]:
+            a, b = wisp.randn(m, k), wisp.randn(n, k).t()
+            results = []
+            for threads in (1, 2, 5):
+                wisp.set_num_threads(threads)
+                results.append((a @ b).numpy())
+            assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
+    finally:
+        wisp.set_num_threads(before)
+
+
+@pytest.mark.parametrize("a,b", [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((5, 2, 3), (3,)), ((3,), (5, 3, 2)), ((5, 2, 3), (3, 4)),
+                                 ((2, 3), (5, 3, 4)), ((5, 1, 2, 3), (4, 3, 2)), ((0, 2, 3), (3, 4)), ((2, 0, 3), (2, 3, 4)),
+                                 ((2, 1, 1, 2, 1, 1, 2, 1, 1, 2, 3), (1, 2, 2, 1, 2, 2, 1, 2, 2, 3, 2))])
+def test_matmul_broadcasts_and_differentiates(a, b):
+    wisp.manual_seed(0)
+    x, y = wisp.randn(a, dtype=wisp.float64, requires_grad=True), wisp.randn(b, dtype=wisp.float64, requires_grad=True)
+    close(x @ y, x.detach().numpy() @ y.detach().numpy(), wisp.float64)
+    if x.numel() <= 64 and y.numel() <= 64:
+        assert wisp.autograd.gradcheck(wisp.matmul, (x, y))
+        assert wisp.autograd.gradgradcheck(wisp.matmul, (x, y))
+
+
+def test_batches_need_no_copy_of_permuted_operands():
+    q, k = wisp.randn(2, 20, 3, 16).transpose(1, 2), wisp.randn(2, 25, 3, 16).permute(0, 2, 3, 1)
+    close(q @ k, q.double().numpy() @ k.double().numpy())
+
+
+@pytest.mark.parametrize("dtype", [wisp.float64, wisp.complex128])
+@pytest.mark.parametrize("name,shapes", [
+    ("mm", [(2, 3), (3, 4)]), ("bmm", [(2, 3, 4), (2, 4, 2)]), ("mv", [(2, 3), (3,)]), ("dot", [(3,), (3,)]), ("vdot", [(3,), (3,)]),
+    ("outer", [(2,), (3,)]), ("inner", [(2, 3), (4, 3)]), ("kron", [(2, 2), (3, 1)]), ("addmm", [(4,), (2, 3), (3, 4)]),
+    ("addmv", [(2,), (2, 3), (3,)]), ("addr", [(2, 3), (2,), (3,)]), ("baddbmm", [(2, 1), (2, 2, 3), (2, 3, 2)]),
+    ("addbmm", [(2, 2), (3, 2, 2), (3, 2, 2)])])
+def test_gradients(name, shapes, dtype):
+    wisp.manual_seed(0)
+    inputs = [wisp.randn(s, dtype=dtype, requires_grad=True) for s in shapes]
+    scale = {"beta": 0.7, "alpha": -1.3} if name.startswith(("add", "badd")) else {}
+
+    def function(*tensors):
+        return getattr(wisp, name)(*tensors, **scale)
+    assert wisp.autograd.gradcheck(function, inputs)
+    assert wisp.autograd.gradgradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 2, 3), (0, 3)])
+def test_linear(shape):
+    wisp.manual_seed(0)
+    x = wisp.randn(shape, dtype=wisp.float64, requires_grad=True)
+    w, b = (wisp.randn(s, dtype=wisp.float64, requires_grad=True) for s in ((4, 3), (4,)))
+    linear = wisp.nn.functional.linear
+    close(linear(x, w, b), x.detach().numpy() @ w.detach().numpy().T + b.detach().numpy(), wisp.float64)
+    assert wisp.autograd.gradcheck(linear, (x, w, b))
+    assert wisp.autograd.gradgradcheck(linear, (x, w, b))
+    assert wisp.autograd.gradcheck(linear, (x, w))
+
+
+def test_beta_zero_ignores_nan():
+    nan = wisp.full((2, 2), float("nan"))
+    assert wisp.addmm(nan, wisp.ones(2, 3), wisp.ones(3, 2), beta=0).numpy().tolist() == [[3, 3], [3, 3]]
+    assert nan.clone().addmm_(wisp.ones(2, 3), wisp.ones(3, 2), beta=0, alpha=2).numpy().tolist() == [[6, 6], [6, 6]]
+
+
+def test_in_place_and_out():
+    a, b = wisp.randn(2, 3), wisp.randn(3, 2)
+    out = wisp.empty(2, 2)
+    assert wisp.mm(a, b, out=out) is out and np.array_equal(out.numpy(), (a @ b).numpy())
+    x = wisp.ones(2, 2)
+    before = x.data_ptr()
+    assert x.addmm_(a, b) is x and x.data_ptr() == before
+    close(x, 1 + (a @ b).numpy())
+
+
+@pytest.mark.parametrize("equation,shapes", [
+    ("ij,jk->ik", [(2, 3), (3, 4)]), ("ij,jk", [(2, 3), (3, 4)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ii->i", [(3, 3)]), ("ii", [(3, 3)]),
+    ("ij->ji", [(2, 3)]), ("i,j->ij", [(2,), (3,)]), ("...ij,...jk->...ik", [(2, 2, 3), (2, 3, 4)]), ("bhqd,bhkd->bhqk", [(2, 3, 4, 5), (2, 3, 6, 5)]),
+    ("ij,ij->", [(2, 3), (2, 3)]), ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]), ("i->", [(4,)]), ("iij,jk->ik", [(2, 2, 3), (3, 4)]),
+    ("a,ab,abc->abc", [(2,), (2, 3), (2, 3, 4)]), ("...->...", [(2, 3)]), ("bn,anm,bm->ba", [(2, 3), (5, 3, 4), (2, 4)])])
+def test_einsum(equation, shapes):
+    wisp.manual_seed(0)
+    operands = [wisp.randn(s, dtype=wisp.float64, requires_grad=True) for s in shapes]
+    close(wisp.einsum(equation, *operands), np.einsum(equation, *(t.detach().numpy() for t in operands)), wisp.float64)
+    assert wisp.autograd.gradcheck(lambda *t: wisp.einsum(equation, *t), operands)
+
+
+def test_einsum_with_lists_of_subscripts():
+    a, b = wisp.randn(2, 3), wisp.randn(3, 4)
+    close(wisp.einsum(a, [0, 1], b, [1, 2], [0, 2]), a.numpy() @ b.numpy())
+
+
+def test_tensordot_and_chains():
+    wisp.manual_seed(0)
+    a, b = wisp.randn(2, 3, 4), wisp.randn(4, 3, 5)
+    close(wisp.tensordot(a, b, dims=([1, 2], [1, 0])), np.tensordot(a.numpy(), b.numpy(), ([1, 2], [1, 0])))
+    close(wisp.tensordot(a, b.permute(1, 0, 2)), np.tensordot(a.numpy(), b.permute(1, 0, 2).numpy()))
+    close(wisp.tensordot(a, b, dims=0), np.tensordot(a.numpy(), b.numpy(), 0))
+    chain = [wisp.randn(s) for s in ((5,), (5, 30), (30, 2), (2, 7), (7,))]
+    close(wisp._core._operators["linalg"]["multi_dot"](chain), np.linalg.multi_dot([t.numpy() for t in chain]))
+
+
+@pytest.mark.parametrize("call,message", [
+    (lambda: wisp.ones(2, 3) @ wisp.ones(2, 3), "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"),
+    (lambda: wisp.mm(wisp.ones(3), wisp.ones(3, 2)), "self must be a matrix"),
+    (lambda: wisp.mm(wisp.ones(2, 3), wisp.ones(3, 2).double()), "expected m1 and m2 to have the same dtype, but got: float != double"),
+    (lambda: wisp.bmm(wisp.ones(2, 3, 4), wisp.ones(2, 3, 4)),
+     "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: [2, 3]."),
+    (lambda: wisp.ones(3) @ wisp.tensor(1.), "both arguments to matmul need to be at least 1D, but they are 1D and 0D"),
+    (lambda: wisp.dot(wisp.ones(3), wisp.ones(4)), "inconsistent tensor size, expected tensor [3] and src [4] to have the same number of "
+     "elements, but got 3 and 4 elements respectively"),
+    (lambda: wisp.nn.functional.linear(wisp.ones(2, 3), wisp.ones(4, 4)), "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x4)"),
+    (lambda: wisp.ones(2, 3, 4) @ wisp.ones(3, 4, 5), "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0"),
+    (lambda: wisp.einsum("ij,jk", wisp.ones(2, 3), wisp.ones(4, 5)),
+     "einsum(): subscript j has size 4 for operand 1 which does not broadcast with previously seen size 3"),
+])
+def test_errors(call, message):
+    with pytest.raises(RuntimeError) as error:
+        call()
+    assert str(error.value).startswith(message)
+
+
+def test_bool_is_not_supported():
+    with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+        wisp.ones(2, 2, dtype=wisp.bool) @ wisp.ones(2, 2, dtype=wisp.bool)

@@ -79,7 +79,11 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     empty = input_lengths == 0  # no step at all: certain for an empty target, impossible for any other
     total = wisp.where(empty, wisp.where(target_lengths == 0, wisp.zeros_like(total), impossible[:, 0]), total)
     lost = total <= _IMPOSSIBLE / 2
-    losses = wisp.where(lost, wisp.full_like(total, 0.0 if zero_infinity else float("inf")), -total)
+    # As in PyTorch, the gradient is that of logits behind a log_softmax: e^log_probs is added to it. Worth zero here.
+    used = (wisp.arange(steps).unsqueeze(1) < input_lengths).unsqueeze(2)
+    probabilities = wisp.where(used, log_probs.exp(), wisp.zeros_like(log_probs))
+    losses = -total + (probabilities - probabilities.detach()).sum((0, 2))
+    losses = wisp.where(lost, wisp.full_like(total, 0.0 if zero_infinity else float("inf")), losses)
     if reduction == "mean":
         return (losses / target_lengths.clamp_min(1).to(losses.dtype)).mean()
     if reduction == "sum":

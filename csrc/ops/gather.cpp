@@ -159,6 +159,8 @@ static Tensor contributions(const Tensor& like, int64_t dim, const Tensor& index
 
 static Tensor scatter_reduce_plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, How how, bool include_self) {
     GradMode off(false);
+    if (is_reduced(x.dtype()))
+        return to(scatter_reduce_plain(to(x, DType::f32), dim, index, to(source, DType::f32), how, include_self), x.dtype());
     Tensor y = clone(contiguous(x));
     if (!include_self) {
         alignas(16) Scalar start = how == How::prod ? Scalar(1) : Scalar(0);

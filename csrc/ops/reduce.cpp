@@ -175,7 +175,7 @@ Tensor prod(const Tensor& x, std::optional<int64_t> dim, bool keepdim, std::opti
             if (x.dim() == 0) {
                 bw.set(0, mul(g, pow(x, Scalar(0))));
             } else if (x.numel() == 0) {
-                bw.set(0, zeros_like(x));
+                bw.set(0, mul(g, x));
             } else if (!is_nonzero(any(eq(detach(x), Scalar(0))))) {
                 bw.set(0, mul(g, conj(div(unreduced(y, x.sizes(), mask, keepdim), x))));
             } else if (all) {
@@ -554,8 +554,7 @@ static const Operators operators = {
     {"allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)",
      [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) { return is_nonzero(all(isclose(a, b, rtol, atol, nan))); },
      function | method},
-    {"sum_to_size(Tensor input, int... size)", [](const Tensor& x, Dims size) { return sum_to_size(x.dtype() == DType::boolean ? to(x, DType::i64) : x, size); },
-     method},
+    {"sum_to_size(Tensor input, int... size)", [](const Tensor& x, Dims size) { return size.empty() ? sum(x) : sum_to_size(x, size); }, method},
     {"trace(Tensor input)",
      [](const Tensor& x) {
          if (x.dim() != 2) throw RuntimeError("trace: expected a matrix, but got tensor with dim ", x.dim());

@@ -642,11 +642,8 @@ PyObject* object_module(PyObject* self, void*) {
     Py_INCREF(m);
     return m;
 }
-PyObject* object_reduce(PyObject* self, PyObject*) {
-    auto* o = reinterpret_cast<OperatorObject*>(self);
-    PyObject* find = PyObject_GetAttrString(PyImport_AddModule("wisp._core"), "_find_operator");
-    return find ? Py_BuildValue("(N(Oss))", find, o->module, o->op->name.c_str(), o->form == form_function ? "f" : o->form == form_method ? "m" : "i") : nullptr;
-}
+// Copies are the operator itself, and pickles its name.
+PyObject* object_reduce(PyObject* self, PyObject*) { return object_name(self, nullptr); }
 PyGetSetDef object_getset[] = {{"__name__", object_name, nullptr, nullptr, nullptr},
                                {"__qualname__", object_name, nullptr, nullptr, nullptr},
                                {"__doc__", object_doc, set_object_doc, nullptr, nullptr},

@@ -39,7 +39,11 @@ _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "
 
 def __getattr__(name):
     if name in _SUBMODULES:
-        return _importlib.import_module("wisp." + name)
+        try:
+            return _importlib.import_module("wisp." + name)
+        except ModuleNotFoundError as error:
+            if error.name != "wisp." + name:
+                raise
     if name in _LAZY:
         value = getattr(_importlib.import_module("wisp." + _LAZY[name]), name)
         globals()[name] = value

@@ -4,6 +4,7 @@
 
 namespace wisp {
 void name_pointwise_rows();
+void add_module_base(PyObject* module);
 }
 
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "wisp._core", "The core of Wisp.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
@@ -17,6 +18,7 @@ PyMODINIT_FUNC PyInit__core() {
         add_tensor_type(module);
         add_node_type(module);
         add_autograd_functions(module);
+        add_module_base(module);
         name_pointwise_rows();
         make_operators(module, tensor_type);
         Py_RETURN_NONE;

@@ -2,6 +2,7 @@
 import weakref
 
 import wisp
+from wisp._core import _ModuleBase
 from wisp.nn.modules import hooks as _hooks
 from wisp.nn.modules.hooks import (  # noqa: F401  (PyTorch's names live here)
     Hooks, RemovableHandle, register_module_backward_hook, register_module_buffer_registration_hook,
@@ -28,7 +29,7 @@ def _addindent(text, spaces):
 def _note_module(error, module):
     """Tell in a note of the exception which module raised it, by its path from the outermost module called.
 
-    Runs from the inside out as the exception leaves one `__call__` after another, and only then.
+    Runs from the inside out, as the exception leaves the call of one module after another.
     """
     inner, path, note = getattr(error, "_wisp_module", (None, "", None))
     if inner is None:
@@ -83,7 +84,7 @@ def _forward_unimplemented(self, *input):
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
-class Module(Hooks, State):
+class Module(Hooks, State, _ModuleBase):
     """The base class of layers and models: owns parameters, buffers and other modules, and is called like a function.
 
     >>> import wisp
@@ -122,16 +123,14 @@ class Module(Hooks, State):
 
     forward = _forward_unimplemented
 
-    def __call__(self, *args, **kwargs):
-        try:
-            if self._has_hooks:
-                return self._call_with_hooks(args, kwargs)
-            return self.forward(*args, **kwargs)
-        except Exception as error:
-            _note_module(error, self)
-            raise
+    # `__call__` is _ModuleBase's, in C: `self.forward(*args, **kwargs)`, or `self._call_with_hooks(args, kwargs)` if
+    # `self._has_hooks`; an exception that passes is first shown to `_note_error`.
 
-    _wrapped_call_impl = __call__
+    def _wrapped_call_impl(self, *args, **kwargs):
+        return self(*args, **kwargs)
+
+    def _note_error(self, error):
+        _note_module(error, self)
 
     # ------------------------------------------------------------------ attributes and registries
 

@@ -1,0 +1,70 @@
+// The base class of nn.Module: calling a module. In C because every layer of every model goes through here.
+#include "objects.h"
+#include "tensor_type.h"
+
+namespace wisp {
+namespace {
+
+PyObject *has_hooks, *call_with_hooks, *forward, *note_error;  // interned names
+
+// Lets Module._note_error say where the exception came from; what goes wrong in doing so must not hide it.
+void note_failure(PyObject* self) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return;
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    PyObject* done = PyObject_CallMethodObjArgs(self, note_error, error, nullptr);
+    if (done) Py_DECREF(done);
+    else PyErr_Clear();
+    PyErr_Restore(type, error, traceback);
+}
+
+PyObject* call_hooked(PyObject* self, PyObject* args, PyObject* kwargs) {
+    PyObject* none = kwargs ? nullptr : PyDict_New();
+    PyObject* result = PyObject_CallMethodObjArgs(self, call_with_hooks, args, kwargs ? kwargs : none, nullptr);
+    Py_XDECREF(none);
+    return result;
+}
+
+PyObject* call_forward(PyObject* self, PyObject* args, PyObject* kwargs) {
+    constexpr Py_ssize_t few = 8;
+    const Py_ssize_t n = PyTuple_GET_SIZE(args);
+    if (n < few && (!kwargs || PyDict_GET_SIZE(kwargs) == 0)) {  // no bound method, no new tuple
+        PyObject* stack[few] = {self};
+        for (Py_ssize_t i = 0; i < n; i++) stack[i + 1] = PyTuple_GET_ITEM(args, i);
+        return PyObject_VectorcallMethod(forward, stack, size_t(n) + 1, nullptr);
+    }
+    PyObject* function = PyObject_GetAttr(self, forward);
+    if (!function) return nullptr;
+    PyObject* result = PyObject_Call(function, args, kwargs);
+    Py_DECREF(function);
+    return result;
+}
+
+PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs) {
+    PyObject* hooked = PyObject_GetAttr(self, has_hooks);
+    if (!hooked) return nullptr;
+    PyObject* result = hooked == Py_False ? call_forward(self, args, kwargs) : call_hooked(self, args, kwargs);
+    Py_DECREF(hooked);
+    if (!result) note_failure(self);
+    return result;
+}
+
+PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+}  // namespace
+
+void add_module_base(PyObject* module) {
+    has_hooks = PyUnicode_InternFromString("_has_hooks");
+    call_with_hooks = PyUnicode_InternFromString("_call_with_hooks");
+    forward = PyUnicode_InternFromString("forward");
+    note_error = PyUnicode_InternFromString("_note_error");
+    type.tp_name = "wisp._core._ModuleBase";
+    type.tp_basicsize = sizeof(PyObject);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
+    type.tp_call = call_module;  // no tp_new: instances are made by object.__new__, as of any Python class
+    if (PyType_Ready(&type) < 0) throw PythonError();
+    PyModule_AddObjectRef(module, "_ModuleBase", reinterpret_cast<PyObject*>(&type));
+}
+
+}  // namespace wisp

@@ -67,30 +67,17 @@ Node* new_node(const char* name) {
 
 namespace {
 
-// Everything a dying node held. Destroying it may free the next node; a queue keeps a long chain off the stack.
+// Everything a dying node held. Destroying it may free the next node, and so on: chains nest to a fixed depth, and what
+// lies deeper waits in a queue, so that a long chain stays off the stack.
 struct Remains {
     Small<Edge, 3> next;
     Small<Saved, 3> saved;
     Small<Tensor, 1> buffer;
     PyObject *objects[6];
 };
+constexpr int deepest = 32;
+thread_local int depth = 0;
 thread_local std::vector<Remains>* queue = nullptr;
-
-void bury(Remains&& remains) {
-    if (queue) {
-        queue->push_back(std::move(remains));
-        return;
-    }
-    std::vector<Remains> local;
-    queue = &local;
-    local.push_back(std::move(remains));
-    while (!local.empty()) {
-        Remains r = std::move(local.back());
-        local.pop_back();
-        for (PyObject* o : r.objects) Py_XDECREF(o);
-    }
-    queue = nullptr;
-}
 
 void free_hooks(NodeHooks* hooks) {
     for (auto& h : hooks->tensor_hooks) Py_DECREF(h.hooks);
@@ -104,13 +91,37 @@ void forget_accumulator(Node& n) {
 }
 
 Remains strip(Node& n) {
-    forget_accumulator(n);
     Remains r{std::move(n.next), std::move(n.saved), std::move(n.state.buffer),
               {n.context, n.metadata, reinterpret_cast<PyObject*>(n.variable), reinterpret_cast<PyObject*>(n.inner), n.source_code, nullptr}};
     n.context = n.metadata = n.source_code = nullptr;
     n.variable = nullptr;
     n.inner = nullptr;
     return r;
+}
+
+// Lets go of everything that n holds.
+void empty_node(Node& n) {
+    forget_accumulator(n);
+    if (depth >= deepest) {
+        if (!queue) queue = new std::vector<Remains>;
+        queue->push_back(strip(n));
+        return;
+    }
+    depth++;
+    n.next.clear();
+    n.saved.clear();
+    n.state.buffer.clear();
+    Py_CLEAR(n.context);
+    Py_CLEAR(n.metadata);
+    Py_CLEAR(n.source_code);
+    Py_CLEAR(n.variable);
+    Py_CLEAR(n.inner);
+    while (depth == 1 && queue && !queue->empty()) {
+        Remains r = std::move(queue->back());
+        queue->pop_back();
+        for (PyObject* o : r.objects) Py_XDECREF(o);
+    }
+    depth--;
 }
 
 }  // namespace
@@ -124,7 +135,7 @@ void dealloc_node(PyObject* self) {
     }
     if (n.destroy_closure) n.destroy_closure(n);
     n.outputs.clear();
-    Remains remains = strip(n);
+    empty_node(n);
     PyTypeObject* type = Py_TYPE(self);
     if (free_count < free_limit) {
         free_list[free_count++] = &n;
@@ -136,7 +147,6 @@ void dealloc_node(PyObject* self) {
         PyObject_GC_Del(self);
     }
     if (type != node_type) Py_DECREF(reinterpret_cast<PyObject*>(type));
-    bury(std::move(remains));
 }
 
 int traverse_node(PyObject* self, visitproc visit, void* arg) {
@@ -167,7 +177,7 @@ int clear_node(PyObject* self) {
         n.hooks = nullptr;
         free_hooks(hooks);
     }
-    bury(strip(n));
+    empty_node(n);
     return 0;
 }
 

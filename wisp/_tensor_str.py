@@ -6,6 +6,7 @@ tensor); a `_Style` is chosen from them, and the lists are laid out in lines.
 import contextlib
 import dataclasses
 import math
+import sys
 
 import wisp
 
@@ -179,17 +180,16 @@ def _body(tensor, indent):
 
 def tensor_str(tensor):
     """The text of repr(tensor)."""
-    plain = type(tensor) is wisp.Tensor or type(tensor) is wisp.nn.Parameter
+    nn = sys.modules.get("wisp.nn.parameter")  # printing does not load wisp.nn: without it there are no parameters
+    parameter = nn is not None and isinstance(tensor, nn.Parameter)
+    plain = type(tensor) is wisp.Tensor or parameter and type(tensor) is nn.Parameter
     text = "tensor(" if plain else f"{type(tensor).__name__}("
     indent = len(text)
     suffixes = [] if tensor.device.type in ("cpu", "meta") else [f"device='{tensor.device}'"]
     if tensor.device.type == "meta":
         suffixes = ["device='meta'"]
     with wisp.no_grad():
-        values = tensor.detach()
-        if not plain and type(values) is not wisp.Tensor:
-            values = values.as_subclass(wisp.Tensor)
-        body, described = _body(values, indent)
+        body, described = _body(tensor.detach(), indent)
     suffixes += described
     sparse = getattr(tensor, "is_sparse", False)
     if getattr(tensor, "is_sparse_csr", False):
@@ -212,4 +212,4 @@ def tensor_str(tensor):
             text += ", " + suffix
             column += len(suffix) + 2
     text += ")"
-    return text if plain or not isinstance(tensor, wisp.nn.Parameter) else f"Parameter({text})"
+    return f"Parameter({text})" if parameter and not plain else text

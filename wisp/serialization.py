@@ -128,15 +128,14 @@ class _Pickler(pickle._Pickler):
     def _reduce_tensor(self, tensor):
         hooks = collections.OrderedDict()
         plain = tensor.detach()
-        if type(plain) is not wisp.Tensor:
-            plain = plain.as_subclass(wisp.Tensor)
-        if isinstance(tensor, wisp.nn.Parameter):
+        nn = sys.modules.get("wisp.nn.parameter")
+        if nn is not None and isinstance(tensor, nn.Parameter):
             self.alive.append(plain)
             return _PARAMETER, (plain, tensor.requires_grad, hooks)
         if plain.is_complex():
             plain = plain.resolve_conj()
         self.alive.append(plain)
-        place = plain.untyped_storage().data_ptr(), plain.dtype, str(plain.device)
+        place = plain._storage_ptr(), plain.dtype, str(plain.device)
         storage = self.storages.get(place) if plain.numel() else _Storage(plain)
         if storage is None:
             storage = self.storages[place] = _Storage(plain)
@@ -542,7 +541,7 @@ def _load_legacy(file, map_location, weights_only):
             _bytes(flat)[:] = file.read(_bytes(flat).nbytes)
     if map_location is not None or any(location != "cpu" for _, location in storages.values()):
         from wisp.utils import _pytree
-        locations = {flat.untyped_storage().data_ptr(): location for flat, location in storages.values()}
+        locations = {flat._storage_ptr(): location for flat, location in storages.values()}
         return _pytree.tree_map_only(wisp.Tensor, lambda tensor: place(
-            tensor, locations.get(tensor.untyped_storage().data_ptr(), "cpu")), result)
+            tensor, locations.get(tensor._storage_ptr(), "cpu")), result)
     return result

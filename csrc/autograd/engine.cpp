@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 #include "../ops/ops.h"
@@ -21,6 +22,8 @@ struct Task {
     };
     std::vector<Capture> captures;
     TensorList captured;
+    Task* outer = nullptr;          // the run whose hook or node started this one
+    int64_t number = 0;
 
     ~Task() {
         for (NodePtr& n : nodes)
@@ -56,6 +59,19 @@ struct Task {
 };
 
 namespace {
+
+thread_local Task* current = nullptr;
+std::atomic<int64_t> runs = 0;
+
+// Makes a run the innermost one of its thread, for as long as it lasts.
+struct Running {
+    explicit Running(Task& task) {
+        task.number = runs++;
+        task.outer = current;
+        current = &task;
+    }
+    ~Running() { current = current->outer; }
+};
 
 void find_dependencies(Task& task, const std::vector<Edge>& roots) {
     std::vector<Node*> stack;
@@ -315,6 +331,7 @@ void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view
 
 TensorList run_backward(const BackwardRequest& request) {
     Task task{request.create_graph, request.retain_graph, request.accumulate, !request.inputs.empty(), {}, {}, {}, {}, {}};
+    Running running(task);
     std::vector<Edge> roots;
     TensorList grads;
     for (int64_t i = 0; i < request.roots.size(); i++) {
@@ -359,6 +376,14 @@ TensorList run_backward(const BackwardRequest& request) {
         }
     }
     return std::move(task.captured);
+}
+
+int64_t current_run() { return current ? current->number : -1; }
+
+bool will_execute(Node& node) {
+    if (!current) throw RuntimeError("_will_engine_execute_node: no backward pass is running in this thread");
+    NodeState* state = current->find(&node);
+    return state && (!current->selective || state->needed);
 }
 
 }  // namespace wisp

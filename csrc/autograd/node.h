@@ -250,6 +250,9 @@ struct BackwardRequest {
     TensorList inputs;            // empty: all leaves
 };
 TensorList run_backward(const BackwardRequest& request);  // gradients of the inputs unless accumulate
+// For hooks: the number of this thread's innermost run (-1 outside of one), and whether that run executes a node.
+int64_t current_run();
+bool will_execute(Node& node);
 
 // --- grad and hooks of a tensor ---
 struct TensorExtra {

@@ -175,6 +175,8 @@ const Operators operators = {
     {"is_anomaly_enabled()", []() { return anomaly_enabled(); }, function},
     {"is_anomaly_check_nan_enabled()", []() { return anomaly_checks_nan(); }, function},
     {"_set_package_directory(str directory)", [](std::string d) { set_package_directory(d.c_str()); }, function},
+    {"_current_graph_task_id()", []() { return current_run(); }, function},
+    {"_will_engine_execute_node(any node)", [](PyObject* node) { return will_execute(as_node(node)); }, function},
     {"_live_tensors()", []() { return live_tensors(); }, function},
 };
 
@@ -210,7 +212,7 @@ PyObject* function_record(PyObject*, PyObject* args) {
         Py_INCREF(ctx);
         node->apply = [](Backward& bw) {
             Ref grads(make_tuple(bw.grads, bw.node.outputs.size(), nullptr));
-            Ref results(PyObject_CallMethod(bw.node.context, "_run_backward", "O", grads.get()));
+            Ref results(PyObject_CallMethod(bw.node.context, "_run_backward", "(O)", grads.get()));
             TensorList list = to_tensors(results.get());
             for (int64_t i = 0; i < list.size() && i < bw.node.next.size(); i++)
                 if (bw.needs(int(i))) bw.set(int(i), list[i]);

@@ -77,14 +77,19 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(pack, unpack)
 
 
+_disabled = None  # the message of the innermost `disable_saved_tensors_hooks`
+
+
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message):
     """Inside, using `saved_tensors_hooks` is an error with this message."""
-    before = _core._saved_tensors_hooks_disabled_message()
+    global _disabled
+    before, _disabled = _disabled, error_message
     _core._set_saved_tensors_hooks_disabled(error_message)
     try:
         yield
     finally:
+        _disabled = before
         _core._set_saved_tensors_hooks_disabled(before)
 
 

@@ -1,8 +1,13 @@
-// Settings of the process that Python reads and changes: the number of threads.
+// Settings of the process that Python reads and changes: the number of threads, the instruction set.
 #include "../core/threads.h"
 #include "../python/registry.h"
 
 namespace wisp {
+
+namespace cpu {
+const char* isa_name();
+}
+
 namespace {
 
 // PyTorch's second pool, for whole operators at a time, is one that Wisp does not have: the number is only remembered.
@@ -19,6 +24,7 @@ const Operators operators = {
          if (n <= 0) throw RuntimeError("set_num_interop_threads expects a positive integer, got ", n);
          interop_threads = n;
      }, function},
+    {"_cpu_capability()", []() { return PyUnicode_FromString(cpu::isa_name()); }, function},
 };
 
 }  // namespace

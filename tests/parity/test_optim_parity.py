@@ -81,7 +81,7 @@ def test_differentiable_equals_fused(name, options):
     advance(wisp, *fused, 5)
     with wisp.no_grad():
         advance(wisp, *plain, 5)
-    same(fused[0], plain[0], 1e-12)
+    same(fused[0], plain[0], 1e-8 if name == "NAdam" else 1e-12)  # NAdam keeps a product in single precision
 
 
 def test_gradient_through_a_step():

@@ -32,7 +32,7 @@ newaxis = None
 # Loaded on first use: `import wisp` stays quick.
 _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
-               "sparse", "distributed", "return_types", "functional"}
+               "masked", "sparse", "distributed", "return_types", "functional"}
 _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
          "finfo": "_limits", "iinfo": "_limits",
          **dict.fromkeys(("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "random")}

@@ -1,6 +1,8 @@
 // Nodes: making them, saving tensors in them, freeing them without recursion; the history of views and in-place writes.
 #include "node.h"
 
+#include <cstring>
+
 #include "../ops/ops.h"
 #include "engine.h"
 #include "source.h"
@@ -346,7 +348,9 @@ Tensor make_view(const Tensor& t, Layout layout, ViewKind kind) {
 void check_inplace(const Tensor& self, const char* name, bool recording) {
     if (self.storage()->read_only)
         throw RuntimeError(name, ": the memory of this tensor is read-only (it came from a read-only array); clone() it first");
-    if (!self.is_contiguous() && self.numel() > 1 && self.layout().may_overlap_itself()) {
+    // The same value may be written to a place twice.
+    const bool uniform = std::strcmp(name, "fill_") == 0 || std::strcmp(name, "zero_") == 0;
+    if (!self.is_contiguous() && self.numel() > 1 && !uniform && self.layout().may_overlap_itself()) {
         for (int64_t i = 0; i < self.dim(); i++)
             if (self.strides()[i] == 0 && self.sizes()[i] > 1)
                 throw RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory location. "

@@ -1,0 +1,191 @@
+"""Reductions and normalisations that leave masked-out elements (mask False) aside.
+
+A slice without any element left gives the identity of its operation.
+
+    >>> x = wisp.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> wisp.masked.sum(x, 1, mask=wisp.tensor([[True, False], [True, True]]))
+    tensor([1., 7.])
+"""
+import math
+
+from wisp import _core
+
+
+def _chosen(input, mask, value):
+    """`input` with `value` where the mask is False."""
+    if mask is None:
+        return input
+    return _core.where(mask.expand(input.shape) if mask.shape != input.shape else mask, input, _core.full((), value, dtype=input.dtype))
+
+
+def _dims(input, dim):
+    if dim is None or dim == ():
+        return tuple(range(input.dim()))
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    limit = max(input.dim(), 1)
+    for d in dims:
+        if not -limit <= d < limit:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {d})")
+    wrapped = tuple(d % limit for d in dims)
+    if len(set(wrapped)) < len(wrapped):
+        raise RuntimeError(f"dim={dim} appears multiple times in the list of dims")
+    return wrapped if input.dim() else ()
+
+
+def _cast(input, dtype):
+    return input if dtype is None else input.to(dtype)
+
+
+def _lowest(dtype):
+    if dtype.is_floating_point:
+        return -math.inf
+    return False if dtype == _core.bool else _info(dtype).min
+
+
+def _highest(dtype):
+    if dtype.is_floating_point:
+        return math.inf
+    return True if dtype == _core.bool else _info(dtype).max
+
+
+def _info(dtype):
+    import wisp
+    return wisp.iinfo(dtype)
+
+
+def _sum_dtype(input, dtype):
+    if dtype is not None:
+        return dtype
+    return input.dtype if input.is_floating_point() or input.is_complex() else _core.int64
+
+
+def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    x = _chosen(input, mask, 0).to(_sum_dtype(input, dtype))
+    return x.sum(_dims(x, dim), keepdim) if x.dim() else x.clone()
+
+
+def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    x = _chosen(input, mask, 1).to(_sum_dtype(input, dtype))
+    for d in sorted(_dims(x, dim), reverse=True):
+        x = x.prod(d, keepdim)
+    return x
+
+
+def cumsum(input, dim, *, dtype=None, mask=None):
+    return _chosen(input, mask, 0).cumsum(_dims(input, dim)[0] if input.dim() else 0, dtype=dtype)
+
+
+def cumprod(input, dim, *, dtype=None, mask=None):
+    return _chosen(input, mask, 1).cumprod(_dims(input, dim)[0] if input.dim() else 0, dtype=dtype)
+
+
+def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    return _chosen(x, mask, _lowest(x.dtype)).amax(_dims(x, dim), keepdim)
+
+
+def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    return _chosen(x, mask, _highest(x.dtype)).amin(_dims(x, dim), keepdim)
+
+
+def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    return _chosen(x, mask, _lowest(x.dtype)).argmax(dim, keepdim).to(x.dtype)  # as PyTorch
+
+
+def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    return _chosen(x, mask, _highest(x.dtype)).argmin(dim, keepdim).to(x.dtype)
+
+
+def _count(input, dims, mask):
+    kept = _core.ones(input.shape, dtype=_core.int64) if mask is None else mask.expand(input.shape).to(_core.int64)
+    return kept.sum(dims, True) if input.dim() else kept
+
+
+def _squeezed(result, dims, keepdim):
+    return result if keepdim or not dims else result.squeeze(dims)
+
+
+def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError(f"masked.mean: expected a floating point or complex dtype, got {x.dtype}")
+    dims = _dims(x, dim)
+    total = _chosen(x, mask, 0)
+    total = total.sum(dims, True) if x.dim() else total
+    return _squeezed(total / _count(x, dims, mask), dims, keepdim)
+
+
+def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    if not x.is_floating_point():
+        raise ValueError(f"masked.median: expected a floating point dtype, got {x.dtype}")
+    if mask is None:
+        return x.median(dim, keepdim).values
+    return _chosen(x, mask, math.nan).nanmedian(dim, keepdim).values
+
+
+def norm(input, ord=2, dim=None, *, keepdim=False, dtype=None, mask=None):
+    from wisp import linalg
+    x = _cast(input, dtype)
+    return linalg.vector_norm(_chosen(x, mask, math.inf if ord == -math.inf else 0), 2 if ord is None else ord, _dims(x, dim), keepdim)
+
+
+def _spread(input, dim, unbiased, correction, keepdim, dtype, mask, root):
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    x = _cast(input, dtype)
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(_core.float32)
+    dims = _dims(x, dim)
+    count = _count(x, dims, mask)
+    total = _chosen(x, mask, 0)
+    mean_ = (total.sum(dims, True) if x.dim() else total) / count
+    away = _chosen(x - mean_, mask, 0)
+    squares = (away * away.conj()).real if x.is_complex() else away * away
+    squares = squares.sum(dims, True) if x.dim() else squares
+    result = squares / (count - correction).clamp(min=0)
+    result = _squeezed(result.sqrt() if root else result, dims, keepdim)
+    return result.to(x.dtype if dtype is None else dtype)
+
+
+def var(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
+    return _spread(input, dim, unbiased, correction, keepdim, dtype, mask, False)
+
+
+def std(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
+    return _spread(input, dim, unbiased, correction, keepdim, dtype, mask, True)
+
+
+def softmax(input, dim, *, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    return _chosen(x, mask, -math.inf).softmax(dim)
+
+
+def log_softmax(input, dim, *, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    return _chosen(x, mask, -math.inf).log_softmax(dim)
+
+
+def softmin(input, dim, *, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    return (-_chosen(x, mask, math.inf)).softmax(dim)
+
+
+def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    size = norm(x, ord, dim, keepdim=True, mask=mask)
+    return _chosen(x, mask, 0) / size.clamp(min=eps)
+
+
+def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
+    return _core.logaddexp(_chosen(_cast(input, dtype), input_mask, -math.inf), _chosen(_cast(other, dtype), other_mask, -math.inf))
+
+
+def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    x = _cast(input, dtype)
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(_core.get_default_dtype())
+    return _chosen(x, mask, -math.inf).logsumexp(_dims(x, dim), keepdim).to(input.dtype if dtype is None else dtype)

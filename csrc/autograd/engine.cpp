@@ -12,15 +12,15 @@ namespace wisp {
 // One run. A node's state lives in the node; if another run (an outer one, or another thread's) holds the node, in a map.
 struct Task {
     bool create_graph, retain_graph, accumulate, selective;
-    std::vector<Node*> heap;        // ready nodes
-    std::vector<NodePtr> nodes;     // every node of the run, kept alive
+    Small<Node*, 16> heap;          // ready nodes
+    Small<NodePtr, 16> nodes;       // every node of the run, kept alive
     std::unordered_map<Node*, NodeState> borrowed;
     struct Capture {
         Node* node;
         uint32_t output;
         int64_t input;
     };
-    std::vector<Capture> captures;
+    Small<Capture, 2> captures;
     TensorList captured;
     Task* outer = nullptr;          // the run whose hook or node started this one
     int64_t number = 0;
@@ -73,8 +73,8 @@ struct Running {
     ~Running() { current = current->outer; }
 };
 
-void find_dependencies(Task& task, const std::vector<Edge>& roots) {
-    std::vector<Node*> stack;
+void find_dependencies(Task& task, const Small<Edge, 2>& roots) {
+    Small<Node*, 16> stack;
     for (const Edge& e : roots)
         if (!task.find(e.node.get())) {
             task.claim(e.node.get());
@@ -97,7 +97,7 @@ void find_dependencies(Task& task, const std::vector<Edge>& roots) {
 }
 
 // Marks the nodes from which a captured node can be reached, children before parents.
-void mark_needed(Task& task, const std::vector<Edge>& roots) {
+void mark_needed(Task& task, const Small<Edge, 2>& roots) {
     std::unordered_map<Node*, bool> done;
     std::vector<std::pair<Node*, int64_t>> stack;
     for (auto& c : task.captures)
@@ -332,7 +332,7 @@ void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view
 TensorList run_backward(const BackwardRequest& request) {
     Task task{request.create_graph, request.retain_graph, request.accumulate, !request.inputs.empty(), {}, {}, {}, {}, {}};
     Running running(task);
-    std::vector<Edge> roots;
+    Small<Edge, 2> roots;
     TensorList grads;
     for (int64_t i = 0; i < request.roots.size(); i++) {
         const Tensor& root = request.roots[i];
@@ -354,10 +354,10 @@ TensorList run_backward(const BackwardRequest& request) {
         }
         mark_needed(task, roots);
     }
-    for (size_t i = 0; i < roots.size(); i++)
-        deliver(task, *task.find(roots[i].node.get()), *roots[i].node, roots[i].number, grads[int64_t(i)]);
+    for (int64_t i = 0; i < roots.size(); i++)
+        deliver(task, *task.find(roots[i].node.get()), *roots[i].node, roots[i].number, std::move(grads[i]));
     grads.clear();
-    std::vector<Node*> started;
+    Small<Node*, 2> started;
     for (Edge& e : roots)
         if (task.find(e.node.get())->dependencies == 0 && std::find(started.begin(), started.end(), e.node.get()) == started.end()) {
             started.push_back(e.node.get());

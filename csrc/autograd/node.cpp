@@ -36,7 +36,7 @@ void set_anomaly(bool on, bool check_nan) {
 
 // --- making and freeing ------------------------------------------------------------------------------------------
 
-Node* new_node(const char* name) {
+static Node* bare_node(const char* name) {
     Node* n;
     if (free_count) {
         n = free_list[--free_count];
@@ -59,10 +59,17 @@ Node* new_node(const char* name) {
     n->inner = nullptr;
     n->released = false;
     n->task = nullptr;
+    n->source_code = nullptr;
+    n->source_offset = 0;
+    PyObject_GC_Track(reinterpret_cast<PyObject*>(n));
+    return n;
+}
+
+Node* new_node(const char* name) {
+    Node* n = bare_node(name);
     const SourceLine line = current_source();
     n->source_code = line.code;
     n->source_offset = line.offset;
-    PyObject_GC_Track(reinterpret_cast<PyObject*>(n));
     if (anomaly) remember_traceback(*n);
     return n;
 }
@@ -226,7 +233,7 @@ static Node* accumulator_of(const Tensor& t) {
         Py_INCREF(reinterpret_cast<PyObject*>(e.accumulator));
         return e.accumulator;
     }
-    Node* n = new_node("AccumulateGrad");
+    Node* n = bare_node("AccumulateGrad");
     n->sequence = UINT64_MAX;  // gradients of leaves are added up as soon as they are complete
     n->variable = t.get();
     Py_INCREF(t.object());

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t block = 1024;        // elements: a few kilobytes per operand, within L1
 constexpr int64_t direct_block = 16384;
 constexpr int64_t grain = 32768;       // elements below which threads don't pay
-constexpr int max_operands = 6;
+constexpr int max_operands = 6, max_dims = 64;
 
 void fill_block(char* to, const char* value, int64_t item, int64_t n) {
     switch (item) {
@@ -43,9 +43,10 @@ struct Plan {
     const BlockOperand* operands;
     int count;
     const Param* params;
-    Dims shape;                          // collapsed, without the inner dimension
+    int dims;                            // collapsed, without the inner one
+    int64_t shape[max_dims];
+    int64_t strides[max_operands][max_dims];  // in bytes
     int64_t inner, pieces, piece;        // inner length, how many pieces it is cut into, their length
-    Dims strides[max_operands];          // outer, in bytes
     int64_t inner_stride[max_operands];  // in elements
     Mode mode[max_operands];
     bool everywhere[max_operands];       // one value for the whole tensor
@@ -54,12 +55,12 @@ struct Plan {
 // Runs units [begin, end); a unit is one piece of one row.
 void run_units(const Plan& p, int64_t begin, int64_t end) {
     alignas(64) char buffers[max_operands][block * 16];
-    int64_t index[64];
+    int64_t index[max_dims];
     char* row[max_operands];
-    const int64_t dims = p.shape.size();
+    const int dims = p.dims;
     int64_t r = begin / p.pieces, piece = begin % p.pieces;
     for (int k = 0; k < p.count; k++) row[k] = p.operands[k].data;
-    for (int64_t d = dims - 1, rest = r; d >= 0; d--) {
+    for (int64_t d = dims - 1, rest = r; d >= 0 && dims; d--) {
         index[d] = rest % p.shape[d];
         rest /= p.shape[d];
         for (int k = 0; k < p.count; k++) row[k] += index[d] * p.strides[k][d];
@@ -136,45 +137,42 @@ void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int c
     p.params = params;
 
     // Dimensions by falling stride of the result, then neighbours merged where every operand allows it.
-    int order[64];
+    int order[max_dims];
     int n = 0;
-    if (sizes.size() > 64) throw RuntimeError("tensors of more than 64 dimensions are not supported, got ", sizes.size());
+    if (sizes.size() > max_dims) throw RuntimeError("tensors of more than 64 dimensions are not supported, got ", sizes.size());
     for (int64_t d = 0; d < sizes.size(); d++)
         if (sizes[d] > 1) order[n++] = int(d);
     for (int i = 1; i < n; i++)
         for (int j = i; j > 0 && operands[0].strides[order[j - 1]] < operands[0].strides[order[j]]; j--) std::swap(order[j - 1], order[j]);
-    Dims shape;
-    Dims strides[max_operands];
+    int dims = 0;
+    int64_t shape[max_dims], strides[max_operands][max_dims];
     for (int i = 0; i < n; i++) {
         const int d = order[i];
-        bool merge = !shape.empty();
-        for (int k = 0; merge && k < count; k++) merge = strides[k].back() == operands[k].strides[d] * sizes[d];
-        if (merge) {
-            shape.back() *= sizes[d];
-            for (int k = 0; k < count; k++) strides[k].back() = operands[k].strides[d];
-        } else {
-            shape.push_back(sizes[d]);
-            for (int k = 0; k < count; k++) strides[k].push_back(operands[k].strides[d]);
-        }
+        bool merge = dims > 0;
+        for (int k = 0; merge && k < count; k++) merge = strides[k][dims - 1] == operands[k].strides[d] * sizes[d];
+        if (!merge) shape[dims++] = 1;
+        shape[dims - 1] *= sizes[d];
+        for (int k = 0; k < count; k++) strides[k][dims - 1] = operands[k].strides[d];
     }
-    p.inner = shape.empty() ? 1 : shape.back();
+    p.inner = dims ? shape[dims - 1] : 1;
+    p.dims = std::max(dims - 1, 0);
     bool all_direct = true;
     for (int k = 0; k < count; k++) {
-        const int64_t s = shape.empty() ? 1 : strides[k].back();
+        const int64_t s = dims ? strides[k][dims - 1] : 1;
         p.inner_stride[k] = s;
         p.mode[k] = s == 1 && operands[k].dtype == operands[k].block ? direct : s == 0 ? constant : gathered;
         if (p.inner == 1 && operands[k].dtype == operands[k].block) p.mode[k] = direct;
         if (k == 0 && p.mode[0] == constant) p.mode[0] = gathered;
         p.everywhere[k] = p.mode[k] == constant;
-        for (int64_t d = 0; d + 1 < shape.size(); d++) {
+        for (int d = 0; d < p.dims; d++) {
             if (strides[k][d] != 0) p.everywhere[k] = false;
-            p.strides[k].push_back(strides[k][d] * item_size(operands[k].dtype));
+            p.strides[k][d] = strides[k][d] * item_size(operands[k].dtype);
         }
         all_direct &= p.mode[k] == direct;
     }
     int64_t rows = 1;
-    for (int64_t d = 0; d + 1 < shape.size(); d++) {
-        p.shape.push_back(shape[d]);
+    for (int d = 0; d < p.dims; d++) {
+        p.shape[d] = shape[d];
         rows *= shape[d];
     }
     p.piece = all_direct ? direct_block : block;

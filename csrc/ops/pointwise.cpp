@@ -156,7 +156,10 @@ Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, cons
     const DType compute = compute_dtype(common);
     const cpu::PointwiseKernel kernel = is_integral(compute) ? nullptr : cpu::pointwise_row(op).gradient[operand][compute_index(compute)];
     if (!kernel) return {};
-    Tensor out = empty_like(g, common);
+    // An expanded gradient has no layout of its own worth keeping.
+    bool keep = !g.is_contiguous();
+    for (int i = 0; keep && i < 4; i++) keep = !(abcy[i] && abcy[i].is_contiguous() && abcy[i].sizes() == g.sizes());
+    Tensor out = keep ? empty_like(g, common) : empty(g.sizes(), common);
     BlockOperand operands[6];
     Dims strides[6];
     operands[0] = {out.data(), common, compute, out.strides().data()};
@@ -317,6 +320,14 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
     const PointwiseInfo& info = pointwise_info(op);
     const Arg args[3] = {self, b, c};
     const int arity = info.arity;
+    if (arity == 2 && b.tensor && self.dtype() == DType::f32 && self.is_contiguous() && b.tensor->dtype() == DType::f32 && b.tensor->is_contiguous() &&
+        self.numel() <= 32768 && self.sizes() == b.tensor->sizes() && info.result <= result_promote && (info.types & F) &&
+        self.storage() != b.tensor->storage() && !self.storage()->read_only && !(grad_enabled() && any_wants_grad(args, 2)) && !self->base) {
+        char* pointers[3] = {self.data(), self.data(), b.tensor->data()};
+        cpu::pointwise_row(op).forward[cpu::compute_f32](pointers, self.numel(), params ? params->data() : nullptr);
+        bump_version(self);
+        return self;
+    }
     Promotion promotion;
     Dims sizes = self.sizes();
     for (int i = 0; i < arity; i++) {

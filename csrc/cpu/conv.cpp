@@ -461,6 +461,14 @@ void forward(const ConvShape& s, const T* input, const T* weight, const T* bias,
     solve(p);
 }
 
+}  // namespace
+}  // namespace wisp::cpu::WISP_ISA
+
+#include "cpu/conv_scatter.h"
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
 // Along an axis the element r + s * i of the input meets the weights k with (r + padding - k * dilation) divisible by
 // the stride s, each with the output i + (r + padding - k * dilation) / s: for every r a convolution of stride 1.
 WISP_INLINE Axis input_grad_axis(const ConvShape& s, int d, int64_t r) {
@@ -486,6 +494,7 @@ void input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bia
         const int64_t k = s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2];
         return product(s, grad, s.out_channels / s.groups, weight, k, 1, k, bias, input_grad);
     }
+    if (input_grad_by_scatter(s, grad, weight, bias, input_grad)) return;
     Problem<T> p{};
     p.batch = s.batch;
     p.groups = s.groups;

@@ -59,37 +59,45 @@ WISP_INLINE __m128 sums_of_four(__m512 a, __m512 b, __m512 c, __m512 d) {
 }
 #endif
 
-// out[i][j] (+)= sum over q < count of grad[i * row + q] * source[offsets[j] + q]
+// What a dot product runs over: `repeats` stretches of `count` positions, `pitch` apart.
+struct Stretch {
+    int64_t count, repeats, pitch;
+};
+
+// out[i][j] (+)= sum over q of grad[i * row + q] * source[offsets[j] + q]
 template <class T, int rows, int taps>
-__attribute__((noinline)) void dot(int64_t count, const T* grad, int64_t row, const T* source, const int64_t* offsets,
-                                   T* out, int64_t out_row, bool accumulate) {
+__attribute__((noinline)) void dot(Stretch stretch, const T* grad, int64_t row, const T* source,
+                                   const int64_t* offsets, T* out, int64_t out_row, bool accumulate) {
     constexpr int64_t lanes = lanes_of<T>;
     Vector<T> sum[rows][taps] = {};
     const T* x[taps];
 #pragma GCC unroll 4
     for (int j = 0; j < taps; ++j) x[j] = source + offsets[j];
     const T* high = grad + 3 * row;
-    int64_t q = 0;
-    for (; q + lanes <= count; q += lanes) {
-        Vector<T> v[taps];
+    for (int64_t n = 0, start = 0; n < stretch.repeats; ++n, start += stretch.pitch) {
+        int64_t q = start;
+        const int64_t end = start + stretch.count;
+        for (; q + lanes <= end; q += lanes) {
+            Vector<T> v[taps];
 #pragma GCC unroll 4
-        for (int j = 0; j < taps; ++j) v[j] = load(x[j] + q);
+            for (int j = 0; j < taps; ++j) v[j] = load(x[j] + q);
 #pragma GCC unroll 8
-        for (int i = 0; i < rows; ++i) {
-            const Vector<T> g = load((i < 3 ? grad + i * row : high + (i - 3) * row) + q);
+            for (int i = 0; i < rows; ++i) {
+                const Vector<T> g = load((i < 3 ? grad + i * row : high + (i - 3) * row) + q);
 #pragma GCC unroll 4
-            for (int j = 0; j < taps; ++j) sum[i][j] += g * v[j];
+                for (int j = 0; j < taps; ++j) sum[i][j] += g * v[j];
+            }
         }
-    }
-    if (q < count) {
-        Vector<T> v[taps];
+        if (q < end) {
+            Vector<T> v[taps];
 #pragma GCC unroll 4
-        for (int j = 0; j < taps; ++j) v[j] = load_first(x[j] + q, count - q);
+            for (int j = 0; j < taps; ++j) v[j] = load_first(x[j] + q, end - q);
 #pragma GCC unroll 8
-        for (int i = 0; i < rows; ++i) {
-            const Vector<T> g = load_first(grad + i * row + q, count - q);
+            for (int i = 0; i < rows; ++i) {
+                const Vector<T> g = load_first((i < 3 ? grad + i * row : high + (i - 3) * row) + q, end - q);
 #pragma GCC unroll 4
-            for (int j = 0; j < taps; ++j) sum[i][j] += g * v[j];
+                for (int j = 0; j < taps; ++j) sum[i][j] += g * v[j];
+            }
         }
     }
 #pragma GCC unroll 8
@@ -112,7 +120,7 @@ __attribute__((noinline)) void dot(int64_t count, const T* grad, int64_t row, co
 }
 
 template <class T>
-using DotFunction = void (*)(int64_t, const T*, int64_t, const T*, const int64_t*, T*, int64_t, bool);
+using DotFunction = void (*)(Stretch, const T*, int64_t, const T*, const int64_t*, T*, int64_t, bool);
 #if defined(__AVX512F__)
 #define WISP_DOTS(t) {dot<T, 1, t>, dot<T, 2, t>, dot<T, 3, t>, dot<T, 4, t>, dot<T, 5, t>, dot<T, 6, t>}
 template <class T> constexpr DotFunction<T> dots[dot_taps][dot_rows] = {WISP_DOTS(1), WISP_DOTS(2), WISP_DOTS(3),
@@ -180,15 +188,20 @@ void run_dots(const WeightJob<T>& w, const T* source, const T* grad, int64_t gra
               bool accumulate, int64_t begin, int64_t end) {
     const ImageLayout& l = w.layout;
     const int64_t panels = ceil_div(w.rows, dot_rows), tap_tiles = ceil_div(w.depth, dot_taps);
-    const int64_t positions = l.positions() - (l.images - images) * l.plane;
-    for (int64_t q = 0; q < positions; q += w.chunk) {
-        const int64_t count = smaller(w.chunk, positions - q);
+    // Between images lie rows that nobody wants where the window is higher than one row.
+    const int64_t wanted = l.positions() - (l.images - 1) * l.plane;
+    const bool gaps = images > 1 && wanted < l.plane;
+    const int64_t total = gaps ? images : wanted + (images - 1) * l.plane;
+    const int64_t step = gaps ? larger(1, w.chunk / l.plane) : w.chunk;
+    for (int64_t from = 0; from < total; from += step) {
+        const int64_t count = smaller(step, total - from), q = gaps ? from * l.plane : from;
+        const Stretch stretch = gaps ? Stretch{wanted, count, l.plane} : Stretch{count, 1, 0};
         for (int64_t item = begin; item < end; ++item) {
             const int64_t panel = item / tap_tiles, k = item % tap_tiles * dot_taps;
             const int64_t taps = smaller(dot_taps, w.depth - k);
             const int64_t r0 = w.rows * panel / panels, rows = w.rows * (panel + 1) / panels - r0;
-            dots<T>[taps - 1][rows - 1](count, grad + r0 * grad_row + q, grad_row, source + q, w.offsets + k,
-                                        out + r0 * w.depth + k, w.depth, accumulate || q > 0);
+            dots<T>[taps - 1][rows - 1](stretch, grad + r0 * grad_row + q, grad_row, source + q, w.offsets + k,
+                                        out + r0 * w.depth + k, w.depth, accumulate || from > 0);
         }
     }
 }

@@ -128,9 +128,10 @@ bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float
                     const int64_t r0 = w.rows * panel / panels, height = w.rows * (panel + 1) / panels - r0;
                     for (int64_t t = 0; t < tap_tiles; ++t) {
                         const int64_t c = t * dot_taps, taps = smaller(dot_taps, w.channels - c);
-                        dots<float>[taps - 1][height - 1](count, m + f * m_pitch + r0 * chunk, chunk, v + f * v_pitch,
-                                                          dot_offsets + c, sums + (f * w.rows + r0) * w.channels + c,
-                                                          w.channels, n0 > 0 || q > 0);
+                        dots<float>[taps - 1][height - 1]({count, 1, 0}, m + f * m_pitch + r0 * chunk, chunk,
+                                                          v + f * v_pitch, dot_offsets + c,
+                                                          sums + (f * w.rows + r0) * w.channels + c, w.channels,
+                                                          n0 > 0 || q > 0);
                     }
                 }
             });

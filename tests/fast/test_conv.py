@@ -30,6 +30,7 @@ def reference(x, w, b, stride, padding, dilation, groups):
 # input shape, weight shape, stride, padding, dilation, groups
 CASES = [
     ((2, 3, 11, 12), (6, 3, 5, 5), 1, 0, 1, 1),        # direct, small
+    ((5, 6, 14, 14), (16, 6, 5, 5), 1, 0, 1, 1),       # input gradient by scattering
     ((9, 4, 5, 5), (7, 4, 5, 5), 1, 0, 1, 1),          # the kernel covers the input: a product
     ((3, 16, 14, 13), (20, 16, 3, 3), 1, 1, 1, 1),     # Winograd
     ((40, 17, 6, 5), (16, 17, 3, 3), 1, 2, 1, 1),      # Winograd on small images
@@ -146,17 +147,20 @@ def test_integers_wrap_and_halves_round_once():
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (((3, 8), (6, 3, 5, 5)), r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d, but got input of size: \[3, 8\]"),
-    (((1, 4, 8, 8), (6, 3, 5, 5)), r"Given groups=1, weight of size \[6, 3, 5, 5\], expected input\[1, 4, 8, 8\] to have "
-                                   "3 channels, but got 4 channels instead"),
+    (((3, 8), (6, 3, 5, 5)),
+     r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d, but got input of size: \[3, 8\]"),
+    (((1, 4, 8, 8), (6, 3, 5, 5)), r"Given groups=1, weight of size \[6, 3, 5, 5\], expected input\[1, 4, 8, 8\] to "
+                                   "have 3 channels, but got 4 channels instead"),
     (((1, 3, 2, 2), (6, 3, 5, 5)), r"Calculated padded input size per channel: \(2 x 2\). Kernel size: \(5 x 5\). "
                                    "Kernel size can't be greater than actual input size"),
-    (((1, 3, 8, 8), (6, 3, 5, 5), (5,)), r"expected bias to be 1-dimensional with 6 elements, but got bias of size \[5\]"),
+    (((1, 3, 8, 8), (6, 3, 5, 5), (5,)),
+     r"expected bias to be 1-dimensional with 6 elements, but got bias of size \[5\]"),
     (((1, 3, 8, 8), (6, 3, 5, 5), None, 0), "non-positive stride is not supported"),
     (((1, 3, 8, 8), (6, 3, 5, 5), None, 1, -1), "negative padding is not supported"),
     (((1, 3, 8, 8), (6, 3, 5, 5), None, 1, 0, 0), "non-positive dilation is not supported"),
     (((1, 3, 8, 8), (6, 3, 5, 5), None, 1, 0, 1, 4), "Given groups=4, expected weight to be divisible by 4"),
-    (((1, 3, 8, 8), (6, 3, 5, 5), None, (1, 2, 3)), "expected stride to be a single integer value or a list of 2 values"),
+    (((1, 3, 8, 8), (6, 3, 5, 5), None, (1, 2, 3)),
+     "expected stride to be a single integer value or a list of 2 values"),
 ])
 def test_errors(arguments, message):
     tensors = [wisp.zeros(a) if i < 3 and a is not None else a for i, a in enumerate(arguments)]

@@ -7,6 +7,8 @@ such a pickle may refer to (see `_NAMES`) and refuses all others.
 import builtins
 import collections
 import contextlib
+import functools
+import importlib
 import io
 import mmap as mapping
 import os
@@ -49,7 +51,7 @@ _TENSOR, _TENSOR_V3 = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("to
 _PARAMETER = _Global("torch._utils", "_rebuild_parameter")
 _DEVICE, _SIZE = _Global("torch", "device"), _Global("torch", "Size")
 _KINDS = {name: _Global("torch.storage" if name == "UntypedStorage" else "torch", name) for name in _STORAGES}
-_DTYPES = {}
+_named = functools.cache(_Global)
 
 
 class _Storage:
@@ -94,8 +96,7 @@ class _Pickler(pickle._Pickler):
 
     def save(self, value, save_persistent_id=True):
         if isinstance(value, wisp.dtype):
-            name = _dtype_name(value)
-            value = _DTYPES.setdefault(name, _Global("torch", name))
+            value = _named("torch", _dtype_name(value))
         if type(value) is not _Global:
             super().save(value, save_persistent_id)
         elif id(value) in self.memo:
@@ -123,6 +124,8 @@ class _Pickler(pickle._Pickler):
             return _DEVICE, (value.type,) if value.index is None else (value.type, value.index)
         if isinstance(value, wisp.Size):
             return _SIZE, (tuple(value),)
+        if isinstance(value, dict) and type(value).__module__ == "wisp.nn.modules.registry":
+            return collections.OrderedDict, (), None, None, iter(value.items())
         return NotImplemented
 
     def _reduce_tensor(self, tensor):
@@ -358,10 +361,14 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _module_class(module, name):
-    """A class of layers which the program has loaded: with `weights_only=False` whole models can be read."""
-    if module.startswith("torch.nn"):
+    """A class of layers which the program has loaded, or an operator: with `weights_only=False` whole models can be
+    read."""
+    if module == "torch" or module.startswith("torch."):
+        operator = wisp._core._operators.get(module[6:], {}).get(name)
+        if operator is not None and not name.startswith("_"):
+            return operator
         module = "wisp" + module[5:]
-    kind = sys.modules.get(module)
+    kind = importlib.import_module(module) if module.startswith("wisp.nn.modules.") else sys.modules.get(module)
     for part in name.split("."):
         kind = getattr(kind, part, None)
     return kind if isinstance(kind, type) and issubclass(kind, wisp.nn.Module) else None

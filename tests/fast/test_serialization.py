@@ -122,3 +122,23 @@ def test_archives_are_valid(tmp_path):
         content = (tmp_path / "model.pt").read_bytes()
         assert content.index(archive.read("model/data/0")) % 64 == 0
     assert wisp.load(tmp_path / "model.pt")["a"].sum() == 499500
+
+
+class Model(wisp.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = wisp.nn.Sequential(wisp.nn.Linear(2, 3), wisp.nn.BatchNorm1d(3), wisp.nn.ReLU())
+        self.activation = wisp.nn.functional.relu
+
+    def forward(self, x):
+        return self.activation(self.layers(x))
+
+
+def test_whole_models():
+    model = Model().eval()
+    x = wisp.ones(4, 2)
+    with pytest.raises(pickle.UnpicklingError, match="Model"):
+        round_trip(model)
+    again = round_trip(model, weights_only=False)
+    assert type(again) is Model and wisp.equal(again(x), model(x))
+    assert list(again.state_dict()) == list(model.state_dict())

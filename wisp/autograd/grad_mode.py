@@ -1,10 +1,12 @@
 """Context managers and decorators that say whether operations are recorded for backward."""
 import functools
-import inspect
 
 from wisp import _core
 
 __all__ = ["no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_multithreading_enabled"]
+
+
+_GENERATOR = 0x20  # inspect.CO_GENERATOR, without the time to import that module
 
 
 class _Mode:
@@ -19,7 +21,7 @@ class _Mode:
 
 def _decorated(make, function):
     """`function` run inside of `make()`; a generator is inside only while it runs, not while its user does."""
-    if inspect.isgeneratorfunction(function):
+    if getattr(getattr(function, "__code__", None), "co_flags", 0) & _GENERATOR:
         @functools.wraps(function)
         def generator(*args, **kwargs):
             with make():

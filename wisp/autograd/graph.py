@@ -1,7 +1,7 @@
 """The recorded graph: its nodes, hooks on what is saved in it, hooks on several gradients."""
+import collections
 import contextlib
 import threading
-from typing import NamedTuple
 
 import wisp
 from wisp import _core
@@ -17,11 +17,8 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class GradientEdge(NamedTuple):
+class GradientEdge(collections.namedtuple("GradientEdge", "node output_nr")):
     """A place in the graph where a gradient flows: an output of a node."""
-
-    node: object
-    output_nr: int
 
 
 def get_gradient_edge(tensor):

@@ -342,15 +342,14 @@ WISP_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 // The distribution function of the normal law through a rational approximation of erf: one division, no exponential,
 // within 3e-7 everywhere. Enough for gelu, whose result is multiplied by x; use erfc where the tail matters.
 WISP_INLINE float normal_cdf(float x) {
-    float s = x * x;
-    s = s > 30.8898f ? 30.8898f : s;
+    float c = x > 5.5579f ? 5.5579f : x;
+    c = c < -5.5579f ? -5.5579f : c;
+    const float s = c * c;
     const float p = horner(s, 0.398942274f, 0.0337261534f, 0.00466604747f, 0.000167036923f, 6.29344463e-06f,
                            2.25608048e-08f);
     const float q = horner(s, 1.0f, 0.251205289f, 0.0285643915f, 0.00187468086f, 7.28258787e-05f, 1.18762771e-06f);
-    float y = x * p / q;
-    y = y > 0.5f ? 0.5f : y;
-    y = y < -0.5f ? -0.5f : y;
-    return 0.5f + y;
+    const float y = fused(c, p / q, 0.5f);
+    return x < -5.5579f ? 0.0f : y;  // exactly: gelu multiplies it by x
 }
 WISP_INLINE float erf_fraction(float s) {  // erf(x) / x - 1 for s = x^2 <= 1
     return horner(s, 0.128379166f, -0.37612626f, 0.112835787f, -0.0268533472f, 0.0051871622f, -0.00079978531f,

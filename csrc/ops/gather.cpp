@@ -317,9 +317,10 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
     else if (n != 1) throw RuntimeError("index_select(): Index to scalar can have only 1 value, got ", n, " value(s)");
     Tensor y = empty(sizes, x.dtype());
     if (y.numel() > 0) {
-        Unlocked unlocked(y.numel());
         const Sliced s(x, dim);
-        take_slices(y, dim, x, x.dim() ? 1 : 0, offsets_of(index, s.size, s.stride), n);
+        const Tensor offsets = offsets_of(index, s.size, s.stride);  // a tensor: made with the interpreter's lock held
+        Unlocked unlocked(y.numel());
+        take_slices(y, dim, x, x.dim() ? 1 : 0, offsets, n);
     }
     if (needs_grad(x))
         record(y, "IndexSelectBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {

@@ -135,8 +135,9 @@ Tensor index(const Tensor& t, const TensorList& indices) {
         for (int64_t d : p.indexed) order.push_back(d);
         for (int64_t d = 0; d < t.dim(); d++)
             if (!order.contains(d)) order.push_back(d);
+        const Tensor source = alias(t, t.layout().permute(order));  // outlives the time without the interpreter's lock
         Unlocked unlocked(r.numel());
-        take_slices(r, p.position, alias(t, t.layout().permute(order)), p.indexed.size(), p.offsets, p.count());
+        take_slices(r, p.position, source, p.indexed.size(), p.offsets, p.count());
     }
     if (needs_grad(t)) {
         TensorList saved = indices;

@@ -7,7 +7,7 @@ import importlib
 
 from wisp import _core
 
-_FAMILIES = ("aliases", "reduce", "shape", "matmul", "misc")
+_FAMILIES = ("aliases", "reduce", "shape", "copies", "measure", "matmul", "misc")
 
 
 def _inplace(function):

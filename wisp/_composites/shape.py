@@ -1,193 +1,255 @@
-"""Composites that arrange shapes: broadcasting, grids, splits by direction, and the copying forms of views."""
+"""Composites that arrange: broadcasting, grids, combinations, splits, indices."""
 import itertools
 
 from wisp import _core
+from wisp._composites.reduce import into
+
+_op = _core._operators[""]
 
 
-def _listed(tensors):
-    """The tensors of f(*tensors) or f([tensors])."""
-    return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+def _many(tensors):
+    return tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+
+
+def _atleast(tensors, one):
+    if len(tensors) == 1 and isinstance(tensors[0], _core.Tensor):
+        return one(tensors[0])
+    return tuple(one(t) for t in _many(tensors))
+
+
+def atleast_1d(*tensors):
+    """The tensors, those without dimensions as vectors of one element."""
+    return _atleast(tensors, lambda t: t.reshape(1) if t.dim() == 0 else t)
+
+
+def atleast_2d(*tensors):
+    """The tensors, with dimensions of size 1 put in front until there are two."""
+    return _atleast(tensors, lambda t: t.reshape(1, 1) if t.dim() == 0 else t.unsqueeze(0) if t.dim() == 1 else t)
+
+
+def atleast_3d(*tensors):
+    """The tensors with at least three dimensions: vectors become 1 x n x 1, matrices n x m x 1."""
+    def one(t):
+        if t.dim() == 0:
+            return t.reshape(1, 1, 1)
+        return t.unsqueeze(0).unsqueeze(-1) if t.dim() == 1 else t.unsqueeze(-1) if t.dim() == 2 else t
+    return _atleast(tensors, one)
 
 
 def broadcast_shapes(*shapes):
-    """The shape that tensors of these shapes broadcast to.
+    """The shape that shapes broadcast to.
 
+    >>> import wisp
     >>> wisp.broadcast_shapes((2,), (3, 1), (1, 1, 1))
     torch.Size([1, 3, 2])
     """
-    result = []
+    shapes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    result = [1] * max((len(s) for s in shapes), default=0)
     for shape in shapes:
-        shape = [shape] if isinstance(shape, int) else list(shape)
-        if any(n < 0 for n in shape):
-            raise RuntimeError(f"Trying to create tensor with negative dimension ({min(shape)}): ({min(shape)})")
-        result = [1] * (len(shape) - len(result)) + result
-        for i, n in enumerate(shape, len(result) - len(shape)):
-            if n != 1 and result[i] not in (1, n):
+        for i in range(-1, -1 - len(shape), -1):
+            if shape[i] < 0:
+                raise RuntimeError(f"Trying to create tensor with negative dimension ({shape[i]}): ({shape[i]})")
+            if shape[i] in (1, result[i]):
+                continue
+            if result[i] != 1:
                 raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
-            result[i] = n if result[i] == 1 else result[i]
+            result[i] = shape[i]
     return _core.Size(result)
 
 
 def broadcast_tensors(*tensors):
-    tensors = _listed(tensors)
-    shape = broadcast_shapes(*[t.shape for t in tensors])
+    """The tensors, each expanded to the shape that they share."""
+    tensors = _many(tensors)
+    shape = []
+    for tensor in tensors:
+        sizes = list(tensor.shape)
+        longer, shorter = (sizes, shape) if len(sizes) > len(shape) else (shape, sizes)
+        merged = list(longer)
+        for i in range(-1, -1 - len(shorter), -1):
+            a, b = shape[i], sizes[i]
+            if a != b and 1 not in (a, b):
+                raise RuntimeError(f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension "
+                                   f"{len(merged) + i}")
+            merged[i] = b if a == 1 else a
+        shape = merged
     return tuple(t.expand(shape) for t in tensors)
 
 
 def meshgrid(*tensors, indexing=None):
-    """Grids of coordinates from vectors: "ij" has the first vector along rows, "xy" along columns."""
-    tensors = _listed(tensors)
+    """Grids of coordinates from vectors, by rows ('ij', the default) or Cartesian ('xy')."""
+    tensors = _many(tensors)
     if not tensors:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
+    for t in tensors:
+        if t.dim() > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t}")
+        if t.dtype != tensors[0].dtype:
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+        if t.device != tensors[0].device:
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same device")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
-    if any(t.dim() > 1 for t in tensors):
-        raise RuntimeError("torch.meshgrid: Expected 0D or 1D tensors in the tensor list")
-    if len({t.dtype for t in tensors}) > 1:
-        raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
     swap = indexing == "xy" and len(tensors) >= 2
     if swap:
-        tensors[:2] = tensors[1::-1]
+        tensors = (tensors[1], tensors[0]) + tuple(tensors[2:])
     shape = [t.numel() for t in tensors]
-    grids = [t.reshape([-1 if i == k else 1 for i in range(len(tensors))]).expand(shape) for k, t in enumerate(tensors)]
+    grids = [t.reshape([-1 if j == i else 1 for j in range(len(shape))]).expand(shape) for i, t in enumerate(tensors)]
     if swap:
-        grids[:2] = grids[1::-1]
+        grids = [g.transpose(0, 1) for g in grids]
+        grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
 
 def cartesian_prod(*tensors):
-    tensors = _listed(tensors)
+    """Every combination of an element of each vector, a row each."""
+    tensors = _many(tensors)
     for t in tensors:
         if t.dim() != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.shape)}")
     if len(tensors) == 1:
         return tensors[0]
-    return _core.stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], 1)
+    return _core.stack([g.flatten() for g in meshgrid(*tensors, indexing="ij")], 1)
 
 
 def combinations(input, r=2, with_replacement=False):
+    """Every choice of r elements of a vector, a row each."""
     if input.dim() != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return _core.empty(0, dtype=input.dtype)
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(choose(range(input.numel()), r))
-    index = _core.tensor(rows, dtype=_core.int64) if rows else _core.empty((0, r), dtype=_core.int64)
-    return input[index.reshape(-1)].reshape(len(rows), r)
+    n = input.numel()
+    if r == 1:
+        return input.unsqueeze(1)
+    if r == 2:
+        chosen = _core.triu_indices(n, n, 0 if with_replacement else 1).t()
+    else:
+        choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+        chosen = _core.tensor(list(choose(range(n), r)), dtype=_core.int64).reshape(-1, r)
+    return input[chosen]
 
 
-def _each(function):
-    def f(*tensors):
-        if len(tensors) == 1 and isinstance(tensors[0], _core.Tensor):
-            return function(tensors[0])
-        return tuple(function(t) for t in _listed(tensors))
-    f.__name__ = function.__name__
-    return f
+def _split_at(input, indices_or_sections, dim, name, least):
+    if input.dim() < least:
+        raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, "
+                           f"but got a tensor with {input.dim()} dimensions!")
+    if isinstance(indices_or_sections, int):
+        sections = indices_or_sections
+        if sections == 0 or input.shape[dim] % sections:
+            raise RuntimeError(f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {input.shape[dim]} "
+                               f"is not divisible by the split_size {sections}!")
+    return input.tensor_split(indices_or_sections, dim)
 
 
-@_each
-def atleast_1d(x):
-    return x if x.dim() else x.reshape(1)
+def hsplit(input, indices_or_sections):
+    """Pieces side by side: along dimension 1, or 0 of a vector."""
+    return _split_at(input, indices_or_sections, 0 if input.dim() == 1 else 1, "hsplit", 1)
 
 
-@_each
-def atleast_2d(x):
-    return x if x.dim() >= 2 else x.reshape(1, 1) if x.dim() == 0 else x.unsqueeze(0)
+def vsplit(input, indices_or_sections):
+    """Pieces below each other: along dimension 0."""
+    return _split_at(input, indices_or_sections, 0, "vsplit", 2)
 
 
-@_each
-def atleast_3d(x):
-    return x if x.dim() >= 3 else x.reshape(1, 1, 1) if x.dim() == 0 else x[None, :, None] if x.dim() == 1 else x.unsqueeze(-1)
-
-
-def _directional(name, least, dim):
-    def f(input, indices_or_sections):
-        if input.dim() < least:
-            raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {input.dim()} dimensions!")
-        d = 0 if name == "hsplit" and input.dim() == 1 else dim
-        if isinstance(indices_or_sections, int) and (indices_or_sections <= 0 or input.shape[d] % indices_or_sections):
-            raise RuntimeError(f"torch.{name} attempted to split along dimension {d}, but the size of the dimension {input.shape[d]} is not "
-                               f"divisible by the split_size {indices_or_sections}!")
-        return input.tensor_split(indices_or_sections, d)
-    f.__name__ = name
-    return f
-
-
-hsplit = _directional("hsplit", 1, 1)
-vsplit = _directional("vsplit", 2, 0)
-dsplit = _directional("dsplit", 3, 2)
+def dsplit(input, indices_or_sections):
+    """Pieces in depth: along dimension 2."""
+    return _split_at(input, indices_or_sections, 2, "dsplit", 3)
 
 
 def unsafe_chunk(input, chunks, dim=0):
-    return input.chunk(chunks, dim)
+    """`chunk` whose pieces may be changed in place without a check."""
+    return tuple(p.view_as(p) for p in input.chunk(chunks, dim))
 
 
 def unsafe_split(input, split_size, dim=0):
-    return input.split(split_size, dim)
+    """`split` whose pieces may be changed in place without a check."""
+    return tuple(p.view_as(p) for p in input.split(split_size, dim))
 
 
-def _copying(name, out_list=False):
-    """The form of a view that makes a copy."""
-    def f(input, *args, out=None, **kwargs):
-        view = input.view(input.shape) if name == "alias" else getattr(input, name)(*args, **kwargs)
-        if isinstance(view, (tuple, list)):
-            copies = tuple(v.clone() for v in view)
-            if out is None:
-                return copies
-            for o, c in zip(out, copies):
-                _into(o, c)
-            return None
-        return _into(out, view.clone() if view.is_contiguous() else view.contiguous())
-    f.__name__ = name + "_copy"
-    return f
-
-
-def _into(out, result):
-    if out is None:
-        return result
-    if out.shape != result.shape:
-        out.resize_(result.shape)
-    return out.copy_(result.detach())
-
-
-COPIES = [_copying(n) for n in ("alias", "as_strided", "expand", "narrow", "permute", "select", "slice", "split", "split_with_sizes", "squeeze",
-                                "t", "transpose", "unbind", "unfold", "unsqueeze", "view")]
-
-
-def narrow_method(self, dim, start, length):
-    return self.narrow(dim, start, length).clone()
-
-
-narrow_method.__name__ = "narrow_copy"
+def unsafe_split_with_sizes(input, split_sizes, dim=0):
+    """`split_with_sizes` whose pieces may be changed in place without a check."""
+    return unsafe_split(input, list(split_sizes), dim)
 
 
 def unravel_index(indices, shape):
-    """Coordinates of flat indices in a tensor of `shape`, one tensor per dimension."""
+    """The coordinates, one tensor per dimension, that flat indices have in an array of that shape."""
     if not isinstance(indices, _core.Tensor):
-        raise TypeError(f"unravel_index(): argument 'indices' must be Tensor, not {type(indices).__name__}")
-    if indices.dtype.is_floating_point or indices.dtype.is_complex or indices.dtype == _core.bool:
+        raise TypeError(f"expected 'indices' to be a tensor, but got {type(indices)}")
+    if indices.is_complex() or indices.is_floating_point() or indices.dtype == _core.bool:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    if any(n < 0 for n in shape):
-        raise ValueError(f"'shape' cannot have negative values, but got {shape}")
-    result = []
-    for n in reversed(shape):
-        result.append(indices % n)
-        indices = indices.div(n, rounding_mode="floor")
+    if isinstance(shape, int):
+        shape = (shape,)
+    if not isinstance(shape, (tuple, list)):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    for size in shape:
+        if not isinstance(size, int):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
+    result, step = [], 1
+    for size in reversed(shape):
+        result.append(indices.to(_core.int64).div(step, rounding_mode="floor") % size)
+        step *= size
     return tuple(reversed(result))
 
 
+def nonzero_static(input, *, size, fill_value=-1, out=None):
+    """`nonzero` with a fixed number of rows: cut off, or filled up with `fill_value`."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    found = input.nonzero()[:size]
+    if found.shape[0] < size:
+        rest = _core.full((size - found.shape[0], found.shape[1]), fill_value, dtype=_core.int64)
+        found = _core.cat([found, rest])
+    return into(out, found)
+
+
 def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
-    """An uninitialised tensor whose dimensions lie in memory in the given order."""
-    if sorted(physical_layout) != list(range(len(size))):
-        raise RuntimeError(f"physical_layout must be a permutation of the dimensions, got {tuple(physical_layout)} for {len(size)} dimensions")
-    base = _core.empty([size[i] for i in physical_layout], dtype=dtype, device=device)
-    return base.permute([list(physical_layout).index(i) for i in range(len(size))]).requires_grad_(requires_grad)
+    """Uninitialised memory whose dimensions lie in memory in the order given."""
+    if len(physical_layout) != len(size):
+        raise RuntimeError(f"Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {len(size)} "
+                           f"is not equal to len(physical_layout) = {len(physical_layout)}")
+    stride, step = [0] * len(size), 1
+    seen = set()
+    for d in reversed(physical_layout):
+        if not 0 <= d < len(size):
+            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at index "
+                               f"{list(physical_layout).index(d)}).  NB: negative dims not currently supported; file an issue if you want it.")
+        if d in seen:
+            raise RuntimeError("Duplicate dim not allowed")
+        seen.add(d)
+        stride[d], step = step, step * max(size[d], 1)
+    return _core.empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-FUNCTIONS = [broadcast_shapes, broadcast_tensors, meshgrid, cartesian_prod, combinations, atleast_1d, atleast_2d, atleast_3d, hsplit, vsplit,
-             dsplit, unsafe_chunk, unsafe_split, unravel_index, empty_permuted] + COPIES
-METHODS = [hsplit, vsplit, dsplit, unsafe_chunk, unsafe_split, narrow_method]
+def resize_as_(input, the_template, *, memory_format=None):
+    """Give the tensor the shape of another; memory that is new is uninitialised."""
+    return input.resize_(the_template.shape)
+
+
+def fill_diagonal_(input, fill_value, wrap=False):
+    """Write a number to the main diagonal, in place."""
+    if input.dim() < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if input.dim() > 2 and len(set(input.shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    length, stride = min(input.shape), sum(input.stride())
+    input.as_strided((length,), (stride,), input.storage_offset()).fill_(fill_value)
+    if wrap and input.dim() == 2 and input.shape[0] > input.shape[1] + 1:
+        rows, columns = input.shape
+        for start in range(columns + 1, rows, columns + 1):
+            input[start:].diagonal().fill_(fill_value)
+    return input
+
+
+def is_tensor(obj):
+    """Whether the object is a tensor."""
+    return isinstance(obj, _core.Tensor)
+
+
+FUNCTIONS = [atleast_1d, atleast_2d, atleast_3d, broadcast_shapes, broadcast_tensors, meshgrid, cartesian_prod, combinations, hsplit, vsplit,
+             dsplit, unsafe_chunk, unsafe_split, unsafe_split_with_sizes, unravel_index, nonzero_static, empty_permuted, resize_as_,
+             is_tensor]
+METHODS = [hsplit, vsplit, dsplit, unsafe_chunk, unsafe_split, unsafe_split_with_sizes, nonzero_static, resize_as_, fill_diagonal_]
 INPLACE = []

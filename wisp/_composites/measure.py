@@ -1,0 +1,410 @@
+"""Composites that measure: distances, covariances, cross products, integrals and derivatives of samples."""
+import math
+import warnings
+
+from wisp import _core
+from wisp._composites.reduce import into
+from wisp._composites.shape import broadcast_shapes
+
+_op = _core._operators[""]
+_vector_norm = _core._operators["linalg"]["vector_norm"]
+
+
+def _real(input):
+    return input if input.is_floating_point() or input.is_complex() else input.to(_core.get_default_dtype())
+
+
+# --- distances ---------------------------------------------------------------------------------------------------------
+
+_euclidean = None
+
+
+def _euclidean_function():
+    """Euclidean distances by a matrix product: quick, with a gradient that is 0 where points coincide."""
+    global _euclidean
+    if _euclidean is None:
+        from wisp.autograd import Function
+
+        class CdistBackward0(Function):
+            @staticmethod
+            def forward(ctx, x, y):
+                squares = (x * x).sum(-1, keepdim=True) + (y * y).sum(-1).unsqueeze(-2)
+                distance = squares.sub_((x @ y.mT).mul_(2)).clamp_min_(0).sqrt_()
+                ctx.save_for_backward(x, y, distance)
+                return distance
+
+            @staticmethod
+            def backward(ctx, grad):
+                x, y, distance = ctx.saved_tensors
+                weight = _core.where(distance == 0, 0.0, grad / distance)
+                grad_x = weight.sum(-1, keepdim=True) * x - weight @ y if ctx.needs_input_grad[0] else None
+                grad_y = weight.sum(-2).unsqueeze(-1) * y - weight.mT @ x if ctx.needs_input_grad[1] else None
+                return grad_x, grad_y
+
+        _euclidean = CdistBackward0.apply
+    return _euclidean
+
+
+def _norm_of(difference, p):
+    if difference.shape[-1] == 0:
+        return difference.sum(-1)
+    return _vector_norm(difference, p, -1)
+
+
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    """The p-norm distances of every row of x1 to every row of x2, over leading batch dimensions.
+
+    >>> import wisp
+    >>> wisp.cdist(wisp.tensor([[0., 0.]]), wisp.tensor([[3., 4.], [0., 1.]]))
+    tensor([[5., 1.]])
+    """
+    modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+    if compute_mode not in modes:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    for x, name in ((x1, "X1"), (x2, "X2")):
+        if not x.is_floating_point():
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype}")
+        if x.dim() < 2:
+            raise RuntimeError("cdist only supports at least 2D tensors, " + f"{name} got: {x.dim()}D")
+    if x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    rows, columns, width = x1.shape[-2], x2.shape[-2], x1.shape[-1]
+    batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+    if p == 2 and compute_mode != modes[2] and (compute_mode == modes[1] or rows > 25 or columns > 25):
+        return _euclidean_function()(x1.expand(*batch, rows, width), x2.expand(*batch, columns, width))
+    needs_grad = _core.is_grad_enabled() and (x1.requires_grad or x2.requires_grad)
+    step = max(1, (1 << 24) // max(1, math.prod(batch) * columns * width))
+    if needs_grad or step >= rows:
+        return _norm_of(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
+    parts = [_norm_of(x1[..., i:i + step, :].unsqueeze(-2) - x2.unsqueeze(-3), p) for i in range(0, rows, step)]
+    return _core.cat(parts, -2)
+
+
+def pdist(input, p=2.0):
+    """The p-norm distances of every pair of rows, as a vector: row 0 to 1, 2, ..., row 1 to 2, ..."""
+    if input.dim() != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
+    if not input.is_floating_point():
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    first, second = _core.triu_indices(input.shape[0], input.shape[0], 1).unbind(0)
+    return _norm_of(input[first] - input[second], p)
+
+
+def dist(input, other, p=2):
+    """The p-norm of input - other."""
+    return _vector_norm(input - other, p)
+
+
+def renorm(input, p, dim, maxnorm, *, out=None):
+    """Each slice along `dim` whose p-norm exceeds maxnorm is scaled down to it."""
+    if p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if input.dim() < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {input.dim()} dimensions")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    dim = _wrapped(dim, input.dim())
+    wide = input.dtype in (_core.float16, _core.bfloat16)
+    norm = _vector_norm(input, p, [d for d in range(input.dim()) if d != dim], True, dtype=_core.float32 if wide else None)
+    factor = _core.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
+    return into(out, input * factor.to(input.dtype))
+
+
+def _wrapped(dim, ndim):
+    if not -ndim <= dim < max(ndim, 1):
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-max(ndim, 1)}, {max(ndim, 1) - 1}], but got {dim})")
+    return dim % max(ndim, 1)
+
+
+# --- vectors -----------------------------------------------------------------------------------------------------------
+
+def linalg_cross(input, other, *, dim=-1, out=None):
+    """The cross products of vectors of three elements along `dim`."""
+    if input.dim() != other.dim():
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    dim = _wrapped(dim, input.dim())
+    if input.shape[dim] != 3 or other.shape[dim] != 3:
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}")
+    a1, a2, b1, b2 = input.roll(-1, dim), input.roll(-2, dim), other.roll(-1, dim), other.roll(-2, dim)
+    return into(out, a1 * b2 - a2 * b1)
+
+
+def cross(input, other, dim=None, *, out=None):
+    """The cross products along `dim`, by default the first dimension of size 3."""
+    if dim is None:
+        sizes = broadcast_shapes(input.shape, other.shape)
+        if input.dim() == other.dim() and 3 not in sizes:
+            raise RuntimeError("no dimension of size 3 in input")
+        dim = list(sizes).index(3) if 3 in sizes else -1
+    return linalg_cross(input, other, dim=dim, out=out)
+
+
+def linalg_vander(x, *, N=None):
+    """Vandermonde matrices: the powers 0 .. N-1 of each element, a row each."""
+    if x.dim() == 0:
+        raise RuntimeError("Expect a tensor with at least one dimension")
+    n = x.shape[-1] if N is None else N
+    if n < 2 and N is not None:
+        raise RuntimeError(f"N must be greater than 1, got {n}")
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(_core.int64)
+    ones = _core.ones_like(x).unsqueeze(-1)
+    if n <= 1:
+        return ones[..., :n]
+    return _core.cat([ones, x.unsqueeze(-1).expand(*x.shape, n - 1).cumprod(-1)], -1)
+
+
+def vander(x, N=None, increasing=False):
+    """The Vandermonde matrix of a vector, its powers falling unless `increasing`."""
+    if x.dim() != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    n = x.shape[0] if N is None else N
+    if n < 0:
+        raise RuntimeError("N must be non-negative.")
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(_core.int64)
+    ones = _core.ones_like(x).unsqueeze(-1)
+    result = _core.cat([ones, x.unsqueeze(-1).expand(x.shape[0], n - 1).cumprod(-1)], -1) if n > 1 else ones[:, :n]
+    return result if increasing else result.flip(1)
+
+
+# --- statistics --------------------------------------------------------------------------------------------------------
+
+def _weights(weights, name, floating, count):
+    if weights is None:
+        return
+    if weights.dim() > 1:
+        raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.dim()} dimensions")
+    if weights.is_floating_point() != floating:
+        kind = "floating point" if floating else "integral"
+        raise RuntimeError(f"cov(): expected {name} to have {kind} dtype but got {name} with {_kind(weights.dtype)} dtype")
+    if weights.numel() != count:
+        raise RuntimeError(f"cov(): expected {name} to have the same numel as there are observations in the input but got "
+                           f"{weights.numel()} != {count}")
+    if count and weights.min().item() < 0:
+        raise RuntimeError(f"cov(): {name} cannot be negative")
+
+
+_KINDS = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
+          "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}
+
+
+def _kind(dtype):
+    return _KINDS.get(str(dtype).split(".")[-1], str(dtype))
+
+
+def cov(input, *, correction=1, fweights=None, aweights=None):
+    """The covariance matrix of variables (rows) over observations (columns)."""
+    if input.dim() > 2:
+        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
+    if input.dtype == _core.bool:
+        raise RuntimeError("cov(): bool dtype is not supported for input")
+    x = input.reshape(1, -1) if input.dim() < 2 else input
+    count = x.shape[1]
+    _weights(fweights, "fweights", False, count)
+    _weights(aweights, "aweights", True, count)
+    weight = None
+    if fweights is not None:
+        weight = fweights.reshape(-1)
+    if aweights is not None:
+        weight = aweights.reshape(-1) if weight is None else weight * aweights.reshape(-1)
+    total = count if weight is None else weight.sum()
+    if weight is not None and count and total.item() == 0:
+        raise RuntimeError("cov(): weights sum to zero, can't be normalized")
+    average = (x if weight is None else x * weight).sum(1, keepdim=True) / total
+    if correction == 0 or weight is None or aweights is None:
+        norm = total - correction
+    else:
+        norm = total - correction * (weight * aweights.reshape(-1)).sum() / total
+    if (norm.item() if isinstance(norm, _core.Tensor) else norm) <= 0:
+        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
+                      stacklevel=2)
+        norm = 0 if not isinstance(norm, _core.Tensor) else _core.zeros_like(norm)
+    centred = x - average
+    weighted = centred if weight is None else centred * weight
+    return (centred @ weighted.mT.conj() / norm).squeeze()
+
+
+def corrcoef(input):
+    """The correlation coefficients of variables (rows) over observations (columns)."""
+    if input.dim() > 2:
+        raise RuntimeError(f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
+    c = cov(input)
+    if c.dim() == 0:
+        return c / c
+    diagonal = c.diagonal()
+    deviation = (diagonal.real if c.is_complex() else diagonal).sqrt()
+    c = c / deviation.unsqueeze(1) / deviation.unsqueeze(0)
+    return _core.complex(c.real.clamp(-1, 1), c.imag.clamp(-1, 1)) if c.is_complex() else c.clamp(-1, 1)
+
+
+def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None):
+    """Counts of points (rows) in boxes of a grid, and the grid's edges: (hist, bin_edges)."""
+    if input.dim() < 2:
+        raise RuntimeError(f"torch.histogramdd: input tensor should have at least 2 dimensions, but got {input.dim()}")
+    points = input.detach().reshape(-1, input.shape[-1])
+    count = points.shape[1]
+    bins = [bins] * count if isinstance(bins, int) else list(bins)
+    if len(bins) != count:
+        raise RuntimeError(f"torch.histogramdd: expected {count} sequences of bin edges for a {count}-dimensional histogram but got {len(bins)}")
+    if range is not None and len(range) != 2 * count:
+        raise RuntimeError(f"torch.histogramdd: for a {count}-dimensional histogram range should have {2 * count} elements, but got {len(range)}")
+    edges, at, inside = [], 0, _core.ones(points.shape[0], dtype=_core.bool)
+    for d, b in enumerate(bins):
+        column = points[:, d].contiguous()
+        if isinstance(b, _core.Tensor):
+            edge = b.detach()
+        else:
+            low, high = (range[2 * d:2 * d + 2] if range is not None else
+                         (column.min().item(), column.max().item()) if column.numel() else (0.0, 1.0))
+            if low == high:
+                low, high = low - 0.5, high + 0.5
+            edge = _core.linspace(low, high, b + 1, dtype=input.dtype)
+        place = _core.where(column == edge[-1], edge.numel() - 2, _core.searchsorted(edge, column, right=True) - 1)
+        inside = inside & (column >= edge[0]) & (column <= edge[-1])
+        at = at * (edge.numel() - 1) + place
+        edges.append(edge)
+    shape = [e.numel() - 1 for e in edges]
+    counted = _core.ones(points.shape[0], dtype=input.dtype) if weight is None else weight.detach().reshape(-1).to(input.dtype)
+    hist = _core.zeros(math.prod(shape), dtype=input.dtype).index_add(0, at[inside], counted[inside]).reshape(shape)
+    if density:
+        hist = hist / hist.sum()
+        for d, edge in enumerate(edges):
+            hist = hist / edge.diff().reshape([-1 if i == d else 1 for i, _ in enumerate(shape)])
+    from wisp._return_types import make
+    return make("histogramdd", ("hist", "bin_edges"))((into(out[0] if out else None, hist), tuple(edges)))
+
+
+def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
+    """Group normalisation with the mean and the reciprocal deviation of every group."""
+    result = _op["group_norm"](input, group, weight, bias, eps)
+    groups = input.reshape(N, group, -1)
+    wide = groups.float() if input.dtype in (_core.float16, _core.bfloat16) else groups
+    mean = wide.mean(-1)
+    deviation = (wide.var(-1, unbiased=False) + eps).rsqrt()
+    kept = weight.dtype if weight is not None else input.dtype
+    return result, mean.to(kept), deviation.to(kept)
+
+
+# --- integrals and derivatives of samples ------------------------------------------------------------------------------
+
+def _steps(y, x, dx, dim, name):
+    """y, and the widths of the intervals between samples."""
+    if y.dtype == _core.bool:
+        raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
+    dim = _wrapped(dim, y.dim())
+    if x is None:
+        if isinstance(dx, complex):
+            raise RuntimeError(f"{name}: Currently, we only support dx as a real number.")
+        if isinstance(dx, bool):
+            raise RuntimeError(f"{name}: received a bool input for `dx`, but bool is not supported")
+        return dim, dx
+    if x.dtype == _core.bool:
+        raise RuntimeError(f"{name}: received a bool input for `x`, but bool is not supported")
+    if x.dim() == 1:
+        if x.shape[0] != y.shape[dim]:
+            raise RuntimeError(f"{name}: There must be one `x` value for each sample point")
+        x = x.reshape([-1 if d == dim else 1 for d in range(y.dim())])
+    elif x.dim() < y.dim():
+        x = x.reshape([1] * (y.dim() - x.dim()) + list(x.shape))
+    return dim, x.narrow(dim, 1, x.shape[dim] - 1) - x.narrow(dim, 0, x.shape[dim] - 1)
+
+
+def _pairs(y, dim):
+    n = y.shape[dim] - 1
+    return y.narrow(dim, 1, n) + y.narrow(dim, 0, n)
+
+
+def trapezoid(y, x=None, *, dx=1, dim=-1):
+    """The integral of samples by the trapezoidal rule."""
+    if isinstance(x, (int, float)):
+        x, dx = None, x
+    dim, step = _steps(y, x, dx, dim, "trapezoid")
+    if y.shape[dim] == 0:
+        return _core.zeros([n for d, n in enumerate(y.shape) if d != dim], dtype=_real(y).dtype)
+    if x is None:
+        return _pairs(y, dim).sum(dim) * (step / 2)
+    return (_pairs(y, dim) * step).sum(dim) / 2
+
+
+def trapz(y, x=None, *, dx=1, dim=-1):
+    """Another name of `trapezoid`."""
+    return trapezoid(y, x, dx=dx, dim=dim)
+
+
+def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
+    """The integral of samples up to each of them by the trapezoidal rule."""
+    if isinstance(x, (int, float)):
+        x, dx = None, x
+    dim, step = _steps(y, x, dx, dim, "cumulative_trapezoid")
+    if y.shape[dim] == 0:
+        return _core.zeros(y.shape, dtype=_real(y).dtype)
+    if x is None:
+        return _pairs(y, dim).cumsum(dim) * (step / 2)
+    return (_pairs(y, dim) * step).cumsum(dim) / 2
+
+
+def _derivative(f, dim, spacing, edge_order):
+    """Central differences inside, one-sided ones at both ends."""
+    n = f.shape[dim]
+
+    def at(start, length=1):
+        return f.narrow(dim, start, length)
+
+    if not isinstance(spacing, _core.Tensor):
+        middle = (at(2, n - 2) - at(0, n - 2)) / 2
+        if edge_order == 1:
+            first, last = at(1) - at(0), at(n - 1) - at(n - 2)
+        else:
+            first = -1.5 * at(0) + 2 * at(1) - 0.5 * at(2)
+            last = 1.5 * at(n - 1) - 2 * at(n - 2) + 0.5 * at(n - 3)
+        return _core.cat([first, middle, last], dim) / spacing
+    step = spacing.diff().reshape([-1 if d == dim else 1 for d in range(f.dim())])
+    left, right = step.narrow(dim, 0, n - 2), step.narrow(dim, 1, n - 2)
+    middle = (at(0, n - 2) * (-right / (left * (left + right))) + at(1, n - 2) * ((right - left) / (left * right))
+              + at(2, n - 2) * (left / (right * (left + right))))
+    if edge_order == 1:
+        first = (at(1) - at(0)) / step.narrow(dim, 0, 1)
+        last = (at(n - 1) - at(n - 2)) / step.narrow(dim, n - 2, 1)
+    else:
+        a, b = step.narrow(dim, 0, 1), step.narrow(dim, 1, 1)
+        first = at(0) * (-(2 * a + b) / (a * (a + b))) + at(1) * ((a + b) / (a * b)) - at(2) * (a / (b * (a + b)))
+        a, b = step.narrow(dim, n - 3, 1), step.narrow(dim, n - 2, 1)
+        last = at(n - 3) * (b / (a * (a + b))) - at(n - 2) * ((a + b) / (a * b)) + at(n - 1) * ((2 * b + a) / (b * (a + b)))
+    return _core.cat([first, middle, last], dim)
+
+
+def gradient(input, *, spacing=None, dim=None, edge_order=1):
+    """The derivatives of samples along each of the dims; `spacing` is a width, or coordinates, for all or for each."""
+    dims = [_wrapped(d, input.dim()) for d in (range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim)]
+    if input.dtype == _core.uint8:
+        raise RuntimeError("torch.gradient does not support uint8 input.")
+    if len(set(dims)) != len(dims):
+        repeated = next(d for d in dims if dims.count(d) > 1)
+        raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    if spacing is None or isinstance(spacing, (int, float, complex)):
+        spacings = [1 if spacing is None else spacing] * len(dims)
+    else:
+        spacings = list(spacing)
+        if len(spacings) != len(dims) and (dim is None or len(spacings) != 1):
+            raise RuntimeError(f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to "
+                               f"'self.dim() = {input.dim()}', since dim argument was not given, but got a list of length {len(spacings)}"
+                               if dim is None else
+                               f"torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same "
+                               f"length, but got a spacing argument of length {len(spacings)} and a dim argument of length {len(dims)}.")
+    for d in dims:
+        if input.shape[d] < edge_order + 1:
+            raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
+    return tuple(_derivative(input, d, s, edge_order) for d, s in zip(dims, spacings))
+
+
+FUNCTIONS = [cdist, pdist, dist, renorm, cross, vander, cov, corrcoef, histogramdd, native_group_norm, trapezoid, trapz, cumulative_trapezoid,
+             gradient]
+METHODS = [dist, renorm, cross, cov, corrcoef]
+INPLACE = [renorm]

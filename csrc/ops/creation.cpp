@@ -54,9 +54,9 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
     if (s == 0) throw RuntimeError("step must be nonzero");
     if (!std::isfinite(a) || !std::isfinite(b)) throw RuntimeError("unsupported range: ", start, " -> ", end);
     if ((s > 0 && b < a) || (s < 0 && b > a)) throw RuntimeError("upper bound and lower bound inconsistent with step sign: arange(", start, ", ", end, ", ", step, ")");
-    const bool whole = integral || is_integral(d);
     int64_t n;
-    if (whole && start.is_integral() && end.is_integral() && step.is_integral()) {
+    if (d == DType::i64) {  // numbers are cut to integers before they are counted
+        if (step.to_int() == 0) throw RuntimeError("step must be nonzero");
         const int64_t k = step.to_int();
         n = (end.to_int() - start.to_int() + k - (k > 0 ? 1 : -1)) / k;
     } else {
@@ -96,7 +96,7 @@ Tensor linspace(const Arg& start_, const Arg& end_, int64_t steps, std::optional
         if (steps == 1) t.data<c128>()[0] = a;
         return finish(to(t, d), requires_grad);
     }
-    const double a = start.to_double(), b = end.to_double();
+    const double a = is_integral(d) ? double(start.to_int()) : start.to_double(), b = is_integral(d) ? double(end.to_int()) : end.to_double();
     Tensor t = empty({steps}, DType::f64);
     double* p = t.data<double>();
     if (d == DType::f32) {
@@ -106,10 +106,7 @@ Tensor linspace(const Arg& start_, const Arg& end_, int64_t steps, std::optional
         const double s = steps > 1 ? (b - a) / double(steps - 1) : 0;
         for (int64_t i = 0; i < steps; i++) p[i] = i < steps / 2 ? a + s * double(i) : b - s * double(steps - 1 - i);
         if (is_integral(d))
-            for (int64_t i = 0; i < steps; i++) {
-                const float is = steps > 1 ? float((b - a) / double(steps - 1)) : 0;
-                p[i] = double(int64_t(i < steps / 2 ? a + double(is) * double(i) : b - double(is) * double(steps - 1 - i)));
-            }
+            for (int64_t i = 0; i < steps; i++) p[i] = std::trunc(p[i]);
     }
     if (steps == 1) p[0] = a;
     return finish(to(t, d), requires_grad);
@@ -118,6 +115,15 @@ Tensor linspace(const Arg& start_, const Arg& end_, int64_t steps, std::optional
 Tensor logspace(const Arg& start, const Arg& end, int64_t steps, double base, std::optional<DType> dtype, bool requires_grad) {
     const DType d = dtype.value_or(default_dtype());
     const DType wide = is_complex(d) ? DType::c128 : DType::f64;
+    if (is_integral(d)) {  // whole ends and base, and a step of single precision
+        const double a = double((start.tensor ? item(*start.tensor) : start.number).to_int());
+        const double z = double((end.tensor ? item(*end.tensor) : end.number).to_int()), b = std::trunc(base);
+        const float step = steps > 1 ? float(z - a) / float(steps - 1) : 0;
+        Tensor t = empty({std::max<int64_t>(steps, 0)}, DType::f64);
+        for (int64_t i = 0; i < t.numel(); i++)
+            t.data<double>()[i] = std::trunc(std::pow(b, double(steps == 1 ? float(a) : i < steps / 2 ? float(a) + step * float(i) : float(z) - step * float(steps - 1 - i))));
+        if (steps >= 0) return finish(to(t, d), requires_grad);
+    }
     Tensor t = linspace(start, end, steps, wide, false);
     const Tensor b = scalar_tensor(Scalar(base), wide);
     return finish(to(pow(b, t), d), requires_grad);

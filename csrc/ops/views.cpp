@@ -447,6 +447,8 @@ static const Operators operators = {
     {"squeeze_(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return become(t, squeeze(t, d)); }, method},
     {"unsqueeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return unsqueeze(t, d); }, function | method},
     {"unsqueeze_(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return become(t, unsqueeze(t, d)); }, method},
+    {"as_strided_(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
+     [](const Tensor& t, Dims size, Dims stride, std::optional<int64_t> offset) { return become(t, as_strided(t, size, stride, offset)); }, function | method},
     {"narrow(Tensor input, int dim, int start, int length)", [](const Tensor& t, int64_t d, int64_t s, int64_t l) { return narrow(t, d, s, l); }, function | method},
     {"narrow(Tensor input, int dim, Tensor start, int length)", [](const Tensor& t, int64_t d, const Tensor& s, int64_t l) {
          if (s.dim() != 0 || !is_integral(s.dtype()) || s.dtype() == DType::boolean) throw RuntimeError("start must be an 0-dim integral Tensor.");

@@ -145,8 +145,7 @@ def cross(input, other, dim=None, *, out=None):
 
 def linalg_vander(x, *, N=None):
     """Vandermonde matrices: the powers 0 .. N-1 of each element, a row each."""
-    if x.dim() == 0:
-        raise RuntimeError("Expect a tensor with at least one dimension")
+    x = x.reshape(1) if x.dim() == 0 else x
     n = x.shape[-1] if N is None else N
     if n < 2 and N is not None:
         raise RuntimeError(f"N must be greater than 1, got {n}")
@@ -282,7 +281,7 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     """Group normalisation with the mean and the reciprocal deviation of every group."""
     result = _op["group_norm"](input, group, weight, bias, eps)
-    groups = input.reshape(N, group, -1)
+    groups = input.reshape(N, group, C * HxW // group if group else 0)
     wide = groups.float() if input.dtype in (_core.float16, _core.bfloat16) else groups
     mean = wide.mean(-1)
     deviation = (wide.var(-1, unbiased=False) + eps).rsqrt()
@@ -392,7 +391,7 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
         spacings = [1 if spacing is None else spacing] * len(dims)
     else:
         spacings = list(spacing)
-        if len(spacings) != len(dims) and (dim is None or len(spacings) != 1):
+        if len(spacings) != len(dims):
             raise RuntimeError(f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to "
                                f"'self.dim() = {input.dim()}', since dim argument was not given, but got a list of length {len(spacings)}"
                                if dim is None else

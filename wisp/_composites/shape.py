@@ -95,7 +95,6 @@ def meshgrid(*tensors, indexing=None):
     shape = [t.numel() for t in tensors]
     grids = [t.reshape([-1 if j == i else 1 for j in range(len(shape))]).expand(shape) for i, t in enumerate(tensors)]
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 

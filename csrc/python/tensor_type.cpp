@@ -57,7 +57,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
     if (modulo != Py_None) Py_RETURN_NOTIMPLEMENTED;
     return call_by_name("pow", a, b);
 }
-PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) { return PyObject_CallMethod(a, "pow_", "O", b); }
+PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) { return PyObject_CallMethod(a, "pow_", "(O)", b); }
 PyObject* matrix_multiply(PyObject* a, PyObject* b) {
     if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
     return guarded([&] { return matmul(as_tensor(a), as_tensor(b)).release(); });
@@ -444,7 +444,7 @@ int set_attribute(PyObject* self, PyObject* name, PyObject* value) {
 // What is written in Python (wisp/_tensor.py) goes into the type's dictionary; repr and `in` reach it from their slots.
 PyObject* repr(PyObject* self) { return PyObject_CallMethod(self, "_repr", nullptr); }
 int contains(PyObject* self, PyObject* element) {
-    PyObject* r = PyObject_CallMethod(self, "_contains", "O", element);
+    PyObject* r = PyObject_CallMethod(self, "_contains", "(O)", element);
     const int found = r ? PyObject_IsTrue(r) : -1;
     Py_XDECREF(r);
     return found;

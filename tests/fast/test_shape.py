@@ -1,0 +1,86 @@
+"""Composites that arrange and measure: shapes, copies, distances, integrals."""
+import numpy as np
+import pytest
+
+import wisp
+
+
+def test_broadcast_shapes_and_tensors():
+    assert wisp.broadcast_shapes((2,), (3, 1), (1, 1, 1)) == (1, 3, 2)
+    with pytest.raises(RuntimeError, match="Shape mismatch"):
+        wisp.broadcast_shapes((2,), (3,))
+    a, b = wisp.broadcast_tensors(wisp.ones(2, 1), wisp.ones(3))
+    assert a.shape == b.shape == (2, 3)
+
+
+@pytest.mark.parametrize("indexing", ["ij", "xy"])
+def test_meshgrid_is_numpys(indexing):
+    x, y, z = np.arange(3.0), np.arange(4.0), np.arange(2.0)
+    mine = wisp.meshgrid(*(wisp.tensor(v) for v in (x, y, z)), indexing=indexing)
+    for a, b in zip(mine, np.meshgrid(x, y, z, indexing=indexing)):
+        assert np.array_equal(a.numpy(), b)
+
+
+def test_copies_do_not_share_memory():
+    x = wisp.arange(6.0).reshape(2, 3)
+    wisp.permute_copy(x, (1, 0)).zero_()
+    wisp.narrow_copy(x, 0, 0, 1).zero_()
+    assert x.sum().item() == 15
+    assert wisp.transpose_copy(x, 0, 1).is_contiguous()
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, float("inf")])
+@pytest.mark.parametrize("rows", [3, 40])
+def test_cdist_values(p, rows):
+    x, y = np.random.default_rng(0).normal(size=(2, rows, 5))
+    expected = np.linalg.norm(x[:, None] - y, p, axis=-1) if p != 0.5 else (np.abs(x[:, None] - y) ** 0.5).sum(-1) ** 2
+    assert np.allclose(wisp.cdist(wisp.tensor(x), wisp.tensor(y), p).numpy(), expected)
+
+
+def test_cdist_gradient_of_equal_points_is_zero():
+    x = wisp.randn(30, 4, dtype=wisp.float64, requires_grad=True)
+    wisp.cdist(x, x.detach().clone()).diagonal().sum().backward()
+    assert wisp.isfinite(x.grad).all()
+
+
+def test_cdist_product_form_passes_gradcheck():
+    x, y = (wisp.randn(n, 3, dtype=wisp.float64, requires_grad=True) for n in (4, 5))
+    mode = "use_mm_for_euclid_dist"
+    assert wisp.autograd.gradcheck(lambda a, b: wisp.cdist(a, b, 2.0, mode), (x, y))
+    assert wisp.autograd.gradgradcheck(lambda a, b: wisp.cdist(a, b, 2.0, mode), (x, y))
+
+
+def test_integrals_and_derivatives():
+    x = wisp.linspace(0, 1, 101, dtype=wisp.float64)
+    assert abs(wisp.trapezoid(x * x, x).item() - 1 / 3) < 1e-4
+    assert wisp.cumulative_trapezoid(x, dx=0.01).shape == (100,)
+    slope, = wisp.gradient(x * x, spacing=(x,), edge_order=2)
+    assert np.allclose(slope.numpy(), 2 * x.numpy())
+
+
+def test_covariance_is_numpys():
+    x = np.random.default_rng(0).normal(size=(3, 20))
+    assert np.allclose(wisp.cov(wisp.tensor(x)).numpy(), np.cov(x))
+    assert np.allclose(wisp.corrcoef(wisp.tensor(x)).numpy(), np.corrcoef(x))
+
+
+def test_python_function_gets_whole_gradients():
+    class Identity(wisp.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    x = wisp.zeros(3, 4, requires_grad=True)
+    g = wisp.arange(12.0).reshape(3, 4)
+    assert wisp.equal(wisp.autograd.grad(Identity.apply(x), x, g)[0], g)
+
+
+def test_unravel_index_and_combinations():
+    rows, columns = wisp.unravel_index(wisp.tensor([5, 0, 11]), (3, 4))
+    assert rows.tolist() == [1, 0, 2] and columns.tolist() == [1, 0, 3]
+    assert wisp.combinations(wisp.tensor([1, 2, 3])).tolist() == [[1, 2], [1, 3], [2, 3]]
+    assert wisp.cartesian_prod(wisp.tensor([1, 2]), wisp.tensor([3, 4])).tolist() == [[1, 3], [1, 4], [2, 3], [2, 4]]

@@ -212,7 +212,8 @@ PyObject* function_record(PyObject*, PyObject* args) {
         Py_INCREF(ctx);
         node->apply = [](Backward& bw) {
             Ref grads(make_tuple(bw.grads, bw.node.outputs.size(), nullptr));
-            Ref results(PyObject_CallMethod(bw.node.context, "_run_backward", "(O)", grads.get()));
+            Ref node(node_object(&bw.node));  // passed in, not kept by ctx: that would be a cycle
+            Ref results(PyObject_CallMethod(bw.node.context, "_run_backward", "(OO)", grads.get(), node.get()));
             TensorList list = to_tensors(results.get());
             for (int64_t i = 0; i < list.size() && i < bw.node.next.size(); i++)
                 if (bw.needs(int(i))) bw.set(int(i), list[i]);
@@ -233,8 +234,6 @@ PyObject* function_record(PyObject*, PyObject* args) {
             }
         }
         for (const Tensor& t : saved) save(*node, t);
-        Ref object(node_object(node.get()));
-        if (PyObject_SetAttrString(ctx, "_node", object.get()) < 0) throw PythonError();
         return make_tuple(outputs.data(), outputs.size(), nullptr);
     });
 }

@@ -294,3 +294,20 @@ def test_checkpoint_notices_differences():
         return (x * x).expand(next(sizes), 1).exp()
     with pytest.raises(CheckpointError):
         checkpoint(changing, leaf(1.0), use_reentrant=False).sum().backward()
+
+
+def test_nothing_is_left_behind():
+    def use(backward):
+        y = Cube.apply(leaf(1.0, 2.0), 2).sum()
+        if backward:
+            y.backward()
+    import gc
+    gc.collect()
+    gc.disable()
+    try:
+        before = wisp._core._live_tensors()
+        use(True)
+        use(False)
+        assert wisp._core._live_tensors() == before  # without the help of the garbage collector
+    finally:
+        gc.enable()

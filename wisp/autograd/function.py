@@ -48,8 +48,15 @@ class FunctionCtx:
         self._materialize = value
 
     # ------------------------------------------------------------ called by the engine
-    def _run_backward(self, grads):
+    def _run_backward(self, grads, node):
         """Gradients of the outputs in, gradients of the inputs (one per argument of `apply`) out."""
+        before, self._node = self._node, node
+        try:
+            return self._checked_backward(grads)
+        finally:
+            self._node = before
+
+    def _checked_backward(self, grads):
         function = self._function
         if self._materialize:
             grads = tuple(wisp.zeros(shape, dtype=dtype, device=device) if grad is None else grad

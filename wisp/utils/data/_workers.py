@@ -92,7 +92,7 @@ class _SeededDataset:
         return self.dataset[index]
 
 
-def _work(connection, worker_id, num_workers, dataset, collate, options, first_seed):
+def _work(connection, working_on, worker_id, num_workers, dataset, collate, options, first_seed):
     """The main function of a worker: answers each task (epoch, number, indices) with (epoch, number, kind, content)."""
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends us
@@ -126,6 +126,7 @@ def _work(connection, worker_id, num_workers, dataset, collate, options, first_s
         if task is None:
             break
         seed, number, indices = task
+        working_on[worker_id] = number  # should we die, the main process can tell of what
         try:
             if failed is not None:
                 raise failed
@@ -168,11 +169,12 @@ class Workers:
             "fork" if "fork" in multiprocessing.get_all_start_methods() else None)
         options = (loader._auto_collation, loader._iterable, loader.batch_size, loader.drop_last, loader.worker_init_fn)
         self.loader, self.connections, self.processes = loader, [], []
+        self.working_on = context.RawArray("q", loader.num_workers)  # the number of each worker's task, written by it
         self.pending = [[] for _ in range(loader.num_workers)]  # unanswered tasks (seed, number, indices)
         for i in range(loader.num_workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, daemon=True, args=(
-                theirs, i, loader.num_workers, loader.dataset, loader.collate_fn, options, seed))
+                theirs, self.working_on, i, loader.num_workers, loader.dataset, loader.collate_fn, options, seed))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # our threads survive a fork
                 process.start()
@@ -206,7 +208,7 @@ class Workers:
         process.join(1)
         code = process.exitcode
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-        tasks = [task[2] for task in self.pending[worker]]
+        tasks = [task[2] for task in self.pending[worker] if task[1] == self.working_on[worker]]
         raise RuntimeError(f"DataLoader worker {worker} (pid {process.pid}) exited unexpectedly with {how}"
                            + (f" while it loaded {tasks[0]}" if tasks else ""))
 

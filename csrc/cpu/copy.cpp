@@ -207,6 +207,8 @@ WISP_INLINE void copy_row(T* __restrict d, int64_t ds, const T* __restrict s, in
             for (int64_t i = 0; i < n; i++) d[i] = x;
         } else if (ss == 2) {
             for (int64_t i = 0; i < n; i++) d[i] = s[2 * i];
+        } else if (ss == -1) {
+            for (int64_t i = 0; i < n; i++) d[i] = s[-i];
         } else {
             for (int64_t i = 0; i < n; i++) d[i] = s[i * ss];
         }

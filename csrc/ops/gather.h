@@ -54,6 +54,7 @@ Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& value
 Tensor nonzero(const Tensor& x);           // [count, dims]
 TensorList nonzero_tuple(const Tensor& x);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& value);
+Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& value);
 Tensor masked_select(const Tensor& x, const Tensor& mask);
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
 Tensor take(const Tensor& x, const Tensor& index);

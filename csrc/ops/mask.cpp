@@ -74,18 +74,41 @@ static void check_mask(const char* name, const Tensor& mask) {
     if (mask.dtype() != DType::boolean) throw RuntimeError(name, ": expected a mask of dtype bool, got ", mask.dtype());
 }
 
-Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& value) {
+// The value as a 0-dim tensor of x's dtype; it may want a gradient.
+static Tensor filler(const Tensor& x, const Tensor& mask, const Arg& value) {
     check_mask("masked_fill", mask);
-    if (value.tensor) {
-        if (value.tensor->dim() != 0)
-            throw RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor with ", value.tensor->dim(), " dimension(s).");
-        if (is_complex(value.tensor->dtype()) && !is_complex(x.dtype()))
-            throw RuntimeError("value cannot be converted to type ", x.dtype(), " without overflow");
-        return where(mask, to(*value.tensor, x.dtype()), x);
-    }
-    if ((value.number.is_floating() && is_integral(x.dtype())) || (value.number.is_complex() && !is_complex(x.dtype())))
+    if (value.tensor && value.tensor->dim() != 0)
+        throw RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor with ", value.tensor->dim(), " dimension(s).");
+    const bool complex = value.tensor ? is_complex(value.tensor->dtype()) : value.number.is_complex();
+    const bool floating = !value.tensor && value.number.is_floating();
+    if ((floating && is_integral(x.dtype())) || (complex && !is_complex(x.dtype())))
         throw RuntimeError("value cannot be converted to type ", x.dtype(), " without overflow");
-    return where(mask, scalar_tensor(value.number, x.dtype()), x);
+    return value.tensor ? to(*value.tensor, x.dtype()) : scalar_tensor(value.number, x.dtype());
+}
+static void masked_fill_gradient(Backward& bw) {
+    const Tensor mask = bw.saved(0), g = bw.grad();
+    if (bw.needs(0)) bw.set(0, masked_fill(g, mask, Scalar(0)));
+    if (bw.needs(1)) bw.set(1, sum(where(mask, g, Scalar(0))));
+}
+static Tensor filled(const Tensor& x, const Tensor& mask, const Tensor& value) {
+    GradMode off(false);
+    return where(mask, value, x);
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& given) {
+    const Tensor value = filler(x, mask, given);
+    Tensor y = filled(x, mask, value);
+    if (is_differentiable(y.dtype()) && needs_grad(x, value))
+        record(y, "MaskedFillBackward0", {x, value}, {mask}, [](Backward& bw) { masked_fill_gradient(bw); });
+    return y;
+}
+Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& given) {
+    const Tensor value = filler(self, mask, given);
+    if (!is_expandable(mask.sizes(), self.sizes()))
+        throw RuntimeError("masked_fill_: a mask of shape ", mask.sizes(), " can't be broadcast to self of shape ", self.sizes());
+    const Tensor saved[] = {mask};
+    return written(self, true, "masked_fill_", "MaskedFillBackward0", value, saved,
+                   [&](const Tensor& y) { copy_values(y, filled(y, mask, value)); }, [](Backward& bw) { masked_fill_gradient(bw); });
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& given) {
@@ -171,7 +194,9 @@ static const Operators operators = {
      [](const Tensor& x, const Tensor& at, const Tensor& source, bool accumulate) { return put(x, at, source, accumulate); },
      function | method | inplace},
     {"masked_fill(Tensor input, Tensor mask, Operand value)",
-     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); }, function | method | inplace},
+     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); }, function | method},
+    {"masked_fill_(Tensor input, Tensor mask, Operand value)",
+     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill_(x, mask, value); }, method},
     {"masked_select(Tensor input, Tensor mask, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& mask) { return masked_select(x, mask); }, function | method},
     {"masked_scatter(Tensor input, Tensor mask, Tensor source)",

@@ -16,6 +16,10 @@ Tensor unreduced(const Tensor& y, const Dims& sizes, uint64_t mask, bool keepdim
 std::tuple<Tensor, Tensor> extreme(cpu::Reduction kind, const Tensor& x, std::optional<int64_t> dim, bool keepdim);
 Tensor arg_extreme(cpu::Reduction kind, const Tensor& x, std::optional<int64_t> dim, bool keepdim);
 
+// Records that y was selected from x along dim at `indices` (of y's shape).
+void record_selection(const Tensor& y, const Tensor& indices, const char* name, const Tensor& x, int64_t dim,
+                      bool keepdim);
+
 Tensor prod(const Tensor& x, std::optional<int64_t> dim, bool keepdim, std::optional<DType> dtype);
 Tensor nansum(const Tensor& x, const std::optional<Dims>& dims, bool keepdim, std::optional<DType> dtype);
 Tensor any(const Tensor& x, const std::optional<Dims>& dims = {}, bool keepdim = false);

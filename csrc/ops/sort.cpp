@@ -13,8 +13,6 @@ namespace wisp {
 
 using cpu::Selection;
 
-void record_selection(const Tensor& y, const Tensor& indices, const char* name, const Tensor& x, int64_t dim, bool keepdim);
-
 // --- rows -------------------------------------------------------------------------------------------------------------
 
 static void check_sortable(const char* name, const Tensor& x) {

@@ -2,6 +2,7 @@
 // Ints, slices, None and ... make one view with one layout; tensors then pick elements from it.
 #include "../ops/index.h"
 
+#include "../ops/gather.h"
 #include "../ops/views.h"
 #include "registry.h"
 #include "tensor_type.h"
@@ -196,11 +197,17 @@ Tensor viewed(const Tensor& t, const Key& key) {
     return v;
 }
 
+// x[mask] with a mask of x's own shape, which needs no coordinates.
+bool is_whole_mask(PyObject* key, const Tensor& t) {
+    return is_tensor(key) && as_tensor_object(key)->dtype == DType::boolean && t.dim() > 0 && as_tensor(key).sizes() == t.sizes();
+}
+
 }  // namespace
 
 PyObject* get_item(PyObject* self, PyObject* key_object) {
     return guarded([&]() -> PyObject* {
         const Tensor& t = as_tensor(self);
+        if (is_whole_mask(key_object, t)) return masked_select(t, as_tensor(key_object)).release();
         const Key key = parse(key_object, t);
         if (!key.advanced) return viewed(t, key).release();
         Tensor base = key.steps.empty() ? t : viewed(t, key);
@@ -212,9 +219,15 @@ int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
     return guarded(-1, [&]() -> int {
         if (!value) throw TypeError("Tensor does not support deleting items");
         const Tensor& t = as_tensor(self);
+        const bool number = !is_tensor(value) && is_number(value);
+        if (number && is_whole_mask(key_object, t)) {
+            Scalar s = to_scalar(value);
+            if (is_integral(t.dtype()) && s.is_floating()) s = Scalar(s.to_int());
+            masked_fill_(t, as_tensor(key_object), s);
+            return 0;
+        }
         const Key key = parse(key_object, t);
         Tensor source;
-        const bool number = !is_tensor(value) && is_number(value);
         if (is_tensor(value)) source = as_tensor(value);
         else if (number) source = scalar_tensor(to_scalar(value), is_complex(t.dtype()) ? t.dtype() : to_scalar(value).is_complex() ? complex_of(t.dtype()) : t.dtype());
         else source = tensor_from_data(value, t.dtype());

@@ -7,7 +7,7 @@ import importlib
 
 from wisp import _core
 
-_FAMILIES = ("aliases", "reduce", "shape", "copies", "measure", "matmul", "misc")
+_FAMILIES = ("aliases", "reduce", "shape", "copies", "measure", "matmul", "misc", "neural")
 
 
 def _inplace(function):

@@ -3,6 +3,7 @@ import math
 import warnings
 
 import wisp
+from wisp import _core
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -25,9 +26,12 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     norm_type = float(norm_type)
     if not tensors:
         return wisp.tensor(0.0)
-    device = tensors[0].device
-    norms = [wisp.linalg.vector_norm(t.detach(), norm_type) for t in tensors]
-    total = wisp.linalg.vector_norm(wisp.stack([norm.to(device) for norm in norms]), norm_type)
+    device, dtype = tensors[0].device, tensors[0].dtype
+    if norm_type == 2.0 and dtype.is_floating_point and all(t.dtype == dtype and t.device.type == "cpu" for t in tensors):
+        total = wisp.tensor(_core._total_norm(tensors), dtype=dtype)
+    else:
+        norms = [wisp.linalg.vector_norm(t.detach(), norm_type) for t in tensors]
+        total = wisp.linalg.vector_norm(wisp.stack([norm.to(device) for norm in norms]), norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
                            "cannot be clipped. To disable this error and scale the gradients by the non-finite norm "
@@ -39,9 +43,11 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Scale the gradients by `max_norm / total_norm` if that is below one."""
     grads = _grads(parameters)
-    # Multiplying by one where nothing is to clip spares a wait for the device.
     scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    for grad in grads:
+    if all(grad.device.type == "cpu" for grad in grads):
+        _core._scale_tensors(grads, scale.item())
+        return
+    for grad in grads:  # multiplying by one where nothing is to clip spares a wait for the device
         grad.mul_(scale.to(grad.device))
 
 

@@ -1,0 +1,177 @@
+"""nn.functional's functions that PyTorch also has at its root, with the root's argument orders."""
+from wisp import _core
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _functional():
+    from wisp.nn import functional  # only when used: importing wisp does not import wisp.nn
+    return functional
+
+
+def prelu(input, weight):
+    """leaky_relu with a learnt slope: one for all, or one per channel."""
+    return _functional().prelu(input, weight)
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False):
+    """leaky_relu with a random slope in training."""
+    return _functional().rrelu(input, lower, upper, training)
+
+
+def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False):
+    """rrelu, in place."""
+    return _functional().rrelu_(input, lower, upper, training)
+
+
+def celu_(input, alpha=1.0):
+    """celu, in place."""
+    return _functional().celu_(input, alpha)
+
+
+def selu_(input):
+    """selu, in place."""
+    return _functional().selu_(input)
+
+
+def threshold_(input, threshold, value):
+    """threshold, in place."""
+    return _functional().threshold_(input, threshold, value)
+
+
+def alpha_dropout(input, p, train):
+    """Dropout that keeps mean and variance of what selu gives."""
+    return _functional().alpha_dropout(input, p, train)
+
+
+def alpha_dropout_(input, p, train):
+    """alpha_dropout, in place."""
+    return _functional().alpha_dropout(input, p, train, True)
+
+
+def feature_alpha_dropout(input, p, train):
+    """alpha_dropout of whole channels."""
+    return _functional().feature_alpha_dropout(input, p, train)
+
+
+def feature_alpha_dropout_(input, p, train):
+    """feature_alpha_dropout, in place."""
+    return _functional().feature_alpha_dropout(input, p, train, True)
+
+
+def feature_dropout(input, p, train):
+    """Dropout of whole channels."""
+    from wisp.nn.functional._dropout import _feature_dropout
+    return _feature_dropout(input, p, train, False)
+
+
+def feature_dropout_(input, p, train):
+    """feature_dropout, in place."""
+    from wisp.nn.functional._dropout import _feature_dropout
+    return _feature_dropout(input, p, train, True)
+
+
+def native_dropout(input, p, train=True):
+    """Dropout and the mask of what was kept."""
+    if train is False or p == 0:
+        return input.clone(), _core.ones_like(input, dtype=_core.bool)
+    mask = _core.dropout(_core.ones(input.shape, dtype=_core.float32), p, True)
+    return input * mask.to(input.dtype), mask != 0
+
+
+def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
+    """group_norm with the mean and the reciprocal deviation of each group."""
+    result = _functional().group_norm(input, group, weight, bias, eps)
+    flat = input.detach().reshape(N, group, -1)
+    return result, flat.mean(2), (flat.var(2, correction=0) + eps).rsqrt()
+
+
+def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=False):
+    """Normalises each channel of each sample by its own statistics."""
+    return _functional().instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+def embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None,
+                  include_last_offset=False, padding_idx=None):
+    """Reduced bags of rows, with each index's bag, the sizes of the bags and, for the maximum, the rows it came from."""
+    result = _functional().embedding_bag(indices, weight, offsets, scale_grad_by_freq=scale_grad_by_freq,
+                                         mode=("sum", "mean", "max")[mode], per_sample_weights=per_sample_weights,
+                                         include_last_offset=include_last_offset, padding_idx=padding_idx)
+    ends = offsets if include_last_offset else _core.cat([offsets, _core.tensor([indices.numel()], dtype=offsets.dtype)])
+    sizes = ends[1:] - ends[:-1]
+    bags = _core.repeat_interleave(_core.arange(sizes.numel()), sizes)
+    return result, bags, sizes, _core.zeros(0, dtype=_core.int64)
+
+
+def embedding_renorm_(input, indices, max_norm, norm_type):
+    """Scales the rows of `input` that `indices` names down to a norm of at most `max_norm`, in place."""
+    from wisp.nn.functional._sparse import _renormalize
+    _renormalize(input, indices, max_norm, norm_type)
+    return input
+
+
+def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, reduction=1):
+    """The binary cross entropy of logits."""
+    return _functional().binary_cross_entropy_with_logits(input, target, weight, pos_weight=pos_weight,
+                                                          reduction=_REDUCTIONS[reduction])
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction=1):
+    """1 - cosine for similar pairs, max(0, cosine - margin) for others."""
+    return _functional().cosine_embedding_loss(input1, input2, target, margin, reduction=_REDUCTIONS[reduction])
+
+
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1, zero_infinity=False):
+    """The connectionist temporal classification loss."""
+    return _functional().ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, _REDUCTIONS[reduction],
+                                  zero_infinity)
+
+
+def hinge_embedding_loss(input, target, margin=1.0, reduction=1):
+    """`input` where target is 1, max(0, margin - input) where it is -1."""
+    return _functional().hinge_embedding_loss(input, target, margin, reduction=_REDUCTIONS[reduction])
+
+
+def kl_div(input, target, reduction=1, *, log_target=False):
+    """The Kullback-Leibler divergence of `target` from log-probabilities."""
+    losses = _functional().kl_div(input, target, reduction="none", log_target=log_target)
+    return losses if reduction == 0 else losses.mean() if reduction == 1 else losses.sum()
+
+
+def margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
+    """max(0, margin - target * (input1 - input2))."""
+    return _functional().margin_ranking_loss(input1, input2, target, margin, reduction=_REDUCTIONS[reduction])
+
+
+def poisson_nll_loss(input, target, log_input, full, eps, reduction):
+    """The negative log likelihood of counts under Poisson laws."""
+    return _functional().poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=_REDUCTIONS[reduction])
+
+
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, reduction=1):
+    """max(0, distance(anchor, positive) - distance(anchor, negative) + margin)."""
+    return _functional().triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap,
+                                             reduction=_REDUCTIONS[reduction])
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """The cosine of the angle between vectors along `dim`."""
+    return _functional().cosine_similarity(x1, x2, dim, eps)
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """The p-norm of the difference along the last dimension."""
+    return _functional().pairwise_distance(x1, x2, p, eps, keepdim)
+
+
+def pdist(input, p=2.0):
+    """The p-norm distance between every pair of rows."""
+    return _functional().pdist(input, p)
+
+
+FUNCTIONS = [prelu, rrelu, rrelu_, celu_, selu_, threshold_, alpha_dropout, alpha_dropout_, feature_alpha_dropout,
+             feature_alpha_dropout_, feature_dropout, feature_dropout_, native_dropout, native_group_norm, instance_norm,
+             embedding_bag, embedding_renorm_, binary_cross_entropy_with_logits, cosine_embedding_loss, ctc_loss,
+             hinge_embedding_loss, kl_div, margin_ranking_loss, poisson_nll_loss, triplet_margin_loss, cosine_similarity,
+             pairwise_distance, pdist]
+METHODS = [prelu]

@@ -127,7 +127,7 @@ def test_workers(options):
     loader = data.DataLoader(Squares(17), batch_size=3, num_workers=2, **options)
     for _ in range(2):
         assert flat(loader) == list(range(17))
-    for batch in loader:  # leaving early is fine
+    for _ in loader:  # leaving early is fine
         break
     assert flat(loader) == list(range(17))
 

@@ -4,8 +4,7 @@ from wisp import _core
 from wisp.autograd import graph
 from wisp.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from wisp.autograd.function import Function
-from wisp.autograd.grad_mode import (enable_grad, inference_mode, no_grad, set_grad_enabled,
-                                     set_multithreading_enabled)
+from wisp.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
 from wisp.autograd.gradcheck import gradcheck, gradgradcheck
 from wisp.autograd.variable import Variable
 

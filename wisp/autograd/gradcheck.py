@@ -114,7 +114,7 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
     analytical = [_analytical(y, tested) if y.requires_grad else None for y in outputs]
     for j, x in enumerate(tested):
         numerical = _numerical(func, inputs, x, eps)
-        for i, y in enumerate(outputs):
+        for i in range(len(outputs)):
             if numerical is None or numerical[i].numel() == 0:
                 continue
             expected = numerical[i]

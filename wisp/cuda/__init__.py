@@ -72,7 +72,7 @@ def _unavailable(name):
     return function
 
 
-for _name in ("current_device", "current_stream", "default_stream", "device", "get_device_capability", "get_device_name",
-              "get_device_properties", "get_rng_state", "init", "mem_get_info", "set_device", "set_rng_state", "stream",
+for _name in ("current_device", "current_stream", "default_stream", "device", "get_device_capability",
+              "get_device_name", "get_device_properties", "get_rng_state", "init", "mem_get_info", "set_device", "set_rng_state", "stream",
               "synchronize", "Event", "Stream", "CUDAGraph"):
     globals()[_name] = _unavailable(_name)

@@ -2,7 +2,7 @@
 import math
 import warnings
 
-from wisp.optim._lr_base import (LRScheduler, _check_optimizer, _function_state, _per_group, _set_value, _values)
+from wisp.optim._lr_base import LRScheduler, _check_optimizer, _function_state, _per_group, _set_value, _values
 
 
 def _start_momentum(scheduler, optimizer, base, largest, last_epoch):

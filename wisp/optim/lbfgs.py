@@ -202,7 +202,7 @@ class LBFGS(Optimizer):
                     raise RuntimeError("only 'strong_wolfe' is supported")
                 origin = [p.clone() for p in self._params]
 
-                def probe(length):
+                def probe(length, direction=direction, origin=origin):
                     self._move(length, direction)
                     value, slopes = float(evaluate()), self._flat_gradient()
                     for p, before in zip(self._params, origin):

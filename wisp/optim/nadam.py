@@ -1,8 +1,16 @@
 """NAdam: Adam with Nesterov momentum."""
 from wisp import _core
 from wisp.optim import _formulas
-from wisp.optim.optimizer import (Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _number, _scalar,
-                                  _zeros)
+from wisp.optim.optimizer import (
+    Optimizer,
+    _check_betas,
+    _check_lr,
+    _check_nonnegative,
+    _new_step,
+    _number,
+    _scalar,
+    _zeros,
+)
 
 
 class NAdam(Optimizer):

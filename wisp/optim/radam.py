@@ -1,7 +1,7 @@
 """RAdam: Adam that rectifies the variance of its adaptive rate."""
 from wisp import _core
 from wisp.optim import _formulas
-from wisp.optim.optimizer import (Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _number, _zeros)
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _number, _zeros
 
 
 class RAdam(Optimizer):

@@ -14,7 +14,11 @@ struct Param {
 };
 
 // pointers[0] is the result; then the operands: a (b, c), or for a gradient: g, a, b, c, y. Unused ones may be anything valid.
-using PointwiseKernel = void (*)(char* const* pointers, int64_t n, const Param* params);
+// constants: bit k says that operand k is one number for all elements; only kernels that takes_constants() look at it.
+using PointwiseKernel = void (*)(char* const* pointers, int64_t n, const Param* params, unsigned constants);
+
+// Forward kernels of two operands of these types read a constant in place; the others want it spread over a block.
+constexpr bool takes_constants(int arity, DType compute) { return arity == 2 && (compute == DType::f32 || compute == DType::f64); }
 
 enum Compute : int { compute_f32, compute_f64, compute_c64, compute_c128, compute_i64, compute_u64, compute_count };
 

@@ -9,7 +9,7 @@ namespace {
 struct Bytes16 {
     uint64_t low, high;
 };
-template <class T> void where_loop(char* const* pointers, int64_t n, const Param*) {
+template <class T> void where_loop(char* const* pointers, int64_t n, const Param*, unsigned) {
     T* out = reinterpret_cast<T*>(pointers[0]);
     const uint8_t* condition = reinterpret_cast<const uint8_t*>(pointers[1]);
     const T* a = reinterpret_cast<const T*>(pointers[2]);

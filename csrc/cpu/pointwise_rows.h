@@ -181,7 +181,7 @@ template <class T> WISP_INLINE T mish_slope(T x) {
 
 // ---- the loops. A result may be one of the operands (in-place), never a shifted part of one: hence ivdep.
 
-template <class Row, class T> void forward_loop(char* const* pointers, int64_t n, const Param* params_) {
+template <class Row, class T> void forward_loop(char* const* pointers, int64_t n, const Param* params_, [[maybe_unused]] unsigned constants) {
     // bool | bool is an int
     using Out = std::conditional_t<Row::result == boolean, bool, decltype(Row::template forward<T>(T(), T(), T(), nullptr))>;
     Param params[4] = {};
@@ -205,7 +205,7 @@ template <class Row, class T> void forward_loop(char* const* pointers, int64_t n
     }
 }
 
-template <class Row, class T, int N> void gradient_loop(char* const* pointers, int64_t n, const Param* params_) {
+template <class Row, class T, int N> void gradient_loop(char* const* pointers, int64_t n, const Param* params_, [[maybe_unused]] unsigned constants) {
     Param params[4] = {};
     if (params_)
         for (int i = 0; i < 4; i++) params[i] = params_[i];

@@ -50,7 +50,23 @@ struct Plan {
     int64_t inner_stride[max_operands];  // in elements
     Mode mode[max_operands];
     bool everywhere[max_operands];       // one value for the whole tensor
+    unsigned constants;                  // operands that the kernel reads as one number
 };
+
+// The usual broadcast: rows of contiguous elements, or a number per row.
+void run_rows(const Plan& p, int64_t begin, int64_t end) {
+    char* row[max_operands];
+    int64_t step[max_operands];
+    for (int k = 0; k < p.count; k++) {
+        step[k] = p.dims ? p.strides[k][0] : 0;
+        row[k] = p.operands[k].data + begin * step[k];
+    }
+    for (int k = p.count; k < max_operands; k++) row[k] = nullptr, step[k] = 0;
+    for (int64_t r = begin; r < end; r++) {
+        p.kernel(row, p.inner, p.params, p.constants);
+        for (int k = 0; k < p.count; k++) row[k] += step[k];
+    }
+}
 
 // Runs units [begin, end); a unit is one piece of one row.
 void run_units(const Plan& p, int64_t begin, int64_t end) {
@@ -71,7 +87,7 @@ void run_units(const Plan& p, int64_t begin, int64_t end) {
             const BlockOperand& o = p.operands[k];
             alignas(16) char value[16];
             cpu::copy.convert(value, o.block, o.data, o.dtype, 1);
-            fill_block(buffers[k], value, item_size(o.block), longest);
+            fill_block(buffers[k], value, item_size(o.block), p.constants & (1u << k) ? 1 : longest);
         }
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t at = piece * p.piece, n = std::min(p.piece, p.inner - at);
@@ -85,7 +101,9 @@ void run_units(const Plan& p, int64_t begin, int64_t end) {
             }
             pointers[k] = buffers[k];
             if (k == 0 || p.everywhere[k]) continue;
-            if (p.mode[k] == constant) {
+            if (p.constants & (1u << k)) {
+                cpu::copy.convert(buffers[k], o.block, data, o.dtype, 1);
+            } else if (p.mode[k] == constant) {
                 alignas(16) char value[16];
                 cpu::copy.convert(value, o.block, data, o.dtype, 1);
                 fill_block(buffers[k], value, item_size(o.block), n);
@@ -100,7 +118,7 @@ void run_units(const Plan& p, int64_t begin, int64_t end) {
             }
         }
         for (int k = p.count; k < max_operands; k++) pointers[k] = pointers[1];
-        p.kernel(pointers, n, p.params);
+        p.kernel(pointers, n, p.params, p.constants);
         if (p.mode[0] != direct) {
             const BlockOperand& o = p.operands[0];
             char* data = row[0] + at * p.inner_stride[0] * item_size(o.dtype);
@@ -128,7 +146,7 @@ void run_units(const Plan& p, int64_t begin, int64_t end) {
 
 }  // namespace
 
-void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel, const Param* params) {
+void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel, const Param* params, bool constants) {
     if (numel == 0) return;
     Plan p;
     p.kernel = kernel;
@@ -178,13 +196,18 @@ void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int c
     p.piece = all_direct ? direct_block : block;
     p.pieces = (p.inner + p.piece - 1) / p.piece;
     if (p.pieces == 1) p.piece = p.inner;
+    p.constants = constants && p.mode[1] == constant ? 2 : constants && p.mode[2] == constant ? 4 : 0;
+    bool plain = p.pieces == 1 && p.dims <= 1;
+    for (int k = 0; plain && k < count; k++)
+        plain = p.mode[k] == direct || (p.mode[k] == constant && (p.constants & (1u << k)) && operands[k].dtype == operands[k].block);
     const int64_t units = rows * p.pieces;
+    const auto run = plain ? run_rows : run_units;
     if (numel <= grain) {
-        run_units(p, 0, units);
+        run(p, 0, units);
         return;
     }
     Unlocked unlocked(numel);
-    parallel_for(units, std::max<int64_t>(1, grain / p.piece), [&](int64_t b, int64_t e) { run_units(p, b, e); });
+    parallel_for(units, std::max<int64_t>(1, grain / p.piece), [&](int64_t b, int64_t e) { run(p, b, e); });
 }
 
 }  // namespace wisp

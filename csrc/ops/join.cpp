@@ -1,5 +1,8 @@
 // Front doors that put tensors together and rearrange them: cat, stack and relatives, flip, roll, repeat, triangles,
 // diagonals, and writing into a part (select_scatter and relatives).
+#include <cstring>
+
+#include "../core/threads.h"
 #include "../cpu/index.h"
 #include "../python/registry.h"
 #include "gather.h"
@@ -12,6 +15,29 @@ namespace wisp {
 
 // PyTorch lets 1-dim tensors of size 0 join anything.
 static bool is_nothing(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0; }
+
+// Contiguous parts of one dtype: their rows one behind the other.
+static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, const Dims& lengths) {
+    int64_t outer = 1, inner = y.item_size();
+    for (int64_t d = 0; d < dim; d++) outer *= y.size(d);
+    for (int64_t d = dim + 1; d < y.dim(); d++) inner *= y.size(d);
+    const int64_t row = y.size(dim) * inner;
+    if (y.numel() == 0) return;
+    Unlocked unlocked(y.numel());
+    // One long row is cut into pieces of its own.
+    const int64_t pieces = outer == 1 ? std::max<int64_t>(1, row >> 18) : 1;
+    parallel_for(outer * pieces, std::max<int64_t>(1, (int64_t(1) << 17) / (row / pieces + 1)), [&](int64_t begin, int64_t end) {
+        for (int64_t unit = begin; unit < end; unit++) {
+            const int64_t r = unit / pieces, from = row * (unit % pieces) / pieces, to = row * (unit % pieces + 1) / pieces;
+            int64_t at = 0;
+            for (int64_t k = 0; k < parts.size(); k++) {
+                const int64_t n = lengths[k] * inner, first = std::max(at, from), last = std::min(at + n, to);
+                if (first < last) std::memcpy(y.data() + r * row + first, parts[k].data() + r * n + (first - at), size_t(last - first));
+                at += n;
+            }
+        }
+    });
+}
 
 Tensor cat(const TensorList& given, int64_t dim) {
     if (given.empty()) throw RuntimeError("cat(): expected a non-empty list of Tensors");
@@ -42,11 +68,19 @@ Tensor cat(const TensorList& given, int64_t dim) {
     Tensor y = empty(sizes, dtype);
     int64_t at = 0;
     Dims lengths;
+    bool plain = true;
     for (const Tensor& t : given) {
-        const int64_t n = is_nothing(t) && model->dim() != 1 ? 0 : t.size(dim);
-        lengths.push_back(n);
-        if (n && t.numel()) copy_values(alias(y, y.layout().slice(dim, at, at + n, 1)), t);
-        at += n;
+        lengths.push_back(is_nothing(t) && model->dim() != 1 ? 0 : t.size(dim));
+        plain &= t.dtype() == dtype && t.is_contiguous();
+    }
+    if (plain) {
+        join_rows(y, given, dim, lengths);
+    } else {
+        for (int64_t k = 0; k < given.size(); k++) {
+            const int64_t n = lengths[k];
+            if (n && given[k].numel()) copy_values(alias(y, y.layout().slice(dim, at, at + n, 1)), given[k]);
+            at += n;
+        }
     }
     if (is_differentiable(dtype) && any_needs_grad(given)) {
         const Tensor results[] = {y};

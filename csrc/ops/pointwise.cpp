@@ -137,7 +137,7 @@ struct Call {
         operands[0] = {out.data(), out.dtype(), block, nullptr};
         strides[0] = out.strides();
         for (int i = 0; i < count; i++) operands[i].strides = strides[i].data();
-        run_blocks(kernel, operands, count, out.sizes(), out.numel(), params ? params->data() : nullptr);
+        run_blocks(kernel, operands, count, out.sizes(), out.numel(), params ? params->data() : nullptr, cpu::takes_constants(count - 1, operands[1].block));
     }
 };
 
@@ -275,14 +275,14 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
             char* pointers[4] = {y.data(), a.tensor->data(), arity > 1 ? b.tensor->data() : nullptr, arity > 2 ? c.tensor->data() : nullptr};
             const Param* p = params ? params->data() : nullptr;
             if (n <= 32768) {
-                kernel(pointers, n, p);
+                kernel(pointers, n, p, 0);
             } else {
                 Unlocked unlocked(n);
                 const int64_t item = item_size(first->dtype);
                 parallel_for(n, 32768, [&](int64_t begin, int64_t end) {
                     char* at[4];
                     for (int i = 0; i <= arity; i++) at[i] = pointers[i] + begin * item;
-                    kernel(at, end - begin, p);
+                    kernel(at, end - begin, p, 0);
                 });
             }
             if (any_wants_grad(args, arity) && grad_enabled() && is_differentiable_row(info)) record_pointwise(y, op, info, args, params);
@@ -324,7 +324,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
         self.numel() <= 32768 && self.sizes() == b.tensor->sizes() && info.result <= result_promote && (info.types & F) &&
         self.storage() != b.tensor->storage() && !self.storage()->read_only && !(grad_enabled() && any_wants_grad(args, 2)) && !self->base) {
         char* pointers[3] = {self.data(), self.data(), b.tensor->data()};
-        cpu::pointwise_row(op).forward[cpu::compute_f32](pointers, self.numel(), params ? params->data() : nullptr);
+        cpu::pointwise_row(op).forward[cpu::compute_f32](pointers, self.numel(), params ? params->data() : nullptr, 0);
         bump_version(self);
         return self;
     }

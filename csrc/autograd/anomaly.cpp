@@ -17,7 +17,7 @@ struct Write {
 };
 constexpr int remembered = 64;
 Write writes[remembered];
-int next_write = 0;
+unsigned next_write = 0;
 
 }  // namespace
 

@@ -196,23 +196,25 @@ NodeHooks& hooks_of(Node& node) {
     return *node.hooks;
 }
 
+PyObject* new_hooks_dict() {
+    Ref collections(PyImport_ImportModule("collections"));
+    PyObject* d = PyObject_CallMethod(collections.p, "OrderedDict", nullptr);
+    if (!d) throw PythonError();
+    return d;
+}
+
 PyObject* hooks_dict(const Tensor& t) {
     if (!t.requires_grad()) throw RuntimeError("cannot register a hook on a tensor that doesn't require gradient");
     Node* n = grad_fn_of(t);
-    auto fresh = [] {
-        PyObject* d = PyDict_New();
-        if (!d) throw PythonError();
-        return d;
-    };
     if (!n) {
         TensorExtra& e = extra(t);
-        if (!e.hooks) e.hooks = fresh();
+        if (!e.hooks) e.hooks = new_hooks_dict();
         return e.hooks;
     }
     NodeHooks& hooks = hooks_of(*n);
     for (auto& h : hooks.tensor_hooks)
         if (h.output == t->output_number) return h.hooks;
-    hooks.tensor_hooks.push_back({t->output_number, fresh()});
+    hooks.tensor_hooks.push_back({t->output_number, new_hooks_dict()});
     return hooks.tensor_hooks.back().hooks;
 }
 

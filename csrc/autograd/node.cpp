@@ -307,13 +307,13 @@ void save(Node& node, const Tensor& t) {
 Tensor Backward::saved(int i) const { return unpack_saved(node, i, create_graph); }
 
 Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
-    Saved& s = node.saved[i];
     if (node.released)
         throw RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have "
                            "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
                            "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
                            "if you need to access saved tensors after calling backward. (", node.name,
                            node.source_code ? ", made at " + source_of(node) : std::string(), ")");
+    Saved& s = node.saved[i];
     if (s.packed) return call_unpack_hook(s, node, with_history);
     if (!s.tensor) return {};
     if (s.tensor.version() != s.version) {
@@ -333,7 +333,9 @@ Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
 }
 
 void release_saved(Node& node) {
-    if (node.saved.empty()) return;
+    bool any = false;  // a node that kept nothing may run again
+    for (const Saved& s : node.saved) any |= s.tensor.defined() || s.packed;
+    if (!any) return;
     node.saved.clear();
     node.released = true;
 }

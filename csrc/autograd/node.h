@@ -269,6 +269,7 @@ void set_grad(const Tensor& t, Tensor grad);
 Node* grad_fn_of(const Tensor& t);  // borrowed; remakes the history of a view whose base was changed
 void retain_grad(const Tensor& t);
 PyObject* hooks_dict(const Tensor& t);   // borrowed; made on first use
+PyObject* new_hooks_dict();              // an OrderedDict: handles refer to it weakly
 NodeHooks& hooks_of(Node& node);
 std::string source_of(const Node& node);  // "file.py:12", or ""
 

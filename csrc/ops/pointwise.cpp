@@ -355,16 +355,18 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
             if (args[i].tensor && args[i].tensor->requires_grad()) used |= info.uses[i];
         if (used & uses_a) original = clone(self);
     }
-    // Operands on the same memory in another place would be overwritten while they are read.
+    // Operands on the same memory would be overwritten while they are read, or before their gradient needs them.
     Tensor copies[3];
     Arg safe[3] = {args[0], args[1], args[2]};
-    for (int i = 1; i < arity; i++)
-        if (args[i].tensor && args[i].tensor->storage() == self.storage() &&
-            !(args[i].tensor->offset() == self.offset() && args[i].tensor->strides() == self.strides() && args[i].tensor->sizes() == self.sizes())) {
-            GradMode off(false);
-            copies[i] = clone(*args[i].tensor);
-            safe[i] = Arg(copies[i]);
-        }
+    for (int i = 1; i < arity; i++) {
+        if (!args[i].tensor || args[i].tensor->storage() != self.storage()) continue;
+        const Tensor& other = *args[i].tensor;
+        const bool same_place = other.offset() == self.offset() && other.strides() == self.strides() && other.sizes() == self.sizes();
+        if (same_place && !(used & (uses_a << i))) continue;
+        GradMode mode(grad_enabled() && used & (uses_a << i));
+        copies[i] = clone(other);
+        safe[i] = Arg(copies[i]);
+    }
     if (self.numel()) {
         Call call;
         for (int i = 0; i < arity; i++) call.add(safe[i], t, self.sizes());
@@ -380,7 +382,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
             set_closure(*node, [](Backward&) {});
         }
         rebase_history(self, *node);
-        if (is_differentiable_row(info)) save_operands(*node, op, info, args, self, &original);
+        if (is_differentiable_row(info)) save_operands(*node, op, info, safe, self, &original);
     }
     return self;
 }

@@ -78,7 +78,7 @@ PyObject* saved_bytes(PyObject* self, void*) {
 PyObject* node_hooks(PyObject* self, PyObject* which) {
     NodeHooks& hooks = hooks_of(as_node(self));
     PyObject*& dict = PyObject_IsTrue(which) ? hooks.pre_hooks : hooks.post_hooks;
-    if (!dict) dict = PyDict_New();
+    if (!dict) dict = new_hooks_dict();
     Py_XINCREF(dict);
     return dict;
 }

@@ -400,7 +400,7 @@ PyObject* tensor_post_accumulate_dict(PyObject* self, PyObject*) {
         if (!t.requires_grad()) throw RuntimeError("cannot register a hook on a tensor that doesn't require gradient");
         if (t->grad_fn) throw RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors");
         TensorExtra& e = extra(t);
-        if (!e.post_accumulate_hooks) e.post_accumulate_hooks = PyDict_New();
+        if (!e.post_accumulate_hooks) e.post_accumulate_hooks = new_hooks_dict();
         Py_INCREF(e.post_accumulate_hooks);
         return e.post_accumulate_hooks;
     });
@@ -411,6 +411,7 @@ PyObject* tensor_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSi
 PyObject* tensor_element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).item_size()); }
 PyObject* tensor_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).offset()); }
 PyObject* tensor_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(as_tensor(self)->inference); }
+PyObject* tensor_is_view(PyObject* self, PyObject*) { return PyBool_FromLong(as_tensor(self)->base != nullptr); }
 PyObject* tensor_detach_(PyObject* self, PyObject*) {
     return guarded([&]() -> PyObject* {
         const Tensor& t = as_tensor(self);
@@ -470,6 +471,7 @@ PyMethodDef methods[] = {
     {"element_size", tensor_element_size, METH_NOARGS, "element_size() -> int"},
     {"storage_offset", tensor_storage_offset, METH_NOARGS, "storage_offset() -> int"},
     {"is_inference", tensor_is_inference, METH_NOARGS, "is_inference() -> bool"},
+    {"_is_view", tensor_is_view, METH_NOARGS, "_is_view() -> bool"},
     {"detach_", tensor_detach_, METH_NOARGS, "detach_() -> Tensor"},
     {"_make_subclass", reinterpret_cast<PyCFunction>(make_subclass), METH_STATIC | METH_VARARGS | METH_KEYWORDS, nullptr},
     {nullptr, nullptr, 0, nullptr}};

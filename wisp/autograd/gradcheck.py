@@ -110,7 +110,8 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
     if not any(y.requires_grad for y in outputs):
         if not outputs:
             raise ValueError("gradcheck: the function returned no floating point or complex tensor")
-        raise ValueError("gradcheck: no output requires grad, although an input does")
+        _check_constant(func, inputs, tested, eps)
+        return
     analytical = [_analytical(y, tested) if y.requires_grad else None for y in outputs]
     for j, x in enumerate(tested):
         numerical = _numerical(func, inputs, x, eps)
@@ -140,6 +141,15 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
                         raise GradcheckError(f"Analytical gradient has incorrect dtype: {g.dtype}, expected {x.dtype}")
     if check_undefined_grad:
         _check_undefined(func, inputs, tested)
+
+
+def _check_constant(func, inputs, tested, eps):
+    """Outputs without a gradient must not depend on the inputs."""
+    for x in tested:
+        for numerical in _numerical(func, inputs, x, eps) or ():
+            if numerical.numel() and numerical.abs().max() > 0:
+                raise GradcheckError("Numerical gradient for function expected to be zero: no output requires grad, but one "
+                                     "depends on an input that does")
 
 
 def _check_undefined(func, inputs, tested):

@@ -1,0 +1,419 @@
+"""Custom Functions, anomaly mode, hooks on saved tensors, gradcheck: the parts of autograd written in Python."""
+import warnings
+
+import pytest
+
+import wisp
+from wisp import autograd
+from wisp.autograd import Function
+from wisp.autograd.function import once_differentiable
+
+
+def leaf(*values):
+    return wisp.tensor(values, dtype=wisp.float64, requires_grad=True)
+
+
+class Product(Function):
+    """x * y * scale, with a gradient of its own."""
+
+    @staticmethod
+    def forward(ctx, x, y, scale):
+        ctx.save_for_backward(x, y)
+        ctx.scale = scale
+        return x * y * scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        return grad * y * ctx.scale, grad * x * ctx.scale, None
+
+
+def test_gradients_arrive_element_by_element():
+    x, y = leaf(1.0, 2.0, 3.0), leaf(4.0, 5.0, 6.0)
+    weights = wisp.tensor([1.0, 10.0, 100.0], dtype=wisp.float64)
+    (Product.apply(x, y, 2) * weights).sum().backward()
+    assert x.grad.tolist() == [8.0, 100.0, 1200.0] and y.grad.tolist() == [2.0, 40.0, 600.0]
+    assert autograd.gradcheck(lambda a, b: Product.apply(a, b, 3.0), (x, y))
+    assert autograd.gradgradcheck(lambda a, b: Product.apply(a, b, 3.0), (x, y))
+
+
+def test_needs_input_grad():
+    seen = []
+
+    class Watch(Function):
+        @staticmethod
+        def forward(ctx, a, b, c, d):
+            return a + b + d
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append(ctx.needs_input_grad)
+            return tuple(grad if needed else None for needed in ctx.needs_input_grad)
+    x, y = leaf(1.0), leaf(2.0)
+    Watch.apply(x, y.detach(), "text", y).sum().backward()
+    assert seen == [(True, False, False, True)] and y.grad.tolist() == [1.0]
+
+
+def test_none_gradients():
+    class Half(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * 2 + y
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2, None
+    x, y = leaf(1.0), leaf(1.0)
+    Half.apply(x, y).sum().backward()
+    assert x.grad.tolist() == [2.0] and y.grad is None
+
+
+def test_several_outputs_and_materialised_gradients():
+    seen = []
+
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x, materialize):
+            ctx.set_materialize_grads(materialize)
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, a, b):
+            seen.append(None if b is None else b.tolist())
+            return a * 2 + (0 if b is None else b * 3), None
+    x = leaf(1.0, 2.0)
+    Two.apply(x, True)[0].sum().backward()
+    Two.apply(x, False)[0].sum().backward()
+    a, b = Two.apply(x, True)
+    (a + 10 * b).sum().backward()
+    assert seen == [[0.0, 0.0], None, [10.0, 10.0]] and x.grad.tolist() == [36.0, 36.0]
+    assert a.grad_fn is b.grad_fn and (a.output_nr, b.output_nr) == (0, 1)
+
+
+def test_mark_dirty():
+    class Double(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    version = y._version
+    assert Double.apply(y) is y and y._version > version
+    (y * wisp.tensor([1.0, 10.0], dtype=wisp.float64)).sum().backward()
+    assert x.grad.tolist() == [6.0, 60.0]
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        Double.apply(x)
+    y = x.exp()
+    Double.apply(y)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        y.sum().backward()
+
+
+def test_mark_dirty_on_a_view():
+    class Double(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 1
+    Double.apply(y[1:])
+    y.sum().backward()
+    assert x.grad.tolist() == [1.0, 2.0, 2.0]
+
+
+def test_non_differentiable_outputs():
+    class Sort(Function):
+        @staticmethod
+        def forward(ctx, x):
+            values, indices = x.sort()
+            ctx.mark_non_differentiable(indices)
+            ctx.save_for_backward(indices)
+            return values, indices
+
+        @staticmethod
+        def backward(ctx, grad, _):
+            indices, = ctx.saved_tensors
+            return wisp.zeros_like(grad).scatter(0, indices, grad)
+    x = leaf(3.0, 1.0, 2.0)
+    values, indices = Sort.apply(x)
+    assert values.requires_grad and not indices.requires_grad
+    (values * wisp.tensor([1.0, 2.0, 3.0], dtype=wisp.float64)).sum().backward()
+    assert x.grad.tolist() == [3.0, 1.0, 2.0]
+
+
+def test_setup_context():
+    class Exp(Function):
+        @staticmethod
+        def forward(x):
+            return x.exp()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(output)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.saved_tensors[0]
+    x = leaf(0.5, 1.5)
+    assert autograd.gradcheck(Exp.apply, x) and autograd.gradgradcheck(Exp.apply, x)
+
+
+def test_saving_an_intermediate_result():
+    class SinExp(Function):
+        @staticmethod
+        def forward(ctx, x):
+            inner = x.exp()
+            ctx.save_for_backward(x, inner)
+            return inner.sin(), inner
+
+        @staticmethod
+        def backward(ctx, grad, grad_inner):
+            x, inner = ctx.saved_tensors
+            return grad * inner.cos() * x.exp() + grad_inner * x.exp()
+    x = leaf(0.5, 1.5)
+    assert autograd.gradcheck(SinExp.apply, x) and autograd.gradgradcheck(SinExp.apply, x)
+
+
+def test_saved_tensors_are_checked_and_freed():
+    x, y = leaf(1.0), leaf(2.0)
+    a = x * 1
+    z = Product.apply(a, y, 1)
+    a.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+    z = Product.apply(x, y, 1)
+    z.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        z.backward()
+
+
+def test_once_differentiable():
+    class Once(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x ** 2
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, grad):
+            assert not wisp.is_grad_enabled()
+            return 2 * grad * ctx.saved_tensors[0]
+    x = leaf(3.0)
+    Once.apply(x).sum().backward()
+    assert x.grad.tolist() == [6.0]
+    g, = autograd.grad(Once.apply(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        g.sum().backward()
+
+
+def test_wrong_gradients():
+    def make(result):
+        class Wrong(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 1
+
+            @staticmethod
+            def backward(ctx, grad):
+                return result(grad)
+        return Wrong
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="returned an incorrect number of gradients"):
+        make(lambda g: (g, g)).apply(x).sum().backward()
+    with pytest.raises(RuntimeError, match="returned an invalid gradient at index 0"):
+        make(lambda g: g[:1].expand(3)).apply(x).sum().backward()
+    with pytest.raises(TypeError):
+        make(lambda g: "text").apply(x).sum().backward()
+    make(lambda g: (g, None)).apply(x).sum().backward()  # Nones too many are forgiven
+
+
+def test_an_error_in_backward_leaves_the_graph_usable():
+    fail = [True]
+
+    class Sometimes(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            if fail[0]:
+                raise ValueError("not yet")
+            return grad
+    x = leaf(2.0)
+    y = (Sometimes.apply(x) + x).sum()
+    with pytest.raises(ValueError, match="not yet"):
+        y.backward(retain_graph=True)
+    fail[0] = False
+    x.grad = None
+    y.backward()
+    assert x.grad.tolist() == [2.0]
+
+
+def test_forward_runs_without_recording():
+    class Look(Function):
+        @staticmethod
+        def forward(ctx, x):
+            assert not wisp.is_grad_enabled()
+            y = x * 2
+            assert not y.requires_grad
+            return y
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+    x = leaf(1.0)
+    assert Look.apply(x).requires_grad
+    with wisp.no_grad():
+        assert not Look.apply(x).requires_grad
+
+
+# --- anomaly mode --------------------------------------------------------------------------------------------------------
+
+def test_anomaly_mode_names_the_forward_line():
+    def guilty(x):
+        return (x - x).sqrt() * 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with autograd.detect_anomaly(), pytest.raises(RuntimeError, match="returned nan values") as error:
+            x = leaf(1.0)
+            guilty(x).sum().backward()
+    assert "SqrtBackward0" in str(error.value)
+    text = "".join(str(w.message) for w in caught)
+    assert "Traceback of forward call" in text and "in guilty" in text
+    assert not wisp.is_anomaly_enabled()
+    y = guilty(leaf(1.0)).sum()
+    y.backward()
+
+
+def test_set_detect_anomaly():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with autograd.set_detect_anomaly(True):
+            assert wisp.is_anomaly_enabled()
+        assert not wisp.is_anomaly_enabled()
+
+
+def test_source_lines_of_nodes():
+    x = leaf(1.0)
+    y = x * 2
+    assert y.grad_fn._source.endswith(f"test_autograd_function.py:{test_source_lines_of_nodes.__code__.co_firstlineno + 2}")
+
+
+# --- hooks on saved tensors -------------------------------------------------------------------------------------------------
+
+def test_saved_tensors_hooks():
+    calls = []
+
+    def pack(t):
+        calls.append("pack")
+        return ("packed", t.clone())
+
+    def unpack(value):
+        calls.append("unpack")
+        return value[1]
+    x = leaf(2.0, 3.0)
+    with autograd.graph.saved_tensors_hooks(pack, unpack):
+        y = x * x
+        z = y.exp()
+    z.sum().backward()
+    assert wisp.allclose(x.grad, 2 * x.detach() * (x.detach() ** 2).exp())
+    assert calls.count("pack") == calls.count("unpack") == 3
+    with autograd.graph.saved_tensors_hooks(pack, lambda value: 5):
+        y = x * x
+    with pytest.raises(TypeError, match="unpack_hook expected to be a Tensor"):
+        y.sum().backward()
+    with autograd.graph.disable_saved_tensors_hooks("not here"):
+        with pytest.raises(RuntimeError, match="not here"):
+            with autograd.graph.saved_tensors_hooks(pack, unpack):
+                pass
+
+
+def test_saved_tensors_hooks_keep_double_backward():
+    x = leaf(0.7, 1.2)
+    with autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+        y = (x * 2).exp() * x
+        g, = autograd.grad(y.sum(), x, create_graph=True)
+        h, = autograd.grad(g.sum(), x)
+    v = x.detach()
+    assert wisp.allclose(h, (4 * v + 4) * (2 * v).exp())
+
+
+# --- gradcheck -----------------------------------------------------------------------------------------------------------------
+
+def test_gradcheck_catches_a_wrong_gradient():
+    class Bad(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x ** 3
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3 * ctx.saved_tensors[0] ** 2 * 1.01
+    x = leaf(1.0, 2.0)
+    assert not autograd.gradcheck(Bad.apply, x, raise_exception=False)
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        autograd.gradcheck(Bad.apply, x)
+
+
+def test_gradgradcheck_catches_a_wrong_second_derivative():
+    class Bad(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x ** 3
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3 * ctx.saved_tensors[0].detach() ** 2
+    x = leaf(1.0, 2.0)
+    assert autograd.gradcheck(Bad.apply, x)
+    assert not autograd.gradgradcheck(Bad.apply, x, raise_exception=False)
+
+
+def test_gradcheck_catches_what_only_one_element_shows():
+    class Bad(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            grad = grad.clone() * 2
+            grad[-1] = 0
+            return grad
+    assert not autograd.gradcheck(Bad.apply, leaf(1.0, 2.0, 3.0), raise_exception=False)
+
+
+# --- functional ------------------------------------------------------------------------------------------------------------------
+
+def test_functional():
+    from wisp.autograd import functional as F
+    a = wisp.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=wisp.float64)
+    x = wisp.tensor([1.0, -1.0], dtype=wisp.float64)
+    v = wisp.tensor([0.5, 2.0], dtype=wisp.float64)
+    assert wisp.allclose(F.jacobian(lambda t: a @ t, x), a)
+    jx, jy = F.jacobian(lambda t, s: (t * s).sum(), (x, v))
+    assert jx.tolist() == v.tolist() and jy.tolist() == x.tolist()
+    assert wisp.allclose(F.hessian(lambda t: t @ (a @ t), x), a + a.t())
+    assert wisp.allclose(F.vjp(lambda t: a @ t, x, v)[1], a.t() @ v)
+    assert wisp.allclose(F.jvp(lambda t: a @ t, x, v)[1], a @ v)
+    assert wisp.allclose(F.hvp(lambda t: t @ (a @ t), x, v)[1], (a + a.t()) @ v)
+    assert wisp.allclose(F.vhp(lambda t: t @ (a @ t), x, v)[1], (a + a.t()) @ v)
+    assert not F.jacobian(lambda t: a @ t, x).requires_grad
+    with pytest.raises(RuntimeError):
+        F.jacobian(lambda t: t.detach(), x, strict=True)

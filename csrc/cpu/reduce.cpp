@@ -22,7 +22,7 @@ constexpr int max_dims = 64;
 constexpr int64_t grain = 32768;         // elements a thread should have at least
 constexpr int64_t block = 1024;          // elements brought in at a time where they aren't usable in place
 constexpr int64_t column_block = 1024;   // results folded side by side
-constexpr int64_t column_stretch = 128;  // rows folded in lanes before they join the totals
+constexpr int64_t column_stretch = 64;   // rows folded in lanes before they join the totals
 
 // ---- the problem -----------------------------------------------------------------------------------------------
 

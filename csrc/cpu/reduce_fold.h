@@ -107,21 +107,22 @@ template <class Fold, class T, int Last> WISP_INLINE void fold_vectors(const T* 
     constexpr int lanes = (WISP_VECTOR_BYTES < 32 ? WISP_VECTOR_BYTES : 32) / int(sizeof(T));
     using V = Lanes<T, lanes>;
     const typename V::Vector start = typename V::Vector{} + Fold::template start<T>();
-    typename V::Vector a = start;
-    if (n >= 4 * lanes) {
-        typename V::Vector b = start, c = start, d = start;
-        do {
+    typename V::Vector total = start;
+    while (n >= 4 * lanes) {  // at most 16 steps deep before the sums join, which keeps rounding errors small
+        typename V::Vector a = start, b = start, c = start, d = start;
+        int64_t steps = n / (4 * lanes);
+        steps = steps < 16 ? steps : 16;
+        n -= steps * 4 * lanes;
+        for (; steps > 0; steps--, p += 4 * lanes) {
             a = Fold::step(a, V::load(p));
             b = Fold::step(b, V::load(p + lanes));
             c = Fold::step(c, V::load(p + 2 * lanes));
             d = Fold::step(d, V::load(p + 3 * lanes));
-            p += 4 * lanes;
-            n -= 4 * lanes;
-        } while (n >= 4 * lanes);
-        a = Fold::step(Fold::step(a, b), Fold::step(c, d));
+        }
+        total = Fold::step(total, Fold::step(Fold::step(a, b), Fold::step(c, d)));
     }
-    for (; n >= 2 * lanes; n -= lanes, p += lanes) a = Fold::step(a, V::load(p));
-    fold_lanes<Fold, T, lanes, Last>(a, p, n, out);
+    for (; n >= 2 * lanes; n -= lanes, p += lanes) total = Fold::step(total, V::load(p));
+    fold_lanes<Fold, T, lanes, Last>(total, p, n, out);
 }
 
 // Folds n contiguous elements, n <= stretch.

@@ -1,0 +1,89 @@
+"""Sorting, selection, unique, search and counting against NumPy: ties, NaN, dtypes, rows around the radix threshold."""
+import numpy as np
+import pytest
+
+import wisp
+
+DTYPES = [wisp.bool, wisp.uint8, wisp.int8, wisp.int16, wisp.int32, wisp.int64, wisp.float16, wisp.bfloat16, wisp.float32, wisp.float64]
+
+
+def make(shape, dtype):
+    if dtype == wisp.bool:
+        return wisp.randint(0, 2, shape).bool()
+    low = 0 if dtype == wisp.uint8 else -9
+    x = wisp.randint(low, 10, shape).to(dtype)
+    return x / 2 if dtype.is_floating_point else x
+
+
+def array(x):
+    return (x.float() if x.dtype in (wisp.bfloat16, wisp.float16) else x).numpy()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [0, 1, 2, 23, 25, 63, 64, 65, 130, 1000])
+def test_sort_is_stable(dtype, n):
+    wisp.manual_seed(n)
+    x = make((4, n), dtype)
+    a = array(x).astype("float64")
+    for descending in (False, True):
+        values, indices = x.sort(1, descending)
+        expected = np.argsort(-a if descending else a, 1, kind="stable")
+        assert np.array_equal(indices.numpy(), expected) and np.array_equal(array(values), np.take_along_axis(array(x), expected, 1))
+        assert np.array_equal(x.argsort(1, descending).numpy(), expected)
+        for k in {0, 1, n // 20, n // 3, n} if n else ():
+            best = x.topk(k, 1, largest=descending)
+            assert np.array_equal(best.values.numpy() if dtype != wisp.bfloat16 else array(best.values), array(values)[:, :k])
+
+
+def test_nan_is_last_and_zeros_are_equal():
+    x = wisp.tensor([2.0, float("nan"), -0.0, 0.0, -float("inf"), float("inf"), -0.0])
+    values, indices = x.sort()
+    assert indices.tolist() == [4, 2, 3, 6, 0, 5, 1]
+    assert x.sort(descending=True).indices.tolist() == [1, 5, 0, 2, 3, 6, 4]
+    assert x.median().isnan() and x.nanmedian().item() == 0 and x.topk(1).indices.item() == 1
+
+
+def test_any_dimension_and_layout():
+    wisp.manual_seed(0)
+    x = wisp.randn(5, 6, 7).transpose(0, 2)[::2]
+    for d in range(3):
+        assert np.array_equal(x.sort(d).values.numpy(), np.sort(x.numpy(), d))
+        assert np.array_equal(x.median(d).values.numpy(), np.sort(x.numpy(), d).take((x.shape[d] - 1) // 2, d))
+        assert np.array_equal(x.kthvalue(2, d, True).values.numpy(), np.sort(x.numpy(), d).take([1], d))
+        np.testing.assert_allclose(x.quantile(0.3, d).numpy(), np.quantile(x.numpy(), 0.3, d), rtol=1e-5)
+    np.testing.assert_allclose(x.quantile(wisp.tensor([0.1, 0.9]), 1, True).numpy(), np.quantile(x.numpy(), [0.1, 0.9], 1, keepdims=True), rtol=1e-4)
+
+
+def test_mode():
+    x = wisp.tensor([[3, 1, 3, 1, 2], [5, 5, 4, 4, 4]])
+    values, indices = x.mode(1)
+    assert values.tolist() == [1, 4] and (x.gather(1, indices[:, None])[:, 0] == values).all()
+
+
+@pytest.mark.parametrize("dtype", [wisp.int64, wisp.float32, wisp.bool])
+def test_unique(dtype):
+    wisp.manual_seed(1)
+    for shape in ((0,), (1,), (200,), (20, 10)):
+        x = make(shape, dtype)
+        values, inverse, counts = x.unique(return_inverse=True, return_counts=True)
+        e, i, c = np.unique(x.numpy(), return_inverse=True, return_counts=True)
+        assert np.array_equal(values.numpy(), e) and np.array_equal(inverse.numpy(), i.reshape(shape)) and np.array_equal(counts.numpy(), c)
+    x = make((30, 2), dtype)
+    for d in (0, 1):
+        values, inverse, counts = x.unique(dim=d, return_inverse=True, return_counts=True)
+        e, i, c = np.unique(x.numpy(), axis=d, return_inverse=True, return_counts=True)
+        assert np.array_equal(values.numpy(), e) and np.array_equal(inverse.numpy(), i.reshape(-1)) and np.array_equal(counts.numpy(), c)
+    assert wisp.tensor([1, 1, 2, 2, 1]).unique_consecutive().tolist() == [1, 2, 1]
+
+
+def test_search():
+    edges, values = wisp.tensor([1.0, 3, 3, 5]), wisp.tensor([[0.0, 1, 2], [3, 4, 9]])
+    for right in (False, True):
+        expected = np.searchsorted(edges.numpy(), values.numpy(), "right" if right else "left")
+        assert np.array_equal(wisp.searchsorted(edges, values, right=right).numpy(), expected)
+        assert np.array_equal(wisp.bucketize(values, edges, right=right).numpy(), expected)
+    shuffled = wisp.tensor([5.0, 1, 3, 3])
+    assert wisp.searchsorted(shuffled, values, sorter=shuffled.argsort()).equal(wisp.searchsorted(edges, values))
+    assert wisp.isin(wisp.tensor([1, 2, 3]), wisp.tensor([3, 1, 7])).tolist() == [True, False, True]
+    assert wisp.bincount(wisp.tensor([0, 2, 2, 5])).tolist() == [1, 0, 2, 0, 0, 1]
+    assert wisp.histc(wisp.tensor([0.0, 1, 2, 3, 3]), 3, 0, 3).tolist() == [1, 1, 3]

@@ -16,16 +16,18 @@ _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 
 def _lstm_step(gates, c):
-    i, f, g, o = gates.chunk(4, -1)
-    c = wisp.sigmoid(f) * c + wisp.sigmoid(i) * wisp.tanh(g)
-    return wisp.sigmoid(o) * wisp.tanh(c), c
+    size = c.shape[-1]
+    i, f, _, o = wisp.sigmoid(gates).chunk(4, -1)  # one call for all; the third part is for nothing
+    c = wisp.addcmul(f * c, i, wisp.tanh(gates.narrow(-1, 2 * size, size)))
+    return o * wisp.tanh(c), c
 
 
 def _gru_step(from_input, from_hidden, h):
-    r_x, z_x, n_x = from_input.chunk(3, -1)
-    r_h, z_h, n_h = from_hidden.chunk(3, -1)
-    n = wisp.tanh(n_x + wisp.sigmoid(r_x + r_h) * n_h)
-    return n + wisp.sigmoid(z_x + z_h) * (h - n)
+    size = h.shape[-1]
+    rz_x, n_x = from_input.split([2 * size, size], -1)
+    rz_h, n_h = from_hidden.split([2 * size, size], -1)
+    r, z = wisp.sigmoid(rz_x + rz_h).chunk(2, -1)
+    return wisp.lerp(wisp.tanh(wisp.addcmul(n_x, r, n_h)), h, z)
 
 
 def _make_step(mode, w_hh, b_hh, w_hr):

@@ -93,3 +93,5 @@ WISP_TABLE(AttentionKernels, attention)
 WISP_TABLE(DropoutKernels, dropout)
 #include "cpu/image.h"
 WISP_TABLE(ImageKernels, image)
+#include "cpu/rnn.h"
+WISP_TABLE(RnnKernels, rnn)

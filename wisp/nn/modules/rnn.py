@@ -3,6 +3,7 @@ import math
 import warnings
 
 import wisp
+from wisp import _core
 from wisp.nn import functional as F
 from wisp.nn import init
 from wisp.nn.modules.module import Module
@@ -13,6 +14,7 @@ __all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell"
 
 # Rows of the weights per hidden unit.
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+_MODES = list(_GATES)  # in the order of the core's numbers
 
 
 def _lstm_step(gates, c):
@@ -58,17 +60,79 @@ def run_layer(mode, x, state, weights, batch_sizes, reverse):
     # The input's part of all steps in one product. Only a GRU needs the second bias apart.
     bias = b_ih if b_ih is None or mode == "GRU" else b_ih + b_hh
     contributions = F.linear(x, w_ih, bias)
+    if batch_sizes is None:
+        if x.shape[0] == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+        tensors = [contributions, w_hh, *state]
+        if w_hr is None and all(t.dtype in (wisp.float32, wisp.float64) and t.device.type == "cpu" for t in tensors):
+            output, *state = _FusedLayer.apply(mode, reverse, contributions, w_hh, b_hh, *state)
+            return output, tuple(state)
+        return _run_steps(mode, contributions, state, w_hh, b_hh, w_hr, reverse)
+    return _run_packed(mode, contributions, state, w_hh, b_hh, w_hr, batch_sizes, reverse)
+
+
+def _run_steps(mode, contributions, state, w_hh, b_hh, w_hr, reverse):
+    """The recurrence step by step, of operators."""
+    step = _make_step(mode, w_hh, b_hh, w_hr)
+    steps = contributions.unbind(0)
+    outputs = []
+    for part in reversed(steps) if reverse else steps:
+        state = step(part, state)
+        outputs.append(state[0])
+    if reverse:
+        outputs.reverse()
+    return wisp.stack(outputs), state
+
+
+class _FusedLayer(wisp.autograd.Function):
+    """The recurrence as one operator of the core. Returns the outputs, and the parts of the last state."""
+
+    @staticmethod
+    def forward(ctx, mode, reverse, contributions, w_hh, b_hh, *state):
+        ctx.mode, ctx.reverse = mode, reverse
+        ctx.set_materialize_grads(False)
+        h, c = (*state, None)[:2]
+        number, last = _MODES.index(mode), 0 if reverse else -1
+        out, kept, cells = _core._rnn_forward(number, reverse, contributions, h, c, w_hh, b_hh)
+        ctx.save_for_backward(contributions, w_hh, b_hh, h, c, out, kept, cells)
+        return (out, out[last].clone()) if c is None else (out, out[last].clone(), cells[last].clone())
+
+    @staticmethod
+    def backward(ctx, grad_out, grad_h, grad_c=None):
+        contributions, w_hh, b_hh, h, c, out, kept, cells = ctx.saved_tensors
+        if wisp.is_grad_enabled():
+            return _FusedLayer._differentiable_backward(ctx, (contributions, w_hh, b_hh, h, c), (grad_out, grad_h, grad_c))
+        if grad_out is None and grad_h is None and grad_c is None:
+            return (None,) * (6 if c is None else 7)
+        d_x, d_hidden, d_h, d_c = _core._rnn_backward(_MODES.index(ctx.mode), ctx.reverse, contributions, h, c, w_hh, out,
+                                                      kept, cells, grad_out, grad_h, grad_c)
+        d_hidden = d_x if d_hidden is None else d_hidden
+        d_w = d_b = None
+        if ctx.needs_input_grad[3]:  # the states before each step, times the gradients of the gates
+            before = [out[1:], h.unsqueeze(0)] if ctx.reverse else [h.unsqueeze(0), out[:-1]]
+            d_w = d_hidden.flatten(0, 1).t() @ wisp.cat(before).flatten(0, 1)
+        if ctx.mode == "GRU" and ctx.needs_input_grad[4]:
+            d_b = d_hidden.sum((0, 1))
+        return (None, None, d_x, d_w, d_b, d_h) if c is None else (None, None, d_x, d_w, d_b, d_h, d_c)
+
+    @staticmethod
+    def _differentiable_backward(ctx, inputs, grads):
+        """Gradients that can be differentiated again: those of the plain formula."""
+        contributions, w_hh, b_hh, h, c = inputs
+        bias = b_hh if ctx.mode == "GRU" else None
+        output, state = _run_steps(ctx.mode, contributions, (h,) if c is None else (h, c), w_hh, bias, None, ctx.reverse)
+        pairs = [(y, g) for y, g in zip((output, *state), grads) if g is not None]
+        wanted = [i for i, t in enumerate(inputs) if t is not None and ctx.needs_input_grad[i + 2]]
+        found = wisp.autograd.grad([y for y, _ in pairs], [inputs[i] for i in wanted], [g for _, g in pairs],
+                                   create_graph=True, allow_unused=True) if pairs else [None] * len(wanted)
+        results = dict(zip(wanted, found))
+        return (None, None, *(results.get(i) for i in range(4 if c is None else 5)))
+
+
+def _run_packed(mode, contributions, state, w_hh, b_hh, w_hr, batch_sizes, reverse):
+    """The recurrence over packed sequences, of which ever fewer are as long as the time goes on."""
     step = _make_step(mode, w_hh, b_hh, w_hr)
     outputs = []
-    if batch_sizes is None:
-        steps = contributions.unbind(0)
-        for part in reversed(steps) if reverse else steps:
-            state = step(part, state)
-            outputs.append(state[0])
-        if reverse:
-            outputs.reverse()
-        return wisp.stack(outputs), state
-
     steps = contributions.split(batch_sizes)
     if reverse:  # sequences join as time runs back to where they end
         first = state

@@ -32,6 +32,7 @@ template <class T> void lstm_forward(T* gates, const T* before, T* cells, T* out
         const T* __restrict c_before = before + r * n;
         T *__restrict c = cells + r * n, *__restrict h = out + r * n;
         for (int64_t j = 0; j < 2 * n; j++) i[j] = sigmoid(i[j]);  // i and f
+#pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
             g[j] = tanh_of(g[j]);
             o[j] = sigmoid(o[j]);
@@ -52,6 +53,7 @@ void lstm_backward(const T* gates, const T* before, const T* cells, const T* gra
         const T* __restrict extra = grad_out ? grad_out + r * n : nullptr;
         T* __restrict dc = grad_c + r * n;
         for (int64_t j = 0; j < n; j++) d_o[j] = extra ? dh[j] + extra[j] : dh[j];
+#pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
             const T total = d_o[j], bent = tanh_of(c[j]);
             const T cell = dc[j] + total * o[j] * (1 - bent * bent);
@@ -71,6 +73,7 @@ void gru_forward(const T* x, const T* hidden, const T* before, T* kept, T* out, 
         const T* __restrict h_before = before + row * n;
         T *__restrict r = kept + row * 4 * n, *__restrict z = r + n, *__restrict fresh = z + n, *__restrict last = fresh + n;
         T* __restrict h = out + row * n;
+#pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
             r[j] = sigmoid(in[j] + from_h[j]);
             z[j] = sigmoid(in[n + j] + from_h[n + j]);
@@ -93,6 +96,7 @@ void gru_backward(const T* kept, const T* before, T* grad_h, const T* grad_out, 
         T* __restrict dh = grad_h + row * n;
         if (extra)
             for (int64_t j = 0; j < n; j++) dh[j] += extra[j];
+#pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
             const T total = dh[j];
             const T bent = total * (1 - z[j]) * (1 - fresh[j] * fresh[j]);

@@ -84,7 +84,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> rnn_backward(int64_t mode, bool rever
 
 static const Operators operators = {
     {"_rnn_forward(int mode, bool reverse, Tensor x, Tensor h, Tensor? c, Tensor weight, Tensor? bias)", rnn_forward, function},
-    {"_rnn_backward(int mode, bool reverse, Tensor x, Tensor h, Tensor? c, Tensor weight, Tensor out, Tensor? kept, Tensor? cells, Tensor? grad_out, "
+    {"_rnn_backward(int mode, bool reverse, Tensor x, Tensor h, Tensor? c, Tensor weight, Tensor output, Tensor? kept, Tensor? cells, Tensor? grad_out, "
      "Tensor? grad_h, Tensor? grad_c)", rnn_backward, function},
 };
 

@@ -34,7 +34,7 @@ _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
                "masked", "sparse", "distributed", "return_types", "functional"}
 _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
-         "finfo": "_limits", "iinfo": "_limits",
+         "finfo": "_limits", "iinfo": "_limits", "from_dlpack": "utils.dlpack", "to_dlpack": "utils.dlpack",
          **dict.fromkeys(("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "random")}
 
 

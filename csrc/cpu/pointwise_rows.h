@@ -195,8 +195,22 @@ template <class Row, class T> void forward_loop(char* const* pointers, int64_t n
     } else {
         const T* b = reinterpret_cast<const T*>(pointers[2]);
         if constexpr (Row::arity == 2) {
-    #pragma GCC ivdep
-        for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], b[i], b[i], params);
+            if constexpr (std::is_floating_point_v<T>) {
+                if (constants == 4) {
+                    const T v = b[0];
+#pragma GCC ivdep
+                    for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], v, v, params);
+                    return;
+                }
+                if (constants == 2) {
+                    const T v = a[0];
+#pragma GCC ivdep
+                    for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(v, b[i], b[i], params);
+                    return;
+                }
+            }
+#pragma GCC ivdep
+            for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], b[i], b[i], params);
         } else {
             const T* c = reinterpret_cast<const T*>(pointers[3]);
     #pragma GCC ivdep

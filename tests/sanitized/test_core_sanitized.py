@@ -1,0 +1,127 @@
+"""The walk through the core that runs under the sanitizers: every layout and dtype through every family of kernels.
+
+It asserts little (the other tests do) and touches much: odd sizes around vector widths, views with offsets, empty and
+0-dim tensors, memory that is not ours, backward passes, threads.
+"""
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import wisp
+import wisp.nn.functional as F
+
+SIZES = [0, 1, 3, 7, 15, 16, 17, 31, 33, 63, 65, 100, 257, 1023, 1025]
+FLOATS = [wisp.float32, wisp.float64, wisp.bfloat16, wisp.float16]
+INTEGERS = [wisp.int64, wisp.int32, wisp.int16, wisp.int8, wisp.uint8, wisp.bool]
+
+
+def layouts(n, dtype):
+    """Tensors of n elements: ours, sliced, strided, transposed, foreign."""
+    base = wisp.arange(2 * n + 3).to(dtype)
+    yield base[:n].clone()
+    yield base[3:n + 3]
+    yield base[1:2 * n + 1:2]
+    yield base[:n].clone().view(1, n).expand(3, n)
+    yield wisp.from_numpy(np.ones(n, dtype="float32")).to(dtype)
+    yield wisp.from_numpy(np.ones(n + 1, dtype="float32"))[1:]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_pointwise(n):
+    for dtype in FLOATS + INTEGERS:
+        for x in layouts(n, dtype):
+            (x + x), (x * 2), (x == x), x.clone(), x.to(wisp.float32), x.to(wisp.int64), wisp.where(x == x, x, x)
+            if dtype in FLOATS:
+                x.exp(), x.tanh(), x.sqrt(), F.gelu(x), x / (x + 1), x.clamp(0, 1)
+                y = x.detach().clone().requires_grad_()
+                (y.sigmoid() * y).sum().backward()
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_reductions_and_order(n):
+    for dtype in (wisp.float32, wisp.float64, wisp.int64, wisp.bfloat16):
+        for x in layouts(n, dtype):
+            x.sum(), x.sum(0), x.float().mean(), x.prod(), x.cumsum(0), x.any(), x.all()
+            if x.numel():
+                x.max(), x.min(), x.argmax(), x.max(0), x.sort(), x.flatten().topk(1)
+                x.flatten().unique(), x.float().var(), x.float().softmax(-1), x.float().log_softmax(0)
+
+
+@pytest.mark.parametrize("m,k,n", [(0, 3, 2), (1, 1, 1), (3, 0, 2), (5, 7, 3), (17, 33, 65), (64, 31, 129), (1, 100, 50), (130, 20, 1)])
+def test_products(m, k, n):
+    for dtype in (wisp.float32, wisp.float64, wisp.bfloat16, wisp.complex64, wisp.int64):
+        a, b = wisp.ones(m, k).to(dtype), wisp.ones(k, n).to(dtype)
+        a @ b, a.t().contiguous().t() @ b, a @ b.t().contiguous().t(), wisp.ones(3, m, k).to(dtype) @ b
+    a, b = wisp.randn(m, k, requires_grad=True), wisp.randn(n, k, requires_grad=True)
+    F.linear(a, b, wisp.randn(n, requires_grad=True)).sum().backward()
+
+
+@pytest.mark.parametrize("shape,out,kernel,options", [
+    ((2, 3, 9, 11), 4, 3, {}), ((1, 4, 8, 8), 4, 3, {"padding": 1, "groups": 4}), ((2, 2, 7, 7), 6, 5, {"padding": 2, "stride": 2}),
+    ((1, 3, 10, 5), 2, 1, {}), ((2, 2, 6, 6), 2, 2, {"dilation": 2}), ((1, 6, 14, 14), 16, 5, {}), ((3, 8, 4, 4), 8, 3, {"padding": 1})])
+def test_convolution(shape, out, kernel, options):
+    for dtype in (wisp.float32, wisp.float64):
+        x = wisp.randn(shape, dtype=dtype, requires_grad=True)
+        w = wisp.randn(out, shape[1] // options.get("groups", 1), kernel, kernel, dtype=dtype, requires_grad=True)
+        b = wisp.randn(out, dtype=dtype, requires_grad=True)
+        F.conv2d(x, w, b, **options).sum().backward()
+        F.max_pool2d(x, 2).sum().backward()
+        F.avg_pool2d(x, 2, padding=1).sum().backward()
+        F.adaptive_avg_pool2d(x, 3).sum().backward()
+        F.interpolate(x, scale_factor=1.5, mode="bilinear").sum().backward()
+        F.pad(x, (1, 2, 0, 1), mode="reflect").sum().backward()
+
+
+def test_layers():
+    x = wisp.randn(3, 5, 17, requires_grad=True)
+    F.layer_norm(x, (17,)).sum().backward()
+    F.batch_norm(x, wisp.zeros(5), wisp.ones(5), training=True).sum().backward()
+    F.group_norm(x, 5).sum().backward()
+    F.cross_entropy(x.flatten(0, 1), wisp.arange(15)).backward()
+    F.embedding(wisp.tensor([[0, 2], [3, 3]]), wisp.randn(4, 33, requires_grad=True)).sum().backward()
+    q = wisp.randn(2, 2, 37, 9, requires_grad=True)
+    F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+    F.dropout(x, 0.5).sum().backward()
+    model = wisp.nn.LSTM(5, 7, 2, batch_first=True)
+    model(wisp.randn(2, 6, 5))[0].sum().backward()
+    for make in (wisp.optim.SGD, wisp.optim.Adam, wisp.optim.AdamW):
+        optimizer = make(model.parameters(), lr=0.01)
+        optimizer.step()
+
+
+def test_indexing():
+    x = wisp.randn(5, 7, 3)
+    for key in (0, -1, slice(1, None, 2), (slice(None), 1), (..., 0), None, wisp.tensor([0, 4]), [1, 2], (slice(None), [0, 6]),
+                (wisp.tensor([[0], [1]]), wisp.tensor([0, 1])), x > 0, x[:, :, 0] > 0):
+        y = x.clone().requires_grad_()
+        y[key].sum().backward()
+        z = x.clone()
+        z[key] = 1.0
+    index = wisp.randint(0, 5, (5, 7, 3))
+    x.gather(0, index), x.clone().scatter_(0, index, x), x.clone().scatter_add_(0, index, x), x.index_select(1, wisp.tensor([6, 0]))
+    x.masked_fill(x > 0, 0), x.masked_select(x > 0), x.take(wisp.tensor([0, 104])), x.nonzero(), wisp.cat([x, x], 1), x.flip(0)
+    for bad in (5, [7], wisp.tensor([9])):
+        with pytest.raises(IndexError):
+            x[bad]
+
+
+def test_graphs_and_threads():
+    x = wisp.randn(4, requires_grad=True)
+    y = x
+    for _ in range(20000):
+        y = y + 1
+    y.sum().backward()
+    del y
+    gc.collect()
+
+    def work():
+        w = wisp.randn(50, 50, requires_grad=True)
+        for _ in range(20):
+            (w @ w).relu().sum().backward()
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -53,7 +53,8 @@ template <class C> struct Head {
 template <class C> WISP_INLINE C* row_of(const AttentionTensor& t, int64_t b, int64_t h, int64_t i) {
     return (C*)t.data + b * t.batch_stride + h * t.head_stride + i * t.row_stride;
 }
-template <class C> WISP_INLINE Matrix<C> rows_from(Matrix<C> m, int64_t i) { return {m.data + i * m.row, m.row, m.column}; }
+template <class C> WISP_INLINE Matrix<C> rows_from(Matrix<C> m, int64_t i) { return {m.data + i * m.row, m.row,
+    m.column}; }
 
 // Keys [0, limit) are all that a block of queries ending at `query_end` can see.
 WISP_INLINE int64_t visible_keys(const AttentionArgs& a, int64_t query_end) {

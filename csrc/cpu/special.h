@@ -360,7 +360,8 @@ WISP_SPECIAL double airy_ai(double x) {
     const double z = 2.0 / 3.0 * -x * __builtin_sqrt(-x);
     double term = 1.0, cosine_sum = 1.0, sine_sum = 0.0;  // asymptotic: terms in 1/z, alternating between the two
     for (int k = 1; k < 30; k++) {
-        const double next = term * (6.0 * k - 5.0) * (6.0 * k - 3.0) * (6.0 * k - 1.0) / (216.0 * k * (2.0 * k - 1.0) * z);
+        const double ratio = (6.0 * k - 5.0) * (6.0 * k - 3.0) * (6.0 * k - 1.0) / (216.0 * k * (2.0 * k - 1.0) * z);
+        const double next = term * ratio;
         if (abs(next) > abs(term)) break;
         term = next;
         double& sum = k % 2 ? sine_sum : cosine_sum;

@@ -34,7 +34,8 @@ Tensor sum_repeated(const Tensor& t, int64_t times) {
 // softmax(q k' * scale + mask); rows that see no key give zeros.
 Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& mask, bool causal, double scale) {
     Tensor scores = matmul(q * Scalar(scale), transpose(k, -2, -1));
-    const Tensor visible = causal ? causal_mask(q.size(-2), k.size(-2)) : mask && mask.dtype() == DType::boolean ? mask : Tensor();
+    const Tensor visible = causal ? causal_mask(q.size(-2), k.size(-2)) : mask && mask.dtype() == DType::boolean
+        ? mask : Tensor();
     if (visible) scores = where(visible, scores, Scalar(-INFINITY));
     else if (mask) scores = scores + mask;
     if ((!visible && !mask) || scores.numel() == 0) return softmax(scores, -1);
@@ -46,7 +47,8 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& mask, b
     return where(blind, Scalar(0.0), softmax(where(blind, Scalar(0.0), scores), -1));
 }
 
-Tensor by_formula(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p, bool causal, double scale, int64_t share) {
+Tensor by_formula(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
+    bool causal, double scale, int64_t share) {
     const Tensor keys = repeat_heads(k, share), values = repeat_heads(v, share);
     return matmul(dropout(attention_weights(q, keys, mask, causal, scale), dropout_p, true), values);
 }
@@ -75,7 +77,8 @@ struct Problem {
     bool causal;
 };
 
-cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v,
+    const Tensor& mask) {
     cpu::AttentionArgs a{};
     a.dtype = q.dtype();
     a.batch = q.size(0), a.heads = q.size(1), a.key_heads = k.size(1);
@@ -85,7 +88,8 @@ cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tenso
     if (mask) {
         a.mask = mask.data();
         a.mask_is_bool = mask.dtype() == DType::boolean;
-        a.mask_batch = mask.stride(0), a.mask_head = mask.stride(1), a.mask_row = mask.stride(2), a.mask_column = mask.stride(3);
+        a.mask_batch = mask.stride(0), a.mask_head = mask.stride(1), a.mask_row = mask.stride(2),
+            a.mask_column = mask.stride(3);
     }
     return a;
 }
@@ -115,7 +119,8 @@ void attention_backward(Backward& bw, const Problem& p) {
         if (bw.needs(2)) bw.set(2, sum_repeated(matmul(transpose(weights, -2, -1), g), p.share));
         return;
     }
-    const Tensor q4 = four(q), k4 = four(k), v4 = four(v), g4 = four(to(g, q.dtype())), y4 = bw.saved(4), lse = bw.saved(5);
+    const Tensor q4 = four(q), k4 = four(k), v4 = four(v), g4 = four(to(g, q.dtype())), y4 = bw.saved(4),
+        lse = bw.saved(5);
     const Tensor m4 = four_mask(mask, q, k.size(-2));
     const cpu::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
     const Tensor dq = empty_heads(a.batch, a.heads, a.queries, a.width, q.dtype());
@@ -143,7 +148,8 @@ Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     sizes.back() = v.size(-1);
     Tensor y = q.dim() == 4 ? alias(y4) : reshape(y4, sizes);
     if (needs_grad(q, k, v))
-        record(y, "ScaledDotProductFlashAttentionForCpuBackward0", {q, k, v}, {q, k, v, mask, y4, lse}, [p](Backward& bw) { attention_backward(bw, p); });
+        record(y, "ScaledDotProductFlashAttentionForCpuBackward0", {q, k, v}, {q, k, v, mask, y4, lse},
+            [p](Backward& bw) { attention_backward(bw, p); });
     return y;
 }
 
@@ -157,40 +163,51 @@ bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     return !wants_grad(mask);
 }
 
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p, bool causal,
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+    double dropout_p, bool causal,
                                     std::optional<double> scale_, bool enable_gqa) {
     if (q.dtype() != k.dtype() || q.dtype() != v.dtype())
-        throw RuntimeError("Expected query, key, and value to have the same dtype, but got query.dtype: ", q.dtype(), " key.dtype: ", k.dtype(), " and value.dtype: ", v.dtype(), " instead.");
+        throw RuntimeError("Expected query, key, and value to have the same dtype, but got query.dtype: ", q.dtype(),
+            " key.dtype: ", k.dtype(), " and value.dtype: ", v.dtype(), " instead.");
     if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
-        throw RuntimeError("Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: ", q.dim(), ", key.dim: ", k.dim(), " and value.dim: ", v.dim(), " instead.");
+        throw RuntimeError("Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: ",
+            q.dim(), ", key.dim: ", k.dim(), " and value.dim: ", v.dim(), " instead.");
     if (q.size(-1) != k.size(-1) || k.size(-2) != v.size(-2))
-        throw RuntimeError("scaled_dot_product_attention: query ", q.sizes(), ", key ", k.sizes(), " and value ", v.sizes(), " do not fit: query and key need the same width, key and value the same length");
-    if (mask && causal) throw RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
+        throw RuntimeError("scaled_dot_product_attention: query ", q.sizes(), ", key ", k.sizes(), " and value ",
+            v.sizes(), " do not fit: query and key need the same width, key and value the same length");
+    if (mask && causal)
+        throw RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
     if (mask && mask.dtype() != DType::boolean && !is_floating(mask.dtype()))
-        throw RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: ", mask.dtype(), " and  query.dtype: ", q.dtype(), " instead.");
+        throw RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, "
+            "but got attn_mask.dtype: ", mask.dtype(), " and  query.dtype: ", q.dtype(), " instead.");
     if (is_reduced(q.dtype())) {
         auto wide = [](const Tensor& t) { return t && is_reduced(t.dtype()) ? to(t, DType::f32) : t; };
-        return to(scaled_dot_product_attention(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale_, enable_gqa), q.dtype());
+        return to(scaled_dot_product_attention(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale_,
+            enable_gqa), q.dtype());
     }
     check_floating("scaled_dot_product_attention", q);
     const double scale = scale_ ? *scale_ : 1 / std::sqrt(double(q.size(-1)));
     int64_t share = 1;
     if (enable_gqa) {
         if (q.dim() < 3 || k.dim() < 3 || k.size(-3) == 0 || q.size(-3) % k.size(-3) || k.size(-3) != v.size(-3))
-            throw RuntimeError("Number of heads in key and value must divide the number of heads in query, got ", q.sizes(), " and ", k.sizes());
+            throw RuntimeError("Number of heads in key and value must divide the number of heads in query, got ",
+                q.sizes(), " and ", k.sizes());
         share = q.size(-3) / k.size(-3);
     } else if (q.dim() >= 3 && k.dim() >= 3 && q.size(-3) != k.size(-3) && q.size(-3) != 1 && k.size(-3) != 1) {
-        throw RuntimeError("The size of tensor a (", q.size(-3), ") must match the size of tensor b (", k.size(-3), ") at non-singleton dimension ", q.dim() - 3);
+        throw RuntimeError("The size of tensor a (", q.size(-3), ") must match the size of tensor b (", k.size(-3),
+            ") at non-singleton dimension ", q.dim() - 3);
     }
     const bool same_heads = q.dim() < 3 || (k.dim() == q.dim() && q.size(-3) == k.size(-3) * share);
-    if (dropout_p == 0 && same_heads && fits_kernel(q, k, v, mask)) return by_kernel(q, k, v, mask, {share, scale, causal});
+    if (dropout_p == 0 && same_heads && fits_kernel(q, k, v, mask)) return by_kernel(q, k, v, mask,
+        {share, scale, causal});
     return by_formula(q, k, v, mask, dropout_p, causal, scale, share);
 }
 
 }  // namespace
 
 static const Operators operators = {
-    {"nn.functional.scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False)",
+    {"nn.functional.scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
+        "float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False)",
      scaled_dot_product_attention, function},
 };
 

@@ -20,19 +20,23 @@ class Batch {
 public:
     OptimizerTensor& add(const Tensor& param, const Tensor& grad, std::initializer_list<Tensor> states) {
         if (!(param.sizes() == grad.sizes()) || param.dtype() != grad.dtype())
-            throw RuntimeError("optimizer: a parameter of shape ", param.sizes(), " and dtype ", param.dtype(), " has a gradient of shape ",
+            throw RuntimeError("optimizer: a parameter of shape ", param.sizes(), " and dtype ", param.dtype(),
+                " has a gradient of shape ",
                                grad.sizes(), " and dtype ", grad.dtype());
-        if (!is_differentiable(param.dtype())) throw RuntimeError("optimizer: cannot update a parameter of dtype ", param.dtype());
+        if (!is_differentiable(param.dtype())) throw RuntimeError("optimizer: cannot update a parameter of dtype ",
+            param.dtype());
         // One dense order of elements that all of them share needs no copy: usually all are contiguous.
         bool shared = param.layout().is_non_overlapping_and_dense() && grad.strides() == param.strides();
         for (const Tensor& s : states) {
             if (s && (!(s.sizes() == param.sizes()) || s.dtype() != param.dtype()))
-                throw RuntimeError("optimizer: a parameter of shape ", param.sizes(), " and dtype ", param.dtype(), " has a state of shape ",
+                throw RuntimeError("optimizer: a parameter of shape ", param.sizes(), " and dtype ", param.dtype(),
+                    " has a state of shape ",
                                    s.sizes(), " and dtype ", s.dtype());
             shared = shared && (!s || s.strides() == param.strides());
         }
         const bool complex = is_complex(param.dtype());
-        OptimizerTensor t{real_of(param.dtype()), param.numel() * (complex ? 2 : 1), written(param, shared), read(grad, shared), {}, {}};
+        OptimizerTensor t{real_of(param.dtype()), param.numel() * (complex ? 2 : 1), written(param, shared),
+            read(grad, shared), {}, {}};
         int i = 0;
         for (const Tensor& s : states) t.state[i++] = s ? written(s, shared) : nullptr;
         items_.push_back(t);
@@ -71,7 +75,8 @@ private:
 
 void check_lengths(const TensorList& params, std::initializer_list<const TensorList*> lists) {
     for (const TensorList* l : lists)
-        if (l->size() != params.size()) throw RuntimeError("optimizer: ", params.size(), " parameters, but a list of ", l->size(), " tensors with them");
+        if (l->size() != params.size()) throw RuntimeError("optimizer: ", params.size(), " parameters, "
+            "but a list of ", l->size(), " tensors with them");
 }
 
 double value_of(const Tensor& t) { return item(t).to_double(); }
@@ -91,7 +96,8 @@ OptimizerSettings settings_of(double lr, double weight_decay, double eps, bool m
     return s;
 }
 
-void sgd_step(const TensorList& params, const TensorList& grads, PyObject* buffers, double lr, double momentum, double dampening, double weight_decay, bool nesterov, bool maximize) {
+void sgd_step(const TensorList& params, const TensorList& grads, PyObject* buffers, double lr, double momentum,
+    double dampening, double weight_decay, bool nesterov, bool maximize) {
     check_lengths(params, {&grads});
     OptimizerSettings s = settings_of(lr, weight_decay, 0, maximize);
     s.momentum = momentum, s.dampening = dampening, s.nesterov = nesterov;
@@ -101,7 +107,9 @@ void sgd_step(const TensorList& params, const TensorList& grads, PyObject* buffe
             batch.add(params[i], grads[i], {});
             continue;
         }
-        if (!PyList_Check(buffers) || PyList_GET_SIZE(buffers) != params.size()) throw RuntimeError("optimizer: momentum needs a list of ", params.size(), " buffers");
+        if (!PyList_Check(buffers) ||
+            PyList_GET_SIZE(buffers) != params.size()) throw RuntimeError("optimizer: momentum needs a list of ",
+            params.size(), " buffers");
         PyObject* entry = PyList_GET_ITEM(buffers, i);
         const bool fresh = entry == Py_None;
         if (!fresh && !is_tensor(entry)) throw TypeError("optimizer: a momentum buffer must be a Tensor or None");
@@ -115,8 +123,10 @@ void sgd_step(const TensorList& params, const TensorList& grads, PyObject* buffe
     batch.run(OptimizerRule::sgd, s);
 }
 
-void adam_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& squares, const TensorList& maxima, const TensorList& steps, double lr,
-               double beta1, double beta2, double eps, double weight_decay, bool amsgrad, bool maximize, bool decoupled) {
+void adam_step(const TensorList& params, const TensorList& grads, const TensorList& averages,
+    const TensorList& squares, const TensorList& maxima, const TensorList& steps, double lr,
+               double beta1, double beta2, double eps, double weight_decay, bool amsgrad, bool maximize,
+                   bool decoupled) {
     check_lengths(params, {&grads, &averages, &squares, &steps});
     if (amsgrad) check_lengths(params, {&maxima});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
@@ -131,7 +141,8 @@ void adam_step(const TensorList& params, const TensorList& grads, const TensorLi
     batch.run(OptimizerRule::adam, s);
 }
 
-void adamax_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& norms, const TensorList& steps, double lr, double beta1, double beta2,
+void adamax_step(const TensorList& params, const TensorList& grads, const TensorList& averages,
+    const TensorList& norms, const TensorList& steps, double lr, double beta1, double beta2,
                  double eps, double weight_decay, bool maximize) {
     check_lengths(params, {&grads, &averages, &norms, &steps});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
@@ -142,15 +153,18 @@ void adamax_step(const TensorList& params, const TensorList& grads, const Tensor
     batch.run(OptimizerRule::adamax, s);
 }
 
-void nadam_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& squares, const TensorList& products, const TensorList& steps, double lr,
-                double beta1, double beta2, double eps, double weight_decay, double momentum_decay, bool decoupled, bool maximize) {
+void nadam_step(const TensorList& params, const TensorList& grads, const TensorList& averages,
+    const TensorList& squares, const TensorList& products, const TensorList& steps, double lr,
+                double beta1, double beta2, double eps, double weight_decay, double momentum_decay, bool decoupled,
+                    bool maximize) {
     check_lengths(params, {&grads, &averages, &squares, &products, &steps});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
     s.beta1 = beta1, s.beta2 = beta2, s.decoupled = decoupled;
     Batch batch;
     for (int64_t i = 0; i < params.size(); i++) {
         const double t = next_step(steps[i]);
-        const double mu = beta1 * (1 - 0.5 * std::pow(0.96, t * momentum_decay)), next = beta1 * (1 - 0.5 * std::pow(0.96, (t + 1) * momentum_decay));
+        const double mu = beta1 * (1 - 0.5 * std::pow(0.96, t * momentum_decay)),
+            next = beta1 * (1 - 0.5 * std::pow(0.96, (t + 1) * momentum_decay));
         set_value(products[i], value_of(products[i]) * mu);
         const double product = value_of(products[i]);
         OptimizerTensor& x = batch.add(params[i], grads[i], {averages[i], squares[i]});
@@ -161,7 +175,8 @@ void nadam_step(const TensorList& params, const TensorList& grads, const TensorL
     batch.run(OptimizerRule::nadam, s);
 }
 
-void radam_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& squares, const TensorList& steps, double lr, double beta1, double beta2,
+void radam_step(const TensorList& params, const TensorList& grads, const TensorList& averages,
+    const TensorList& squares, const TensorList& steps, double lr, double beta1, double beta2,
                 double eps, double weight_decay, bool decoupled, bool maximize) {
     check_lengths(params, {&grads, &averages, &squares, &steps});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
@@ -172,12 +187,14 @@ void radam_step(const TensorList& params, const TensorList& grads, const TensorL
         const double limit = 2 / (1 - beta2) - 1, length = limit - 2 * t * std::pow(beta2, t) / bias;
         OptimizerTensor& x = batch.add(params[i], grads[i], {averages[i], squares[i]});
         x.k[0] = lr / (1 - std::pow(beta1, t));
-        x.k[1] = length > 5 ? std::sqrt((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)) * std::sqrt(bias) : 0;
+        const double rectification = (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length);
+        x.k[1] = length > 5 ? std::sqrt(rectification) * std::sqrt(bias) : 0;
     }
     batch.run(OptimizerRule::radam, s);
 }
 
-void adagrad_step(const TensorList& params, const TensorList& grads, const TensorList& sums, const TensorList& steps, double lr, double lr_decay, double weight_decay, double eps, bool maximize) {
+void adagrad_step(const TensorList& params, const TensorList& grads, const TensorList& sums, const TensorList& steps,
+    double lr, double lr_decay, double weight_decay, double eps, bool maximize) {
     check_lengths(params, {&grads, &sums, &steps});
     Batch batch;
     for (int64_t i = 0; i < params.size(); i++)
@@ -185,7 +202,8 @@ void adagrad_step(const TensorList& params, const TensorList& grads, const Tenso
     batch.run(OptimizerRule::adagrad, settings_of(lr, weight_decay, eps, maximize));
 }
 
-void adadelta_step(const TensorList& params, const TensorList& grads, const TensorList& squares, const TensorList& deltas, const TensorList& steps, double lr, double rho, double eps,
+void adadelta_step(const TensorList& params, const TensorList& grads, const TensorList& squares,
+    const TensorList& deltas, const TensorList& steps, double lr, double rho, double eps,
                    double weight_decay, bool maximize) {
     check_lengths(params, {&grads, &squares, &deltas, &steps});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
@@ -198,7 +216,8 @@ void adadelta_step(const TensorList& params, const TensorList& grads, const Tens
     batch.run(OptimizerRule::adadelta, s);
 }
 
-void rmsprop_step(const TensorList& params, const TensorList& grads, const TensorList& squares, const TensorList& averages, const TensorList& buffers, const TensorList& steps, double lr,
+void rmsprop_step(const TensorList& params, const TensorList& grads, const TensorList& squares,
+    const TensorList& averages, const TensorList& buffers, const TensorList& steps, double lr,
                   double alpha, double eps, double weight_decay, double momentum, bool centered, bool maximize) {
     check_lengths(params, {&grads, &squares, &steps});
     if (centered) check_lengths(params, {&averages});
@@ -208,12 +227,14 @@ void rmsprop_step(const TensorList& params, const TensorList& grads, const Tenso
     Batch batch;
     for (int64_t i = 0; i < params.size(); i++) {
         next_step(steps[i]);
-        batch.add(params[i], grads[i], {squares[i], centered ? averages[i] : Tensor(), momentum > 0 ? buffers[i] : Tensor()});
+        batch.add(params[i], grads[i], {squares[i], centered ? averages[i] : Tensor(),
+            momentum > 0 ? buffers[i] : Tensor()});
     }
     batch.run(OptimizerRule::rmsprop, s);
 }
 
-void rprop_step(const TensorList& params, const TensorList& grads, const TensorList& previous, const TensorList& sizes, const TensorList& steps, double least, double most, double minus,
+void rprop_step(const TensorList& params, const TensorList& grads, const TensorList& previous,
+    const TensorList& sizes, const TensorList& steps, double least, double most, double minus,
                 double plus, bool maximize) {
     check_lengths(params, {&grads, &previous, &sizes, &steps});
     OptimizerSettings s = settings_of(0, 0, 0, maximize);
@@ -226,7 +247,8 @@ void rprop_step(const TensorList& params, const TensorList& grads, const TensorL
     batch.run(OptimizerRule::rprop, s);
 }
 
-void asgd_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& mus, const TensorList& etas, const TensorList& steps, double lr, double lambd,
+void asgd_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& mus,
+    const TensorList& etas, const TensorList& steps, double lr, double lambd,
                double alpha, double t0, double weight_decay, bool maximize) {
     check_lengths(params, {&grads, &averages, &mus, &etas, &steps});
     OptimizerSettings s = settings_of(lr, weight_decay, 0, maximize);
@@ -257,7 +279,8 @@ double total_norm(const TensorList& tensors) {
     TensorList dense;
     int64_t work = 0;
     for (const Tensor& t : tensors) {
-        if (!is_differentiable(t.dtype())) throw RuntimeError("_total_norm: expected floating tensors, got ", t.dtype());
+        if (!is_differentiable(t.dtype())) throw RuntimeError("_total_norm: expected floating tensors, got ",
+            t.dtype());
         dense.push_back(t.layout().is_non_overlapping_and_dense() ? t : kernel_input(t));
         work += t.numel();
     }
@@ -285,23 +308,33 @@ void scale_tensors(const TensorList& tensors, double factor) {
 }  // namespace
 
 static const Operators operators = {
-    {"_sgd_step(Tensor[] params, Tensor[] grads, any momentum_buffers, float lr, float momentum, float dampening, float weight_decay, bool nesterov, bool maximize)", sgd_step, function},
-    {"_adam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] steps, float lr, float beta1, float beta2, float eps, "
+    {"_sgd_step(Tensor[] params, Tensor[] grads, any momentum_buffers, float lr, float momentum, float dampening, "
+        "float weight_decay, bool nesterov, bool maximize)", sgd_step, function},
+    {"_adam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, "
+        "Tensor[] steps, float lr, float beta1, float beta2, float eps, "
      "float weight_decay, bool amsgrad, bool maximize, bool decoupled)", adam_step, function},
-    {"_adamax_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_infs, Tensor[] steps, float lr, float beta1, float beta2, float eps, float weight_decay, bool maximize)",
+    {"_adamax_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_infs, Tensor[] steps, float lr, "
+        "float beta1, float beta2, float eps, float weight_decay, bool maximize)",
      adamax_step, function},
-    {"_nadam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] mu_products, Tensor[] steps, float lr, float beta1, float beta2, float eps, "
+    {"_nadam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] mu_products, "
+        "Tensor[] steps, float lr, float beta1, float beta2, float eps, "
      "float weight_decay, float momentum_decay, bool decoupled, bool maximize)", nadam_step, function},
-    {"_radam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] steps, float lr, float beta1, float beta2, float eps, float weight_decay, "
+    {"_radam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] steps, float lr, "
+        "float beta1, float beta2, float eps, float weight_decay, "
      "bool decoupled, bool maximize)", radam_step, function},
-    {"_adagrad_step(Tensor[] params, Tensor[] grads, Tensor[] state_sums, Tensor[] steps, float lr, float lr_decay, float weight_decay, float eps, bool maximize)", adagrad_step, function},
-    {"_adadelta_step(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] acc_deltas, Tensor[] steps, float lr, float rho, float eps, float weight_decay, bool maximize)",
+    {"_adagrad_step(Tensor[] params, Tensor[] grads, Tensor[] state_sums, Tensor[] steps, float lr, float lr_decay, "
+        "float weight_decay, float eps, bool maximize)", adagrad_step, function},
+    {"_adadelta_step(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] acc_deltas, Tensor[] steps, "
+        "float lr, float rho, float eps, float weight_decay, bool maximize)",
      adadelta_step, function},
-    {"_rmsprop_step(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] grad_avgs, Tensor[] momentum_buffers, Tensor[] steps, float lr, float alpha, float eps, "
+    {"_rmsprop_step(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] grad_avgs, "
+        "Tensor[] momentum_buffers, Tensor[] steps, float lr, float alpha, float eps, "
      "float weight_decay, float momentum, bool centered, bool maximize)", rmsprop_step, function},
-    {"_rprop_step(Tensor[] params, Tensor[] grads, Tensor[] prevs, Tensor[] step_sizes, Tensor[] steps, float step_size_min, float step_size_max, float etaminus, float etaplus, bool maximize)",
+    {"_rprop_step(Tensor[] params, Tensor[] grads, Tensor[] prevs, Tensor[] step_sizes, Tensor[] steps, "
+        "float step_size_min, float step_size_max, float etaminus, float etaplus, bool maximize)",
      rprop_step, function},
-    {"_asgd_step(Tensor[] params, Tensor[] grads, Tensor[] axs, Tensor[] mus, Tensor[] etas, Tensor[] steps, float lr, float lambd, float alpha, float t0, float weight_decay, bool maximize)",
+    {"_asgd_step(Tensor[] params, Tensor[] grads, Tensor[] axs, Tensor[] mus, Tensor[] etas, Tensor[] steps, "
+        "float lr, float lambd, float alpha, float t0, float weight_decay, bool maximize)",
      asgd_step, function},
     {"_clear_grads(Tensor[] params)", [](const TensorList& params) {
          for (const Tensor& p : params) set_grad(p, Tensor());

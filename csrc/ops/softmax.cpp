@@ -47,7 +47,8 @@ Tensor softmax_of(const Tensor& x, int64_t dim_, bool logarithm) {
 // The dim that PyTorch's functions take when none is given, with its warning.
 int64_t implicit_dim(const char* name, const Tensor& x, std::optional<int64_t> dim) {
     if (dim) return *dim;
-    warn(str("Implicit dimension choice for ", name, " has been deprecated. Change the call to include dim=X as an argument."));
+    warn(str("Implicit dimension choice for ", name,
+        " has been deprecated. Change the call to include dim=X as an argument."));
     return x.dim() == 0 || x.dim() == 1 || x.dim() == 3 ? 0 : 1;
 }
 Tensor cast(const Tensor& x, std::optional<DType> dtype) { return dtype ? to(x, *dtype) : x; }
@@ -59,13 +60,16 @@ Tensor log_softmax(const Tensor& x, int64_t dim) { return softmax_of(x, dim, tru
 
 static const Operators operators = {
     {"softmax(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); }, function | method},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); },
+         function | method},
     {"log_softmax(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); }, function | method},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); },
+         function | method},
     {"special.softmax(Tensor input, int dim, dtype? dtype=None)",
      [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); }, function},
     {"special.log_softmax(Tensor input, int dim, *, dtype? dtype=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); }, function},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); },
+         function},
     {"nn.functional.softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
      [](const Tensor& x, std::optional<int64_t> dim, int64_t, std::optional<DType> dtype) {
          return softmax(cast(x, dtype), implicit_dim("softmax", x, dim));

@@ -122,7 +122,8 @@ def test_loss_derivatives():
     probabilities = F.softmax(leaf(4, 3, seed=5), 1)
     both_derivatives(lambda x: F.cross_entropy(x, probabilities.detach()), leaf(4, 3))
     both_derivatives(lambda *a: F.mse_loss(*a), leaf(4, 3), leaf(4, 3, seed=6))
-    both_derivatives(lambda x: F.binary_cross_entropy(x.sigmoid(), wisp.ones(4, 3, dtype=wisp.float64) * 0.3), leaf(4, 3))
+    third = wisp.ones(4, 3, dtype=wisp.float64) * 0.3
+    both_derivatives(lambda x: F.binary_cross_entropy(x.sigmoid(), third), leaf(4, 3))
 
 
 def test_targets_out_of_range():
@@ -163,7 +164,8 @@ def test_attention_is_its_formula(shape, causal):
     out, plain = F.scaled_dot_product_attention(q, k, v, is_causal=causal), plain_attention(q, k, v, causal=causal)
     close(out, plain, 1e-10)
     weight = leaf(*shape, seed=4).detach()
-    for mine, other in zip(wisp.autograd.grad((out * weight).sum(), (q, k, v)), wisp.autograd.grad((plain * weight).sum(), (q, k, v))):
+    grads = [wisp.autograd.grad((t * weight).sum(), (q, k, v)) for t in (out, plain)]
+    for mine, other in zip(*grads):
         close(mine, other, 1e-9)
 
 
@@ -183,7 +185,9 @@ def test_attention_masks_heads_and_strides():
 def test_attention_derivatives():
     q, k, v = (leaf(1, 2, 3, 4, seed=i) for i in range(3))
     both_derivatives(lambda *a: F.scaled_dot_product_attention(*a, is_causal=True), q, k, v)
-    both_derivatives(lambda *a: F.scaled_dot_product_attention(a[0], a[1][:, :1], a[2][:, :1], enable_gqa=True), q, k, v)
+    shared = [t[:, :1] for t in (k, v)]
+    both_derivatives(lambda *a: F.scaled_dot_product_attention(*a, enable_gqa=True), q,
+                     *(t.detach().requires_grad_() for t in shared))
 
 
 def test_dropout_draws_the_same_mask_backward():

@@ -93,11 +93,13 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
 
 def embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None,
                   include_last_offset=False, padding_idx=None):
-    """Reduced bags of rows, with each index's bag, the sizes of the bags and, for the maximum, the rows it came from."""
+    """Reduced bags of rows, each index's bag, the sizes of the bags, and an empty tensor."""
     result = _functional().embedding_bag(indices, weight, offsets, scale_grad_by_freq=scale_grad_by_freq,
                                          mode=("sum", "mean", "max")[mode], per_sample_weights=per_sample_weights,
                                          include_last_offset=include_last_offset, padding_idx=padding_idx)
-    ends = offsets if include_last_offset else _core.cat([offsets, _core.tensor([indices.numel()], dtype=offsets.dtype)])
+    ends = offsets
+    if not include_last_offset:
+        ends = _core.cat([offsets, _core.tensor([indices.numel()], dtype=offsets.dtype)])
     sizes = ends[1:] - ends[:-1]
     bags = _core.repeat_interleave(_core.arange(sizes.numel()), sizes)
     return result, bags, sizes, _core.zeros(0, dtype=_core.int64)
@@ -170,8 +172,8 @@ def pdist(input, p=2.0):
 
 
 FUNCTIONS = [prelu, rrelu, rrelu_, celu_, selu_, threshold_, alpha_dropout, alpha_dropout_, feature_alpha_dropout,
-             feature_alpha_dropout_, feature_dropout, feature_dropout_, native_dropout, native_group_norm, instance_norm,
-             embedding_bag, embedding_renorm_, binary_cross_entropy_with_logits, cosine_embedding_loss, ctc_loss,
-             hinge_embedding_loss, kl_div, margin_ranking_loss, poisson_nll_loss, triplet_margin_loss, cosine_similarity,
-             pairwise_distance, pdist]
+             feature_alpha_dropout_, feature_dropout, feature_dropout_, native_dropout, native_group_norm,
+             instance_norm, embedding_bag, embedding_renorm_, binary_cross_entropy_with_logits, cosine_embedding_loss, ctc_loss,
+             hinge_embedding_loss, kl_div, margin_ranking_loss, poisson_nll_loss, triplet_margin_loss,
+             cosine_similarity, pairwise_distance, pdist]
 METHODS = [prelu]

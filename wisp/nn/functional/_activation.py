@@ -2,8 +2,8 @@
 import wisp
 from wisp import _core
 
-__all__ = ["celu_", "elu_", "glu", "gumbel_softmax", "hardtanh_", "leaky_relu_", "prelu", "relu_", "rrelu", "rrelu_", "selu_",
-           "threshold_"]
+__all__ = ["celu_", "elu_", "glu", "gumbel_softmax", "hardtanh_", "leaky_relu_", "prelu", "relu_", "rrelu",
+           "rrelu_", "selu_", "threshold_"]
 
 _ops = _core._operators["nn.functional"]
 

@@ -48,7 +48,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     input_lengths = _lengths(input_lengths, batch, "input_lengths")
     target_lengths = _lengths(target_lengths, batch, "target_lengths")
     if batch and (int(input_lengths.max()) > steps or int(input_lengths.min()) < 0):
-        raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value {int(input_lengths.max())}")
+        raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value "
+                           f"{int(input_lengths.max())}")
     longest = int(target_lengths.max()) if batch else 0
     if targets.dim() == 2 and targets.shape[1] < longest:
         raise RuntimeError(f"Expected tensor to have size at least {longest} at dimension 1, but got size "

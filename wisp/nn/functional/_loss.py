@@ -7,8 +7,8 @@ from wisp import _core
 from wisp.nn.functional._distance import pairwise_distance
 
 __all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "kl_div", "linear_cross_entropy",
-           "margin_ranking_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "poisson_nll_loss",
-           "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss"]
+           "margin_ranking_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
+           "poisson_nll_loss", "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss"]
 
 _ops = _core._operators["nn.functional"]
 
@@ -54,7 +54,8 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     if reduction == "mean" and size_average is None and reduce is None:
         warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size."
                       "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
-                      "'mean' will be changed to behave the same as 'batchmean' in the next major release.", stacklevel=2)
+                      "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+                      stacklevel=2)
     losses = target.exp() * (target - input) if log_target else wisp.xlogy(target, target) - target * input
     if reduction == "batchmean":
         total = losses.sum()
@@ -112,7 +113,8 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     if target.dim() not in (0, 1):
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if target.dim() == 1 and input1.dim() != 2 or target.dim() == 0 and input1.dim() != 1:
-        raise RuntimeError(f"{target.dim()}D target tensor expects {target.dim() + 1}D input tensors, but found inputs with "
+        raise RuntimeError(f"{target.dim()}D target tensor expects {target.dim() + 1}D input tensors, but found "
+                           f"inputs with "
                            f"sizes {list(input1.shape)} and {list(input2.shape)}.")
     eps, dim = 1e-12, target.dim()
     product = (input1 * input2).sum(dim)
@@ -189,15 +191,17 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     return _reduced(losses if input.dim() == 2 else losses.squeeze(0), reduction)
 
 
-def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None,
-                        reduction="mean"):
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None,
+                        reduce=None, reduction="mean"):
     """max(0, distance(anchor, positive) - distance(anchor, negative) + margin)."""
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     reduction = _reduction(reduction, size_average, reduce)
     if not anchor.dim() == positive.dim() == negative.dim():
-        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
-                           f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D "
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of "
+                           "dimensions, "
+                           f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative "
+                           f"{negative.dim()}D "
                            "inputs")
     return _triplet(anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction)
 
@@ -209,8 +213,10 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
         raise ValueError(f"margin must be greater than 0, got {margin}")
     distance = pairwise_distance if distance_function is None else distance_function
     if not anchor.dim() == positive.dim() == negative.dim():
-        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, "
-                           f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D "
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of "
+                           "dimensions, "
+                           f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative "
+                           f"{negative.dim()}D "
                            "inputs")
     return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
 

@@ -7,8 +7,8 @@ __all__ = ["instance_norm", "local_response_norm", "normalize"]
 _ops = _core._operators["nn.functional"]
 
 
-def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1,
-                  eps=1e-05):
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
+                  momentum=0.1, eps=1e-05):
     """Normalises each channel of each sample of (N, C, …) by its own mean and variance."""
     if input.dim() < 2:
         raise RuntimeError(f"instance_norm: expected at least 2 dimensions, got {input.dim()}")
@@ -35,11 +35,13 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """Divides each element by a power of the mean square of its neighbours across `size` channels."""
     if input.dim() < 3:
-        raise ValueError(f"Expected 3D or higher dimensionality                          input (got {input.dim()} dimensions)")
+        raise ValueError(f"Expected 3D or higher dimensionality                          input (got {input.dim()} "
+                         f"dimensions)")
     if input.numel() == 0:
         return input
     before, after = size // 2, (size - 1) // 2
-    pad = [wisp.zeros((input.shape[0], n, *input.shape[2:]), dtype=input.dtype, device=input.device) for n in (before, after)]
+    pad = [wisp.zeros((input.shape[0], n, *input.shape[2:]), dtype=input.dtype, device=input.device)
+           for n in (before, after)]
     sums = wisp.cat([pad[0], input * input, pad[1]], 1).unfold(1, size, 1).sum(-1)
     squares = sums / size if input.is_floating_point() else sums // size
     return input / (squares * alpha + k) ** beta

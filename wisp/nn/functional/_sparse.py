@@ -45,7 +45,8 @@ def _bags(input, offsets, include_last_offset):
     """Flat indices, and where each bag begins and the last one ends."""
     if input.dim() == 2:
         if offsets is not None:
-            raise ValueError("if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed "
+            raise ValueError("if input is 2D, then offsets has to be None, as input is treated is a mini-batch of "
+                             "fixed "
                              f"length sequences. However, found offsets of type {type(offsets)}")
         bags, length = input.shape
         return input.reshape(-1), wisp.arange(bags + 1) * length
@@ -57,10 +58,12 @@ def _bags(input, offsets, include_last_offset):
         raise ValueError("offsets has to be a 1D Tensor")
     offsets = offsets.to(wisp.int64)
     if offsets.numel() and int(offsets[0]) != 0:
-        raise RuntimeError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position "
+        raise RuntimeError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+                           f"position "
                            f"0. However, got {int(offsets[0])}")
     if offsets.numel() and int(offsets[-1]) > input.numel():
-        raise RuntimeError(f"offsets[-1] can not be greater than input's length({input.numel()}), but got offsets[-1] of "
+        raise RuntimeError(f"offsets[-1] can not be greater than input's length({input.numel()}), but got offsets[-1] "
+                           f"of "
                            f"{int(offsets[-1])}")
     if not include_last_offset:
         offsets = wisp.cat([offsets, wisp.tensor([input.numel()])])
@@ -71,11 +74,13 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
                   sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None):
     """The sum, mean or maximum of bags of rows of `weight`, without making the rows first."""
     if weight.dtype == wisp.int64 and input.is_floating_point():
-        warnings.warn("Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` "
+        warnings.warn("Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, "
+                      "...)` "
                       "is deprecated, and should now be `embedding_bag(input, weight, ...)`.", stacklevel=2)
         weight, input = input, weight
     if per_sample_weights is not None and input.shape != per_sample_weights.shape:
-        raise ValueError(f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it "
+        raise ValueError(f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then "
+                         f"it "
                          f"must have the same shape as the input ({tuple(input.shape)})")
     if weight.dim() != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
@@ -84,7 +89,8 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
     if mode == "max" and scale_grad_by_freq:
         raise ValueError("max mode does not support scaling the gradient by the frequency")
     if per_sample_weights is not None and mode != "sum":
-        raise NotImplementedError("embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for "
+        raise NotImplementedError("embedding_bag: per_sample_weights was not None. per_sample_weights is only "
+                                  "supported for "
                                   f"mode='sum' (got mode='{mode}'). Please open a feature request on GitHub.")
     padding = _padding(padding_idx, weight.shape[0])
     indices, ends = _bags(input, offsets, include_last_offset)

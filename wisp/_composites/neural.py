@@ -173,7 +173,7 @@ def pdist(input, p=2.0):
 
 FUNCTIONS = [prelu, rrelu, rrelu_, celu_, selu_, threshold_, alpha_dropout, alpha_dropout_, feature_alpha_dropout,
              feature_alpha_dropout_, feature_dropout, feature_dropout_, native_dropout, native_group_norm,
-             instance_norm, embedding_bag, embedding_renorm_, binary_cross_entropy_with_logits, cosine_embedding_loss, ctc_loss,
-             hinge_embedding_loss, kl_div, margin_ranking_loss, poisson_nll_loss, triplet_margin_loss,
+             instance_norm, embedding_bag, embedding_renorm_, binary_cross_entropy_with_logits, cosine_embedding_loss,
+             ctc_loss, hinge_embedding_loss, kl_div, margin_ranking_loss, poisson_nll_loss, triplet_margin_loss,
              cosine_similarity, pairwise_distance, pdist]
 METHODS = [prelu]

@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include <algorithm>
+#include <mutex>
 #include <atomic>
 #include <unordered_map>
 
@@ -259,29 +260,54 @@ const Tensor& Backward::grad(int i) {
     return grads[i];
 }
 
+namespace {
+
+// Adding to a large gradient lets other Python threads run: one that adds to the same gradient has to wait.
+class Turn {
+public:
+    explicit Turn(int64_t work) : taken_(work > 200000) {
+        if (!taken_ || mutex.try_lock()) return;
+        PyThreadState* state = PyEval_SaveThread();
+        mutex.lock();
+        PyEval_RestoreThread(state);
+    }
+    ~Turn() {
+        if (taken_) mutex.unlock();
+    }
+    Turn(const Turn&) = delete;
+
+private:
+    static std::mutex mutex;
+    bool taken_;
+};
+std::mutex Turn::mutex;
+
+Tensor accumulated(const Tensor& variable, const Tensor& grad, Tensor& g, bool create_graph) {
+    if (grad) {
+        if (create_graph) return add(grad, g);
+        GradMode off(false);
+        add_(grad, g);
+        return grad;
+    }
+    if (create_graph) return clone(g);
+    const bool dense = variable.is_contiguous() || variable.layout().is_non_overlapping_and_dense();
+    const bool fits = dense ? g.strides() == variable.strides() : g.is_contiguous();
+    if (fits && g.exclusively_owned()) return std::move(g);
+    Tensor fresh = dense ? empty_strided(variable.sizes(), variable.strides(), g.dtype()) : empty(variable.sizes(), g.dtype());
+    copy_values(fresh, g);
+    return fresh;
+}
+
+}  // namespace
+
 void accumulate_grad(Backward& bw) {
     Tensor variable = Tensor::borrow(bw.node.variable);
     Tensor& g = bw.grads[0];
     if (!g) return;
-    Tensor& grad = extra(variable).grad;
-    const bool dense = variable.is_contiguous() || variable.layout().is_non_overlapping_and_dense();
-    if (!grad) {
-        const bool fits = dense ? g.strides() == variable.strides() : g.is_contiguous();
-        if (!bw.create_graph && fits && g.exclusively_owned()) {
-            grad = std::move(g);
-        } else if (bw.create_graph) {
-            grad = clone(g);
-        } else {
-            grad = dense ? empty_strided(variable.sizes(), variable.strides(), g.dtype()) : empty(variable.sizes(), g.dtype());
-            copy_values(grad, g);
-        }
-    } else if (bw.create_graph) {
-        grad = add(grad, g);
-    } else if (grad->requires_grad || grad->grad_fn) {
-        GradMode off(false);
-        add_(grad, g);
-    } else {
-        add_(grad, g);
+    {
+        Turn turn(g.numel());
+        Tensor sum = accumulated(variable, grad_of(variable), g, bw.create_graph);
+        set_grad(variable, std::move(sum));
     }
     if (variable->extra->post_accumulate_hooks) run_post_accumulate_hooks(variable);
 }

@@ -328,6 +328,25 @@ const Operators operators = {
     {"_huber_error(Tensor input, Tensor target, float delta)", [](const Tensor& a, const Tensor& b, double p) { return error_of(Pointwise::huber_error, a, b, Scalar(p)); }, function},
 };
 
+// What the table says, for the generated tests: (name, operands, types, result, which operands have a gradient).
+const Operators description = {
+    {"_pointwise_table()", []() -> PyObject* {
+         constexpr const char* results[] = {"same", "promote", "boolean", "real"};
+         Ref rows(PyList_New(0));
+         for (int i = 0; i < int(Pointwise::count); i++) {
+             const PointwiseInfo& info = pointwise_info(Pointwise(i));
+             std::string types;
+             for (int bit = 0; bit < 4; bit++)
+                 if (info.types & 1 << bit) types += "FCIB"[bit];
+             Ref gradients(PyTuple_New(info.arity));
+             for (int k = 0; k < info.arity; k++) PyTuple_SET_ITEM(gradients.get(), k, PyBool_FromLong(info.gradient[k] != nullptr));
+             Ref row(Py_BuildValue("(sissO)", info.name, info.arity, types.c_str(), results[info.result], gradients.get()));
+             if (PyList_Append(rows.get(), row.get()) < 0) throw PythonError();
+         }
+         return rows.release();
+     }, function},
+};
+
 }  // namespace
 
 void name_pointwise_rows() {

@@ -192,6 +192,7 @@ struct PointwiseBackward {
                 bw.set(i, bw.grad());
                 continue;
             }
+            if (!info.gradient[i]) throw NotImplemented("the derivative for '", info.name, ": ", i ? "other" : "input", "' is not implemented.");
             Tensor r;
             if (!bw.create_graph) r = fused_gradient(op, info, i, bw.grad(), abcy, params);
             if (!r) r = info.gradient[i](bw.grad(), abcy[0], abcy[1], abcy[2], abcy[3], params.data());

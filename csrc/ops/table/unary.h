@@ -71,7 +71,7 @@ UNARY(ndtri, F | I | B, promote, ndtri(x), g * k(2.506628274631000502416) * exp(
 UNARY(log_ndtr, F | I | B, promote, log_ndtr(x), g / erfcx(x * k(-0.70710678118654752440)) * k(0.79788456080286535588))
 UNARY(erfcx, F | I | B, promote, erfcx(x), g * (k(2) * x * y - k(1.128379167095512573896)))
 UNARY(bessel_j0, F | I | B, promote, bessel_j0(x), -g * bessel_j1(x))
-UNARY(bessel_j1, F | I | B, promote, bessel_j1(x), none)
+UNARY(bessel_j1, F | I | B, promote, bessel_j1(x), g * where(x == k(0), k(0.5) + nought(x), bessel_j0(x) - y / x))
 UNARY(bessel_y0, F | I | B, promote, bessel_y0(x), none)
 UNARY(bessel_y1, F | I | B, promote, bessel_y1(x), none)
 UNARY(modified_bessel_i0, F | I | B, promote, modified_bessel_i0(x), none)

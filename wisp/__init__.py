@@ -18,12 +18,14 @@ globals().update({name: f for name, f in _core._operators[""].items() if not nam
 bool = _core.bool
 _core._set_package_directory(_os.path.dirname(__file__) + _os.sep)
 
-from wisp import _composites, _legacy, _tensor  # noqa: E402
+from wisp import _composites, _legacy, _settings, _signatures, _tensor  # noqa: E402
 from wisp.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
 
 _tensor.install()
 _composites.install(globals())
 globals().update(_legacy.TYPES)
+globals().update({name: getattr(_settings, name) for name in _settings.__all__})
+_signatures.install(globals())
 
 __version__ = "0.1.0"
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
@@ -32,9 +34,13 @@ newaxis = None
 # Loaded on first use: `import wisp` stays quick.
 _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
-               "masked", "sparse", "distributed", "return_types", "functional"}
+               "masked", "sparse", "distributed", "return_types", "functional", "version"}
 _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
          "finfo": "_limits", "iinfo": "_limits", "from_dlpack": "utils.dlpack", "to_dlpack": "utils.dlpack",
+         "autocast": "amp", "GradScaler": "amp",
+         **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype", "is_autocast_cpu_enabled",
+                          "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "set_autocast_cache_enabled", "clear_autocast_cache"),
+                         "amp.autocast_mode"),
          **dict.fromkeys(("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "random")}
 
 

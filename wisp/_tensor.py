@@ -138,7 +138,7 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
     return self.to("cuda" if device is None else device)
 
 
-def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """A tensor of `data` with this tensor's dtype."""
     return _core.tensor(data.detach().clone() if isinstance(data, _core.Tensor) else data, dtype=dtype or self.dtype, requires_grad=requires_grad)
 

@@ -176,15 +176,15 @@ const Operators operators = {
      [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(ones(s, d.value_or(t.dtype())), rg); }, method},
     {"new_empty(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
      [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(empty(s, d.value_or(t.dtype())), rg); }, method},
-    {"new_empty_strided(Tensor input, int[] size, int[] stride, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](const Tensor& t, Dims s, Dims st, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(empty_strided(s, st, d.value_or(t.dtype())), rg); }, method},
+    {"new_empty_strided(Tensor input, int[] size, int[] stride, dtype? dtype=None, device? device=None, bool requires_grad=False, any layout=None, bool pin_memory=False)",
+     [](const Tensor& t, Dims s, Dims st, std::optional<DType> d, std::optional<Device> dev, bool rg, PyObject*, bool) { check_device(dev); return finish(empty_strided(s, st, d.value_or(t.dtype())), rg); }, method},
     {"new_full(Tensor input, int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
      [](const Tensor& t, Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(full_of(s, v, d.value_or(t.dtype())), rg); }, method},
     {"arange(Number end, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
      [](Scalar e, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return arange(Scalar(0), e, Scalar(1), d, rg); }, function},
     {"arange(Number start, Number end, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
      [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return arange(a, e, s, d, rg); }, function},
-    {"range(Number start=0, Number end=0, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False)",
+    {"range(Number start=0, Number end=0, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, Tensor? out=None)",
      [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg) {
          check_device(dev);
          const double last = a.to_double() + std::floor((e.to_double() - a.to_double()) / s.to_double()) * s.to_double();

@@ -502,7 +502,7 @@ static const Operators operators = {
     {"sum(Tensor input, *, dtype? dtype=None)",
      [](const Tensor& x, std::optional<DType> dtype) { return sum_masked(x, dims_mask(x, {}), false, dtype, "SumBackward0"); },
      function | method},
-    {"sum(Tensor input, int[]? dim, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
+    {"sum(Tensor input, int[]? dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
          return sum(x, dim.value_or(Dims()), keepdim, dtype);
      },
@@ -515,7 +515,7 @@ static const Operators operators = {
          return mean(x, dim.value_or(Dims()), keepdim, dtype);
      },
      function | method},
-    {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
+    {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) { return nansum(x, dim, keepdim, dtype); },
      function | method},
     {"nanmean(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
@@ -523,7 +523,7 @@ static const Operators operators = {
      function | method},
     {"prod(Tensor input, *, dtype? dtype=None)",
      [](const Tensor& x, std::optional<DType> dtype) { return prod(x, {}, false, dtype); }, function | method},
-    {"prod(Tensor input, int dim, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
+    {"prod(Tensor input, int dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, bool keepdim, std::optional<DType> dtype) { return prod(x, dim, keepdim, dtype); },
      function | method},
     WISP_EXTREME(max, Reduction::max, maximum)

@@ -152,10 +152,10 @@ static Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepen
 }
 
 static const Operators operators = {
-    {"cumsum(Tensor input, int dim, *, dtype? dtype=None, Tensor? out=None)",
+    {"cumsum(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumsum(x, dim, dtype); },
      function | method | inplace},
-    {"cumprod(Tensor input, int dim, *, dtype? dtype=None, Tensor? out=None)",
+    {"cumprod(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumprod(x, dim, dtype); },
      function | method | inplace},
     {"cummax(Tensor input, int dim, *, Tensor? out=None) -> (values, indices)",

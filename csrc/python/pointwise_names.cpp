@@ -225,7 +225,7 @@ const Operators operators = {
     {"clip(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp, everywhere | inplace_function},
     {"clamp_min(Tensor input, Operand min, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, m, {}); }, everywhere | inplace_function},
     {"clamp_max(Tensor input, Operand max, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, {}, m); }, everywhere | inplace_function},
-    {"round(Tensor input, *, int decimals=0, Tensor? out=None)", round_to, everywhere | inplace_function},
+    {"round(Tensor input, int decimals=0, *, Tensor? out=None)", round_to, everywhere | inplace_function},
     {"nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor? out=None)", nan_to_num, everywhere | inplace_function},
     {"logit(Tensor input, float? eps=None, *, Tensor? out=None)", [](const Tensor& x, std::optional<double> e) {
          return e && *e >= 0 ? with(Pointwise::logit_clamped, x, Scalar(*e)) : pointwise(Pointwise::logit, x);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "../ops/ops.h"
+#include "autocast.h"
 
 namespace wisp {
 
@@ -166,9 +167,12 @@ struct Overload {
 struct Operator {
     std::string name;    // without namespace
     std::vector<Overload> overloads;
+    CastPolicy autocast = CastPolicy::none;
 };
 
 enum Form : uint8_t { form_function, form_method, form_inplace };
+
+int places_of(Form form) { return form == form_function ? function : form == form_method ? method : inplace | inplace_function; }
 
 struct OperatorObject {
     PyObject_HEAD
@@ -354,12 +358,21 @@ bool fits(const Parameter& p, PyObject* o) {
     return false;
 }
 
-// NumPy's names for some parameters are understood too.
-bool is_alias(PyObject* given, PyObject* name) {
-    static const std::pair<const char*, const char*> aliases[] = {{"axis", "dim"}, {"axes", "dims"}, {"keepdims", "keepdim"}, {"x", "input"}, {"a", "input"},
-                                                                  {"x1", "input"}, {"x2", "other"}, {"self", "input"}, {"axis", "dims"}};
-    for (auto& [alias, meant] : aliases)
-        if (PyUnicode_CompareWithASCIIString(given, alias) == 0 && PyUnicode_CompareWithASCIIString(name, meant) == 0) return true;
+// Second names of parameters: NumPy's everywhere, and those of PyTorch's documentation where its code has another.
+bool is_alias(const std::string& text, PyObject* given, PyObject* name) {
+    static const std::tuple<const char*, const char*, const char*> aliases[] = {
+        {"", "axis", "dim"}, {"", "axes", "dims"}, {"", "keepdims", "keepdim"}, {"", "x", "input"}, {"", "a", "input"}, {"", "x1", "input"}, {"", "x2", "other"},
+        {"", "self", "input"}, {"", "axis", "dims"}, {"bmm", "batch2", "mat2"}, {"broadcast_to", "shape", "size"}, {"div", "value", "other"},
+        {"div_", "value", "other"}, {"dot", "other", "tensor"}, {"floor_divide", "value", "other"}, {"floor_divide_", "value", "other"},
+        {"fmod", "divisor", "other"}, {"fmod_", "divisor", "other"}, {"heaviside", "values", "other"}, {"heaviside_", "values", "other"},
+        {"index_copy", "tensor2", "source"}, {"index_copy", "tensor", "source"}, {"index_copy_", "tensor", "source"}, {"masked_scatter", "tensor", "source"},
+        {"masked_scatter_", "tensor", "source"}, {"matmul", "tensor2", "other"}, {"mul", "value", "other"}, {"mul_", "value", "other"}, {"narrow", "dimension", "dim"},
+        {"one_hot", "tensor", "input"}, {"remainder", "divisor", "other"}, {"remainder_", "divisor", "other"}, {"searchsorted", "values", "input"},
+        {"take", "indices", "index"}, {"type_as", "tensor", "other"}, {"where", "y", "other"}, {"", "n", "other"}};
+    for (auto& [op, alias, meant] : aliases)
+        if (PyUnicode_CompareWithASCIIString(given, alias) == 0 && PyUnicode_CompareWithASCIIString(name, meant) == 0 &&
+            (!*op || text.substr(0, text.find('(')) == op))
+            return true;
     return false;
 }
 
@@ -402,7 +415,7 @@ bool bind(const Overload& o, PyObject* const* args, Py_ssize_t n, PyObject* kwna
             if (i == count)
                 for (i = 0; i < count && PyUnicode_Compare(o.parameters[i].name, key) != 0; i++) {}
             if (i == count)
-                for (i = 0; i < count && !is_alias(key, o.parameters[i].name); i++) {}
+                for (i = 0; i < count && !is_alias(o.text, key, o.parameters[i].name); i++) {}
             if (i == count) {
                 if (reason) *reason = str("got an unexpected keyword argument '", PyUnicode_AsUTF8(key), "'");
                 return false;
@@ -556,13 +569,18 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
     try {
         PyObject* slots[max_parameters];
         Ref rest;
-        const int places = self->form == form_function ? function : self->form == form_method ? method : inplace | inplace_function;
+        const int places = places_of(self->form);
         for (const Overload& o : op.overloads) {
             if (op.overloads.size() > 1 && !(o.places & places)) continue;
             if (!bind(o, args, n, kwnames, slots, rest, nullptr)) continue;
             PyObject* out = o.out >= 0 ? take_out(o, slots) : Py_None;
             if (self->form == form_inplace) return call_inplace(op, o, slots);
             if (out != Py_None) return call_with_out(op, o, slots, out);
+            if (autocast_users && op.autocast != CastPolicy::none) {
+                std::vector<Ref> kept;
+                cast_arguments(op.autocast, slots, int(o.parameters.size()) - (o.out >= 0), kept);
+                return o.call(o.f, slots, o.named);
+            }
             return o.call(o.f, slots, o.named);
         }
         refuse(op, args, n, kwnames);
@@ -578,30 +596,37 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
 
 // --- the objects ---------------------------------------------------------------------------------------------------------
 
-std::string doc_of(const OperatorObject& o) {
-    std::string s;
-    for (const Overload& v : o.op->overloads) {
-        if (!s.empty()) s += "\n";
-        s += o.op->name + (o.form == form_inplace ? "_(" : "(");
-        bool star = false, first = true;
-        for (size_t i = o.form == form_function ? 0 : 1; i < v.parameters.size(); i++) {
-            const Parameter& p = v.parameters[i];
-            if (o.form == form_inplace && int(i) == v.out) continue;
-            if (p.keyword_only && !star) {
-                s += first ? "*" : ", *";
-                star = true;
-                first = false;
-            }
-            s += std::string(first ? "" : ", ") + (p.kind == Kind::rest ? "*" : "") + PyUnicode_AsUTF8(p.name);
-            if (p.preset) {
-                PyObject* r = PyObject_Repr(p.preset);
-                s += std::string("=") + PyUnicode_AsUTF8(r);
-                Py_DECREF(r);
-            }
+std::string signature_of(const OperatorObject& o, const Overload& v) {
+    std::string s = o.op->name + (o.form == form_inplace ? "_(" : "(");
+    bool star = false, first = true;
+    for (size_t i = o.form == form_function ? 0 : 1; i < v.parameters.size(); i++) {
+        const Parameter& p = v.parameters[i];
+        if (o.form == form_inplace && int(i) == v.out) continue;
+        if (p.keyword_only && !star) {
+            s += first ? "*" : ", *";
+            star = true;
             first = false;
         }
-        s += ") -> Tensor";
+        s += std::string(first ? "" : ", ") + (p.kind == Kind::rest ? "*" : "") + PyUnicode_AsUTF8(p.name);
+        if (p.preset) {
+            PyObject* r = PyObject_Repr(p.preset);
+            s += std::string("=") + PyUnicode_AsUTF8(r);
+            Py_DECREF(r);
+        }
+        first = false;
     }
+    return s + ") -> Tensor";
+}
+
+// The overloads of this form, a line each; the one with the most parameters, which says most, comes first.
+std::string doc_of(const OperatorObject& o) {
+    std::vector<const Overload*> shown;
+    for (const Overload& v : o.op->overloads)
+        if (o.op->overloads.size() == 1 || (v.places & places_of(o.form))) shown.push_back(&v);
+    for (size_t i = 1; i < shown.size(); i++)
+        if (shown[i]->parameters.size() > shown[0]->parameters.size()) std::swap(shown[0], shown[i]);
+    std::string s;
+    for (const Overload* v : shown) s += (s.empty() ? "" : "\n") + signature_of(o, *v);
     return s;
 }
 
@@ -709,6 +734,10 @@ PyObject* new_object(Operator* op, Form form, PyObject* module) {
 Operators::Operators(std::initializer_list<Registration> list) { pending().insert(pending().end(), list); }
 
 void register_operator(const std::string& signature, void* f, Thunk call, int places) { enter(signature, f, call, places); }
+
+void mark_autocast(const std::string& path, CastPolicy policy) {
+    if (auto it = table().operators.find(path); it != table().operators.end()) it->second->autocast = policy;
+}
 
 PyObject* call_operator(const char* name, PyObject* const* args, Py_ssize_t n) {
     static std::map<std::string, PyObject*> cache;

@@ -5,6 +5,7 @@
 
 #include "../autograd/engine.h"
 #include "../ops/ops.h"
+#include "autocast.h"
 #include "registry.h"
 
 namespace wisp {
@@ -60,6 +61,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
 PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) { return PyObject_CallMethod(a, "pow_", "(O)", b); }
 PyObject* matrix_multiply(PyObject* a, PyObject* b) {
     if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+    if (autocast_users) return call_by_name("matmul", a, b);
     return guarded([&] { return matmul(as_tensor(a), as_tensor(b)).release(); });
 }
 PyObject* positive(PyObject* a) {

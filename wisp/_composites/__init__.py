@@ -4,6 +4,7 @@ A family's `FUNCTIONS` become wisp.name, `METHODS` Tensor.name, `INPLACE` Tensor
 into self). `ALIASES` give an existing operator further names.
 """
 import importlib
+import types
 
 from wisp import _core
 
@@ -17,13 +18,24 @@ def _inplace(function):
     return method
 
 
+def _method(function):
+    """The same function with its first parameter called `self`, as methods have it."""
+    code, name = function.__code__, function.__code__.co_varnames[0]
+    if name == "self" or name in code.co_cellvars:
+        return function
+    method = types.FunctionType(code.replace(co_varnames=("self",) + code.co_varnames[1:]), function.__globals__, function.__name__,
+                                function.__defaults__, function.__closure__)
+    method.__kwdefaults__, method.__doc__ = function.__kwdefaults__, function.__doc__
+    return method
+
+
 def install(namespace):
     """Put every family's names into the package and the Tensor type."""
     methods = {}
     for family in _FAMILIES:
         module = importlib.import_module("wisp._composites." + family)
         namespace.update({f.__name__: f for f in getattr(module, "FUNCTIONS", ())})
-        methods.update({f.__name__: f for f in getattr(module, "METHODS", ())})
+        methods.update({f.__name__: _method(f) for f in getattr(module, "METHODS", ())})
         methods.update({f.__name__ + "_": _inplace(f) for f in getattr(module, "INPLACE", ())})
     _core._extend_tensor(methods)
     aliases = importlib.import_module("wisp._composites.aliases").ALIASES

@@ -161,9 +161,9 @@ def unsafe_chunk(input, chunks, dim=0):
     return tuple(p.view_as(p) for p in input.chunk(chunks, dim))
 
 
-def unsafe_split(input, split_size, dim=0):
+def unsafe_split(tensor, split_size_or_sections, dim=0):
     """`split` whose pieces may be changed in place without a check."""
-    return tuple(p.view_as(p) for p in input.split(split_size, dim))
+    return tuple(p.view_as(p) for p in tensor.split(split_size_or_sections, dim))
 
 
 def unsafe_split_with_sizes(input, split_sizes, dim=0):

@@ -76,3 +76,10 @@ for _name in ("current_device", "current_stream", "default_stream", "device", "g
               "get_device_name", "get_device_properties", "get_rng_state", "init", "mem_get_info", "set_device", "set_rng_state", "stream",
               "synchronize", "Event", "Stream", "CUDAGraph"):
     globals()[_name] = _unavailable(_name)
+
+
+def __getattr__(name):
+    if name == "amp":
+        import importlib
+        return importlib.import_module("wisp.cuda.amp")
+    raise AttributeError(f"module 'wisp.cuda' has no attribute {name!r}")

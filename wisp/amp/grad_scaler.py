@@ -1,0 +1,167 @@
+"""GradScaler: losses are multiplied so that half-precision gradients don't vanish, and steps with infinities are left out."""
+import enum
+import warnings
+
+import wisp
+from wisp import _core
+
+__all__ = ["GradScaler", "OptState"]
+
+
+class OptState(enum.Enum):
+    """How far an optimizer has come since the last `update()`."""
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+class GradScaler:
+    """Scales losses and unscales gradients by a factor that adapts itself.
+
+    >>> import wisp
+    >>> weight = wisp.nn.Parameter(wisp.ones(2))
+    >>> optimizer = wisp.optim.SGD([weight], lr=1.)
+    >>> scaler = wisp.amp.GradScaler("cpu", init_scale=8.)
+    >>> scaler.scale(weight.sum()).backward()
+    >>> scaler.step(optimizer)
+    >>> scaler.update()
+    >>> weight
+    Parameter containing:
+    tensor([0., 0.], requires_grad=True)
+    """
+
+    def __init__(self, device="cuda", init_scale=2.0 ** 16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+        self._device = device
+        if enabled and device == "cuda" and not wisp.cuda.is_available():
+            warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            enabled = False
+        self._enabled = enabled
+        if not enabled:
+            return
+        if growth_factor <= 1.0:
+            raise AssertionError("The growth factor must be > 1.0.")
+        if backoff_factor >= 1.0:
+            raise AssertionError("The backoff factor must be < 1.0.")
+        self._scale, self._growth_tracker = float(init_scale), 0
+        self._growth_factor, self._backoff_factor, self._growth_interval = growth_factor, backoff_factor, growth_interval
+        self._states = {}  # by id of the optimizer: its OptState, and whether an infinity was found
+
+    def _state(self, optimizer):
+        return self._states.setdefault(id(optimizer), {"stage": OptState.READY, "found_inf": None})
+
+    def scale(self, outputs):
+        """The tensor, or each tensor of a nest of sequences, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, _core.Tensor):
+            return outputs * self._scale
+        if isinstance(outputs, (list, tuple)):
+            scaled = [self.scale(o) for o in outputs]
+            return scaled if isinstance(outputs, list) else tuple(scaled)
+        if hasattr(outputs, "__iter__"):
+            return map(self.scale, outputs)
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def unscale_(self, optimizer):
+        """Divide the gradients of the optimizer's parameters by the scale; once per step."""
+        if not self._enabled:
+            return
+        state = self._state(optimizer)
+        if state["stage"] is OptState.UNSCALED:
+            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+        if state["stage"] is OptState.STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        state["found_inf"] = self._unscale(optimizer)
+        state["stage"] = OptState.UNSCALED
+
+    def _unscale(self, optimizer):
+        inverse, found = 1.0 / self._scale, False
+        with wisp.no_grad():
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    gradient = parameter.grad
+                    if gradient is None:
+                        continue
+                    if gradient.dtype == _core.float16 and parameter.dtype == _core.float16 and self._device == "cuda":
+                        raise ValueError("Attempting to unscale FP16 gradients.")
+                    gradient.mul_(inverse)
+                    found = found or not bool(_core.isfinite(gradient).all())
+        return found
+
+    def step(self, optimizer, *args, **kwargs):
+        """`optimizer.step()`, after unscaling, unless a gradient is infinite or not a number."""
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        state = self._state(optimizer)
+        if state["stage"] is OptState.STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if state["stage"] is OptState.READY:
+            self.unscale_(optimizer)
+        result = None if state["found_inf"] else optimizer.step(*args, **kwargs)
+        state["stage"] = OptState.STEPPED
+        return result
+
+    def update(self, new_scale=None):
+        """Shrink the scale after an infinity, let it grow after `growth_interval` good steps, or set it."""
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            self._scale = float(new_scale)
+        else:
+            found = [s["found_inf"] for s in self._states.values() if s["found_inf"] is not None]
+            if not found:
+                raise AssertionError("No inf checks were recorded prior to update.")
+            if any(found):
+                self._scale *= self._backoff_factor
+                self._growth_tracker = 0
+            else:
+                self._growth_tracker += 1
+                if self._growth_tracker == self._growth_interval:
+                    self._scale *= self._growth_factor
+                    self._growth_tracker = 0
+        self._states = {}
+
+    def get_scale(self):
+        """The scale as a Python number."""
+        return self._scale if self._enabled else 1.0
+
+    def get_growth_factor(self):
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor):
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self):
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor):
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self):
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval):
+        self._growth_interval = new_interval
+
+    def is_enabled(self):
+        """Whether the scaler does anything."""
+        return self._enabled
+
+    def state_dict(self):
+        """What a checkpoint keeps of the scaler; the same keys as PyTorch's."""
+        if not self._enabled:
+            return {}
+        return {"scale": self._scale, "growth_factor": self._growth_factor, "backoff_factor": self._backoff_factor,
+                "growth_interval": self._growth_interval, "_growth_tracker": self._growth_tracker}
+
+    def load_state_dict(self, state_dict):
+        """Take over what `state_dict` returned."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler.")
+        self._scale, self._growth_tracker = state_dict["scale"], state_dict["_growth_tracker"]
+        self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]

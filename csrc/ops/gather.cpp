@@ -447,7 +447,7 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
      [] PARAMETERS { [[maybe_unused]] const bool in_place = true; return __VA_ARGS__; }, method},
 
 static const Operators operators = {
-    {"gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False, Tensor? out=None)",
+    {"gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, bool) { return gather(x, dim, index); }, function | method},
     WISP_PAIR(scatter, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
               scatter_set(x, dim, index, source, in_place))

@@ -528,7 +528,7 @@ static const Operators operators = {
      function | method},
     WISP_EXTREME(max, Reduction::max, maximum)
     WISP_EXTREME(min, Reduction::min, minimum)
-    {"aminmax(Tensor input, *, int? dim=None, bool keepdim=False, Tensor? out=None) -> (min, max)",
+    {"aminmax(Tensor input, *, int? dim=None, bool keepdim=False, Tensor!? out=None) -> (min, max)",
      [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return aminmax(x, dim, keepdim); }, function | method},
     {"any(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return any(x, dim, keepdim); }, function | method},

@@ -157,6 +157,7 @@ struct Overload {
     int positional = 0;  // how many may be given by position
     int out = -1;        // index of `out`
     bool has_rest = false;
+    bool exact_out = false;  // out= must have the dtype of the result
     int places = 0;      // where it may be called
     void* f;
     Thunk call;
@@ -277,6 +278,10 @@ Parsed parse_signature(std::string_view s) {
         Parameter parameter{};
         parameter.optional = type.back() == '?';
         if (parameter.optional) type.remove_suffix(1);
+        if (type.back() == '!') {
+            o.exact_out = true;
+            type.remove_suffix(1);
+        }
         parameter.kind = kind_of(type);
         parameter.elements_optional = type == "Tensor?[]";
         parameter.keyword_only = keyword_only;
@@ -475,27 +480,30 @@ void resize_out(const Tensor& out, const Tensor& result, const char* name) {
 }
 
 // Refuses an out= that shares memory with an argument, unless it is that argument as a whole and keeps its shape.
-void check_overlap(const Tensor& out, const Tensor& result, PyObject* argument, const char* name) {
+void check_overlap(const Tensor& out, const Tensor& result, PyObject* argument, const char* name, bool listed = false) {
     if (PyList_Check(argument) || PyTuple_Check(argument)) {
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(argument); i++) check_overlap(out, result, PySequence_Fast_GET_ITEM(argument, i), name);
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(argument); i++) check_overlap(out, result, PySequence_Fast_GET_ITEM(argument, i), name, true);
         return;
     }
     if (!is_tensor(argument)) return;
     const Tensor t = Tensor::borrow(as_tensor_object(argument));
-    if (t.storage() != out.storage() || out.numel() == 0 || t.numel() == 0) return;
+    if (t.storage() != out.storage()) return;
+    if (!listed && (out.numel() == 0 || t.numel() == 0)) return;
     const bool same = t.offset() == out.offset() && t.sizes() == out.sizes() && t.strides() == out.strides();
     const int64_t a = t.offset(), b = out.offset(), item = out.item_size();
     const bool apart = a * t.item_size() >= (b + out.layout().extent()) * item || b * item >= (a + t.layout().extent()) * t.item_size();
-    if (apart || (same && out.sizes() == result.sizes())) return;
+    if (!(listed && same) && (apart || (same && out.sizes() == result.sizes()))) return;
     throw RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
                        "Please clone() the tensor before performing the operation. (", name, ", out=)");
 }
 
-void copy_out(const Tensor& out, const Tensor& result, const char* name) {
+void copy_out(const Tensor& out, const Tensor& result, const char* name, bool exact) {
     const DType r = result.dtype(), o = out.dtype();
+    if (exact && r != o) throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name, ")");
     if ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name, ", out=)");
     check_same_device(name, out, result);
+    check_inplace(out, name, false);
     resize_out(out, result, name);
     check_inplace(out, name, false);
     copy_values(out, result);
@@ -522,7 +530,7 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
     if (is_tensor(result.get()) && is_tensor(out)) check(out, result.get());
     if (is_tensor(result.get())) {
         if (!is_tensor(out)) throw TypeError(op.name, "(): argument 'out' must be Tensor, not ", Py_TYPE(out)->tp_name);
-        copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), op.name.c_str());
+        copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), op.name.c_str(), o.exact_out);
         Py_INCREF(out);
         return out;
     }
@@ -535,7 +543,7 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
         if (!is_tensor(item)) throw TypeError(op.name, "(): argument 'out' must be a tuple of Tensors");
         check(item, PyTuple_GET_ITEM(result.get(), i));
         outs.push_back(Tensor::borrow(as_tensor_object(item)));
-        copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), op.name.c_str());
+        copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), op.name.c_str(), o.exact_out);
     }
     return make_tuple(outs.data(), n, o.named);
 }

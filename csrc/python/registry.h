@@ -9,6 +9,7 @@
 // The signature has PyTorch's names and defaults; the callable's parameters follow it one to one, without `out`, which
 // is handled here: the result is copied into it. Lines of one name are overloads, tried in order.
 // A name may have a namespace: "nn.functional.gelu(...)", "linalg.vector_norm(...)".
+// "Tensor!? out=None" asks for an out of exactly the result's dtype; otherwise the result is cast as PyTorch allows.
 // "-> (values, indices)" after the signature names the parts of a tuple result.
 //
 // Types of the signature and of the callable's parameter (`?` also allows None):

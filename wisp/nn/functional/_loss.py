@@ -40,6 +40,16 @@ def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weig
 
     `options`, PyTorch's ways of cutting the work into chunks, is accepted and not needed.
     """
+    if input.dim() not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if linear_weight.dim() < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}")
+    if input.shape[-1] != linear_weight.shape[-1]:
+        raise RuntimeError("expected equal input and linear_weight last dimensions (in_features), got "
+                           f"{input.shape[-1]} and {linear_weight.shape[-1]}, respectively")
+    if linear_weight.dim() > 2 and input.dim() == 1:
+        raise RuntimeError(f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires "
+                           f"batched input, (N, {input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}")
     outputs = linear_weight.shape[:-1]
     bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = _ops["linear"](input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)

@@ -49,7 +49,8 @@ def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weig
                            f"{input.shape[-1]} and {linear_weight.shape[-1]}, respectively")
     if linear_weight.dim() > 2 and input.dim() == 1:
         raise RuntimeError(f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires "
-                           f"batched input, (N, {input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}")
+                           f"batched input, (N, {input.shape[-1]}), got unbatched input with shape "
+                           f"{tuple(input.shape)}")
     outputs = linear_weight.shape[:-1]
     bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = _ops["linear"](input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)

@@ -95,3 +95,5 @@ WISP_TABLE(DropoutKernels, dropout)
 WISP_TABLE(ImageKernels, image)
 #include "cpu/rnn.h"
 WISP_TABLE(RnnKernels, rnn)
+#include "cpu/fft.h"
+WISP_TABLE(FftKernels, fft)

@@ -1,0 +1,289 @@
+// Front doors of discrete Fourier transforms. Three primitives are differentiable: complex to complex over any dims, and
+// along the last dim real to half-complex and back; every public transform is made of these.
+#include "../cpu/fft.h"
+
+#include <cmath>
+
+#include "../python/registry.h"
+#include "ops.h"
+#include "views.h"
+
+namespace wisp {
+namespace {
+
+bool is_f64(const Tensor& t) { return t.dtype() == DType::f64 || t.dtype() == DType::c128; }
+
+std::shared_ptr<const cpu::FftPlan> plan_for(int64_t n, bool f64, bool real = false) {
+    if (n >= int64_t(1) << 30) throw RuntimeError("fft: transforms of 2**30 points or more are not supported, got ", n);
+    auto plan = cpu::fft_plan(n, f64, real);
+    return plan;
+}
+
+// Transforms dimension `dim` of the contiguous tensor `from` into `to`, of the same layout; they may be the same.
+void transform_dim(const Tensor& from, const Tensor& to, int64_t dim, bool forward, double scale) {
+    const int64_t n = from.size(dim);
+    int64_t outer = 1, inner = 1;
+    for (int64_t i = 0; i < dim; i++) outer *= from.size(i);
+    for (int64_t i = dim + 1; i < from.dim(); i++) inner *= from.size(i);
+    const bool f64 = is_f64(from);
+    const auto plan = plan_for(n, f64);
+    const int64_t length = plan->bluestein() ? plan->convolution->n : n;
+    if (inner == 1) {
+        Unlocked u(from.numel() * 8);
+        cpu::fft.rows(*plan, f64, cpu::FftKind::complex, from.data(), 2 * n, to.data(), 2 * n, outer, !forward, scale);
+    } else if (length <= cpu::fft_tile_limit && (inner >= 4 || outer < 4)) {
+        Unlocked u(from.numel() * 8);
+        cpu::fft.columns(*plan, f64, from.data(), to.data(), outer, inner, !forward, scale);
+    } else {
+        const Tensor rows = contiguous(transpose(alias(from), dim, -1));
+        {
+            Unlocked u(from.numel() * 8);
+            cpu::fft.rows(*plan, f64, cpu::FftKind::complex, rows.data(), 2 * n, rows.data(), 2 * n, rows.numel() / n, !forward, scale);
+        }
+        copy_values(to, transpose(rows, dim, -1));
+    }
+}
+
+// scale * the transform of complex x over dims.
+Tensor complex_transform(const Tensor& x, const Dims& dims, bool forward, double scale) {
+    Tensor y;
+    if (dims.empty() || x.numel() == 0) {
+        y = contiguous(clone(alias(x)));
+    } else {
+        y = empty(x.sizes(), x.dtype());
+        Tensor from = contiguous(alias(x));
+        for (int64_t i = dims.size() - 1; i >= 0; i--) {
+            transform_dim(from, y, dims[i], forward, i == 0 ? scale : 1.0);
+            from = y;
+        }
+    }
+    if (needs_grad(x))
+        record(y, "FftC2CBackward0", {x}, {}, [dims, forward, scale](Backward& bw) { bw.set(0, complex_transform(bw.grad(), dims, !forward, scale)); });
+    return y;
+}
+
+// Real numbers that are `value` for the frequencies of a half spectrum that stand for two, and 1 for the others.
+Tensor middle_weights(int64_t n, double value, DType dtype) {
+    Tensor w = full({n / 2 + 1}, Scalar(value), dtype);
+    if (n > 0) fill_(narrow(w, 0, 0, 1), Scalar(1));
+    if (n % 2 == 0) fill_(narrow(w, 0, n / 2, 1), Scalar(1));
+    return w;
+}
+
+Tensor half_to_real(const Tensor& x, int64_t n, double scale);
+
+// scale * the first n / 2 + 1 points of the transform of real x along its last dim.
+Tensor real_to_half(const Tensor& x, double scale) {
+    const int64_t n = x.size(-1), half = n / 2 + 1, rows = n ? x.numel() / n : 0;
+    Dims sizes = x.sizes();
+    sizes[x.dim() - 1] = half;
+    const bool f64 = is_f64(x);
+    Tensor y;
+    if (n % 2 == 0 && rows > 0) {
+        y = empty(sizes, complex_of(x.dtype()));
+        const Tensor from = contiguous(alias(x));
+        const auto plan = plan_for(n / 2, f64, true);
+        Unlocked u(from.numel() * 4);
+        cpu::fft.rows(*plan, f64, cpu::FftKind::real_to_half, from.data(), n, y.data(), 2 * half, rows, false, scale);
+    } else {
+        const Tensor all = complex_transform(to(alias(x), complex_of(x.dtype())), {x.dim() - 1}, true, scale);
+        y = contiguous(narrow(all, -1, 0, half));
+    }
+    if (needs_grad(x))
+        record(y, "FftR2CBackward0", {x}, {}, [n, scale](Backward& bw) {
+            const Tensor g = bw.grad();
+            bw.set(0, half_to_real(mul(g, middle_weights(n, 0.5, is_f64(g) ? DType::f64 : DType::f32)), n, scale));
+        });
+    return y;
+}
+
+// scale * the inverse transform, of n real points, of a half spectrum of n / 2 + 1 points along the last dim.
+Tensor half_to_real(const Tensor& x, int64_t n, double scale) {
+    const int64_t half = n / 2 + 1, rows = x.numel() / half;
+    Dims sizes = x.sizes();
+    sizes[x.dim() - 1] = n;
+    const bool f64 = is_f64(x);
+    Tensor y;
+    if (n % 2 == 0 && rows > 0) {
+        y = empty(sizes, f64 ? DType::f64 : DType::f32);
+        const Tensor from = contiguous(alias(x));
+        const auto plan = plan_for(n / 2, f64, true);
+        Unlocked u(from.numel() * 8);
+        cpu::fft.rows(*plan, f64, cpu::FftKind::half_to_real, from.data(), 2 * half, y.data(), n, rows, true, scale);
+    } else {
+        const Tensor known = contiguous(alias(x));
+        const Tensor mirrored = conj(flip(narrow(known, -1, 1, half - 1), {-1}));
+        y = contiguous(real(complex_transform(cat({known, mirrored}, -1), {x.dim() - 1}, false, scale)));
+    }
+    if (needs_grad(x))
+        record(y, "FftC2RBackward0", {x}, {}, [n, scale](Backward& bw) {
+            const Tensor g = bw.grad();
+            bw.set(0, mul(real_to_half(g, scale), middle_weights(n, 2.0, g.dtype())));
+        });
+    return y;
+}
+
+// ---- arguments
+
+DType transform_dtype(DType d) {
+    if (is_integral(d)) return default_dtype();
+    if (d == DType::f16 || d == DType::bf16) throw RuntimeError("Unsupported dtype ", type_name(d));
+    return d;
+}
+Tensor as_real(const Tensor& x, const char* name) {
+    if (is_complex(x.dtype())) throw RuntimeError(name, " expects a real input tensor, but got ", type_name(x.dtype()));
+    return to(x, transform_dtype(x.dtype()));
+}
+Tensor as_complex(const Tensor& x) {
+    const DType d = transform_dtype(x.dtype());
+    return to(x, is_complex(d) ? d : complex_of(d));
+}
+
+double scale_of(const std::optional<std::string>& norm, int64_t points, bool forward) {
+    if (!norm || *norm == "backward") return forward ? 1.0 : 1.0 / double(points);
+    if (*norm == "forward") return forward ? 1.0 / double(points) : 1.0;
+    if (*norm == "ortho") return 1.0 / std::sqrt(double(points));
+    throw RuntimeError("Invalid normalization mode: \"", *norm, "\"");
+}
+
+void check_points(int64_t n) {
+    if (n < 1) throw RuntimeError("Invalid number of data points (", n, ") specified");
+}
+
+// x with `size` elements along dim: cut off, or filled up with zeros.
+Tensor resized(const Tensor& x, int64_t dim, int64_t size) {
+    if (x.size(dim) == size) return x;
+    if (x.size(dim) > size) return narrow(x, dim, 0, size);
+    Dims sizes = x.sizes();
+    sizes[dim] = size;
+    return embed(x, sizes, Layout{x.sizes(), contiguous_strides(sizes), 0});
+}
+
+using Norm = std::optional<std::string>;
+using Shape = std::optional<Dims>;
+
+// The dims of a transform and how many points it has along each.
+struct Domain {
+    Dims dims, sizes;
+    int64_t points(int64_t last = -1) const {
+        int64_t n = 1;
+        for (int64_t i = 0; i < sizes.size(); i++) n *= i == sizes.size() - 1 && last >= 0 ? last : sizes[i];
+        return n;
+    }
+};
+
+Domain domain_of(const Tensor& x, const Shape& shape, const Shape& dim) {
+    Domain d;
+    if (dim) {
+        for (int64_t i : *dim) d.dims.push_back(wrap_dim(i, x.dim()));
+        for (int64_t i = 0; i < d.dims.size(); i++)
+            for (int64_t j = 0; j < i; j++)
+                if (d.dims[i] == d.dims[j]) throw RuntimeError("FFT dims must be unique");
+    }
+    if (shape) {
+        if (dim && dim->size() != shape->size()) throw RuntimeError("When given, dim and shape arguments must have the same length");
+        if (shape->size() > x.dim())
+            throw RuntimeError("Got shape with ", shape->size(), " values but input tensor only has ", x.dim(), " dimensions.");
+        if (!dim)
+            for (int64_t i = x.dim() - shape->size(); i < x.dim(); i++) d.dims.push_back(i);
+    } else if (!dim) {
+        for (int64_t i = 0; i < x.dim(); i++) d.dims.push_back(i);
+    }
+    for (int64_t i = 0; i < d.dims.size(); i++) {
+        const int64_t n = shape && (*shape)[i] != -1 ? (*shape)[i] : x.size(d.dims[i]);
+        check_points(n);
+        d.sizes.push_back(n);
+    }
+    return d;
+}
+
+Tensor resized(Tensor x, const Domain& d) {
+    for (int64_t i = 0; i < d.dims.size(); i++) x = resized(x, d.dims[i], d.sizes[i]);
+    return x;
+}
+
+Dims without_last(const Dims& dims) {
+    Dims rest;
+    for (int64_t i = 0; i + 1 < dims.size(); i++) rest.push_back(dims[i]);
+    return rest;
+}
+
+// f applied with `dim` moved to the end.
+template <class F> Tensor along(const Tensor& x, int64_t dim, F&& f) {
+    if (dim == x.dim() - 1) return f(x);
+    return contiguous(transpose(f(transpose(x, dim, -1)), dim, -1));
+}
+
+// ---- the public transforms
+
+Tensor fftn(const char*, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
+    const Tensor x = as_complex(input);
+    const Domain d = domain_of(x, shape, dim);
+    return complex_transform(resized(x, d), d.dims, forward, scale_of(norm, d.points(), forward));
+}
+
+Tensor rfftn(const char* name, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
+    Tensor x = as_real(input, name);
+    const Domain d = domain_of(x, shape, dim);
+    if (d.dims.empty()) throw RuntimeError(name, " must transform at least one axis");
+    const double scale = scale_of(norm, d.points(), forward);
+    x = resized(x, d);
+    Tensor y = along(x, d.dims.back(), [&](const Tensor& t) { return real_to_half(t, scale); });
+    if (!forward) y = conj(y);
+    const Dims rest = without_last(d.dims);
+    return rest.empty() ? y : complex_transform(y, rest, forward, 1.0);
+}
+
+Tensor irfftn(const char* name, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
+    Tensor x = as_complex(input);
+    Shape requested = shape;
+    int64_t last = -1;
+    Domain d;
+    if (shape && !shape->empty() && shape->back() != -1) {
+        last = shape->back();
+        check_points(last);
+        (*requested)[requested->size() - 1] = last / 2 + 1;
+    }
+    d = domain_of(x, requested, dim);
+    if (d.dims.empty()) throw RuntimeError(name, " must transform at least one axis");
+    if (last < 0) last = 2 * (x.size(d.dims.back()) - 1);
+    check_points(last);
+    const double scale = scale_of(norm, d.points(last), forward);
+    x = resized(x, d);
+    const Dims rest = without_last(d.dims);
+    if (!rest.empty()) x = complex_transform(x, rest, forward, 1.0);
+    if (forward) x = conj(x);
+    return along(x, d.dims.back(), [&](const Tensor& t) { return half_to_real(t, last, scale); });
+}
+
+using Transform = Tensor (*)(const char*, const Tensor&, const Shape&, const Shape&, const Norm&, bool);
+
+template <Transform f> Tensor one(const char* name, const Tensor& x, std::optional<int64_t> n, int64_t dim, const Norm& norm, bool forward) {
+    if (x.dim() == 0) throw IndexError("Dimension specified as ", dim, " but tensor has no dimensions");
+    Shape shape;
+    if (n) {
+        check_points(*n);
+        shape = Dims{*n};
+    }
+    return f(name, x, shape, Dims{dim}, norm, forward);
+}
+
+#define WISP_TRANSFORM(NAME, FUNCTION, FORWARD)                                                                                  \
+    {"fft." NAME "(Tensor input, int? n=None, int dim=-1, str? norm=None, *, Tensor? out=None)",                                 \
+     [](const Tensor& x, std::optional<int64_t> n, int64_t dim, Norm norm) { return one<FUNCTION>(NAME, x, n, dim, norm, FORWARD); }, function}, \
+    {"fft." NAME "2(Tensor input, int[]? s=None, int[] dim=[-2,-1], str? norm=None, *, Tensor? out=None)",                       \
+     [](const Tensor& x, Shape s, Dims dim, Norm norm) { return FUNCTION(NAME "2", x, s, dim, norm, FORWARD); }, function},      \
+    {"fft." NAME "n(Tensor input, int[]? s=None, int[]? dim=None, str? norm=None, *, Tensor? out=None)",                         \
+     [](const Tensor& x, Shape s, Shape dim, Norm norm) { return FUNCTION(NAME "n", x, s, dim, norm, FORWARD); }, function},
+
+const Operators operators = {
+    WISP_TRANSFORM("fft", fftn, true)
+    WISP_TRANSFORM("ifft", fftn, false)
+    WISP_TRANSFORM("rfft", rfftn, true)
+    WISP_TRANSFORM("ihfft", rfftn, false)
+    WISP_TRANSFORM("irfft", irfftn, false)
+    WISP_TRANSFORM("hfft", irfftn, true)
+};
+
+}  // namespace
+}  // namespace wisp

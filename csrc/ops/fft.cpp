@@ -175,7 +175,10 @@ struct Domain {
 Domain domain_of(const Tensor& x, const Shape& shape, const Shape& dim) {
     Domain d;
     if (dim) {
-        for (int64_t i : *dim) d.dims.push_back(wrap_dim(i, x.dim()));
+        for (int64_t i : *dim) {
+            if (x.dim() == 0) throw IndexError("Dimension specified as ", i, " but tensor has no dimensions");
+            d.dims.push_back(wrap_dim(i, x.dim()));
+        }
         for (int64_t i = 0; i < d.dims.size(); i++)
             for (int64_t j = 0; j < i; j++)
                 if (d.dims[i] == d.dims[j]) throw RuntimeError("FFT dims must be unique");
@@ -259,7 +262,6 @@ Tensor irfftn(const char* name, const Tensor& input, const Shape& shape, const S
 using Transform = Tensor (*)(const char*, const Tensor&, const Shape&, const Shape&, const Norm&, bool);
 
 template <Transform f> Tensor one(const char* name, const Tensor& x, std::optional<int64_t> n, int64_t dim, const Norm& norm, bool forward) {
-    if (x.dim() == 0) throw IndexError("Dimension specified as ", dim, " but tensor has no dimensions");
     Shape shape;
     if (n) {
         check_points(*n);

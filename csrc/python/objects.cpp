@@ -98,7 +98,11 @@ PyObject* format_repr(PyObject* self) {
     const char* names[] = {"contiguous_format", "channels_last", "channels_last_3d", "preserve_format"};
     return PyUnicode_FromFormat("torch.%s", names[int(reinterpret_cast<FormatObject*>(self)->format)]);
 }
-PyObject* layout_repr(PyObject*) { return PyUnicode_FromString("torch.strided"); }
+struct LayoutObject {
+    PyObject_HEAD
+    const char* name;
+};
+PyObject* layout_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", reinterpret_cast<LayoutObject*>(self)->name); }
 
 // --- Size ---
 
@@ -312,7 +316,7 @@ void add_types(PyObject* module) {
     format_type.tp_repr = format_repr;
     ready(format_type, "torch.memory_format", sizeof(FormatObject));
     layout_type.tp_repr = layout_repr;
-    ready(layout_type, "torch.layout", sizeof(PyObject));
+    ready(layout_type, "torch.layout", sizeof(LayoutObject));
     size_sequence = {};
     size_sequence.sq_concat = size_concat;
     size_sequence.sq_repeat = size_repeat;
@@ -346,8 +350,12 @@ void add_types(PyObject* module) {
         o->format = MemoryFormat(i);
         PyModule_AddObject(module, formats[i], reinterpret_cast<PyObject*>(o));
     }
-    strided = PyObject_New(PyObject, &layout_type);
-    PyModule_AddObjectRef(module, "strided", strided);
+    for (const char* name : {"strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"}) {
+        auto* o = PyObject_New(LayoutObject, &layout_type);
+        o->name = name;
+        PyModule_AddObject(module, name, reinterpret_cast<PyObject*>(o));
+        if (!strided) strided = reinterpret_cast<PyObject*>(o);
+    }
     generator = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&generator_type));
     PyModule_AddObjectRef(module, "default_generator", generator);
     const std::pair<const char*, PyTypeObject*> types[] = {{"dtype", &dtype_type}, {"device", &device_type}, {"memory_format", &format_type},

@@ -1,9 +1,10 @@
 """Discrete Fourier transforms of any length: fft, rfft, hfft, their inverses, and their 2- and n-dimensional forms.
 
-    >>> import wisp
-    >>> wisp.fft.fft(wisp.arange(4.0))
-    tensor([ 6.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
+>>> import wisp
+>>> wisp.fft.fft(wisp.arange(4.0))
+tensor([ 6.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
 """
+
 from wisp import _core
 from wisp._composites.reduce import into
 
@@ -14,7 +15,7 @@ def fftfreq(n, d=1.0, *, out=None, dtype=None, layout=None, device=None, require
     """The frequency of each point of a transform of n samples at distance d: 0, 1, ..., -2, -1, over n d."""
     dtype = _frequency_dtype(dtype, "fftfreq")
     result = _core.arange(n, dtype=dtype)
-    result[(n + 1) // 2:] -= n
+    result[(n + 1) // 2 :] -= n
     result = result * (1.0 / (n * d))
     return into(out, result).requires_grad_(requires_grad)
 

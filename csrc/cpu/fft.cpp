@@ -19,7 +19,9 @@ template <class T> struct Point {
 template <class T> WISP_INLINE Point<T> operator+(Point<T> a, Point<T> b) { return {a.re + b.re, a.im + b.im}; }
 template <class T> WISP_INLINE Point<T> operator-(Point<T> a, Point<T> b) { return {a.re - b.re, a.im - b.im}; }
 template <class T> WISP_INLINE Point<T> times_minus_i(Point<T> a) { return {a.im, -a.re}; }
-template <class T> WISP_INLINE Point<T> times(Point<T> a, T re, T im) { return {a.re * re - a.im * im, a.re * im + a.im * re}; }
+template <class T> WISP_INLINE Point<T> times(Point<T> a, T re, T im) {
+    return {a.re * re - a.im * im, a.re * im + a.im * re};
+}
 template <class T> WISP_INLINE Point<T> times(Point<T> a, Point<T> b) {
     return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
@@ -127,7 +129,7 @@ template <class T, int R> void stage(const Point<T>* x, Point<T>* y, const FftSt
     }
 }
 
-// Transforms the points at `from` with the help of two buffers, one of which may be `from`; returns which has the result.
+// Transforms the points at `from` with the help of two buffers, one of which may be `from`; returns where the result is.
 template <class T> Point<T>* run_stages(const FftPlan& plan, Point<T>* from, Point<T>* a, Point<T>* b) {
     Point<T>* x = from;
     for (int i = 0; i < plan.stage_count; i++) {
@@ -150,8 +152,12 @@ template <class T> Point<T>* run_stages(const FftPlan& plan, Point<T>* from, Poi
 
 // ---- moving between memory and tiles
 
-template <class V, class I, I... i> WISP_INLINE V pick_even(V a, V b, std::integer_sequence<I, i...>) { return __builtin_shufflevector(a, b, (2 * i)...); }
-template <class V, class I, I... i> WISP_INLINE V pick_odd(V a, V b, std::integer_sequence<I, i...>) { return __builtin_shufflevector(a, b, (2 * i + 1)...); }
+template <class V, class I, I... i> WISP_INLINE V pick_even(V a, V b, std::integer_sequence<I, i...>) {
+    return __builtin_shufflevector(a, b, (2 * i)...);
+}
+template <class V, class I, I... i> WISP_INLINE V pick_odd(V a, V b, std::integer_sequence<I, i...>) {
+    return __builtin_shufflevector(a, b, (2 * i + 1)...);
+}
 template <class V, class I, I... i> WISP_INLINE V zip_low(V a, V b, std::integer_sequence<I, i...>) {
     constexpr int n = sizeof...(i);
     return __builtin_shufflevector(a, b, (i / 2 + (i & 1) * n)...);
@@ -207,11 +213,13 @@ template <class T> void load_columns(Point<T>* tile, const T* p, int64_t n, int6
         const T* row = p + 2 * j * stride;
         T* cells = reinterpret_cast<T*>(tile + j);
         std::memset(cells, 0, sizeof(Point<T>));
-        for (int64_t l = 0; l < count; l++) cells[l + (swap ? lanes<T> : 0)] = row[2 * l], cells[l + (swap ? 0 : lanes<T>)] = row[2 * l + 1];
+        T *re = cells + (swap ? lanes<T> : 0), *im = cells + (swap ? 0 : lanes<T>);
+        for (int64_t l = 0; l < count; l++) re[l] = row[2 * l], im[l] = row[2 * l + 1];
     }
 }
 
-template <class T> void store_columns(const Point<T>* tile, T* p, int64_t n, int64_t stride, int64_t count, bool swap, T scale) {
+template <class T>
+void store_columns(const Point<T>* tile, T* p, int64_t n, int64_t stride, int64_t count, bool swap, T scale) {
     if (count == lanes<T>) {
         for (int64_t j = 0; j < n; j++) {
             const Point<T> v = {tile[j].re * scale, tile[j].im * scale};
@@ -222,7 +230,8 @@ template <class T> void store_columns(const Point<T>* tile, T* p, int64_t n, int
     for (int64_t j = 0; j < n; j++) {
         T* row = p + 2 * j * stride;
         const T* cells = reinterpret_cast<const T*>(tile + j);
-        for (int64_t l = 0; l < count; l++) row[2 * l] = cells[l + (swap ? lanes<T> : 0)] * scale, row[2 * l + 1] = cells[l + (swap ? 0 : lanes<T>)] * scale;
+        const T *re = cells + (swap ? lanes<T> : 0), *im = cells + (swap ? 0 : lanes<T>);
+        for (int64_t l = 0; l < count; l++) row[2 * l] = re[l] * scale, row[2 * l + 1] = im[l] * scale;
     }
 }
 
@@ -253,7 +262,8 @@ template <class T> void load_rows(Point<T>* tile, const T* p, int64_t n, int64_t
     }
 }
 
-template <class T> void store_rows(const Point<T>* tile, T* p, int64_t n, int64_t stride, int64_t count, bool swap, T scale) {
+template <class T>
+void store_rows(const Point<T>* tile, T* p, int64_t n, int64_t stride, int64_t count, bool swap, T scale) {
     constexpr int64_t L = lanes<T>;
     int64_t j = 0;
     if (count == L)
@@ -272,8 +282,8 @@ template <class T> void store_rows(const Point<T>* tile, T* p, int64_t n, int64_
     for (int64_t l = 0; l < count; l++) {
         T* row = p + l * stride;
         const T* cells = reinterpret_cast<const T*>(tile);
-        for (int64_t i = j; i < n; i++)
-            row[2 * i] = cells[2 * L * i + l + (swap ? L : 0)] * scale, row[2 * i + 1] = cells[2 * L * i + l + (swap ? 0 : L)] * scale;
+        const T *re = cells + l + (swap ? L : 0), *im = cells + l + (swap ? 0 : L);
+        for (int64_t i = j; i < n; i++) row[2 * i] = re[2 * L * i] * scale, row[2 * i + 1] = im[2 * L * i] * scale;
     }
 }
 
@@ -335,7 +345,8 @@ template <class T> struct Pair {
 
 template <class T> void fold_first(const FftPlan& plan, const T* in, Point<T>* folded, int64_t block, bool swap) {
     constexpr int64_t L = lanes<T>;
-    const int64_t rows = plan.rows->n, columns = plan.columns->n, at = block * L, count = columns - at < L ? columns - at : L;
+    const int64_t rows = plan.rows->n, columns = plan.columns->n, at = block * L;
+    const int64_t count = columns - at < L ? columns - at : L;
     Point<T>* b;
     Point<T>* a = tile_buffers(*plan.rows, b);
     load_columns(a, in + 2 * at, rows, columns, count, swap);
@@ -373,7 +384,8 @@ template <class T> void fold_second(const FftPlan& plan, Point<T>* folded, T* ou
 
 template <class T> void long_row(const FftPlan& plan, const T* in, T* out, bool swap, T scale) {
     constexpr int64_t L = lanes<T>;
-    const int64_t rows = plan.rows->n, columns = plan.columns->n, blocks = (rows + L - 1) / L, column_blocks = (columns + L - 1) / L;
+    const int64_t rows = plan.rows->n, columns = plan.columns->n;
+    const int64_t blocks = (rows + L - 1) / L, column_blocks = (columns + L - 1) / L;
     auto* folded = static_cast<Point<T>*>(scratch(1, size_t(blocks * columns) * sizeof(Point<T>)));
     auto grain = [](int64_t length) { return 1 + 32768 / (length * lanes<T>); };
     parallel_for(column_blocks, grain(rows), [&](int64_t begin, int64_t end) {
@@ -390,7 +402,9 @@ template <class T> void long_bluestein(const FftPlan& plan, const T* in, T* out,
     const auto* from = reinterpret_cast<const Pair<T>*>(in);
     auto* to = reinterpret_cast<Pair<T>*>(out);
     const auto *chirp = static_cast<const Pair<T>*>(plan.chirp), *spectrum = static_cast<const Pair<T>*>(plan.spectrum);
-    auto times_pair = [](Pair<T> a, Pair<T> b) { return Pair<T>{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; };
+    auto times_pair = [](Pair<T> a, Pair<T> b) {
+        return Pair<T>{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+    };
     for (int64_t k = 0; k < plan.n; k++) x[k] = times_pair(swap ? Pair<T>{from[k].im, from[k].re} : from[k], chirp[k]);
     std::memset(static_cast<void*>(x + plan.n), 0, size_t(longer.n - plan.n) * sizeof(Pair<T>));
     T* flat = reinterpret_cast<T*>(x);
@@ -411,7 +425,8 @@ void columns_of(const FftPlan& plan, const T* in, T* out, int64_t outer, int64_t
     const int64_t blocks = (inner + L - 1) / L, size = plan.n * inner;
     parallel_for(outer * blocks, 1 + 16384 / (plan.n * L), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
-            const int64_t at = i % blocks * L, place = 2 * (i / blocks * size + at), count = inner - at < L ? inner - at : L;
+            const int64_t at = i % blocks * L, place = 2 * (i / blocks * size + at);
+            const int64_t count = inner - at < L ? inner - at : L;
             Point<T>* b;
             Point<T>* a = tile_buffers(plan, b);
             load_columns(a, in + place, plan.n, inner, count, swap);
@@ -421,14 +436,16 @@ void columns_of(const FftPlan& plan, const T* in, T* out, int64_t outer, int64_t
 }
 
 template <class T>
-void rows_of(const FftPlan& plan, FftKind kind, const T* in, int64_t in_stride, T* out, int64_t out_stride, int64_t count, bool swap, T scale) {
+void rows_of(const FftPlan& plan, FftKind kind, const T* in, int64_t in_stride, T* out, int64_t out_stride, int64_t count,
+             bool swap, T scale) {
     constexpr int64_t L = lanes<T>;
     const int64_t n = plan.n;
     const T* w = static_cast<const T*>(plan.real_twiddles);
     const int64_t tile_length = plan.bluestein() ? plan.convolution->n : n;
     const bool foldable = plan.bluestein() ? plan.convolution->rows != nullptr : plan.rows != nullptr;
     // A row that folds into full tiles stays in the first cache; tiles of many rows do not.
-    const bool folds_well = plan.rows && n >= 512 && plan.rows->n % L == 0 && plan.columns->n % L == 0 && kind == FftKind::complex;
+    const bool folds_well = kind == FftKind::complex && plan.rows && n >= 512 && plan.rows->n % L == 0 &&
+                            plan.columns->n % L == 0;
     if (foldable && (tile_length > fft_tile_limit || count < L / 2 || folds_well)) {
         auto one = [&](int64_t i) {
             const T* from = in + i * in_stride;
@@ -457,27 +474,34 @@ void rows_of(const FftPlan& plan, FftKind kind, const T* in, int64_t in_stride, 
             const int64_t first = i * L, active = count - first < L ? count - first : L;
             Point<T>* b;
             Point<T>* a = tile_buffers(plan, b);
-            load_rows(a, in + first * in_stride, kind == FftKind::half_to_real ? n + 1 : n, in_stride, active, swap && kind == FftKind::complex);
+            load_rows(a, in + first * in_stride, kind == FftKind::half_to_real ? n + 1 : n, in_stride, active,
+                      swap && kind == FftKind::complex);
             if (kind == FftKind::half_to_real) {
                 convert_real(a, n, w, false);
                 for (int64_t j = 0; j < n; j++) a[j] = swapped(a[j]);
             }
             Point<T>* x = transform_tile(plan, a, b);
             if (kind == FftKind::real_to_half) convert_real(x, n, w, true);
-            store_rows(x, out + first * out_stride, kind == FftKind::real_to_half ? n + 1 : n, out_stride, active, swap, scale);
+            store_rows(x, out + first * out_stride, kind == FftKind::real_to_half ? n + 1 : n, out_stride, active, swap,
+                       scale);
         }
     });
 }
 
-void columns(const FftPlan& plan, bool f64, const void* in, void* out, int64_t outer, int64_t inner, bool inverse, double scale) {
+void columns(const FftPlan& plan, bool f64, const void* in, void* out, int64_t outer, int64_t inner, bool inverse,
+             double scale) {
     if (f64) columns_of(plan, static_cast<const double*>(in), static_cast<double*>(out), outer, inner, inverse, scale);
     else columns_of(plan, static_cast<const float*>(in), static_cast<float*>(out), outer, inner, inverse, float(scale));
 }
 
-void rows(const FftPlan& plan, bool f64, FftKind kind, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t count, bool inverse,
-          double scale) {
-    if (f64) rows_of(plan, kind, static_cast<const double*>(in), in_stride, static_cast<double*>(out), out_stride, count, inverse, scale);
-    else rows_of(plan, kind, static_cast<const float*>(in), in_stride, static_cast<float*>(out), out_stride, count, inverse, float(scale));
+void rows(const FftPlan& plan, bool f64, FftKind kind, const void* in, int64_t in_stride, void* out, int64_t out_stride,
+          int64_t count, bool inverse, double scale) {
+    if (f64)
+        rows_of(plan, kind, static_cast<const double*>(in), in_stride, static_cast<double*>(out), out_stride, count,
+                inverse, scale);
+    else
+        rows_of(plan, kind, static_cast<const float*>(in), in_stride, static_cast<float*>(out), out_stride, count,
+                inverse, float(scale));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tables of Fourier transforms: how a length is factored, twiddles, and Bluestein's chirp. Made once per length and kept.
+// Tables of Fourier transforms: how a length is factored, twiddles, and Bluestein's chirp; made once per length.
 #include <cmath>
 #include <complex>
 #include <map>
@@ -39,8 +39,8 @@ struct OwnedPlan : FftPlan {
         blocks.emplace_back(new double[(values.size() * (f64 ? 16 : 8) + 64) / 8 + 1]);
         auto* start = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(blocks.back().get()) + 63) / 64 * 64);
         for (size_t i = 0; i < values.size(); i++) {
-            if (f64) reinterpret_cast<double*>(start)[2 * i] = values[i].real(), reinterpret_cast<double*>(start)[2 * i + 1] = values[i].imag();
-            else reinterpret_cast<float*>(start)[2 * i] = float(values[i].real()), reinterpret_cast<float*>(start)[2 * i + 1] = float(values[i].imag());
+            if (f64) reinterpret_cast<Complex*>(start)[i] = values[i];
+            else reinterpret_cast<std::complex<float>*>(start)[i] = std::complex<float>(values[i]);
         }
         return start;
     }
@@ -120,7 +120,8 @@ std::vector<Complex> plain_fft(const std::vector<Complex>& x) {
                 for (int64_t q = 0; q < stride; q++) {
                     Complex sum = 0;
                     for (int j = 0; j < radix; j++)
-                        sum += a[size_t(q + stride * (p + points * j))] * roots[size_t(int64_t(j) * k % radix * (n / radix))];
+                        sum += a[size_t(q + stride * (p + points * j))] *
+                               roots[size_t(int64_t(j) * k % radix * (n / radix))];
                     b[size_t(q + stride * (radix * p + k))] = sum * roots[size_t(p * k % rest * (n / rest))];
                 }
         a.swap(b);

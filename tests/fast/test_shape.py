@@ -1,4 +1,5 @@
 """Composites that arrange and measure: shapes, copies, distances, integrals."""
+
 import numpy as np
 import pytest
 
@@ -54,7 +55,7 @@ def test_integrals_and_derivatives():
     x = wisp.linspace(0, 1, 101, dtype=wisp.float64)
     assert abs(wisp.trapezoid(x * x, x).item() - 1 / 3) < 1e-4
     assert wisp.cumulative_trapezoid(x, dx=0.01).shape == (100,)
-    slope, = wisp.gradient(x * x, spacing=(x,), edge_order=2)
+    (slope,) = wisp.gradient(x * x, spacing=(x,), edge_order=2)
     assert np.allclose(slope.numpy(), 2 * x.numpy())
 
 

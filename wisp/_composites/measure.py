@@ -1,4 +1,5 @@
 """Composites that measure: distances, covariances, cross products, integrals and derivatives of samples."""
+
 import math
 import warnings
 
@@ -14,7 +15,7 @@ def _real(input):
     return input if input.is_floating_point() or input.is_complex() else input.to(_core.get_default_dtype())
 
 
-# --- distances ---------------------------------------------------------------------------------------------------------
+# --- distances -------------------------------------------------------------------------------------------------------
 
 _euclidean = None
 
@@ -78,7 +79,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     step = max(1, (1 << 24) // max(1, math.prod(batch) * columns * width))
     if needs_grad or step >= rows:
         return _norm_of(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
-    parts = [_norm_of(x1[..., i:i + step, :].unsqueeze(-2) - x2.unsqueeze(-3), p) for i in range(0, rows, step)]
+    parts = [_norm_of(x1[..., i : i + step, :].unsqueeze(-2) - x2.unsqueeze(-3), p) for i in range(0, rows, step)]
     return _core.cat(parts, -2)
 
 
@@ -109,18 +110,23 @@ def renorm(input, p, dim, maxnorm, *, out=None):
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     dim = _wrapped(dim, input.dim())
     wide = input.dtype in (_core.float16, _core.bfloat16)
-    norm = _vector_norm(input, p, [d for d in range(input.dim()) if d != dim], True, dtype=_core.float32 if wide else None)
+    norm = _vector_norm(
+        input, p, [d for d in range(input.dim()) if d != dim], True, dtype=_core.float32 if wide else None
+    )
     factor = _core.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
     return into(out, input * factor.to(input.dtype))
 
 
 def _wrapped(dim, ndim):
     if not -ndim <= dim < max(ndim, 1):
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-max(ndim, 1)}, {max(ndim, 1) - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-max(ndim, 1)}, {max(ndim, 1) - 1}], but got {dim})"
+        )
     return dim % max(ndim, 1)
 
 
-# --- vectors -----------------------------------------------------------------------------------------------------------
+# --- vectors ---------------------------------------------------------------------------------------------------------
+
 
 def linalg_cross(input, other, *, dim=-1, out=None):
     """The cross products of vectors of three elements along `dim`."""
@@ -128,7 +134,9 @@ def linalg_cross(input, other, *, dim=-1, out=None):
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     dim = _wrapped(dim, input.dim())
     if input.shape[dim] != 3 or other.shape[dim] != 3:
-        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}")
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}"
+        )
     a1, a2, b1, b2 = input.roll(-1, dim), input.roll(-2, dim), other.roll(-1, dim), other.roll(-2, dim)
     return into(out, a1 * b2 - a2 * b1)
 
@@ -171,25 +179,44 @@ def vander(x, N=None, increasing=False):
     return result if increasing else result.flip(1)
 
 
-# --- statistics --------------------------------------------------------------------------------------------------------
+# --- statistics ------------------------------------------------------------------------------------------------------
+
 
 def _weights(weights, name, floating, count):
     if weights is None:
         return
     if weights.dim() > 1:
-        raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.dim()} dimensions")
+        raise RuntimeError(
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.dim()} dimensions"
+        )
     if weights.is_floating_point() != floating:
         kind = "floating point" if floating else "integral"
-        raise RuntimeError(f"cov(): expected {name} to have {kind} dtype but got {name} with {_kind(weights.dtype)} dtype")
+        raise RuntimeError(
+            f"cov(): expected {name} to have {kind} dtype but got {name} with {_kind(weights.dtype)} dtype"
+        )
     if weights.numel() != count:
-        raise RuntimeError(f"cov(): expected {name} to have the same numel as there are observations in the input but got "
-                           f"{weights.numel()} != {count}")
+        raise RuntimeError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input but got "
+            f"{weights.numel()} != {count}"
+        )
     if count and weights.min().item() < 0:
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 
-_KINDS = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
-          "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}
+_KINDS = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
 
 
 def _kind(dtype):
@@ -199,7 +226,9 @@ def _kind(dtype):
 def cov(input, *, correction=1, fweights=None, aweights=None):
     """The covariance matrix of variables (rows) over observations (columns)."""
     if input.dim() > 2:
-        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
+        raise RuntimeError(
+            f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions"
+        )
     if input.dtype == _core.bool:
         raise RuntimeError("cov(): bool dtype is not supported for input")
     x = input.reshape(1, -1) if input.dim() < 2 else input
@@ -220,8 +249,10 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     else:
         norm = total - correction * (weight * aweights.reshape(-1)).sum() / total
     if (norm.item() if isinstance(norm, _core.Tensor) else norm) <= 0:
-        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
-                      stacklevel=2)
+        warnings.warn(
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
+            stacklevel=2,
+        )
         norm = 0 if not isinstance(norm, _core.Tensor) else _core.zeros_like(norm)
     centred = x - average
     weighted = centred if weight is None else centred * weight
@@ -231,7 +262,9 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 def corrcoef(input):
     """The correlation coefficients of variables (rows) over observations (columns)."""
     if input.dim() > 2:
-        raise RuntimeError(f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
+        raise RuntimeError(
+            f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions"
+        )
     c = cov(input)
     if c.dim() == 0:
         return c / c
@@ -249,17 +282,28 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
     count = points.shape[1]
     bins = [bins] * count if isinstance(bins, int) else list(bins)
     if len(bins) != count:
-        raise RuntimeError(f"torch.histogramdd: expected {count} sequences of bin edges for a {count}-dimensional histogram but got {len(bins)}")
+        raise RuntimeError(
+            f"torch.histogramdd: expected {count} sequences of bin edges for a {count}-dimensional histogram "
+            f"but got {len(bins)}"
+        )
     if range is not None and len(range) != 2 * count:
-        raise RuntimeError(f"torch.histogramdd: for a {count}-dimensional histogram range should have {2 * count} elements, but got {len(range)}")
+        raise RuntimeError(
+            f"torch.histogramdd: for a {count}-dimensional histogram range should have {2 * count} elements, "
+            f"but got {len(range)}"
+        )
     edges, at, inside = [], 0, _core.ones(points.shape[0], dtype=_core.bool)
     for d, b in enumerate(bins):
         column = points[:, d].contiguous()
         if isinstance(b, _core.Tensor):
             edge = b.detach()
         else:
-            low, high = (range[2 * d:2 * d + 2] if range is not None else
-                         (column.min().item(), column.max().item()) if column.numel() else (0.0, 1.0))
+            low, high = (
+                range[2 * d : 2 * d + 2]
+                if range is not None
+                else (column.min().item(), column.max().item())
+                if column.numel()
+                else (0.0, 1.0)
+            )
             if low == high:
                 low, high = low - 0.5, high + 0.5
             edge = _core.linspace(low, high, b + 1, dtype=input.dtype)
@@ -268,13 +312,18 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
         at = at * (edge.numel() - 1) + place
         edges.append(edge)
     shape = [e.numel() - 1 for e in edges]
-    counted = _core.ones(points.shape[0], dtype=input.dtype) if weight is None else weight.detach().reshape(-1).to(input.dtype)
+    counted = (
+        _core.ones(points.shape[0], dtype=input.dtype)
+        if weight is None
+        else weight.detach().reshape(-1).to(input.dtype)
+    )
     hist = _core.zeros(math.prod(shape), dtype=input.dtype).index_add(0, at[inside], counted[inside]).reshape(shape)
     if density:
         hist = hist / hist.sum()
         for d, edge in enumerate(edges):
             hist = hist / edge.diff().reshape([-1 if i == d else 1 for i, _ in enumerate(shape)])
     from wisp._return_types import make
+
     return make("histogramdd", ("hist", "bin_edges"))((into(out[0] if out else None, hist), tuple(edges)))
 
 
@@ -289,7 +338,8 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     return result, mean.to(kept), deviation.to(kept)
 
 
-# --- integrals and derivatives of samples ------------------------------------------------------------------------------
+# --- integrals and derivatives of samples ----------------------------------------------------------------------------
+
 
 def _steps(y, x, dx, dim, name):
     """y, and the widths of the intervals between samples."""
@@ -364,8 +414,11 @@ def _derivative(f, dim, spacing, edge_order):
         return _core.cat([first, middle, last], dim) / spacing
     step = spacing.diff().reshape([-1 if d == dim else 1 for d in range(f.dim())])
     left, right = step.narrow(dim, 0, n - 2), step.narrow(dim, 1, n - 2)
-    middle = (at(0, n - 2) * (-right / (left * (left + right))) + at(1, n - 2) * ((right - left) / (left * right))
-              + at(2, n - 2) * (left / (right * (left + right))))
+    middle = (
+        at(0, n - 2) * (-right / (left * (left + right)))
+        + at(1, n - 2) * ((right - left) / (left * right))
+        + at(2, n - 2) * (left / (right * (left + right)))
+    )
     if edge_order == 1:
         first = (at(1) - at(0)) / step.narrow(dim, 0, 1)
         last = (at(n - 1) - at(n - 2)) / step.narrow(dim, n - 2, 1)
@@ -373,13 +426,20 @@ def _derivative(f, dim, spacing, edge_order):
         a, b = step.narrow(dim, 0, 1), step.narrow(dim, 1, 1)
         first = at(0) * (-(2 * a + b) / (a * (a + b))) + at(1) * ((a + b) / (a * b)) - at(2) * (a / (b * (a + b)))
         a, b = step.narrow(dim, n - 3, 1), step.narrow(dim, n - 2, 1)
-        last = at(n - 3) * (b / (a * (a + b))) - at(n - 2) * ((a + b) / (a * b)) + at(n - 1) * ((2 * b + a) / (b * (a + b)))
+        last = (
+            at(n - 3) * (b / (a * (a + b)))
+            - at(n - 2) * ((a + b) / (a * b))
+            + at(n - 1) * ((2 * b + a) / (b * (a + b)))
+        )
     return _core.cat([first, middle, last], dim)
 
 
 def gradient(input, *, spacing=None, dim=None, edge_order=1):
     """The derivatives of samples along each of the dims; `spacing` is a width, or coordinates, for all or for each."""
-    dims = [_wrapped(d, input.dim()) for d in (range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim)]
+    dims = [
+        _wrapped(d, input.dim())
+        for d in (range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim)
+    ]
     if input.dtype == _core.uint8:
         raise RuntimeError("torch.gradient does not support uint8 input.")
     if len(set(dims)) != len(dims):
@@ -392,18 +452,36 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
     else:
         spacings = list(spacing)
         if len(spacings) != len(dims):
-            raise RuntimeError(f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to "
-                               f"'self.dim() = {input.dim()}', since dim argument was not given, but got a list of length {len(spacings)}"
-                               if dim is None else
-                               f"torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same "
-                               f"length, but got a spacing argument of length {len(spacings)} and a dim argument of length {len(dims)}.")
+            raise RuntimeError(
+                f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to "
+                f"'self.dim() = {input.dim()}', since dim argument was not given, but got a list of length "
+                f"{len(spacings)}"
+                if dim is None
+                else "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to "
+                f"have the same length, but got a spacing argument of length {len(spacings)} and a dim argument of length "
+                f"{len(dims)}."
+            )
     for d in dims:
         if input.shape[d] < edge_order + 1:
             raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
     return tuple(_derivative(input, d, s, edge_order) for d, s in zip(dims, spacings))
 
 
-FUNCTIONS = [cdist, pdist, dist, renorm, cross, vander, cov, corrcoef, histogramdd, native_group_norm, trapezoid, trapz, cumulative_trapezoid,
-             gradient]
+FUNCTIONS = [
+    cdist,
+    pdist,
+    dist,
+    renorm,
+    cross,
+    vander,
+    cov,
+    corrcoef,
+    histogramdd,
+    native_group_norm,
+    trapezoid,
+    trapz,
+    cumulative_trapezoid,
+    gradient,
+]
 METHODS = [dist, renorm, cross, cov, corrcoef]
 INPLACE = [renorm]

@@ -1,4 +1,5 @@
 """Composites that arrange: broadcasting, grids, combinations, splits, indices."""
+
 import itertools
 
 from wisp import _core
@@ -29,10 +30,12 @@ def atleast_2d(*tensors):
 
 def atleast_3d(*tensors):
     """The tensors with at least three dimensions: vectors become 1 x n x 1, matrices n x m x 1."""
+
     def one(t):
         if t.dim() == 0:
             return t.reshape(1, 1, 1)
         return t.unsqueeze(0).unsqueeze(-1) if t.dim() == 1 else t.unsqueeze(-1) if t.dim() == 2 else t
+
     return _atleast(tensors, one)
 
 
@@ -68,8 +71,10 @@ def broadcast_tensors(*tensors):
         for i in range(-1, -1 - len(shorter), -1):
             a, b = shape[i], sizes[i]
             if a != b and 1 not in (a, b):
-                raise RuntimeError(f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension "
-                                   f"{len(merged) + i}")
+                raise RuntimeError(
+                    f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension "
+                    f"{len(merged) + i}"
+                )
             merged[i] = b if a == 1 else a
         shape = merged
     return tuple(t.expand(shape) for t in tensors)
@@ -131,13 +136,18 @@ def combinations(input, r=2, with_replacement=False):
 
 def _split_at(input, indices_or_sections, dim, name, least):
     if input.dim() < least:
-        raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, "
-                           f"but got a tensor with {input.dim()} dimensions!")
+        raise RuntimeError(
+            f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, "
+            f"but got a tensor with {input.dim()} dimensions!"
+        )
     if isinstance(indices_or_sections, int):
         sections = indices_or_sections
         if sections == 0 or input.shape[dim] % sections:
-            raise RuntimeError(f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {input.shape[dim]} "
-                               f"is not divisible by the split_size {sections}!")
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension "
+                f"{input.shape[dim]} "
+                f"is not divisible by the split_size {sections}!"
+            )
     return input.tensor_split(indices_or_sections, dim)
 
 
@@ -204,17 +214,25 @@ def nonzero_static(input, *, size, fill_value=-1, out=None):
     return into(out, found)
 
 
-def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+def empty_permuted(
+    size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
     """Uninitialised memory whose dimensions lie in memory in the order given."""
     if len(physical_layout) != len(size):
-        raise RuntimeError(f"Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {len(size)} "
-                           f"is not equal to len(physical_layout) = {len(physical_layout)}")
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+            f"{len(size)} "
+            f"is not equal to len(physical_layout) = {len(physical_layout)}"
+        )
     stride, step = [0] * len(size), 1
     seen = set()
     for d in reversed(physical_layout):
         if not 0 <= d < len(size):
-            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at index "
-                               f"{list(physical_layout).index(d)}).  NB: negative dims not currently supported; file an issue if you want it.")
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at index "
+                f"{list(physical_layout).index(d)}).  NB: negative dims not currently supported; file an "
+                "issue if you want it."
+            )
         if d in seen:
             raise RuntimeError("Duplicate dim not allowed")
         seen.add(d)
@@ -247,8 +265,36 @@ def is_tensor(obj):
     return isinstance(obj, _core.Tensor)
 
 
-FUNCTIONS = [atleast_1d, atleast_2d, atleast_3d, broadcast_shapes, broadcast_tensors, meshgrid, cartesian_prod, combinations, hsplit, vsplit,
-             dsplit, unsafe_chunk, unsafe_split, unsafe_split_with_sizes, unravel_index, nonzero_static, empty_permuted, resize_as_,
-             is_tensor]
-METHODS = [hsplit, vsplit, dsplit, unsafe_chunk, unsafe_split, unsafe_split_with_sizes, nonzero_static, resize_as_, fill_diagonal_]
+FUNCTIONS = [
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    broadcast_shapes,
+    broadcast_tensors,
+    meshgrid,
+    cartesian_prod,
+    combinations,
+    hsplit,
+    vsplit,
+    dsplit,
+    unsafe_chunk,
+    unsafe_split,
+    unsafe_split_with_sizes,
+    unravel_index,
+    nonzero_static,
+    empty_permuted,
+    resize_as_,
+    is_tensor,
+]
+METHODS = [
+    hsplit,
+    vsplit,
+    dsplit,
+    unsafe_chunk,
+    unsafe_split,
+    unsafe_split_with_sizes,
+    nonzero_static,
+    resize_as_,
+    fill_diagonal_,
+]
 INPLACE = []

@@ -1,11 +1,24 @@
 """Short-time Fourier transforms and the window functions of the top level."""
+
 import math
 import warnings
 
 from wisp import _core
 
-_TYPES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
-          "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}
+_TYPES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
 
 
 def _type(tensor):
@@ -31,11 +44,23 @@ def _centred(window, n_fft):
     return _core.cat([window.new_zeros(left), window, window.new_zeros(n_fft - left - window.shape[0])])
 
 
-def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False, onesided=None,
-         return_complex=None, align_to_window=None):
+def stft(
+    input,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    pad_mode="reflect",
+    normalized=False,
+    onesided=None,
+    return_complex=None,
+    align_to_window=None,
+):
     """The Fourier transforms of overlapping windows of a signal: (..., frequencies, frames)."""
     from wisp import fft
     from wisp.nn.functional import pad
+
     hop_length = n_fft // 4 if hop_length is None else hop_length
     win_length = n_fft if win_length is None else win_length
     if center:
@@ -44,13 +69,25 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
         shape, half = input.shape, n_fft // 2
         padded = pad(input.reshape([1] * (3 - len(shape)) + list(shape)), (half, half), mode=pad_mode)
         input = padded.reshape(list(shape[:-1]) + [padded.shape[-1]])
-    call = _call("stft", f"torch.{_type(input)}Tensor{list(input.shape)}", n_fft=n_fft, hop_length=hop_length, win_length=win_length,
-                 window=window, normalized=normalized, onesided=onesided, return_complex=return_complex, align_to_window=align_to_window)
+    call = _call(
+        "stft",
+        f"torch.{_type(input)}Tensor{list(input.shape)}",
+        n_fft=n_fft,
+        hop_length=hop_length,
+        win_length=win_length,
+        window=window,
+        normalized=normalized,
+        onesided=onesided,
+        return_complex=return_complex,
+        align_to_window=align_to_window,
+    )
     is_complex = input.is_complex() or (window is not None and window.is_complex())
     if return_complex is None:
         if not is_complex:
-            raise RuntimeError("stft requires the return_complex parameter be given for real inputs, and will further require that "
-                               "return_complex=True in a future PyTorch release.")
+            raise RuntimeError(
+                "stft requires the return_complex parameter be given for real inputs, and will further require that "
+                "return_complex=True in a future PyTorch release."
+            )
         return_complex = True
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(f"{call} : expected a tensor of floating point or complex values")
@@ -63,8 +100,10 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
     if not 0 < win_length <= n_fft:
         raise RuntimeError(f"{call} : expected 0 < win_length <= n_fft, but got win_length={win_length}")
     if window is not None and (window.dim() != 1 or window.shape[0] != win_length):
-        raise RuntimeError(f"{call} : expected a 1D window tensor of size equal to win_length={win_length}, but got window with size "
-                           f"{list(window.shape)}")
+        raise RuntimeError(
+            f"{call} : expected a 1D window tensor of size equal to win_length={win_length}, but got window with size "
+            f"{list(window.shape)}"
+        )
     if onesided is None:
         onesided = not is_complex
     if onesided and is_complex:
@@ -82,30 +121,61 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
     return result if return_complex else _core.view_as_real(result)
 
 
-def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False, onesided=None, length=None,
-          return_complex=False):
+def istft(
+    input,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    normalized=False,
+    onesided=None,
+    length=None,
+    return_complex=False,
+):
     """The signal whose short-time Fourier transform is nearest to `input`."""
     from wisp import fft
+
     hop_length = n_fft // 4 if hop_length is None else hop_length
     win_length = n_fft if win_length is None else win_length
-    call = _call("istft", f"CPU{_type(input)}Type{list(input.shape)}", n_fft=n_fft, hop_length=hop_length, win_length=win_length, window=window,
-                 center=center, normalized=normalized, onesided=onesided, length=length, return_complex=return_complex)
+    call = _call(
+        "istft",
+        f"CPU{_type(input)}Type{list(input.shape)}",
+        n_fft=n_fft,
+        hop_length=hop_length,
+        win_length=win_length,
+        window=window,
+        center=center,
+        normalized=normalized,
+        onesided=onesided,
+        length=length,
+        return_complex=return_complex,
+    )
     if not input.is_complex():
-        raise RuntimeError("istft requires a complex-valued input tensor matching the output from stft with return_complex=True.")
+        raise RuntimeError(
+            "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
+        )
     if input.numel() == 0:
         raise RuntimeError(f"{call} : input tensor cannot be empty.")
     if input.dim() not in (2, 3):
         if input.dim() < 2:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-input.dim() - 1}, {input.dim()}], but got -3)")
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-input.dim() - 1}, {input.dim()}], but got -3)"
+            )
         raise RuntimeError(f"{call} : expected a tensor with 3 or 4 dimensions, but got {input.dim() + 1}")
     if onesided is None:
         onesided = input.shape[-2] != n_fft
     if onesided and n_fft // 2 + 1 != input.shape[-2]:
-        raise RuntimeError(f"{call} : expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when "
-                           f"onesided=True, but got {input.shape[-2]}")
+        raise RuntimeError(
+            f"{call} : expected the frequency dimension (3rd to the last) of the input tensor to match n_fft "
+            "/ 2 + 1 when "
+            f"onesided=True, but got {input.shape[-2]}"
+        )
     if not onesided and n_fft != input.shape[-2]:
-        raise RuntimeError(f"{call} : expected the frequency dimension (3rd to the last) of the input tensor to match n_fft when "
-                           f"onesided=False, but got {input.shape[-2]}")
+        raise RuntimeError(
+            f"{call} : expected the frequency dimension (3rd to the last) of the input tensor to match n_fft when "
+            f"onesided=False, but got {input.shape[-2]}"
+        )
     if not 0 < hop_length <= win_length:
         raise RuntimeError(f"{call} : expected 0 < hop_length <= win_length")
     if not 0 < win_length <= n_fft:
@@ -126,7 +196,7 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     elif onesided:
         frames = fft.irfft(spectra, n_fft, norm=norm)
     else:
-        frames = fft.irfft(spectra[..., :n_fft // 2 + 1], n_fft, norm=norm)
+        frames = fft.irfft(spectra[..., : n_fft // 2 + 1], n_fft, norm=norm)
     count = frames.shape[-2]
     signal = _overlap_add(frames * window, hop_length)
     envelope = _overlap_add((window * window).expand(count, n_fft), hop_length)
@@ -140,8 +210,12 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     signal = signal / envelope
     if end > full:
         if length is not None:
-            warnings.warn("The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. "
-                          "Please check your center and hop_length settings.", stacklevel=2)
+            warnings.warn(
+                "The length of signal is shorter than the length parameter. Result is being padded with "
+                "zeros in the tail. "
+                "Please check your center and hop_length settings.",
+                stacklevel=2,
+            )
         signal = _core.cat([signal, signal.new_zeros(list(signal.shape[:-1]) + [end - full])], -1)
     return signal
 
@@ -154,7 +228,8 @@ def _overlap_add(frames, hop):
     return total.index_add(-1, place, frames.reshape(list(frames.shape[:-2]) + [count * size]))
 
 
-# --- windows -----------------------------------------------------------------------------------------------------------
+# --- windows ---------------------------------------------------------------------------------------------------------
+
 
 def _window(name, length, periodic, dtype, requires_grad, formula):
     dtype = dtype or _core.get_default_dtype()
@@ -163,50 +238,123 @@ def _window(name, length, periodic, dtype, requires_grad, formula):
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
     if length < 2:
-        return (_core.empty(0, dtype=dtype) if length == 0 else _core.ones(1, dtype=dtype)).requires_grad_(requires_grad)
+        return (_core.empty(0, dtype=dtype) if length == 0 else _core.ones(1, dtype=dtype)).requires_grad_(
+            requires_grad
+        )
     points = length + 1 if periodic else length
     wide = _core.float32 if dtype in (_core.float16, _core.bfloat16) else dtype
     return formula(_core.arange(points, dtype=wide), points)[:length].to(dtype).clone().requires_grad_(requires_grad)
 
 
-def hann_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def hann_window(
+    window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
+):
     """0.5 - 0.5 cos(2 pi n / N)."""
-    return _window("hann_window", window_length, periodic, dtype, requires_grad,
-                   lambda n, size: (n * (2 * math.pi / (size - 1))).cos() * -0.5 + 0.5)
+    return _window(
+        "hann_window",
+        window_length,
+        periodic,
+        dtype,
+        requires_grad,
+        lambda n, size: (n * (2 * math.pi / (size - 1))).cos() * -0.5 + 0.5,
+    )
 
 
-def hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, layout=None, device=None, pin_memory=False,
-                   requires_grad=False):
+def hamming_window(
+    window_length,
+    periodic=True,
+    alpha=0.54,
+    beta=0.46,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """alpha - beta cos(2 pi n / N)."""
-    return _window("hamming_window", window_length, periodic, dtype, requires_grad,
-                   lambda n, size: (n * (2 * math.pi / (size - 1))).cos() * -beta + alpha)
+    return _window(
+        "hamming_window",
+        window_length,
+        periodic,
+        dtype,
+        requires_grad,
+        lambda n, size: (n * (2 * math.pi / (size - 1))).cos() * -beta + alpha,
+    )
 
 
-def bartlett_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def bartlett_window(
+    window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
+):
     """A triangle from 0 up to 1 and back."""
-    return _window("bartlett_window", window_length, periodic, dtype, requires_grad,
-                   lambda n, size: 1 - (n * (2 / (size - 1)) - 1).abs())
+    return _window(
+        "bartlett_window",
+        window_length,
+        periodic,
+        dtype,
+        requires_grad,
+        lambda n, size: 1 - (n * (2 / (size - 1)) - 1).abs(),
+    )
 
 
-def blackman_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def blackman_window(
+    window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
+):
     """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)."""
+
     def formula(n, size):
         angle = n * (math.pi / (size - 1))
         return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + 0.42
+
     return _window("blackman_window", window_length, periodic, dtype, requires_grad, formula)
 
 
-def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
+def kaiser_window(
+    window_length,
+    periodic=True,
+    beta=12.0,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+):
     """I0(beta sqrt(1 - x^2)) / I0(beta), x from -1 to 1."""
+
     def formula(n, size):
         x = n * (2 / (size - 1)) - 1
         return _core.i0((1 - x * x).clamp_min(0).sqrt() * beta) / _core.i0(_core.tensor(float(beta), dtype=n.dtype))
+
     return _window("kaiser_window", window_length, periodic, dtype, requires_grad, formula)
 
 
-def _stft_method(self, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False,
-                 onesided=None, return_complex=None, align_to_window=None):
-    return stft(self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window)
+def _stft_method(
+    self,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    pad_mode="reflect",
+    normalized=False,
+    onesided=None,
+    return_complex=None,
+    align_to_window=None,
+):
+    return stft(
+        self,
+        n_fft,
+        hop_length,
+        win_length,
+        window,
+        center,
+        pad_mode,
+        normalized,
+        onesided,
+        return_complex,
+        align_to_window,
+    )
 
 
 _stft_method.__name__ = "stft"

@@ -1,15 +1,27 @@
 """Window functions of M points, symmetric (`sym`, for filters) or periodic (for spectra).
 
-    >>> import wisp
-    >>> wisp.signal.windows.hann(5)
-    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+>>> import wisp
+>>> wisp.signal.windows.hann(5)
+tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
 """
+
 import math
 
 from wisp import _core
 
-__all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann", "kaiser",
-           "nuttall"]
+__all__ = [
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
+    "nuttall",
+]
 
 
 def _checked(name, M, dtype, layout=None):
@@ -127,4 +139,11 @@ def blackman(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad
 
 def nuttall(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
     """The minimal four-term Blackman-Harris window."""
-    return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, dtype=dtype, layout=layout, requires_grad=requires_grad)
+    return general_cosine(
+        M,
+        a=[0.3635819, 0.4891775, 0.1365995, 0.0106411],
+        sym=sym,
+        dtype=dtype,
+        layout=layout,
+        requires_grad=requires_grad,
+    )

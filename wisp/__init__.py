@@ -37,7 +37,7 @@ _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "
                "masked", "sparse", "distributed", "return_types", "functional", "version"}
 _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
          "finfo": "_limits", "iinfo": "_limits", "from_dlpack": "utils.dlpack", "to_dlpack": "utils.dlpack",
-         "autocast": "amp", "GradScaler": "amp",
+         "autocast": "amp", "GradScaler": "amp", "vmap": "func",
          **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype", "is_autocast_cpu_enabled",
                           "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "set_autocast_cache_enabled", "clear_autocast_cache"),
                          "amp.autocast_mode"),

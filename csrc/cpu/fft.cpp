@@ -129,7 +129,7 @@ template <class T, int R> void stage(const Point<T>* x, Point<T>* y, const FftSt
     }
 }
 
-// Transforms the points at `from` with the help of two buffers, one of which may be `from`; returns where the result is.
+// Transforms the points at `from` with the help of two buffers, one of which may be `from`; returns where they end up.
 template <class T> Point<T>* run_stages(const FftPlan& plan, Point<T>* from, Point<T>* a, Point<T>* b) {
     Point<T>* x = from;
     for (int i = 0; i < plan.stage_count; i++) {
@@ -436,8 +436,8 @@ void columns_of(const FftPlan& plan, const T* in, T* out, int64_t outer, int64_t
 }
 
 template <class T>
-void rows_of(const FftPlan& plan, FftKind kind, const T* in, int64_t in_stride, T* out, int64_t out_stride, int64_t count,
-             bool swap, T scale) {
+void rows_of(const FftPlan& plan, FftKind kind, const T* in, int64_t in_stride, T* out, int64_t out_stride,
+             int64_t count, bool swap, T scale) {
     constexpr int64_t L = lanes<T>;
     const int64_t n = plan.n;
     const T* w = static_cast<const T*>(plan.real_twiddles);

@@ -458,7 +458,8 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
                 f"{len(spacings)}"
                 if dim is None
                 else "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to "
-                f"have the same length, but got a spacing argument of length {len(spacings)} and a dim argument of length "
+                f"have the same length, but got a spacing argument of length {len(spacings)} and a dim "
+                "argument of length "
                 f"{len(dims)}."
             )
     for d in dims:

@@ -1,0 +1,307 @@
+"""Derivatives of functions, on top of the backward graph.
+
+A transform runs the function on tracked copies of its inputs. An input that an outer transform (or plain autograd)
+already tracks stays connected to it, which is what makes transforms nest: an inner transform records its own
+backward pass whenever somebody outside may differentiate it.
+"""
+
+import functools
+import threading
+
+import wisp
+from wisp.autograd import grad as _autograd_grad
+from wisp.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+_state = threading.local()
+
+
+class _Level:
+    """One transform that is running; `inside` says whether another one is around it."""
+
+    def __enter__(self):
+        self.outer_mode = wisp.is_grad_enabled()
+        _state.depth = getattr(_state, "depth", 0) + 1
+        self.inside = _state.depth > 1
+        self.enable = wisp.enable_grad()
+        self.enable.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        _state.depth -= 1
+        return self.enable.__exit__(*error)
+
+    def records(self, outputs, own):
+        """Whether the derivatives of outputs may be differentiated from outside."""
+        if self.inside:
+            return True
+        return self.outer_mode and _reaches_others(outputs, own)
+
+
+def _reaches_others(outputs, own):
+    """Whether the graph of the outputs has leaves that are not the transform's own."""
+    own = {id(t) for t in own}
+    waiting = [t.grad_fn for t in outputs if t.grad_fn is not None]
+    if any(t.grad_fn is None and t.requires_grad and id(t) not in own for t in outputs):
+        return True
+    seen = set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None and id(variable) not in own:
+            return True
+        waiting.extend(following for following, _ in node.next_functions if following is not None)
+    return False
+
+
+def _differentiable(value):
+    return isinstance(value, wisp.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _track(tree):
+    """The tree with its tensors as new points of the graph, and a list of these."""
+    leaves, spec = tree_flatten(tree)
+    tracked = []
+    for i, leaf in enumerate(leaves):
+        if _differentiable(leaf):
+            leaves[i] = leaf.view_as(leaf) if leaf.requires_grad else leaf.detach().requires_grad_()
+            tracked.append(leaves[i])
+        elif isinstance(leaf, wisp.Tensor):
+            raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got {leaf.dtype}")
+    return tree_unflatten(leaves, spec), tracked, (leaves, spec)
+
+
+def _own(tracked):
+    return [t for t in tracked if t.grad_fn is None]
+
+
+def _released(tree, keep):
+    """Results as the caller sees them: cut off from a graph that only the transform knows."""
+    return tree if keep else tree_map(lambda t: t.detach() if isinstance(t, wisp.Tensor) else t, tree)
+
+
+def _gradients(outputs, inputs, weights, create_graph, retain_graph=None):
+    """Gradients with zeros where there is no dependence."""
+    pairs = [(o, w) for o, w in zip(outputs, weights) if o.requires_grad]
+    if not pairs:
+        return [wisp.zeros_like(t) for t in inputs]
+    found = _autograd_grad(
+        [o for o, _ in pairs],
+        inputs,
+        [w for _, w in pairs],
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        allow_unused=True,
+    )
+    return [wisp.zeros_like(t) if g is None else g for g, t in zip(found, inputs)]
+
+
+def _argnums(argnums, count, name):
+    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not chosen:
+        raise RuntimeError("argnums must be non-empty")
+    for n in chosen:
+        if not isinstance(n, int):
+            raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {argnums}")
+        if not -count <= n < count:
+            raise RuntimeError(f"Got argnum={n}, but only {count} positional inputs")
+    wrapped = tuple(n % count for n in chosen)
+    if len(set(wrapped)) < len(wrapped):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return wrapped
+
+
+def _replaced(args, argnums, values):
+    args = list(args)
+    for n, value in zip(argnums, values):
+        args[n] = value
+    return args
+
+
+def _with_aux(result, has_aux, name):
+    if not has_aux:
+        return result, None
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise RuntimeError(
+            f"{name}(f)(*args): output of function f should be a tuple: (output, aux) if has_aux is True"
+        )
+    return result
+
+
+def _tensors(tree, name):
+    leaves, spec = tree_flatten(tree)
+    if not leaves:
+        raise RuntimeError(f"{name}(f, *primals): Expected f to be a function that has non-empty output")
+    for leaf in leaves:
+        if not isinstance(leaf, wisp.Tensor):
+            raise RuntimeError(
+                f"{name}(f, *primals): Expected f(*primals) to return only tensors, got unsupported type {type(leaf)}"
+            )
+    return leaves, spec
+
+
+def grad_and_value(func, argnums=0, has_aux=False):
+    """A function of (gradient of func, value of func); with `has_aux` the value is (output, aux)."""
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        chosen = _argnums(argnums, len(args), "grad")
+        with _Level() as level:
+            trees, tracked, _ = _track(tuple(args[n] for n in chosen))
+            output, aux = _with_aux(func(*_replaced(args, chosen, trees), **kwargs), has_aux, "grad_and_value")
+            if not isinstance(output, wisp.Tensor):
+                raise RuntimeError(
+                    f"grad_and_value(f)(*args): Expected f(*args) to return a tensor, got {type(output)}"
+                )
+            if output.dim() != 0:
+                raise RuntimeError(
+                    "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with "
+                    f"{output.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+                )
+            keep = level.records([output], _own(tracked))
+            found = iter(_gradients([output], tracked, [wisp.ones_like(output)], keep))
+        gradients = tree_map(lambda t: next(found) if _differentiable(t) else t, trees)
+        gradients = gradients[0] if isinstance(argnums, int) else gradients
+        output, aux = _released(output, keep), _released(aux, keep)
+        return _released(gradients, keep), (output, aux) if has_aux else output
+
+    return wrapper
+
+
+def grad(func, argnums=0, has_aux=False):
+    """The function that computes the gradient of func, which returns one number, with respect to some arguments."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        gradients, value = both(*args, **kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return wrapper
+
+
+def vjp(func, *primals, has_aux=False):
+    """-> (func(*primals), a function of cotangents that multiplies them with the Jacobian[, aux])."""
+    with _Level() as level:
+        trees, tracked, _ = _track(primals)
+        output, aux = _with_aux(func(*trees), has_aux, "vjp")
+        outputs, spec = _tensors(output, "vjp")
+        keep = level.records(outputs, _own(tracked))
+
+    def vjp_fn(cotangents, retain_graph=True, create_graph=None):
+        weights, given = tree_flatten(cotangents)
+        if len(weights) != len(outputs):
+            raise RuntimeError(
+                f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
+                f"function. cotangents: {given}, primal output: {spec}"
+            )
+        create = keep or any(w.requires_grad for w in weights) if create_graph is None else create_graph
+        create = create and wisp.is_grad_enabled()
+        found = iter(_gradients(outputs, tracked, weights, create, retain_graph))
+        products = tree_map(lambda t: next(found) if _differentiable(t) else t, trees)
+        return _released(products, create)
+
+    output = _released(output, keep)
+    return (output, vjp_fn, _released(aux, keep)) if has_aux else (output, vjp_fn)
+
+
+def _forward(outputs, tracked):
+    """A function of tangents that gives the Jacobian times them: the gradient of the gradient by its weights."""
+    weights = [wisp.zeros_like(o, requires_grad=True) for o in outputs]
+    gradients = _gradients(outputs, tracked, weights, True)
+
+    def product(tangents, create_graph):
+        return _gradients(gradients, weights, tangents, create_graph, True)
+
+    return product
+
+
+def _check_tangents(primals, tangents):
+    for p, t in zip(primals, tangents):
+        if p.shape != t.shape:
+            raise RuntimeError(
+                "jvp: Expected tangents to have the same shape as primals, got "
+                f"{list(t.shape)} for a primal of shape {list(p.shape)}"
+            )
+
+
+def jvp(func, primals, tangents, *, strict=False, has_aux=False):
+    """-> (func(*primals), the Jacobian times the tangents[, aux])."""
+    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
+        raise RuntimeError(f"jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to "
+                           f"call f(*primals). Got {type(primals)} and {type(tangents)}")
+    with _Level() as level:
+        trees, tracked, _ = _track(primals)
+        directions = [t for t in tree_flatten(tangents)[0] if _differentiable(t)]
+        if len(directions) != len(tracked):
+            raise RuntimeError(
+                "jvp(f, primals, tangents): Expected primals and tangents to have the same python structure. For "
+                "example, if primals is a tuple of 3 tensors, tangents also must be."
+            )
+        _check_tangents(tracked, directions)
+        output, aux = _with_aux(func(*trees), has_aux, "jvp")
+        outputs, spec = _tensors(output, "jvp")
+        keep = level.records(outputs + directions, _own(tracked))
+        products = tree_unflatten(_forward(outputs, tracked)(directions, keep), spec)
+    result = _released(output, keep), _released(products, keep)
+    return (*result, _released(aux, keep)) if has_aux else result
+
+
+def linearize(func, *primals):
+    """-> (func(*primals), a function of tangents that gives the Jacobian at primals times them)."""
+    with _Level() as level:
+        trees, tracked, _ = _track(primals)
+        output = func(*trees)
+        outputs, spec = _tensors(output, "linearize")
+        keep = level.records(outputs, _own(tracked))
+        product = _forward(outputs, tracked)
+
+    def jvp_fn(*tangents):
+        directions = tree_flatten(tangents)[0]
+        _check_tangents(tracked, directions)
+        return _released(tree_unflatten(product(directions, keep), spec), keep)
+
+    return _released(output, keep), jvp_fn
+
+
+def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+    """The function that computes the Jacobian of func: (*output.shape, *input.shape) for each pair."""
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        chosen = _argnums(argnums, len(args), "jacrev")
+        with _Level() as level:
+            trees, tracked, (leaves, structure) = _track(tuple(args[n] for n in chosen))
+            output, aux = _with_aux(func(*_replaced(args, chosen, trees), **kwargs), has_aux, "jacrev")
+            outputs, spec = _tensors(output, "jacrev")
+            keep = level.records(outputs, _own(tracked))
+            jacobians = []
+            for out in outputs:
+                rows = [[] for _ in tracked]
+                for i in range(out.numel()):
+                    weight = wisp.zeros(out.numel(), dtype=out.dtype)
+                    weight[i] = 1
+                    for row, g in zip(rows, _gradients([out], tracked, [weight.reshape(out.shape)], keep, True)):
+                        row.append(g)
+                blocks = iter(
+                    wisp.stack(row).reshape([*out.shape, *t.shape]) if row else out.new_zeros([*out.shape, *t.shape])
+                    for row, t in zip(rows, tracked)
+                )
+                tree = tree_unflatten([next(blocks) if _differentiable(t) else t for t in leaves], structure)
+                jacobians.append(tree[0] if isinstance(argnums, int) else tree)
+        result = _released(tree_unflatten(jacobians, spec), keep)
+        return (result, _released(aux, keep)) if has_aux else result
+
+    return wrapper
+
+
+def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error"):
+    """The function that computes the Jacobian of func, as `jacrev` does."""
+    return jacrev(func, argnums, has_aux=has_aux, chunk_size=chunk_size)
+
+
+def hessian(func, argnums=0):
+    """The function that computes the second derivatives of func."""
+    return jacfwd(jacrev(func, argnums), argnums)

@@ -26,29 +26,35 @@ void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, cons
     const Tensor once = contiguous(alias(index, layout));
     const int64_t at = cpu::index.first_out_of_range(once.data<int64_t>(), once.numel(), size, wrap);
     if (at >= 0)
-        throw IndexError(name, "(): index ", once.data<int64_t>()[at], " is out of bounds for dimension ", dim, " with size ", size);
+        throw IndexError(name, "(): index ", once.data<int64_t>()[at], " is out of bounds for dimension ", dim,
+                         " with size ", size);
 }
 
 static void check_same_dtype(const char* name, const Tensor& self, const Tensor& source) {
     if (self.dtype() != source.dtype())
-        throw RuntimeError(name, "(): Expected self.dtype to be equal to src.dtype, got ", type_name(self.dtype()), " and ", type_name(source.dtype()));
+        throw RuntimeError(name, "(): Expected self.dtype to be equal to src.dtype, got ", type_name(self.dtype()),
+                           " and ", type_name(source.dtype()));
 }
 
-// --- gather and scatter -----------------------------------------------------------------------------------------------
+// --- gather and scatter --------------------------------------------------------------------------------------------
 
 static void check_gather(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
     const int64_t n = std::max<int64_t>(x.dim(), 1);
     if (index.numel() == 0) return;
     if (std::max<int64_t>(index.dim(), 1) != n)
-        throw RuntimeError(name, "(): Index tensor must have the same number of dimensions as self tensor, got ", index.dim(), " and ", x.dim());
+        throw RuntimeError(name, "(): Index tensor must have the same number of dimensions as self tensor, got ",
+                           index.dim(), " and ", x.dim());
     if (source && std::max<int64_t>(source.dim(), 1) != n)
-        throw RuntimeError(name, "(): Index tensor must have the same number of dimensions as src tensor, got ", index.dim(), " and ", source.dim());
+        throw RuntimeError(name, "(): Index tensor must have the same number of dimensions as src tensor, got ",
+                           index.dim(), " and ", source.dim());
     for (int64_t i = 0; i < index.dim() && x.dim(); i++) {
         if (i != dim && index.size(i) > x.size(i))
-            throw RuntimeError(name, "(): Size does not match at dimension ", i, " expected index ", index.sizes(), " to be no larger than self ",
+            throw RuntimeError(name, "(): Size does not match at dimension ", i, " expected index ", index.sizes(),
+                               " to be no larger than self ",
                                x.sizes(), " apart from dimension ", dim);
         if (source && source.dim() && index.size(i) > source.size(i))
-            throw RuntimeError(name, "(): Size does not match at dimension ", i, " expected index ", index.sizes(), " to be no larger than src ", source.sizes());
+            throw RuntimeError(name, "(): Size does not match at dimension ", i, " expected index ", index.sizes(),
+                               " to be no larger than src ", source.sizes());
     }
     check_range(index, x.dim() ? x.size(dim) : 1, dim, false, name);
 }
@@ -84,11 +90,14 @@ static void scatter_values(Scatter how, const Tensor& out, int64_t dim, const Te
         copy_values(out, wide);
         return;
     }
-    const Tensor to_ = at_least_1d(out), at = at_least_1d(index), from = source.dim() || at.dim() == 1 ? at_least_1d(source) : source;
+    const Tensor to_ = at_least_1d(out), at = at_least_1d(index), from = source.dim() || at.dim() == 1
+        ? at_least_1d(source) : source;
     const Dims none(at.dim());
     Unlocked unlocked(index.numel());
-    cpu::index.scatter(how, to_.data(), out.dtype(), to_.strides().data(), at.data<int64_t>(), at.strides().data(), from.data(),
-                       source.numel() == 1 && source.dim() == 0 ? none.data() : from.strides().data(), at.sizes().data(),
+    cpu::index.scatter(how, to_.data(), out.dtype(), to_.strides().data(), at.data<int64_t>(), at.strides().data(),
+                       from.data(),
+                       source.numel() == 1 && source.dim() == 0 ? none.data() : from.strides().data(),
+                           at.sizes().data(),
                        int(at.dim()), int(dim));
 }
 
@@ -120,8 +129,12 @@ static Tensor scatter_value(const Tensor& x, int64_t dim, const Tensor& given, c
                    [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source); },
                    [dim](Backward& bw) { bw.set(0, scatter(bw.grad(), dim, bw.saved(0), Scalar(0))); });
 }
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) { return scatter_set(x, dim, index, source, false); }
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) { return scatter_value(x, dim, index, value, false); }
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+    return scatter_set(x, dim, index, source, false);
+}
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
+    return scatter_value(x, dim, index, value, false);
+}
 
 static Tensor scatter_sum(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, bool in_place) {
     dim = wrap_dim(dim, x.dim());
@@ -135,9 +148,11 @@ static Tensor scatter_sum(const Tensor& x, int64_t dim, const Tensor& given, con
                        if (bw.needs(1)) bw.set(1, padded(gather(bw.grad(), dim, bw.saved(0)), sizes));
                    });
 }
-Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) { return scatter_sum(x, dim, index, source, false); }
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+    return scatter_sum(x, dim, index, source, false);
+}
 
-// --- scatter_reduce ---------------------------------------------------------------------------------------------------
+// --- scatter_reduce ------------------------------------------------------------------------------------------------
 
 enum class How { sum, prod, mean, amax, amin };
 
@@ -151,16 +166,19 @@ static How how_of(const std::string& name) {
 }
 
 // How many elements end up in each place.
-static Tensor contributions(const Tensor& like, int64_t dim, const Tensor& index, const Dims& sizes, bool include_self) {
+static Tensor contributions(const Tensor& like, int64_t dim, const Tensor& index, const Dims& sizes,
+                            bool include_self) {
     const Tensor start = full(like.sizes(), Scalar(int64_t(include_self)), like.dtype());
     const Tensor count = scatter_add(start, dim, index, ones(sizes, like.dtype()));
     return where(eq(count, Scalar(0)), Scalar(1), count);
 }
 
-static Tensor scatter_reduce_plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, How how, bool include_self) {
+static Tensor scatter_reduce_plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, How how,
+                                   bool include_self) {
     GradMode off(false);
     if (is_reduced(x.dtype()))
-        return to(scatter_reduce_plain(to(x, DType::f32), dim, index, to(source, DType::f32), how, include_self), x.dtype());
+        return to(scatter_reduce_plain(to(x, DType::f32), dim, index, to(source, DType::f32), how, include_self),
+                  x.dtype());
     Tensor y = clone(contiguous(x));
     if (!include_self) {
         alignas(16) Scalar start = how == How::prod ? Scalar(1) : Scalar(0);
@@ -170,7 +188,8 @@ static Tensor scatter_reduce_plain(const Tensor& x, int64_t dim, const Tensor& i
             scatter_values(Scatter::set, y, dim, index, scalar_tensor(start, x.dtype()));
         }
     }
-    const Scatter way = how == How::prod ? Scatter::multiply : how == How::amax ? Scatter::maximum : how == How::amin ? Scatter::minimum : Scatter::add;
+    const Scatter way = how == How::prod ? Scatter::multiply : how == How::amax ? Scatter::maximum : how == How::amin
+        ? Scatter::minimum : Scatter::add;
     scatter_values(way, y, dim, index, source);
     if (how == How::mean) {
         const Tensor count = contributions(y, dim, index, index.sizes(), include_self);
@@ -196,10 +215,12 @@ static void scatter_reduce_gradient(Backward& bw, int64_t dim, How how, bool inc
         const Tensor zeros_there = gather(scatter_add(zeros_like(x), dim, index, to(zero, x.dtype())), dim, index);
         const Tensor only = logical_and(zero, eq(zeros_there, Scalar(1)));
         const Tensor without = scatter_reduce(x, dim, index, where(only, Scalar(1), source), "prod", include_self);
-        to_source = where(only, gather(mul(g, without), dim, index), div(gather(mul(g, y), dim, index), where(zero, Scalar(1), source)));
+        to_source = where(only, gather(mul(g, without), dim, index),
+                          div(gather(mul(g, y), dim, index), where(zero, Scalar(1), source)));
     } else {
         const Tensor value = gather(detach(y), dim, index);
-        const Tensor here = to(eq(detach(source), value), g.dtype()), self_here = to(eq(detach(x), detach(y)), g.dtype());
+        const Tensor here = to(eq(detach(source), value), g.dtype()),
+            self_here = to(eq(detach(x), detach(y)), g.dtype());
         Tensor count = scatter_add(self_here, dim, index, here);
         const Tensor share = div(g, where(eq(count, Scalar(0)), Scalar(1), count));
         to_self = mul(self_here, share);
@@ -210,7 +231,8 @@ static void scatter_reduce_gradient(Backward& bw, int64_t dim, How how, bool inc
     if (bw.needs(1)) bw.set(1, to_source);
 }
 
-Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& all_source, const std::string& name, bool include_self) {
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& all_source,
+                      const std::string& name, bool include_self) {
     dim = wrap_dim(dim, x.dim());
     const How how = how_of(name);
     const Tensor index = as_index(given, "scatter_reduce");
@@ -224,7 +246,8 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& given, const T
             if (source.size(i) != index.size(i)) source = narrow(source, i, 0, index.size(i));
     Tensor y = scatter_reduce_plain(x, dim, index, source, how, include_self);
     if (is_differentiable(x.dtype()) && needs_grad(x, source))
-        record(y, "ScatterReduceBackward0", {x, source}, {index, x, source, y}, [dim, how, include_self, empty = index.numel() == 0](Backward& bw) {
+        record(y, "ScatterReduceBackward0", {x, source}, {index, x, source, y},
+               [dim, how, include_self, empty = index.numel() == 0](Backward& bw) {
             if (!empty) return scatter_reduce_gradient(bw, dim, how, include_self);
             if (bw.needs(0)) bw.set(0, bw.grad());
         });
@@ -232,7 +255,8 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& given, const T
 }
 
 // scatter(..., reduce="add" | "multiply"), the older form.
-static Tensor scatter_old(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce) {
+static Tensor scatter_old(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
+                          const std::string& reduce) {
     if (reduce == "add") return scatter_add(x, dim, index, source);
     if (reduce == "multiply") return scatter_reduce(x, dim, index, source, "prod", true);
     throw RuntimeError("reduce argument must be either add or multiply, got ", reduce, ".");
@@ -241,7 +265,7 @@ static Tensor filled_source(const Tensor& x, const Tensor& index, const Scalar& 
     return expand(scalar_tensor(value, x.dtype()), index.sizes());
 }
 
-// --- slices -----------------------------------------------------------------------------------------------------------
+// --- slices --------------------------------------------------------------------------------------------------------
 
 // Layout of x without dim: what one index addresses.
 struct Sliced {
@@ -291,7 +315,8 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
         for (int64_t o = 0; o < outer; o++) {
             int64_t start = 0;
             for (int64_t i = 0; i < before; i++) start += at[i] * x.stride(i);
-            cpu::index.take(y.data() + o * n * inner * x.item_size(), inner, to.data(), x.data() + start * x.item_size(),
+            cpu::index.take(y.data() + o * n * inner * x.item_size(), inner, to.data(),
+                            x.data() + start * x.item_size(),
                             offsets.data<int64_t>(), n, slice, x.item_size());
             for (int64_t i = before - 1; i >= 0 && ++at[i] == x.size(i); i--) at[i] = 0;
         }
@@ -304,7 +329,8 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
         to.insert(0, step);
         step *= x.size(i);
     }
-    cpu::index.take(y.data(), inner, to.data(), x.data(), offsets.data<int64_t>(), n, Slice{int(sizes.size()), sizes.data(), from.data()},
+    cpu::index.take(y.data(), inner, to.data(), x.data(), offsets.data<int64_t>(), n,
+                    Slice{int(sizes.size()), sizes.data(), from.data()},
                     x.item_size());
 }
 
@@ -343,28 +369,36 @@ static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor
     const Dims none(s.sizes.size());
     const Tensor offsets = offsets_of(index, s.size, s.stride);
     Unlocked unlocked(index.numel() * product(s.sizes));
-    cpu::index.put(how, out.data(), out.dtype(), offsets.data<int64_t>(), index.numel(), s.slice(), values.data(), single ? 0 : v.stride,
+    cpu::index.put(how, out.data(), out.dtype(), offsets.data<int64_t>(), index.numel(), s.slice(), values.data(),
+                   single ? 0 : v.stride,
                    single ? none.data() : v.strides.data());
 }
 
 static void check_source(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
     check_same_dtype(name, x, source);
     if (x.dim() == 0 || source.dim() == 0) {
-        if (source.numel() != index.numel()) throw IndexError(name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", source.numel(), ")");
+        if (source.numel() != index.numel()) throw IndexError(name, "(): Number of indices (", index.numel(),
+                                                              ") should be equal to source.size(dim): (",
+                                                                  source.numel(), ")");
         return;
     }
     if (source.dim() != x.dim())
-        throw RuntimeError(name, "(): source of shape ", source.sizes(), " must have as many dimensions as self of shape ", x.sizes());
+        throw RuntimeError(name, "(): source of shape ", source.sizes(),
+                           " must have as many dimensions as self of shape ", x.sizes());
     for (int64_t i = 0; i < x.dim(); i++) {
         if (i == dim && source.size(i) != index.numel())
-            throw IndexError(name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", source.size(i), "), for dim: ", dim);
+            throw IndexError(name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (",
+                             source.size(i), "), for dim: ", dim);
         if (i != dim && source.size(i) != x.size(i))
-            throw RuntimeError(name, "(): Source/destination tensor must have same slice shapes. Destination slice shape: ", x.sizes(), " at dimension ", dim,
+            throw RuntimeError(name,
+                               "(): Source/destination tensor must have same slice shapes. Destination slice shape: ",
+                                   x.sizes(), " at dimension ", dim,
                                " and source slice shape: ", source.sizes(), " at dimension ", dim, ".");
     }
 }
 
-static Tensor index_add_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, const Scalar& alpha, bool in_place) {
+static Tensor index_add_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source,
+                            const Scalar& alpha, bool in_place) {
     dim = wrap_dim(dim, x.dim());
     const Tensor index = check_slices("index_add", x, dim, given);
     check_source("index_add", x, dim, index, source);
@@ -379,7 +413,9 @@ static Tensor index_add_any(const Tensor& x, int64_t dim, const Tensor& given, c
                        if (!bw.needs(1)) return;
                        Tensor g = index_select(bw.grad(), dim, bw.saved(0));
                        if (flat && g.dim()) g = view(g, {});
-                       bw.set(1, scaled ? mul(g, is_complex(g.dtype()) && alpha.is_complex() ? Scalar(std::conj(alpha.to_complex())) : alpha) : g);
+                       if (!scaled) return bw.set(1, g);
+                       const bool turn = is_complex(g.dtype()) && alpha.is_complex();
+                       bw.set(1, mul(g, turn ? Scalar(std::conj(alpha.to_complex())) : alpha));
                    });
 }
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
@@ -397,12 +433,15 @@ static Tensor index_copy_any(const Tensor& x, int64_t dim, const Tensor& given, 
                        if (bw.needs(1)) bw.set(1, reshape(index_select(bw.grad(), dim, bw.saved(0)), sizes));
                    });
 }
-Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) { return index_copy_any(x, dim, index, source, false); }
+Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+    return index_copy_any(x, dim, index, source, false);
+}
 
 // value: a 0-dim tensor of x's dtype, which may want a gradient.
 static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& value, bool in_place) {
     dim = wrap_dim(dim, x.dim());
-    if (value.dim() != 0) throw RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value.dim(), " dimension(s).");
+    if (value.dim() != 0) throw RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor "
+                                             "with ", value.dim(), " dimension(s).");
     if (given.dim() > 1) throw IndexError("index_fill(): Index has to be a vector/scalar");
     Tensor index = contiguous(as_index(given, "index_fill"));
     check_range(index, x.dim() ? x.size(dim) : 1, dim, true, "index_fill");
@@ -426,7 +465,8 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Scala
 static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> given) {
     if (!given) return gather(reshape(x, {x.numel()}), 0, reshape(indices, {indices.numel()}));
     if (x.dim() != indices.dim())
-        throw RuntimeError("torch.take_along_dim(): input and indices should have the same number of dimensions, but got ", x.dim(),
+        throw RuntimeError("torch.take_along_dim(): input and indices should have the same number of dimensions, but "
+                           "got ", x.dim(),
                            " dimensions for input, and ", indices.dim(), " dimensions for indices");
     const int64_t dim = wrap_dim(*given, x.dim());
     Dims a = x.sizes(), b = indices.sizes();
@@ -440,21 +480,25 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
     return gather(expand(x, xs), dim, expand(at, is));
 }
 
-#define WISP_PAIR(NAME, SIGNATURE, PARAMETERS, ...)                                                                          \
-    {#NAME "(Tensor input, " SIGNATURE ", *, Tensor? out=None)",                                                             \
-     [] PARAMETERS { [[maybe_unused]] const bool in_place = false; return __VA_ARGS__; }, function | method},                \
-    {#NAME "_(Tensor input, " SIGNATURE ")",                                                                                 \
+#define WISP_PAIR(NAME, SIGNATURE, PARAMETERS, ...)                                                                \
+    {#NAME "(Tensor input, " SIGNATURE ", *, Tensor? out=None)",                                                   \
+     [] PARAMETERS { [[maybe_unused]] const bool in_place = false; return __VA_ARGS__; }, function | method},      \
+    {#NAME "_(Tensor input, " SIGNATURE ")",                                                                       \
      [] PARAMETERS { [[maybe_unused]] const bool in_place = true; return __VA_ARGS__; }, method},
 
 static const Operators operators = {
     {"gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, bool) { return gather(x, dim, index); }, function | method},
-    WISP_PAIR(scatter, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
+    WISP_PAIR(scatter, "int dim, Tensor index, Tensor src",
+              (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
               scatter_set(x, dim, index, source, in_place))
-    WISP_PAIR(scatter, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
+    WISP_PAIR(scatter, "int dim, Tensor index, Number value",
+              (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
               scatter_value(x, dim, index, value, in_place))
     {"scatter(Tensor input, int dim, Tensor index, Tensor src, *, str reduce, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) { return scatter_old(x, dim, index, source, reduce); },
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) {
+         return scatter_old(x, dim, index, source, reduce);
+     },
      function | method},
     {"scatter(Tensor input, int dim, Tensor index, Number value, *, str reduce, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string reduce) {
@@ -473,29 +517,41 @@ static const Operators operators = {
          return x;
      },
      method},
-    WISP_PAIR(scatter_add, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
+    WISP_PAIR(scatter_add, "int dim, Tensor index, Tensor src",
+              (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
               scatter_sum(x, dim, index, source, in_place))
-    {"scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
+    {"scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor? "
+     "out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce,
+        bool include_self) {
          return scatter_reduce(x, dim, index, source, reduce, include_self);
      },
      function | method | inplace},
     {"index_select(Tensor input, int dim, Tensor index, *, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, function | method},
     {"index_add(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) { return index_add_any(x, dim, index, source, alpha, false); },
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
+         return index_add_any(x, dim, index, source, alpha, false);
+     },
      function | method},
     {"index_add_(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) { return index_add_any(x, dim, index, source, alpha, true); },
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
+         return index_add_any(x, dim, index, source, alpha, true);
+     },
      method},
-    WISP_PAIR(index_copy, "int dim, Tensor index, Tensor source", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
+    WISP_PAIR(index_copy, "int dim, Tensor index, Tensor source",
+              (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
               index_copy_any(x, dim, index, source, in_place))
-    WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value),
+    WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value",
+              (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value),
               index_fill_any(x, dim, index, value, in_place))
-    WISP_PAIR(index_fill, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
+    WISP_PAIR(index_fill, "int dim, Tensor index, Number value",
+              (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
               index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place))
-    {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
+    {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, "
+     "Tensor? out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce,
+        bool include_self) {
          dim = wrap_dim(dim, x.dim());
          Tensor at = index;
          if (x.dim() > 1) {
@@ -507,7 +563,8 @@ static const Operators operators = {
      },
      function | method | inplace},
     {"take_along_dim(Tensor input, Tensor indices, int? dim=None, *, Tensor? out=None)",
-     [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); }, function | method},
+     [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); },
+         function | method},
 };
 
 }  // namespace wisp

@@ -44,7 +44,8 @@ struct Picked {
 
 Picked pick(const Tensor& t, const TensorList& indices) {
     Picked p;
-    if (indices.size() > t.dim()) throw IndexError("too many indices for tensor of dimension ", t.dim(), " (got ", indices.size(), ")");
+    if (indices.size() > t.dim()) throw IndexError("too many indices for tensor of dimension ", t.dim(), " (got ",
+                                                   indices.size(), ")");
     TensorList given;
     bool started = false, ended = false, apart = false;
     for (int64_t d = 0; d < indices.size(); d++) {
@@ -66,7 +67,8 @@ Picked pick(const Tensor& t, const TensorList& indices) {
         try {
             p.index_sizes = broadcast(p.index_sizes, given[k].sizes());
         } catch (const Error&) {
-            throw IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes ", given[0].sizes(), ", ", given[k].sizes());
+            throw IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes ",
+                             given[0].sizes(), ", ", given[k].sizes());
         }
     }
     for (int64_t d = 0; d < t.dim(); d++)
@@ -88,13 +90,15 @@ Picked pick(const Tensor& t, const TensorList& indices) {
         Tensor c = contiguous(expanded(i, p.index_sizes));
         const int64_t bad = cpu::index.first_out_of_range(c.data<int64_t>(), n, t.size(d), true);
         if (bad >= 0)
-            throw IndexError("index ", c.data<int64_t>()[bad], " is out of bounds for dimension ", d, " with size ", t.size(d));
+            throw IndexError("index ", c.data<int64_t>()[bad], " is out of bounds for dimension ", d, " with size ",
+                             t.size(d));
         flat.push_back(c);
         pointers.push_back(c.data<int64_t>());
         sizes.push_back(t.size(d));
         strides.push_back(t.stride(d));
     }
-    cpu::index.offsets(p.offsets.data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()), n);
+    cpu::index.offsets(p.offsets.data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()),
+                       n);
     return p;
 }
 
@@ -114,7 +118,8 @@ void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate
     v = contiguous(to(v, t.dtype()));
     const Dims strides = contiguous_strides(p.slice_sizes);
     const cpu::Slice slice{int(p.slice_sizes.size()), p.slice_sizes.data(), p.slice_strides.data()};
-    cpu::index.put(accumulate ? cpu::Scatter::add : cpu::Scatter::set, t.data(), t.dtype(), p.offsets.data<int64_t>(), p.count(), slice, v.data(),
+    cpu::index.put(accumulate ? cpu::Scatter::add : cpu::Scatter::set, t.data(), t.dtype(), p.offsets.data<int64_t>(),
+                   p.count(), slice, v.data(),
                    product(p.slice_sizes), strides.data());
 }
 
@@ -153,16 +158,19 @@ Tensor index(const Tensor& t, const TensorList& indices) {
 
 Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& values, bool accumulate) {
     if (values.dtype() != t.dtype())
-        throw RuntimeError("Index put requires the source and destination dtypes match, got ", type_name(t.dtype()), " for the destination and ",
+        throw RuntimeError("Index put requires the source and destination dtypes match, got ", type_name(t.dtype()),
+                           " for the destination and ",
                            type_name(values.dtype()), " for the source.");
-    const bool recording = grad_enabled() && is_differentiable(t.dtype()) && (t.requires_grad() || values.requires_grad());
+    const bool recording = grad_enabled() && is_differentiable(t.dtype())
+        && (t.requires_grad() || values.requires_grad());
     check_inplace(t, "index_put_", recording);
     Picked p = pick(t, indices);
     if (!is_expandable(values.sizes(), p.result_sizes())) {
         Dims sizes = values.sizes();
         while (!sizes.empty() && sizes.size() > p.result_sizes().size() && sizes[0] == 1) sizes.erase(0);
         if (!is_expandable(sizes, p.result_sizes()))
-            throw RuntimeError("shape mismatch: value tensor of shape ", values.sizes(), " cannot be broadcast to indexing result of shape ", p.result_sizes());
+            throw RuntimeError("shape mismatch: value tensor of shape ", values.sizes(),
+                               " cannot be broadcast to indexing result of shape ", p.result_sizes());
         return index_put_(t, indices, reshape(values, sizes), accumulate);
     }
     put(t, p, values, accumulate);

@@ -6,7 +6,7 @@
 
 namespace wisp {
 
-// --- nonzero ----------------------------------------------------------------------------------------------------------
+// --- nonzero -------------------------------------------------------------------------------------------------------
 
 static Tensor as_mask(const Tensor& x) {
     GradMode off(false);
@@ -38,7 +38,7 @@ TensorList nonzero_tuple(const Tensor& x) {
     return columns;
 }
 
-// --- by flat index ----------------------------------------------------------------------------------------------------
+// --- by flat index -------------------------------------------------------------------------------------------------
 
 // Masks among the indices stand for the dimensions that they cover.
 static TensorList without_masks(const TensorList& given) {
@@ -63,12 +63,14 @@ Tensor take(const Tensor& x, const Tensor& given) {
 static Tensor put(const Tensor& x, const Tensor& given, const Tensor& source, bool accumulate) {
     const Tensor at = as_index(given, "put_");
     if (at.numel() != source.numel())
-        throw RuntimeError("put_(): Expected source and index to have the same number of elements, but got source.numel() = ", source.numel(),
+        throw RuntimeError("put_(): Expected source and index to have the same number of elements, but got "
+                           "source.numel() = ", source.numel(),
                            ", index.numel() = ", at.numel());
-    return reshape(index_put(reshape(x, {x.numel()}), {reshape(at, {at.numel()})}, reshape(source, {source.numel()}), accumulate), x.sizes());
+    return reshape(index_put(reshape(x, {x.numel()}), {reshape(at, {at.numel()})}, reshape(source, {source.numel()}),
+                             accumulate), x.sizes());
 }
 
-// --- masks ------------------------------------------------------------------------------------------------------------
+// --- masks ---------------------------------------------------------------------------------------------------------
 
 static void check_mask(const char* name, const Tensor& mask) {
     if (mask.dtype() != DType::boolean) throw RuntimeError(name, ": expected a mask of dtype bool, got ", mask.dtype());
@@ -78,7 +80,8 @@ static void check_mask(const char* name, const Tensor& mask) {
 static Tensor filler(const Tensor& x, const Tensor& mask, const Arg& value) {
     check_mask("masked_fill", mask);
     if (value.tensor && value.tensor->dim() != 0)
-        throw RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor with ", value.tensor->dim(), " dimension(s).");
+        throw RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor with ",
+                           value.tensor->dim(), " dimension(s).");
     const bool complex = value.tensor ? is_complex(value.tensor->dtype()) : value.number.is_complex();
     const bool floating = !value.tensor && value.number.is_floating();
     if ((floating && is_integral(x.dtype())) || (complex && !is_complex(x.dtype())))
@@ -105,10 +108,12 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& given) {
 Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& given) {
     const Tensor value = filler(self, mask, given);
     if (!is_expandable(mask.sizes(), self.sizes()))
-        throw RuntimeError("masked_fill_: a mask of shape ", mask.sizes(), " can't be broadcast to self of shape ", self.sizes());
+        throw RuntimeError("masked_fill_: a mask of shape ", mask.sizes(), " can't be broadcast to self of shape ",
+                           self.sizes());
     const Tensor saved[] = {mask};
     return written(self, true, "masked_fill_", "MaskedFillBackward0", value, saved,
-                   [&](const Tensor& y) { copy_values(y, filled(y, mask, value)); }, [](Backward& bw) { masked_fill_gradient(bw); });
+                   [&](const Tensor& y) { copy_values(y, filled(y, mask, value)); }, [](Backward& bw) {
+                       masked_fill_gradient(bw); });
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& given) {
@@ -132,12 +137,15 @@ Tensor masked_select(const Tensor& x, const Tensor& given) {
 Tensor masked_scatter(const Tensor& self, const Tensor& given, const Tensor& source) {
     check_mask("masked_scatter", given);
     if (self.dtype() != source.dtype())
-        throw RuntimeError("masked_scatter: expected self and source to have same dtypes but got ", type_name(self.dtype()), " and ", type_name(source.dtype()));
+        throw RuntimeError("masked_scatter: expected self and source to have same dtypes but got ",
+                           type_name(self.dtype()), " and ", type_name(source.dtype()));
     const Dims sizes = broadcast(self.sizes(), given.sizes());
-    const Tensor mask = contiguous(expanded(detach(given), sizes)), from = contiguous(detach(source)), x = expanded(detach(self), sizes);
+    const Tensor mask = contiguous(expanded(detach(given), sizes)), from = contiguous(detach(source)),
+        x = expanded(detach(self), sizes);
     const int64_t n = count_true(mask);
     if (n > source.numel())
-        throw RuntimeError("masked_scatter: expected self and source to have the same number of elements, but the mask selects ", n, " and source has ",
+        throw RuntimeError("masked_scatter: expected self and source to have the same number of elements, but the "
+                           "mask selects ", n, " and source has ",
                            source.numel());
     Tensor y = empty(sizes, self.dtype());
     copy_values(y, x);
@@ -156,7 +164,8 @@ Tensor masked_scatter(const Tensor& self, const Tensor& given, const Tensor& sou
 }
 
 static Tensor one_hot(const Tensor& given, int64_t classes) {
-    if (given.dtype() != DType::i64) throw RuntimeError("one_hot is only applicable to index tensor of type LongTensor, got ", type_name(given.dtype()));
+    if (given.dtype() != DType::i64) throw RuntimeError("one_hot is only applicable to index tensor of type "
+                                                        "LongTensor, got ", type_name(given.dtype()));
     const Tensor x = contiguous(given);
     if (x.numel() == 0 && classes <= 0) throw RuntimeError("Can not infer total number of classes from empty tensor.");
     int64_t high = -1, low = 0;
@@ -184,24 +193,36 @@ static const Operators operators = {
      function | method},
     {"argwhere(Tensor input)", [](const Tensor& x) { return nonzero(x); }, function | method},
     {"index_put(Tensor input, Tensor?[] indices, Tensor values, bool accumulate=False)",
-     [](const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) { return index_put(x, indices, values, accumulate); },
+     [](const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) {
+         return index_put(x, indices, values, accumulate);
+     },
      function | method},
     {"index_put_(Tensor input, Tensor?[] indices, Tensor values, bool accumulate=False)",
-     [](const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) { return index_put_(x, without_masks(indices), values, accumulate); },
+     [](const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) {
+         return index_put_(x, without_masks(indices), values, accumulate);
+     },
      function | method},
-    {"take(Tensor input, Tensor index, *, Tensor? out=None)", [](const Tensor& x, const Tensor& at) { return take(x, at); }, function | method},
+    {"take(Tensor input, Tensor index, *, Tensor? out=None)", [](const Tensor& x, const Tensor& at) {
+        return take(x, at);
+    }, function | method},
     {"put(Tensor input, Tensor index, Tensor source, bool accumulate=False)",
-     [](const Tensor& x, const Tensor& at, const Tensor& source, bool accumulate) { return put(x, at, source, accumulate); },
+     [](const Tensor& x, const Tensor& at, const Tensor& source, bool accumulate) {
+         return put(x, at, source, accumulate);
+     },
      function | method | inplace},
     {"masked_fill(Tensor input, Tensor mask, Operand value)",
-     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); }, function | method},
+     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); },
+         function | method},
     {"masked_fill_(Tensor input, Tensor mask, Operand value)",
      [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill_(x, mask, value); }, method},
     {"masked_select(Tensor input, Tensor mask, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& mask) { return masked_select(x, mask); }, function | method},
     {"masked_scatter(Tensor input, Tensor mask, Tensor source)",
-     [](const Tensor& x, const Tensor& mask, const Tensor& source) { return masked_scatter(x, mask, source); }, function | method | inplace},
-    {"nn.functional.one_hot(Tensor input, int num_classes=-1)", [](const Tensor& x, int64_t classes) { return one_hot(x, classes); }, function},
+     [](const Tensor& x, const Tensor& mask, const Tensor& source) { return masked_scatter(x, mask, source); },
+         function | method | inplace},
+    {"nn.functional.one_hot(Tensor input, int num_classes=-1)", [](const Tensor& x, int64_t classes) {
+        return one_hot(x, classes);
+    }, function},
 };
 
 }  // namespace wisp

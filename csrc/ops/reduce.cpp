@@ -133,7 +133,8 @@ Tensor nansum(const Tensor& x, const std::optional<Dims>& dims, bool keepdim, st
 }
 
 static Tensor nanmean(const Tensor& x, const std::optional<Dims>& dims, bool keepdim, std::optional<DType> dtype) {
-    if (!is_differentiable(x.dtype())) throw RuntimeError("nanmean(): expected input to have floating point or complex dtype but got ", type_name(x.dtype()));
+    if (!is_differentiable(x.dtype())) throw RuntimeError("nanmean(): expected input to have floating point or "
+                                                          "complex dtype but got ", type_name(x.dtype()));
     const Dims d = dims.value_or(Dims());
     return div(nansum(x, dims, keepdim, dtype), sum(logical_not(isnan(detach(x))), d, keepdim));
 }
@@ -167,7 +168,8 @@ Tensor prod(const Tensor& x, std::optional<int64_t> dim, bool keepdim, std::opti
     const DType d = sum_dtype(x, dtype);
     if (d != x.dtype() && !(is_integral(d) && is_integral(x.dtype()))) return prod(to(x, d), dim, keepdim, d);
     const uint64_t mask = dims_mask(x, dim ? std::optional<Dims>(Dims{*dim}) : std::nullopt);
-    Tensor y = d == DType::boolean ? reduce(Reduction::all, x, mask, keepdim, d) : reduce(Reduction::prod, x, mask, keepdim, d);
+    Tensor y = d == DType::boolean ? reduce(Reduction::all, x, mask, keepdim, d) : reduce(Reduction::prod, x, mask,
+        keepdim, d);
     if (is_differentiable(d) && needs_grad(x))
         record(y, dim ? "ProdBackward1" : "ProdBackward0", {x}, {x, y}, [mask, keepdim, all = !dim](Backward& bw) {
             const Tensor x = bw.saved(0), y = bw.saved(1);
@@ -233,7 +235,9 @@ static Tensor extreme_of_all(Reduction kind, const Tensor& x) {
     const char* name = name_of_extreme(kind);
     check_ordered(name, x);
     if (x.numel() == 0)
-        throw RuntimeError(name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+        throw RuntimeError(name,
+                           "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
+                           "dim "
                            "with the 'dim' argument.");
     return extreme_value(kind, x, dims_mask(x, {}), false, kind == Reduction::max ? "MaxBackward1" : "MinBackward1");
 }
@@ -243,7 +247,9 @@ static Tensor amax_or_amin(Reduction kind, const Tensor& x, const Dims& dims, bo
     check_ordered(name, x);
     const uint64_t mask = dims_mask(x, dims);
     if (dims.empty() && x.numel() == 0)
-        throw RuntimeError(name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+        throw RuntimeError(name,
+                           "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
+                           "dim "
                            "with the 'dim' argument.");
     check_not_empty(name, x, mask);
     return extreme_value(kind, x, mask, keepdim, kind == Reduction::max ? "AmaxBackward0" : "AminBackward0");
@@ -284,7 +290,8 @@ Tensor arg_extreme(Reduction kind, const Tensor& x, std::optional<int64_t> dim, 
     check_ordered(name, x);
     const uint64_t mask = dims_mask(x, dim ? std::optional<Dims>(Dims{*dim}) : std::nullopt);
     if (!dim && x.numel() == 0)
-        throw IndexError(name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+        throw IndexError(name,
+                         "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
                          "with the 'dim' argument.");
     check_not_empty(name, x, mask);
     Tensor indices = empty(reduced_sizes(x.sizes(), mask, keepdim), DType::i64);
@@ -297,7 +304,9 @@ Tensor arg_extreme(Reduction kind, const Tensor& x, std::optional<int64_t> dim, 
 static std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
     check_ordered("aminmax", x);
     const Dims dims = dim ? Dims{wrap_dim(*dim, x.dim())} : Dims();
-    if (!dim && x.numel() == 0) throw RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.");
+    if (!dim
+        && x.numel() == 0) throw RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the "
+                                              "operation has no identity.");
     return {amin(x, dims, keepdim), amax(x, dims, keepdim)};
 }
 
@@ -306,8 +315,12 @@ static std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t
 static Tensor truth(Reduction kind, const Tensor& x, const std::optional<Dims>& dims, bool keepdim) {
     return reduce(kind, x, dims_mask(x, dims), keepdim, x.dtype() == DType::u8 ? DType::u8 : DType::boolean);
 }
-Tensor any(const Tensor& x, const std::optional<Dims>& dims, bool keepdim) { return truth(Reduction::any, x, dims, keepdim); }
-Tensor all(const Tensor& x, const std::optional<Dims>& dims, bool keepdim) { return truth(Reduction::all, x, dims, keepdim); }
+Tensor any(const Tensor& x, const std::optional<Dims>& dims, bool keepdim) {
+    return truth(Reduction::any, x, dims, keepdim);
+}
+Tensor all(const Tensor& x, const std::optional<Dims>& dims, bool keepdim) {
+    return truth(Reduction::all, x, dims, keepdim);
+}
 Tensor count_nonzero(const Tensor& x, const std::optional<Dims>& dims) {
     return reduce(Reduction::count_nonzero, x, dims_mask(x, dims), false, DType::i64);
 }
@@ -315,7 +328,8 @@ Tensor count_nonzero(const Tensor& x, const std::optional<Dims>& dims) {
 bool equal(const Tensor& a, const Tensor& b) {
     check_same_device("equal", a, b);
     if (a.dtype() != b.dtype())
-        throw RuntimeError("Expected all tensors to have the same dtype, but equal got ", type_name(a.dtype()), " and ", type_name(b.dtype()));
+        throw RuntimeError("Expected all tensors to have the same dtype, but equal got ", type_name(a.dtype()), " and ",
+                           type_name(b.dtype()));
     if (!(a.sizes() == b.sizes())) return false;
     if (a.numel() == 0) return true;
     GradMode off(false);
@@ -341,7 +355,9 @@ static Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol
 std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& dims, double correction, bool keepdim,
                                     bool root, bool want_mean) {
     const char* name = want_mean ? (root ? "std_mean" : "var_mean") : root ? "std" : "var";
-    if (!is_differentiable(x.dtype())) throw RuntimeError(name, " only supports tensors of floating point or complex dtypes, got ", x.dtype());
+    if (!is_differentiable(x.dtype())) throw RuntimeError(name,
+                                                          " only supports tensors of floating point or complex "
+                                                          "dtypes, got ", x.dtype());
     const uint64_t mask = dims_mask(x, dims);
     const Dims all_dims = dims.value_or(Dims());
     if (is_complex(x.dtype())) {  // of the real and the imaginary parts together
@@ -353,7 +369,8 @@ std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& 
     Tensor v = empty(sizes, x.dtype()), m = want_mean ? empty(sizes, x.dtype()) : Tensor();
     const int64_t n = reduced_count(x.sizes(), mask);
     if (double(n) - correction <= 0)
-        warn(str(name, "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input "
+        warn(str(name,
+                 "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input "
                  "numel divided by output numel)."));
     ReduceArguments arguments{};
     arguments.mean = m ? m.data() : nullptr;
@@ -385,7 +402,8 @@ std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& 
         }
         bw.set(0, total);
     };
-    const char* grad_name = want_mean ? (root ? "StdMeanBackward0" : "VarMeanBackward0") : root ? "StdBackward0" : "VarBackward0";
+    const char* grad_name = want_mean ? (root ? "StdMeanBackward0" : "VarMeanBackward0") : root ? "StdBackward0"
+        : "VarBackward0";
     TensorList results{v};
     if (m) results.push_back(m);
     TensorList saved{x};
@@ -418,13 +436,17 @@ static Tensor norm_gradient(const Tensor& x, const Tensor& g, const Tensor& y, d
     return mul(mul(x, pow(size, Scalar(p - 2))), scale);
 }
 
-Tensor vector_norm(const Tensor& x, double p, const std::optional<Dims>& dims, bool keepdim, std::optional<DType> dtype) {
+Tensor vector_norm(const Tensor& x, double p, const std::optional<Dims>& dims, bool keepdim,
+                   std::optional<DType> dtype) {
     if (!is_differentiable(x.dtype()))
-        throw RuntimeError("linalg.vector_norm: Expected a floating point or complex tensor as input. Got ", type_name(x.dtype()));
+        throw RuntimeError("linalg.vector_norm: Expected a floating point or complex tensor as input. Got ",
+                           type_name(x.dtype()));
     if (dtype && *dtype != x.dtype()) return vector_norm(to(x, *dtype), p, dims, keepdim, {});
     const uint64_t mask = dims_mask(x, dims);
-    if ((p < 0 || p == HUGE_VAL) && reduced_count(x.sizes(), mask) == 0 && product(reduced_sizes(x.sizes(), mask, false)) > 0)
-        throw RuntimeError("linalg.vector_norm cannot compute the ", p, " norm on an empty tensor because the operation does not have an identity");
+    if ((p < 0 || p == HUGE_VAL) && reduced_count(x.sizes(), mask) == 0
+        && product(reduced_sizes(x.sizes(), mask, false)) > 0)
+        throw RuntimeError("linalg.vector_norm cannot compute the ", p,
+                           " norm on an empty tensor because the operation does not have an identity");
     ReduceArguments arguments{};
     arguments.parameter = p;
     Tensor y = reduce(Reduction::norm, x, mask, keepdim, real_of(x.dtype()), arguments);
@@ -454,12 +476,15 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
         record(y, "LogsumexpBackward0", {x}, {x, y}, [mask, keepdim](Backward& bw) {
             const Tensor x = bw.saved(0), y = with_ones(bw.saved(1), x.sizes(), mask, keepdim);
             const Tensor part = exp(sub(x, y));
-            bw.set(0, mul(with_ones(bw.grad(), x.sizes(), mask, keepdim), where(isinf(detach(y)), where(eq(detach(x), detach(y)), part, Scalar(0.0)), part)));
+            bw.set(0, mul(with_ones(bw.grad(), x.sizes(), mask, keepdim),
+                          where(isinf(detach(y)), where(eq(detach(x), detach(y)), part, Scalar(0.0)), part)));
         });
     return y;
 }
 
-static double correction_of(const std::optional<Scalar>& correction) { return correction ? correction->to_double() : 1; }
+static double correction_of(const std::optional<Scalar>& correction) {
+    return correction ? correction->to_double() : 1;
+}
 
 // var and std take `unbiased` in PyTorch's older forms and `correction` in the newer one.
 #define WISP_SPREAD(NAME, ROOT)                                                                                       \
@@ -500,7 +525,8 @@ static double correction_of(const std::optional<Scalar>& correction) { return co
 
 static const Operators operators = {
     {"sum(Tensor input, *, dtype? dtype=None)",
-     [](const Tensor& x, std::optional<DType> dtype) { return sum_masked(x, dims_mask(x, {}), false, dtype, "SumBackward0"); },
+     [](const Tensor& x, std::optional<DType> dtype) {
+         return sum_masked(x, dims_mask(x, {}), false, dtype, "SumBackward0"); },
      function | method},
     {"sum(Tensor input, int[]? dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
@@ -508,7 +534,8 @@ static const Operators operators = {
      },
      function | method},
     {"mean(Tensor input, *, dtype? dtype=None, Tensor? out=None)",
-     [](const Tensor& x, std::optional<DType> dtype) { return mean_masked(x, dims_mask(x, {}), false, dtype, "MeanBackward0"); },
+     [](const Tensor& x, std::optional<DType> dtype) {
+         return mean_masked(x, dims_mask(x, {}), false, dtype, "MeanBackward0"); },
      function | method},
     {"mean(Tensor input, int[]? dim, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
@@ -516,20 +543,27 @@ static const Operators operators = {
      },
      function | method},
     {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) { return nansum(x, dim, keepdim, dtype); },
+     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
+         return nansum(x, dim, keepdim, dtype);
+     },
      function | method},
     {"nanmean(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
-     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) { return nanmean(x, dim, keepdim, dtype); },
+     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
+         return nanmean(x, dim, keepdim, dtype);
+     },
      function | method},
     {"prod(Tensor input, *, dtype? dtype=None)",
      [](const Tensor& x, std::optional<DType> dtype) { return prod(x, {}, false, dtype); }, function | method},
     {"prod(Tensor input, int dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, bool keepdim, std::optional<DType> dtype) { return prod(x, dim, keepdim, dtype); },
+     [](const Tensor& x, int64_t dim, bool keepdim, std::optional<DType> dtype) {
+         return prod(x, dim, keepdim, dtype);
+     },
      function | method},
     WISP_EXTREME(max, Reduction::max, maximum)
     WISP_EXTREME(min, Reduction::min, minimum)
     {"aminmax(Tensor input, *, int? dim=None, bool keepdim=False, Tensor!? out=None) -> (min, max)",
-     [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return aminmax(x, dim, keepdim); }, function | method},
+     [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return aminmax(x, dim, keepdim); },
+         function | method},
     {"any(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return any(x, dim, keepdim); }, function | method},
     {"all(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
@@ -538,7 +572,8 @@ static const Operators operators = {
      [](const Tensor& x, std::optional<Dims> dim) { return count_nonzero(x, dim); }, function | method},
     WISP_SPREAD(var, false)
     WISP_SPREAD(std, true)
-    {"linalg.vector_norm(Tensor x, Number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
+    {"linalg.vector_norm(Tensor x, Number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? "
+     "out=None)",
      [](const Tensor& x, Scalar p, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
          return vector_norm(x, p.to_double(), dim, keepdim, dtype);
      },
@@ -547,14 +582,21 @@ static const Operators operators = {
      [](const Tensor& x, Dims dim, bool keepdim) { return logsumexp(x, dim, keepdim); }, function | method},
     {"special.logsumexp(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, Dims dim, bool keepdim) { return logsumexp(x, dim, keepdim); }, function},
-    {"equal(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return equal(a, b); }, function | method},
+    {"equal(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return equal(a, b); },
+        function | method},
     {"isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)",
-     [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) { return isclose(a, b, rtol, atol, nan); },
+     [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) {
+         return isclose(a, b, rtol, atol, nan);
+     },
      function | method},
     {"allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)",
-     [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) { return is_nonzero(all(isclose(a, b, rtol, atol, nan))); },
+     [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) {
+         return is_nonzero(all(isclose(a, b, rtol, atol, nan)));
+     },
      function | method},
-    {"sum_to_size(Tensor input, int... size)", [](const Tensor& x, Dims size) { return size.empty() ? sum(x) : sum_to_size(x, size); }, method},
+    {"sum_to_size(Tensor input, int... size)", [](const Tensor& x, Dims size) {
+        return size.empty() ? sum(x) : sum_to_size(x, size);
+    }, method},
     {"trace(Tensor input)",
      [](const Tensor& x) {
          if (x.dim() != 2) throw RuntimeError("trace: expected a matrix, but got tensor with dim ", x.dim());

@@ -100,13 +100,15 @@ static std::tuple<Tensor, Tensor> running_extreme(Scan kind, const Tensor& x, in
     if (needs_grad(x))
         record(y, kind == Scan::max ? "CummaxBackward0" : "CumminBackward0", {x}, {indices}, [dim](Backward& bw) {
             const Tensor g = bw.grad();
-            bw.set(0, g.dim() == 0 || g.numel() == 0 ? g : scatter_add(zeros(g.sizes(), g.dtype()), dim, bw.saved(0), g));
+            bw.set(0, g.dim() == 0 || g.numel() == 0 ? g
+                   : scatter_add(zeros(g.sizes(), g.dtype()), dim, bw.saved(0), g));
         });
     return {y, indices};
 }
 
 Tensor logcumsumexp(const Tensor& x, int64_t dim) {
-    if (is_integral(x.dtype())) throw RuntimeError("logcumsumexp: expected a floating point or complex tensor, got ", x.dtype());
+    if (is_integral(x.dtype())) throw RuntimeError("logcumsumexp: expected a floating point or complex tensor, got ",
+                                                   x.dtype());
     dim = wrap_dim(dim, x.dim());
     Tensor y = run_plain(Scan::logsumexp, x, dim);
     if (needs_grad(x))

@@ -1,4 +1,5 @@
-"""Gather, scatter, index_*, masks, advanced indexing, joining and rearranging: against NumPy and by their derivatives."""
+"""Gather, scatter, index_*, masks, advanced indexing, joining, rearranging: against NumPy, and their derivatives."""
+
 import numpy as np
 import pytest
 
@@ -19,9 +20,16 @@ def layouts(*shape):
 
 
 KEYS = [
-    lambda n: (n(0, 3, (4,)),), lambda n: (slice(None), n(0, 5, (2, 3))), lambda n: (n(-3, 3, (2,)), slice(None), n(-4, 4, (2,))),
-    lambda n: (n(0, 3, (3, 1)), n(0, 5, (1, 2))), lambda n: (slice(0, 2), n(0, 5, (30,)), slice(1, None)), lambda n: (..., n(0, 4, (2,))),
-    lambda n: (None, n(0, 3, (2,)), None), lambda n: (1, n(0, 5, (3,))), lambda n: (n(0, 3, (0,)),), lambda n: (n(0, 3, (2,)), 1, n(0, 4, (2,))),
+    lambda n: (n(0, 3, (4,)),),
+    lambda n: (slice(None), n(0, 5, (2, 3))),
+    lambda n: (n(-3, 3, (2,)), slice(None), n(-4, 4, (2,))),
+    lambda n: (n(0, 3, (3, 1)), n(0, 5, (1, 2))),
+    lambda n: (slice(0, 2), n(0, 5, (30,)), slice(1, None)),
+    lambda n: (..., n(0, 4, (2,))),
+    lambda n: (None, n(0, 3, (2,)), None),
+    lambda n: (1, n(0, 5, (3,))),
+    lambda n: (n(0, 3, (0,)),),
+    lambda n: (n(0, 3, (2,)), 1, n(0, 4, (2,))),
 ]
 
 
@@ -52,7 +60,9 @@ def test_masks():
         b[a > 0] = np.arange((a > 0).sum())
         assert np.array_equal(y.numpy(), b)
         rows = wisp.tensor([True, False, True, False, False, True])
-        assert np.array_equal(x[rows].numpy(), a[rows.numpy()]) and np.array_equal(x[rows, 2:4].numpy(), a[rows.numpy(), 2:4])
+        assert np.array_equal(x[rows].numpy(), a[rows.numpy()]) and np.array_equal(
+            x[rows, 2:4].numpy(), a[rows.numpy(), 2:4]
+        )
     x = wisp.randn(4, 3, dtype=wisp.float64, requires_grad=True)
     m = x.detach() > 0
     v = wisp.tensor(2.0, dtype=wisp.float64, requires_grad=True)
@@ -77,9 +87,14 @@ def test_gather_and_scatter(dim):
         np.testing.assert_allclose(y.numpy(), expected)
     x, s = (wisp.randn(3, 4, dtype=wisp.float64, requires_grad=True) for _ in range(2))
     index = wisp.tensor([[0, 2, 1, 0], [1, 1, 0, 2], [2, 0, 2, 1]])
-    for f in (lambda x, s: x.scatter_add(0, index, s), lambda x, s: x.scatter(0, index, s), lambda x, s: x.gather(0, index) * s,
-              lambda x, s: x.scatter_reduce(0, index, s, "mean"), lambda x, s: x.scatter_reduce(0, index, s, "prod"),
-              lambda x, s: x.scatter_reduce(0, index, s, "amax", include_self=False)):
+    for f in (
+        lambda x, s: x.scatter_add(0, index, s),
+        lambda x, s: x.scatter(0, index, s),
+        lambda x, s: x.gather(0, index) * s,
+        lambda x, s: x.scatter_reduce(0, index, s, "mean"),
+        lambda x, s: x.scatter_reduce(0, index, s, "prod"),
+        lambda x, s: x.scatter_reduce(0, index, s, "amax", include_self=False),
+    ):
         assert gradcheck(f, (x, s))
 
 
@@ -92,11 +107,18 @@ def test_index_functions():
         expected = x.numpy().copy()
         np.add.at(expected, [2, 0, 2], 2 * source.numpy())
         np.testing.assert_allclose(x.index_add(0, index, source, alpha=2).numpy(), expected)
-        assert x.index_fill(1, index, -1.0)[:, 2].eq(-1).all() and x.index_copy(0, wisp.tensor([1]), source[:1])[1].equal(source[0])
+        assert x.index_fill(1, index, -1.0)[:, 2].eq(-1).all() and x.index_copy(0, wisp.tensor([1]), source[:1])[
+            1
+        ].equal(source[0])
         assert np.array_equal(x.take(wisp.tensor([0, 7, -1])).numpy(), x.numpy().take([0, 7, -1]))
     x, s = (wisp.randn(3, 4, dtype=wisp.float64, requires_grad=True) for _ in range(2))
-    for f in (lambda x, s: x.index_add(0, index, s), lambda x, s: x.index_select(0, index) * s, lambda x, s: x.index_put((index,), s, True),
-              lambda x, s: x.index_copy(1, wisp.tensor([3, 0]), s[:, :2]), lambda x, s: x.index_fill(0, index, s[0, 0])):
+    for f in (
+        lambda x, s: x.index_add(0, index, s),
+        lambda x, s: x.index_select(0, index) * s,
+        lambda x, s: x.index_put((index,), s, True),
+        lambda x, s: x.index_copy(1, wisp.tensor([3, 0]), s[:, :2]),
+        lambda x, s: x.index_fill(0, index, s[0, 0]),
+    ):
         assert gradcheck(f, (x, s)) and gradgradcheck(f, (x, s))
 
 
@@ -110,15 +132,25 @@ def test_in_place_writes_are_seen_by_autograd():
         y[wisp.tensor([0, 3])] = s * s
         y[:, 1].masked_fill_(wisp.tensor([True, False, False, False]), 5.0)
         return y * y
+
     assert gradcheck(f, (x, s)) and gradgradcheck(f, (x, s))
 
 
 def test_bad_indices_are_refused():
     x = wisp.zeros(3, 4)
-    for f in (lambda: x[wisp.tensor([3])], lambda: x[:, wisp.tensor([-5])], lambda: x.gather(0, wisp.tensor([[3]])), lambda: x.gather(1, wisp.tensor([[-1]])),
-              lambda: x.index_select(0, wisp.tensor([3])), lambda: x.scatter_add(0, wisp.tensor([[4]]), x), lambda: x.take(wisp.tensor([12])),
-              lambda: x.index_add(1, wisp.tensor([4]), x[:, :1]), lambda: x[wisp.zeros(2, 4, dtype=wisp.bool)],
-              lambda: x[wisp.tensor([0, 1]), wisp.tensor([0, 1, 2])], lambda: wisp.searchsorted(x, x, sorter=wisp.full((3, 4), 9))):
+    for f in (
+        lambda: x[wisp.tensor([3])],
+        lambda: x[:, wisp.tensor([-5])],
+        lambda: x.gather(0, wisp.tensor([[3]])),
+        lambda: x.gather(1, wisp.tensor([[-1]])),
+        lambda: x.index_select(0, wisp.tensor([3])),
+        lambda: x.scatter_add(0, wisp.tensor([[4]]), x),
+        lambda: x.take(wisp.tensor([12])),
+        lambda: x.index_add(1, wisp.tensor([4]), x[:, :1]),
+        lambda: x[wisp.zeros(2, 4, dtype=wisp.bool)],
+        lambda: x[wisp.tensor([0, 1]), wisp.tensor([0, 1, 2])],
+        lambda: wisp.searchsorted(x, x, sorter=wisp.full((3, 4), 9)),
+    ):
         with pytest.raises((IndexError, RuntimeError)):
             f()
     with pytest.raises(RuntimeError, match="dtypes match"):
@@ -159,18 +191,36 @@ def test_joining():
 def test_rearranging():
     for x in layouts(4, 5, 3):
         a = x.numpy()
-        assert np.array_equal(x.flip(0, 2).numpy(), np.flip(a, (0, 2))) and np.array_equal(x.roll((1, -2), (0, 1)).numpy(), np.roll(a, (1, -2), (0, 1)))
-        assert np.array_equal(x.roll(3).numpy(), np.roll(a, 3)) and np.array_equal(x.rot90(1, (0, 1)).numpy(), np.rot90(a, 1, (0, 1)))
-        assert np.array_equal(x.repeat(2, 1, 3, 1).numpy(), np.tile(a, (2, 1, 3, 1))) and np.array_equal(x.tile(2).numpy(), np.tile(a, 2))
+        assert np.array_equal(x.flip(0, 2).numpy(), np.flip(a, (0, 2))) and np.array_equal(
+            x.roll((1, -2), (0, 1)).numpy(), np.roll(a, (1, -2), (0, 1))
+        )
+        assert np.array_equal(x.roll(3).numpy(), np.roll(a, 3)) and np.array_equal(
+            x.rot90(1, (0, 1)).numpy(), np.rot90(a, 1, (0, 1))
+        )
+        assert np.array_equal(x.repeat(2, 1, 3, 1).numpy(), np.tile(a, (2, 1, 3, 1))) and np.array_equal(
+            x.tile(2).numpy(), np.tile(a, 2)
+        )
         assert np.array_equal(x.repeat_interleave(2, 1).numpy(), np.repeat(a, 2, 1))
         assert np.array_equal(x.repeat_interleave(wisp.tensor([1, 0, 3, 2]), 0).numpy(), np.repeat(a, [1, 0, 3, 2], 0))
         for d in (-2, 0, 1):
             assert np.array_equal(x.tril(d).numpy(), np.tril(a, d)) and np.array_equal(x.triu(d).numpy(), np.triu(a, d))
     v = wisp.arange(3.0)
-    assert np.array_equal(v.diag(1).numpy(), np.diag(v.numpy(), 1)) and v.diag().diag().equal(v) and v.diag_embed().trace().item() == 3
+    assert (
+        np.array_equal(v.diag(1).numpy(), np.diag(v.numpy(), 1))
+        and v.diag().diag().equal(v)
+        and v.diag_embed().trace().item() == 3
+    )
     x = wisp.randn(3, 3, dtype=wisp.float64, requires_grad=True)
-    for f in (lambda x: x.flip(1), lambda x: x.roll(1, 0), lambda x: x.tril(), lambda x: x.diag(), lambda x: x.repeat(2, 2), lambda x: x.trace(),
-              lambda x: x.select_scatter(x[0] * 2, 1, 0), lambda x: x.repeat_interleave(wisp.tensor([2, 0, 1]), 1)):
+    for f in (
+        lambda x: x.flip(1),
+        lambda x: x.roll(1, 0),
+        lambda x: x.tril(),
+        lambda x: x.diag(),
+        lambda x: x.repeat(2, 2),
+        lambda x: x.trace(),
+        lambda x: x.select_scatter(x[0] * 2, 1, 0),
+        lambda x: x.repeat_interleave(wisp.tensor([2, 0, 1]), 1),
+    ):
         assert gradcheck(f, (x,)) and gradgradcheck(f, (x,))
 
 

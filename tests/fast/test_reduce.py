@@ -1,4 +1,5 @@
-"""Reductions and scans against NumPy in double precision: every layout and set of dims, NaN, empty, derivatives, threads."""
+"""Reductions and scans against NumPy in double precision: layouts, sets of dims, NaN, empty, derivatives, threads."""
+
 import itertools
 
 import numpy as np
@@ -36,9 +37,11 @@ def test_sums_means_norms_and_spreads(layout, dtype):
         x = make(shape, layout, dtype)
         a = x.double().numpy()
         for dims, keep in itertools.product(sets_of_dims(len(shape)), (False, True)):
+
             def check(got, expected):
                 assert got.dtype == dtype
                 np.testing.assert_allclose(got.double().numpy(), expected, rtol=tolerance, atol=tolerance * 100)
+
             check(x.sum(dims, keep), a.sum(dims, keepdims=keep))
             check(x.mean(dims, keep), a.mean(dims, keepdims=keep))
             check(x.var(dims, correction=0, keepdim=keep), a.var(dims, keepdims=keep))
@@ -46,7 +49,10 @@ def test_sums_means_norms_and_spreads(layout, dtype):
             check(wisp.linalg.vector_norm(x, 1, dims, keep), np.abs(a).sum(dims, keepdims=keep))
             check(wisp.linalg.vector_norm(x, float("inf"), dims, keep), np.abs(a).max(dims, keepdims=keep))
             check(x.amax(() if dims is None else dims, keep), a.max(dims, keepdims=keep))
-            check(x.logsumexp(tuple(range(len(shape))) if dims is None else dims, keep), np.log(np.exp(a).sum(dims, keepdims=keep)))
+            check(
+                x.logsumexp(tuple(range(len(shape))) if dims is None else dims, keep),
+                np.log(np.exp(a).sum(dims, keepdims=keep)),
+            )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -115,7 +121,9 @@ def test_results_do_not_depend_on_threads():
     try:
         for threads in (1, 2, 3, 7):
             wisp.set_num_threads(threads)
-            results.append([t.numpy() for t in (x.sum(), x.sum(0), x.sum(1), x.t().sum(0), x.var(), x.norm(), x.logsumexp((0, 1)))])
+            results.append(
+                [t.numpy() for t in (x.sum(), x.sum(0), x.sum(1), x.t().sum(0), x.var(), x.norm(), x.logsumexp((0, 1)))]
+            )
     finally:
         wisp.set_num_threads(before)
     for other in results[1:]:
@@ -124,7 +132,11 @@ def test_results_do_not_depend_on_threads():
 
 
 def test_nothing():
-    assert wisp.zeros(0, 3).sum(0).tolist() == [0, 0, 0] and wisp.zeros(0).sum().item() == 0 and wisp.zeros(0).prod().item() == 1
+    assert (
+        wisp.zeros(0, 3).sum(0).tolist() == [0, 0, 0]
+        and wisp.zeros(0).sum().item() == 0
+        and wisp.zeros(0).prod().item() == 1
+    )
     assert wisp.zeros(0).mean().isnan() and wisp.zeros(3, 0).sum(0).shape == (0,)
     assert not wisp.zeros(0).any() and wisp.zeros(0).all()
     assert wisp.zeros(0).logsumexp(0).item() == -float("inf")
@@ -143,17 +155,43 @@ def test_scans(dim, layout):
     np.testing.assert_allclose(x.cumprod(dim).numpy(), a.cumprod(dim), rtol=1e-10)
     np.testing.assert_allclose(x.logcumsumexp(dim).numpy(), np.log(np.exp(a).cumsum(dim)), rtol=1e-10)
     values, indices = x.cummax(dim)
-    assert np.array_equal(values.numpy(), np.maximum.accumulate(a, dim)) and np.array_equal(x.gather(dim, indices).numpy(), values.numpy())
+    assert np.array_equal(values.numpy(), np.maximum.accumulate(a, dim)) and np.array_equal(
+        x.gather(dim, indices).numpy(), values.numpy()
+    )
     np.testing.assert_allclose(x.diff(dim=dim).numpy(), np.diff(a, axis=dim))
 
 
 DIFFERENTIABLE = [
-    lambda x: x.sum(), lambda x: x.sum(1), lambda x: x.mean((0, 1), True), lambda x: x.prod(), lambda x: x.prod(1), lambda x: x.var(0),
-    lambda x: x.std(), lambda x: x.std(1, correction=0), lambda x: x.norm(), lambda x: x.norm(3, 1), lambda x: x.norm(1.5), lambda x: x.norm(1, 0),
-    lambda x: x.logsumexp(1), lambda x: x.cumsum(1), lambda x: x.cumprod(0), lambda x: x.logcumsumexp(1), lambda x: x.nansum(0),
-    lambda x: x.max(1).values, lambda x: x.amin((0, 1)), lambda x: x.max(), lambda x: x.cummin(0).values, lambda x: x.diff(dim=0),
-    lambda x: wisp.var_mean(x, 1), lambda x: wisp.std_mean(x), lambda x: wisp.linalg.vector_norm(x, float("inf"), 1),
-    lambda x: x.median(1).values, lambda x: x.quantile(0.3, 1), lambda x: x.sort(1).values, lambda x: x.topk(2, 0).values, lambda x: x.msort(),
+    lambda x: x.sum(),
+    lambda x: x.sum(1),
+    lambda x: x.mean((0, 1), True),
+    lambda x: x.prod(),
+    lambda x: x.prod(1),
+    lambda x: x.var(0),
+    lambda x: x.std(),
+    lambda x: x.std(1, correction=0),
+    lambda x: x.norm(),
+    lambda x: x.norm(3, 1),
+    lambda x: x.norm(1.5),
+    lambda x: x.norm(1, 0),
+    lambda x: x.logsumexp(1),
+    lambda x: x.cumsum(1),
+    lambda x: x.cumprod(0),
+    lambda x: x.logcumsumexp(1),
+    lambda x: x.nansum(0),
+    lambda x: x.max(1).values,
+    lambda x: x.amin((0, 1)),
+    lambda x: x.max(),
+    lambda x: x.cummin(0).values,
+    lambda x: x.diff(dim=0),
+    lambda x: wisp.var_mean(x, 1),
+    lambda x: wisp.std_mean(x),
+    lambda x: wisp.linalg.vector_norm(x, float("inf"), 1),
+    lambda x: x.median(1).values,
+    lambda x: x.quantile(0.3, 1),
+    lambda x: x.sort(1).values,
+    lambda x: x.topk(2, 0).values,
+    lambda x: x.msort(),
     lambda x: x.kthvalue(2, 1).values,
 ]
 
@@ -195,7 +233,9 @@ def test_forms():
     assert wisp.sum(x, axis=0, keepdims=True).shape == (1, 3)
     assert x.sum(dtype=wisp.int32).dtype == wisp.int32 and x.mean(dtype=wisp.float64).dtype == wisp.float64
     values, indices = wisp.max(x, dim=1)
-    assert wisp.max(x, wisp.full_like(x, 3)).min().item() == 3 and values.tolist() == [2, 5] and indices.tolist() == [2, 2]
+    assert (
+        wisp.max(x, wisp.full_like(x, 3)).min().item() == 3 and values.tolist() == [2, 5] and indices.tolist() == [2, 2]
+    )
     y = x.clone()
     assert y.cumsum_(1) is y and y.tolist() == [[0, 1, 3], [3, 7, 12]]
     with pytest.raises(RuntimeError, match="mean"):

@@ -1,4 +1,5 @@
 """Composites of reductions: norms, histograms, and what PyTorch writes in Python too."""
+
 from wisp import _core
 
 _range = range  # some functions have a parameter of that name
@@ -22,6 +23,7 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     tensor(5.)
     """
     from wisp import linalg
+
     if isinstance(dim, int):
         dim = (dim,)
     if p == "nuc":
@@ -47,7 +49,9 @@ def _bins_of(values, bins, range):
         at = _core.searchsorted(edges, values, right=True) - 1
         at = _core.where(values == edges[-1], edges.numel() - 2, at)
         return at, (values >= edges[0]) & (values <= edges[-1]), edges
-    low, high = range if range is not None else (values.min().item(), values.max().item()) if values.numel() else (0.0, 1.0)
+    low, high = (
+        range if range is not None else (values.min().item(), values.max().item()) if values.numel() else (0.0, 1.0)
+    )
     if low == high:
         low, high = low - 0.5, high + 0.5
     edges = _core.linspace(low, high, bins + 1, dtype=values.dtype)
@@ -72,7 +76,9 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
 
 def block_diag(*tensors):
     """A matrix with the given ones along its diagonal."""
-    return _core._operators[""]["_block_diag"](tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors)
+    return _core._operators[""]["_block_diag"](
+        tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    )
 
 
 FUNCTIONS = [norm, histogram, block_diag]

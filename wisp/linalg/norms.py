@@ -1,4 +1,5 @@
 """Norms of vectors and matrices."""
+
 import math
 
 from wisp import _core
@@ -16,7 +17,9 @@ def _unsqueezed(result, dims, ndim):
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
     """A norm of the matrices in two dimensions: 'fro', 'nuc', 1, -1, inf, -inf, 2 or -2."""
     if A.dim() < 2:
-        raise RuntimeError(f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got shape {list(A.shape)}.")
+        raise RuntimeError(
+            f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got shape {list(A.shape)}."
+        )
     if not (A.is_floating_point() or A.is_complex()):
         raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {A.dtype}")
     dim = tuple(dim)
@@ -28,6 +31,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
         return into(out, vector_norm(A, 2, dim, keepdim))
     if ord in ("nuc", 2, -2, 2.0, -2.0):
         from wisp import linalg
+
         values = linalg.svdvals(A.movedim(dim, (-2, -1)))
         result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord > 0 else values.amin(-1)
         return into(out, _unsqueezed(result, dim, A.dim()) if keepdim else result)
@@ -49,7 +53,9 @@ def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
             raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
     elif ord is not None:
         if A.dim() not in (1, 2):
-            raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.dim()}D.")
+            raise RuntimeError(
+                f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.dim()}D."
+            )
         dims = tuple(range(A.dim()))
     else:
         dims = None

@@ -34,10 +34,13 @@ newaxis = None
 # Loaded on first use: `import wisp` stays quick.
 _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
-               "masked", "sparse", "distributed", "return_types", "functional", "version"}
+               "masked", "sparse", "distributed", "return_types", "functional", "version", "storage", "types"}
 _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
          "finfo": "_limits", "iinfo": "_limits", "from_dlpack": "utils.dlpack", "to_dlpack": "utils.dlpack",
          "autocast": "amp", "GradScaler": "amp", "vmap": "func",
+         **dict.fromkeys(("SymInt", "SymFloat", "SymBool", "sym_int", "sym_float", "sym_not", "sym_max", "sym_min", "sym_ite",
+                          "sym_sum", "OutOfMemoryError"), "_symbols"),
+         **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"),
          **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype", "is_autocast_cpu_enabled",
                           "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "set_autocast_cache_enabled", "clear_autocast_cache"),
                          "amp.autocast_mode"),

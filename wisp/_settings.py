@@ -112,8 +112,10 @@ def typename(obj, /):
 
 
 def is_storage(obj, /):
-    """Whether the object is a storage: never, as the memory of Wisp's tensors has no object of its own."""
-    return False
+    """Whether the object is a storage."""
+    from wisp import storage
+
+    return isinstance(obj, (storage.UntypedStorage, storage.TypedStorage))
 
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):

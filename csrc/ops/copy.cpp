@@ -254,6 +254,15 @@ static const Operators operators = {
          set_default_dtype(d);
      }, function},
     {"numel(Tensor input)", [](const Tensor& t) { return t.numel(); }, function},
+    // All bytes of the memory that a tensor views, and a tensor over such bytes.
+    {"_storage(Tensor input)", [](const Tensor& t) {
+         return from_storage(t.storage(), Layout{{int64_t(t.storage()->bytes)}, {1}, 0}, DType::u8);
+     }, function},
+    {"_from_storage(Tensor storage, dtype dtype, int[] size, int[] stride, int storage_offset=0)",
+     [](const Tensor& bytes, DType d, Dims size, Dims stride, int64_t offset) {
+         const Tensor whole = from_storage(bytes.storage(), Layout{{int64_t(bytes.storage()->bytes) / item_size(d)}, {1}, 0}, d);
+         return alias(as_strided(whole, size, stride, offset));
+     }, function},
     {"_set(Tensor input, Tensor source)", [](const Tensor& t, const Tensor& source) {
          set_data(t, source);
          bump_version(t);

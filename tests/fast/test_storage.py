@@ -1,0 +1,42 @@
+"""Storages, lists of tensors, and other things that programs ask of tensors as objects."""
+
+import pytest
+
+import wisp
+
+
+def test_storage_is_the_memory_of_a_tensor():
+    x = wisp.arange(6.0).reshape(2, 3)
+    assert x.untyped_storage().nbytes() == 24
+    assert x[1].untyped_storage().data_ptr() == x.data_ptr()
+    assert x.t().storage().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    x.storage()[0] = 7.0
+    assert x[0, 0].item() == 7.0
+    assert wisp.is_storage(x.storage()) and wisp.is_storage(x.untyped_storage()) and not wisp.is_storage(x)
+
+
+def test_set():
+    x, y = wisp.arange(6.0), wisp.empty(0)
+    assert y.set_(x.untyped_storage(), 2, (2, 2), (2, 1)).tolist() == [[2.0, 3.0], [4.0, 5.0]]
+    y.zero_()
+    assert x.tolist() == [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    with pytest.raises(RuntimeError):
+        y.set_(x.untyped_storage(), 4, (4,), (1,))
+
+
+def test_foreach():
+    a = [wisp.ones(2), wisp.ones(3)]
+    wisp._foreach_add_(a, [1, 2])
+    wisp._foreach_mul_(a, a)
+    assert [t[0].item() for t in a] == [4.0, 9.0]
+    assert [t[0].item() for t in wisp._foreach_addcdiv(a, a, a, value=2)] == [6.0, 11.0]
+    with pytest.raises(RuntimeError):
+        wisp._foreach_add(a, [1])
+
+
+def test_python_functions_on_elements():
+    assert wisp.ones(3).apply_(lambda v: v + 1).tolist() == [2.0, 2.0, 2.0]
+    assert wisp.ones(2).map_(wisp.tensor([3.0, 4.0]), lambda a, b: a - b).tolist() == [-2.0, -3.0]
+    assert complex(wisp.tensor(1 + 2j)) == 1 + 2j
+    with pytest.raises(IndexError):
+        wisp._check_index(False)

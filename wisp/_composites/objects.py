@@ -1,0 +1,168 @@
+"""What programs ask of tensors as objects: their storage, other types for them, Python functions on their elements."""
+
+from wisp import _core
+
+_op = _core._operators[""]
+
+
+def untyped_storage(self):
+    """The memory behind the tensor, in bytes."""
+    from wisp import storage
+
+    return storage.of(self)
+
+
+def _storage_method(self):
+    """The memory behind the tensor, in elements."""
+    from wisp import storage
+
+    return storage.TypedStorage(wrap_storage=storage.of(self), dtype=self.dtype)
+
+
+_storage_method.__name__ = "storage"
+
+
+def storage_type(self):
+    """The class of the tensor's storage."""
+    from wisp import storage
+
+    return storage.TypedStorage
+
+
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """Make the tensor view other memory: another tensor's, or a storage."""
+    if source is None:
+        return _op["_set"](self, self.new_empty(0))
+    if not isinstance(source, _core.Tensor):
+        memory = source.untyped()
+        if size is None:
+            size = [(memory.nbytes() // self.element_size()) - storage_offset]
+        if stride is None:
+            stride = _op["empty"](size, dtype=self.dtype).stride()
+        return _op["_set"](self, _op["_from_storage"](memory._bytes, self.dtype, size, stride, storage_offset))
+    if source.dtype != self.dtype:
+        raise RuntimeError(f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
+    if size is not None:
+        strides = stride if stride is not None else _op["empty"](size, dtype=self.dtype).stride()
+        source = source.detach().as_strided(size, strides, storage_offset)
+    return _op["_set"](self, source.detach())
+
+
+def apply_(self, callable):
+    """Replace each element by `callable` of it, one at a time."""
+    values = [callable(v) for v in self.detach().reshape(-1).tolist()]
+    self.detach().copy_(_core.tensor(values, dtype=self.dtype).reshape(self.shape))
+    return self
+
+
+def map_(self, tensor, callable):
+    """Replace each element by `callable` of it and of the one of another tensor, one at a time."""
+    pairs = zip(self.detach().reshape(-1).tolist(), tensor.detach().expand(self.shape).reshape(-1).tolist())
+    self.detach().copy_(_core.tensor([callable(a, b) for a, b in pairs], dtype=self.dtype).reshape(self.shape))
+    return self
+
+
+def as_subclass(self, cls):
+    """The same tensor, with the same history, as an instance of a subclass of Tensor."""
+    view = self.view_as(self) if self.requires_grad else self.detach()
+    if cls is _core.Tensor:
+        return view
+    if view.grad_fn is not None:
+        raise RuntimeError(f"as_subclass: a tensor with a history can't become a {cls.__name__}; detach() it first")
+    return _core.Tensor._make_subclass(cls, view, False)
+
+
+def dim_order(self, *, ambiguity_check=False):
+    """The dimensions from the outermost in memory to the innermost."""
+    return tuple(sorted(range(self.dim()), key=lambda d: -self.stride()[d]))
+
+
+def const_data_ptr(self):
+    """The address of the first element, for reading."""
+    return self.data_ptr()
+
+
+def record_stream(self, stream):
+    """Nothing to do in main memory."""
+
+
+def module_load(self, other, assign=False):
+    """What `load_state_dict` puts in place of this parameter."""
+    return other.detach() if assign else self.detach().copy_(other)
+
+
+def __complex__(self):
+    return complex(self.item())
+
+
+def __array_wrap__(self, array, *_):
+    return _core.from_numpy(array)
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _assert(condition, message):
+    """Raise AssertionError unless the condition holds."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def _check_with(error_type, cond, message=None):
+    """Raise an error of that type unless the condition holds."""
+    if not isinstance(cond, bool):
+        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+    if not cond:
+        raise error_type(str(message()) if callable(message) else "Expected cond to be True, but got False.")
+
+
+def _check(cond, message=None):
+    """Raise RuntimeError unless the condition holds."""
+    _check_with(RuntimeError, cond, message)
+
+
+def _check_index(cond, message=None):
+    """Raise IndexError unless the condition holds."""
+    _check_with(IndexError, cond, message)
+
+
+def _check_value(cond, message=None):
+    """Raise ValueError unless the condition holds."""
+    _check_with(ValueError, cond, message)
+
+
+def _check_type(cond, message=None):
+    """Raise TypeError unless the condition holds."""
+    _check_with(TypeError, cond, message)
+
+
+def _check_tensor_all(cond, message=None):
+    """Raise RuntimeError unless every element holds."""
+    _check_with(RuntimeError, bool(cond.all().item()), message)
+
+
+FUNCTIONS = [
+    _assert,
+    _check,
+    _check_with,
+    _check_index,
+    _check_value,
+    _check_type,
+    _check_tensor_all,
+]
+METHODS = [
+    untyped_storage,
+    _storage_method,
+    storage_type,
+    set_,
+    apply_,
+    map_,
+    as_subclass,
+    dim_order,
+    const_data_ptr,
+    record_stream,
+    module_load,
+    __complex__,
+    __array_wrap__,
+]
+INPLACE = []

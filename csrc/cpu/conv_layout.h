@@ -47,6 +47,9 @@ inline int64_t greatest_common_divisor(int64_t a, int64_t b) {
     return a < 0 ? -a : a;
 }
 
+// A pitch near n that is no multiple of a kilobyte or more: rows at such distances would share few lines of the caches.
+WISP_INLINE int64_t off_powers(int64_t n) { return n % 256 == 0 ? n + 80 : n; }
+
 // One spatial axis; the taps are first, first + step, ..., and tap t uses the weight kernel_first + t * kernel_step.
 struct Axis {
     int64_t in, out, stride, taps, first, step, kernel_first, kernel_step;
@@ -81,7 +84,7 @@ struct ImageLayout {
     int64_t positions() const {
         return (images - 1) * plane + ((axis[0].out - 1) * length[1] + axis[1].out - 1) * length[2] + axis[2].out;
     }
-    int64_t channel_size() const { return phases * images * plane; }
+    int64_t channel_size() const { return off_powers(phases * images * plane); }
     int64_t size() const { return channels * channel_size(); }
 };
 

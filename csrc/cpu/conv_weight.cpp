@@ -161,7 +161,7 @@ template <class T> struct WeightJob {
 
 template <class T> WISP_INLINE int64_t group_copy_size(const WeightJob<T>& w) {
     const ImageLayout& l = w.layout;
-    return (l.in_place ? 0 : l.size()) + (w.grad_in_place ? 0 : w.rows * l.images * l.plane);
+    return (l.in_place ? 0 : l.size()) + (w.grad_in_place ? 0 : w.rows * off_powers(l.images * l.plane));
 }
 
 // Copies channel c of the input (c < channels) or channel c - channels of the gradient, for images n0, n0 + 1, ...
@@ -177,7 +177,7 @@ void copy_for_dot(const WeightJob<T>& w, const T* input, const T* grad, T* copy,
     }
     if (w.grad_in_place) return;
     c -= w.channels;
-    T* to = copy + (l.in_place ? 0 : l.size()) + c * l.images * l.plane;
+    T* to = copy + (l.in_place ? 0 : l.size()) + c * off_powers(l.images * l.plane);
     for (int64_t n = 0; n < images; ++n)
         copy_grad(l, grad + (n0 + n) * w.grad_image + c * w.wanted, to + n * l.plane);
 }
@@ -278,7 +278,8 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
     w.offsets = offsets;
 
     const int64_t tiles = ceil_div(w.rows, dot_rows) * ceil_div(w.depth, dot_taps);
-    const int64_t copy_size = group_copy_size(w), grad_row = w.grad_in_place ? w.wanted : l.images * l.plane;
+    const int64_t copy_size = group_copy_size(w);
+    const int64_t grad_row = w.grad_in_place ? w.wanted : off_powers(l.images * l.plane);
     const int64_t grain_work = 60000;
     const int64_t group_work = weights * s.batch * w.wanted;
     auto source_of = [&](const T* copy, int64_t group, int64_t n0) {

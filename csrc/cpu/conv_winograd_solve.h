@@ -82,7 +82,7 @@ void winograd_block(const Problem<float>& p, const WinogradPlan& plan, const flo
     constexpr int64_t lanes = lanes_of<float>, width = lanes * tile_vectors;
     const int64_t v0 = plan.vectors * block / plan.blocks, vectors = plan.vectors * (block + 1) / plan.blocks - v0;
     const int64_t q = v0 * lanes, plane = p.result_size[1] * p.result_size[2];
-    const int64_t v_pitch = p.channels * width, m_pitch = p.rows * width;
+    const int64_t v_pitch = p.channels * width + 5 * lanes, m_pitch = p.rows * width + 5 * lanes;  // see off_powers
     float* v = static_cast<float*>(scratch(2, size_t(entries * (v_pitch + m_pitch) + 4 * width) * sizeof(float)));
     float *m = v + entries * v_pitch, *tile_out = m + entries * m_pitch;
     for (int64_t c = 0; c < p.channels; ++c)

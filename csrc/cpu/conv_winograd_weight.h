@@ -84,11 +84,12 @@ bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float
     l.images = smaller(s.batch, ceil_div(chunk_size, l.plane));
     const int64_t grad_size = 4 * l.images * l.plane, pad = 2 * lanes;
     const int64_t chunk = smaller(chunk_size, ceil_div(l.images * l.plane, lanes) * lanes);
-    const int64_t v_pitch = w.channels * chunk, m_pitch = w.rows * chunk;
+    const int64_t row = chunk + lanes;  // see off_powers
+    const int64_t v_pitch = w.channels * row + 5 * lanes, m_pitch = w.rows * row + 5 * lanes;
     int64_t* offsets = static_cast<int64_t*>(scratch(0, size_t(entries * w.channels + w.channels) * 8));
     int64_t* dot_offsets = offsets + entries * w.channels;
     fill_offsets(l, offsets);
-    for (int64_t c = 0; c < w.channels; ++c) dot_offsets[c] = c * chunk;
+    for (int64_t c = 0; c < w.channels; ++c) dot_offsets[c] = c * row;
     float* copies = static_cast<float*>(scratch(1, size_t(l.size() + w.rows * grad_size + pad) * sizeof(float)));
     float* phases = copies + l.size();
     float* transformed = static_cast<float*>(scratch(2, size_t(entries * (v_pitch + m_pitch)) * sizeof(float)));
@@ -116,10 +117,10 @@ bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float
                     for (int64_t i = 0; i < vectors; ++i)
                         if (c < w.channels)
                             transform_input(copies + c * l.channel_size() + q + i * lanes, offsets,
-                                            v + c * chunk + i * lanes, v_pitch);
+                                            v + c * row + i * lanes, v_pitch);
                         else
                             transform_grad(phases + (c - w.channels) * grad_size + q + i * lanes, l.images * l.plane,
-                                           m + (c - w.channels) * chunk + i * lanes, m_pitch);
+                                           m + (c - w.channels) * row + i * lanes, m_pitch);
             });
             const int64_t panel_work = w.channels * dot_rows * count;
             parallel_for(entries * panels, ceil_div(60000, panel_work), [&](int64_t begin, int64_t end) {
@@ -128,7 +129,7 @@ bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float
                     const int64_t r0 = w.rows * panel / panels, height = w.rows * (panel + 1) / panels - r0;
                     for (int64_t t = 0; t < tap_tiles; ++t) {
                         const int64_t c = t * dot_taps, taps = smaller(dot_taps, w.channels - c);
-                        dots<float>[taps - 1][height - 1]({count, 1, 0}, m + f * m_pitch + r0 * chunk, chunk,
+                        dots<float>[taps - 1][height - 1]({count, 1, 0}, m + f * m_pitch + r0 * row, row,
                                                           v + f * v_pitch, dot_offsets + c,
                                                           sums + (f * w.rows + r0) * w.channels + c, w.channels,
                                                           n0 > 0 || q > 0);

@@ -131,37 +131,46 @@ template <class T> struct Plan {
 WISP_INLINE int64_t panel_begin(int64_t rows, int64_t panels, int64_t p) { return rows * p / panels; }
 
 template <class T, int height>
-void pack_run(const T* from, int64_t row, int64_t step, int64_t count, T* to) {
-    for (int64_t k = 0; k < count; ++k, from += step, to += height)
+void pack_run(const T* from, int64_t row, const int64_t* places, int64_t count, T* to) {
+    for (int64_t k = 0; k < count; ++k, to += height)
 #pragma GCC unroll 8
-        for (int r = 0; r < height; ++r) to[r] = from[r * row];
+        for (int r = 0; r < height; ++r) to[r] = from[r * row + places[k]];
 }
 
 // Weights of each panel as [term][row of the panel].
 template <class T> void pack_weight(const Problem<T>& p, const Plan<T>& plan, bool ordered, T* packed) {
-    using Run = void (*)(const T*, int64_t, int64_t, int64_t, T*);
+    using Run = void (*)(const T*, int64_t, const int64_t*, int64_t, T*);
     static constexpr Run runs[tile_rows] = {pack_run<T, 1>, pack_run<T, 2>, pack_run<T, 3>,
                                             pack_run<T, 4>, pack_run<T, 5>, pack_run<T, 6>};
+    // One run is all terms of a panel if they lie in order, else the taps of one channel.
     const Axis &a = p.axis[0], &b = p.axis[1], &c = p.axis[2];
-    const int64_t cost = larger(1, p.rows / plan.panels * plan.depth);
-    parallel_for(p.groups * plan.panels, ceil_div(32768, cost), [&](int64_t begin, int64_t end) {
+    const int64_t taps = ordered ? plan.depth : plan.layout.taps, channels = ordered ? 1 : p.channels;
+    int64_t* places = static_cast<int64_t*>(scratch(2, size_t(taps) * 8));
+    int64_t* place = places;
+    if (ordered)
+        for (int64_t k = 0; k < taps; ++k) *place++ = k;
+    else
+        for (int64_t i = 0; i < a.taps; ++i)
+            for (int64_t j = 0; j < b.taps; ++j)
+                for (int64_t k = 0; k < c.taps; ++k)
+                    *place++ = (a.kernel_first + i * a.kernel_step) * p.weight_tap[0] +
+                               (b.kernel_first + j * b.kernel_step) * p.weight_tap[1] + c.kernel_first +
+                               k * c.kernel_step;
+    // Several panels at a time, so that long pieces of the weight are read in order.
+    const int64_t stack = ordered ? 1 : 8, stacks = ceil_div(plan.panels, stack);
+    const int64_t cost = larger(1, p.rows / plan.panels * plan.depth * stack);
+    parallel_for(p.groups * stacks, ceil_div(32768, cost), [&](int64_t begin, int64_t end) {
         for (int64_t item = begin; item < end; ++item) {
-            const int64_t group = item / plan.panels, panel = item % plan.panels;
-            const int64_t r0 = panel_begin(p.rows, plan.panels, panel);
-            const int64_t height = panel_begin(p.rows, plan.panels, panel + 1) - r0;
-            const T* from = p.weight + group * p.weight_group + r0 * p.weight_row;
-            T* to = packed + (group * p.rows + r0) * plan.depth;
-            if (ordered) {
-                runs[height - 1](from, p.weight_row, 1, plan.depth, to);
-                continue;
-            }
-            for (int64_t channel = 0; channel < p.channels; ++channel)
-                for (int64_t i = 0; i < a.taps; ++i)
-                    for (int64_t j = 0; j < b.taps; ++j, to += height * c.taps)
-                        runs[height - 1](from + channel * p.weight_channel +
-                                             (a.kernel_first + i * a.kernel_step) * p.weight_tap[0] +
-                                             (b.kernel_first + j * b.kernel_step) * p.weight_tap[1] + c.kernel_first,
-                                         p.weight_row, c.kernel_step, c.taps, to);
+            const int64_t group = item / stacks, first = item % stacks * stack;
+            const int64_t last = smaller(plan.panels, first + stack);
+            for (int64_t channel = 0; channel < channels; ++channel)
+                for (int64_t panel = first; panel < last; ++panel) {
+                    const int64_t r0 = panel_begin(p.rows, plan.panels, panel);
+                    const int64_t height = panel_begin(p.rows, plan.panels, panel + 1) - r0;
+                    runs[height - 1](p.weight + group * p.weight_group + r0 * p.weight_row + channel * p.weight_channel,
+                                     p.weight_row, places, taps,
+                                     packed + (group * p.rows + r0) * plan.depth + channel * taps * height);
+                }
         }
     });
 }

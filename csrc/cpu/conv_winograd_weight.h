@@ -9,8 +9,9 @@ namespace {
 struct WinogradWeight {
     ImageLayout layout;
     int64_t rows, channels, height, width;  // height and width of the output
-    int64_t input_image, grad_image;
-    const int64_t* offsets;
+    int64_t input_image, grad_image, grad_size;
+    int64_t chunk, row, v_pitch, m_pitch;   // positions per dot product; pitches of a channel and of an entry
+    const int64_t *offsets, *dot_offsets;   // of a tile's corners; of V's channels
 };
 
 // The four phases of one channel of the gradient, with the rows of the layout and zeros where it has no tile.
@@ -68,10 +69,69 @@ void place_weights(const float* sums, int64_t rows, int64_t channels, float* out
     });
 }
 
-// One group. The sums run over images and tiles in a fixed order.
+// Buffers of one thread, or of all of them together.
+struct WinogradBuffers {
+    float *copies, *phases, *v, *m;
+};
+
+// Adds the sums of images [n0, n0 + images) to sums, [entry][row][channel]. Where the threads work together, each step
+// is shared between them.
+template <bool together>
+void add_images(const ConvShape& s, const WinogradWeight& w, const WinogradBuffers& buffers, const float* input,
+                const float* grad, int64_t n0, int64_t images, float* sums, bool accumulate) {
+    constexpr int64_t lanes = lanes_of<float>;
+    const ImageLayout& l = w.layout;
+    auto each = [](int64_t n, int64_t grain, auto&& body) {
+        if constexpr (together)
+            parallel_for(n, grain, body);
+        else
+            body(int64_t(0), n);
+    };
+    const int64_t in_size = s.in[1] * s.in[2], out_size = s.out[1] * s.out[2];
+    const int64_t panels = ceil_div(w.rows, dot_rows), tap_tiles = ceil_div(w.channels, dot_taps);
+    each(w.channels + w.rows, ceil_div(30000, 4 * images * l.plane), [&](int64_t begin, int64_t end) {
+        for (int64_t c = begin; c < end; ++c)
+            for (int64_t n = 0; n < images; ++n)
+                if (c < w.channels)
+                    copy_channel(l, input + (n0 + n) * w.input_image + c * in_size, buffers.copies, c, n);
+                else
+                    copy_phases(w, grad + (n0 + n) * w.grad_image + (c - w.channels) * out_size,
+                                buffers.phases + (c - w.channels) * w.grad_size + n * l.plane);
+    });
+    const int64_t positions = l.positions() - (l.images - images) * l.plane;
+    for (int64_t q = 0; q < positions; q += w.chunk) {
+        const int64_t count = smaller(w.chunk, positions - q), vectors = ceil_div(count, lanes);
+        each(w.channels + w.rows, ceil_div(2000, count), [&](int64_t begin, int64_t end) {
+            for (int64_t c = begin; c < end; ++c)
+                for (int64_t i = 0; i < vectors; ++i)
+                    if (c < w.channels)
+                        transform_input(buffers.copies + c * l.channel_size() + q + i * lanes, w.offsets,
+                                        buffers.v + c * w.row + i * lanes, w.v_pitch);
+                    else
+                        transform_grad(buffers.phases + (c - w.channels) * w.grad_size + q + i * lanes,
+                                       l.images * l.plane, buffers.m + (c - w.channels) * w.row + i * lanes, w.m_pitch);
+        });
+        const int64_t panel_work = w.channels * dot_rows * count;
+        each(entries * panels, ceil_div(60000, panel_work), [&](int64_t begin, int64_t end) {
+            for (int64_t item = begin; item < end; ++item) {
+                const int64_t f = item / panels, panel = item % panels;
+                const int64_t r0 = w.rows * panel / panels, height = w.rows * (panel + 1) / panels - r0;
+                for (int64_t t = 0; t < tap_tiles; ++t) {
+                    const int64_t c = t * dot_taps, taps = smaller(dot_taps, w.channels - c);
+                    dots<float>[taps - 1][height - 1]({count, 1, 0}, buffers.m + f * w.m_pitch + r0 * w.row, w.row,
+                                                      buffers.v + f * w.v_pitch, w.dot_offsets + c,
+                                                      sums + (f * w.rows + r0) * w.channels + c, w.channels,
+                                                      accumulate || q > 0);
+                }
+            }
+        });
+    }
+}
+
+// One group. The images are added in sets that depend on the sizes alone, whatever the number of threads.
 bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float* input, const float* grad,
                                float* out) {
-    constexpr int64_t lanes = lanes_of<float>, chunk_size = 512;
+    constexpr int64_t lanes = lanes_of<float>;
     if (s.groups != 1 || !suits_winograd(axis, s.batch, s.out_channels, s.in_channels)) return false;
     WinogradWeight w{};
     ImageLayout& l = w.layout = winograd_layout(axis, s.in_channels);
@@ -81,62 +141,51 @@ bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float
     w.width = s.out[2];
     w.input_image = s.in_channels * s.in[1] * s.in[2];
     w.grad_image = s.out_channels * s.out[1] * s.out[2];
-    l.images = smaller(s.batch, ceil_div(chunk_size, l.plane));
-    const int64_t grad_size = 4 * l.images * l.plane, pad = 2 * lanes;
-    const int64_t chunk = smaller(chunk_size, ceil_div(l.images * l.plane, lanes) * lanes);
-    const int64_t row = chunk + lanes;  // see off_powers
-    const int64_t v_pitch = w.channels * row + 5 * lanes, m_pitch = w.rows * row + 5 * lanes;
+    // Small weights: each set has sums of its own, made by one thread. Large ones: the threads share every set.
+    const int64_t sums_size = entries * w.rows * w.channels;
+    const int64_t small_set = larger(ceil_div(256, l.plane), smaller(ceil_div(512, l.plane), ceil_div(s.batch, 8)));
+    const bool by_sets = small_set < s.batch && sums_size * ceil_div(s.batch, small_set) <= (int64_t(1) << 21);
+    l.images = smaller(s.batch, by_sets ? small_set : ceil_div(512, l.plane));
+    l.images = ceil_div(s.batch, ceil_div(s.batch, l.images));  // nearly equal sets
+    const int64_t all = ceil_div(l.positions(), lanes), pieces = ceil_div(all * lanes, 512);
+    w.chunk = ceil_div(all, pieces) * lanes;
+    w.row = w.chunk + lanes;  // see off_powers
+    w.v_pitch = w.channels * w.row + 5 * lanes;
+    w.m_pitch = w.rows * w.row + 5 * lanes;
+    w.grad_size = 4 * l.images * l.plane;
+    const int64_t sets = ceil_div(s.batch, l.images);
     int64_t* offsets = static_cast<int64_t*>(scratch(0, size_t(entries * w.channels + w.channels) * 8));
     int64_t* dot_offsets = offsets + entries * w.channels;
     fill_offsets(l, offsets);
-    for (int64_t c = 0; c < w.channels; ++c) dot_offsets[c] = c * row;
-    float* copies = static_cast<float*>(scratch(1, size_t(l.size() + w.rows * grad_size + pad) * sizeof(float)));
-    float* phases = copies + l.size();
-    float* transformed = static_cast<float*>(scratch(2, size_t(entries * (v_pitch + m_pitch)) * sizeof(float)));
-    float *v = transformed, *m = v + entries * v_pitch;
-    float* sums = static_cast<float*>(scratch(3, size_t(entries * w.rows * w.channels) * sizeof(float)));
-    const int64_t in_size = s.in[1] * s.in[2], out_size = s.out[1] * s.out[2];
-    const int64_t panels = ceil_div(w.rows, dot_rows), tap_tiles = ceil_div(w.channels, dot_taps);
-
-    for (int64_t n0 = 0; n0 < s.batch; n0 += l.images) {
-        const int64_t images = smaller(l.images, s.batch - n0);
-        parallel_for(w.channels + w.rows, ceil_div(30000, 4 * images * l.plane), [&](int64_t begin, int64_t end) {
-            for (int64_t c = begin; c < end; ++c)
-                for (int64_t n = 0; n < images; ++n)
-                    if (c < w.channels)
-                        copy_channel(l, input + (n0 + n) * w.input_image + c * in_size, copies, c, n);
-                    else
-                        copy_phases(w, grad + (n0 + n) * w.grad_image + (c - w.channels) * out_size,
-                                    phases + (c - w.channels) * grad_size + n * l.plane);
+    for (int64_t c = 0; c < w.channels; ++c) dot_offsets[c] = c * w.row;
+    w.offsets = offsets;
+    w.dot_offsets = dot_offsets;
+    auto memory = [](int slot, int64_t size) {
+        return static_cast<float*>(scratch(slot, size_t(size) * sizeof(float)));
+    };
+    auto buffers = [&] {
+        WinogradBuffers b;
+        b.copies = memory(1, l.size() + w.rows * w.grad_size + 2 * lanes);
+        b.phases = b.copies + l.size();
+        b.v = memory(2, entries * (w.v_pitch + w.m_pitch));
+        b.m = b.v + entries * w.v_pitch;
+        return b;
+    };
+    float* sums = memory(3, sums_size * (by_sets ? sets : 1));
+    auto images_of = [&](int64_t set) { return smaller(l.images, s.batch - set * l.images); };
+    if (by_sets) {
+        parallel_for(sets, 1, [&](int64_t begin, int64_t end) {
+            for (int64_t set = begin; set < end; ++set)
+                add_images<false>(s, w, buffers(), input, grad, set * l.images, images_of(set), sums + set * sums_size,
+                                  false);
         });
-        const int64_t positions = l.positions() - (l.images - images) * l.plane;
-        for (int64_t q = 0; q < positions; q += chunk) {
-            const int64_t count = smaller(chunk, positions - q), vectors = ceil_div(count, lanes);
-            parallel_for(w.channels + w.rows, ceil_div(2000, count), [&](int64_t begin, int64_t end) {
-                for (int64_t c = begin; c < end; ++c)
-                    for (int64_t i = 0; i < vectors; ++i)
-                        if (c < w.channels)
-                            transform_input(copies + c * l.channel_size() + q + i * lanes, offsets,
-                                            v + c * row + i * lanes, v_pitch);
-                        else
-                            transform_grad(phases + (c - w.channels) * grad_size + q + i * lanes, l.images * l.plane,
-                                           m + (c - w.channels) * row + i * lanes, m_pitch);
-            });
-            const int64_t panel_work = w.channels * dot_rows * count;
-            parallel_for(entries * panels, ceil_div(60000, panel_work), [&](int64_t begin, int64_t end) {
-                for (int64_t item = begin; item < end; ++item) {
-                    const int64_t f = item / panels, panel = item % panels;
-                    const int64_t r0 = w.rows * panel / panels, height = w.rows * (panel + 1) / panels - r0;
-                    for (int64_t t = 0; t < tap_tiles; ++t) {
-                        const int64_t c = t * dot_taps, taps = smaller(dot_taps, w.channels - c);
-                        dots<float>[taps - 1][height - 1]({count, 1, 0}, m + f * m_pitch + r0 * row, row,
-                                                          v + f * v_pitch, dot_offsets + c,
-                                                          sums + (f * w.rows + r0) * w.channels + c, w.channels,
-                                                          n0 > 0 || q > 0);
-                    }
-                }
-            });
-        }
+        parallel_for(sums_size, ceil_div(30000, sets), [&](int64_t begin, int64_t end) {
+            for (int64_t set = 1; set < sets; ++set)
+                for (int64_t k = begin; k < end; ++k) sums[k] += sums[set * sums_size + k];
+        });
+    } else {
+        for (int64_t set = 0; set < sets; ++set)
+            add_images<true>(s, w, buffers(), input, grad, set * l.images, images_of(set), sums, set > 0);
     }
     place_weights(sums, w.rows, w.channels, out);
     return true;

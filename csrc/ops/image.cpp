@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "../python/registry.h"
+#include "grid_formula.h"
 #include "image.h"
 #include "second_order.h"
 
@@ -341,12 +342,6 @@ GridGrads grid_sample_backward(const cpu::GridSample& g, const Tensor& grad, con
         if (want_input) r.input = to(r.input, dtype);
         if (want_grid) r.grid = to(r.grid, dtype);
     }
-    if (needs_grad(grad, input, grid))
-        for (const Tensor& t : {r.input, r.grid})
-            if (t.defined())
-                record(t, "GridSamplerBackwardBackward0", {grad, input, grid}, {}, [](Backward&) {
-                    throw NotImplemented("grid_sample: the derivative of its gradient is not implemented");
-                });
     return r;
 }
 
@@ -397,8 +392,22 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, cpu::GridInterpolat
     if (needs_grad(input, grid))
         record(out, g.dims == 2 ? "GridSampler2DBackward0" : "GridSampler3DBackward0", {input, grid}, {input, grid},
                [g](Backward& bw) {
-                   const GridGrads r =
-                       grid_sample_backward(g, bw.grad(), bw.saved(0), bw.saved(1), bw.needs(0), bw.needs(1));
+                   const Tensor x = bw.saved(0), p = bw.saved(1);
+                   if (bw.create_graph) {  // the gradient must be differentiable: take it from the formula
+                       BackwardRequest request;
+                       request.roots = {grid_sample_formula(g, x, p)};
+                       request.grads = {bw.grad()};
+                       request.create_graph = request.retain_graph = request.allow_unused = true;
+                       request.accumulate = false;
+                       for (int i = 0; i < 2; ++i)
+                           if (bw.needs(i)) request.inputs.push_back(i == 0 ? x : p);
+                       const TensorList grads = run_backward(request);
+                       int64_t next = 0;
+                       for (int i = 0; i < 2; ++i)
+                           if (bw.needs(i)) bw.set(i, grads[next++]);
+                       return;
+                   }
+                   const GridGrads r = grid_sample_backward(g, bw.grad(), x, p, bw.needs(0), bw.needs(1));
                    if (bw.needs(0)) bw.set(0, r.input);
                    if (bw.needs(1)) bw.set(1, r.grid);
                });

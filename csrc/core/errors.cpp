@@ -26,6 +26,14 @@ void ValueError::restore() const { PyErr_SetString(PyExc_ValueError, what()); }
 void IndexError::restore() const { PyErr_SetString(PyExc_IndexError, what()); }
 void NotImplemented::restore() const { PyErr_SetString(PyExc_NotImplementedError, what()); }
 void OutOfMemory::restore() const { PyErr_SetString(PyExc_RuntimeError, what()); }
+void LinAlgError::restore() const { PyErr_SetString(static_cast<PyObject*>(linalg_error_class()), what()); }
+
+void* linalg_error_class() {
+    static PyObject* const type = PyErr_NewExceptionWithDoc(
+        "wisp.linalg.LinAlgError", "A decomposition or a solver met a matrix that it can't handle: singular, not positive-definite, not finite.",
+        PyExc_RuntimeError, nullptr);
+    return type;
+}
 
 void warn(const std::string& message) {
     if (PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) < 0) throw PythonError();

@@ -56,7 +56,10 @@ WISP_ERROR(ValueError)
 WISP_ERROR(IndexError)
 WISP_ERROR(NotImplemented)
 WISP_ERROR(OutOfMemory)
+WISP_ERROR(LinAlgError)
 #undef WISP_ERROR
+
+void* linalg_error_class();  // wisp.linalg.LinAlgError, a RuntimeError; borrowed
 
 // A Python exception is already set; unwind to the border and let it through.
 class PythonError : public Error {

@@ -288,7 +288,7 @@ static Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::opt
 
 // --- triangles and diagonals ---------------------------------------------------------------------------------------
 
-static Tensor triangle(const Tensor& x, int64_t diagonal, bool upper) {
+Tensor triangle(const Tensor& x, int64_t diagonal, bool upper) {
     if (x.dim() < 2) throw RuntimeError(upper ? "triu" : "tril",
                                         ": input tensor must have at least 2 dimensions, got shape ", x.sizes());
     const Tensor in = contiguous(detach(x));
@@ -305,7 +305,7 @@ static Tensor triangle(const Tensor& x, int64_t diagonal, bool upper) {
     return y;
 }
 
-static Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
     const int64_t n = x.dim() + 1;
     dim1 = wrap_dim(dim1, n);
     dim2 = wrap_dim(dim2, n);

@@ -60,6 +60,10 @@ Tensor amax(const Tensor& t, const Dims& dims, bool keepdim = false);
 Tensor amin(const Tensor& t, const Dims& dims, bool keepdim = false);
 Tensor sum_to_size(const Tensor& t, const Dims& sizes);  // undoes broadcasting
 
+// triangles and diagonals
+Tensor triangle(const Tensor& t, int64_t diagonal, bool upper);  // triu or tril
+Tensor diag_embed(const Tensor& t, int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1);
+
 // products
 Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor mm(const Tensor& a, const Tensor& b);

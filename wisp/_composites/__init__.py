@@ -8,7 +8,7 @@ import types
 
 from wisp import _core
 
-_FAMILIES = ("aliases", "reduce", "shape", "copies", "measure", "signal", "objects", "foreach", "matmul", "misc", "neural")
+_FAMILIES = ("aliases", "reduce", "shape", "copies", "measure", "signal", "objects", "foreach", "matmul", "linear", "misc", "neural")
 
 
 def _inplace(function):

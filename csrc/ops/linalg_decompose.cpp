@@ -497,7 +497,7 @@ static const Operators operators = {
      [](const Tensor& a, std::string uplo) { return std::get<0>(eigh(a, uplo, false, "linalg.eigvalsh")); }, function},
     {"linalg.eig(Tensor A, *, Tensor[]? out=None) -> (eigenvalues, eigenvectors)", [](const Tensor& a) { return eig(a, true, "linalg.eig"); }, function},
     {"linalg.eigvals(Tensor A, *, Tensor? out=None)", [](const Tensor& a) { return std::get<0>(eig(a, false, "linalg.eigvals")); }, function},
-    {"linalg.lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None) -> (solution, residuals, rank, singular_values)", lstsq, function},
+    {"linalg.lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None, Tensor[]? out=None) -> (solution, residuals, rank, singular_values)", lstsq, function},
     {"linalg._pinv(Tensor A, Tensor? atol, Tensor? rtol, bool hermitian)", pinv, function},
 };
 

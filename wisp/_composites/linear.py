@@ -30,7 +30,7 @@ def matrix_power(input, n, *, out=None):
     if n < 0:
         input, n = _linalg["inv"](input), -n
     if n == 0:
-        result = _identity_like(input).expand(input.shape).clone()
+        result = input.clone().copy_(_identity_like(input))  # keeps its place in the graph, with a gradient of 0
     elif n == 1:
         result = input.clone()
     else:
@@ -60,8 +60,8 @@ def matrix_exp(input):
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(f"linalg.matrix_exp: Expected a floating point or complex tensor as input. Got {input.dtype}")
     _check_square(input, "linalg.matrix_exp")
-    if input.dtype in (_core.bfloat16, _core.float16):
-        return matrix_exp(input.float()).to(input.dtype)
+    if input.dtype not in (_core.float64, _core.complex128):  # squaring doubles the rounding each time
+        return matrix_exp(input.to(_core.complex128 if input.is_complex() else _core.float64)).to(input.dtype)
     n = input.shape[-1]
     if input.numel() == 0:
         return input.clone()

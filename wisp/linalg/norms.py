@@ -8,6 +8,10 @@ from wisp._composites.reduce import into
 vector_norm = _core._operators["linalg"]["vector_norm"]
 
 
+def _largest(values, dim, keepdim=False):
+    return values.amax(dim, keepdim) if values.shape[dim] else values.sum(dim, keepdim)  # 0 where there is nothing
+
+
 def _unsqueezed(result, dims, ndim):
     for d in sorted(d % ndim for d in dims):
         result = result.unsqueeze(d)
@@ -33,7 +37,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
         from wisp import linalg
 
         values = linalg.svdvals(A.movedim(dim, (-2, -1)))
-        result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord > 0 else values.amin(-1)
+        result = values.sum(-1) if ord == "nuc" else _largest(values, -1) if ord > 0 else values.amin(-1)
         return into(out, _unsqueezed(result, dim, A.dim()) if keepdim else result)
     if isinstance(ord, str) or abs(ord) not in (1, math.inf):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
@@ -41,7 +45,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     if abs(ord) == math.inf:
         rows, columns = columns, rows
     sums = vector_norm(A, 1, rows, True)
-    result = sums.amax(columns, True) if ord > 0 else sums.amin(columns, True)
+    result = _largest(sums, columns, True) if ord > 0 else sums.amin(columns, True)
     return into(out, result if keepdim else result.squeeze(dim))
 
 

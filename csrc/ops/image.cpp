@@ -403,8 +403,12 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, cpu::GridInterpolat
                            if (bw.needs(i)) request.inputs.push_back(i == 0 ? x : p);
                        const TensorList grads = run_backward(request);
                        int64_t next = 0;
-                       for (int i = 0; i < 2; ++i)
-                           if (bw.needs(i)) bw.set(i, grads[next++]);
+                       for (int i = 0; i < 2; ++i) {
+                           if (!bw.needs(i)) continue;
+                           const Tensor gradient = grads[next++];
+                           set_piecewise_linear(bw, i, gradient.defined() ? gradient : zeros_like(i == 0 ? x : p),
+                                                "GridSamplerBackwardBackward0");
+                       }
                        return;
                    }
                    const GridGrads r = grid_sample_backward(g, bw.grad(), x, p, bw.needs(0), bw.needs(1));

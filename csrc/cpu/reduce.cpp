@@ -598,7 +598,7 @@ void reduce_any(Reduction kind, const ReduceArguments& a) {
         case DType::i32: return extremes(static_cast<int32_t*>(nullptr));
         case DType::u64: return extremes(static_cast<uint64_t*>(nullptr));
         default: {
-            Operation<int64_t> o{kind, a, p};
+            Operation<uint64_t> o{kind, a, p};  // int64 that wraps
             if (kind == Reduction::sum || kind == Reduction::nansum) o.template sum_or_product<Sum>(columns);
             else if (kind == Reduction::prod) o.template sum_or_product<Product>(columns);
             else extremes(static_cast<int64_t*>(nullptr));

@@ -1,5 +1,6 @@
 """Methods of Tensor that are written in Python: printing, NumPy, hooks, pickling."""
 import copy as _copy
+import copyreg as _copyreg
 
 from wisp import _core
 
@@ -189,10 +190,29 @@ def __rdiv__(self, other):
     return self.reciprocal() * other
 
 
+def _size(sizes):
+    return _core.Size(sizes)
+
+
+def _device(name):
+    return _core.device(name)
+
+
+def _named(name):
+    return getattr(_core, name)
+
+
+# These types go by PyTorch's names, under which pickle would not find them.
+_copyreg.pickle(_core.Size, lambda size: (_size, (tuple(size),)))
+_copyreg.pickle(_core.device, lambda device: (_device, (str(device),)))
+for _type in (_core.layout, _core.memory_format):
+    _copyreg.pickle(_type, lambda value: (_named, (str(value).split(".")[-1],)))
+
+
 def install():
     """Put the functions above into the Tensor type."""
     methods = {name: f for name, f in globals().items()
-               if callable(f) and getattr(f, "__module__", None) == __name__ and name not in ("install", "_Array", "_rebuild")}
+               if callable(f) and getattr(f, "__module__", None) == __name__ and name not in ("install", "_Array", "_rebuild", "_size", "_device", "_named")}
     methods["type"] = methods.pop("type_")
     methods["__array_priority__"] = 1000
     methods.pop("__cuda_array_interface__")

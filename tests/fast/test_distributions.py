@@ -1,0 +1,122 @@
+"""Statistics of samples, gradients of samples, checking of arguments, and names of the distributions."""
+import importlib
+import math
+import pickle
+
+import pytest
+import wisp
+
+D = wisp.distributions
+N = 20000
+
+ONE_D = [
+    D.Normal(1., 2.), D.Laplace(1., 2.), D.Uniform(-1., 3.), D.Exponential(2.), D.Gamma(0.4, 2.), D.Gamma(3., 0.5), D.Chi2(3.), D.Beta(0.5, 2.),
+    D.StudentT(6., 1., 2.), D.FisherSnedecor(4., 12.), D.GeneralizedPareto(1., 2., 0.1), D.ContinuousBernoulli(0.2), D.Bernoulli(0.3),
+    D.Geometric(0.3), D.Binomial(9, probs=wisp.tensor(0.4)), D.NegativeBinomial(3., probs=wisp.tensor(0.4)), D.Poisson(2.5), D.LogNormal(0.1, 0.4),
+    D.HalfNormal(2.), D.Gumbel(1., 2.), D.Pareto(1., 6.), D.Weibull(2., 1.5), D.Kumaraswamy(2., 3.), D.InverseGamma(6., 2.),
+    D.Dirichlet(wisp.tensor([0.4, 1., 3.])), D.Multinomial(6, wisp.tensor([0.2, 0.3, 0.5])), D.OneHotCategorical(wisp.tensor([0.2, 0.8])),
+    D.MixtureSameFamily(D.Categorical(wisp.tensor([0.3, 0.7])), D.Normal(wisp.tensor([-1., 2.]), wisp.tensor([1., 0.5]))),
+    D.Independent(D.Normal(wisp.zeros(2), wisp.ones(2)), 1),
+]
+
+
+@pytest.mark.parametrize("d", ONE_D, ids=lambda d: type(d).__name__)
+def test_moments_of_samples(d):
+    wisp.manual_seed(1)
+    x = d.sample((N,)).double()
+    mean, variance = d.mean.double(), d.variance.double()
+    assert ((x.mean(0) - mean).abs() < 6 * (variance / N).sqrt() + 1e-6).all()
+    assert ((x.var(0) / variance - 1).abs() < 0.25).all()
+    assert wisp.isfinite(d.log_prob(d.sample((5,)))).all()
+
+
+def test_samples_follow_the_distribution_function():
+    wisp.manual_seed(2)
+    for d in (D.Normal(0., 1.), D.Cauchy(1., 2.), D.Gamma(0.3, 1.), D.Gamma(5., 2.), D.HalfCauchy(1.), D.Laplace(0., 1.)):
+        u = d.cdf(d.sample((N,))).sort().values
+        assert (u - (wisp.arange(N) + 0.5) / N).abs().max() < 1.8 / math.sqrt(N)  # Kolmogorov-Smirnov
+
+
+def test_circle():
+    wisp.manual_seed(3)
+    d = D.VonMises(wisp.tensor([0.5, -2.]), wisp.tensor([3., 0.4]))
+    x = d.sample((N,))
+    assert (wisp.atan2(x.sin().mean(0), x.cos().mean(0)) - d.loc).abs().max() < 0.1
+    length = (x.sin().mean(0) ** 2 + x.cos().mean(0) ** 2).sqrt()
+    assert (1 - length - d.variance).abs().max() < 0.03
+
+
+def test_gradient_of_gamma_samples():
+    """d E[x] / da is 1, and at a fixed quantile dx/da moves along the distribution function."""
+    wisp.manual_seed(4)
+    for a in (0.2, 1.0, 4.0, 50.0):
+        concentration = wisp.full((N,), a, dtype=wisp.float64, requires_grad=True)
+        x = D.Gamma(concentration, wisp.ones(N, dtype=wisp.float64)).rsample()
+        x.sum().backward()
+        assert abs(concentration.grad.mean().item() - 1) < 0.1
+        h = 1e-6 * a
+        shifted = wisp.igamma(wisp.full_like(x, a + h), x.detach() + h * concentration.grad)
+        assert (shifted - wisp.igamma(wisp.full_like(x, a), x.detach())).abs().max() < 1e-8
+
+
+def test_reparameterised_gradients():
+    loc, scale = wisp.tensor(0.5, requires_grad=True), wisp.tensor(2., requires_grad=True)
+    D.Normal(loc, scale).rsample((1000,)).sum().backward()
+    assert loc.grad == 1000
+    p = wisp.tensor([0.3, 0.7], requires_grad=True)
+    D.OneHotCategoricalStraightThrough(probs=p).rsample()[0].backward()
+    assert p.grad is not None
+    q = wisp.tensor([0.3, 0.7], requires_grad=True)
+    D.RelaxedOneHotCategorical(wisp.tensor(0.5), probs=q).rsample()[0].backward()
+    assert wisp.isfinite(q.grad).all() and not D.Normal(loc, scale).sample().requires_grad
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="scale"):
+        D.Normal(0., -1.)
+    with pytest.raises(ValueError, match="support"):
+        D.Exponential(1.).log_prob(wisp.tensor(-1.))
+    with pytest.raises(ValueError, match="Either"):
+        D.Bernoulli()
+    with pytest.raises(ValueError, match="at least one-dimensional"):
+        D.Categorical(wisp.tensor(0.5))
+    with pytest.raises(ValueError, match="broadcastable"):
+        D.Normal(wisp.zeros(3), 1.).log_prob(wisp.zeros(2))
+    assert D.Exponential(1., validate_args=False).log_prob(wisp.tensor(-1.)) == 1
+    with pytest.raises(NotImplementedError):
+        D.kl_divergence(D.Poisson(1.), D.Normal(0., 1.))
+
+
+def test_register_kl_prefers_the_nearest_type():
+    class Mine(D.Normal):
+        pass
+
+    @D.register_kl(Mine, D.Normal)
+    def _(p, q):
+        return "mine"
+    assert D.kl_divergence(Mine(0., 1.), D.Normal(0., 1.)) == "mine"
+    assert D.kl_divergence(D.Normal(0., 1.), Mine(0., 1.)) == 0
+
+
+def test_shapes():
+    d = D.Normal(wisp.zeros(3, 1), wisp.ones(2))
+    assert d.batch_shape == (3, 2) and d.sample((4,)).shape == (4, 3, 2) and d.expand((5, 3, 2)).sample().shape == (5, 3, 2)
+    e = D.Independent(d, 1)
+    assert e.batch_shape == (3,) and e.event_shape == (2,) and e.log_prob(d.sample()).shape == (3,)
+    f = D.TransformedDistribution(D.Normal(wisp.zeros(3), 1.), [D.ExpTransform(), D.StickBreakingTransform()])
+    assert f.event_shape == (4,) and f.expand((2,)).sample((5,)).shape == (5, 2, 4)
+    assert D.Categorical(logits=wisp.zeros(2, 5)).enumerate_support().shape == (5, 2)
+
+
+def test_names_of_pytorch_modules():
+    for module, name in (("normal", "Normal"), ("categorical", "Categorical"), ("kl", "kl_divergence"), ("multivariate_normal", "MultivariateNormal"),
+                         ("transformed_distribution", "TransformedDistribution"), ("exp_family", "ExponentialFamily")):
+        assert getattr(importlib.import_module("wisp.distributions." + module), name) is getattr(D, name)
+    assert pickle.loads(pickle.dumps(D.Normal(wisp.zeros(2), 1.))).batch_shape == (2,)
+
+
+def test_cached_transform():
+    t = D.ExpTransform().with_cache(1)
+    x = wisp.tensor([1., 2.])
+    y = t(x)
+    assert t(x) is y and t.inv(y) is x and t.inv.inv is t

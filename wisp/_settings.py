@@ -1,4 +1,7 @@
-"""Switches of the package that PyTorch programs set: determinism, precision of products, default device, compilation."""
+"""Switches of the package that PyTorch programs set: determinism, precision of products, default device,
+compilation.
+"""
+
 import warnings as _warnings
 
 from wisp import _core
@@ -26,7 +29,9 @@ def set_deterministic_debug_mode(debug_mode):
     modes = {"default": 0, "warn": 1, "error": 2}
     if isinstance(debug_mode, str):
         if debug_mode not in modes:
-            raise RuntimeError(f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}")
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
+            )
         debug_mode = modes[debug_mode]
     if debug_mode not in (0, 1, 2):
         raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
@@ -39,7 +44,7 @@ def get_deterministic_debug_mode():
 
 
 def set_float32_matmul_precision(precision):
-    """"highest", "high" or "medium": float32 products on the CPU are exact for all three."""
+    """ "highest", "high" or "medium": float32 products on the CPU are exact for all three."""
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"float32 matmul precision must be one of 'highest', 'high' or 'medium', got {precision!r}")
     _state["precision"] = precision
@@ -64,6 +69,7 @@ def set_default_device(device):
 def set_default_tensor_type(t, /):
     """Choose the default dtype by the name of a tensor type: "torch.DoubleTensor" or `DoubleTensor`."""
     from wisp._legacy import TYPES
+
     name = t if isinstance(t, str) else getattr(t, "__name__", str(t))
     found = TYPES.get(name.split(".")[-1])
     if found is None or ".cuda." in name:
@@ -88,7 +94,9 @@ def is_warn_always_enabled():
     return _state["warn_always"]
 
 
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False, **kwargs):
+def compile(
+    model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False, **kwargs
+):
     """Return the function or module as it is: Wisp runs eagerly and has no compiler to hand it to.
 
     >>> import wisp
@@ -124,6 +132,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
         result = obj if dtype is None else obj.to(dtype)
     elif hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
         from wisp.utils.dlpack import from_dlpack
+
         result = from_dlpack(obj)
     elif type(obj).__module__ == "numpy" and hasattr(obj, "ndim") and obj.ndim:
         result = _core.from_numpy(obj)
@@ -167,11 +176,14 @@ def detach_(input):
 def _inplace_function(name):
     def function(input, *args, **kwargs):
         return getattr(input, name)(*args, **kwargs)
+
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`Tensor.{name}` as a function."
     return function
 
 
-conj_physical_, gcd_, lcm_, ldexp_, xlogy_ = map(_inplace_function, ("conj_physical_", "gcd_", "lcm_", "ldexp_", "xlogy_"))
+conj_physical_, gcd_, lcm_, ldexp_, xlogy_ = map(
+    _inplace_function, ("conj_physical_", "gcd_", "lcm_", "ldexp_", "xlogy_")
+)
 
 __all__ = [name for name, value in list(globals().items()) if callable(value) and not name.startswith("_")]

@@ -1,5 +1,7 @@
 """Autocast casts what its lists name, gradients flow through the casts, and the scaler adapts."""
+
 import pytest
+
 import wisp
 from wisp.amp import GradScaler, autocast, custom_bwd, custom_fwd
 
@@ -36,6 +38,7 @@ def test_decorator_and_errors():
     @autocast("cpu", dtype=wisp.bfloat16)
     def product(a):
         return a @ a
+
     assert product(wisp.rand(2, 2)).dtype == wisp.bfloat16
     with pytest.raises(RuntimeError):
         autocast("abacus")
@@ -46,6 +49,7 @@ def test_decorator_and_errors():
 
 def test_autocast_belongs_to_its_thread():
     import threading
+
     seen = []
     with autocast("cpu"):
         thread = threading.Thread(target=lambda: seen.append((wisp.rand(2, 2) @ wisp.rand(2, 2)).dtype))
@@ -67,6 +71,7 @@ def test_custom_function():
         def backward(ctx, g):
             a, b = ctx.saved_tensors
             return g @ b.T, a.T @ g
+
     a = wisp.rand(3, 3, requires_grad=True)
     with autocast("cpu"):
         y = Product.apply(a, a)
@@ -101,7 +106,7 @@ def test_scaler():
 
 
 def test_names_of_parameters():
-    x = wisp.arange(6.).view(2, 3)
+    x = wisp.arange(6.0).view(2, 3)
     assert x.matmul(tensor2=x.T).shape == x.matmul(other=x.T).shape == (2, 2)
     assert x.narrow(dimension=1, start=0, length=2).shape == (2, 2) and x.mul(value=2).sum() == 30
     with pytest.raises(TypeError):

@@ -1,21 +1,47 @@
 """Statistics of samples, gradients of samples, checking of arguments, and names of the distributions."""
+
 import importlib
 import math
 import pickle
 
 import pytest
+
 import wisp
 
 D = wisp.distributions
 N = 20000
 
 ONE_D = [
-    D.Normal(1., 2.), D.Laplace(1., 2.), D.Uniform(-1., 3.), D.Exponential(2.), D.Gamma(0.4, 2.), D.Gamma(3., 0.5), D.Chi2(3.), D.Beta(0.5, 2.),
-    D.StudentT(6., 1., 2.), D.FisherSnedecor(4., 12.), D.GeneralizedPareto(1., 2., 0.1), D.ContinuousBernoulli(0.2), D.Bernoulli(0.3),
-    D.Geometric(0.3), D.Binomial(9, probs=wisp.tensor(0.4)), D.NegativeBinomial(3., probs=wisp.tensor(0.4)), D.Poisson(2.5), D.LogNormal(0.1, 0.4),
-    D.HalfNormal(2.), D.Gumbel(1., 2.), D.Pareto(1., 6.), D.Weibull(2., 1.5), D.Kumaraswamy(2., 3.), D.InverseGamma(6., 2.),
-    D.Dirichlet(wisp.tensor([0.4, 1., 3.])), D.Multinomial(6, wisp.tensor([0.2, 0.3, 0.5])), D.OneHotCategorical(wisp.tensor([0.2, 0.8])),
-    D.MixtureSameFamily(D.Categorical(wisp.tensor([0.3, 0.7])), D.Normal(wisp.tensor([-1., 2.]), wisp.tensor([1., 0.5]))),
+    D.Normal(1.0, 2.0),
+    D.Laplace(1.0, 2.0),
+    D.Uniform(-1.0, 3.0),
+    D.Exponential(2.0),
+    D.Gamma(0.4, 2.0),
+    D.Gamma(3.0, 0.5),
+    D.Chi2(3.0),
+    D.Beta(0.5, 2.0),
+    D.StudentT(6.0, 1.0, 2.0),
+    D.FisherSnedecor(4.0, 12.0),
+    D.GeneralizedPareto(1.0, 2.0, 0.1),
+    D.ContinuousBernoulli(0.2),
+    D.Bernoulli(0.3),
+    D.Geometric(0.3),
+    D.Binomial(9, probs=wisp.tensor(0.4)),
+    D.NegativeBinomial(3.0, probs=wisp.tensor(0.4)),
+    D.Poisson(2.5),
+    D.LogNormal(0.1, 0.4),
+    D.HalfNormal(2.0),
+    D.Gumbel(1.0, 2.0),
+    D.Pareto(1.0, 6.0),
+    D.Weibull(2.0, 1.5),
+    D.Kumaraswamy(2.0, 3.0),
+    D.InverseGamma(6.0, 2.0),
+    D.Dirichlet(wisp.tensor([0.4, 1.0, 3.0])),
+    D.Multinomial(6, wisp.tensor([0.2, 0.3, 0.5])),
+    D.OneHotCategorical(wisp.tensor([0.2, 0.8])),
+    D.MixtureSameFamily(
+        D.Categorical(wisp.tensor([0.3, 0.7])), D.Normal(wisp.tensor([-1.0, 2.0]), wisp.tensor([1.0, 0.5]))
+    ),
     D.Independent(D.Normal(wisp.zeros(2), wisp.ones(2)), 1),
 ]
 
@@ -32,14 +58,21 @@ def test_moments_of_samples(d):
 
 def test_samples_follow_the_distribution_function():
     wisp.manual_seed(2)
-    for d in (D.Normal(0., 1.), D.Cauchy(1., 2.), D.Gamma(0.3, 1.), D.Gamma(5., 2.), D.HalfCauchy(1.), D.Laplace(0., 1.)):
+    for d in (
+        D.Normal(0.0, 1.0),
+        D.Cauchy(1.0, 2.0),
+        D.Gamma(0.3, 1.0),
+        D.Gamma(5.0, 2.0),
+        D.HalfCauchy(1.0),
+        D.Laplace(0.0, 1.0),
+    ):
         u = d.cdf(d.sample((N,))).sort().values
         assert (u - (wisp.arange(N) + 0.5) / N).abs().max() < 1.8 / math.sqrt(N)  # Kolmogorov-Smirnov
 
 
 def test_circle():
     wisp.manual_seed(3)
-    d = D.VonMises(wisp.tensor([0.5, -2.]), wisp.tensor([3., 0.4]))
+    d = D.VonMises(wisp.tensor([0.5, -2.0]), wisp.tensor([3.0, 0.4]))
     x = d.sample((N,))
     assert (wisp.atan2(x.sin().mean(0), x.cos().mean(0)) - d.loc).abs().max() < 0.1
     length = (x.sin().mean(0) ** 2 + x.cos().mean(0) ** 2).sqrt()
@@ -60,7 +93,7 @@ def test_gradient_of_gamma_samples():
 
 
 def test_reparameterised_gradients():
-    loc, scale = wisp.tensor(0.5, requires_grad=True), wisp.tensor(2., requires_grad=True)
+    loc, scale = wisp.tensor(0.5, requires_grad=True), wisp.tensor(2.0, requires_grad=True)
     D.Normal(loc, scale).rsample((1000,)).sum().backward()
     assert loc.grad == 1000
     p = wisp.tensor([0.3, 0.7], requires_grad=True)
@@ -73,18 +106,18 @@ def test_reparameterised_gradients():
 
 def test_arguments_are_checked():
     with pytest.raises(ValueError, match="scale"):
-        D.Normal(0., -1.)
+        D.Normal(0.0, -1.0)
     with pytest.raises(ValueError, match="support"):
-        D.Exponential(1.).log_prob(wisp.tensor(-1.))
+        D.Exponential(1.0).log_prob(wisp.tensor(-1.0))
     with pytest.raises(ValueError, match="Either"):
         D.Bernoulli()
     with pytest.raises(ValueError, match="at least one-dimensional"):
         D.Categorical(wisp.tensor(0.5))
     with pytest.raises(ValueError, match="broadcastable"):
-        D.Normal(wisp.zeros(3), 1.).log_prob(wisp.zeros(2))
-    assert D.Exponential(1., validate_args=False).log_prob(wisp.tensor(-1.)) == 1
+        D.Normal(wisp.zeros(3), 1.0).log_prob(wisp.zeros(2))
+    assert D.Exponential(1.0, validate_args=False).log_prob(wisp.tensor(-1.0)) == 1
     with pytest.raises(NotImplementedError):
-        D.kl_divergence(D.Poisson(1.), D.Normal(0., 1.))
+        D.kl_divergence(D.Poisson(1.0), D.Normal(0.0, 1.0))
 
 
 def test_register_kl_prefers_the_nearest_type():
@@ -94,29 +127,40 @@ def test_register_kl_prefers_the_nearest_type():
     @D.register_kl(Mine, D.Normal)
     def _(p, q):
         return "mine"
-    assert D.kl_divergence(Mine(0., 1.), D.Normal(0., 1.)) == "mine"
-    assert D.kl_divergence(D.Normal(0., 1.), Mine(0., 1.)) == 0
+
+    assert D.kl_divergence(Mine(0.0, 1.0), D.Normal(0.0, 1.0)) == "mine"
+    assert D.kl_divergence(D.Normal(0.0, 1.0), Mine(0.0, 1.0)) == 0
 
 
 def test_shapes():
     d = D.Normal(wisp.zeros(3, 1), wisp.ones(2))
-    assert d.batch_shape == (3, 2) and d.sample((4,)).shape == (4, 3, 2) and d.expand((5, 3, 2)).sample().shape == (5, 3, 2)
+    assert (
+        d.batch_shape == (3, 2)
+        and d.sample((4,)).shape == (4, 3, 2)
+        and d.expand((5, 3, 2)).sample().shape == (5, 3, 2)
+    )
     e = D.Independent(d, 1)
     assert e.batch_shape == (3,) and e.event_shape == (2,) and e.log_prob(d.sample()).shape == (3,)
-    f = D.TransformedDistribution(D.Normal(wisp.zeros(3), 1.), [D.ExpTransform(), D.StickBreakingTransform()])
+    f = D.TransformedDistribution(D.Normal(wisp.zeros(3), 1.0), [D.ExpTransform(), D.StickBreakingTransform()])
     assert f.event_shape == (4,) and f.expand((2,)).sample((5,)).shape == (5, 2, 4)
     assert D.Categorical(logits=wisp.zeros(2, 5)).enumerate_support().shape == (5, 2)
 
 
 def test_names_of_pytorch_modules():
-    for module, name in (("normal", "Normal"), ("categorical", "Categorical"), ("kl", "kl_divergence"), ("multivariate_normal", "MultivariateNormal"),
-                         ("transformed_distribution", "TransformedDistribution"), ("exp_family", "ExponentialFamily")):
+    for module, name in (
+        ("normal", "Normal"),
+        ("categorical", "Categorical"),
+        ("kl", "kl_divergence"),
+        ("multivariate_normal", "MultivariateNormal"),
+        ("transformed_distribution", "TransformedDistribution"),
+        ("exp_family", "ExponentialFamily"),
+    ):
         assert getattr(importlib.import_module("wisp.distributions." + module), name) is getattr(D, name)
-    assert pickle.loads(pickle.dumps(D.Normal(wisp.zeros(2), 1.))).batch_shape == (2,)
+    assert pickle.loads(pickle.dumps(D.Normal(wisp.zeros(2), 1.0))).batch_shape == (2,)
 
 
 def test_cached_transform():
     t = D.ExpTransform().with_cache(1)
-    x = wisp.tensor([1., 2.])
+    x = wisp.tensor([1.0, 2.0])
     y = t(x)
     assert t(x) is y and t.inv(y) is x and t.inv.inv is t

@@ -1,12 +1,16 @@
 """Distributions beside PyTorch's: log_prob, cdf, icdf, entropy, moments, gradients and KL on the same parameters."""
+
 import numpy as np
 import pytest
 import torch
+
 import wisp
 
 T, W = torch.distributions, wisp.distributions
 RNG = np.random.default_rng(0)
-needs_linalg = pytest.mark.skipif(not hasattr(wisp.linalg, "solve_triangular"), reason="needs wisp.linalg.solve_triangular")
+needs_linalg = pytest.mark.skipif(
+    not hasattr(wisp.linalg, "solve_triangular"), reason="needs wisp.linalg.solve_triangular"
+)
 
 
 def real(*shape):
@@ -44,24 +48,27 @@ CASES = [  # name, arguments, value
     ("StudentT", {"df": positive(3) + 2, "loc": real(3), "scale": positive(3)}, real(3)),
     ("FisherSnedecor", {"df1": positive(3) + 2, "df2": positive(3) + 4}, positive(3)),
     ("VonMises", {"loc": real(3), "concentration": positive(3)}, real(3)),
-    ("GeneralizedPareto", {"loc": np.float32(real(3)), "scale": np.float32(positive(3)), "concentration": np.float32([0.2, 0.0, 0.4])},
-     np.float32(real(3) + 6)),
+    (
+        "GeneralizedPareto",
+        {"loc": np.float32(real(3)), "scale": np.float32(positive(3)), "concentration": np.float32([0.2, 0.0, 0.4])},
+        np.float32(real(3) + 6),
+    ),
     ("ContinuousBernoulli", {"probs": unit(3)}, unit(3)),
     ("ContinuousBernoulli", {"probs": np.array([0.5, 0.4995, 0.2])}, unit(3)),
     ("ContinuousBernoulli", {"logits": real(3)}, unit(3)),
-    ("Bernoulli", {"probs": unit(3)}, np.array([0., 1, 1])),
-    ("Bernoulli", {"logits": real(3)}, np.array([0., 1, 1])),
-    ("Geometric", {"probs": unit(3)}, np.array([0., 3, 7])),
-    ("Geometric", {"logits": real(3)}, np.array([0., 3, 7])),
-    ("Binomial", {"total_count": 7, "probs": unit(3)}, np.array([0., 3, 7])),
-    ("Binomial", {"total_count": 7, "logits": real(3)}, np.array([0., 3, 7])),
-    ("NegativeBinomial", {"total_count": positive(3), "probs": unit(3)}, np.array([0., 3, 7])),
-    ("NegativeBinomial", {"total_count": positive(3), "logits": real(3)}, np.array([0., 3, 7])),
-    ("Poisson", {"rate": positive(3)}, np.array([0., 3, 7])),
+    ("Bernoulli", {"probs": unit(3)}, np.array([0.0, 1, 1])),
+    ("Bernoulli", {"logits": real(3)}, np.array([0.0, 1, 1])),
+    ("Geometric", {"probs": unit(3)}, np.array([0.0, 3, 7])),
+    ("Geometric", {"logits": real(3)}, np.array([0.0, 3, 7])),
+    ("Binomial", {"total_count": 7, "probs": unit(3)}, np.array([0.0, 3, 7])),
+    ("Binomial", {"total_count": 7, "logits": real(3)}, np.array([0.0, 3, 7])),
+    ("NegativeBinomial", {"total_count": positive(3), "probs": unit(3)}, np.array([0.0, 3, 7])),
+    ("NegativeBinomial", {"total_count": positive(3), "logits": real(3)}, np.array([0.0, 3, 7])),
+    ("Poisson", {"rate": positive(3)}, np.array([0.0, 3, 7])),
     ("Categorical", {"probs": simplex(2, 4)}, np.array([0, 3])),
     ("Categorical", {"logits": real(2, 4)}, np.array([[0], [2], [1]])),
     ("OneHotCategorical", {"probs": simplex(2, 3)}, np.eye(3)[:2]),
-    ("Multinomial", {"total_count": 5, "probs": simplex(2, 3)}, np.array([[1., 2, 2], [5, 0, 0]])),
+    ("Multinomial", {"total_count": 5, "probs": simplex(2, 3)}, np.array([[1.0, 2, 2], [5, 0, 0]])),
     ("LogNormal", {"loc": real(3), "scale": positive(3)}, positive(3)),
     ("LogisticNormal", {"loc": real(2, 3), "scale": positive(2, 3)}, simplex(2, 4)),
     ("HalfNormal", {"scale": positive(3)}, positive(3)),
@@ -79,8 +86,12 @@ MATRIX_CASES = [
     ("MultivariateNormal", {"loc": real(3), "precision_matrix": matrix(3)}, real(3)),
     ("MultivariateNormal", {"loc": real(3), "scale_tril": np.linalg.cholesky(matrix(3))}, real(3)),
     ("LowRankMultivariateNormal", {"loc": real(4), "cov_factor": real(4, 2), "cov_diag": positive(4)}, real(3, 4)),
-    ("LKJCholesky", {"dim": 3, "concentration": positive(2)}, np.linalg.cholesky(np.array([[1, .3, .1], [.3, 1, -.2], [.1, -.2, 1]]))),
-    ("Wishart", {"df": np.array(5.), "covariance_matrix": matrix(3)}, matrix(3)),
+    (
+        "LKJCholesky",
+        {"dim": 3, "concentration": positive(2)},
+        np.linalg.cholesky(np.array([[1, 0.3, 0.1], [0.3, 1, -0.2], [0.1, -0.2, 1]])),
+    ),
+    ("Wishart", {"df": np.array(5.0), "covariance_matrix": matrix(3)}, matrix(3)),
 ]
 
 
@@ -100,7 +111,9 @@ def compare(name, arguments, value, gradients=True):
     assert tuple(ours.batch_shape) == tuple(theirs.batch_shape) and tuple(ours.event_shape) == tuple(theirs.event_shape)
     assert ours.has_rsample == theirs.has_rsample and ours.has_enumerate_support == theirs.has_enumerate_support
     a, b = ours.log_prob(wisp.tensor(value)), theirs.log_prob(torch.tensor(value))
-    loose = 1e-5 if name == "GeneralizedPareto" else 1e-7 if name == "VonMises" else 1e-9  # float32; PyTorch's Bessel function
+    loose = (
+        1e-5 if name == "GeneralizedPareto" else 1e-7 if name == "VonMises" else 1e-9
+    )  # float32; PyTorch's Bessel function
     same(a, b, loose)
     a.sum().backward()
     b.sum().backward()
@@ -124,7 +137,9 @@ def compare(name, arguments, value, gradients=True):
     grown = (3,) + tuple(theirs.batch_shape)
     same(ours.expand(grown).log_prob(wisp.tensor(value)), theirs.expand(grown).log_prob(torch.tensor(value)), loose)
     sample = ours.sample((2,))
-    assert tuple(sample.shape) == tuple(theirs.sample((2,)).shape) and sample.dtype == (wisp.int64 if name == "Categorical" else a.dtype)
+    assert tuple(sample.shape) == tuple(theirs.sample((2,)).shape) and sample.dtype == (
+        wisp.int64 if name == "Categorical" else a.dtype
+    )
     ours.log_prob(sample)  # samples lie in the support
 
 
@@ -166,18 +181,30 @@ def test_kl(pair):
 @needs_linalg
 def test_kl_of_normal_vectors():
     names = ["MultivariateNormal", "LowRankMultivariateNormal"]
-    arguments = [{"loc": real(4), "covariance_matrix": matrix(4)}, {"loc": real(4), "cov_factor": real(4, 2), "cov_diag": positive(4)}]
+    arguments = [
+        {"loc": real(4), "covariance_matrix": matrix(4)},
+        {"loc": real(4), "cov_factor": real(4, 2), "cov_diag": positive(4)},
+    ]
     for p, a in zip(names, arguments):
         for q, b in zip(names, arguments):
-            same(W.kl_divergence(build(wisp, p, a)[1], build(wisp, q, b)[1]), T.kl_divergence(build(torch, p, a)[1], build(torch, q, b)[1]), 1e-7)
+            same(
+                W.kl_divergence(build(wisp, p, a)[1], build(wisp, q, b)[1]),
+                T.kl_divergence(build(torch, p, a)[1], build(torch, q, b)[1]),
+                1e-7,
+            )
 
 
 def test_kl_of_wrapped():
     def make(library):
         d = library.distributions
         loc, scale = library.tensor(LOC), library.tensor(SCALE)
-        return (d.Independent(d.Normal(loc, scale), 1), d.Independent(d.Normal(scale, scale + 1), 1),
-                d.LogNormal(loc, scale), d.LogNormal(scale, scale + 1))
+        return (
+            d.Independent(d.Normal(loc, scale), 1),
+            d.Independent(d.Normal(scale, scale + 1), 1),
+            d.LogNormal(loc, scale),
+            d.LogNormal(scale, scale + 1),
+        )
+
     LOC, SCALE = real(2, 3), positive(2, 3)
     a, b, c, d = make(wisp)
     e, f, g, h = make(torch)
@@ -190,8 +217,10 @@ def test_kl_of_wrapped():
 def test_mixture():
     def make(library):
         d, t = library.distributions, library.tensor
-        return d.MixtureSameFamily(d.Categorical(logits=t(M)), d.Normal(t(M), t(S))), \
-            d.MixtureSameFamily(d.Categorical(logits=t(L)), d.Independent(d.Normal(t(V), t(V) ** 2 + 1), 1))
+        return d.MixtureSameFamily(d.Categorical(logits=t(M)), d.Normal(t(M), t(S))), d.MixtureSameFamily(
+            d.Categorical(logits=t(L)), d.Independent(d.Normal(t(V), t(V) ** 2 + 1), 1)
+        )
+
     L, M, S, V = real(4), real(2, 4), positive(2, 4), real(4, 3)
     for ours, theirs, x in zip(make(wisp), make(torch), (real(5, 2), real(5, 3))):
         same(ours.log_prob(wisp.tensor(x)), theirs.log_prob(torch.tensor(x)))
@@ -201,16 +230,25 @@ def test_mixture():
 
 
 TRANSFORMS = [
-    (lambda d, t: d.ExpTransform(), real(3)), (lambda d, t: d.SigmoidTransform(), real(3)), (lambda d, t: d.TanhTransform(), real(3)),
-    (lambda d, t: d.SoftplusTransform(), real(3)), (lambda d, t: d.PowerTransform(t(0.7)), positive(3)),
-    (lambda d, t: d.AffineTransform(t(A), t(B)), real(3)), (lambda d, t: d.AffineTransform(1.5, -2.0, event_dim=1), real(2, 3)),
-    (lambda d, t: d.StickBreakingTransform(), real(2, 3)), (lambda d, t: d.CorrCholeskyTransform(), real(2, 6)),
+    (lambda d, t: d.ExpTransform(), real(3)),
+    (lambda d, t: d.SigmoidTransform(), real(3)),
+    (lambda d, t: d.TanhTransform(), real(3)),
+    (lambda d, t: d.SoftplusTransform(), real(3)),
+    (lambda d, t: d.PowerTransform(t(0.7)), positive(3)),
+    (lambda d, t: d.AffineTransform(t(A), t(B)), real(3)),
+    (lambda d, t: d.AffineTransform(1.5, -2.0, event_dim=1), real(2, 3)),
+    (lambda d, t: d.StickBreakingTransform(), real(2, 3)),
+    (lambda d, t: d.CorrCholeskyTransform(), real(2, 6)),
     (lambda d, t: d.ReshapeTransform((4,), (2, 2)), real(3, 4)),
-    (lambda d, t: d.ComposeTransform([d.AffineTransform(t(A), t(B)), d.ExpTransform(), d.StickBreakingTransform()]), real(2, 3)),
+    (
+        lambda d, t: d.ComposeTransform([d.AffineTransform(t(A), t(B)), d.ExpTransform(), d.StickBreakingTransform()]),
+        real(2, 3),
+    ),
     (lambda d, t: d.IndependentTransform(d.ExpTransform(), 1), real(2, 3)),
     (lambda d, t: d.StackTransform([d.ExpTransform(), d.TanhTransform()], dim=0), real(2, 3)),
     (lambda d, t: d.CatTransform([d.ExpTransform(), d.TanhTransform()], dim=0, lengths=[1, 2]), real(3, 3)),
-    (lambda d, t: d.CumulativeDistributionTransform(d.Normal(t(A), t(B))), real(3)), (lambda d, t: d.ExpTransform().inv, positive(3)),
+    (lambda d, t: d.CumulativeDistributionTransform(d.Normal(t(A), t(B))), real(3)),
+    (lambda d, t: d.ExpTransform().inv, positive(3)),
 ]
 A, B = real(3), positive(3)
 
@@ -218,20 +256,31 @@ A, B = real(3), positive(3)
 @pytest.mark.parametrize("case", range(len(TRANSFORMS)))
 def test_transforms(case):
     make, x = TRANSFORMS[case]
-    ours, theirs = make(W, lambda v: wisp.tensor(v, dtype=wisp.float64)), make(T, lambda v: torch.tensor(v, dtype=torch.float64))
+    ours, theirs = (
+        make(W, lambda v: wisp.tensor(v, dtype=wisp.float64)),
+        make(T, lambda v: torch.tensor(v, dtype=torch.float64)),
+    )
     a, b = wisp.tensor(x), torch.tensor(x)
     y, z = ours(a), theirs(b)
     same(y, z)
     same(ours.inv(y), theirs.inv(z), 1e-7)
     same(ours.log_abs_det_jacobian(a, y), theirs.log_abs_det_jacobian(b, z), 1e-7)
     assert ours.domain.event_dim == theirs.domain.event_dim and ours.codomain.event_dim == theirs.codomain.event_dim
-    assert tuple(ours.forward_shape(a.shape)) == tuple(theirs.forward_shape(b.shape)) and ours.bijective == theirs.bijective
+    assert (
+        tuple(ours.forward_shape(a.shape)) == tuple(theirs.forward_shape(b.shape))
+        and ours.bijective == theirs.bijective
+    )
 
 
-@pytest.mark.parametrize("name", ["real", "positive", "unit_interval", "simplex", "real_vector", "corr_cholesky", "nonnegative"])
+@pytest.mark.parametrize(
+    "name", ["real", "positive", "unit_interval", "simplex", "real_vector", "corr_cholesky", "nonnegative"]
+)
 def test_registries(name):
     x = real(2, 3)
     for registry in ("biject_to", "transform_to"):
-        ours, theirs = getattr(W, registry)(getattr(W.constraints, name)), getattr(T, registry)(getattr(T.constraints, name))
+        ours, theirs = (
+            getattr(W, registry)(getattr(W.constraints, name)),
+            getattr(T, registry)(getattr(T.constraints, name)),
+        )
         same(ours(wisp.tensor(x)), theirs(torch.tensor(x)))
         assert getattr(W.constraints, name).check(ours(wisp.tensor(x))).all()

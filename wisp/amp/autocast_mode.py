@@ -7,8 +7,10 @@
     >>> c.dtype
     torch.bfloat16
 
-Which operators are cast is data: the lists below, which are those of PyTorch for the CPU. Everything else takes what it is given.
+Which operators are cast is data: the lists below, which are those of PyTorch for the CPU. Everything else takes
+what it is given.
 """
+
 import functools
 import warnings
 
@@ -17,24 +19,133 @@ from wisp import _core
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 _LOWER = (
-    "nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d", "nn.functional.conv_transpose1d", "nn.functional.conv_transpose2d",
-    "nn.functional.conv_transpose3d", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv_tbc",
-    "bmm", "mm", "baddbmm", "addmm", "addbmm", "matmul", "linalg.matmul", "linalg.vecdot", "linalg.multi_dot", "nn.functional.linear",
+    "nn.functional.conv1d",
+    "nn.functional.conv2d",
+    "nn.functional.conv3d",
+    "nn.functional.conv_transpose1d",
+    "nn.functional.conv_transpose2d",
+    "nn.functional.conv_transpose3d",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "conv_tbc",
+    "bmm",
+    "mm",
+    "baddbmm",
+    "addmm",
+    "addbmm",
+    "matmul",
+    "linalg.matmul",
+    "linalg.vecdot",
+    "linalg.multi_dot",
+    "nn.functional.linear",
     "nn.functional.scaled_dot_product_attention",
 )
-_FULL = tuple("nn.functional." + name for name in (
-    "avg_pool3d", "binary_cross_entropy", "binary_cross_entropy_with_logits", "grid_sample", "max_pool3d", "max_pool3d_with_indices",
-    "max_unpool2d", "max_unpool3d", "adaptive_avg_pool3d", "adaptive_max_pool3d", "fractional_max_pool2d", "fractional_max_pool3d", "mse_loss",
-    "cosine_embedding_loss", "nll_loss", "hinge_embedding_loss", "poisson_nll_loss", "smooth_l1_loss", "cross_entropy", "l1_loss", "huber_loss",
-    "margin_ranking_loss", "soft_margin_loss", "triplet_margin_loss", "multi_margin_loss", "ctc_loss", "kl_div", "multilabel_margin_loss",
-    )) + (
-    "polar", "prod", "quantile", "nanquantile", "stft", "trace", "view_as_complex", "cholesky", "cholesky_inverse", "cholesky_solve", "inverse",
-    "pinverse", "lu_solve", "orgqr", "ormqr", "geqrf", "triangular_solve", "svd", "qr", "logdet", "slogdet", "det",
-    *("linalg." + name for name in (
-        "cholesky", "cholesky_ex", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "householder_product", "inv", "inv_ex", "lstsq", "lu_factor",
-        "lu_factor_ex", "matrix_rank", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensorinv", "tensorsolve")),
-    *("fft." + name for name in (
-        "fft", "ifft", "fft2", "ifft2", "fftn", "ifftn", "rfft", "irfft", "rfft2", "irfft2", "rfftn", "irfftn", "hfft", "ihfft")),
+_FULL = tuple(
+    "nn.functional." + name
+    for name in (
+        "avg_pool3d",
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "grid_sample",
+        "max_pool3d",
+        "max_pool3d_with_indices",
+        "max_unpool2d",
+        "max_unpool3d",
+        "adaptive_avg_pool3d",
+        "adaptive_max_pool3d",
+        "fractional_max_pool2d",
+        "fractional_max_pool3d",
+        "mse_loss",
+        "cosine_embedding_loss",
+        "nll_loss",
+        "hinge_embedding_loss",
+        "poisson_nll_loss",
+        "smooth_l1_loss",
+        "cross_entropy",
+        "l1_loss",
+        "huber_loss",
+        "margin_ranking_loss",
+        "soft_margin_loss",
+        "triplet_margin_loss",
+        "multi_margin_loss",
+        "ctc_loss",
+        "kl_div",
+        "multilabel_margin_loss",
+    )
+) + (
+    "polar",
+    "prod",
+    "quantile",
+    "nanquantile",
+    "stft",
+    "trace",
+    "view_as_complex",
+    "cholesky",
+    "cholesky_inverse",
+    "cholesky_solve",
+    "inverse",
+    "pinverse",
+    "lu_solve",
+    "orgqr",
+    "ormqr",
+    "geqrf",
+    "triangular_solve",
+    "svd",
+    "qr",
+    "logdet",
+    "slogdet",
+    "det",
+    *(
+        "linalg." + name
+        for name in (
+            "cholesky",
+            "cholesky_ex",
+            "cond",
+            "det",
+            "eig",
+            "eigh",
+            "eigvals",
+            "eigvalsh",
+            "householder_product",
+            "inv",
+            "inv_ex",
+            "lstsq",
+            "lu_factor",
+            "lu_factor_ex",
+            "matrix_rank",
+            "pinv",
+            "qr",
+            "slogdet",
+            "solve",
+            "svd",
+            "svdvals",
+            "tensorinv",
+            "tensorsolve",
+        )
+    ),
+    *(
+        "fft." + name
+        for name in (
+            "fft",
+            "ifft",
+            "fft2",
+            "ifft2",
+            "fftn",
+            "ifftn",
+            "rfft",
+            "irfft",
+            "rfft2",
+            "irfft2",
+            "rfftn",
+            "irfftn",
+            "hfft",
+            "ihfft",
+        )
+    ),
 )
 _WIDEST = ("cat", "stack", "index_copy", "concat", "concatenate")
 
@@ -108,8 +219,11 @@ class autocast:
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         if device_type == "cpu" and enabled and self.fast_dtype not in (_core.bfloat16, _core.float16, _core.float32):
-            warnings.warn("In CPU autocast, but the target dtype is not supported. Disabling autocast.\n"
-                          "CPU Autocast only supports dtype of torch.bfloat16, torch.float16 currently.", stacklevel=2)
+            warnings.warn(
+                "In CPU autocast, but the target dtype is not supported. Disabling autocast.\n"
+                "CPU Autocast only supports dtype of torch.bfloat16, torch.float16 currently.",
+                stacklevel=2,
+            )
             enabled = False
         if device_type == "cuda" and enabled:
             warnings.warn("User provided device_type of 'cuda', but CUDA is not available. Disabling", stacklevel=2)
@@ -136,6 +250,7 @@ class autocast:
         def decorated(*args, **kwargs):
             with self:
                 return func(*args, **kwargs)
+
         return decorated
 
 
@@ -151,7 +266,9 @@ def _cast(value, device_type, dtype):
 
 
 def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
-    """Decorate a Function's `forward`: it runs in the autocast state of the call, or with its inputs cast and autocast off."""
+    """Decorate a Function's `forward`: it runs in the autocast state of the call, or with its inputs cast and
+    autocast off.
+    """
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
@@ -164,6 +281,7 @@ def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
             return fwd(*args, **kwargs)
         with autocast(device_type, enabled=False):
             return fwd(*_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs))
+
     return decorated
 
 
@@ -176,4 +294,5 @@ def custom_bwd(bwd=None, *, device_type):
     def decorated(*args, **kwargs):
         with autocast(device_type, enabled=args[0]._fwd_used_autocast, dtype=args[0]._dtype):
             return bwd(*args, **kwargs)
+
     return decorated

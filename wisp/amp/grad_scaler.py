@@ -1,4 +1,7 @@
-"""GradScaler: losses are multiplied so that half-precision gradients don't vanish, and steps with infinities are left out."""
+"""GradScaler: losses are multiplied so that half-precision gradients don't vanish, and steps with infinities are
+left out.
+"""
+
 import enum
 import warnings
 
@@ -10,6 +13,7 @@ __all__ = ["GradScaler", "OptState"]
 
 class OptState(enum.Enum):
     """How far an optimizer has come since the last `update()`."""
+
     READY = 0
     UNSCALED = 1
     STEPPED = 2
@@ -30,7 +34,15 @@ class GradScaler:
     tensor([0., 0.], requires_grad=True)
     """
 
-    def __init__(self, device="cuda", init_scale=2.0 ** 16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+    def __init__(
+        self,
+        device="cuda",
+        init_scale=2.0**16,
+        growth_factor=2.0,
+        backoff_factor=0.5,
+        growth_interval=2000,
+        enabled=True,
+    ):
         self._device = device
         if enabled and device == "cuda" and not wisp.cuda.is_available():
             warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
@@ -43,7 +55,11 @@ class GradScaler:
         if backoff_factor >= 1.0:
             raise AssertionError("The backoff factor must be < 1.0.")
         self._scale, self._growth_tracker = float(init_scale), 0
-        self._growth_factor, self._backoff_factor, self._growth_interval = growth_factor, backoff_factor, growth_interval
+        self._growth_factor, self._backoff_factor, self._growth_interval = (
+            growth_factor,
+            backoff_factor,
+            growth_interval,
+        )
         self._states = {}  # by id of the optimizer: its OptState, and whether an infinity was found
 
     def _state(self, optimizer):
@@ -153,15 +169,22 @@ class GradScaler:
         """What a checkpoint keeps of the scaler; the same keys as PyTorch's."""
         if not self._enabled:
             return {}
-        return {"scale": self._scale, "growth_factor": self._growth_factor, "backoff_factor": self._backoff_factor,
-                "growth_interval": self._growth_interval, "_growth_tracker": self._growth_tracker}
+        return {
+            "scale": self._scale,
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._growth_tracker,
+        }
 
     def load_state_dict(self, state_dict):
         """Take over what `state_dict` returned."""
         if not self._enabled:
             return
         if not state_dict:
-            raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler.")
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
+            )
         self._scale, self._growth_tracker = state_dict["scale"], state_dict["_growth_tracker"]
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]

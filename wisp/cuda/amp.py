@@ -1,4 +1,5 @@
 """The older names of `wisp.amp`, with the device fixed to CUDA."""
+
 import functools as _functools
 
 from wisp import amp as _amp

@@ -1,42 +1,136 @@
 """Probability distributions: samples, with gradients where they have any, log-densities, entropies and divergences.
 
-    >>> import wisp
-    >>> d = wisp.distributions.Normal(wisp.zeros(2), wisp.ones(2))
-    >>> d.rsample().shape
-    torch.Size([2])
+>>> import wisp
+>>> d = wisp.distributions.Normal(wisp.zeros(2), wisp.ones(2))
+>>> d.rsample().shape
+torch.Size([2])
 """
+
 import sys as _sys
 
-from wisp.distributions import constraint_registry, constraints, continuous, discrete, distribution, kl, multivariate, transformed, transforms, utils
+from wisp.distributions import (  # noqa: F401
+    constraint_registry,
+    constraints,
+    continuous,
+    discrete,
+    distribution,
+    kl,
+    multivariate,
+    transformed,
+    transforms,
+    utils,
+)
 from wisp.distributions.constraint_registry import biject_to, transform_to
-from wisp.distributions.continuous import (Beta, Cauchy, Chi2, ContinuousBernoulli, Dirichlet, Exponential, FisherSnedecor, Gamma,
-                                           GeneralizedPareto, Laplace, Normal, StudentT, Uniform, VonMises)
-from wisp.distributions.discrete import (Bernoulli, Binomial, Categorical, Geometric, Multinomial, NegativeBinomial, OneHotCategorical,
-                                         OneHotCategoricalStraightThrough, Poisson)
+from wisp.distributions.continuous import (
+    Beta,
+    Cauchy,
+    Chi2,
+    ContinuousBernoulli,
+    Dirichlet,
+    Exponential,
+    FisherSnedecor,
+    Gamma,
+    GeneralizedPareto,
+    Laplace,
+    Normal,
+    StudentT,
+    Uniform,
+    VonMises,
+)
+from wisp.distributions.discrete import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Geometric,
+    Multinomial,
+    NegativeBinomial,
+    OneHotCategorical,
+    OneHotCategoricalStraightThrough,
+    Poisson,
+)
 from wisp.distributions.distribution import Distribution, ExponentialFamily
 from wisp.distributions.kl import kl_divergence, register_kl
 from wisp.distributions.multivariate import LKJCholesky, LowRankMultivariateNormal, MultivariateNormal, Wishart
-from wisp.distributions.transformed import (Gumbel, HalfCauchy, HalfNormal, Independent, InverseGamma, Kumaraswamy, LogNormal,
-                                            LogisticNormal, MixtureSameFamily, Pareto, RelaxedBernoulli, RelaxedOneHotCategorical,
-                                            TransformedDistribution, Weibull)
+from wisp.distributions.transformed import (
+    Gumbel,
+    HalfCauchy,
+    HalfNormal,
+    Independent,
+    InverseGamma,
+    Kumaraswamy,
+    LogisticNormal,
+    LogNormal,
+    MixtureSameFamily,
+    Pareto,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
+    TransformedDistribution,
+    Weibull,
+)
 from wisp.distributions.transforms import *  # noqa: F403
 
-__all__ = ["Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ContinuousBernoulli", "Dirichlet", "Distribution",
-           "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric", "Gumbel", "HalfCauchy",
-           "HalfNormal", "Independent", "InverseGamma", "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal", "LogisticNormal",
-           "LowRankMultivariateNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal",
-           "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "RelaxedBernoulli", "RelaxedOneHotCategorical",
-           "StudentT", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "kl_divergence",
-           "register_kl", "transform_to", *transforms.__all__]
+__all__ = [
+    "Bernoulli",
+    "Beta",
+    "Binomial",
+    "Categorical",
+    "Cauchy",
+    "Chi2",
+    "ContinuousBernoulli",
+    "Dirichlet",
+    "Distribution",
+    "Exponential",
+    "ExponentialFamily",
+    "FisherSnedecor",
+    "Gamma",
+    "GeneralizedPareto",
+    "Geometric",
+    "Gumbel",
+    "HalfCauchy",
+    "HalfNormal",
+    "Independent",
+    "InverseGamma",
+    "Kumaraswamy",
+    "LKJCholesky",
+    "Laplace",
+    "LogNormal",
+    "LogisticNormal",
+    "LowRankMultivariateNormal",
+    "MixtureSameFamily",
+    "Multinomial",
+    "MultivariateNormal",
+    "NegativeBinomial",
+    "Normal",
+    "OneHotCategorical",
+    "OneHotCategoricalStraightThrough",
+    "Pareto",
+    "Poisson",
+    "RelaxedBernoulli",
+    "RelaxedOneHotCategorical",
+    "StudentT",
+    "TransformedDistribution",
+    "Uniform",
+    "VonMises",
+    "Weibull",
+    "Wishart",
+    "biject_to",
+    "kl_divergence",
+    "register_kl",
+    "transform_to",
+    *transforms.__all__,
+]
 
 # PyTorch has a module per distribution; programs import from those too.
 for _home, _names in {
-        continuous: "beta cauchy chi2 continuous_bernoulli dirichlet exponential fishersnedecor gamma generalized_pareto laplace normal studentT "
-                    "uniform von_mises",
-        discrete: "bernoulli binomial categorical geometric multinomial negative_binomial one_hot_categorical poisson",
-        distribution: "exp_family",
-        multivariate: "lkj_cholesky lowrank_multivariate_normal multivariate_normal wishart",
-        transformed: "gumbel half_cauchy half_normal independent inverse_gamma kumaraswamy log_normal logistic_normal mixture_same_family "
-                     "pareto relaxed_bernoulli relaxed_categorical transformed_distribution weibull"}.items():
+    continuous: "beta cauchy chi2 continuous_bernoulli dirichlet exponential "
+    "fishersnedecor gamma generalized_pareto laplace normal studentT "
+    "uniform von_mises",
+    discrete: "bernoulli binomial categorical geometric multinomial negative_binomial one_hot_categorical poisson",
+    distribution: "exp_family",
+    multivariate: "lkj_cholesky lowrank_multivariate_normal multivariate_normal wishart",
+    transformed: "gumbel half_cauchy half_normal independent inverse_gamma kumaraswamy "
+    "log_normal logistic_normal mixture_same_family "
+    "pareto relaxed_bernoulli relaxed_categorical transformed_distribution weibull",
+}.items():
     for _name in _names.split():
         _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = _home

@@ -1,4 +1,5 @@
 """The base class of transforms, inverses, chains and reshaping."""
+
 import functools
 import operator
 import weakref
@@ -10,6 +11,7 @@ from wisp.distributions.utils import sum_rightmost
 
 class Transform:
     """y = _call(x), x = _inverse(y), and log |det dy/dx|; `cache_size=1` remembers the latest pair."""
+
     bijective = False
     domain = codomain = constraints.real
 
@@ -170,7 +172,11 @@ class ComposeTransform(Transform):
         codomain, event_dim = self.parts[-1].codomain, self.parts[0].domain.event_dim
         for part in self.parts:
             event_dim = max(event_dim + part.codomain.event_dim - part.domain.event_dim, part.codomain.event_dim)
-        return constraints.independent(codomain, event_dim - codomain.event_dim) if event_dim > codomain.event_dim else codomain
+        return (
+            constraints.independent(codomain, event_dim - codomain.event_dim)
+            if event_dim > codomain.event_dim
+            else codomain
+        )
 
     bijective = property(lambda self: all(p.bijective for p in self.parts))
     sign = property(lambda self: functools.reduce(operator.mul, (p.sign for p in self.parts), 1))
@@ -226,13 +232,22 @@ class IndependentTransform(Transform):
 
     def __init__(self, base_transform, reinterpreted_batch_ndims, cache_size=0):
         super().__init__(cache_size=cache_size)
-        self.base_transform, self.reinterpreted_batch_ndims = base_transform.with_cache(cache_size), reinterpreted_batch_ndims
+        self.base_transform, self.reinterpreted_batch_ndims = (
+            base_transform.with_cache(cache_size),
+            reinterpreted_batch_ndims,
+        )
 
     def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else IndependentTransform(self.base_transform, self.reinterpreted_batch_ndims, cache_size)
+        return (
+            self
+            if self._cache_size == cache_size
+            else IndependentTransform(self.base_transform, self.reinterpreted_batch_ndims, cache_size)
+        )
 
     domain = property(lambda self: constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims))
-    codomain = property(lambda self: constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims))
+    codomain = property(
+        lambda self: constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
+    )
     bijective = property(lambda self: self.base_transform.bijective)
     sign = property(lambda self: self.base_transform.sign)
 
@@ -261,6 +276,7 @@ class IndependentTransform(Transform):
 
 class ReshapeTransform(Transform):
     """Another shape of the dimensions on the right."""
+
     bijective = True
 
     def __init__(self, in_shape, out_shape, cache_size=0):
@@ -273,16 +289,20 @@ class ReshapeTransform(Transform):
     codomain = property(lambda self: constraints.independent(constraints.real, len(self.out_shape)))
 
     def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else ReshapeTransform(self.in_shape, self.out_shape, cache_size=cache_size)
+        return (
+            self
+            if self._cache_size == cache_size
+            else ReshapeTransform(self.in_shape, self.out_shape, cache_size=cache_size)
+        )
 
     def _call(self, x):
-        return x.reshape(tuple(x.shape[:x.dim() - len(self.in_shape)]) + tuple(self.out_shape))
+        return x.reshape(tuple(x.shape[: x.dim() - len(self.in_shape)]) + tuple(self.out_shape))
 
     def _inverse(self, y):
-        return y.reshape(tuple(y.shape[:y.dim() - len(self.out_shape)]) + tuple(self.in_shape))
+        return y.reshape(tuple(y.shape[: y.dim() - len(self.out_shape)]) + tuple(self.in_shape))
 
     def log_abs_det_jacobian(self, x, y):
-        return x.new_zeros(tuple(x.shape[:x.dim() - len(self.in_shape)]))
+        return x.new_zeros(tuple(x.shape[: x.dim() - len(self.in_shape)]))
 
     @staticmethod
     def _change(shape, old, new):

@@ -1,21 +1,52 @@
 """Constraints: sets of values that parameters and samples of distributions lie in.
 
-    >>> import wisp
-    >>> from wisp.distributions import constraints
-    >>> constraints.positive.check(wisp.tensor([1., -1.]))
-    tensor([ True, False])
+>>> import wisp
+>>> from wisp.distributions import constraints
+>>> constraints.positive.check(wisp.tensor([1., -1.]))
+tensor([ True, False])
 """
+
 import wisp
 
-__all__ = ["Constraint", "boolean", "cat", "corr_cholesky", "dependent", "dependent_property", "greater_than", "greater_than_eq",
-           "half_open_interval", "independent", "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky",
-           "lower_triangular", "MixtureSameFamilyConstraint", "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive",
-           "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_vector", "simplex", "square", "stack", "symmetric",
-           "unit_interval"]
+__all__ = [
+    "Constraint",
+    "boolean",
+    "cat",
+    "corr_cholesky",
+    "dependent",
+    "dependent_property",
+    "greater_than",
+    "greater_than_eq",
+    "half_open_interval",
+    "independent",
+    "integer_interval",
+    "interval",
+    "is_dependent",
+    "less_than",
+    "lower_cholesky",
+    "lower_triangular",
+    "MixtureSameFamilyConstraint",
+    "multinomial",
+    "nonnegative",
+    "nonnegative_integer",
+    "one_hot",
+    "positive",
+    "positive_definite",
+    "positive_integer",
+    "positive_semidefinite",
+    "real",
+    "real_vector",
+    "simplex",
+    "square",
+    "stack",
+    "symmetric",
+    "unit_interval",
+]
 
 
 class Constraint:
     """A set of values; `event_dim` dimensions on the right are checked together."""
+
     is_discrete = False
     event_dim = 0
 
@@ -46,8 +77,10 @@ class _Dependent(Constraint):
         return self._event_dim
 
     def __call__(self, *, is_discrete=NotImplemented, event_dim=NotImplemented):
-        return _Dependent(is_discrete=self._is_discrete if is_discrete is NotImplemented else is_discrete,
-                          event_dim=self._event_dim if event_dim is NotImplemented else event_dim)
+        return _Dependent(
+            is_discrete=self._is_discrete if is_discrete is NotImplemented else is_discrete,
+            event_dim=self._event_dim if event_dim is NotImplemented else event_dim,
+        )
 
     def check(self, x):
         raise ValueError("Cannot determine validity of dependent constraint")
@@ -88,7 +121,7 @@ class _IndependentConstraint(Constraint):
         if result.dim() < self.reinterpreted_batch_ndims:
             expected = self.base_constraint.event_dim + self.reinterpreted_batch_ndims
             raise ValueError(f"Expected value.dim() >= {expected} but got {value.dim()}")
-        shape = result.shape[:result.dim() - self.reinterpreted_batch_ndims]
+        shape = result.shape[: result.dim() - self.reinterpreted_batch_ndims]
         return result.reshape(tuple(shape) + (-1,)).all(-1)
 
     def __repr__(self):
@@ -314,6 +347,16 @@ greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessTh
 interval, half_open_interval, multinomial = _Interval, _HalfOpenInterval, _Multinomial
 unit_interval = _Interval(0.0, 1.0)
 real_vector = independent(real, 1)
-simplex, lower_triangular, lower_cholesky, corr_cholesky = _Simplex(), _LowerTriangular(), _LowerCholesky(), _CorrCholesky()
-square, symmetric, positive_semidefinite, positive_definite = _Square(), _Symmetric(), _PositiveSemidefinite(), _PositiveDefinite()
+simplex, lower_triangular, lower_cholesky, corr_cholesky = (
+    _Simplex(),
+    _LowerTriangular(),
+    _LowerCholesky(),
+    _CorrCholesky(),
+)
+square, symmetric, positive_semidefinite, positive_definite = (
+    _Square(),
+    _Symmetric(),
+    _PositiveSemidefinite(),
+    _PositiveDefinite(),
+)
 cat, stack = _Cat, _Stack

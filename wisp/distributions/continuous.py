@@ -1,14 +1,35 @@
 """Continuous distributions of single numbers whose samples are drawn directly."""
+
 import math
 
 import wisp
 from wisp.distributions import constraints
 from wisp.distributions.distribution import Distribution, ExponentialFamily
-from wisp.distributions.utils import (broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits,
-                                      standard_gamma)
+from wisp.distributions.utils import (
+    broadcast_all,
+    clamp_probs,
+    lazy_property,
+    logits_to_probs,
+    probs_to_logits,
+    standard_gamma,
+)
 
-__all__ = ["Beta", "Cauchy", "Chi2", "ContinuousBernoulli", "Dirichlet", "Exponential", "FisherSnedecor", "Gamma", "GeneralizedPareto",
-           "Laplace", "Normal", "StudentT", "Uniform", "VonMises"]
+__all__ = [
+    "Beta",
+    "Cauchy",
+    "Chi2",
+    "ContinuousBernoulli",
+    "Dirichlet",
+    "Exponential",
+    "FisherSnedecor",
+    "Gamma",
+    "GeneralizedPareto",
+    "Laplace",
+    "Normal",
+    "StudentT",
+    "Uniform",
+    "VonMises",
+]
 
 _LOCATION = {"loc": constraints.real, "scale": constraints.positive}
 
@@ -20,6 +41,7 @@ class Normal(ExponentialFamily):
     >>> wisp.distributions.Normal(0., 1.).log_prob(wisp.tensor(0.))
     tensor(-0.9189)
     """
+
     arg_constraints, support, has_rsample = _LOCATION, constraints.real, True
     _mean_carrier_measure = 0
 
@@ -39,7 +61,7 @@ class Normal(ExponentialFamily):
 
     def log_prob(self, value):
         self._check(value)
-        return -((value - self.loc) / self.scale) ** 2 / 2 - self.scale.log() - 0.5 * math.log(2 * math.pi)
+        return -(((value - self.loc) / self.scale) ** 2) / 2 - self.scale.log() - 0.5 * math.log(2 * math.pi)
 
     def cdf(self, value):
         self._check(value)
@@ -54,6 +76,7 @@ class Normal(ExponentialFamily):
 
 class Laplace(Distribution):
     """The two-sided exponential distribution."""
+
     arg_constraints, support, has_rsample = _LOCATION, constraints.real, True
 
     def __init__(self, loc, scale, validate_args=None):
@@ -86,6 +109,7 @@ class Laplace(Distribution):
 
 class Cauchy(Distribution):
     """The Lorentz distribution: it has neither mean nor variance."""
+
     arg_constraints, support, has_rsample = _LOCATION, constraints.real, True
 
     def __init__(self, loc, scale, validate_args=None):
@@ -115,7 +139,11 @@ class Cauchy(Distribution):
 
 class Uniform(Distribution):
     """Equal density in [low, high)."""
-    arg_constraints = {"low": constraints.dependent(is_discrete=False, event_dim=0), "high": constraints.dependent(is_discrete=False, event_dim=0)}
+
+    arg_constraints = {
+        "low": constraints.dependent(is_discrete=False, event_dim=0),
+        "high": constraints.dependent(is_discrete=False, event_dim=0),
+    }
     has_rsample = True
 
     def __init__(self, low, high, validate_args=None):
@@ -125,7 +153,7 @@ class Uniform(Distribution):
 
     mean = property(lambda self: (self.high + self.low) / 2)
     mode = property(lambda self: math.nan * self.high)
-    stddev = property(lambda self: (self.high - self.low) / 12 ** 0.5)
+    stddev = property(lambda self: (self.high - self.low) / 12**0.5)
     variance = property(lambda self: (self.high - self.low).pow(2) / 12)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
@@ -153,6 +181,7 @@ class Uniform(Distribution):
 
 class Exponential(ExponentialFamily):
     """The time until an event that happens at a rate."""
+
     arg_constraints, support, has_rsample = {"rate": constraints.positive}, constraints.nonnegative, True
     _mean_carrier_measure = 0
 
@@ -187,6 +216,7 @@ class Exponential(ExponentialFamily):
 
 class Gamma(ExponentialFamily):
     """The gamma distribution with a concentration and a rate."""
+
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support, has_rsample, _mean_carrier_measure = constraints.nonnegative, True, 0
 
@@ -208,12 +238,20 @@ class Gamma(ExponentialFamily):
     def log_prob(self, value):
         self._check(value)
         value = wisp.as_tensor(value, dtype=self.rate.dtype)
-        return (wisp.xlogy(self.concentration, self.rate) + wisp.xlogy(self.concentration - 1, value) - self.rate * value
-                - wisp.lgamma(self.concentration))
+        return (
+            wisp.xlogy(self.concentration, self.rate)
+            + wisp.xlogy(self.concentration - 1, value)
+            - self.rate * value
+            - wisp.lgamma(self.concentration)
+        )
 
     def entropy(self):
-        return (self.concentration - self.rate.log() + wisp.lgamma(self.concentration)
-                + (1.0 - self.concentration) * wisp.digamma(self.concentration))
+        return (
+            self.concentration
+            - self.rate.log()
+            + wisp.lgamma(self.concentration)
+            + (1.0 - self.concentration) * wisp.digamma(self.concentration)
+        )
 
     def cdf(self, value):
         self._check(value)
@@ -222,6 +260,7 @@ class Gamma(ExponentialFamily):
 
 class Chi2(Gamma):
     """The sum of the squares of `df` standard normal numbers."""
+
     arg_constraints = {"df": constraints.positive}
 
     def __init__(self, df, validate_args=None):
@@ -240,6 +279,7 @@ class Chi2(Gamma):
 
 class Dirichlet(ExponentialFamily):
     """Points of a simplex; the last dimension of the concentration is that of the events."""
+
     arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
     support, has_rsample, _mean_carrier_measure = constraints.simplex, True, 0
 
@@ -261,7 +301,11 @@ class Dirichlet(ExponentialFamily):
     def log_prob(self, value):
         self._check(value)
         total = self.concentration.sum(-1)
-        return wisp.xlogy(self.concentration - 1.0, value).sum(-1) + wisp.lgamma(total) - wisp.lgamma(self.concentration).sum(-1)
+        return (
+            wisp.xlogy(self.concentration - 1.0, value).sum(-1)
+            + wisp.lgamma(total)
+            - wisp.lgamma(self.concentration).sum(-1)
+        )
 
     mean = property(lambda self: self.concentration / self.concentration.sum(-1, True))
 
@@ -280,17 +324,24 @@ class Dirichlet(ExponentialFamily):
 
     def entropy(self):
         k, total = self.concentration.size(-1), self.concentration.sum(-1)
-        return (wisp.lgamma(self.concentration).sum(-1) - wisp.lgamma(total) - (k - total) * wisp.digamma(total)
-                - ((self.concentration - 1.0) * wisp.digamma(self.concentration)).sum(-1))
+        return (
+            wisp.lgamma(self.concentration).sum(-1)
+            - wisp.lgamma(total)
+            - (k - total) * wisp.digamma(total)
+            - ((self.concentration - 1.0) * wisp.digamma(self.concentration)).sum(-1)
+        )
 
 
 class Beta(ExponentialFamily):
     """Numbers in [0, 1]."""
+
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support, has_rsample, _mean_carrier_measure = constraints.unit_interval, True, 0
 
     def __init__(self, concentration1, concentration0, validate_args=None):
-        self._dirichlet = Dirichlet(wisp.stack(broadcast_all(concentration1, concentration0), -1), validate_args=validate_args)
+        self._dirichlet = Dirichlet(
+            wisp.stack(broadcast_all(concentration1, concentration0), -1), validate_args=validate_args
+        )
         super().__init__(self._dirichlet._batch_shape, validate_args=validate_args)
 
     concentration1 = property(lambda self: self._dirichlet.concentration[..., 0])
@@ -327,6 +378,7 @@ class Beta(ExponentialFamily):
 
 class StudentT(Distribution):
     """Student's t with `df` degrees of freedom, moved and scaled."""
+
     arg_constraints = {"df": constraints.positive, **_LOCATION}
     support, has_rsample = constraints.real, True
 
@@ -350,18 +402,28 @@ class StudentT(Distribution):
     def log_prob(self, value):
         self._check(value)
         y = (value - self.loc) / self.scale
-        constant = (self.scale.log() + 0.5 * self.df.log() + 0.5 * math.log(math.pi) + wisp.lgamma(0.5 * self.df)
-                    - wisp.lgamma(0.5 * (self.df + 1.0)))
-        return -0.5 * (self.df + 1.0) * wisp.log1p(y ** 2.0 / self.df) - constant
+        constant = (
+            self.scale.log()
+            + 0.5 * self.df.log()
+            + 0.5 * math.log(math.pi)
+            + wisp.lgamma(0.5 * self.df)
+            - wisp.lgamma(0.5 * (self.df + 1.0))
+        )
+        return -0.5 * (self.df + 1.0) * wisp.log1p(y**2.0 / self.df) - constant
 
     def entropy(self):
         log_beta = wisp.lgamma(0.5 * self.df) + math.lgamma(0.5) - wisp.lgamma(0.5 * (self.df + 1))
-        return (self.scale.log() + 0.5 * (self.df + 1) * (wisp.digamma(0.5 * (self.df + 1)) - wisp.digamma(0.5 * self.df))
-                + 0.5 * self.df.log() + log_beta)
+        return (
+            self.scale.log()
+            + 0.5 * (self.df + 1) * (wisp.digamma(0.5 * (self.df + 1)) - wisp.digamma(0.5 * self.df))
+            + 0.5 * self.df.log()
+            + log_beta
+        )
 
 
 class FisherSnedecor(Distribution):
     """The ratio of two chi-squared numbers over their degrees of freedom."""
+
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
     support, has_rsample = constraints.positive, True
 
@@ -369,7 +431,9 @@ class FisherSnedecor(Distribution):
         self._set(validate_args, df1=df1, df2=df2)
 
     mean = property(lambda self: wisp.where(self.df2 > 2, self.df2 / (self.df2 - 2), math.nan))
-    mode = property(lambda self: wisp.where(self.df1 > 2, (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2), math.nan))
+    mode = property(
+        lambda self: wisp.where(self.df1 > 2, (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2), math.nan)
+    )
 
     @property
     def variance(self):
@@ -392,6 +456,7 @@ class FisherSnedecor(Distribution):
 
 class VonMises(Distribution):
     """A normal distribution wound around the circle; values are angles."""
+
     arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
     support = constraints.real
 
@@ -415,9 +480,9 @@ class VonMises(Distribution):
         with wisp.no_grad():
             shape = self._extended_shape(sample_shape)
             k = self.concentration.double().expand(shape)
-            tau = 1 + (1 + 4 * k ** 2).sqrt()
+            tau = 1 + (1 + 4 * k**2).sqrt()
             rho = (tau - (2 * tau).sqrt()) / (2 * k)
-            r = wisp.where(k < 1e-5, 1 / k + k, (1 + rho ** 2) / (2 * rho))
+            r = wisp.where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
             angle, waiting = wisp.zeros(shape, dtype=wisp.float64), wisp.ones(shape, dtype=wisp.bool)
             while waiting.any():
                 u1, u2, u3 = (1 - wisp.rand((3,) + tuple(shape), dtype=wisp.float64)).unbind(0)
@@ -432,6 +497,7 @@ class VonMises(Distribution):
 
 class GeneralizedPareto(Distribution):
     """The tail of other distributions beyond a threshold `loc`."""
+
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
     has_rsample = True
 
@@ -464,7 +530,9 @@ class GeneralizedPareto(Distribution):
         """log(1 - cdf)."""
         self._check(value)
         z = (value - self.loc) / self.scale
-        return wisp.where(self._exponential, -z, -wisp.log1p(self._shape * wisp.where(self._exponential, 0.0, z)) / self._shape)
+        return wisp.where(
+            self._exponential, -z, -wisp.log1p(self._shape * wisp.where(self._exponential, 0.0, z)) / self._shape
+        )
 
     def log_cdf(self, value):
         """log(cdf)."""
@@ -475,7 +543,9 @@ class GeneralizedPareto(Distribution):
 
     def icdf(self, value):
         log_rest = wisp.log1p(-value)
-        return self.loc + self.scale * wisp.where(self._exponential, -log_rest, wisp.expm1(-self._shape * log_rest) / self._shape)
+        return self.loc + self.scale * wisp.where(
+            self._exponential, -log_rest, wisp.expm1(-self._shape * log_rest) / self._shape
+        )
 
     @property
     def mean(self):
@@ -485,7 +555,7 @@ class GeneralizedPareto(Distribution):
     @property
     def variance(self):
         c = wisp.where(self.concentration < 0.5, self.concentration, 0.0)
-        return wisp.where(self.concentration < 0.5, self.scale ** 2 / ((1 - c) ** 2 * (1 - 2 * c)), math.inf)
+        return wisp.where(self.concentration < 0.5, self.scale**2 / ((1 - c) ** 2 * (1 - 2 * c)), math.inf)
 
     mode = property(lambda self: self.loc)
 
@@ -495,6 +565,7 @@ class GeneralizedPareto(Distribution):
 
 class ContinuousBernoulli(ExponentialFamily):
     """Numbers in [0, 1] with density C p^x (1 - p)^(1 - x); near p = 1/2, within `lims`, C is a Taylor series."""
+
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support, has_rsample, _mean_carrier_measure = constraints.unit_interval, True, 0
 
@@ -503,7 +574,9 @@ class ContinuousBernoulli(ExponentialFamily):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         if probs is not None:
             (probs,) = broadcast_all(probs)
-            if (validate_args if validate_args is not None else self._validate_args) and not constraints.unit_interval.check(probs).all():
+            if (
+                validate_args if validate_args is not None else self._validate_args
+            ) and not constraints.unit_interval.check(probs).all():
                 raise ValueError("The parameter probs has invalid values")
             self.probs = clamp_probs(probs)
         else:
@@ -538,8 +611,12 @@ class ContinuousBernoulli(ExponentialFamily):
     def _log_constant(self):
         p, x = self._cut(self.probs), self.probs - 0.5
         below, above = wisp.where(p <= 0.5, p, 0.0), wisp.where(p >= 0.5, p, 1.0)
-        exact = wisp.log(wisp.abs(wisp.log1p(-p) - wisp.log(p))) - wisp.where(p <= 0.5, wisp.log1p(-2.0 * below), wisp.log(2.0 * above - 1.0))
-        return wisp.where(self._outside(self.probs), exact, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x.pow(2)) * x.pow(2))
+        exact = wisp.log(wisp.abs(wisp.log1p(-p) - wisp.log(p))) - wisp.where(
+            p <= 0.5, wisp.log1p(-2.0 * below), wisp.log(2.0 * above - 1.0)
+        )
+        return wisp.where(
+            self._outside(self.probs), exact, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x.pow(2)) * x.pow(2)
+        )
 
     def _log_normalizer(self, x):
         outside = self._outside(wisp.sigmoid(x))
@@ -565,7 +642,9 @@ class ContinuousBernoulli(ExponentialFamily):
     def log_prob(self, value):
         self._check(value)
         logits, value = broadcast_all(self.logits, value)
-        return -wisp.nn.functional.binary_cross_entropy_with_logits(logits, value, reduction="none") + self._log_constant()
+        return (
+            -wisp.nn.functional.binary_cross_entropy_with_logits(logits, value, reduction="none") + self._log_constant()
+        )
 
     def cdf(self, value):
         self._check(value)

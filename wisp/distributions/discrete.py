@@ -1,13 +1,30 @@
 """Discrete distributions."""
+
 import math
 
 import wisp
 from wisp.distributions import constraints
 from wisp.distributions.distribution import Distribution, ExponentialFamily
-from wisp.distributions.utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits, standard_gamma
+from wisp.distributions.utils import (
+    broadcast_all,
+    clamp_probs,
+    lazy_property,
+    logits_to_probs,
+    probs_to_logits,
+    standard_gamma,
+)
 
-__all__ = ["Bernoulli", "Binomial", "Categorical", "Geometric", "Multinomial", "NegativeBinomial", "OneHotCategorical",
-           "OneHotCategoricalStraightThrough", "Poisson"]
+__all__ = [
+    "Bernoulli",
+    "Binomial",
+    "Categorical",
+    "Geometric",
+    "Multinomial",
+    "NegativeBinomial",
+    "OneHotCategorical",
+    "OneHotCategoricalStraightThrough",
+    "Poisson",
+]
 
 
 def _one_of(probs, logits):
@@ -51,6 +68,7 @@ def _binary_entropy(logits, probs):
 
 class Bernoulli(_Binary, ExponentialFamily):
     """0 or 1."""
+
     arg_constraints, support, has_enumerate_support, _mean_carrier_measure = _BINARY, constraints.boolean, True, 0
 
     def __init__(self, probs=None, logits=None, validate_args=None):
@@ -87,13 +105,17 @@ class Bernoulli(_Binary, ExponentialFamily):
 
 class Geometric(_Binary):
     """The number of failures before the first success."""
+
     arg_constraints, support = _BINARY, constraints.nonnegative_integer
 
     def __init__(self, probs=None, logits=None, validate_args=None):
         self._take(probs, logits)
         super().__init__(self._param.shape, validate_args=validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
-            raise ValueError(f"Expected parameter probs of distribution {self!r} to be positive but found invalid values:\n{self.probs}")
+            raise ValueError(
+                f"Expected parameter probs of distribution {self!r} to be positive but found invalid "
+                f"values:\n{self.probs}"
+            )
 
     mean = property(lambda self: 1.0 / self.probs - 1.0)
     mode = property(lambda self: wisp.zeros_like(self.probs))
@@ -101,7 +123,9 @@ class Geometric(_Binary):
 
     def sample(self, sample_shape=wisp.Size()):
         with wisp.no_grad():
-            u = wisp.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype).clamp(min=wisp.finfo(self.probs.dtype).tiny)
+            u = wisp.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype).clamp(
+                min=wisp.finfo(self.probs.dtype).tiny
+            )
             return (u.log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value):
@@ -116,6 +140,7 @@ class Geometric(_Binary):
 
 class Binomial(_Binary):
     """The number of successes in `total_count` trials."""
+
     arg_constraints, has_enumerate_support = {"total_count": constraints.nonnegative_integer, **_BINARY}, True
 
     def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
@@ -144,7 +169,9 @@ class Binomial(_Binary):
         self._check(value)
         n = self.total_count
         ways = wisp.lgamma(n + 1) - wisp.lgamma(value + 1) - wisp.lgamma(n - value + 1)
-        return ways + value * self.logits - n * (self.logits.clamp(min=0) + wisp.log1p(wisp.exp(-wisp.abs(self.logits))))
+        return (
+            ways + value * self.logits - n * (self.logits.clamp(min=0) + wisp.log1p(wisp.exp(-wisp.abs(self.logits))))
+        )
 
     def entropy(self):
         if self.total_count.max() != self.total_count.min():
@@ -162,7 +189,12 @@ class Binomial(_Binary):
 
 class NegativeBinomial(_Binary):
     """The number of successes before `total_count` failures."""
-    arg_constraints = {"total_count": constraints.greater_than_eq(0), "probs": constraints.half_open_interval(0.0, 1.0), "logits": constraints.real}
+
+    arg_constraints = {
+        "total_count": constraints.greater_than_eq(0),
+        "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }
     support = constraints.nonnegative_integer
 
     def __init__(self, total_count, probs=None, logits=None, validate_args=None):
@@ -192,6 +224,7 @@ class NegativeBinomial(_Binary):
 
 class Poisson(ExponentialFamily):
     """The number of events in a unit of time."""
+
     arg_constraints, support = {"rate": constraints.nonnegative}, constraints.nonnegative_integer
 
     def __init__(self, rate, validate_args=None):
@@ -221,6 +254,7 @@ class Categorical(Distribution):
     >>> wisp.distributions.Categorical(probs=wisp.tensor([1., 3.])).log_prob(wisp.tensor(1)).exp()
     tensor(0.7500)
     """
+
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
 
@@ -228,7 +262,9 @@ class Categorical(Distribution):
         _one_of(probs, logits)
         given = probs if probs is not None else logits
         if given.dim() < 1:
-            raise ValueError(f"`{'probs' if probs is not None else 'logits'}` parameter must be at least one-dimensional.")
+            raise ValueError(
+                f"`{'probs' if probs is not None else 'logits'}` parameter must be at least one-dimensional."
+            )
         if probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
         else:
@@ -288,6 +324,7 @@ class Categorical(Distribution):
 
 class OneHotCategorical(Distribution):
     """A category as a vector with a single 1."""
+
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support, has_enumerate_support = constraints.one_hot, True
 
@@ -333,6 +370,7 @@ class OneHotCategorical(Distribution):
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
     """One-hot samples whose gradient is that of the probabilities."""
+
     has_rsample = True
 
     def rsample(self, sample_shape=wisp.Size()):
@@ -341,6 +379,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 class Multinomial(Distribution):
     """How often each category is drawn in `total_count` draws."""
+
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
     def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):

@@ -1,4 +1,5 @@
 """The base class of distributions."""
+
 import warnings
 
 import wisp
@@ -11,6 +12,7 @@ __all__ = ["Distribution", "ExponentialFamily"]
 
 class Distribution:
     """A distribution over events of `event_shape`, `batch_shape` of them with parameters of their own."""
+
     has_rsample = False
     has_enumerate_support = False
     _validate_args = __debug__
@@ -31,7 +33,9 @@ class Distribution:
         super().__init__()
 
     def _set(self, validate_args, **parameters):
-        """Broadcast parameters against each other, keep them as attributes, and finish the constructor: for events of one number."""
+        """Broadcast parameters against each other, keep them as attributes, and finish the constructor: for events
+        of one number.
+        """
         values = broadcast_all(*parameters.values())
         for name, value in zip(parameters, values):
             setattr(self, name, value)
@@ -41,16 +45,23 @@ class Distribution:
         try:
             arg_constraints = self.arg_constraints
         except NotImplementedError:
-            warnings.warn(f"{self.__class__} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize the "
-                          "distribution with `validate_args=False` to turn off validation.", stacklevel=4)
+            warnings.warn(
+                f"{self.__class__} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or "
+                f"initialize the "
+                "distribution with `validate_args=False` to turn off validation.",
+                stacklevel=4,
+            )
             return
         for name, constraint in arg_constraints.items():
             if constraints.is_dependent(constraint) or name not in self.__dict__:
                 continue
             value = getattr(self, name)
             if not constraint.check(value).all():
-                raise ValueError(f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution {self!r} "
-                                 f"to satisfy the constraint {constraint!r}, but found invalid values:\n{value}")
+                raise ValueError(
+                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of "
+                    f"distribution {self!r} "
+                    f"to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                )
 
     @property
     def batch_shape(self):
@@ -148,22 +159,34 @@ class Distribution:
         if not isinstance(value, _core.Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         start = value.dim() - len(self._event_shape)
-        if tuple(value.shape[max(start, 0):]) != tuple(self._event_shape):
-            raise ValueError(f"The right-most size of value must match event_shape: {tuple(value.shape)} vs {tuple(self._event_shape)}.")
+        if tuple(value.shape[max(start, 0) :]) != tuple(self._event_shape):
+            raise ValueError(
+                f"The right-most size of value must match event_shape: {tuple(value.shape)} vs "
+                f"{tuple(self._event_shape)}."
+            )
         expected = tuple(self._batch_shape) + tuple(self._event_shape)
         for i, j in zip(reversed(tuple(value.shape)), reversed(expected)):
             if i != 1 and j != 1 and i != j:
-                raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {tuple(value.shape)} vs {expected}.")
+                raise ValueError(
+                    f"Value is not broadcastable with batch_shape+event_shape: {tuple(value.shape)} vs {expected}."
+                )
         try:
             support = self.support
         except NotImplementedError:
-            warnings.warn(f"{self.__class__} does not define `support` to enable sample validation. Please initialize the distribution with "
-                          "`validate_args=False` to turn off validation.", stacklevel=3)
+            warnings.warn(
+                f"{self.__class__} does not define `support` to enable sample validation. Please initialize the "
+                f"distribution with "
+                "`validate_args=False` to turn off validation.",
+                stacklevel=3,
+            )
             return
         valid = support.check(value)
         if not valid.all():
-            raise ValueError(f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the support "
-                             f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}")
+            raise ValueError(
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within "
+                f"the support "
+                f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+            )
 
     def _check(self, value):
         if self._validate_args:
@@ -171,22 +194,29 @@ class Distribution:
 
     def _get_checked_instance(self, cls, _instance=None):
         if _instance is None and type(self).__init__ != cls.__init__:
-            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
-                                      "define a custom .expand() method.")
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
+                "define a custom .expand() method."
+            )
         return type(self).__new__(type(self)) if _instance is None else _instance
 
     def __repr__(self):
         names = [name for name in self.arg_constraints if name in self.__dict__]
-        shown = ", ".join(f"{name}: {value if value.numel() == 1 else tuple(value.shape)}" for name, value in ((n, self.__dict__[n]) for n in names))
+        shown = ", ".join(
+            f"{name}: {value if value.numel() == 1 else tuple(value.shape)}"
+            for name, value in ((n, self.__dict__[n]) for n in names)
+        )
         return f"{type(self).__name__}({shown})"
 
 
 def _expand(value, batch_shape, event_dim):
-    return value.expand(tuple(batch_shape) + tuple(value.shape[value.dim() - event_dim:]))
+    return value.expand(tuple(batch_shape) + tuple(value.shape[value.dim() - event_dim :]))
 
 
 class ExponentialFamily(Distribution):
-    """Distributions p(x) = exp(t(x) . n - A(n)) h(x): their entropy follows from the log-normaliser A by differentiation."""
+    """Distributions p(x) = exp(t(x) . n - A(n)) h(x): their entropy follows from the log-normaliser A by
+    differentiation.
+    """
 
     @property
     def _natural_params(self):

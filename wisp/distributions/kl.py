@@ -1,10 +1,20 @@
 """Kullback-Leibler divergences, by pair of types."""
+
 import functools
 import math
 
 import wisp
-from wisp.distributions.continuous import (Beta, Cauchy, ContinuousBernoulli, Dirichlet, Exponential, Gamma, Laplace, Normal,
-                                           Uniform)
+from wisp.distributions.continuous import (
+    Beta,
+    Cauchy,
+    ContinuousBernoulli,
+    Dirichlet,
+    Exponential,
+    Gamma,
+    Laplace,
+    Normal,
+    Uniform,
+)
 from wisp.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from wisp.distributions.distribution import Distribution, ExponentialFamily
 from wisp.distributions.multivariate import LowRankMultivariateNormal, MultivariateNormal, _half_log_det, _mahalanobis
@@ -27,14 +37,18 @@ def register_kl(type_p, type_q):
         _REGISTRY[type_p, type_q] = function
         _find.cache_clear()
         return function
+
     return decorate
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _find(type_p, type_q):
     """The entry for the nearest base classes: distances along the two lines of ancestors are added."""
-    found = [(type_p.__mro__.index(p) + type_q.__mro__.index(q), type_p.__mro__.index(p), f) for (p, q), f in _REGISTRY.items()
-             if issubclass(type_p, p) and issubclass(type_q, q)]
+    found = [
+        (type_p.__mro__.index(p) + type_q.__mro__.index(q), type_p.__mro__.index(p), f)
+        for (p, q), f in _REGISTRY.items()
+        if issubclass(type_p, p) and issubclass(type_q, q)
+    ]
     return min(found, key=lambda entry: entry[:2])[2] if found else None
 
 
@@ -48,7 +62,9 @@ def kl_divergence(p, q):
     """
     function = _find(type(p), type(q))
     if function is None:
-        raise NotImplementedError(f"No KL(p || q) is implemented for p type {p.__class__.__name__} and q type {q.__class__.__name__}")
+        raise NotImplementedError(
+            f"No KL(p || q) is implemented for p type {p.__class__.__name__} and q type {q.__class__.__name__}"
+        )
     return function(p, q)
 
 
@@ -64,7 +80,8 @@ def _x_log_x(value):
     return wisp.xlogy(value, value)
 
 
-# --- the same type on both sides -----------------------------------------------------------------------------------------------------
+# --- the same type on both sides ------------------------------------------------------------------------------------
+
 
 @register_kl(Bernoulli, Bernoulli)
 def _(p, q):
@@ -79,9 +96,15 @@ def _(p, q):
 def _(p, q):
     def log_beta(a, b):
         return a.lgamma() + b.lgamma() - (a + b).lgamma()
+
     p1, p0, q1, q0 = p.concentration1, p.concentration0, q.concentration1, q.concentration0
-    return (log_beta(q1, q0) - log_beta(p1, p0) + (p1 - q1) * p1.digamma() + (p0 - q0) * p0.digamma()
-            + (q1 + q0 - p1 - p0) * (p1 + p0).digamma())
+    return (
+        log_beta(q1, q0)
+        - log_beta(p1, p0)
+        + (p1 - q1) * p1.digamma()
+        + (p0 - q0) * p0.digamma()
+        + (q1 + q0 - p1 - p0) * (p1 + p0).digamma()
+    )
 
 
 @register_kl(Binomial, Binomial)
@@ -104,7 +127,13 @@ def _(p, q):
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _(p, q):
-    return (p.mean * (p.logits - q.logits) + p._log_constant() + wisp.log1p(-p.probs) - q._log_constant() - wisp.log1p(-q.probs))
+    return (
+        p.mean * (p.logits - q.logits)
+        + p._log_constant()
+        + wisp.log1p(-p.probs)
+        - q._log_constant()
+        - wisp.log1p(-q.probs)
+    )
 
 
 @register_kl(Dirichlet, Dirichlet)
@@ -125,7 +154,10 @@ def _(p, q):
 @register_kl(ExponentialFamily, ExponentialFamily)
 def _(p, q):
     if type(p) is not type(q):
-        raise NotImplementedError("The cross KL-divergence between different exponential families cannot be computed using Bregman divergences")
+        raise NotImplementedError(
+            "The cross KL-divergence between different exponential families cannot be computed using Bregman "
+            "divergences"
+        )
     natural = [n.detach().requires_grad_() for n in p._natural_params]
     with wisp.enable_grad():
         normalizer = p._log_normalizer(*natural)
@@ -138,14 +170,26 @@ def _(p, q):
 
 @register_kl(Gamma, Gamma)
 def _(p, q):
-    return (q.concentration * (p.rate / q.rate).log() + wisp.lgamma(q.concentration) - wisp.lgamma(p.concentration)
-            + (p.concentration - q.concentration) * wisp.digamma(p.concentration) + (q.rate - p.rate) * (p.concentration / p.rate))
+    return (
+        q.concentration * (p.rate / q.rate).log()
+        + wisp.lgamma(q.concentration)
+        - wisp.lgamma(p.concentration)
+        + (p.concentration - q.concentration) * wisp.digamma(p.concentration)
+        + (q.rate - p.rate) * (p.concentration / p.rate)
+    )
 
 
 @register_kl(Gumbel, Gumbel)
 def _(p, q):
     ratio, low, high = p.scale / q.scale, q.loc / q.scale, p.loc / q.scale
-    return -ratio.log() - low + high + ratio * euler_constant + wisp.exp(low + (1 + ratio).lgamma() - high) - (1 + euler_constant)
+    return (
+        -ratio.log()
+        - low
+        + high
+        + ratio * euler_constant
+        + wisp.exp(low + (1 + ratio).lgamma() - high)
+        - (1 + euler_constant)
+    )
 
 
 @register_kl(Geometric, Geometric)
@@ -178,7 +222,9 @@ def _(p, q):
 @register_kl(Pareto, Pareto)
 def _(p, q):
     ratio, alphas = p.scale / q.scale, q.alpha / p.alpha
-    return _where_finite(p.support.lower_bound >= q.support.lower_bound, q.alpha * ratio.log() - alphas.log() + alphas - 1)
+    return _where_finite(
+        p.support.lower_bound >= q.support.lower_bound, q.alpha * ratio.log() - alphas.log() + alphas - 1
+    )
 
 
 @register_kl(Poisson, Poisson)
@@ -218,7 +264,9 @@ def _normal_vectors(p, q, log_dets):
 
 def _check_sizes(p, q):
     if p.event_shape != q.event_shape:
-        raise ValueError("KL-divergence between two (Low Rank) Multivariate Normals with different event shapes cannot be computed")
+        raise ValueError(
+            "KL-divergence between two (Low Rank) Multivariate Normals with different event shapes cannot be computed"
+        )
 
 
 def _log_det(d):
@@ -227,17 +275,20 @@ def _log_det(d):
 
 for _p in (MultivariateNormal, LowRankMultivariateNormal):
     for _q in (MultivariateNormal, LowRankMultivariateNormal):
+
         @register_kl(_p, _q)
         def _(p, q):
             _check_sizes(p, q)
             return _normal_vectors(p, q, _log_det(q) - _log_det(p))
 
 
-# --- different types -----------------------------------------------------------------------------------------------------------------
+# --- different types ------------------------------------------------------------------------------------------------
+
 
 def _infinite(parameter, p, *others):
     """KL is infinite where p has mass outside the support of the other."""
     for q in others:
+
         @register_kl(p, q)
         def _(p, q, name=parameter):
             mine = getattr(p, name)
@@ -286,7 +337,13 @@ for _p in (Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, Unifo
 @register_kl(Beta, Gamma)
 def _(p, q):
     expected_log = p.concentration1.digamma() - (p.concentration1 + p.concentration0).digamma()
-    return (-p.entropy() + q.concentration.lgamma() - q.concentration * q.rate.log() - (q.concentration - 1) * expected_log + q.rate * p.mean)
+    return (
+        -p.entropy()
+        + q.concentration.lgamma()
+        - q.concentration * q.rate.log()
+        - (q.concentration - 1) * expected_log
+        + q.rate * p.mean
+    )
 
 
 def _cross_uniform(p, q):
@@ -300,7 +357,13 @@ for _p in (Beta, ContinuousBernoulli):
 @register_kl(Exponential, Gamma)
 def _(p, q):
     ratio = q.rate / p.rate
-    return -q.concentration * wisp.log(ratio) + ratio + q.concentration.lgamma() + q.concentration * euler_constant - (1 + euler_constant)
+    return (
+        -q.concentration * wisp.log(ratio)
+        + ratio
+        + q.concentration.lgamma()
+        + q.concentration * euler_constant
+        - (1 + euler_constant)
+    )
 
 
 @register_kl(Exponential, Gumbel)
@@ -317,14 +380,27 @@ def _(p, q):
 @register_kl(Gamma, Gumbel)
 def _(p, q):
     beta, place = p.rate * q.scale, q.loc / q.scale
-    return ((p.concentration - 1) * p.concentration.digamma() - p.concentration.lgamma() - p.concentration + beta.log() + p.concentration / beta
-            + place.exp() * (1 + beta.reciprocal()).pow(-p.concentration) - place)
+    return (
+        (p.concentration - 1) * p.concentration.digamma()
+        - p.concentration.lgamma()
+        - p.concentration
+        + beta.log()
+        + p.concentration / beta
+        + place.exp() * (1 + beta.reciprocal()).pow(-p.concentration)
+        - place
+    )
 
 
 @register_kl(Normal, Gumbel)
 def _(p, q):
     mean, ratio, place = p.loc / q.scale, (p.scale / q.scale).pow(2), q.loc / q.scale
-    return -(ratio * 0.5).log() * 0.5 + mean - place + wisp.exp(-mean + 0.5 * ratio + place) - (0.5 * (1 + math.log(2 * math.pi)) + 0.5 * math.log(2))
+    return (
+        -(ratio * 0.5).log() * 0.5
+        + mean
+        - place
+        + wisp.exp(-mean + 0.5 * ratio + place)
+        - (0.5 * (1 + math.log(2 * math.pi)) + 0.5 * math.log(2))
+    )
 
 
 @register_kl(Normal, Laplace)
@@ -345,8 +421,16 @@ def _(p, q):
 @register_kl(Pareto, Gamma)
 def _(p, q):
     log_scale = p.scale.log() + p.alpha.reciprocal()
-    value = (p.alpha.log() - p.scale.log() + q.concentration.lgamma() - q.concentration * q.rate.log() + (1 - q.concentration) * log_scale
-             + q.rate * p.alpha * p.scale / (p.alpha - 1) - p.alpha.reciprocal() - 1)
+    value = (
+        p.alpha.log()
+        - p.scale.log()
+        + q.concentration.lgamma()
+        - q.concentration * q.rate.log()
+        + (1 - q.concentration) * log_scale
+        + q.rate * p.alpha * p.scale / (p.alpha - 1)
+        - p.alpha.reciprocal()
+        - 1
+    )
     return wisp.where(p.alpha <= 1, math.inf, value)
 
 
@@ -354,17 +438,28 @@ def _(p, q):
 def _(p, q):
     variance = 2 * q.scale.pow(2)
     rest = p.scale / (p.alpha - 1)
-    value = ((math.sqrt(2 * math.pi) * q.scale * p.alpha / p.scale).log() - p.alpha.reciprocal() - 1
-             + (p.alpha * rest.pow(2) / (p.alpha - 2) + (p.alpha * rest - q.loc).pow(2)) / variance)
+    value = (
+        (math.sqrt(2 * math.pi) * q.scale * p.alpha / p.scale).log()
+        - p.alpha.reciprocal()
+        - 1
+        + (p.alpha * rest.pow(2) / (p.alpha - 2) + (p.alpha * rest - q.loc).pow(2)) / variance
+    )
     return wisp.where(p.alpha <= 2, math.inf, value)
 
 
 @register_kl(Uniform, Beta)
 def _(p, q):
     width = p.high - p.low
-    part = ((q.concentration1 - 1) * (_x_log_x(p.high) - _x_log_x(p.low) - width) / width
-            + (q.concentration0 - 1) * (_x_log_x(1 - p.low) - _x_log_x(1 - p.high) - width) / width)
-    value = q.concentration1.lgamma() + q.concentration0.lgamma() - (q.concentration1 + q.concentration0).lgamma() - part - width.log()
+    part = (q.concentration1 - 1) * (_x_log_x(p.high) - _x_log_x(p.low) - width) / width + (q.concentration0 - 1) * (
+        _x_log_x(1 - p.low) - _x_log_x(1 - p.high) - width
+    ) / width
+    value = (
+        q.concentration1.lgamma()
+        + q.concentration0.lgamma()
+        - (q.concentration1 + q.concentration0).lgamma()
+        - part
+        - width.log()
+    )
     return _where_finite((p.high <= 1) & (p.low >= 0), value)
 
 
@@ -382,8 +477,13 @@ def _(p, q):
 @register_kl(Uniform, Gamma)
 def _(p, q):
     width = p.high - p.low
-    value = (-width.log() + q.concentration.lgamma() - q.concentration * q.rate.log()
-             + (1 - q.concentration) * (_x_log_x(p.high) - _x_log_x(p.low) - width) / width + q.rate * (p.high + p.low) / 2)
+    value = (
+        -width.log()
+        + q.concentration.lgamma()
+        - q.concentration * q.rate.log()
+        + (1 - q.concentration) * (_x_log_x(p.high) - _x_log_x(p.low) - width) / width
+        + q.rate * (p.high + p.low) / 2
+    )
     return _where_finite(p.low >= 0, value)
 
 
@@ -397,5 +497,10 @@ def _(p, q):
 @register_kl(Uniform, Pareto)
 def _(p, q):
     width = p.high - p.low
-    value = (q.alpha + 1) * (_x_log_x(p.high) - _x_log_x(p.low) - width) / width - q.alpha.log() - q.alpha * q.scale.log() - width.log()
+    value = (
+        (q.alpha + 1) * (_x_log_x(p.high) - _x_log_x(p.low) - width) / width
+        - q.alpha.log()
+        - q.alpha * q.scale.log()
+        - width.log()
+    )
     return _where_finite(p.low >= q.support.lower_bound, value)

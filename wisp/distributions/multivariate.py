@@ -1,4 +1,5 @@
 """Distributions of vectors and matrices: normal, low-rank normal, Cholesky factors of correlations, Wishart."""
+
 import math
 
 import wisp
@@ -18,7 +19,9 @@ def _mahalanobis(factor, difference):
     """The squared length of L^-1 d, for batches of both that broadcast."""
     shape = wisp.broadcast_shapes(tuple(factor.shape[:-2]), tuple(difference.shape[:-1]))
     n = factor.shape[-1]
-    solved = wisp.linalg.solve_triangular(factor.expand(tuple(shape) + (n, n)), difference.expand(tuple(shape) + (n,)).unsqueeze(-1), upper=False)
+    solved = wisp.linalg.solve_triangular(
+        factor.expand(tuple(shape) + (n, n)), difference.expand(tuple(shape) + (n,)).unsqueeze(-1), upper=False
+    )
     return solved.squeeze(-1).pow(2).sum(-1)
 
 
@@ -43,8 +46,13 @@ def _half_log_det(factor):
 
 class MultivariateNormal(Distribution):
     """Normal vectors, by covariance, precision or the Cholesky factor `scale_tril` of the covariance."""
-    arg_constraints = {"loc": constraints.real_vector, "covariance_matrix": constraints.positive_definite,
-                       "precision_matrix": constraints.positive_definite, "scale_tril": constraints.lower_cholesky}
+
+    arg_constraints = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
     support, has_rsample = constraints.real_vector, True
 
     def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
@@ -54,7 +62,7 @@ class MultivariateNormal(Distribution):
         given = {name: value for name, value in given.items() if value is not None}
         if len(given) != 1:
             raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        (name, matrix), = given.items()
+        ((name, matrix),) = given.items()
         if matrix.dim() < 2:
             raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
         batch = tuple(wisp.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1])))
@@ -92,25 +100,41 @@ class MultivariateNormal(Distribution):
         return self._full(_inverse_of_factor(self._unbroadcasted_scale_tril))
 
     mean = mode = property(lambda self: self.loc)
-    variance = property(lambda self: self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(tuple(self._batch_shape) + tuple(self._event_shape)))
+    variance = property(
+        lambda self: (
+            self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(tuple(self._batch_shape) + tuple(self._event_shape))
+        )
+    )
 
     def rsample(self, sample_shape=wisp.Size()):
-        return self.loc + _matvec(self._unbroadcasted_scale_tril, wisp.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype))
+        return self.loc + _matvec(
+            self._unbroadcasted_scale_tril, wisp.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        )
 
     def log_prob(self, value):
         self._check(value)
         distance = _mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
-        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - _half_log_det(self._unbroadcasted_scale_tril)
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - _half_log_det(
+            self._unbroadcasted_scale_tril
+        )
 
     def entropy(self):
-        result = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + _half_log_det(self._unbroadcasted_scale_tril)
+        result = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + _half_log_det(
+            self._unbroadcasted_scale_tril
+        )
         return result.expand(self._batch_shape)
 
 
 class LowRankMultivariateNormal(Distribution):
-    """Normal vectors with covariance W W^T + D: a factor of few columns and a diagonal, so that all costs stay linear."""
-    arg_constraints = {"loc": constraints.real_vector, "cov_factor": constraints.independent(constraints.real, 2),
-                       "cov_diag": constraints.independent(constraints.positive, 1)}
+    """Normal vectors with covariance W W^T + D: a factor of few columns and a diagonal, so that all costs stay
+    linear.
+    """
+
+    arg_constraints = {
+        "loc": constraints.real_vector,
+        "cov_factor": constraints.independent(constraints.real, 2),
+        "cov_diag": constraints.independent(constraints.positive, 1),
+    }
     support, has_rsample = constraints.real_vector, True
 
     def __init__(self, loc, cov_factor, cov_diag, validate_args=None):
@@ -123,7 +147,9 @@ class LowRankMultivariateNormal(Distribution):
             raise ValueError(f"cov_factor must be a batch of matrices with shape {n} x m")
         if cov_diag.shape[-1] != n:
             raise ValueError(f"cov_diag must be a batch of vectors with shape {(n,)}")
-        batch = tuple(wisp.broadcast_shapes(tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])))
+        batch = tuple(
+            wisp.broadcast_shapes(tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1]))
+        )
         self.loc, self.cov_diag = loc.expand(batch + (-1,)), cov_diag.expand(batch + (-1,))
         self.cov_factor = cov_factor.expand(batch + tuple(cov_factor.shape[-2:]))
         super().__init__(batch, (n,), validate_args=validate_args)
@@ -139,7 +165,9 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def _capacitance_tril(self):  # the factor of I + W^T D^-1 W
         weighted = self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
-        return wisp.linalg.cholesky(weighted @ self.cov_factor + wisp.eye(self.cov_factor.shape[-1], dtype=self.loc.dtype))
+        return wisp.linalg.cholesky(
+            weighted @ self.cov_factor + wisp.eye(self.cov_factor.shape[-1], dtype=self.loc.dtype)
+        )
 
     mean = mode = property(lambda self: self.loc)
     variance = property(lambda self: self.cov_factor.pow(2).sum(-1) + self.cov_diag)
@@ -173,7 +201,9 @@ class LowRankMultivariateNormal(Distribution):
         self._check(value)
         difference = value - self.loc
         weighted = self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
-        distance = (difference.pow(2) / self.cov_diag).sum(-1) - _mahalanobis(self._capacitance_tril, _matvec(weighted, difference))
+        distance = (difference.pow(2) / self.cov_diag).sum(-1) - _mahalanobis(
+            self._capacitance_tril, _matvec(weighted, difference)
+        )
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + self._log_det() + distance)
 
     def entropy(self):
@@ -182,13 +212,16 @@ class LowRankMultivariateNormal(Distribution):
 
 class LKJCholesky(Distribution):
     """Cholesky factors of correlation matrices with density det ** (concentration - 1)."""
+
     arg_constraints, support = {"concentration": constraints.positive}, constraints.corr_cholesky
 
     def __init__(self, dim, concentration=1.0, validate_args=None):
         if dim < 2:
             raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
         self.dim = dim
-        self.concentration = concentration if isinstance(concentration, wisp.Tensor) else wisp.tensor(float(concentration))
+        self.concentration = (
+            concentration if isinstance(concentration, wisp.Tensor) else wisp.tensor(float(concentration))
+        )
         super().__init__(self.concentration.shape, (dim, dim), validate_args)
 
     def expand(self, batch_shape, _instance=None):
@@ -200,7 +233,9 @@ class LKJCholesky(Distribution):
         """The onion method: each row is a direction of uniform angle with a beta-distributed length."""
         with wisp.no_grad():
             marginal = self.concentration + 0.5 * (self.dim - 2)
-            offset = wisp.cat([wisp.zeros(1), wisp.arange(self.dim - 1, dtype=wisp.float32)]).to(self.concentration.dtype)
+            offset = wisp.cat([wisp.zeros(1), wisp.arange(self.dim - 1, dtype=wisp.float32)]).to(
+                self.concentration.dtype
+            )
             beta = Beta(offset + 0.5, marginal.unsqueeze(-1) - 0.5 * offset)
             length = beta.sample(sample_shape).unsqueeze(-1)
             normal = wisp.randn(self._extended_shape(sample_shape), dtype=length.dtype).tril(-1)
@@ -208,7 +243,7 @@ class LKJCholesky(Distribution):
             row = wisp.arange(self.dim).view(self.dim, 1)
             sphere = wisp.where(row == 0, 0.0, sphere)
             factor = length.sqrt() * sphere
-            diagonal = (1 - (factor ** 2).sum(-1)).clamp(min=wisp.finfo(factor.dtype).tiny).sqrt()
+            diagonal = (1 - (factor**2).sum(-1)).clamp(min=wisp.finfo(factor.dtype).tiny).sqrt()
             return factor + diagonal.diag_embed()
 
     def log_prob(self, value):
@@ -224,8 +259,13 @@ class LKJCholesky(Distribution):
 
 class Wishart(ExponentialFamily):
     """Covariances of samples: positive-definite matrices with `df` degrees of freedom."""
-    arg_constraints = {"covariance_matrix": constraints.positive_definite, "precision_matrix": constraints.positive_definite,
-                       "scale_tril": constraints.lower_cholesky, "df": constraints.greater_than(0)}
+
+    arg_constraints = {
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+        "df": constraints.greater_than(0),
+    }
     support, has_rsample, _mean_carrier_measure = constraints.positive_definite, True, 0
 
     def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
@@ -233,7 +273,7 @@ class Wishart(ExponentialFamily):
         given = {name: value for name, value in given.items() if value is not None}
         if len(given) != 1:
             raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        (name, matrix), = given.items()
+        ((name, matrix),) = given.items()
         if matrix.dim() < 2:
             raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
         df = df if isinstance(df, wisp.Tensor) else wisp.tensor(float(df), dtype=matrix.dtype)
@@ -286,7 +326,9 @@ class Wishart(ExponentialFamily):
     def variance(self):
         v = self.covariance_matrix
         diagonal = v.diagonal(dim1=-2, dim2=-1)
-        return self.df.view(tuple(self._batch_shape) + (1, 1)) * (v.pow(2) + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
+        return self.df.view(tuple(self._batch_shape) + (1, 1)) * (
+            v.pow(2) + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
+        )
 
     def rsample(self, sample_shape=wisp.Size(), max_try_correction=None):
         """Bartlett's decomposition."""
@@ -302,13 +344,23 @@ class Wishart(ExponentialFamily):
         n, nu = self._event_shape[-1], self.df
         chosen = wisp.linalg.cholesky(value)
         shape = tuple(wisp.broadcast_shapes(tuple(chosen.shape), tuple(self._unbroadcasted_scale_tril.shape)))
-        ratio = wisp.linalg.solve_triangular(self._unbroadcasted_scale_tril.expand(shape), chosen.expand(shape), upper=False)
+        ratio = wisp.linalg.solve_triangular(
+            self._unbroadcasted_scale_tril.expand(shape), chosen.expand(shape), upper=False
+        )
         trace = ratio.pow(2).sum((-2, -1))
-        return (-nu * (n * math.log(2) / 2 + _half_log_det(self._unbroadcasted_scale_tril)) - wisp.mvlgamma(nu / 2, n)
-                + (nu - n - 1) * _half_log_det(chosen) - trace / 2)
+        return (
+            -nu * (n * math.log(2) / 2 + _half_log_det(self._unbroadcasted_scale_tril))
+            - wisp.mvlgamma(nu / 2, n)
+            + (nu - n - 1) * _half_log_det(chosen)
+            - trace / 2
+        )
 
     def entropy(self):
         n, nu = self._event_shape[-1], self.df
         digammas = wisp.digamma((nu / 2).unsqueeze(-1) - wisp.arange(n, dtype=nu.dtype) / 2).sum(-1)
-        return ((n + 1) * (n * math.log(2) / 2 + _half_log_det(self._unbroadcasted_scale_tril)) + wisp.mvlgamma(nu / 2, n)
-                - (nu - n - 1) / 2 * digammas + nu * n / 2)
+        return (
+            (n + 1) * (n * math.log(2) / 2 + _half_log_det(self._unbroadcasted_scale_tril))
+            + wisp.mvlgamma(nu / 2, n)
+            - (nu - n - 1) / 2 * digammas
+            + nu * n / 2
+        )

@@ -1,44 +1,76 @@
-"""Distributions made of others: images under transforms, dimensions taken together, mixtures, and the named ones among them."""
+"""Distributions made of others: images under transforms, dimensions taken together, mixtures, and the named ones
+among them.
+"""
+
 import math
 
 import wisp
 from wisp.distributions import constraints
-from wisp.distributions.continuous import Exponential, Gamma, Normal, Uniform, Cauchy
+from wisp.distributions.continuous import Cauchy, Exponential, Gamma, Normal, Uniform
 from wisp.distributions.discrete import Categorical, _Binary
 from wisp.distributions.distribution import Distribution
-from wisp.distributions.transforms import (AbsTransform, AffineTransform, ComposeTransform, ExpTransform, IndependentTransform,
-                                           PowerTransform, SigmoidTransform, StickBreakingTransform, Transform)
+from wisp.distributions.transforms import (
+    AbsTransform,
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    IndependentTransform,
+    PowerTransform,
+    SigmoidTransform,
+    StickBreakingTransform,
+    Transform,
+)
 from wisp.distributions.utils import broadcast_all, clamp_probs, euler_constant, sum_rightmost
 
-__all__ = ["Gumbel", "HalfCauchy", "HalfNormal", "Independent", "InverseGamma", "Kumaraswamy", "LogNormal", "LogisticNormal",
-           "MixtureSameFamily", "Pareto", "RelaxedBernoulli", "RelaxedOneHotCategorical", "TransformedDistribution", "Weibull",
-           "ExpRelaxedCategorical", "LogitRelaxedBernoulli"]
+__all__ = [
+    "Gumbel",
+    "HalfCauchy",
+    "HalfNormal",
+    "Independent",
+    "InverseGamma",
+    "Kumaraswamy",
+    "LogNormal",
+    "LogisticNormal",
+    "MixtureSameFamily",
+    "Pareto",
+    "RelaxedBernoulli",
+    "RelaxedOneHotCategorical",
+    "TransformedDistribution",
+    "Weibull",
+    "ExpRelaxedCategorical",
+    "LogitRelaxedBernoulli",
+]
 
 
 class Independent(Distribution):
     """Another distribution whose batch dimensions on the right count as one event."""
+
     arg_constraints = {}
 
     def __init__(self, base_distribution, reinterpreted_batch_ndims, validate_args=None):
         if reinterpreted_batch_ndims > len(base_distribution.batch_shape):
-            raise ValueError("Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual "
-                             f"{reinterpreted_batch_ndims} vs {len(base_distribution.batch_shape)}")
+            raise ValueError(
+                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual "
+                f"{reinterpreted_batch_ndims} vs {len(base_distribution.batch_shape)}"
+            )
         shape = tuple(base_distribution.batch_shape) + tuple(base_distribution.event_shape)
         event_dim = reinterpreted_batch_ndims + len(base_distribution.event_shape)
         self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
-        super().__init__(shape[:len(shape) - event_dim], shape[len(shape) - event_dim:], validate_args=validate_args)
+        super().__init__(shape[: len(shape) - event_dim], shape[len(shape) - event_dim :], validate_args=validate_args)
 
     def expand(self, batch_shape, _instance=None):
         new = self._get_checked_instance(Independent, _instance)
         batch_shape = tuple(wisp.Size(batch_shape))
-        new.base_dist = self.base_dist.expand(batch_shape + tuple(self._event_shape[:self.reinterpreted_batch_ndims]))
+        new.base_dist = self.base_dist.expand(batch_shape + tuple(self._event_shape[: self.reinterpreted_batch_ndims]))
         new.reinterpreted_batch_ndims = self.reinterpreted_batch_ndims
         Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
 
     has_rsample = property(lambda self: self.base_dist.has_rsample)
-    has_enumerate_support = property(lambda self: self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support)
+    has_enumerate_support = property(
+        lambda self: self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
+    )
     mean = property(lambda self: self.base_dist.mean)
     mode = property(lambda self: self.base_dist.mode)
     variance = property(lambda self: self.base_dist.variance)
@@ -71,6 +103,7 @@ class Independent(Distribution):
 
 class TransformedDistribution(Distribution):
     """The distribution of transforms[-1](... transforms[0](x)) for x of a base distribution."""
+
     arg_constraints = {}
 
     def __init__(self, base_distribution, transforms, validate_args=None):
@@ -81,16 +114,21 @@ class TransformedDistribution(Distribution):
         base_event_dim = len(base_distribution.event_shape)
         chain = ComposeTransform(self.transforms)
         if len(base_shape) < chain.domain.event_dim:
-            raise ValueError(f"base_distribution needs to have shape with size at least {chain.domain.event_dim}, but got {base_shape}.")
+            raise ValueError(
+                f"base_distribution needs to have shape with size at least {chain.domain.event_dim}, but got "
+                f"{base_shape}."
+            )
         forward = tuple(chain.forward_shape(wisp.Size(base_shape)))
         expanded = tuple(chain.inverse_shape(wisp.Size(forward)))
         if base_shape != expanded:
-            base_distribution = base_distribution.expand(expanded[:len(expanded) - base_event_dim])
+            base_distribution = base_distribution.expand(expanded[: len(expanded) - base_event_dim])
         more = chain.domain.event_dim - base_event_dim
         if more > 0:
             base_distribution = Independent(base_distribution, more)
         self.base_dist = base_distribution
-        event_dim = max(chain.codomain.event_dim + max(base_event_dim - chain.domain.event_dim, 0), chain.codomain.event_dim)
+        event_dim = max(
+            chain.codomain.event_dim + max(base_event_dim - chain.domain.event_dim, 0), chain.codomain.event_dim
+        )
         cut = len(forward) - event_dim
         super().__init__(forward[:cut], forward[cut:], validate_args=validate_args)
 
@@ -99,7 +137,7 @@ class TransformedDistribution(Distribution):
         batch_shape = tuple(wisp.Size(batch_shape))
         new.transforms = self.transforms
         shape = tuple(ComposeTransform(self.transforms).inverse_shape(wisp.Size(batch_shape + tuple(self.event_shape))))
-        new.base_dist = self.base_dist.expand(shape[:len(shape) - len(self.base_dist.event_shape)])
+        new.base_dist = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
         Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
@@ -140,7 +178,9 @@ class TransformedDistribution(Distribution):
         for transform in reversed(self.transforms):
             x = transform.inv(y)
             event_dim += transform.domain.event_dim - transform.codomain.event_dim
-            result = result - sum_rightmost(transform.log_abs_det_jacobian(x, y), event_dim - transform.domain.event_dim)
+            result = result - sum_rightmost(
+                transform.log_abs_det_jacobian(x, y), event_dim - transform.domain.event_dim
+            )
             y = x
         return result + sum_rightmost(self.base_dist.log_prob(y), event_dim - len(self.base_dist.event_shape))
 
@@ -166,7 +206,12 @@ class TransformedDistribution(Distribution):
 
 class LogNormal(TransformedDistribution):
     """exp of a normal number."""
-    arg_constraints, support, has_rsample = {"loc": constraints.real, "scale": constraints.positive}, constraints.positive, True
+
+    arg_constraints, support, has_rsample = (
+        {"loc": constraints.real, "scale": constraints.positive},
+        constraints.positive,
+        True,
+    )
 
     def __init__(self, loc, scale, validate_args=None):
         super().__init__(Normal(loc, scale, validate_args=validate_args), ExpTransform(), validate_args=validate_args)
@@ -186,7 +231,12 @@ class LogNormal(TransformedDistribution):
 
 class LogisticNormal(TransformedDistribution):
     """Points of a simplex, broken off by the sigmoids of normal numbers."""
-    arg_constraints, support, has_rsample = {"loc": constraints.real, "scale": constraints.positive}, constraints.simplex, True
+
+    arg_constraints, support, has_rsample = (
+        {"loc": constraints.real, "scale": constraints.positive},
+        constraints.simplex,
+        True,
+    )
 
     def __init__(self, loc, scale, validate_args=None):
         base = Normal(loc, scale, validate_args=validate_args)
@@ -203,13 +253,16 @@ class LogisticNormal(TransformedDistribution):
 
 class _Half(TransformedDistribution):
     """The absolute value of a symmetric distribution around 0."""
+
     arg_constraints, support, has_rsample = {"scale": constraints.positive}, constraints.nonnegative, True
 
     def __init__(self, scale, validate_args=None):
         super().__init__(self._base(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
         if self._validate_args and not constraints.positive.check(self.scale).all():
-            raise ValueError(f"Expected parameter scale of distribution {type(self).__name__} to satisfy the constraint "
-                             f"{constraints.positive!r}, but found invalid values:\n{self.scale}")
+            raise ValueError(
+                f"Expected parameter scale of distribution {type(self).__name__} to satisfy the constraint "
+                f"{constraints.positive!r}, but found invalid values:\n{self.scale}"
+            )
 
     def expand(self, batch_shape, _instance=None):
         return self._expanded(type(self), batch_shape, _instance)
@@ -235,6 +288,7 @@ class _Half(TransformedDistribution):
 
 class HalfNormal(_Half):
     """The absolute value of a normal number."""
+
     _base = Normal
     mean = property(lambda self: self.scale * math.sqrt(2 / math.pi))
     variance = property(lambda self: self.scale.pow(2) * (1 - 2 / math.pi))
@@ -242,6 +296,7 @@ class HalfNormal(_Half):
 
 class HalfCauchy(_Half):
     """The absolute value of a Cauchy number."""
+
     _base = Cauchy
     mean = property(lambda self: wisp.full_like(self.scale, math.inf))
     variance = property(lambda self: self.base_dist.variance)
@@ -249,13 +304,21 @@ class HalfCauchy(_Half):
 
 class Gumbel(TransformedDistribution):
     """The largest of many numbers."""
+
     arg_constraints, support = {"loc": constraints.real, "scale": constraints.positive}, constraints.real
 
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = broadcast_all(loc, scale)
         info = wisp.finfo(self.loc.dtype)
-        base = Uniform(wisp.full_like(self.loc, info.tiny), wisp.full_like(self.loc, 1 - info.eps), validate_args=validate_args)
-        steps = [ExpTransform().inv, AffineTransform(0, -wisp.ones_like(self.scale)), ExpTransform().inv, AffineTransform(self.loc, -self.scale)]
+        base = Uniform(
+            wisp.full_like(self.loc, info.tiny), wisp.full_like(self.loc, 1 - info.eps), validate_args=validate_args
+        )
+        steps = [
+            ExpTransform().inv,
+            AffineTransform(0, -wisp.ones_like(self.scale)),
+            ExpTransform().inv,
+            AffineTransform(self.loc, -self.scale),
+        ]
         super().__init__(base, steps, validate_args=validate_args)
 
     def expand(self, batch_shape, _instance=None):
@@ -281,12 +344,16 @@ class Gumbel(TransformedDistribution):
 
 class Pareto(TransformedDistribution):
     """A power law above `scale`."""
+
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
 
     def __init__(self, scale, alpha, validate_args=None):
         self.scale, self.alpha = broadcast_all(scale, alpha)
-        super().__init__(Exponential(self.alpha, validate_args=validate_args), [ExpTransform(), AffineTransform(0, self.scale)],
-                         validate_args=validate_args)
+        super().__init__(
+            Exponential(self.alpha, validate_args=validate_args),
+            [ExpTransform(), AffineTransform(0, self.scale)],
+            validate_args=validate_args,
+        )
 
     def expand(self, batch_shape, _instance=None):
         return self._expanded(Pareto, batch_shape, _instance, ("scale", "alpha"))
@@ -313,13 +380,20 @@ class Pareto(TransformedDistribution):
 
 class Weibull(TransformedDistribution):
     """Times to failure."""
-    arg_constraints, support = {"scale": constraints.positive, "concentration": constraints.positive}, constraints.positive
+
+    arg_constraints, support = (
+        {"scale": constraints.positive, "concentration": constraints.positive},
+        constraints.positive,
+    )
 
     def __init__(self, scale, concentration, validate_args=None):
         self.scale, self.concentration = broadcast_all(scale, concentration)
         self.concentration_reciprocal = self.concentration.reciprocal()
-        super().__init__(Exponential(wisp.ones_like(self.scale), validate_args=validate_args),
-                         [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)], validate_args=validate_args)
+        super().__init__(
+            Exponential(wisp.ones_like(self.scale), validate_args=validate_args),
+            [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)],
+            validate_args=validate_args,
+        )
 
     def expand(self, batch_shape, _instance=None):
         return self._expanded(Weibull, batch_shape, _instance, ("scale", "concentration", "concentration_reciprocal"))
@@ -343,13 +417,20 @@ class Weibull(TransformedDistribution):
 
 class Kumaraswamy(TransformedDistribution):
     """Numbers in [0, 1] with a distribution function in closed form."""
+
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support, has_rsample = constraints.unit_interval, True
 
     def __init__(self, concentration1, concentration0, validate_args=None):
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
-        base = Uniform(wisp.full_like(self.concentration0, 0), wisp.full_like(self.concentration0, 1), validate_args=validate_args)
-        steps = [PowerTransform(self.concentration0.reciprocal()), AffineTransform(1.0, -1.0), PowerTransform(self.concentration1.reciprocal())]
+        base = Uniform(
+            wisp.full_like(self.concentration0, 0), wisp.full_like(self.concentration0, 1), validate_args=validate_args
+        )
+        steps = [
+            PowerTransform(self.concentration0.reciprocal()),
+            AffineTransform(1.0, -1.0),
+            PowerTransform(self.concentration1.reciprocal()),
+        ]
         super().__init__(base, steps, validate_args=validate_args)
 
     def expand(self, batch_shape, _instance=None):
@@ -357,7 +438,12 @@ class Kumaraswamy(TransformedDistribution):
 
     def _moment(self, n):
         a = 1 + n / self.concentration1
-        return wisp.exp(self.concentration0.log() + wisp.lgamma(a) + wisp.lgamma(self.concentration0) - wisp.lgamma(a + self.concentration0))
+        return wisp.exp(
+            self.concentration0.log()
+            + wisp.lgamma(a)
+            + wisp.lgamma(self.concentration0)
+            - wisp.lgamma(a + self.concentration0)
+        )
 
     mean = property(lambda self: self._moment(1))
     variance = property(lambda self: self._moment(2) - self._moment(1).pow(2))
@@ -370,12 +456,17 @@ class Kumaraswamy(TransformedDistribution):
 
     def entropy(self):
         harmonic = wisp.digamma(self.concentration0 + 1) + euler_constant
-        return ((1 - self.concentration0.reciprocal()) + (1 - self.concentration1.reciprocal()) * harmonic
-                - wisp.log(self.concentration0) - wisp.log(self.concentration1))
+        return (
+            (1 - self.concentration0.reciprocal())
+            + (1 - self.concentration1.reciprocal()) * harmonic
+            - wisp.log(self.concentration0)
+            - wisp.log(self.concentration1)
+        )
 
 
 class InverseGamma(TransformedDistribution):
     """The reciprocal of a gamma number."""
+
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support, has_rsample = constraints.positive, True
 
@@ -403,6 +494,7 @@ class InverseGamma(TransformedDistribution):
 
 class LogitRelaxedBernoulli(_Binary):
     """The logits of RelaxedBernoulli."""
+
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support, has_rsample = constraints.real, True
 
@@ -431,11 +523,14 @@ class LogitRelaxedBernoulli(_Binary):
 
 class RelaxedBernoulli(TransformedDistribution):
     """Numbers in (0, 1) that approach Bernoulli's as the temperature falls; samples have gradients."""
+
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support, has_rsample = constraints.unit_interval, True
 
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
-        super().__init__(LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform(), validate_args=validate_args)
+        super().__init__(
+            LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform(), validate_args=validate_args
+        )
 
     def expand(self, batch_shape, _instance=None):
         return self._expanded(RelaxedBernoulli, batch_shape, _instance)
@@ -447,6 +542,7 @@ class RelaxedBernoulli(TransformedDistribution):
 
 class ExpRelaxedCategorical(Distribution):
     """The logarithms of RelaxedOneHotCategorical."""
+
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support, has_rsample = constraints.real_vector, True
 
@@ -480,6 +576,7 @@ class ExpRelaxedCategorical(Distribution):
 
 class RelaxedOneHotCategorical(TransformedDistribution):
     """Points of a simplex that approach one-hot vectors as the temperature falls; samples have gradients."""
+
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support, has_rsample = constraints.simplex, True
 
@@ -496,7 +593,10 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
 
 class MixtureSameFamily(Distribution):
-    """One of several distributions of a family, chosen by a Categorical; the last batch dimension is that of the components."""
+    """One of several distributions of a family, chosen by a Categorical; the last batch dimension is that of the
+    components.
+    """
+
     arg_constraints = {}
 
     def __init__(self, mixture_distribution, component_distribution, validate_args=None):
@@ -508,12 +608,16 @@ class MixtureSameFamily(Distribution):
         batch = tuple(component_distribution.batch_shape[:-1])
         for a, b in zip(reversed(tuple(mixture_distribution.batch_shape)), reversed(batch)):
             if a != 1 and b != 1 and a != b:
-                raise ValueError(f"`mixture_distribution.batch_shape` ({mixture_distribution.batch_shape}) is not compatible with "
-                                 f"`component_distribution.batch_shape`({batch})")
+                raise ValueError(
+                    f"`mixture_distribution.batch_shape` ({mixture_distribution.batch_shape}) is not compatible with "
+                    f"`component_distribution.batch_shape`({batch})"
+                )
         components = component_distribution.batch_shape[-1]
         if mixture_distribution.logits.shape[-1] != components:
-            raise ValueError(f"`mixture_distribution component` ({mixture_distribution.logits.shape[-1]}) does not equal "
-                             f"`component_distribution.batch_shape[-1]` ({components})")
+            raise ValueError(
+                f"`mixture_distribution component` ({mixture_distribution.logits.shape[-1]}) does not equal "
+                f"`component_distribution.batch_shape[-1]` ({components})"
+            )
         self._num_component, self._event_ndims = components, len(component_distribution.event_shape)
         super().__init__(batch, component_distribution.event_shape, validate_args=validate_args)
 
@@ -546,7 +650,9 @@ class MixtureSameFamily(Distribution):
     @property
     def variance(self):
         within = self._average(self.component_distribution.variance)
-        return within + self._average((self.component_distribution.mean - self.mean.unsqueeze(-1 - self._event_ndims)).pow(2))
+        return within + self._average(
+            (self.component_distribution.mean - self.mean.unsqueeze(-1 - self._event_ndims)).pow(2)
+        )
 
     def cdf(self, x):
         x = x.unsqueeze(-1 - self._event_ndims)
@@ -555,7 +661,9 @@ class MixtureSameFamily(Distribution):
     def log_prob(self, x):
         self._check(x)
         x = x.unsqueeze(-1 - self._event_ndims)
-        return wisp.logsumexp(self.component_distribution.log_prob(x) + wisp.log_softmax(self.mixture_distribution.logits, -1), dim=-1)
+        return wisp.logsumexp(
+            self.component_distribution.log_prob(x) + wisp.log_softmax(self.mixture_distribution.logits, -1), dim=-1
+        )
 
     def sample(self, sample_shape=wisp.Size()):
         sample_shape = wisp.Size(sample_shape)

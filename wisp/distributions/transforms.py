@@ -1,16 +1,40 @@
 """Invertible maps with the logarithms of their Jacobian determinants."""
+
 import math
 
 import wisp
 from wisp.distributions import constraints
-from wisp.distributions._transform import (ComposeTransform, IndependentTransform, ReshapeTransform, Transform,
-                                           identity_transform)
+from wisp.distributions._transform import (
+    ComposeTransform,
+    IndependentTransform,
+    ReshapeTransform,
+    Transform,
+    identity_transform,
+)
 from wisp.distributions.utils import lazy_property, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 
-__all__ = ["AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform", "CumulativeDistributionTransform",
-           "ExpTransform", "IndependentTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform", "PowerTransform", "ReshapeTransform",
-           "SigmoidTransform", "SoftplusTransform", "TanhTransform", "SoftmaxTransform", "StackTransform", "StickBreakingTransform", "Transform",
-           "identity_transform"]
+__all__ = [
+    "AbsTransform",
+    "AffineTransform",
+    "CatTransform",
+    "ComposeTransform",
+    "CorrCholeskyTransform",
+    "CumulativeDistributionTransform",
+    "ExpTransform",
+    "IndependentTransform",
+    "LowerCholeskyTransform",
+    "PositiveDefiniteTransform",
+    "PowerTransform",
+    "ReshapeTransform",
+    "SigmoidTransform",
+    "SoftplusTransform",
+    "TanhTransform",
+    "SoftmaxTransform",
+    "StackTransform",
+    "StickBreakingTransform",
+    "Transform",
+    "identity_transform",
+]
 
 
 class _Simple(Transform):
@@ -24,6 +48,7 @@ class _Simple(Transform):
 
 class ExpTransform(_Simple):
     """y = exp(x)."""
+
     codomain, bijective, sign = constraints.positive, True, 1
 
     def _call(self, x):
@@ -38,6 +63,7 @@ class ExpTransform(_Simple):
 
 class PowerTransform(Transform):
     """y = x ** exponent, for positive x."""
+
     domain = codomain = constraints.positive
     bijective = True
 
@@ -72,6 +98,7 @@ class PowerTransform(Transform):
 
 class SigmoidTransform(_Simple):
     """y = 1 / (1 + exp(-x))."""
+
     codomain, bijective, sign = constraints.unit_interval, True, 1
 
     def _call(self, x):
@@ -89,6 +116,7 @@ class SigmoidTransform(_Simple):
 
 class SoftplusTransform(_Simple):
     """y = log(1 + exp(x))."""
+
     codomain, bijective, sign = constraints.positive, True, 1
 
     def _call(self, x):
@@ -103,6 +131,7 @@ class SoftplusTransform(_Simple):
 
 class TanhTransform(_Simple):
     """y = tanh(x)."""
+
     codomain, bijective, sign = constraints.interval(-1.0, 1.0), True, 1
 
     def _call(self, x):
@@ -117,6 +146,7 @@ class TanhTransform(_Simple):
 
 class AbsTransform(_Simple):
     """y = |x|: not invertible, the inverse takes the positive one."""
+
     codomain = constraints.positive
 
     def _call(self, x):
@@ -128,6 +158,7 @@ class AbsTransform(_Simple):
 
 class AffineTransform(Transform):
     """y = loc + scale * x."""
+
     bijective = True
 
     def __init__(self, loc, scale, event_dim=0, cache_size=0):
@@ -135,15 +166,26 @@ class AffineTransform(Transform):
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
 
     event_dim = property(lambda self: self._event_dim)
-    domain = codomain = property(lambda self: constraints.real if self.event_dim == 0 else constraints.independent(constraints.real, self.event_dim))
-    sign = property(lambda self: self.scale.sign() if isinstance(self.scale, wisp.Tensor) else (self.scale > 0) - (self.scale < 0))
+    domain = codomain = property(
+        lambda self: (
+            constraints.real if self.event_dim == 0 else constraints.independent(constraints.real, self.event_dim)
+        )
+    )
+    sign = property(
+        lambda self: self.scale.sign() if isinstance(self.scale, wisp.Tensor) else (self.scale > 0) - (self.scale < 0)
+    )
 
     def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else AffineTransform(self.loc, self.scale, self.event_dim, cache_size=cache_size)
+        return (
+            self
+            if self._cache_size == cache_size
+            else AffineTransform(self.loc, self.scale, self.event_dim, cache_size=cache_size)
+        )
 
     def __eq__(self, other):
         def same(a, b):
             return a is b or bool(wisp.as_tensor(a).eq(wisp.as_tensor(b)).all())
+
         return isinstance(other, AffineTransform) and same(self.loc, other.loc) and same(self.scale, other.scale)
 
     __hash__ = object.__hash__
@@ -155,28 +197,35 @@ class AffineTransform(Transform):
         return (y - self.loc) / self.scale
 
     def log_abs_det_jacobian(self, x, y):
-        result = self.scale.abs().log() if isinstance(self.scale, wisp.Tensor) else wisp.full_like(x, math.log(abs(self.scale)))
+        result = (
+            self.scale.abs().log()
+            if isinstance(self.scale, wisp.Tensor)
+            else wisp.full_like(x, math.log(abs(self.scale)))
+        )
         shape = tuple(x.shape)
         if self.event_dim:
-            result = result.expand(wisp.broadcast_shapes(tuple(result.shape), shape[len(shape) - self.event_dim:]))
+            result = result.expand(wisp.broadcast_shapes(tuple(result.shape), shape[len(shape) - self.event_dim :]))
             result = sum_rightmost(result, self.event_dim)
-            shape = shape[:len(shape) - self.event_dim]
+            shape = shape[: len(shape) - self.event_dim]
         return result.expand(wisp.broadcast_shapes(tuple(result.shape), shape))
 
     def forward_shape(self, shape):
-        return wisp.broadcast_shapes(tuple(shape), *(tuple(p.shape) for p in (self.loc, self.scale) if isinstance(p, wisp.Tensor)))
+        return wisp.broadcast_shapes(
+            tuple(shape), *(tuple(p.shape) for p in (self.loc, self.scale) if isinstance(p, wisp.Tensor))
+        )
 
     inverse_shape = forward_shape
 
 
 class CorrCholeskyTransform(Transform):
     """D(D-1)/2 numbers to the Cholesky factor of a D x D correlation matrix."""
+
     domain, codomain, bijective = constraints.real_vector, constraints.corr_cholesky, True
 
     def _call(self, x):
         eps = wisp.finfo(x.dtype).eps
         r = vec_to_tril_matrix(wisp.tanh(x).clamp(min=-1 + eps, max=1 - eps), diag=-1)
-        rest = (1 - r ** 2).sqrt().cumprod(-1)  # what is left of the unit row after each entry
+        rest = (1 - r**2).sqrt().cumprod(-1)  # what is left of the unit row after each entry
         r = r + wisp.eye(r.shape[-1], dtype=r.dtype)
         return r * wisp.nn.functional.pad(rest[..., :-1], [1, 0], value=1)
 
@@ -210,6 +259,7 @@ class CorrCholeskyTransform(Transform):
 
 class SoftmaxTransform(_Simple):
     """The simplex, by exp and normalisation; not invertible, the inverse takes logarithms."""
+
     domain, codomain = constraints.real_vector, constraints.simplex
 
     def _call(self, x):
@@ -228,6 +278,7 @@ class SoftmaxTransform(_Simple):
 
 class StickBreakingTransform(_Simple):
     """K numbers to a point of the simplex of K + 1, breaking pieces off a stick."""
+
     domain, codomain, bijective = constraints.real_vector, constraints.simplex, True
 
     @staticmethod
@@ -261,6 +312,7 @@ class StickBreakingTransform(_Simple):
 
 class LowerCholeskyTransform(_Simple):
     """Matrices to lower triangles with a positive diagonal."""
+
     domain, codomain = constraints.independent(constraints.real, 2), constraints.lower_cholesky
 
     def _call(self, x):
@@ -272,6 +324,7 @@ class LowerCholeskyTransform(_Simple):
 
 class PositiveDefiniteTransform(_Simple):
     """Matrices to positive-definite ones."""
+
     domain, codomain = constraints.independent(constraints.real, 2), constraints.positive_definite
 
     def _call(self, x):
@@ -317,7 +370,11 @@ class CatTransform(_Parts):
         return sum(self.lengths)
 
     def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else CatTransform(self.transforms, self.dim, self.lengths, cache_size)
+        return (
+            self
+            if self._cache_size == cache_size
+            else CatTransform(self.transforms, self.dim, self.lengths, cache_size)
+        )
 
     def _cut(self, value):
         return value.split(self.lengths, self.dim)
@@ -354,7 +411,9 @@ class StackTransform(_Parts):
         return wisp.stack(pieces, self.dim)
 
     def log_abs_det_jacobian(self, x, y):
-        return self._join([t.log_abs_det_jacobian(a, b) for t, a, b in zip(self.transforms, self._cut(x), self._cut(y))])
+        return self._join(
+            [t.log_abs_det_jacobian(a, b) for t, a, b in zip(self.transforms, self._cut(x), self._cut(y))]
+        )
 
     domain = property(lambda self: constraints.stack([t.domain for t in self.transforms], self.dim))
     codomain = property(lambda self: constraints.stack([t.codomain for t in self.transforms], self.dim))
@@ -362,6 +421,7 @@ class StackTransform(_Parts):
 
 class CumulativeDistributionTransform(Transform):
     """The distribution function of a distribution: its inverse turns uniform numbers into samples."""
+
     bijective, codomain, sign = True, constraints.unit_interval, 1
 
     def __init__(self, distribution, cache_size=0):
@@ -380,4 +440,8 @@ class CumulativeDistributionTransform(Transform):
         return self.distribution.log_prob(x)
 
     def with_cache(self, cache_size=1):
-        return self if self._cache_size == cache_size else CumulativeDistributionTransform(self.distribution, cache_size=cache_size)
+        return (
+            self
+            if self._cache_size == cache_size
+            else CumulativeDistributionTransform(self.distribution, cache_size=cache_size)
+        )

@@ -1,4 +1,5 @@
 """What distributions share: broadcasting of parameters, probabilities and logits, cached properties, gamma samples."""
+
 import numbers
 
 import wisp
@@ -6,7 +7,15 @@ from wisp import _core
 
 euler_constant = 0.57721566490153286060
 
-__all__ = ["broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits", "tril_matrix_to_vec", "vec_to_tril_matrix"]
+__all__ = [
+    "broadcast_all",
+    "clamp_probs",
+    "lazy_property",
+    "logits_to_probs",
+    "probs_to_logits",
+    "tril_matrix_to_vec",
+    "vec_to_tril_matrix",
+]
 
 
 def broadcast_all(*values):
@@ -14,14 +23,17 @@ def broadcast_all(*values):
     first = next((v for v in values if isinstance(v, _core.Tensor)), None)
     for value in values:
         if not isinstance(value, (_core.Tensor, numbers.Number)):
-            raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing __torch_function__.")
+            raise ValueError(
+                "Input arguments must all be instances of Number, torch.Tensor or objects implementing "
+                "__torch_function__."
+            )
     dtype = _core.get_default_dtype() if first is None else first.dtype
     return wisp.broadcast_tensors(*(v if isinstance(v, _core.Tensor) else wisp.tensor(v, dtype=dtype) for v in values))
 
 
 def sum_rightmost(value, dim):
     """The sum over that many dimensions on the right."""
-    return value if dim == 0 else value.reshape(tuple(value.shape[:value.dim() - dim]) + (-1,)).sum(-1)
+    return value if dim == 0 else value.reshape(tuple(value.shape[: value.dim() - dim]) + (-1,)).sum(-1)
 
 
 def clamp_probs(probs):
@@ -61,8 +73,11 @@ def vec_to_tril_matrix(vec, diag=0):
     """The lower triangular matrix whose rows hold the vector's elements."""
     n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * vec.shape[-1] + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
     if not round(n, 3).is_integer() and n - round(n) > wisp.finfo(vec.dtype).eps:
-        raise ValueError(f"The size of last dimension is {vec.shape[-1]} which cannot be expressed as the lower triangular part of a "
-                         "square D x D matrix.")
+        raise ValueError(
+            f"The size of last dimension is {vec.shape[-1]} which cannot be expressed as the lower triangular "
+            f"part of a "
+            "square D x D matrix."
+        )
     n = round(n.real) if isinstance(n, complex) else round(n)
     rows, columns = wisp.tril_indices(n, n, diag)
     matrix = vec.new_zeros(tuple(vec.shape[:-1]) + (n * n,))
@@ -79,10 +94,13 @@ def tril_matrix_to_vec(mat, diag=0):
     return mat[..., rows, columns]
 
 
-# --- gamma samples -------------------------------------------------------------------------------------------------------------------
+# --- gamma samples --------------------------------------------------------------------------------------------------
+
 
 def _draw_gamma(shape_parameter):
-    """Marsaglia and Tsang's method in double precision; a parameter below 1 is raised by 1 and corrected by a uniform power."""
+    """Marsaglia and Tsang's method in double precision; a parameter below 1 is raised by 1 and corrected by a
+    uniform power.
+    """
     a = shape_parameter.detach().double()
     small = a < 1
     d = wisp.where(small, a + 1, a) - 1.0 / 3
@@ -105,7 +123,9 @@ def _gamma_slope(x, a):
     """dx/da of a gamma sample at a fixed quantile: -(dP/da) / p(x), by differences of the smaller tail of P."""
     h = 1e-4 * a.clamp(min=1e-3)
     lower = wisp.igamma(a, x) < 0.5
-    change = wisp.where(lower, wisp.igamma(a + h, x) - wisp.igamma(a - h, x), wisp.igammac(a - h, x) - wisp.igammac(a + h, x)) / (2 * h)
+    change = wisp.where(
+        lower, wisp.igamma(a + h, x) - wisp.igamma(a - h, x), wisp.igammac(a - h, x) - wisp.igammac(a + h, x)
+    ) / (2 * h)
     log_density = (a - 1) * x.log() - x - wisp.lgamma(a)
     slope = -change / log_density.exp()
     near_zero = x * (wisp.digamma(a + 1) - x.log()) / a  # where P is x**a / gamma(a + 1)

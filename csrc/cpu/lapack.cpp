@@ -32,7 +32,8 @@ void* symbols[4][routines];
 void (*set_library_threads)(int) = nullptr;
 std::atomic<bool> is_open{false};
 
-template <class T> constexpr int type_index = std::is_same_v<T, float> ? 0 : std::is_same_v<T, double> ? 1 : std::is_same_v<T, c64> ? 2 : 3;
+template <class T> constexpr int type_index = std::is_same_v<T, float> ? 0 : std::is_same_v<T, double>
+    ? 1 : std::is_same_v<T, c64> ? 2 : 3;
 template <class T> struct RealOf { using type = T; };
 template <class T> struct RealOf<std::complex<T>> { using type = T; };
 template <class T> using Real = typename RealOf<T>::type;
@@ -51,16 +52,10 @@ template <class T> int query_size(T answer) {
     return std::max(1, int(size * (1 + 1e-6)) + 1);
 }
 
-// Over the matrices of a batch. body(begin, end) may run in several threads; each call costs about `flops` a matrix.
+// Over the matrices of a batch. The library stays on one thread: its own pool spins and stalls on a busy machine.
+// body(begin, end) may run in several threads; each call costs about `flops` a matrix.
 template <class Body>
 void over(int64_t batch, double flops, Body&& body) {
-    const bool own_threads = (batch == 1 || (flops > 3e8 && batch < num_threads())) && flops > 5e6 && num_threads() > 1;
-    if (own_threads) {
-        set_library_threads(num_threads());
-        body(0, batch);
-        set_library_threads(1);
-        return;
-    }
     const int64_t grain = std::max<int64_t>(1, int64_t(5e4 / std::max(1.0, flops)));
     parallel_for(batch, grain, body);
 }
@@ -107,19 +102,22 @@ template <class T>
 void cholesky(int64_t batch, char part, int64_t n_, void* a, int32_t* info) {
     const int n = int(n_), ld = leading(n);
     over(batch, double(n) * n * n / 3, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++) call<T>(potrf, &part, &n, static_cast<T*>(a) + i * n_ * n_, &ld, info + i);
+        for (int64_t i = begin; i < end; i++) call<T>(potrf, &part, &n, static_cast<T*>(a) + i * n_ * n_, &ld, info
+            + i);
     });
 }
 
 template <class T>
-void triangular_solve(int64_t batch, char side, char part, char trans, char diagonal, int64_t m_, int64_t n_, const void* a, void* b) {
+void triangular_solve(int64_t batch, char side, char part, char trans, char diagonal, int64_t m_, int64_t n_,
+    const void* a, void* b) {
     const int m = int(m_), n = int(n_);
     const int64_t order = side == 'L' ? m_ : n_;
     const int ld_a = leading(order), ld_b = leading(m_);
     const T one(1);
     over(batch, double(m) * n * order, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++)
-            call<T>(trsm, &side, &part, &trans, &diagonal, &m, &n, &one, static_cast<const T*>(a) + i * order * order, &ld_a,
+            call<T>(trsm, &side, &part, &trans, &diagonal, &m, &n, &one, static_cast<const T*>(a) + i * order * order,
+                &ld_a,
                     static_cast<T*>(b) + i * m_ * n_, &ld_b);
     });
 }
@@ -135,7 +133,8 @@ void qr(int64_t batch, int64_t m_, int64_t n_, void* a, void* tau) {
         size = query_size(answer);
         std::vector<T> work(size);
         for (int64_t i = begin; i < end; i++)
-            call<T>(geqrf, &m, &n, static_cast<T*>(a) + i * m_ * n_, &ld, static_cast<T*>(tau) + i * k, work.data(), &size, &info);
+            call<T>(geqrf, &m, &n, static_cast<T*>(a) + i * m_ * n_, &ld, static_cast<T*>(tau) + i * k, work.data(),
+                &size, &info);
     });
 }
 
@@ -149,24 +148,28 @@ void householder(int64_t batch, int64_t m_, int64_t n_, int64_t k_, void* a, con
         size = query_size(answer);
         std::vector<T> work(size);
         for (int64_t i = begin; i < end; i++)
-            call<T>(orgqr, &m, &n, &k, static_cast<T*>(a) + i * m_ * n_, &ld, static_cast<const T*>(tau) + i * k_, work.data(), &size, &info);
+            call<T>(orgqr, &m, &n, &k, static_cast<T*>(a) + i * m_ * n_, &ld, static_cast<const T*>(tau) + i * k_,
+                work.data(), &size, &info);
     });
 }
 
 template <class T>
-void householder_apply(int64_t batch, char side, char trans, int64_t m_, int64_t n_, int64_t k_, int64_t rows, int64_t columns,
+void householder_apply(int64_t batch, char side, char trans, int64_t m_, int64_t n_, int64_t k_, int64_t rows,
+    int64_t columns,
                        const void* a, const void* tau, void* c) {
     if (trans == 'C' && !complex_type<T>) trans = 'T';
     const int m = int(m_), n = int(n_), k = int(k_), ld_a = leading(rows), ld_c = leading(m);
     over(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
         T answer{};
         int size = -1, info = 0;
-        call<T>(ormqr, &side, &trans, &m, &n, &k, static_cast<const T*>(a), &ld_a, static_cast<const T*>(tau), static_cast<T*>(c), &ld_c,
+        call<T>(ormqr, &side, &trans, &m, &n, &k, static_cast<const T*>(a), &ld_a, static_cast<const T*>(tau),
+            static_cast<T*>(c), &ld_c,
                 &answer, &size, &info);
         size = query_size(answer);
         std::vector<T> work(size);
         for (int64_t i = begin; i < end; i++)
-            call<T>(ormqr, &side, &trans, &m, &n, &k, static_cast<const T*>(a) + i * rows * columns, &ld_a, static_cast<const T*>(tau) + i * k_,
+            call<T>(ormqr, &side, &trans, &m, &n, &k, static_cast<const T*>(a) + i * rows * columns, &ld_a,
+                static_cast<const T*>(tau) + i * k_,
                     static_cast<T*>(c) + i * m_ * n_, &ld_c, work.data(), &size, &info);
     });
 }
@@ -186,9 +189,11 @@ void svd(int64_t batch, char job, int64_t m_, int64_t n_, void* a, void* s, void
             T* const right = vh ? static_cast<T*>(vh) + i * rows_vh * n_ : nullptr;
             Real<T>* const values = static_cast<Real<T>*>(s) + i * k;
             if constexpr (complex_type<T>)
-                call<T>(gesdd, &job, &m, &n, matrix, &ld_a, values, left, &ld_u, right, &ld_vh, work, &size, rwork.data(), iwork.data(), info + i);
+                call<T>(gesdd, &job, &m, &n, matrix, &ld_a, values, left, &ld_u, right, &ld_vh, work, &size,
+                    rwork.data(), iwork.data(), info + i);
             else
-                call<T>(gesdd, &job, &m, &n, matrix, &ld_a, values, left, &ld_u, right, &ld_vh, work, &size, iwork.data(), info + i);
+                call<T>(gesdd, &job, &m, &n, matrix, &ld_a, values, left, &ld_u, right, &ld_vh, work, &size,
+                    iwork.data(), info + i);
         };
         T answer{};
         run(begin, &answer, -1);
@@ -210,7 +215,8 @@ void eigh(int64_t batch, bool vectors, char part, int64_t n_, void* a, void* val
             T* const matrix = static_cast<T*>(a) + i * n_ * n_;
             Real<T>* const w = static_cast<Real<T>*>(values) + i * n_;
             if constexpr (complex_type<T>)
-                call<T>(syevd, &job, &part, &n, matrix, &ld, w, work.data(), &size, rwork.data(), &real_size, iwork.data(), &int_size, info + i);
+                call<T>(syevd, &job, &part, &n, matrix, &ld, w, work.data(), &size, rwork.data(), &real_size,
+                    iwork.data(), &int_size, info + i);
             else
                 call<T>(syevd, &job, &part, &n, matrix, &ld, w, work.data(), &size, iwork.data(), &int_size, info + i);
         };
@@ -237,10 +243,12 @@ void eig(int64_t batch, int64_t n_, void* a, void* values, void* vectors, int32_
             C* const w = static_cast<C*>(values) + i * n_;
             C* const v = vectors ? static_cast<C*>(vectors) + i * n_ * n_ : nullptr;
             if constexpr (complex_type<T>) {
-                call<T>(geev, &left, &right, &n, matrix, &ld, w, &nothing, &one, v ? v : &nothing, &ld, work.data(), &size, rwork.data(), info + i);
+                call<T>(geev, &left, &right, &n, matrix, &ld, w, &nothing, &one, v ? v : &nothing, &ld, work.data(),
+                    &size, rwork.data(), info + i);
             } else {
                 T *const re = rwork.data(), *const im = re + n_;
-                call<T>(geev, &left, &right, &n, matrix, &ld, re, im, &nothing, &one, real_vectors.data(), &ld, work.data(), &size, info + i);
+                call<T>(geev, &left, &right, &n, matrix, &ld, re, im, &nothing, &one, real_vectors.data(), &ld,
+                    work.data(), &size, info + i);
                 if (size < 0) return;
                 for (int64_t j = 0; j < n_; j++) w[j] = C(re[j], im[j]);
                 // A pair of conjugate values keeps the real and imaginary parts of its vector in two columns.
@@ -263,7 +271,8 @@ void eig(int64_t batch, int64_t n_, void* a, void* values, void* vectors, int32_
 }
 
 template <class T>
-void least_squares(int64_t batch, char driver, int64_t m_, int64_t n_, int64_t columns, void* a, void* b, double rcond_, int64_t* ranks,
+void least_squares(int64_t batch, char driver, int64_t m_, int64_t n_, int64_t columns, void* a, void* b, double rcond_,
+    int64_t* ranks,
                    void* s, int32_t* info) {
     const int m = int(m_), n = int(n_), nrhs = int(columns), ld_a = leading(m), ld_b = leading(std::max(m_, n_));
     const int64_t k = std::min(m_, n_);
@@ -282,19 +291,25 @@ void least_squares(int64_t batch, char driver, int64_t m_, int64_t n_, int64_t c
             else if (driver == 'y') {
                 std::fill(columns_order.begin(), columns_order.end(), 0);
                 if constexpr (complex_type<T>)
-                    call<T>(gelsy, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, columns_order.data(), &rcond, &rank, work.data(), &size, rwork.data(), info + i);
+                    call<T>(gelsy, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, columns_order.data(), &rcond, &rank,
+                        work.data(), &size, rwork.data(), info + i);
                 else
-                    call<T>(gelsy, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, columns_order.data(), &rcond, &rank, work.data(), &size, info + i);
+                    call<T>(gelsy, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, columns_order.data(), &rcond, &rank,
+                        work.data(), &size, info + i);
             } else if (driver == 'd') {
                 if constexpr (complex_type<T>)
-                    call<T>(gelsd, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(), &size, rwork.data(), iwork.data(), info + i);
+                    call<T>(gelsd, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(),
+                        &size, rwork.data(), iwork.data(), info + i);
                 else
-                    call<T>(gelsd, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(), &size, iwork.data(), info + i);
+                    call<T>(gelsd, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(),
+                        &size, iwork.data(), info + i);
             } else {
                 if constexpr (complex_type<T>)
-                    call<T>(gelss, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(), &size, rwork.data(), info + i);
+                    call<T>(gelss, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(),
+                        &size, rwork.data(), info + i);
                 else
-                    call<T>(gelss, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(), &size, info + i);
+                    call<T>(gelss, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(),
+                        &size, info + i);
             }
             if (ranks && size >= 0) ranks[i] = rank;
         };
@@ -319,26 +334,31 @@ void ldl(int64_t batch, bool hermitian, int64_t n_, void* a, int32_t* pivots, in
         size = query_size(answer);
         std::vector<T> work(size);
         for (int64_t i = begin; i < end; i++)
-            call<T>(hermitian ? hetrf : sytrf, &part, &n, static_cast<T*>(a) + i * n_ * n_, &ld, pivots + i * n_, work.data(), &size, info + i);
+            call<T>(hermitian ? hetrf : sytrf, &part, &n, static_cast<T*>(a) + i * n_ * n_, &ld, pivots + i * n_,
+                work.data(), &size, info + i);
     });
 }
 
 template <class T>
-void ldl_solve(int64_t batch, bool hermitian, int64_t n_, int64_t columns, const void* a, const int32_t* pivots, void* b) {
+void ldl_solve(int64_t batch, bool hermitian, int64_t n_, int64_t columns, const void* a, const int32_t* pivots,
+    void* b) {
     const int n = int(n_), nrhs = int(columns), ld = leading(n);
     const char part = 'L';
     over(batch, 2.0 * n * n * nrhs, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             int info = 0;
-            call<T>(hermitian ? hetrs : sytrs, &part, &n, &nrhs, static_cast<const T*>(a) + i * n_ * n_, &ld, pivots + i * n_,
+            call<T>(hermitian ? hetrs : sytrs, &part, &n, &nrhs, static_cast<const T*>(a) + i * n_ * n_, &ld, pivots
+                + i * n_,
                     static_cast<T*>(b) + i * n_ * columns, &ld, &info);
         }
     });
 }
 
 template <class T>
-constexpr LapackKernels kernels = {lu<T>, lu_solve<T>, lu_inverse<T>, cholesky<T>, triangular_solve<T>, qr<T>, householder<T>,
-                                   householder_apply<T>, svd<T>, eigh<T>, eig<T>, least_squares<T>, ldl<T>, ldl_solve<T>};
+constexpr LapackKernels kernels = {lu<T>, lu_solve<T>, lu_inverse<T>, cholesky<T>, triangular_solve<T>, qr<T>,
+    householder<T>,
+                                   householder_apply<T>, svd<T>, eigh<T>, eig<T>, least_squares<T>, ldl<T>,
+                                       ldl_solve<T>};
 
 }  // namespace
 

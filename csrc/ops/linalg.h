@@ -1,4 +1,4 @@
-// What the front doors of linear algebra share: checks, column-major copies, adjoints, and the solvers that gradients use.
+// What the front doors of linear algebra share: checks, column-major copies, adjoints, the solvers that gradients use.
 #pragma once
 #include <tuple>
 
@@ -50,7 +50,8 @@ inline Tensor plus(const Tensor& a, const Tensor& b) { return !a ? b : !b ? a : 
 inline Tensor diagonal_of(const Tensor& a) { return diagonal(a, 0, -2, -1); }
 
 // --- front doors ---
-std::tuple<Tensor, Tensor, Tensor> lu_factor_ex(const Tensor& a, bool pivot, bool check_errors, const char* name = "linalg.lu_factor_ex");
+std::tuple<Tensor, Tensor, Tensor> lu_factor_ex(const Tensor& a, bool pivot, bool check_errors,
+    const char* name = "linalg.lu_factor_ex");
 std::tuple<Tensor, Tensor, Tensor> lu_unpack(const Tensor& lu, const Tensor& pivots, bool data, bool permutation);
 Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left, bool adjoint);
 Tensor solve(const Tensor& a, const Tensor& b, bool left = true);

@@ -82,7 +82,8 @@ def test_systems(dtype):
             if unit:
                 t = t - wisp.diag_embed(t.diagonal(dim1=-2, dim2=-1)) + wisp.eye(4, dtype=dtype)
             close(t @ L.solve_triangular(a, b, upper=upper, unitriangular=unit), b.expand(2, 3, 4, 2))
-            close(t @ L.solve_triangular(a.mT.contiguous().mT, b, upper=upper, unitriangular=unit), b.expand(2, 3, 4, 2))
+            columns = a.mT.contiguous().mT
+            close(t @ L.solve_triangular(columns, b, upper=upper, unitriangular=unit), b.expand(2, 3, 4, 2))
     tall, right = random(6, 3, dtype=dtype), random(6, 2, dtype=dtype, seed=2)
     for driver in ("gels", "gelsy", "gelsd", "gelss"):
         solution = L.lstsq(tall, right, driver=driver)
@@ -115,7 +116,8 @@ def test_properties():
             close(L.norm(a, p), np.linalg.norm(a.numpy(), p))
     t = random(4, 6, 8, 3)
     close(L.tensorinv(t), np.linalg.tensorinv(t.numpy()))
-    close(L.tensorsolve(random(2, 3, 6), random(2, 3)), np.linalg.tensorsolve(random(2, 3, 6).numpy(), random(2, 3).numpy()))
+    t, b = random(2, 3, 6), random(2, 3)
+    close(L.tensorsolve(t, b), np.linalg.tensorsolve(t.numpy(), b.numpy()))
     u, s, v = wisp.svd_lowrank(random(8, 2) @ random(2, 6), q=2)
     close((u * s) @ v.mT, random(8, 2) @ random(2, 6))
 
@@ -123,9 +125,11 @@ def test_properties():
 GRADIENTS = {
     "inv": L.inv, "det": L.det, "slogdet": lambda a: L.slogdet(a)[1], "pinv": L.pinv, "matrix_exp": wisp.matrix_exp,
     "cholesky": lambda a: L.cholesky(a @ a.mH), "solve": lambda a: L.solve(a, a[:, :2]), "lu": lambda a: L.lu(a)[1:],
-    "qr": L.qr, "qr wide": lambda a: L.qr(a[:2]), "svdvals": L.svdvals, "svd": lambda a: abs(L.svd(a, full_matrices=False)[0]),
+    "qr": L.qr, "qr wide": lambda a: L.qr(a[:2]), "svdvals": L.svdvals,
+    "svd": lambda a: abs(L.svd(a, full_matrices=False)[0]),
     "eigh": lambda a: (L.eigh(a + a.mH)[0], abs(L.eigh(a + a.mH)[1])), "eigvals": lambda a: abs(L.eigvals(a)),
-    "triangular": lambda a: L.solve_triangular(a, a[:, :2], upper=True), "lstsq": lambda a: L.lstsq(a[:, :2], a[:, 2:])[0],
+    "triangular": lambda a: L.solve_triangular(a, a[:, :2], upper=True),
+    "lstsq": lambda a: L.lstsq(a[:, :2], a[:, 2:])[0],
     "lu_solve": lambda a: L.lu_solve(*L.lu_factor(a), a[:2], left=False, adjoint=True),
     "householder": lambda a: L.householder_product(a, a[0, :2]),
     "ormqr": lambda a: wisp.ormqr(a, a[0], a + 1, transpose=True),

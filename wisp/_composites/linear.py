@@ -11,7 +11,8 @@ def _check_square(A, name):
     if A.dim() < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if A.shape[-1] != A.shape[-2]:
-        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices")
+        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {A.shape[-2]} by "
+                           f"{A.shape[-1]} matrices")
 
 
 def _identity_like(A):
@@ -45,7 +46,8 @@ def matrix_power(input, n, *, out=None):
 
 
 # The coefficients of the Padé approximant of order 13, and the norm up to which it is exact to double precision.
-_PADE = [math.factorial(26 - k) * math.factorial(13) / (math.factorial(26) * math.factorial(k) * math.factorial(13 - k)) for k in range(14)]
+_PADE = [math.factorial(26 - k) * math.factorial(13) / (math.factorial(26) * math.factorial(k) * math.factorial(13 - k))
+         for k in range(14)]
 _PADE_RADIUS = 5.371920351148152
 
 
@@ -58,7 +60,8 @@ def matrix_exp(input):
             [0., 1.]])
     """
     if not (input.is_floating_point() or input.is_complex()):
-        raise RuntimeError(f"linalg.matrix_exp: Expected a floating point or complex tensor as input. Got {input.dtype}")
+        raise RuntimeError(f"linalg.matrix_exp: Expected a floating point or complex tensor as input. Got "
+                           f"{input.dtype}")
     _check_square(input, "linalg.matrix_exp")
     if input.dtype not in (_core.float64, _core.complex128):  # squaring doubles the rounding each time
         return matrix_exp(input.to(_core.complex128 if input.is_complex() else _core.float64)).to(input.dtype)

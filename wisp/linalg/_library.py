@@ -21,7 +21,9 @@ def open():
     """Called by the core before the first routine."""
     path = find()
     if path is None:
-        raise RuntimeError("wisp.linalg needs LAPACK, which comes with the package scipy-openblas32: pip install scipy-openblas32")
+        raise RuntimeError("wisp.linalg needs LAPACK, which comes with the package scipy-openblas32: pip install "
+                           "scipy-openblas32")
     problem = _core._operators[""]["_open_lapack"](path)
     if problem:
-        raise RuntimeError(f"wisp.linalg could not use the LAPACK library {path}: {problem}. pip install --force-reinstall scipy-openblas32")
+        raise RuntimeError(f"wisp.linalg could not use the LAPACK library {path}: {problem}. pip install "
+                           f"--force-reinstall scipy-openblas32")

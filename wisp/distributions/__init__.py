@@ -25,7 +25,6 @@ from wisp.distributions.continuous import (
     Beta,
     Cauchy,
     Chi2,
-    ContinuousBernoulli,
     Dirichlet,
     Exponential,
     FisherSnedecor,
@@ -37,6 +36,7 @@ from wisp.distributions.continuous import (
     Uniform,
     VonMises,
 )
+from wisp.distributions.continuous_bernoulli import ContinuousBernoulli
 from wisp.distributions.discrete import (
     Bernoulli,
     Binomial,
@@ -50,6 +50,7 @@ from wisp.distributions.discrete import (
 )
 from wisp.distributions.distribution import Distribution, ExponentialFamily
 from wisp.distributions.kl import kl_divergence, register_kl
+from wisp.distributions.mixture_same_family import MixtureSameFamily
 from wisp.distributions.multivariate import LKJCholesky, LowRankMultivariateNormal, MultivariateNormal, Wishart
 from wisp.distributions.transformed import (
     Gumbel,
@@ -60,7 +61,6 @@ from wisp.distributions.transformed import (
     Kumaraswamy,
     LogisticNormal,
     LogNormal,
-    MixtureSameFamily,
     Pareto,
     RelaxedBernoulli,
     RelaxedOneHotCategorical,
@@ -122,14 +122,14 @@ __all__ = [
 
 # PyTorch has a module per distribution; programs import from those too.
 for _home, _names in {
-    continuous: "beta cauchy chi2 continuous_bernoulli dirichlet exponential "
+    continuous: "beta cauchy chi2 dirichlet exponential "
     "fishersnedecor gamma generalized_pareto laplace normal studentT "
     "uniform von_mises",
     discrete: "bernoulli binomial categorical geometric multinomial negative_binomial one_hot_categorical poisson",
     distribution: "exp_family",
     multivariate: "lkj_cholesky lowrank_multivariate_normal multivariate_normal wishart",
     transformed: "gumbel half_cauchy half_normal independent inverse_gamma kumaraswamy "
-    "log_normal logistic_normal mixture_same_family "
+    "log_normal logistic_normal "
     "pareto relaxed_bernoulli relaxed_categorical transformed_distribution weibull",
 }.items():
     for _name in _names.split():

@@ -7,7 +7,6 @@ import wisp
 from wisp.distributions.continuous import (
     Beta,
     Cauchy,
-    ContinuousBernoulli,
     Dirichlet,
     Exponential,
     Gamma,
@@ -15,6 +14,7 @@ from wisp.distributions.continuous import (
     Normal,
     Uniform,
 )
+from wisp.distributions.continuous_bernoulli import ContinuousBernoulli
 from wisp.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from wisp.distributions.distribution import Distribution, ExponentialFamily
 from wisp.distributions.multivariate import LowRankMultivariateNormal, MultivariateNormal, _half_log_det, _mahalanobis

@@ -317,18 +317,21 @@ void set_as_strided_backward(Node& node, const Layout& base, const Layout& view)
         Layout base, view;
     };
     set_closure(node, [g = Geometry{base, view}](Backward& bw) {
-        // Scatter into the base's own geometry, adding where the view overlaps itself.
-        Tensor flat = zeros({std::max<int64_t>(g.base.extent(), std::max<int64_t>(g.view.extent() + g.view.offset - g.base.offset, 0))},
-                            bw.grad().dtype());
-        const int64_t offset = g.view.offset - g.base.offset;
+        // Scatter into the memory that base and view span, adding where the view overlaps itself.
+        const int64_t start = std::min(g.base.offset, g.view.offset), end = std::max(g.base.offset + g.base.extent(), g.view.offset + g.view.extent());
+        auto positions = [&](const Layout& l) { return reshape(as_strided(arange(end - start), l.sizes, l.strides, l.offset - start), {-1}); };
+        Tensor flat = zeros({end - start}, bw.grad().dtype());
         if (!g.view.may_overlap_itself()) {
-            Tensor target = as_strided(flat, g.view.sizes, g.view.strides, offset);
+            Tensor target = as_strided(flat, g.view.sizes, g.view.strides, g.view.offset - start);
             copy_(target, bw.grad());
         } else {
-            Tensor positions = as_strided(arange(flat.numel()), g.view.sizes, g.view.strides, offset);
-            flat = scatter_add(flat, 0, reshape(positions, {-1}), reshape(bw.grad(), {-1}));
+            flat = scatter_add(flat, 0, positions(g.view), reshape(bw.grad(), {-1}));
         }
-        bw.set(0, as_strided(flat, g.base.sizes, g.base.strides, 0));
+        if (g.base.may_overlap_itself()) {  // elements of the base share a place: each gets its part
+            const Tensor at = positions(g.base);
+            flat = div(flat, maximum(scatter_add(zeros_like(flat), 0, at, ones(at.sizes(), flat.dtype())), ones_like(flat)));
+        }
+        bw.set(0, as_strided(flat, g.base.sizes, g.base.strides, g.base.offset - start));
     });
 }
 

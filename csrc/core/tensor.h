@@ -94,13 +94,17 @@ public:
     uint32_t version() const { return p_->storage->version; }
     char* data() const { return static_cast<char*>(p_->storage->data) + p_->layout.offset * item_size(); }
     template <class T> T* data() const { return reinterpret_cast<T*>(data()); }
-    bool requires_grad() const { return p_->grad_fn != nullptr || p_->requires_grad; }
+    bool requires_grad() const { return p_->grad_fn != nullptr || p_->requires_grad || (p_->base && base_requires_grad()); }
     // Nobody else can see this tensor or its memory: it may be overwritten.
     bool exclusively_owned() const {
         return Py_REFCNT(object()) == 1 && p_->storage->references == 1 && p_->storage->is_ours() && !p_->base;
     }
 
 private:
+    // A view whose base was written to since takes part in the base's history.
+    bool base_requires_grad() const {
+        return (p_->base->grad_fn || p_->base->requires_grad) && p_->view_version != p_->storage->version && p_->base->dtype == p_->dtype;
+    }
     TensorObject* p_ = nullptr;
 };
 

@@ -1,6 +1,8 @@
 // Front doors that index along one dimension: gather, the scatters, index_select, index_add, index_copy, index_fill.
 //
 // The writers come in pairs, f and f_: one body writes into a clone or into self and records the same gradient.
+#include <cstring>
+
 #include "gather.h"
 
 #include "../python/registry.h"
@@ -377,6 +379,9 @@ static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor
 static void check_source(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
     check_same_dtype(name, x, source);
     if (x.dim() == 0 || source.dim() == 0) {
+        if (source.dim() > 1 || x.dim() > 1 || (x.dim() == 1 && std::strcmp(name, "index_add") == 0))
+            throw RuntimeError(name, "(): source tensor shape must match self tensor shape, excluding the specified "
+                               "dimension. Got self.shape = ", x.sizes(), " source.shape = ", source.sizes());
         if (source.numel() != index.numel()) throw IndexError(name, "(): Number of indices (", index.numel(),
                                                               ") should be equal to source.size(dim): (",
                                                                   source.numel(), ")");

@@ -13,7 +13,8 @@ Tensor embed(const Tensor& g, const Dims& sizes, const Layout& layout) {
     copy_values(alias(out, layout), g);
     if (needs_grad(g))
         record(out, "EmbedBackward", {g}, {}, [layout](Backward& bw) {
-            bw.set(0, as_strided(contiguous(bw.grad()), layout.sizes, layout.strides, layout.offset));
+            const Tensor whole = contiguous(bw.grad());
+            bw.set(0, as_strided(whole, layout.sizes, layout.strides, whole.offset() + layout.offset));
         });
     return out;
 }

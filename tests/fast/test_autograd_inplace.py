@@ -337,3 +337,40 @@ def test_index_put_histories():
     y[y > 15] *= 2
     y.sum().backward()
     assert x.grad.tolist() == [0.0, 1.0, 1.0, 0.0] and v.grad.tolist() == [1.0, 2.0]
+
+
+def test_a_view_joins_the_graph_when_its_base_does():
+    x = leaf(2.0)
+    base = wisp.zeros(3, dtype=wisp.float64)
+    v = base[1]
+    base[1:2] = x
+    assert v.requires_grad and not v.is_leaf
+    (v * v).backward()
+    assert x.grad.tolist() == [4.0]
+
+
+def test_parts_of_a_split_tensor_after_a_write_to_the_whole():
+    x = ramp(4)
+    y = x * 1
+    part = y.split(2)[1]
+    y.mul_(3)
+    (part * part).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 54.0, 72.0]
+
+
+def test_second_derivatives_of_slices_of_slices():
+    x = ramp(2, 3)
+    part = x.narrow(0, 1, 1).narrow(1, 1, 1)
+    g, = autograd.grad((part ** 3).sum(), x, create_graph=True)
+    h, = autograd.grad(g.sum(), x)
+    assert h.tolist() == [[0.0, 0.0, 0.0], [0.0, 30.0, 0.0]]
+
+
+def test_as_strided_before_its_start_and_over_shared_memory():
+    x = ramp(6)
+    y = (x * 1)[2:].as_strided((2, 2), (1, 1), 1)
+    g, = autograd.grad((y * y).sum(), x)
+    assert g.tolist() == [0.0, 0.0, 12.0, 8.0, 0.0, 0.0]
+    z = (x * 1)[:3].expand(2, 3).as_strided((3,), (1,))
+    g, = autograd.grad((z * z).sum(), x)
+    assert g.tolist() == [2.0, 4.0, 6.0, 0.0, 0.0, 0.0]

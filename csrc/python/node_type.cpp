@@ -164,6 +164,7 @@ const Operators operators = {
     {"_pop_saved_tensors_hooks()", []() { pop_saved_hooks(); }, function},
     {"_set_saved_tensors_hooks_disabled(any message)", [](PyObject* m) { set_saved_hooks_disabled(m == Py_None ? "" : to_string(m)); }, function},
     {"_node_saved_tensors(any node)", [](PyObject* node) {
+         if (!PyObject_TypeCheck(node, node_type)) throw TypeError("_node_saved_tensors(): expected a node, not ", Py_TYPE(node)->tp_name);
          Node& n = as_node(node);
          if (n.released) throw RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
                                             "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "

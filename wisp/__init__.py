@@ -41,7 +41,8 @@ _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "
          **dict.fromkeys(("SymInt", "SymFloat", "SymBool", "sym_int", "sym_float", "sym_not", "sym_max", "sym_min", "sym_ite",
                           "sym_sum", "OutOfMemoryError"), "_symbols"),
          **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"),
-         **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype", "is_autocast_cpu_enabled",
+         **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",
+                          "is_autocast_cpu_enabled",
                           "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "set_autocast_cache_enabled", "clear_autocast_cache"),
                          "amp.autocast_mode"),
          **dict.fromkeys(("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "random")}

@@ -72,7 +72,8 @@ def register_post_accumulate_grad_hook(self, hook):
 
 def __reduce_ex__(self, protocol):
     cls = None if type(self) is _core.Tensor else type(self)  # the base class goes by PyTorch's name, which pickle can't find
-    state = (cls, self.detach().contiguous().view(-1).view(_core.uint8).numpy().tobytes() if self.numel() else b"", self.dtype, tuple(self.shape),
+    data = self.detach().contiguous().view(-1).view(_core.uint8).numpy().tobytes() if self.numel() else b""
+    state = (cls, data, self.dtype, tuple(self.shape),
              self.requires_grad, self.__dict__)
     return _rebuild, state
 
@@ -141,7 +142,8 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
 
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """A tensor of `data` with this tensor's dtype."""
-    return _core.tensor(data.detach().clone() if isinstance(data, _core.Tensor) else data, dtype=dtype or self.dtype, requires_grad=requires_grad)
+    data = data.detach().clone() if isinstance(data, _core.Tensor) else data
+    return _core.tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
 
 
 def new(self, *args, **kwargs):
@@ -212,7 +214,8 @@ for _type in (_core.layout, _core.memory_format):
 def install():
     """Put the functions above into the Tensor type."""
     methods = {name: f for name, f in globals().items()
-               if callable(f) and getattr(f, "__module__", None) == __name__ and name not in ("install", "_Array", "_rebuild", "_size", "_device", "_named")}
+               if callable(f) and getattr(f, "__module__", None) == __name__
+               and name not in ("install", "_Array", "_rebuild", "_size", "_device", "_named")}
     methods["type"] = methods.pop("type_")
     methods["__array_priority__"] = 1000
     methods.pop("__cuda_array_interface__")

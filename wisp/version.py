@@ -1,4 +1,3 @@
 """The version, as PyTorch's `torch.version` gives it."""
-from wisp import __version__
 
 git_version, debug, cuda, hip, xpu = "", False, None, None, None

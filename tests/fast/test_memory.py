@@ -197,7 +197,7 @@ def test_cycle_through_a_written_view():
 def test_cycle_through_saved_tensor_hooks():
     x = wisp.randn(3, requires_grad=True)
     kept = []
-    with autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or kept, lambda k: k[0]):
+    with autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or kept, lambda k: k[0]):  # noqa: F821
         y = x.exp()
         kept.append(y)
     seen = weakref.ref(y)

@@ -7,8 +7,7 @@ import wisp
 from wisp import nn
 from wisp.nn import init, utils
 from wisp.nn.utils import parametrize, prune
-from wisp.nn.utils.rnn import (
-    pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence, unpack_sequence, unpad_sequence)
+from wisp.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence, unpack_sequence, unpad_sequence
 
 
 def test_clip():

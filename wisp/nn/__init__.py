@@ -1,9 +1,9 @@
 """Neural networks: modules, parameters, functions, initialisation."""
 import importlib
 
-from wisp.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
-from wisp.nn.modules import *  # noqa: F403
 from wisp.nn import functional, init, modules, parameter, utils
+from wisp.nn.modules import *  # noqa: F403
+from wisp.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [*modules.__all__, "Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "factory_kwargs",
            "functional", "init", "modules", "parameter", "utils"]

@@ -5,10 +5,17 @@ import wisp
 from wisp._core import _ModuleBase
 from wisp.nn.modules import hooks as _hooks
 from wisp.nn.modules.hooks import (  # noqa: F401  (PyTorch's names live here)
-    Hooks, RemovableHandle, register_module_backward_hook, register_module_buffer_registration_hook,
-    register_module_forward_hook, register_module_forward_pre_hook, register_module_full_backward_hook,
-    register_module_full_backward_pre_hook, register_module_module_registration_hook,
-    register_module_parameter_registration_hook)
+    Hooks,
+    RemovableHandle,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from wisp.nn.modules.registry import Registry
 from wisp.nn.modules.state import _EXTRA_STATE_KEY_SUFFIX, State, _IncompatibleKeys  # noqa: F401
 from wisp.nn.parameter import Parameter, is_lazy

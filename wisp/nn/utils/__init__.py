@@ -2,8 +2,7 @@
 import importlib
 
 from wisp.nn.utils import rnn
-from wisp.nn.utils.clip_grad import (
-    clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm)
+from wisp.nn.utils.clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from wisp.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
 from wisp.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from wisp.nn.utils.weight_norm import remove_weight_norm, weight_norm

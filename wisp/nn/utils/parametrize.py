@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import wisp
 from wisp.nn.modules.container import ModuleDict, ModuleList
-from wisp.nn.modules.module import Module
 from wisp.nn.parameter import Parameter
 
 __all__ = ["cached", "ParametrizationList", "register_parametrization", "is_parametrized", "remove_parametrizations",

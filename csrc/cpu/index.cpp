@@ -1,5 +1,5 @@
 // Indexing (see index.h). Slices that are contiguous are moved and combined row by row; writes are split among threads
-// by column, never by index, so that repeated indices meet in order.
+// by where they go, so that repeated indices meet in order.
 #include "index.h"
 
 #include <cstring>
@@ -147,15 +147,21 @@ template <class F> void by_type(Scatter how, DType dtype, F&& f) {
 int64_t first_out_of_range(const int64_t* index, int64_t n, int64_t size, bool wrap) {
     const int64_t low = wrap ? -size : 0;
     constexpr int64_t block = 512;
-    for (int64_t i = 0; i < n; i += block) {
-        const int64_t end = n - i < block ? n : i + block;
-        int64_t bad = 0;
-        for (int64_t j = i; j < end; j++) bad |= int64_t(index[j] < low) | int64_t(index[j] >= size);
-        if (!bad) continue;
-        for (int64_t j = i; j < end; j++)
-            if (index[j] < low || index[j] >= size) return j;
-    }
-    return -1;
+    int64_t first = n;
+    parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i += block) {
+            const int64_t stop = end - i < block ? end : i + block;
+            int64_t bad = 0;
+            for (int64_t j = i; j < stop; j++) bad |= int64_t(index[j] < low) | int64_t(index[j] >= size);
+            if (!bad) continue;
+            while (index[i] >= low && index[i] < size) i++;
+            int64_t known = __atomic_load_n(&first, __ATOMIC_RELAXED);
+            while (i < known &&
+                   !__atomic_compare_exchange_n(&first, &known, i, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+            return;
+        }
+    });
+    return first < n ? first : -1;
 }
 
 void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count,
@@ -292,15 +298,19 @@ void put(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n,
             }
             return;
         }
-        // Pieces of the row, at least a cache line each.
-        constexpr int64_t line = 64 / int64_t(sizeof(T));
-        const int64_t pieces = (width + line - 1) / line, piece_work = n * rows.count / pieces;
-        parallel_for(pieces, piece_work >= grain ? 1 : grain / (piece_work + 1) + 1, [&](int64_t begin, int64_t end) {
-            const int64_t first = begin * line, stop = end * line < width ? end * line : width;
+        // Threads share the offsets by ranges of their values: equal ones stay together and in order, and each thread
+        // writes to a part of memory of its own.
+        const int64_t shares = n * rows.count >= 2 * grain && rows.count >= 16 ? num_threads() : 1;
+        int64_t span = 0;
+        for (int64_t i = 0; shares > 1 && i < n; i++) span = offsets[i] >= span ? offsets[i] + 1 : span;
+        parallel_for(shares, 1, [&](int64_t begin, int64_t end) {
+            const int64_t low = shares > 1 ? span * begin / shares : INT64_MIN;
+            const int64_t high = end < shares ? span * end / shares : INT64_MAX;
             for (int64_t i = 0; i < n; i++) {
-                T* d = to + offsets[i] + first * ds;
-                const T* s = from + i * value_step + first * ss;
-                rows.each([&](int64_t x, int64_t y) { combine_row<combine>(d + x, ds, s + y, ss, stop - first); });
+                if (offsets[i] < low || offsets[i] >= high) continue;
+                T* d = to + offsets[i];
+                const T* s = from + i * value_step;
+                rows.each([&](int64_t x, int64_t y) { combine_row<combine>(d + x, ds, s + y, ss, width); });
             }
         });
     });
@@ -308,28 +318,18 @@ void put(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n,
 
 // ---- elements along a dimension --------------------------------------------------------------------------------
 
-// The dimensions of gather and scatter: `dim` itself, the inner one that rows run along, and the rest.
-// Calls row(offsets of the three operands, first, last) for pieces of rows; all rows with the same coordinates but
-// `dim` come in order in the same thread.
+// Calls row(offsets of three operands) for each row of `sizes` (a row runs along the last dimension). Rows with the
+// same coordinates but `dim` come in order in the same thread; dim < 0: in any order.
 template <class F>
-void each_line(const int64_t* sizes, int ndim, int dim, const int64_t* a, const int64_t* b, const int64_t* c, F&& row) {
-    int64_t total = 1;
-    for (int k = 0; k < ndim; k++) total *= sizes[k];
-    if (total == 0) return;
+void each_row(const int64_t* sizes, int ndim, int dim, const int64_t* a, const int64_t* b, const int64_t* c, F&& row) {
     const int last = ndim - 1;
-    const int64_t inner = ndim ? sizes[last] : 1;
-    int64_t outer = 1;  // combinations of the dimensions other than dim and the last
-    for (int k = 0; k < last; k++)
-        if (k != dim) outer *= sizes[k];
-    constexpr int64_t line = 64;
-    const bool along_rows = ndim == 0 || dim == last;
-    const int64_t pieces = along_rows ? 1 : (inner + line - 1) / line, jobs = outer * pieces, work = total / jobs;
-    parallel_for(jobs, work >= grain ? 1 : grain / (work + 1) + 1, [&](int64_t begin, int64_t end) {
-        for (int64_t job = begin; job < end;) {
-            // Neighbouring pieces of one line go together.
-            const int64_t piece = job % pieces, together = pieces - piece < end - job ? pieces - piece : end - job;
-            const int64_t first = piece * line, stop = (piece + together) * line;
-            int64_t rest = job / pieces, x = 0, y = 0, z = 0;
+    int64_t outer = 1, along = 1, inner = ndim ? sizes[last] : 1;
+    for (int k = 0; k < last; k++) (k == dim ? along : outer) *= sizes[k];
+    const int64_t work = along * inner;
+    if (outer == 0 || work == 0) return;
+    parallel_for(outer, work >= grain ? 1 : grain / work + 1, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; r++) {
+            int64_t rest = r, x = 0, y = 0, z = 0;
             for (int k = last - 1; k >= 0; k--) {
                 if (k == dim) continue;
                 const int64_t at = rest % sizes[k];
@@ -338,11 +338,8 @@ void each_line(const int64_t* sizes, int ndim, int dim, const int64_t* a, const 
                 y += at * b[k];
                 z += at * c[k];
             }
-            if (along_rows) row(x, y, z, int64_t(0), inner);
-            else
-                for (int64_t i = 0; i < sizes[dim]; i++)
-                    row(x + i * a[dim], y + i * b[dim], z + i * c[dim], first, stop < inner ? stop : inner);
-            job += together;
+            row(x, y, z);
+            for (int64_t i = 1; i < along; i++) row(x + i * a[dim], y + i * b[dim], z + i * c[dim]);
         }
     });
 }
@@ -354,17 +351,17 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
     for (int k = 0; k < ndim; k++) placed[k] = k == dim ? 0 : in_strides[k];
     const int64_t along = ndim ? in_strides[dim] : 0;
     const int64_t is = ndim ? index_strides[ndim - 1] : 0, ss = ndim ? placed[ndim - 1] : 0;
+    const int64_t inner = ndim ? sizes[ndim - 1] : 1;
     by_item(item, [&](auto* tag) {
         using T = std::remove_pointer_t<decltype(tag)>;
-        each_line(sizes, ndim, dim, packed, placed, index_strides,
-                  [&](int64_t o, int64_t i, int64_t x, int64_t first, int64_t stop) {
+        each_row(sizes, ndim, -1, packed, placed, index_strides, [&](int64_t o, int64_t i, int64_t x) {
             T* __restrict d = static_cast<T*>(out) + o;
             const T* __restrict s = static_cast<const T*>(in) + i;
             const int64_t* __restrict at = index + x;
             if (ss == 0 && along == 1 && is == 1)
-                for (int64_t j = first; j < stop; j++) d[j] = s[at[j]];
+                for (int64_t j = 0; j < inner; j++) d[j] = s[at[j]];
             else
-                for (int64_t j = first; j < stop; j++) d[j] = s[at[j * is] * along + j * ss];
+                for (int64_t j = 0; j < inner; j++) d[j] = s[at[j * is] * along + j * ss];
         });
     });
 }
@@ -376,16 +373,19 @@ void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, co
     for (int k = 0; k < ndim; k++) placed[k] = k == dim ? 0 : out_strides[k];
     const int64_t along = ndim ? out_strides[dim] : 0;
     const int64_t is = ndim ? index_strides[ndim - 1] : 0, ds = ndim ? placed[ndim - 1] : 0;
-    const int64_t vs = ndim ? value_strides[ndim - 1] : 0;
+    const int64_t vs = ndim ? value_strides[ndim - 1] : 0, inner = ndim ? sizes[ndim - 1] : 1;
     by_type(how, dtype, [&](auto* tag, auto way) {
         using T = std::remove_pointer_t<decltype(tag)>;
         constexpr Scatter combine = decltype(way)::value;
-        each_line(sizes, ndim, dim, placed, value_strides, index_strides,
-                  [&](int64_t o, int64_t v, int64_t x, int64_t first, int64_t stop) {
+        each_row(sizes, ndim, dim, placed, value_strides, index_strides, [&](int64_t o, int64_t v, int64_t x) {
             T* d = static_cast<T*>(out) + o;
             const T* s = static_cast<const T*>(values) + v;
             const int64_t* at = index + x;
-            for (int64_t j = first; j < stop; j++) {
+            if (ds == 0 && along == 1 && is == 1 && vs == 1) {
+                for (int64_t j = 0; j < inner; j++) d[at[j]] = combined<combine>(d[at[j]], s[j]);
+                return;
+            }
+            for (int64_t j = 0; j < inner; j++) {
                 T& to = d[at[j * is] * along + j * ds];
                 to = combined<combine>(to, s[j * vs]);
             }

@@ -11,7 +11,7 @@ namespace wisp::cpu::WISP_ISA {
 namespace {
 
 constexpr int64_t grain = 16384;
-constexpr int64_t column_block = 256;
+constexpr int64_t column_block = 1024;  // states at a time
 
 template <class R> struct Pair {
     R real, imag;
@@ -71,20 +71,28 @@ struct LogSumExp {
     }
 };
 
-template <class F> void over_blocks(int64_t outer, int64_t n, int64_t inner, F&& f) {
-    const int64_t blocks = (inner + column_block - 1) / column_block, jobs = outer * blocks;
-    const int64_t work = jobs ? outer * n * inner / jobs : 0;
-    parallel_for(jobs, work >= grain ? 1 : grain / (work + 1) + 1, [&](int64_t begin, int64_t end) {
+// Calls f(offset, width) for blocks of columns. Cheap scans of one matrix stay in one thread: stripes of the same rows
+// in two caches cost more than they save.
+template <class F> void over_blocks(int64_t outer, int64_t n, int64_t inner, bool costly, F&& f) {
+    const int64_t share = inner / num_threads(), width = !costly || share > column_block ? column_block
+                                                       : share < 64 ? 64 : share;
+    const int64_t blocks = (inner + width - 1) / width, work = n * inner;
+    const int64_t units = costly ? outer * blocks : outer, per_unit = outer * work / units;
+    parallel_for(units, per_unit >= grain ? 1 : grain / (per_unit + 1) + 1, [&](int64_t begin, int64_t end) {
+        if (!costly) {
+            begin *= blocks;
+            end *= blocks;
+        }
         for (int64_t job = begin; job < end; job++) {
-            const int64_t column = job % blocks * column_block, left = inner - column;
-            f(job / blocks * n * inner + column, left < column_block ? left : column_block);
+            const int64_t column = job % blocks * width, left = inner - column;
+            f(job / blocks * work + column, left < width ? left : width);
         }
     });
 }
 
 template <class Step, class T> void running(void* out, const void* in, int64_t outer, int64_t n, int64_t inner) {
     using A = typename Wide<T>::type;
-    over_blocks(outer, n, inner, [&](int64_t offset, int64_t width) {
+    over_blocks(outer, n, inner, std::is_same_v<Step, LogSumExp>, [&](int64_t offset, int64_t width) {
         const T* __restrict x = static_cast<const T*>(in) + offset;
         T* __restrict y = static_cast<T*>(out) + offset;
         if (inner == 1) {
@@ -101,7 +109,7 @@ template <class Step, class T> void running(void* out, const void* in, int64_t o
 
 template <bool Largest, class T>
 void running_extreme(void* out, int64_t* indices, const void* in, int64_t outer, int64_t n, int64_t inner) {
-    over_blocks(outer, n, inner, [&](int64_t offset, int64_t width) {
+    over_blocks(outer, n, inner, false, [&](int64_t offset, int64_t width) {
         const T* __restrict x = static_cast<const T*>(in) + offset;
         T* __restrict y = static_cast<T*>(out) + offset;
         int64_t* __restrict at = indices ? indices + offset : nullptr;

@@ -5,6 +5,7 @@
 
 #include "gather.h"
 
+#include "../core/threads.h"
 #include "../python/registry.h"
 #include "reduce.h"
 #include "views.h"
@@ -312,16 +313,17 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
     }
     to = contiguous_strides(sizes);
     if (outer > 1 && n >= 16) {  // one outer index after the other, so that what is read and written stays in order
-        Dims at(before);
         const Slice slice{int(sizes.size()), sizes.data(), from.data()};
-        for (int64_t o = 0; o < outer; o++) {
-            int64_t start = 0;
-            for (int64_t i = 0; i < before; i++) start += at[i] * x.stride(i);
-            cpu::index.take(y.data() + o * n * inner * x.item_size(), inner, to.data(),
-                            x.data() + start * x.item_size(),
-                            offsets.data<int64_t>(), n, slice, x.item_size());
-            for (int64_t i = before - 1; i >= 0 && ++at[i] == x.size(i); i--) at[i] = 0;
-        }
+        const int64_t per_thread = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, n * inner));
+        parallel_for(outer, per_thread, [&](int64_t begin, int64_t end) {
+            for (int64_t o = begin; o < end; o++) {
+                int64_t start = 0;
+                for (int64_t i = before - 1, rest = o; i >= 0; rest /= x.size(i),
+                     i--) start += rest % x.size(i) * x.stride(i);
+                cpu::index.take(y.data() + o * n * inner * x.item_size(), inner, to.data(),
+                                x.data() + start * x.item_size(), offsets.data<int64_t>(), n, slice, x.item_size());
+            }
+        });
         return;
     }
     int64_t step = n * inner;

@@ -1,4 +1,5 @@
 """What all tests share: the seed is fixed, and no test may leave tensors behind."""
+
 import gc
 import warnings
 

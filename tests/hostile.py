@@ -2,6 +2,7 @@
 
 Prints the name of each operator before it calls it, so that the last line names the one that crashed.
 """
+
 import itertools
 import random
 import signal
@@ -14,17 +15,73 @@ warnings.simplefilter("ignore")
 wisp.set_num_threads(1)
 
 # Those that change settings for the whole process, or wait for something.
-SKIPPED = {"_set_package_directory", "set_num_threads", "set_num_interop_threads", "_sanitizer_canary", "set_default_dtype", "_set_detect_anomaly"}
+SKIPPED = {
+    "_set_package_directory",
+    "set_num_threads",
+    "set_num_interop_threads",
+    "_sanitizer_canary",
+    "set_default_dtype",
+    "_set_detect_anomaly",
+}
 
 
 def junk():
-    return [None, True, 0, -1, 3, 2 ** 62, -2 ** 63, 2 ** 70, 1.5, float("nan"), float("inf"), 1j, "text", "", b"bytes", (), [], [0], (2, 3), [-1, 2],
-            [2 ** 40, 2 ** 40], ["a"], [None], {}, object(), type, wisp.float32, wisp.int64, wisp.bool, wisp.complex64, wisp.strided, len,
-            wisp.tensor(1.0), wisp.tensor(5), wisp.ones(0), wisp.ones(3), wisp.ones(2, 3), wisp.ones(2, 3).t(), wisp.ones(3).expand(4, 3),
-            wisp.ones(1, 2, 5, 5), wisp.ones(2, 3, dtype=wisp.int64), wisp.tensor([10 ** 9, -10 ** 9]), wisp.tensor([True, False]),
-            wisp.ones(2, 3, dtype=wisp.complex64), wisp.ones(2, 2, requires_grad=True), wisp.full((3,), float("nan")), wisp.zeros(2, 0, 3),
-            wisp.ones(2, 3, dtype=wisp.float16), wisp.ones(2, 2, dtype=wisp.uint8), wisp.nn.Parameter(wisp.ones(2)),
-            [wisp.ones(2), wisp.ones(3)], [wisp.ones(2, 2), wisp.ones(2, 2)], [wisp.tensor([0, 1]), None], wisp.ones(1, 1, 2, 2, 2)]
+    return [
+        None,
+        True,
+        0,
+        -1,
+        3,
+        2**62,
+        -(2**63),
+        2**70,
+        1.5,
+        float("nan"),
+        float("inf"),
+        1j,
+        "text",
+        "",
+        b"bytes",
+        (),
+        [],
+        [0],
+        (2, 3),
+        [-1, 2],
+        [2**40, 2**40],
+        ["a"],
+        [None],
+        {},
+        object(),
+        type,
+        wisp.float32,
+        wisp.int64,
+        wisp.bool,
+        wisp.complex64,
+        wisp.strided,
+        len,
+        wisp.tensor(1.0),
+        wisp.tensor(5),
+        wisp.ones(0),
+        wisp.ones(3),
+        wisp.ones(2, 3),
+        wisp.ones(2, 3).t(),
+        wisp.ones(3).expand(4, 3),
+        wisp.ones(1, 2, 5, 5),
+        wisp.ones(2, 3, dtype=wisp.int64),
+        wisp.tensor([10**9, -(10**9)]),
+        wisp.tensor([True, False]),
+        wisp.ones(2, 3, dtype=wisp.complex64),
+        wisp.ones(2, 2, requires_grad=True),
+        wisp.full((3,), float("nan")),
+        wisp.zeros(2, 0, 3),
+        wisp.ones(2, 3, dtype=wisp.float16),
+        wisp.ones(2, 2, dtype=wisp.uint8),
+        wisp.nn.Parameter(wisp.ones(2)),
+        [wisp.ones(2), wisp.ones(3)],
+        [wisp.ones(2, 2), wisp.ones(2, 2)],
+        [wisp.tensor([0, 1]), None],
+        wisp.ones(1, 1, 2, 2, 2),
+    ]
 
 
 def attempt(f, args, kwargs):
@@ -40,7 +97,9 @@ def slots(f):
     """How many arguments the signatures take, and their names."""
     most, names = 0, []
     for signature in getattr(f, "_signatures", ["(input, other)"]):
-        inside = signature[signature.index("(") + 1:signature.rindex(")") if "->" not in signature else signature.index(")")]
+        inside = signature[
+            signature.index("(") + 1 : signature.rindex(")") if "->" not in signature else signature.index(")")
+        ]
         parts = [p.strip() for p in inside.split(",") if p.strip() and p.strip() != "*"]
         most = max(most, len(parts))
         names += [p.split("=")[0].split()[-1] for p in parts]

@@ -1,4 +1,5 @@
 """The same values in memory in different ways: what every operator is tested on."""
+
 import numpy as np
 
 import wisp
@@ -34,7 +35,7 @@ LAYOUTS = {"contiguous": contiguous, "transposed": transposed, "sliced": sliced,
 
 
 def expanded(f, x, dim=0, times=3):
-    """A function of x[dim first element], seen through a broadcast dimension of stride 0: for gradients of expanded inputs."""
+    """A function of the first slice of x, seen through a dimension of stride 0: for gradients of expanded inputs."""
     start = x.narrow(dim, 0, 1).detach().clone().requires_grad_()
     sizes = list(start.shape)
     sizes[dim] = times

@@ -2,6 +2,7 @@
 
 Nothing here is particular to Wisp but the wording of some errors: the file also passes with PyTorch in Wisp's place.
 """
+
 import pytest
 
 import wisp
@@ -12,7 +13,8 @@ def leaf(*values, **options):
     return wisp.tensor(values, dtype=wisp.float64, requires_grad=True, **options)
 
 
-# --- leaves and accumulation -----------------------------------------------------------------------------------------
+# --- leaves and accumulation --------------------------------------------------------------------------------------
+
 
 def test_leaf_and_history():
     x = leaf(1.0, 2.0)
@@ -144,7 +146,8 @@ def test_the_snippet_of_the_issue():
     assert z.grad_fn.name() == "MulBackward0"
 
 
-# --- backward twice, retain_graph, arguments --------------------------------------------------------------------------
+# --- backward twice, retain_graph, arguments ----------------------------------------------------------------------
+
 
 def test_backward_twice():
     x = leaf(2.0)
@@ -206,7 +209,8 @@ def test_backward_inputs():
         x.sum().backward(inputs=[])
 
 
-# --- grad() ------------------------------------------------------------------------------------------------------------
+# --- grad() -------------------------------------------------------------------------------------------------------
+
 
 def test_grad_leaves_alone():
     x, y = leaf(2.0), leaf(3.0)
@@ -227,9 +231,9 @@ def test_grad_of_what_is_no_leaf():
 def test_grad_outputs_and_unused():
     x, y, unused = leaf(2.0, 1.0), leaf(3.0, 1.0), leaf(1.0)
     weights = wisp.tensor([1.0, 2.0], dtype=wisp.float64)
-    gx, = autograd.grad(x * y, x, weights, retain_graph=True)
+    (gx,) = autograd.grad(x * y, x, weights, retain_graph=True)
     assert gx.tolist() == [3.0, 2.0]
-    gx, = autograd.grad([x * y, x * 2], [x], [weights, weights])
+    (gx,) = autograd.grad([x * y, x * 2], [x], [weights, weights])
     assert gx.tolist() == [5.0, 6.0]
     with pytest.raises(RuntimeError, match="appears to not have been used in the graph. Set allow_unused=True"):
         autograd.grad((x * y).sum(), [x, unused])
@@ -251,10 +255,10 @@ def test_grad_frees_only_what_it_ran():
 
 def test_create_graph():
     x = leaf(2.0, 3.0)
-    g, = autograd.grad((x ** 4).sum(), x, create_graph=True)
-    h, = autograd.grad(g.sum(), x, create_graph=True)
-    t, = autograd.grad(h.sum(), x, create_graph=True)
-    f, = autograd.grad(t.sum(), x)
+    (g,) = autograd.grad((x**4).sum(), x, create_graph=True)
+    (h,) = autograd.grad(g.sum(), x, create_graph=True)
+    (t,) = autograd.grad(h.sum(), x, create_graph=True)
+    (f,) = autograd.grad(t.sum(), x)
     assert g.tolist() == [32.0, 108.0] and h.tolist() == [48.0, 108.0]
     assert t.tolist() == [48.0, 72.0] and f.tolist() == [24.0, 24.0]
     assert g.requires_grad and not f.requires_grad
@@ -263,12 +267,12 @@ def test_create_graph():
 def test_double_backward_accumulates():
     x, w = leaf(3.0), leaf(2.0)
     y = (w * x * x).sum()
-    g, = autograd.grad(y, x, create_graph=True)
-    penalty = (g ** 2).sum()
+    (g,) = autograd.grad(y, x, create_graph=True)
+    penalty = (g**2).sum()
     penalty.backward()
     assert w.grad.tolist() == [2 * (2 * 2 * 3) * 2 * 3] and x.grad.tolist() == [2 * 12 * 4]
     z = leaf(2.0)
-    (z ** 3).sum().backward(create_graph=True)
+    (z**3).sum().backward(create_graph=True)
     assert z.grad.requires_grad
     g = z.grad
     z.grad = None
@@ -291,7 +295,8 @@ def test_undefined_gradients():
     values.sum().backward()
 
 
-# --- modes ---------------------------------------------------------------------------------------------------------------
+# --- modes --------------------------------------------------------------------------------------------------------
+
 
 def test_no_grad_records_nothing():
     x = leaf(1.0)
@@ -368,7 +373,8 @@ def test_inference_mode():
         assert (x * 2).requires_grad
 
 
-# --- hooks ----------------------------------------------------------------------------------------------------------------
+# --- hooks --------------------------------------------------------------------------------------------------------
+
 
 def test_tensor_hooks():
     x = leaf(1.0, 2.0)
@@ -417,6 +423,7 @@ def test_errors_in_hooks_come_through():
 
     def fail(_):
         raise Mine("from the hook")
+
     x = leaf(1.0)
     y = x * 2
     handle = y.register_hook(fail)
@@ -442,8 +449,9 @@ def test_node_hooks():
     seen = []
     pre = z.grad_fn.register_prehook(lambda grads: (grads[0] * 10,))
     z.grad_fn.register_prehook(lambda grads: seen.append(("pre", grads[0].item())))
-    post = z.grad_fn.register_hook(lambda inputs, outputs: seen.append(
-        ("post", [g.item() for g in inputs], outputs[0].item())))
+    post = z.grad_fn.register_hook(
+        lambda inputs, outputs: seen.append(("post", [g.item() for g in inputs], outputs[0].item()))
+    )
     z.grad_fn.register_hook(lambda inputs, outputs: (inputs[0] + 1, inputs[1]))
     z.sum().backward()
     assert seen == [("pre", 10.0), ("post", [30.0, 20.0], 10.0)]
@@ -478,6 +486,7 @@ def test_post_accumulate_hooks():
         with wisp.no_grad():
             parameter -= 0.5 * parameter.grad
         parameter.grad = None
+
     handle = x.register_post_accumulate_grad_hook(step)
     (x * 2).sum().backward()
     assert x.tolist() == [0.0, 1.0] and x.grad is None
@@ -492,8 +501,8 @@ def test_hooks_with_create_graph():
     x = leaf(2.0)
     y = x * x
     y.register_hook(lambda g: g * x)
-    g, = autograd.grad(y.sum(), x, create_graph=True)  # 2 x * x
-    h, = autograd.grad(g.sum(), x)
+    (g,) = autograd.grad(y.sum(), x, create_graph=True)  # 2 x * x
+    (h,) = autograd.grad(g.sum(), x)
     assert g.tolist() == [8.0] and h.tolist() == [8.0]
 
 
@@ -506,7 +515,8 @@ def test_hook_on_a_captured_tensor():
     assert autograd.grad(z, x)[0].tolist() == [72.0]
 
 
-# --- re-entrance ------------------------------------------------------------------------------------------------------------
+# --- re-entrance --------------------------------------------------------------------------------------------------
+
 
 def test_backward_inside_backward():
     class Inner(autograd.Function):
@@ -521,6 +531,7 @@ def test_backward_inside_backward():
                 x = ctx.saved_tensors[0].detach().requires_grad_()
                 (x * x).sum().backward()
             return grad * x.grad
+
     x = leaf(3.0)
     Inner.apply(Inner.apply(x)).sum().backward()
     assert x.grad.tolist() == [2 * 9 * 2 * 3]
@@ -537,6 +548,7 @@ def test_backward_of_the_same_graph_from_a_hook():
             got.append(None)
             with wisp.enable_grad():
                 got[0] = autograd.grad(y.sum(), x, retain_graph=True)[0].item()
+
     y.register_hook(hook)
     z.sum().backward()
     assert got == [4.0] and x.grad.tolist() == [12.0]
@@ -557,6 +569,7 @@ def test_deep_re_entrance():
                     Nest.apply(y, ctx.depth - 1).sum().backward()
                     grad = grad + y.grad
             return grad, None
+
     x = leaf(1.0)
     Nest.apply(x, 50).sum().backward()
     assert x.grad.tolist() == [51.0]

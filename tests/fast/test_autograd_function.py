@@ -1,4 +1,5 @@
 """Custom Functions, anomaly mode, hooks on saved tensors, gradcheck: the parts of autograd written in Python."""
+
 import warnings
 
 import pytest
@@ -49,6 +50,7 @@ def test_needs_input_grad():
         def backward(ctx, grad):
             seen.append(ctx.needs_input_grad)
             return tuple(grad if needed else None for needed in ctx.needs_input_grad)
+
     x, y = leaf(1.0), leaf(2.0)
     Watch.apply(x, y.detach(), "text", y).sum().backward()
     assert seen == [(True, False, False, True)] and y.grad.tolist() == [1.0]
@@ -63,6 +65,7 @@ def test_none_gradients():
         @staticmethod
         def backward(ctx, grad):
             return grad * 2, None
+
     x, y = leaf(1.0), leaf(1.0)
     Half.apply(x, y).sum().backward()
     assert x.grad.tolist() == [2.0] and y.grad is None
@@ -81,6 +84,7 @@ def test_several_outputs_and_materialised_gradients():
         def backward(ctx, a, b):
             seen.append(None if b is None else b.tolist())
             return a * 2 + (0 if b is None else b * 3), None
+
     x = leaf(1.0, 2.0)
     Two.apply(x, True)[0].sum().backward()
     Two.apply(x, False)[0].sum().backward()
@@ -101,6 +105,7 @@ def test_mark_dirty():
         @staticmethod
         def backward(ctx, grad):
             return grad * 2
+
     x = leaf(1.0, 2.0)
     y = x * 3
     version = y._version
@@ -126,6 +131,7 @@ def test_mark_dirty_on_a_view():
         @staticmethod
         def backward(ctx, grad):
             return grad * 2
+
     x = leaf(1.0, 2.0, 3.0)
     y = x * 1
     Double.apply(y[1:])
@@ -144,8 +150,9 @@ def test_non_differentiable_outputs():
 
         @staticmethod
         def backward(ctx, grad, _):
-            indices, = ctx.saved_tensors
+            (indices,) = ctx.saved_tensors
             return wisp.zeros_like(grad).scatter(0, indices, grad)
+
     x = leaf(3.0, 1.0, 2.0)
     values, indices = Sort.apply(x)
     assert values.requires_grad and not indices.requires_grad
@@ -166,6 +173,7 @@ def test_setup_context():
         @staticmethod
         def backward(ctx, grad):
             return grad * ctx.saved_tensors[0]
+
     x = leaf(0.5, 1.5)
     assert autograd.gradcheck(Exp.apply, x) and autograd.gradgradcheck(Exp.apply, x)
 
@@ -182,6 +190,7 @@ def test_saving_an_intermediate_result():
         def backward(ctx, grad, grad_inner):
             x, inner = ctx.saved_tensors
             return grad * inner.cos() * x.exp() + grad_inner * x.exp()
+
     x = leaf(0.5, 1.5)
     assert autograd.gradcheck(SinExp.apply, x) and autograd.gradgradcheck(SinExp.apply, x)
 
@@ -204,17 +213,18 @@ def test_once_differentiable():
         @staticmethod
         def forward(ctx, x):
             ctx.save_for_backward(x)
-            return x ** 2
+            return x**2
 
         @staticmethod
         @once_differentiable
         def backward(ctx, grad):
             assert not wisp.is_grad_enabled()
             return 2 * grad * ctx.saved_tensors[0]
+
     x = leaf(3.0)
     Once.apply(x).sum().backward()
     assert x.grad.tolist() == [6.0]
-    g, = autograd.grad(Once.apply(x).sum(), x, create_graph=True)
+    (g,) = autograd.grad(Once.apply(x).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         g.sum().backward()
 
@@ -229,7 +239,9 @@ def test_wrong_gradients():
             @staticmethod
             def backward(ctx, grad):
                 return result(grad)
+
         return Wrong
+
     x = leaf(1.0, 2.0)
     with pytest.raises(RuntimeError, match="returned an incorrect number of gradients"):
         make(lambda g: (g, g)).apply(x).sum().backward()
@@ -253,6 +265,7 @@ def test_an_error_in_backward_leaves_the_graph_usable():
             if fail[0]:
                 raise ValueError("not yet")
             return grad
+
     x = leaf(2.0)
     y = (Sometimes.apply(x) + x).sum()
     with pytest.raises(ValueError, match="not yet"):
@@ -275,17 +288,20 @@ def test_forward_runs_without_recording():
         @staticmethod
         def backward(ctx, grad):
             return grad * 2
+
     x = leaf(1.0)
     assert Look.apply(x).requires_grad
     with wisp.no_grad():
         assert not Look.apply(x).requires_grad
 
 
-# --- anomaly mode --------------------------------------------------------------------------------------------------------
+# --- anomaly mode -------------------------------------------------------------------------------------------------
+
 
 def test_anomaly_mode_names_the_forward_line():
     def guilty(x):
         return (x - x).sqrt() * 0
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with autograd.detect_anomaly(), pytest.raises(RuntimeError, match="returned nan values") as error:
@@ -310,10 +326,13 @@ def test_set_detect_anomaly():
 def test_source_lines_of_nodes():
     x = leaf(1.0)
     y = x * 2
-    assert y.grad_fn._source.endswith(f"test_autograd_function.py:{test_source_lines_of_nodes.__code__.co_firstlineno + 2}")
+    assert y.grad_fn._source.endswith(
+        f"test_autograd_function.py:{test_source_lines_of_nodes.__code__.co_firstlineno + 2}"
+    )
 
 
-# --- hooks on saved tensors -------------------------------------------------------------------------------------------------
+# --- hooks on saved tensors ---------------------------------------------------------------------------------------
+
 
 def test_saved_tensors_hooks():
     calls = []
@@ -325,6 +344,7 @@ def test_saved_tensors_hooks():
     def unpack(value):
         calls.append("unpack")
         return value[1]
+
     x = leaf(2.0, 3.0)
     with autograd.graph.saved_tensors_hooks(pack, unpack):
         y = x * x
@@ -346,24 +366,26 @@ def test_saved_tensors_hooks_keep_double_backward():
     x = leaf(0.7, 1.2)
     with autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
         y = (x * 2).exp() * x
-        g, = autograd.grad(y.sum(), x, create_graph=True)
-        h, = autograd.grad(g.sum(), x)
+        (g,) = autograd.grad(y.sum(), x, create_graph=True)
+        (h,) = autograd.grad(g.sum(), x)
     v = x.detach()
     assert wisp.allclose(h, (4 * v + 4) * (2 * v).exp())
 
 
-# --- gradcheck -----------------------------------------------------------------------------------------------------------------
+# --- gradcheck ----------------------------------------------------------------------------------------------------
+
 
 def test_gradcheck_catches_a_wrong_gradient():
     class Bad(Function):
         @staticmethod
         def forward(ctx, x):
             ctx.save_for_backward(x)
-            return x ** 3
+            return x**3
 
         @staticmethod
         def backward(ctx, grad):
             return grad * 3 * ctx.saved_tensors[0] ** 2 * 1.01
+
     x = leaf(1.0, 2.0)
     assert not autograd.gradcheck(Bad.apply, x, raise_exception=False)
     with pytest.raises(RuntimeError, match="Jacobian mismatch"):
@@ -375,11 +397,12 @@ def test_gradgradcheck_catches_a_wrong_second_derivative():
         @staticmethod
         def forward(ctx, x):
             ctx.save_for_backward(x)
-            return x ** 3
+            return x**3
 
         @staticmethod
         def backward(ctx, grad):
             return grad * 3 * ctx.saved_tensors[0].detach() ** 2
+
     x = leaf(1.0, 2.0)
     assert autograd.gradcheck(Bad.apply, x)
     assert not autograd.gradgradcheck(Bad.apply, x, raise_exception=False)
@@ -396,13 +419,16 @@ def test_gradcheck_catches_what_only_one_element_shows():
             grad = grad.clone() * 2
             grad[-1] = 0
             return grad
+
     assert not autograd.gradcheck(Bad.apply, leaf(1.0, 2.0, 3.0), raise_exception=False)
 
 
-# --- functional ------------------------------------------------------------------------------------------------------------------
+# --- functional ---------------------------------------------------------------------------------------------------
+
 
 def test_functional():
     from wisp.autograd import functional as F
+
     a = wisp.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=wisp.float64)
     x = wisp.tensor([1.0, -1.0], dtype=wisp.float64)
     v = wisp.tensor([0.5, 2.0], dtype=wisp.float64)

@@ -1,4 +1,5 @@
 """In-place writes and views under autograd: versions, errors that name the lines, histories of bases and views."""
+
 import re
 
 import pytest
@@ -18,7 +19,8 @@ def ramp(*shape):
     return wisp.arange(1.0, n + 1, dtype=wisp.float64).view(shape).clone().requires_grad_()
 
 
-# --- versions --------------------------------------------------------------------------------------------------------------
+# --- versions -----------------------------------------------------------------------------------------------------
+
 
 def test_versions_are_shared_by_views():
     x = wisp.zeros(4)
@@ -42,8 +44,9 @@ def test_error_names_the_operator_and_both_lines():
     with pytest.raises(RuntimeError) as error:
         z.sum().backward()
     text = str(error.value)
-    assert text.startswith("one of the variables needed for gradient computation has been modified by an inplace "
-                           "operation: ")
+    assert text.startswith(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+    )
     assert "MulBackward0" in text and "is at version 1; expected version 0 instead" in text
     lines = [int(n) for n in re.findall(r"test_autograd_inplace\.py:(\d+)", text)]
     first = test_error_names_the_operator_and_both_lines.__code__.co_firstlineno
@@ -51,9 +54,17 @@ def test_error_names_the_operator_and_both_lines():
     assert "clone()" in text
 
 
-@pytest.mark.parametrize("change", [
-    lambda y: y.add_(1), lambda y: y.__setitem__(0, 5.0), lambda y: y[0:1].zero_(), lambda y: y.detach().mul_(2),
-    lambda y: y.view(1, 2).fill_(1), lambda y: wisp.add(wisp.ones(2), 1, out=y.detach())])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda y: y.add_(1),
+        lambda y: y.__setitem__(0, 5.0),
+        lambda y: y[0:1].zero_(),
+        lambda y: y.detach().mul_(2),
+        lambda y: y.view(1, 2).fill_(1),
+        lambda y: wisp.add(wisp.ones(2), 1, out=y.detach()),
+    ],
+)
 def test_every_kind_of_write_is_noticed(change):
     for make in (lambda t: t * t, lambda t: wisp.sin(t), lambda t: t @ t, lambda t: wisp.softmax(t, 0)):
         x = leaf(1.0, 2.0)
@@ -99,7 +110,8 @@ def test_parameters_changed_between_forward_and_backward():
         loss.backward()
 
 
-# --- in place on a whole tensor -----------------------------------------------------------------------------------------
+# --- in place on a whole tensor -----------------------------------------------------------------------------------
+
 
 def test_in_place_history():
     x = leaf(1.0, 2.0)
@@ -125,41 +137,80 @@ def test_in_place_takes_gradients_of_all_operands():
     assert x.grad.tolist() == [4.0, 5.0]
 
 
-@pytest.mark.parametrize("write", [
-    lambda t, v: t.mul_(v), lambda t, v: t.div_(v), lambda t, v: t.pow_(2), lambda t, v: t.sigmoid_(),
-    lambda t, v: t.addcmul_(t, v), lambda t, v: t.clamp_(2, 5), lambda t, v: t.copy_(v), lambda t, v: t.zero_(),
-    lambda t, v: t.fill_(3), lambda t, v: t.masked_fill_(t > 3, 0.5), lambda t, v: t.lerp_(v, 0.25),
-    lambda t, v: t.index_fill_(0, wisp.tensor([0]), 1.0), lambda t, v: t.tril_(), lambda t, v: t.cumsum_(0),
-    lambda t, v: t.__setitem__((slice(None), 0), v[:, 0] * 3), lambda t, v: t.t_(), lambda t, v: t.squeeze_(),
-    lambda t, v: t.index_add_(0, wisp.tensor([1, 0]), v), lambda t, v: t.scatter_(0, wisp.tensor([[1, 0], [0, 1]]), v)])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t, v: t.mul_(v),
+        lambda t, v: t.div_(v),
+        lambda t, v: t.pow_(2),
+        lambda t, v: t.sigmoid_(),
+        lambda t, v: t.addcmul_(t, v),
+        lambda t, v: t.clamp_(2, 5),
+        lambda t, v: t.copy_(v),
+        lambda t, v: t.zero_(),
+        lambda t, v: t.fill_(3),
+        lambda t, v: t.masked_fill_(t > 3, 0.5),
+        lambda t, v: t.lerp_(v, 0.25),
+        lambda t, v: t.index_fill_(0, wisp.tensor([0]), 1.0),
+        lambda t, v: t.tril_(),
+        lambda t, v: t.cumsum_(0),
+        lambda t, v: t.__setitem__((slice(None), 0), v[:, 0] * 3),
+        lambda t, v: t.t_(),
+        lambda t, v: t.squeeze_(),
+        lambda t, v: t.index_add_(0, wisp.tensor([1, 0]), v),
+        lambda t, v: t.scatter_(0, wisp.tensor([[1, 0], [0, 1]]), v),
+    ],
+)
 def test_in_place_derivatives(write):
     def f(x, v):
         t = x * 1
         write(t, v * 1)
         return t * t
+
     x = wisp.tensor([[1.3, 2.2], [3.1, 4.4]], dtype=wisp.float64, requires_grad=True)
     v = wisp.tensor([[0.7, 1.9], [0.2, 1.1]], dtype=wisp.float64, requires_grad=True)
     assert autograd.gradcheck(f, (x, v)) and autograd.gradgradcheck(f, (x, v))
 
 
-@pytest.mark.parametrize("write", [
-    lambda t, v: t.mul_(v), lambda t, v: t.exp_(), lambda t, v: t.copy_(v), lambda t, v: t.zero_(),
-    lambda t, v: t.add_(v, alpha=3), lambda t, v: t.masked_fill_(t > 3, 0.5), lambda t, v: t.addcmul_(v, v)])
-@pytest.mark.parametrize("view", [
-    lambda t: t[0], lambda t: t[:, 1], lambda t: t.t()[1], lambda t: t.view(-1)[1:3], lambda t: t.diagonal(),
-    lambda t: t[:, ::2].view(-1), lambda t: t.unsqueeze(0)[0, :, 1], lambda t: t.as_strided((2,), (2,), 1)])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t, v: t.mul_(v),
+        lambda t, v: t.exp_(),
+        lambda t, v: t.copy_(v),
+        lambda t, v: t.zero_(),
+        lambda t, v: t.add_(v, alpha=3),
+        lambda t, v: t.masked_fill_(t > 3, 0.5),
+        lambda t, v: t.addcmul_(v, v),
+    ],
+)
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t: t[0],
+        lambda t: t[:, 1],
+        lambda t: t.t()[1],
+        lambda t: t.view(-1)[1:3],
+        lambda t: t.diagonal(),
+        lambda t: t[:, ::2].view(-1),
+        lambda t: t.unsqueeze(0)[0, :, 1],
+        lambda t: t.as_strided((2,), (2,), 1),
+    ],
+)
 def test_in_place_derivatives_through_views(write, view):
     def f(x, v):
         t = x * 1
         part = view(t)
         write(part, v * 1)
         return (t * t, part * 2)
+
     x = wisp.tensor([[1.3, 2.2], [3.1, 4.4]], dtype=wisp.float64, requires_grad=True)
     v = wisp.tensor([0.7, 1.9], dtype=wisp.float64, requires_grad=True)
     assert autograd.gradcheck(f, (x, v)) and autograd.gradgradcheck(f, (x, v))
 
 
-# --- leaves ------------------------------------------------------------------------------------------------------------------
+# --- leaves -------------------------------------------------------------------------------------------------------
+
 
 def test_in_place_on_a_leaf():
     x = leaf(1.0, 2.0)
@@ -185,7 +236,8 @@ def test_in_place_makes_a_plain_tensor_part_of_the_graph():
     assert x.grad.tolist() == [8.0, 16.0, 24.0]
 
 
-# --- views -------------------------------------------------------------------------------------------------------------------
+# --- views --------------------------------------------------------------------------------------------------------
+
 
 def test_write_to_a_view_changes_the_base():
     x = ramp(4)
@@ -361,16 +413,16 @@ def test_parts_of_a_split_tensor_after_a_write_to_the_whole():
 def test_second_derivatives_of_slices_of_slices():
     x = ramp(2, 3)
     part = x.narrow(0, 1, 1).narrow(1, 1, 1)
-    g, = autograd.grad((part ** 3).sum(), x, create_graph=True)
-    h, = autograd.grad(g.sum(), x)
+    (g,) = autograd.grad((part**3).sum(), x, create_graph=True)
+    (h,) = autograd.grad(g.sum(), x)
     assert h.tolist() == [[0.0, 0.0, 0.0], [0.0, 30.0, 0.0]]
 
 
 def test_as_strided_before_its_start_and_over_shared_memory():
     x = ramp(6)
     y = (x * 1)[2:].as_strided((2, 2), (1, 1), 1)
-    g, = autograd.grad((y * y).sum(), x)
+    (g,) = autograd.grad((y * y).sum(), x)
     assert g.tolist() == [0.0, 0.0, 12.0, 8.0, 0.0, 0.0]
     z = (x * 1)[:3].expand(2, 3).as_strided((3,), (1,))
-    g, = autograd.grad((z * z).sum(), x)
+    (g,) = autograd.grad((z * z).sum(), x)
     assert g.tolist() == [2.0, 4.0, 6.0, 0.0, 0.0, 0.0]

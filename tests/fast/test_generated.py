@@ -2,6 +2,7 @@
 
 A new row of csrc/ops/table needs nothing here, unless its arguments or the numbers it takes are special.
 """
+
 import math
 
 import numpy as np
@@ -17,67 +18,281 @@ TABLE = {row[0]: row for row in wisp._core._pointwise_table()}
 
 # Rows that are not called by their name alone.
 CALLS = {
-    "add_scaled": lambda a, b: wisp.add(a, b, alpha=3), "div_floor": lambda a, b: wisp.div(a, b, rounding_mode="floor"),
-    "div_trunc": lambda a, b: wisp.div(a, b, rounding_mode="trunc"), "lerp_number": lambda a, b: wisp.lerp(a, b, 0.3),
+    "add_scaled": lambda a, b: wisp.add(a, b, alpha=3),
+    "div_floor": lambda a, b: wisp.div(a, b, rounding_mode="floor"),
+    "div_trunc": lambda a, b: wisp.div(a, b, rounding_mode="trunc"),
+    "lerp_number": lambda a, b: wisp.lerp(a, b, 0.3),
     "squared_error": lambda a, b: F.mse_loss(a, b, reduction="none"),
     "absolute_error": lambda a, b: F.l1_loss(a, b, reduction="none"),
     "smooth_error": lambda a, b: F.smooth_l1_loss(a, b, reduction="none", beta=0.7),
     "huber_error": lambda a, b: F.huber_loss(a, b, reduction="none", delta=0.7),
-    "addcmul": lambda a, b, c: wisp.addcmul(a, b, c, value=2), "addcdiv": lambda a, b, c: wisp.addcdiv(a, b, c, value=2),
-    "clamp": lambda x: wisp.clamp(x, -1, 1), "pow_number": lambda x: wisp.pow(x, 3), "elu": lambda x: F.elu(x, 0.7),
-    "celu": lambda x: F.celu(x, 0.7), "leaky_relu": lambda x: F.leaky_relu(x, 0.2), "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "softplus": lambda x: F.softplus(x, 1.5, 2.0), "hardtanh": lambda x: F.hardtanh(x, -1, 1), "hardshrink": lambda x: F.hardshrink(x, 0.4),
-    "softshrink": lambda x: F.softshrink(x, 0.4), "threshold": lambda x: F.threshold(x, 0.5, 2.0),
-    "nan_to_num": lambda x: wisp.nan_to_num(x), "logit_clamped": lambda x: wisp.logit(x, 0.1), "logit": lambda x: wisp.logit(x),
-    "polygamma": lambda x: wisp.polygamma(2, x), "round_decimals": lambda x: wisp.round(x, decimals=1),
+    "addcmul": lambda a, b, c: wisp.addcmul(a, b, c, value=2),
+    "addcdiv": lambda a, b, c: wisp.addcdiv(a, b, c, value=2),
+    "clamp": lambda x: wisp.clamp(x, -1, 1),
+    "pow_number": lambda x: wisp.pow(x, 3),
+    "elu": lambda x: F.elu(x, 0.7),
+    "celu": lambda x: F.celu(x, 0.7),
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "softplus": lambda x: F.softplus(x, 1.5, 2.0),
+    "hardtanh": lambda x: F.hardtanh(x, -1, 1),
+    "hardshrink": lambda x: F.hardshrink(x, 0.4),
+    "softshrink": lambda x: F.softshrink(x, 0.4),
+    "threshold": lambda x: F.threshold(x, 0.5, 2.0),
+    "nan_to_num": lambda x: wisp.nan_to_num(x),
+    "logit_clamped": lambda x: wisp.logit(x, 0.1),
+    "logit": lambda x: wisp.logit(x),
+    "polygamma": lambda x: wisp.polygamma(2, x),
+    "round_decimals": lambda x: wisp.round(x, decimals=1),
 }
 
 # Where a row is defined, and smooth enough for difference quotients.
 DOMAINS = {
-    "log": (0.2, 3), "log2": (0.2, 3), "log10": (0.2, 3), "log1p": (-0.7, 3), "sqrt": (0.2, 3), "rsqrt": (0.2, 3), "reciprocal": (0.3, 3),
-    "asin": (-0.8, 0.8), "acos": (-0.8, 0.8), "acosh": (1.3, 3), "atanh": (-0.8, 0.8), "tan": (-1.2, 1.2), "erfinv": (-0.8, 0.8),
-    "lgamma": (0.3, 4), "digamma": (0.3, 4), "polygamma": (0.4, 4), "logit": (0.1, 0.9), "logit_clamped": (0.15, 0.85), "ndtri": (0.1, 0.9),
-    "entr": (0.2, 3), "hardtanh": (-0.9, 0.9), "clamp": (-0.9, 0.9), "hypot": (0.2, 2), "pow": (0.3, 2), "xlogy": (0.3, 2), "xlog1py": (0.3, 2),
-    "igamma": (0.4, 3), "igammac": (0.4, 3), "zeta": (1.6, 4), "div": (0.4, 2), "div_floor": (0.4, 2), "div_trunc": (0.4, 2), "fmod": (0.4, 2),
-    "remainder": (0.4, 2), "addcdiv": (0.4, 2), "gcd": (1, 9), "lcm": (1, 9), "bitwise_left_shift": (0, 4), "bitwise_right_shift": (0, 4),
-    "bessel_j0": (0.4, 4), "bessel_j1": (0.4, 4), "bessel_y0": (0.5, 5), "bessel_y1": (0.5, 5), "modified_bessel_k0": (0.5, 5), "modified_bessel_k1": (0.5, 5), "i1e": (0.3, 3), "i1": (0.3, 3),
-    "scaled_modified_bessel_k0": (0.5, 5), "scaled_modified_bessel_k1": (0.5, 5), "copysign": (0.2, 2), "threshold": (0.6, 2), "sinc": (0.2, 2),
-    "hardshrink": (0.5, 2), "softshrink": (0.5, 2), "relu": (0.1, 2), "leaky_relu": (0.1, 2), "abs": (0.2, 2), "sgn": (0.2, 2),
-    "elu": (0.1, 2), "celu": (0.1, 2), "selu": (0.1, 2), "relu6": (0.2, 5), "softsign": (0.1, 2), "i0e": (0.2, 2), "erfcx": (-1, 2),
-    "ldexp": (0.3, 2), "hardsigmoid": (-2, 2), "hardswish": (-2, 2), "softplus": (-1, 1.2), "logaddexp2": (-1, 2), "atan2": (0.3, 2),
+    "log": (0.2, 3),
+    "log2": (0.2, 3),
+    "log10": (0.2, 3),
+    "log1p": (-0.7, 3),
+    "sqrt": (0.2, 3),
+    "rsqrt": (0.2, 3),
+    "reciprocal": (0.3, 3),
+    "asin": (-0.8, 0.8),
+    "acos": (-0.8, 0.8),
+    "acosh": (1.3, 3),
+    "atanh": (-0.8, 0.8),
+    "tan": (-1.2, 1.2),
+    "erfinv": (-0.8, 0.8),
+    "lgamma": (0.3, 4),
+    "digamma": (0.3, 4),
+    "polygamma": (0.4, 4),
+    "logit": (0.1, 0.9),
+    "logit_clamped": (0.15, 0.85),
+    "ndtri": (0.1, 0.9),
+    "entr": (0.2, 3),
+    "hardtanh": (-0.9, 0.9),
+    "clamp": (-0.9, 0.9),
+    "hypot": (0.2, 2),
+    "pow": (0.3, 2),
+    "xlogy": (0.3, 2),
+    "xlog1py": (0.3, 2),
+    "igamma": (0.4, 3),
+    "igammac": (0.4, 3),
+    "zeta": (1.6, 4),
+    "div": (0.4, 2),
+    "div_floor": (0.4, 2),
+    "div_trunc": (0.4, 2),
+    "fmod": (0.4, 2),
+    "remainder": (0.4, 2),
+    "addcdiv": (0.4, 2),
+    "gcd": (1, 9),
+    "lcm": (1, 9),
+    "bitwise_left_shift": (0, 4),
+    "bitwise_right_shift": (0, 4),
+    "bessel_j0": (0.4, 4),
+    "bessel_j1": (0.4, 4),
+    "bessel_y0": (0.5, 5),
+    "bessel_y1": (0.5, 5),
+    "modified_bessel_k0": (0.5, 5),
+    "modified_bessel_k1": (0.5, 5),
+    "i1e": (0.3, 3),
+    "i1": (0.3, 3),
+    "scaled_modified_bessel_k0": (0.5, 5),
+    "scaled_modified_bessel_k1": (0.5, 5),
+    "copysign": (0.2, 2),
+    "threshold": (0.6, 2),
+    "sinc": (0.2, 2),
+    "hardshrink": (0.5, 2),
+    "softshrink": (0.5, 2),
+    "relu": (0.1, 2),
+    "leaky_relu": (0.1, 2),
+    "abs": (0.2, 2),
+    "sgn": (0.2, 2),
+    "elu": (0.1, 2),
+    "celu": (0.1, 2),
+    "selu": (0.1, 2),
+    "relu6": (0.2, 5),
+    "softsign": (0.1, 2),
+    "i0e": (0.2, 2),
+    "erfcx": (-1, 2),
+    "ldexp": (0.3, 2),
+    "hardsigmoid": (-2, 2),
+    "hardswish": (-2, 2),
+    "softplus": (-1, 1.2),
+    "logaddexp2": (-1, 2),
+    "atan2": (0.3, 2),
 }
 
 _math = np.vectorize
 REFERENCES = {
-    **{name: getattr(np, name) for name in (
-        "abs", "sign", "square", "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh",
-        "floor", "ceil", "trunc", "deg2rad", "rad2deg", "sinc", "i0", "isnan", "isinf", "isfinite", "signbit", "logical_not", "add", "mul",
-        "fmod", "remainder", "maximum", "minimum", "fmax", "fmin", "hypot", "copysign", "nextafter", "logaddexp", "logaddexp2", "heaviside",
-        "gcd", "lcm", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor") if hasattr(np, name)},
-    "neg": np.negative, "mul": np.multiply, "reciprocal": lambda x: 1 / x, "rsqrt": lambda x: 1 / np.sqrt(x), "asin": np.arcsin, "acos": np.arccos,
-    "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "round": np.round, "frac": lambda x: x - np.trunc(x),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "relu": lambda x: np.maximum(x, 0), "bitwise_not": np.invert, "sub": np.subtract,
-    "erf": _math(math.erf), "erfc": _math(math.erfc), "lgamma": _math(math.lgamma), "atan2": np.arctan2, "pow": np.power,
-    "div": np.true_divide, "div_floor": np.floor_divide, "div_trunc": lambda a, b: np.trunc(a / b), "add_scaled": lambda a, b: a + 3 * b,
-    "lerp_number": lambda a, b: a + 0.3 * (b - a), "squared_error": lambda a, b: (a - b) ** 2, "absolute_error": lambda a, b: np.abs(a - b),
-    "addcmul": lambda a, b, c: a + 2 * b * c, "addcdiv": lambda a, b, c: a + 2 * b / c, "lerp": lambda a, b, c: a + c * (b - a),
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "xlogy": lambda a, b: a * np.log(b), "ldexp": lambda a, b: a * 2.0 ** b, "bitwise_left_shift": np.left_shift,
-    "bitwise_right_shift": np.right_shift, "clamp": lambda x: np.clip(x, -1, 1), "pow_number": lambda x: x ** 3,
-    "leaky_relu": lambda x: np.where(x > 0, x, 0.2 * x), "elu": lambda x: np.where(x > 0, x, 0.7 * np.expm1(x)),
-    "gelu": lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))), "silu": lambda x: x / (1 + np.exp(-x)),
-    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3))),
-    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))), "softplus": lambda x: np.log1p(np.exp(1.5 * x)) / 1.5,
-    "logsigmoid": lambda x: -np.log1p(np.exp(-x)), "relu6": lambda x: np.clip(x, 0, 6), "hardtanh": lambda x: np.clip(x, -1, 1),
-    "hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6, "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
-    "tanhshrink": lambda x: x - np.tanh(x), "softsign": lambda x: x / (1 + np.abs(x)), "logit": lambda x: np.log(x / (1 - x)),
-    "sgn": np.sign, "isposinf": np.isposinf, "isneginf": np.isneginf,
+    **{
+        name: getattr(np, name)
+        for name in (
+            "abs",
+            "sign",
+            "square",
+            "sqrt",
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "floor",
+            "ceil",
+            "trunc",
+            "deg2rad",
+            "rad2deg",
+            "sinc",
+            "i0",
+            "isnan",
+            "isinf",
+            "isfinite",
+            "signbit",
+            "logical_not",
+            "add",
+            "mul",
+            "fmod",
+            "remainder",
+            "maximum",
+            "minimum",
+            "fmax",
+            "fmin",
+            "hypot",
+            "copysign",
+            "nextafter",
+            "logaddexp",
+            "logaddexp2",
+            "heaviside",
+            "gcd",
+            "lcm",
+            "logical_and",
+            "logical_or",
+            "logical_xor",
+            "bitwise_and",
+            "bitwise_or",
+            "bitwise_xor",
+        )
+        if hasattr(np, name)
+    },
+    "neg": np.negative,
+    "mul": np.multiply,
+    "reciprocal": lambda x: 1 / x,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "round": np.round,
+    "frac": lambda x: x - np.trunc(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "relu": lambda x: np.maximum(x, 0),
+    "bitwise_not": np.invert,
+    "sub": np.subtract,
+    "erf": _math(math.erf),
+    "erfc": _math(math.erfc),
+    "lgamma": _math(math.lgamma),
+    "atan2": np.arctan2,
+    "pow": np.power,
+    "div": np.true_divide,
+    "div_floor": np.floor_divide,
+    "div_trunc": lambda a, b: np.trunc(a / b),
+    "add_scaled": lambda a, b: a + 3 * b,
+    "lerp_number": lambda a, b: a + 0.3 * (b - a),
+    "squared_error": lambda a, b: (a - b) ** 2,
+    "absolute_error": lambda a, b: np.abs(a - b),
+    "addcmul": lambda a, b, c: a + 2 * b * c,
+    "addcdiv": lambda a, b, c: a + 2 * b / c,
+    "lerp": lambda a, b, c: a + c * (b - a),
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "xlogy": lambda a, b: a * np.log(b),
+    "ldexp": lambda a, b: a * 2.0**b,
+    "bitwise_left_shift": np.left_shift,
+    "bitwise_right_shift": np.right_shift,
+    "clamp": lambda x: np.clip(x, -1, 1),
+    "pow_number": lambda x: x**3,
+    "leaky_relu": lambda x: np.where(x > 0, x, 0.2 * x),
+    "elu": lambda x: np.where(x > 0, x, 0.7 * np.expm1(x)),
+    "gelu": lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "softplus": lambda x: np.log1p(np.exp(1.5 * x)) / 1.5,
+    "logsigmoid": lambda x: -np.log1p(np.exp(-x)),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "hardtanh": lambda x: np.clip(x, -1, 1),
+    "hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+    "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "tanhshrink": lambda x: x - np.tanh(x),
+    "softsign": lambda x: x / (1 + np.abs(x)),
+    "logit": lambda x: np.log(x / (1 - x)),
+    "sgn": np.sign,
+    "isposinf": np.isposinf,
+    "isneginf": np.isneginf,
 }
 # What NumPy has for complex numbers too.
-COMPLEX = {"square", "sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan",
-           "asinh", "acosh", "atanh", "neg", "reciprocal", "rsqrt", "sigmoid", "add", "sub", "mul", "div", "add_scaled", "lerp_number", "addcmul",
-           "addcdiv", "lerp", "eq", "ne", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite", "pow",
-           "pow_number", "silu", "sinc", "abs", "squared_error"}
+COMPLEX = {
+    "square",
+    "sqrt",
+    "exp",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asin",
+    "acos",
+    "atan",
+    "asinh",
+    "acosh",
+    "atanh",
+    "neg",
+    "reciprocal",
+    "rsqrt",
+    "sigmoid",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "add_scaled",
+    "lerp_number",
+    "addcmul",
+    "addcdiv",
+    "lerp",
+    "eq",
+    "ne",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "logical_not",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "pow",
+    "pow_number",
+    "silu",
+    "sinc",
+    "abs",
+    "squared_error",
+}
 FLOATS = {wisp.float32: 2e-6, wisp.float64: 1e-13, wisp.float16: 2e-3, wisp.bfloat16: 2e-2}
 INTEGERS = (wisp.uint8, wisp.int8, wisp.int16, wisp.int32, wisp.int64)
 
@@ -94,7 +309,9 @@ def caller(name):
 def sample(name, i=0, shape=(2, 3)):
     low, high = DOMAINS.get(name, (-2, 2))
     n = int(np.prod(shape))
-    points = (np.arange(n) * (0.6180339887 + 0.12 * i) + 0.11 + 0.17 * i) % 1.0  # spread out, never equal between operands
+    points = (
+        np.arange(n) * (0.6180339887 + 0.12 * i) + 0.11 + 0.17 * i
+    ) % 1.0  # spread out, never equal between operands
     return (low + (high - low) * points).reshape(shape)
 
 
@@ -120,7 +337,18 @@ def test_floating_values(name):
         rounded = [wisp.from_numpy(a).to(dtype) for a in arrays]
         y = f(*rounded)
         assert y.dtype is (wisp.bool if result == "boolean" else dtype) and y.shape == (2, 3)
-        if name in ("nextafter", "div_floor", "div_trunc", "round_decimals", "fmod", "remainder", "floor", "ceil", "trunc", "round"):
+        if name in (
+            "nextafter",
+            "div_floor",
+            "div_trunc",
+            "round_decimals",
+            "fmod",
+            "remainder",
+            "floor",
+            "ceil",
+            "trunc",
+            "round",
+        ):
             continue  # jumps where rounding moved the input
         if result != "boolean":
             again = f(*[r.double() for r in rounded])
@@ -132,7 +360,9 @@ def test_floating_values(name):
 def test_integers_and_bools(name):
     _, arity, types, result, _ = TABLE[name]
     f = caller(name)
-    values = [np.array([[1, 2, 3], [4, 5, 2]]), np.array([[2, 1, 2], [1, 3, 1]]), np.array([[1, 1, 2], [3, 1, 1]])][:arity]
+    values = [np.array([[1, 2, 3], [4, 5, 2]]), np.array([[2, 1, 2], [1, 3, 1]]), np.array([[1, 1, 2], [3, 1, 1]])][
+        :arity
+    ]
     if name == "lerp_number":
         return
     for dtype in (*INTEGERS, *((wisp.bool,) if "B" in types else ())):
@@ -146,7 +376,10 @@ def test_integers_and_bools(name):
             with np.errstate(all="ignore"):
                 right = REFERENCES[name](*values)
             if result == "same":
-                assert np.array_equal(y.numpy().astype(np.int64), np.asarray(right).astype(np.int64).astype(str(dtype)[6:]).astype(np.int64)), dtype
+                assert np.array_equal(
+                    y.numpy().astype(np.int64),
+                    np.asarray(right).astype(np.int64).astype(str(dtype)[6:]).astype(np.int64),
+                ), dtype
             else:
                 np.testing.assert_allclose(y.numpy().astype(np.float64), np.asarray(right, np.float64), 1e-5, 1e-6)
     if "B" not in types and name not in ("relu", "square", "pow_number", "pow"):
@@ -162,10 +395,17 @@ def test_complex_values(name):
     for kind, tolerance in (("complex128", 1e-11), ("complex64", 2e-5)):
         operands = [wisp.from_numpy(a.astype(kind)) for a in arrays]
         y = f(*operands)
-        expected = {"same": kind, "promote": kind, "boolean": "bool", "real": "float64" if kind == "complex128" else "float32"}[result]
+        expected = {
+            "same": kind,
+            "promote": kind,
+            "boolean": "bool",
+            "real": "float64" if kind == "complex128" else "float32",
+        }[result]
         assert str(y.dtype) == "torch." + expected
         if name in COMPLEX and name in REFERENCES:
-            np.testing.assert_allclose(y.numpy(), REFERENCES[name](*[a.astype(kind) for a in arrays]), tolerance, tolerance)
+            np.testing.assert_allclose(
+                y.numpy(), REFERENCES[name](*[a.astype(kind) for a in arrays]), tolerance, tolerance
+            )
     if any(gradients) and result != "boolean":
         inputs = [wisp.from_numpy(a[:1]).requires_grad_(g) for a, g in zip(arrays, gradients)]
         assert gradcheck(f, inputs)
@@ -186,8 +426,8 @@ def test_layouts(name):
     mixed = f(*[make(a) for make, a in zip((LAYOUTS["sliced"], LAYOUTS["transposed"], LAYOUTS["contiguous"]), arrays)])
     assert wisp.equal(mixed, plain)
     for shape in ((), (0,), (2, 0, 3), (1,), (1, 1, 1)):
-        parts = [a.ravel()[:max(1, int(np.prod(shape)))] for a in arrays]
-        y = f(*[wisp.from_numpy(p.copy())[:int(np.prod(shape))].reshape(shape) for p in parts])
+        parts = [a.ravel()[: max(1, int(np.prod(shape)))] for a in arrays]
+        y = f(*[wisp.from_numpy(p.copy())[: int(np.prod(shape))].reshape(shape) for p in parts])
         assert y.shape == shape
         if y.numel():
             assert wisp.equal(y.reshape(-1), f(*map(wisp.from_numpy, parts)).reshape(-1))
@@ -197,7 +437,9 @@ def test_layouts(name):
         column, row = wisp.from_numpy(arrays[0][:, :1, :1].copy()), wisp.from_numpy(arrays[1][:1].copy())
         rest = [wisp.from_numpy(a) for a in arrays[2:]]
         if "error" not in name:
-            assert wisp.equal(f(column, row, *rest), f(column.expand(3, 4, 5).contiguous(), row.expand(3, 4, 5).contiguous(), *rest))
+            assert wisp.equal(
+                f(column, row, *rest), f(column.expand(3, 4, 5).contiguous(), row.expand(3, 4, 5).contiguous(), *rest)
+            )
     long = [np.resize(a.ravel(), 5003) for a in arrays]
     y = f(*map(wisp.from_numpy, long))
     assert wisp.equal(y[:60], plain.reshape(-1)) and wisp.equal(y[4980:4983], plain.reshape(-1)[:3])
@@ -216,8 +458,12 @@ def test_in_place_and_out(name):
         version = x._version
         assert getattr(x, name + "_")(*operands[1:]) is x and x._version == version + 1
         assert wisp.equal(x, expected.to(x.dtype)), name
-    for out in (wisp.empty(2, 3, dtype=expected.dtype), wisp.empty(0, dtype=expected.dtype), wisp.empty(3, 2, dtype=expected.dtype).t(),
-                wisp.empty(5, 7, dtype=expected.dtype)[1:5:2, 1:6:2]):
+    for out in (
+        wisp.empty(2, 3, dtype=expected.dtype),
+        wisp.empty(0, dtype=expected.dtype),
+        wisp.empty(3, 2, dtype=expected.dtype).t(),
+        wisp.empty(5, 7, dtype=expected.dtype)[1:5:2, 1:6:2],
+    ):
         assert f(*operands, out=out) is out and wisp.equal(out, expected)
     if expected.is_floating_point():
         with pytest.raises(RuntimeError, match="can't be cast"):

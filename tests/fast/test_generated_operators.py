@@ -1,5 +1,6 @@
-"""Tests made from a list: operators that are no rows of the pointwise table. One line each: how to call it, the shapes of
-its differentiable inputs, and NumPy's answer where NumPy has one. All are run on every layout and derived twice."""
+"""Tests made from a list: operators that are no rows of the pointwise table. One line each: how to call it, the shapes
+of its differentiable inputs, and NumPy's answer where NumPy has one. All are run on every layout and derived twice."""
+
 import numpy as np
 import pytest
 from layouts import LAYOUTS, expanded
@@ -57,7 +58,12 @@ CASES = [
     # reductions
     Case("sum", lambda x: x.sum(), (2, 3), numpy=np.sum),
     Case("sum dim", lambda x: x.sum(1), (2, 3, 2), numpy=lambda x: x.sum(1)),
-    Case("sum dims keepdim", lambda x: x.sum((0, -1), keepdim=True), (2, 3, 2), numpy=lambda x: x.sum((0, 2), keepdims=True)),
+    Case(
+        "sum dims keepdim",
+        lambda x: x.sum((0, -1), keepdim=True),
+        (2, 3, 2),
+        numpy=lambda x: x.sum((0, 2), keepdims=True),
+    ),
     Case("mean", lambda x: x.mean(0), (2, 3), numpy=lambda x: x.mean(0)),
     Case("nansum", lambda x: x.nansum(1), (2, 3), numpy=lambda x: x.sum(1)),
     Case("prod", lambda x: x.prod(), (2, 2), numpy=np.prod),
@@ -73,7 +79,12 @@ CASES = [
     Case("var", lambda x: x.var(1), (2, 3), numpy=lambda x: x.var(1, ddof=1)),
     Case("std", lambda x: x.std((0, 1), correction=0), (2, 3), numpy=np.std),
     Case("norm", lambda x: x.norm(), (2, 3), numpy=np.linalg.norm),
-    Case("norm 3", lambda x: wisp.linalg.vector_norm(x, 3, dim=1), (2, 3), numpy=lambda x: (np.abs(x) ** 3).sum(1) ** (1 / 3)),
+    Case(
+        "norm 3",
+        lambda x: wisp.linalg.vector_norm(x, 3, dim=1),
+        (2, 3),
+        numpy=lambda x: (np.abs(x) ** 3).sum(1) ** (1 / 3),
+    ),
     Case("logsumexp", lambda x: x.logsumexp(1), (2, 3), numpy=lambda x: np.log(e(x).sum(1))),
     Case("cumsum", lambda x: x.cumsum(1), (2, 3), numpy=lambda x: x.cumsum(1)),
     Case("cumprod", lambda x: x.cumprod(0), (3, 2), numpy=lambda x: x.cumprod(0)),
@@ -92,7 +103,9 @@ CASES = [
     Case("narrow", lambda x: x.narrow(1, 1, 2), (2, 4), numpy=lambda x: x[:, 1:3]),
     Case("select", lambda x: x.select(1, -1), (2, 3), numpy=lambda x: x[:, -1]),
     Case("slice", lambda x: x[:, 1::2], (2, 5), numpy=lambda x: x[:, 1::2]),
-    Case("unfold", lambda x: x.unfold(1, 2, 1), (2, 4), numpy=lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1)),
+    Case(
+        "unfold", lambda x: x.unfold(1, 2, 1), (2, 4), numpy=lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1)
+    ),
     Case("diagonal", lambda x: x.diagonal(1), (3, 3), numpy=lambda x: np.diagonal(x, 1)),
     Case("as_strided", lambda x: x.contiguous().as_strided((2, 2), (1, 2)), (2, 3)),
     Case("split", lambda x: x.split([1, 2], 1), (2, 3)),
@@ -125,10 +138,21 @@ CASES = [
     Case("masked_select", lambda x: x.masked_select(mask), (2, 3), numpy=lambda x: x[mask.numpy()]),
     Case("masked_fill", lambda x: x.masked_fill(mask, 0.5), (2, 3), numpy=lambda x: np.where(mask.numpy(), 0.5, x)),
     Case("masked_scatter", lambda x, y: x.masked_scatter(mask, y), (2, 3), (6,)),
-    Case("gather", lambda x: x.gather(1, wisp.tensor([[0, 2], [1, 1]])), (2, 3), numpy=lambda x: np.take_along_axis(x, np.array([[0, 2], [1, 1]]), 1)),
+    Case(
+        "gather",
+        lambda x: x.gather(1, wisp.tensor([[0, 2], [1, 1]])),
+        (2, 3),
+        numpy=lambda x: np.take_along_axis(x, np.array([[0, 2], [1, 1]]), 1),
+    ),
     Case("scatter", lambda x, y: x.scatter(1, wisp.tensor([[0, 2], [1, 0]]), y), (2, 3), (2, 2)),
     Case("scatter_add", lambda x, y: x.scatter_add(1, wisp.tensor([[0, 2], [1, 1]]), y), (2, 3), (2, 2)),
-    Case("scatter_reduce", lambda x, y: x.scatter_reduce(1, wisp.tensor([[0, 0], [1, 1]]), y, "prod"), (2, 3), (2, 2), low=0.5),
+    Case(
+        "scatter_reduce",
+        lambda x, y: x.scatter_reduce(1, wisp.tensor([[0, 0], [1, 1]]), y, "prod"),
+        (2, 3),
+        (2, 2),
+        low=0.5,
+    ),
     Case("index_select", lambda x: x.index_select(0, index), (3, 2), numpy=lambda x: x[[2, 0, 2]]),
     Case("index_add", lambda x, y: x.index_add(0, index, y, alpha=2), (3, 2), (3, 2)),
     Case("index_copy", lambda x, y: x.index_copy(0, wisp.tensor([2, 0]), y), (3, 2), (2, 2)),
@@ -145,8 +169,22 @@ CASES = [
     Case("bmm", lambda x, y: x.bmm(y), (2, 2, 3), (2, 3, 1), numpy=np.matmul),
     Case("matmul broadcast", lambda x, y: x.matmul(y), (2, 1, 2, 2), (3, 2, 2), numpy=np.matmul),
     Case("outer", lambda x, y: wisp.outer(x, y), (2,), (3,), numpy=np.outer),
-    Case("addmm", lambda c, x, y: wisp.addmm(c, x, y, beta=0.5, alpha=2), (2, 2), (2, 3), (3, 2), numpy=lambda c, x, y: 0.5 * c + 2 * x @ y),
-    Case("baddbmm", lambda c, x, y: wisp.baddbmm(c, x, y), (1, 2, 2), (2, 2, 1), (2, 1, 2), numpy=lambda c, x, y: c + x @ y),
+    Case(
+        "addmm",
+        lambda c, x, y: wisp.addmm(c, x, y, beta=0.5, alpha=2),
+        (2, 2),
+        (2, 3),
+        (3, 2),
+        numpy=lambda c, x, y: 0.5 * c + 2 * x @ y,
+    ),
+    Case(
+        "baddbmm",
+        lambda c, x, y: wisp.baddbmm(c, x, y),
+        (1, 2, 2),
+        (2, 2, 1),
+        (2, 1, 2),
+        numpy=lambda c, x, y: c + x @ y,
+    ),
     Case("einsum", lambda x, y: wisp.einsum("ij,kj->ik", x, y), (2, 3), (2, 3), numpy=lambda x, y: x @ y.T),
     Case("tensordot", lambda x, y: wisp.tensordot(x, y, 1), (2, 3), (3, 2), numpy=lambda x, y: x @ y),
     Case("kron", lambda x, y: wisp.kron(x, y), (2, 2), (1, 2), numpy=np.kron),
@@ -159,44 +197,116 @@ CASES = [
     Case("log_softmax", lambda x: x.log_softmax(-1), (2, 3), numpy=lambda x: np.log(np_softmax(x, -1))),
     Case("softmin", lambda x: F.softmin(x, 1), (2, 3), numpy=lambda x: np_softmax(-x, 1)),
     Case("layer_norm", lambda x, w, b: F.layer_norm(x, (4,), w, b), (2, 4), (4,), (4,), numpy=np_layer_norm),
-    Case("rms_norm", lambda x, w: F.rms_norm(x, (4,), w, 1e-5), (2, 4), (4,), numpy=lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w),
+    Case(
+        "rms_norm",
+        lambda x, w: F.rms_norm(x, (4,), w, 1e-5),
+        (2, 4),
+        (4,),
+        numpy=lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w,
+    ),
     Case("group_norm", lambda x, w, b: F.group_norm(x, 2, w, b), (2, 4, 2), (4,), (4,)),
     Case("batch_norm", lambda x, w, b: F.batch_norm(x, None, None, w, b, True), (3, 2, 2), (2,), (2,)),
-    Case("batch_norm eval", lambda x, w, b: F.batch_norm(x, wisp.tensor([0.1, 0.2], dtype=wisp.float64), wisp.tensor([1.0, 2.0], dtype=wisp.float64), w, b, False),
-         (3, 2, 2), (2,), (2,)),
+    Case(
+        "batch_norm eval",
+        lambda x, w, b: F.batch_norm(
+            x, wisp.tensor([0.1, 0.2], dtype=wisp.float64), wisp.tensor([1.0, 2.0], dtype=wisp.float64), w, b, False
+        ),
+        (3, 2, 2),
+        (2,),
+        (2,),
+    ),
     Case("instance_norm", lambda x: F.instance_norm(x), (2, 2, 3)),
-    Case("normalize", lambda x: F.normalize(x, dim=1), (2, 3), numpy=lambda x: x / np.linalg.norm(x, axis=1, keepdims=True)),
+    Case(
+        "normalize",
+        lambda x: F.normalize(x, dim=1),
+        (2, 3),
+        numpy=lambda x: x / np.linalg.norm(x, axis=1, keepdims=True),
+    ),
     Case("cosine_similarity", lambda x, y: F.cosine_similarity(x, y, 1), (2, 3), (2, 3)),
     # convolution and pooling
     Case("conv1d", lambda x, w, b: F.conv1d(x, w, b, padding=1), (1, 2, 4), (2, 2, 3), (2,)),
     Case("conv2d", lambda x, w: F.conv2d(x, w), (1, 2, 3, 3), (2, 2, 2, 2), numpy=np_conv2d),
-    Case("conv2d stride", lambda x, w: F.conv2d(x, w, stride=2, padding=1), (1, 1, 4, 4), (1, 1, 3, 3), numpy=lambda x, w: np_conv2d(x, w, 2, 1)),
+    Case(
+        "conv2d stride",
+        lambda x, w: F.conv2d(x, w, stride=2, padding=1),
+        (1, 1, 4, 4),
+        (1, 1, 3, 3),
+        numpy=lambda x, w: np_conv2d(x, w, 2, 1),
+    ),
     Case("conv2d 1x1", lambda x, w: F.conv2d(x, w), (1, 2, 2, 2), (2, 2, 1, 1), numpy=np_conv2d),
     Case("conv2d groups", lambda x, w: F.conv2d(x, w, groups=2, padding=1), (1, 2, 3, 3), (2, 1, 3, 3)),
     Case("conv2d dilation", lambda x, w: F.conv2d(x, w, dilation=2), (1, 1, 4, 4), (1, 1, 2, 2)),
     Case("conv3d", lambda x, w: F.conv3d(x, w), (1, 1, 2, 2, 3), (1, 1, 2, 1, 2)),
     Case("conv_transpose2d", lambda x, w: F.conv_transpose2d(x, w, stride=2), (1, 2, 2, 2), (2, 1, 2, 2)),
     Case("max_pool1d", lambda x: F.max_pool1d(x, 2), (1, 2, 4), distinct=True),
-    Case("max_pool2d", lambda x: F.max_pool2d(x, 2), (1, 1, 4, 4), numpy=lambda x: x.reshape(1, 1, 2, 2, 2, 2).max((3, 5)), distinct=True),
-    Case("avg_pool2d", lambda x: F.avg_pool2d(x, 2), (1, 1, 4, 4), numpy=lambda x: x.reshape(1, 1, 2, 2, 2, 2).mean((3, 5))),
+    Case(
+        "max_pool2d",
+        lambda x: F.max_pool2d(x, 2),
+        (1, 1, 4, 4),
+        numpy=lambda x: x.reshape(1, 1, 2, 2, 2, 2).max((3, 5)),
+        distinct=True,
+    ),
+    Case(
+        "avg_pool2d",
+        lambda x: F.avg_pool2d(x, 2),
+        (1, 1, 4, 4),
+        numpy=lambda x: x.reshape(1, 1, 2, 2, 2, 2).mean((3, 5)),
+    ),
     Case("avg_pool2d padded", lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (1, 1, 4, 4)),
     Case("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (2, 1)), (1, 1, 3, 4)),
     Case("adaptive_max_pool2d", lambda x: F.adaptive_max_pool2d(x, (2, 1)), (1, 1, 3, 4), distinct=True),
-    Case("interpolate nearest", lambda x: F.interpolate(x, scale_factor=2), (1, 1, 2, 2), numpy=lambda x: x.repeat(2, 2).repeat(2, 3)),
+    Case(
+        "interpolate nearest",
+        lambda x: F.interpolate(x, scale_factor=2),
+        (1, 1, 2, 2),
+        numpy=lambda x: x.repeat(2, 2).repeat(2, 3),
+    ),
     Case("interpolate bilinear", lambda x: F.interpolate(x, size=(3, 5), mode="bilinear"), (1, 1, 2, 3)),
     Case("interpolate bicubic", lambda x: F.interpolate(x, size=(3, 3), mode="bicubic"), (1, 1, 2, 2)),
-    Case("pad", lambda x: F.pad(x, (1, 0, 0, 2), value=3.0), (2, 3), numpy=lambda x: np.pad(x, ((0, 2), (1, 0)), constant_values=3.0)),
-    Case("pad reflect", lambda x: F.pad(x, (2, 1), mode="reflect"), (1, 2, 3), numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "reflect")),
-    Case("pad replicate", lambda x: F.pad(x, (2, 1), mode="replicate"), (1, 2, 3), numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "edge")),
-    Case("pad circular", lambda x: F.pad(x, (2, 1), mode="circular"), (1, 2, 3), numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "wrap")),
+    Case(
+        "pad",
+        lambda x: F.pad(x, (1, 0, 0, 2), value=3.0),
+        (2, 3),
+        numpy=lambda x: np.pad(x, ((0, 2), (1, 0)), constant_values=3.0),
+    ),
+    Case(
+        "pad reflect",
+        lambda x: F.pad(x, (2, 1), mode="reflect"),
+        (1, 2, 3),
+        numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "reflect"),
+    ),
+    Case(
+        "pad replicate",
+        lambda x: F.pad(x, (2, 1), mode="replicate"),
+        (1, 2, 3),
+        numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "edge"),
+    ),
+    Case(
+        "pad circular",
+        lambda x: F.pad(x, (2, 1), mode="circular"),
+        (1, 2, 3),
+        numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "wrap"),
+    ),
     Case("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), (1, 4, 1, 2)),
     Case("unfold2d", lambda x: F.unfold(x, 2), (1, 1, 3, 3)),
     Case("fold", lambda x: F.fold(x, (3, 3), 2), (1, 4, 4)),
-    Case("grid_sample", lambda x, g: F.grid_sample(x, g, align_corners=False), (1, 1, 3, 3), (1, 2, 1, 2), low=-0.55, high=0.55, second=False),
+    Case(
+        "grid_sample",
+        lambda x, g: F.grid_sample(x, g, align_corners=False),
+        (1, 1, 3, 3),
+        (1, 2, 1, 2),
+        low=-0.55,
+        high=0.55,
+        second=False,
+    ),
     # losses and others
     Case("cross_entropy", lambda x: F.cross_entropy(x, target), (4, 3)),
     Case("cross_entropy smooth", lambda x: F.cross_entropy(x, target, label_smoothing=0.1, reduction="sum"), (4, 3)),
-    Case("cross_entropy weight", lambda x: F.cross_entropy(x, target, wisp.tensor([1.0, 2.0, 0.5], dtype=wisp.float64)), (4, 3)),
+    Case(
+        "cross_entropy weight",
+        lambda x: F.cross_entropy(x, target, wisp.tensor([1.0, 2.0, 0.5], dtype=wisp.float64)),
+        (4, 3),
+    ),
     Case("cross_entropy images", lambda x: F.cross_entropy(x, wisp.tensor([[1, 0], [0, 1]])), (2, 2, 2)),
     Case("cross_entropy probabilities", lambda x, p: F.cross_entropy(x, p.softmax(1)), (2, 3), (2, 3)),
     Case("nll_loss", lambda x: F.nll_loss(x, target), (4, 3), numpy=lambda x: -(x[0, 2] + x[1, 0] + x[3, 1]) / 3),
@@ -204,36 +314,102 @@ CASES = [
     Case("l1_loss", F.l1_loss, (2, 3), (2, 3), numpy=lambda x, y: np.abs(x - y).mean(), distinct=True),
     Case("smooth_l1_loss", F.smooth_l1_loss, (2, 3), (2, 3)),
     Case("huber_loss", F.huber_loss, (2, 3), (2, 3)),
-    Case("bce", lambda x, y: F.binary_cross_entropy(x, y), (2, 3), (2, 3), low=0.1, high=0.9,
-         numpy=lambda x, y: -(y * np.log(x) + (1 - y) * np.log(1 - x)).mean()),
-    Case("bce_with_logits", lambda x, y: F.binary_cross_entropy_with_logits(x, y), (2, 3), (2, 3), low=0.1, high=0.9,
-         numpy=lambda x, y: (np.log1p(e(x)) - x * y).mean()),
-    Case("kl_div", lambda x, y: F.kl_div(x, y, reduction="batchmean"), (2, 3), (2, 3), low=0.1, high=0.9,
-         numpy=lambda x, y: (y * (np.log(y) - x)).sum() / 2),
+    Case(
+        "bce",
+        lambda x, y: F.binary_cross_entropy(x, y),
+        (2, 3),
+        (2, 3),
+        low=0.1,
+        high=0.9,
+        numpy=lambda x, y: -(y * np.log(x) + (1 - y) * np.log(1 - x)).mean(),
+    ),
+    Case(
+        "bce_with_logits",
+        lambda x, y: F.binary_cross_entropy_with_logits(x, y),
+        (2, 3),
+        (2, 3),
+        low=0.1,
+        high=0.9,
+        numpy=lambda x, y: (np.log1p(e(x)) - x * y).mean(),
+    ),
+    Case(
+        "kl_div",
+        lambda x, y: F.kl_div(x, y, reduction="batchmean"),
+        (2, 3),
+        (2, 3),
+        low=0.1,
+        high=0.9,
+        numpy=lambda x, y: (y * (np.log(y) - x)).sum() / 2,
+    ),
     Case("cosine_embedding_loss", lambda x, y: F.cosine_embedding_loss(x, y, wisp.tensor([1, -1])), (2, 3), (2, 3)),
-    Case("margin_ranking_loss", lambda x, y: F.margin_ranking_loss(x, y, wisp.tensor([1.0, -1.0, 1.0], dtype=wisp.float64), 0.2), (3,), (3,), expand=False),
+    Case(
+        "margin_ranking_loss",
+        lambda x, y: F.margin_ranking_loss(x, y, wisp.tensor([1.0, -1.0, 1.0], dtype=wisp.float64), 0.2),
+        (3,),
+        (3,),
+        expand=False,
+    ),
     Case("triplet_margin_loss", lambda a, p, n: F.triplet_margin_loss(a, p, n), (2, 3), (2, 3), (2, 3)),
-    Case("soft_margin_loss", lambda x: F.soft_margin_loss(x, wisp.tensor([[1.0, -1.0, 1.0]] * 2, dtype=wisp.float64)), (2, 3), expand=False),
-    Case("embedding", lambda w: F.embedding(wisp.tensor([[0, 2], [2, 1]]), w), (3, 2), numpy=lambda w: w[[[0, 2], [2, 1]]]),
+    Case(
+        "soft_margin_loss",
+        lambda x: F.soft_margin_loss(x, wisp.tensor([[1.0, -1.0, 1.0]] * 2, dtype=wisp.float64)),
+        (2, 3),
+        expand=False,
+    ),
+    Case(
+        "embedding",
+        lambda w: F.embedding(wisp.tensor([[0, 2], [2, 1]]), w),
+        (3, 2),
+        numpy=lambda w: w[[[0, 2], [2, 1]]],
+    ),
     Case("embedding padding", lambda w: F.embedding(wisp.tensor([0, 2, 1, 2]), w, padding_idx=None), (3, 2)),
-    Case("embedding_bag", lambda w: F.embedding_bag(wisp.tensor([[0, 2], [2, 1]]), w, mode="mean"), (3, 2), numpy=lambda w: w[[[0, 2], [2, 1]]].mean(1)),
+    Case(
+        "embedding_bag",
+        lambda w: F.embedding_bag(wisp.tensor([[0, 2], [2, 1]]), w, mode="mean"),
+        (3, 2),
+        numpy=lambda w: w[[[0, 2], [2, 1]]].mean(1),
+    ),
     Case("attention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (1, 2, 2), (1, 3, 2), (1, 3, 2)),
-    Case("attention causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), (1, 1, 3, 2), (1, 1, 3, 2), (1, 1, 3, 2)),
+    Case(
+        "attention causal",
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        (1, 1, 3, 2),
+        (1, 1, 3, 2),
+        (1, 1, 3, 2),
+    ),
     Case("prelu", lambda x, w: F.prelu(x, w), (2, 3), (3,), distinct=True),
     Case("glu", lambda x: F.glu(x, 1), (2, 4), numpy=lambda x: x[:, :2] / (1 + e(-x[:, 2:]))),
     Case("clamp tensors", lambda x, a: wisp.clamp(x, a - 3, a + 0.5), (2, 3), (3,), distinct=True),
     Case("renorm", lambda x: x.renorm(2, 0, 1.0), (2, 3)),
     Case("cross", lambda x, y: wisp.cross(x, y, dim=1), (2, 3), (2, 3), numpy=lambda x, y: np.cross(x, y)),
-    Case("complex", lambda x, y: wisp.complex(x, y) * (1 + 2j), (2, 3), (2, 3), numpy=lambda x, y: (x + 1j * y) * (1 + 2j)),
-    Case("view_as_complex", lambda x: wisp.view_as_complex(x.contiguous()), (3, 2), numpy=lambda x: x[:, 0] + 1j * x[:, 1]),
+    Case(
+        "complex",
+        lambda x, y: wisp.complex(x, y) * (1 + 2j),
+        (2, 3),
+        (2, 3),
+        numpy=lambda x, y: (x + 1j * y) * (1 + 2j),
+    ),
+    Case(
+        "view_as_complex",
+        lambda x: wisp.view_as_complex(x.contiguous()),
+        (3, 2),
+        numpy=lambda x: x[:, 0] + 1j * x[:, 1],
+    ),
     Case("polar", lambda x, y: wisp.polar(x, y), (2, 2), (2, 2), low=0.3, numpy=lambda x, y: x * np.exp(1j * y)),
     Case("det", lambda x: wisp.linalg.det(x), (2, 2), numpy=np.linalg.det),
-    Case("inv", lambda x: wisp.linalg.inv(x + 4 * wisp.eye(2, dtype=wisp.float64)), (2, 2), numpy=lambda x: np.linalg.inv(x + 4 * np.eye(2))),
+    Case(
+        "inv",
+        lambda x: wisp.linalg.inv(x + 4 * wisp.eye(2, dtype=wisp.float64)),
+        (2, 2),
+        numpy=lambda x: np.linalg.inv(x + 4 * np.eye(2)),
+    ),
     Case("solve", lambda x, b: wisp.linalg.solve(x + 4 * wisp.eye(2, dtype=wisp.float64), b), (2, 2), (2, 1)),
 ]
 CASES = {case.name: case for case in CASES}
 # Their modules come later; tested as soon as they are there.
-LATER = {name for name, needed in (("det", "det"), ("inv", "inv"), ("solve", "solve")) if not hasattr(wisp.linalg, needed)}
+LATER = {
+    name for name, needed in (("det", "det"), ("inv", "inv"), ("solve", "solve")) if not hasattr(wisp.linalg, needed)
+}
 RUN = [name for name in CASES if name not in LATER]
 
 
@@ -251,8 +427,14 @@ def test_values(name):
     for layout, make in LAYOUTS.items():
         for y, right in zip(outputs(case.f(*map(make, arrays))), plain):
             assert y.shape == right.shape and wisp.allclose(y, right, 1e-12, 1e-12), layout
-    for y, right in zip(outputs(case.f(*[wisp.from_numpy(a).float() for a in arrays])) if "complex" not in name and "1.0" not in name
-                        and name not in ("batch_norm eval", "cross_entropy weight", "soft_margin_loss", "margin_ranking_loss", "solve") else (), plain):
+    for y, right in zip(
+        outputs(case.f(*[wisp.from_numpy(a).float() for a in arrays]))
+        if "complex" not in name
+        and "1.0" not in name
+        and name not in ("batch_norm eval", "cross_entropy weight", "soft_margin_loss", "margin_ranking_loss", "solve")
+        else (),
+        plain,
+    ):
         if y.dtype is wisp.float32:
             assert wisp.allclose(y.double(), right, 2e-4, 2e-5)
 
@@ -286,17 +468,37 @@ def test_no_gradient_is_recorded_without_need(name):
     assert any(y.requires_grad for y in outputs(case.f(*inputs)))
 
 
-# --- empty tensors -------------------------------------------------------------------------------------------------------
+# --- empty tensors ------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("f, shape, result", [
-    (lambda x: x.sum(), (0,), ()), (lambda x: x.sum(1), (0, 3), (0,)), (lambda x: x.sum(0), (0, 3), (3,)), (lambda x: x.prod(), (0,), ()),
-    (lambda x: x @ wisp.ones(3, 2), (0, 3), (0, 2)), (lambda x: x @ wisp.ones(0, 2), (3, 0), (3, 2)), (lambda x: x.softmax(1), (0, 3), (0, 3)),
-    (lambda x: x.softmax(1), (3, 0), (3, 0)), (lambda x: wisp.cat([x, wisp.ones(2, 3)]), (0, 3), (2, 3)), (lambda x: x[:, 1:], (0, 3), (0, 2)),
-    (lambda x: x.cumsum(0), (0, 3), (0, 3)), (lambda x: x.sort(1)[0], (0, 3), (0, 3)), (lambda x: x.mean(1), (0, 3), (0,)),
-    (lambda x: F.linear(x, wisp.ones(2, 3)), (0, 3), (0, 2)), (lambda x: F.layer_norm(x, (3,)), (0, 3), (0, 3)),
-    (lambda x: F.conv2d(x, wisp.ones(2, 1, 3, 3)), (0, 1, 5, 5), (0, 2, 3, 3)), (lambda x: x.view(-1, 3), (0, 3), (0, 3)),
-    (lambda x: x.amax(1), (0, 3), (0,)), (lambda x: x[wisp.zeros(0, dtype=wisp.int64)], (4, 3), (0, 3)), (lambda x: x[x > 5], (2, 2), (0,)),
-    (lambda x: x.bmm(wisp.ones(0, 3, 2)), (0, 2, 3), (0, 2, 2)), (lambda x: F.gelu(x), (0, 3), (0, 3)), (lambda x: x.var(1), (0, 3), (0,))])
+
+@pytest.mark.parametrize(
+    "f, shape, result",
+    [
+        (lambda x: x.sum(), (0,), ()),
+        (lambda x: x.sum(1), (0, 3), (0,)),
+        (lambda x: x.sum(0), (0, 3), (3,)),
+        (lambda x: x.prod(), (0,), ()),
+        (lambda x: x @ wisp.ones(3, 2), (0, 3), (0, 2)),
+        (lambda x: x @ wisp.ones(0, 2), (3, 0), (3, 2)),
+        (lambda x: x.softmax(1), (0, 3), (0, 3)),
+        (lambda x: x.softmax(1), (3, 0), (3, 0)),
+        (lambda x: wisp.cat([x, wisp.ones(2, 3)]), (0, 3), (2, 3)),
+        (lambda x: x[:, 1:], (0, 3), (0, 2)),
+        (lambda x: x.cumsum(0), (0, 3), (0, 3)),
+        (lambda x: x.sort(1)[0], (0, 3), (0, 3)),
+        (lambda x: x.mean(1), (0, 3), (0,)),
+        (lambda x: F.linear(x, wisp.ones(2, 3)), (0, 3), (0, 2)),
+        (lambda x: F.layer_norm(x, (3,)), (0, 3), (0, 3)),
+        (lambda x: F.conv2d(x, wisp.ones(2, 1, 3, 3)), (0, 1, 5, 5), (0, 2, 3, 3)),
+        (lambda x: x.view(-1, 3), (0, 3), (0, 3)),
+        (lambda x: x.amax(1), (0, 3), (0,)),
+        (lambda x: x[wisp.zeros(0, dtype=wisp.int64)], (4, 3), (0, 3)),
+        (lambda x: x[x > 5], (2, 2), (0,)),
+        (lambda x: x.bmm(wisp.ones(0, 3, 2)), (0, 2, 3), (0, 2, 2)),
+        (lambda x: F.gelu(x), (0, 3), (0, 3)),
+        (lambda x: x.var(1), (0, 3), (0,)),
+    ],
+)
 def test_empty(f, shape, result):
     x = wisp.zeros(shape, requires_grad=True)
     y = f(x)
@@ -305,13 +507,16 @@ def test_empty(f, shape, result):
     assert x.grad.shape == shape and not x.grad.any()
 
 
-@pytest.mark.parametrize("f", [lambda x: x.max(), lambda x: x.amin(), lambda x: x.max(0), lambda x: x.argmax(), lambda x: x.median(0)])
+@pytest.mark.parametrize(
+    "f", [lambda x: x.max(), lambda x: x.amin(), lambda x: x.max(0), lambda x: x.argmax(), lambda x: x.median(0)]
+)
 def test_empty_without_an_answer(f):
     with pytest.raises((RuntimeError, IndexError)):
         f(wisp.zeros(0))
 
 
-# --- fused kernels equal the plain formula ----------------------------------------------------------------------------------
+# --- fused kernels equal the plain formula ------------------------------------------------------------------------
+
 
 def ln(x, w, b):
     m = x.mean(-1, keepdim=True)
@@ -342,29 +547,59 @@ def attention(q, k, v, causal):
 
 LABELS = wisp.arange(33) % 70
 FUSED = {
-    "softmax": (lambda x: x.softmax(-1), lambda x: (x - x.amax(-1, keepdim=True)).exp() / (x - x.amax(-1, keepdim=True)).exp().sum(-1, keepdim=True), [(33, 70)]),
+    "softmax": (
+        lambda x: x.softmax(-1),
+        lambda x: (x - x.amax(-1, keepdim=True)).exp() / (x - x.amax(-1, keepdim=True)).exp().sum(-1, keepdim=True),
+        [(33, 70)],
+    ),
     "softmax first": (lambda x: x.softmax(0), lambda x: x.exp() / x.exp().sum(0), [(33, 70)]),
     "log_softmax": (lambda x: x.log_softmax(-1), lambda x: x - x.exp().sum(-1, keepdim=True).log(), [(33, 70)]),
-    "cross_entropy": (lambda x: F.cross_entropy(x, LABELS), lambda x: (x.exp().sum(1).log() - x.gather(1, LABELS[:, None])[:, 0]).mean(), [(33, 70)]),
+    "cross_entropy": (
+        lambda x: F.cross_entropy(x, LABELS),
+        lambda x: (x.exp().sum(1).log() - x.gather(1, LABELS[:, None])[:, 0]).mean(),
+        [(33, 70)],
+    ),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (70,), w, b), ln, [(33, 70), (70,), (70,)]),
-    "rms_norm": (lambda x, w: F.rms_norm(x, (70,), w, 1e-5), lambda x, w: x / ((x * x).mean(-1, keepdim=True) + 1e-5).sqrt() * w, [(33, 70), (70,)]),
+    "rms_norm": (
+        lambda x, w: F.rms_norm(x, (70,), w, 1e-5),
+        lambda x, w: x / ((x * x).mean(-1, keepdim=True) + 1e-5).sqrt() * w,
+        [(33, 70), (70,)],
+    ),
     "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), bn, [(6, 5, 37), (5,), (5,)]),
     "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), gn, [(6, 4, 37), (4,), (4,)]),
-    "gelu": (F.gelu, lambda x: x * 0.5 * (1 + wisp.erf(x / 2 ** 0.5)), [(33, 70)]),
+    "gelu": (F.gelu, lambda x: x * 0.5 * (1 + wisp.erf(x / 2**0.5)), [(33, 70)]),
     "silu": (F.silu, lambda x: x * wisp.sigmoid(x), [(33, 70)]),
-    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), lambda q, k, v: attention(q, k, v, False), [(2, 3, 37, 16), (2, 3, 41, 16), (2, 3, 41, 16)]),
-    "attention causal": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), lambda q, k, v: attention(q, k, v, True),
-                         [(2, 3, 37, 16), (2, 3, 37, 16), (2, 3, 37, 16)]),
+    "attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+        lambda q, k, v: attention(q, k, v, False),
+        [(2, 3, 37, 16), (2, 3, 41, 16), (2, 3, 41, 16)],
+    ),
+    "attention causal": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        lambda q, k, v: attention(q, k, v, True),
+        [(2, 3, 37, 16), (2, 3, 37, 16), (2, 3, 37, 16)],
+    ),
     "linear": (F.linear, lambda x, w, b: (x[:, None] * w).sum(-1) + b, [(33, 70), (19, 70), (19,)]),
     "embedding": (lambda w: F.embedding(LABELS, w), lambda w: w[LABELS], [(70, 19)]),
     "mse_loss": (F.mse_loss, lambda a, b: ((a - b) ** 2).mean(), [(33, 70), (33, 70)]),
     "var": (lambda x: x.var(1), lambda x: ((x - x.mean(1, keepdim=True)) ** 2).sum(1) / 69, [(33, 70)]),
     "logsumexp": (lambda x: x.logsumexp(1), lambda x: x.exp().sum(1).log(), [(33, 70)]),
     "mean": (lambda x: x.mean(0), lambda x: x.sum(0) / 33, [(33, 70)]),
-    "conv2d": (lambda x, w: F.conv2d(x, w, padding=1), lambda x, w: wisp.einsum("nchwij,ocij->nohw", F.pad(x, (1, 1, 1, 1)).unfold(2, 3, 1).unfold(3, 3, 1), w),
-               [(3, 5, 11, 13), (7, 5, 3, 3)]),
-    "max_pool2d": (lambda x: F.max_pool2d(x, 2), lambda x: x.unfold(2, 2, 2).unfold(3, 2, 2).amax((-1, -2)), [(3, 5, 10, 14)]),
-    "avg_pool2d": (lambda x: F.avg_pool2d(x, 3, 2), lambda x: x.unfold(2, 3, 2).unfold(3, 3, 2).mean((-1, -2)), [(3, 5, 11, 13)]),
+    "conv2d": (
+        lambda x, w: F.conv2d(x, w, padding=1),
+        lambda x, w: wisp.einsum("nchwij,ocij->nohw", F.pad(x, (1, 1, 1, 1)).unfold(2, 3, 1).unfold(3, 3, 1), w),
+        [(3, 5, 11, 13), (7, 5, 3, 3)],
+    ),
+    "max_pool2d": (
+        lambda x: F.max_pool2d(x, 2),
+        lambda x: x.unfold(2, 2, 2).unfold(3, 2, 2).amax((-1, -2)),
+        [(3, 5, 10, 14)],
+    ),
+    "avg_pool2d": (
+        lambda x: F.avg_pool2d(x, 3, 2),
+        lambda x: x.unfold(2, 3, 2).unfold(3, 3, 2).mean((-1, -2)),
+        [(3, 5, 11, 13)],
+    ),
 }
 
 

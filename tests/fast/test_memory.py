@@ -1,4 +1,5 @@
-"""Nothing leaks: tensors and nodes are freed, by counting or by the garbage collector; deep graphs need no deep stack."""
+"""Nothing leaks: tensors and nodes are freed, by counting or by the collector; deep graphs need no deep stack."""
+
 import gc
 import weakref
 
@@ -42,6 +43,7 @@ def test_a_training_step_needs_no_collector():
         loss.backward()
         optimizer.step()
         return loss.item()
+
     step()
     gc.collect()
     gc.disable()
@@ -67,6 +69,7 @@ def test_ten_thousand_steps_leave_memory_where_it_was():
                 w.sub_(0.01 * w.grad)
                 b.sub_(0.01 * b.grad)
             w.grad = b.grad = None
+
     steps(500)
     gc.collect()
     tensors, memory = live(), resident_bytes()
@@ -95,6 +98,7 @@ def test_cycle_through_a_hook():
         x.register_hook(lambda g: x.detach())
         y.sum().backward()
         return weakref.ref(y)
+
     seen = make()
     gc.collect()
     assert seen() is None
@@ -108,6 +112,7 @@ def test_cycle_through_node_hooks():
         y.grad_fn.register_prehook(lambda a: y and None)
         x.register_post_accumulate_grad_hook(lambda t: x and None)
         return weakref.ref(y)
+
     seen = make()
     gc.collect()
     assert seen() is None
@@ -126,6 +131,7 @@ def test_cycle_through_a_function():
         @staticmethod
         def backward(ctx, grad):
             return grad * 2
+
     for run in (True, False):
         x = wisp.randn(3, requires_grad=True)
         y = Keep.apply(x)
@@ -148,6 +154,7 @@ def test_a_function_makes_no_cycle():
         @staticmethod
         def backward(ctx, grad):
             return 2 * grad * ctx.saved_tensors[0]
+
     gc.collect()
     gc.disable()
     try:
@@ -175,7 +182,7 @@ def test_cycle_through_attributes():
 
 def test_cycle_through_grad():
     x = wisp.randn(3, requires_grad=True)
-    (x ** 3).sum().backward(create_graph=True)
+    (x**3).sum().backward(create_graph=True)
     x.grad.sum().backward(create_graph=True)
     seen = weakref.ref(x)
     del x
@@ -201,7 +208,8 @@ def test_cycle_through_saved_tensor_hooks():
         y = x.exp()
         kept.append(y)
     seen = weakref.ref(y)
-    del x, y, kept
+    kept = None
+    del x, y
     gc.collect()
     assert seen() is None
 
@@ -209,6 +217,7 @@ def test_cycle_through_saved_tensor_hooks():
 def test_subclasses_and_parameters():
     class Mine(wisp.Tensor):
         pass
+
     p = nn.Parameter(wisp.randn(3))
     p.owner = [p]
     t = wisp.Tensor._make_subclass(Mine, wisp.ones(3))
@@ -237,6 +246,7 @@ def test_an_error_frees_everything():
 
 def test_numpy_shares_and_frees():
     import numpy as np
+
     a = np.arange(6.0)
     t = wisp.from_numpy(a)
     seen = weakref.ref(t)

@@ -1,4 +1,5 @@
 """Operators and backward passes from several Python threads at once."""
+
 import sys
 import threading
 
@@ -26,6 +27,7 @@ def in_threads(work, count=4):
             work(i)
         except BaseException as error:
             errors.append(error)
+
     threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
     for t in threads:
         t.start()
@@ -42,6 +44,7 @@ def test_independent_graphs():
             x.grad = None
             ((x * x).sin() + x.exp() * 0).sum().backward()
             assert wisp.allclose(x.grad, 2 * x.detach() * (x.detach() ** 2).cos())
+
     in_threads(work)
 
 
@@ -55,6 +58,7 @@ def test_large_operators():
             b = a.clone().requires_grad_()
             (b * 2).sum().backward()
             assert (b.grad == 2).all()
+
     in_threads(work)
 
 
@@ -65,6 +69,7 @@ def test_shared_parameters_accumulate_every_gradient():
         def work(_):
             for _ in range(10):
                 (w * 1).sum().backward()  # noqa: B023
+
         in_threads(work)
         assert (w.grad == 40).all()
 
@@ -75,12 +80,13 @@ def test_one_graph_run_by_all():
     for _ in range(50):
         y = y.sin() + x
     y = y.sum()
-    expected, = autograd.grad(y, x, retain_graph=True)
+    (expected,) = autograd.grad(y, x, retain_graph=True)
 
     def work(_):
         for _ in range(20):
-            g, = autograd.grad(y, x, retain_graph=True)
+            (g,) = autograd.grad(y, x, retain_graph=True)
             assert wisp.equal(g, expected)
+
     in_threads(work)
 
 
@@ -94,6 +100,7 @@ def test_modes_belong_to_threads():
                 assert wisp.is_grad_enabled() == (i == 0)
                 assert (wisp.ones(1, requires_grad=True) * 2).requires_grad == (i == 0)
             barrier.wait()
+
     in_threads(work, 2)
     seen = []
     with wisp.no_grad():
@@ -119,6 +126,7 @@ def test_training_in_threads():
             last = loss.item()
             first = first or last
         assert last < first
+
     in_threads(work)
 
 
@@ -131,7 +139,7 @@ def test_hooks_and_functions_in_threads():
 
         @staticmethod
         def backward(ctx, grad):
-            ctx.saved_tensors
+            assert len(ctx.saved_tensors) == 1
             return grad * 2
 
     def work(i):
@@ -142,17 +150,20 @@ def test_hooks_and_functions_in_threads():
             y.register_hook(lambda g, seen=seen: seen.append(g) or g * 3)
             y.sum().backward()
             assert x.grad.tolist() == [6.0] * 3 and len(seen) == 1
+
     in_threads(work)
 
 
 def test_tensors_freed_in_other_threads():
     import queue
+
     q = queue.Queue(10)
 
     def produce():
         for _ in range(300):
             q.put((wisp.randn(100, requires_grad=True) * 2).exp().sum())
         q.put(None)
+
     t = threading.Thread(target=produce)
     t.start()
     while (loss := q.get()) is not None:
@@ -167,5 +178,6 @@ def test_in_place_from_threads():
     def work(i):
         for _ in range(100):
             t[i] += 1
+
     in_threads(work)
     assert (t == 100).all()

@@ -1,8 +1,9 @@
 """Random programs of views, in-place writes, broadcasting, reductions and backward, run by Wisp and by PyTorch.
 
-Both must give the same numbers, strides, gradients, or both refuse. A failing seed is printed with its program; replay it
-with WISP_PROGRAM_SEED=<seed>, run more with WISP_PROGRAMS=<count>.
+Both must give the same numbers and gradients, or both refuse. A failing seed is printed with its program; replay
+it with WISP_PROGRAM_SEED=<seed>, run more with WISP_PROGRAMS=<count>.
 """
+
 import os
 import random
 
@@ -16,7 +17,7 @@ CHUNKS = 12
 
 
 class Program:
-    """Statements as (text, function of the list of tensors); made while they are run by PyTorch, so that shapes are known."""
+    """Statements (text and function of the list of tensors), made while PyTorch runs them, so that shapes are known."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -43,16 +44,36 @@ class Program:
         if r.random() < 0.05 and x.dim():
             size, stride = r.choice([((2,), (1,)), ((2, 2), (1, 1)), ((2,), (0,))])
             return f"v{i}.as_strided({size}, {stride}).clone()", lambda lib, v: v[i].as_strided(size, stride).clone()
-        kind = r.choices(["view", "inplace", "unary", "binary", "reduce", "index", "write", "join", "product"],
-                         [8, 4, 3, 4, 2, 3, 3, 1, 1])[0]
+        kind = r.choices(
+            ["view", "inplace", "unary", "binary", "reduce", "index", "write", "join", "product"],
+            [8, 4, 3, 4, 2, 3, 3, 1, 1],
+        )[0]
         d = r.randrange(x.dim()) if x.dim() else 0
         if kind == "view":
             return self.view(i, x, d)
         if kind == "unary":
-            f = r.choice(["sin", "exp", "tanh", "sigmoid", "abs", "neg", "relu", "square", "clone", "contiguous", "cos"])
+            f = r.choice(
+                ["sin", "exp", "tanh", "sigmoid", "abs", "neg", "relu", "square", "clone", "contiguous", "cos"]
+            )
             return f"v{i}.{f}()", lambda lib, v: getattr(v[i], f)()
         if kind == "inplace":
-            f = r.choice(["mul_", "add_", "sub_", "neg_", "sin_", "zero_", "fill_", "tanh_", "sigmoid_", "clamp_", "copy_", "exp_", "masked_fill_"])
+            f = r.choice(
+                [
+                    "mul_",
+                    "add_",
+                    "sub_",
+                    "neg_",
+                    "sin_",
+                    "zero_",
+                    "fill_",
+                    "tanh_",
+                    "sigmoid_",
+                    "clamp_",
+                    "copy_",
+                    "exp_",
+                    "masked_fill_",
+                ]
+            )
             if f in ("neg_", "sin_", "zero_", "tanh_", "sigmoid_", "exp_"):
                 return f"v{i}.{f}()", lambda lib, v: void(getattr(v[i], f)())
             if f == "masked_fill_":
@@ -95,7 +116,9 @@ class Program:
             if f == "index":
                 return f"v{i}[{index}]", lambda lib, v: v[i][lib.tensor([k % v[i].shape[0] for k in positive])]
             if f == "gather":
-                return f"v{i}.gather({d}, zeros)", lambda lib, v: v[i].gather(d, lib.zeros(tuple(v[i].shape), dtype=lib.int64) + positive[0])
+                return f"v{i}.gather({d}, zeros)", lambda lib, v: v[i].gather(
+                    d, lib.zeros(tuple(v[i].shape), dtype=lib.int64) + positive[0]
+                )
             if f == "mask":
                 return f"v{i}[v{i} > 0]", lambda lib, v: v[i][v[i] > 0]
             if f == "flip":
@@ -113,7 +136,9 @@ class Program:
             if f == "slice":
                 return f"v{i}[{k}:] *= v{j}", lambda lib, v: void(v[i][k:].mul_(v[j]))
             if f == "index_add_":
-                return f"v{i}.index_add_(0, [{k}], v{j}[:1])", lambda lib, v: void(v[i].index_add_(0, lib.tensor([k]), v[j][:1] if v[j].dim() else v[j]))
+                return f"v{i}.index_add_(0, [{k}], v{j}[:1])", lambda lib, v: void(
+                    v[i].index_add_(0, lib.tensor([k]), v[j][:1] if v[j].dim() else v[j])
+                )
             if f == "masked":
                 return f"v{i}[v{i} < 0] = 0.1", lambda lib, v: v[i].__setitem__(v[i] < 0, 0.1)
             if f == "index_put":
@@ -130,8 +155,23 @@ class Program:
         r = self.random
         choices = ["unsqueeze", "detach", "view_as"]
         if x.dim():
-            choices += ["select", "narrow", "slice", "flatten", "squeeze", "expand", "diagonal", "transpose", "permute", "reshape", "view",
-                        "unfold", "split", "unbind", "t"]
+            choices += [
+                "select",
+                "narrow",
+                "slice",
+                "flatten",
+                "squeeze",
+                "expand",
+                "diagonal",
+                "transpose",
+                "permute",
+                "reshape",
+                "view",
+                "unfold",
+                "split",
+                "unbind",
+                "t",
+            ]
         f = r.choice(choices)
         if f == "unsqueeze":
             return f"v{i}.unsqueeze({d})", lambda lib, v: v[i].unsqueeze(d)
@@ -158,7 +198,11 @@ class Program:
         if f == "expand":
             return f"v{i}.expand(2, ...)", lambda lib, v: v[i].expand(2, *v[i].shape)
         if f == "diagonal":
-            return (f"v{i}.diagonal()", lambda lib, v: v[i].diagonal()) if x.dim() > 1 else (f"v{i}.detach()", lambda lib, v: v[i].detach())
+            return (
+                (f"v{i}.diagonal()", lambda lib, v: v[i].diagonal())
+                if x.dim() > 1
+                else (f"v{i}.detach()", lambda lib, v: v[i].detach())
+            )
         if f == "transpose":
             k = r.randrange(x.dim())
             return f"v{i}.transpose({d}, {k})", lambda lib, v: v[i].transpose(d, k)
@@ -234,7 +278,9 @@ def execute(seed):
         if right is not None:
             theirs.append(right)
             ours.append(mine)
-            assert tuple(mine.shape) == tuple(right.shape) and mine.requires_grad == right.requires_grad, "shape or requires_grad"
+            assert tuple(mine.shape) == tuple(right.shape) and mine.requires_grad == right.requires_grad, (
+                "shape or requires_grad"
+            )
         for k, (a, b) in enumerate(zip(ours, theirs)):
             assert near(a, b), f"v{k}: {a} for {b}"
             assert a.requires_grad == b.requires_grad, f"v{k}.requires_grad: {a.requires_grad} for {b.requires_grad}"
@@ -257,11 +303,15 @@ def execute(seed):
                 again = lib.autograd.grad(sum((g * g).sum() for g in kept), inputs, allow_unused=True)
                 grads = [*grads, *again]
         return grads
+
     right, error = run(torch, backward, theirs)
     mine, my_error = run(wisp, backward, ours)
     if (error is None) != (my_error is None):
-        # Wisp copies what an operator would overwrite for itself; PyTorch then refuses. The other way round is an error.
-        if error is not None and ("modified by an inplace operation" in str(error) or "returns multiple views" in str(error)):
+        # Wisp copies what an operator would overwrite for itself;
+        # PyTorch then refuses. The other way round is an error.
+        if error is not None and (
+            "modified by an inplace operation" in str(error) or "returns multiple views" in str(error)
+        ):
             return
         if my_error is not None:
             if "modified by an inplace operation" in str(my_error) and any(" @ " in line for line in program.text):
@@ -278,11 +328,14 @@ def execute(seed):
 
 
 def forgiven(text, error, my_error):
-    """Differences that are meant: Wisp reads operands that overlap the result before it writes, and knows the history of
+    """Differences that are meant: Wisp reads operands that overlap the result before it writes, and knows
+    the history of
     each part of a split tensor after a write to the whole."""
     if my_error is not None and "more than one element of the written-to tensor" in str(my_error):
         return True  # PyTorch warns that it will refuse, too
-    return error is not None and any(words in str(error) for words in ("unsupported operation", "internal overlap", "returns multiple views"))
+    return error is not None and any(
+        words in str(error) for words in ("unsupported operation", "internal overlap", "returns multiple views")
+    )
 
 
 def check(seed):
@@ -295,11 +348,20 @@ def check(seed):
         for _ in range(program.random.randrange(4, 12)):
             text, function = program.statement(theirs)
             right, failure = run(torch, function, theirs)
-            program_text.append(f"v{len(theirs)} = {text}" if right is not None else text + ("  # refused" if failure else ""))
+            program_text.append(
+                f"v{len(theirs)} = {text}" if right is not None else text + ("  # refused" if failure else "")
+            )
             if right is not None:
                 theirs.append(right)
-        starts = "\n".join(f"v{k} = tensor({v.detach().tolist()}, requires_grad={v.requires_grad})" for k, v in enumerate(start(torch, seed)[:2]))
-        pytest.fail(f"seed {seed} (WISP_PROGRAM_SEED={seed} replays it): {error}\n{starts}\nv2 = v0 * 1\n" + "\n".join(program_text), pytrace=False)
+        starts = "\n".join(
+            f"v{k} = tensor({v.detach().tolist()}, requires_grad={v.requires_grad})"
+            for k, v in enumerate(start(torch, seed)[:2])
+        )
+        pytest.fail(
+            f"seed {seed} (WISP_PROGRAM_SEED={seed} replays it): {error}\n{starts}\nv2 = v0 * 1\n"
+            + "\n".join(program_text),
+            pytrace=False,
+        )
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -275,9 +275,9 @@ Tensor pixel_shuffle(const Tensor& x, int64_t factor) {
                            " dimension(s)");
     if (factor <= 0) throw RuntimeError("pixel_shuffle expects a positive upscale_factor, but got ", factor);
     const int64_t c = x.size(-3), h = x.size(-2), w = x.size(-1), n = x.dim() - 3;
-    if (c % (factor * factor) != 0)
+    if (factor > (int64_t(1) << 30) || c % (factor * factor) != 0)  // the square must not overflow
         throw RuntimeError("pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of ",
-                           "upscale_factor, but input.size(-3)=", c, " is not divisible by ", factor * factor);
+                           "upscale_factor, but input.size(-3)=", c, " is not divisible by the square of ", factor);
     Dims split(x.sizes().data(), n), order, sizes = split;
     for (int64_t i = 0; i < n; ++i) order.push_back(i);
     for (int64_t v : {c / (factor * factor), factor, factor, h, w}) split.push_back(v);
@@ -292,7 +292,7 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t factor) {
                            " dimension(s)");
     if (factor <= 0) throw RuntimeError("pixel_unshuffle expects a positive downscale_factor, but got ", factor);
     const int64_t c = x.size(-3), h = x.size(-2), w = x.size(-1), n = x.dim() - 3;
-    if (h % factor != 0 || w % factor != 0)
+    if (factor > (int64_t(1) << 30) || h % factor != 0 || w % factor != 0)
         throw RuntimeError("pixel_unshuffle expects height and width to be divisible by downscale_factor, but ",
                            "input.size(-2)=", h, " and input.size(-1)=", w, " are not divisible by ", factor);
     Dims split(x.sizes().data(), n), order, sizes = split;

@@ -1,12 +1,22 @@
 """What all tests share: the seed is fixed, and no test may leave tensors behind."""
 
 import gc
+import os
 import warnings
 
 import numpy
 import pytest
 
 import wisp
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _away_from_the_sources(tmp_path_factory):
+    """Programs that tests start must find the installed package, not the sources in the current directory."""
+    path = os.environ.get("PYTHONPATH")
+    if path:
+        os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in path.split(os.pathsep))
+    os.chdir(tmp_path_factory.mktemp("elsewhere"))
 
 
 @pytest.fixture(autouse=True)

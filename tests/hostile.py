@@ -1,6 +1,7 @@
 """Calls every registered operator with junk. Run as a program by tests/fast/test_errors.py: it must end by itself.
 
 Prints the name of each operator before it calls it, so that the last line names the one that crashed.
+Arguments: seed, rounds, and optionally the operator to start from.
 """
 
 import itertools
@@ -117,9 +118,9 @@ def operators():
             yield "Tensor." + name, f
 
 
-def main(seed, rounds):
+def main(seed, rounds, start=""):
     r = random.Random(seed)
-    for name, f in operators():
+    for name, f in itertools.dropwhile(lambda found: start and found[0] != start, operators()):
         print(name, flush=True)
         signal.alarm(60)
         values = junk()
@@ -144,4 +145,4 @@ def main(seed, rounds):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

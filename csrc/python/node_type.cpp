@@ -77,7 +77,7 @@ PyObject* saved_bytes(PyObject* self, void*) {
 }
 PyObject* node_hooks(PyObject* self, PyObject* which) {
     NodeHooks& hooks = hooks_of(as_node(self));
-    PyObject*& dict = PyObject_IsTrue(which) ? hooks.pre_hooks : hooks.post_hooks;
+    PyObject*& dict = which == Py_True ? hooks.pre_hooks : hooks.post_hooks;
     if (!dict) dict = new_hooks_dict();
     Py_XINCREF(dict);
     return dict;
@@ -182,13 +182,17 @@ const Operators operators = {
 };
 
 PyObject* set_grad_enabled_c(PyObject*, PyObject* on) {
-    set_grad_enabled(PyObject_IsTrue(on) == 1);
-    Py_RETURN_NONE;
+    return guarded([&]() -> PyObject* {
+        set_grad_enabled(truth_of(on));
+        Py_RETURN_NONE;
+    });
 }
 PyObject* is_grad_enabled_c(PyObject*, PyObject*) { return PyBool_FromLong(grad_enabled()); }
 PyObject* set_inference_mode_c(PyObject*, PyObject* on) {
-    set_inference_mode(PyObject_IsTrue(on) == 1);
-    Py_RETURN_NONE;
+    return guarded([&]() -> PyObject* {
+        set_inference_mode(truth_of(on));
+        Py_RETURN_NONE;
+    });
 }
 PyObject* is_inference_mode_enabled_c(PyObject*, PyObject*) { return PyBool_FromLong(inference_mode_enabled()); }
 

@@ -298,6 +298,11 @@ PyObject* scalar_object(const Scalar& s) {
         default: return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
     }
 }
+bool truth_of(PyObject* o) {
+    const int t = PyObject_IsTrue(o);
+    if (t < 0) throw PythonError();
+    return t == 1;
+}
 PyObject* layout_strided() { return strided; }
 
 void add_types(PyObject* module) {

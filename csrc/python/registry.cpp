@@ -549,6 +549,7 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
 }
 
 PyObject* call_inplace(const Operator& op, const Overload& o, PyObject** slots) {
+    if (!is_tensor(slots[0])) throw TypeError(op.name, "_(): expected a Tensor to change, got ", Py_TYPE(slots[0])->tp_name);
     const Tensor self = Tensor::borrow(as_tensor_object(slots[0]));
     bool wants = false;
     const size_t count = o.parameters.size() - (o.out >= 0);

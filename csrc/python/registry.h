@@ -77,7 +77,7 @@ template <> struct FromPython<const Arg&> {
 WISP_FROM(Scalar, to_scalar(o))
 WISP_FROM(int64_t, to_int(o))
 WISP_FROM(double, to_double(o))
-WISP_FROM(bool, PyObject_IsTrue(o) == 1)
+WISP_FROM(bool, truth_of(o))
 WISP_FROM(Dims, to_dims(o))
 WISP_FROM(DType, to_dtype(o))
 WISP_FROM(Device, to_device(o))

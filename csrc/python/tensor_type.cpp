@@ -317,8 +317,8 @@ PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
             if (is_tensor(gradient)) request.grads.push_back(as_tensor(gradient));
             else throw TypeError("backward(): gradient must be a Tensor or None, got ", Py_TYPE(gradient)->tp_name);
         }
-        request.create_graph = PyObject_IsTrue(create) == 1;
-        request.retain_graph = retain == Py_None ? request.create_graph : PyObject_IsTrue(retain) == 1;
+        request.create_graph = truth_of(create);
+        request.retain_graph = retain == Py_None ? request.create_graph : truth_of(retain);
         if (inputs != Py_None) {
             if (is_tensor(inputs)) request.inputs.push_back(as_tensor(inputs));
             else request.inputs = to_tensors(inputs);
@@ -378,7 +378,7 @@ PyObject* tensor_tolist(PyObject* self, PyObject*) { return list_of(as_tensor(se
 PyObject* tensor_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
         const bool given = n || (kwnames && PyTuple_GET_SIZE(kwnames));
-        require_grad(as_tensor(self), given ? PyObject_IsTrue(args[0]) == 1 : true);
+        require_grad(as_tensor(self), given ? truth_of(args[0]) : true);
         Py_INCREF(self);
         return self;
     });

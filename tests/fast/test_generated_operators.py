@@ -406,18 +406,13 @@ CASES = [
     Case("solve", lambda x, b: wisp.linalg.solve(x + 4 * wisp.eye(2, dtype=wisp.float64), b), (2, 2), (2, 1)),
 ]
 CASES = {case.name: case for case in CASES}
-# Their modules come later; tested as soon as they are there.
-LATER = {
-    name for name, needed in (("det", "det"), ("inv", "inv"), ("solve", "solve")) if not hasattr(wisp.linalg, needed)
-}
-RUN = [name for name in CASES if name not in LATER]
 
 
 def outputs(y):
     return list(y) if isinstance(y, (tuple, list)) else [y]
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", CASES)
 def test_values(name):
     case = CASES[name]
     arrays = case.arrays()
@@ -440,7 +435,7 @@ def test_values(name):
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "transposed", "sliced", "expanded"])
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", CASES)
 def test_derivatives(name, layout):
     case = CASES[name]
     arrays = case.arrays()
@@ -457,7 +452,7 @@ def test_derivatives(name, layout):
         assert gradgradcheck(f, inputs, gen_non_contig_grad_outputs=layout == "sliced")
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", CASES)
 def test_no_gradient_is_recorded_without_need(name):
     case = CASES[name]
     for y in outputs(case.f(*map(LAYOUTS["contiguous"], case.arrays()))):

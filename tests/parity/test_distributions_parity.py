@@ -8,9 +8,6 @@ import wisp
 
 T, W = torch.distributions, wisp.distributions
 RNG = np.random.default_rng(0)
-needs_linalg = pytest.mark.skipif(
-    not hasattr(wisp.linalg, "solve_triangular"), reason="needs wisp.linalg.solve_triangular"
-)
 
 
 def real(*shape):
@@ -148,7 +145,6 @@ def test_beside_pytorch(case):
     compare(*CASES[case])
 
 
-@needs_linalg
 @pytest.mark.parametrize("case", range(len(MATRIX_CASES)), ids=[c[0] + str(i) for i, c in enumerate(MATRIX_CASES)])
 def test_matrices_beside_pytorch(case):
     compare(*MATRIX_CASES[case])
@@ -178,7 +174,6 @@ def test_kl(pair):
     same(W.kl_divergence(*ours), expected, 1e-7)
 
 
-@needs_linalg
 def test_kl_of_normal_vectors():
     names = ["MultivariateNormal", "LowRankMultivariateNormal"]
     arguments = [

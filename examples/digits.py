@@ -8,9 +8,8 @@ import argparse
 import time
 
 import wisp
-from wisp import nn
+from wisp import nn, progress
 from wisp.nn import functional as F
-from wisp.progress import Progress
 from wisp.utils.data import DataLoader, TensorDataset
 
 
@@ -35,14 +34,14 @@ def train(model, loader, epochs):
     schedule = wisp.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=8e-3, total_steps=epochs * len(loader))
     images, start = 0, time.perf_counter()
     for epoch in range(epochs):
-        with Progress(len(loader.dataset), f"epoch {epoch + 1:2}/{epochs}", "images") as bar:
-            for x, y in loader:
-                optimizer.zero_grad()
-                loss = F.cross_entropy(model(x), y)
-                loss.backward()
-                optimizer.step()
-                schedule.step()
-                bar.update(len(x), loss=loss.item())
+        bar = progress.bar(loader, f"epoch {epoch + 1:2}/{epochs}", len(loader.dataset), "images", count=lambda batch: len(batch[0]))
+        for x, y in bar:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            bar.set(loss=loss)
         images += bar.done
     return images / (time.perf_counter() - start)
 

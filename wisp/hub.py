@@ -41,7 +41,7 @@ def download_url_to_file(url, dst, hash_prefix=None, progress=True):
         try:
             with os.fdopen(handle, "wb") as target:
                 size = int(total) if total else None
-                bar = Progress(size, os.path.basename(dst), "B", sys.stderr) if progress else None
+                bar = Progress(None, os.path.basename(dst), size, "B", file=sys.stderr) if progress else None
                 while block := source.read(1 << 17):
                     target.write(block)
                     digest.update(block)

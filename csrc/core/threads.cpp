@@ -1,8 +1,12 @@
 // The thread pool behind parallel_for: workers that spin briefly and then sleep on a futex.
 //
-// A job is one 64-bit ticket, (epoch << 32 | chunks not yet claimed). Whoever lowers it owns a chunk; a worker that
-// comes late finds another epoch or nothing left, and touches nothing of the job. The caller claims chunks like a
-// worker and waits only for those that a worker has begun.
+// A job's chunks are dealt into one range per thread, each a 64-bit ticket (epoch << 32 | begin << 16 | end). Whoever
+// shortens a range owns a chunk; a worker that comes late finds another epoch or nothing left, and touches nothing of the
+// job. The caller claims chunks like a worker and waits only for those that a worker has begun.
+//
+// A thread takes its own range first and helps with the others' afterwards, from their far end: the same part of a tensor
+// is worked on by the same processor in one kernel after the other, whose cache still holds it. Jobs go through their
+// ranges forwards and backwards in turn, as what the last kernel touched last is what that cache still has.
 #include "core/threads.h"
 
 #include <linux/futex.h>
@@ -28,6 +32,7 @@ namespace {
 
 constexpr int chunks_per_thread = 4;   // spare chunks let a busy machine even out what each thread gets done
 constexpr int worker_spins = 3000;     // about 50-100 us: longer than the pause between two kernels of a small model
+constexpr int max_ranges = 64;         // further threads share them
 constexpr int caller_spins = 2000;
 constexpr int caller_yields = 50;
 
@@ -131,18 +136,21 @@ public:
         if (started_ < wanted) start_workers(wanted);
         body_ = body;
         context_ = context;
-        chunks_ = chunks;
         failed_.store(false, std::memory_order_relaxed);
         unfinished_.store(uint32_t(chunks), std::memory_order_relaxed);
         const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
-        ticket_.store(uint64_t(epoch) << 32 | uint64_t(chunks), std::memory_order_release);
+        const int64_t ranges = std::min<int64_t>({wanted + 1, chunks, max_ranges});
+        ranges_.store(int(ranges), std::memory_order_relaxed);
+        for (int64_t i = 0; i < ranges; i++)
+            tickets_[i].ticket.store(uint64_t(epoch) << 32 | uint64_t(chunks * i / ranges) << 16 | uint64_t(chunks * (i + 1) / ranges),
+                                     std::memory_order_release);
         epoch_.store(epoch, std::memory_order_seq_cst);
         if (sleeping_.load(std::memory_order_seq_cst) > 0) {
             // Surplus workers, left over from a larger set_num_threads, could swallow a counted wake-up.
             const bool surplus = started_ > wanted;
             futex_wake(epoch_, surplus ? INT_MAX : int(std::min<int64_t>(chunks - 1, wanted)));
         }
-        work(epoch);
+        work(epoch, 0);
         wait_for_workers();
         std::exception_ptr error;
         if (failed_.load(std::memory_order_relaxed)) error = std::exchange(error_, nullptr);
@@ -196,25 +204,30 @@ private:
                 sleeping_.fetch_sub(1, std::memory_order_relaxed);
             }
             seen = epoch;
-            if (index < thread_count().load(std::memory_order_relaxed) - 1) work(epoch);
+            if (index < thread_count().load(std::memory_order_relaxed) - 1) work(epoch, index + 1);
         }
     }
 
-    // Claims chunks of this epoch until none is left. Once a chunk is claimed its job cannot end, so body_, context_
-    // and chunks_ are read only then.
-    void work(uint32_t epoch) {
-        uint64_t ticket = ticket_.load(std::memory_order_acquire);
-        for (;;) {
-            const uint32_t remaining = uint32_t(ticket);
-            if (uint32_t(ticket >> 32) != epoch || remaining == 0) return;
-            if (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel,
-                                               std::memory_order_acquire))
-                continue;
-            if (!failed_.load(std::memory_order_relaxed)) run_one(chunks_ - remaining);
-            if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
-                caller_sleeps_.load(std::memory_order_seq_cst))
-                futex_wake(unfinished_, INT_MAX);
-            ticket = ticket_.load(std::memory_order_acquire);
+    // Claims chunks of this epoch until none is left. Once a chunk is claimed its job cannot end, so body_ and context_
+    // are read only then.
+    void work(uint32_t epoch, int self) {
+        const int ranges = ranges_.load(std::memory_order_relaxed);
+        for (int i = 0; i < ranges; i++) {
+            std::atomic<uint64_t>& ticket = tickets_[(self + i) % ranges].ticket;
+            const bool forwards = (epoch & 1) == (i == 0);
+            uint64_t seen = ticket.load(std::memory_order_acquire);
+            for (;;) {
+                const uint32_t begin = uint32_t(seen >> 16) & 0xffff, end = uint32_t(seen) & 0xffff;
+                if (uint32_t(seen >> 32) != epoch || begin == end) break;
+                if (!ticket.compare_exchange_weak(seen, forwards ? seen + 0x10000 : seen - 1, std::memory_order_acq_rel,
+                                                  std::memory_order_acquire))
+                    continue;
+                if (!failed_.load(std::memory_order_relaxed)) run_one(forwards ? begin : end - 1);
+                if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+                    caller_sleeps_.load(std::memory_order_seq_cst))
+                    futex_wake(unfinished_, INT_MAX);
+                seen = ticket.load(std::memory_order_acquire);
+            }
         }
     }
 
@@ -242,7 +255,11 @@ private:
         }
     }
 
-    alignas(64) std::atomic<uint64_t> ticket_{0};
+    struct alignas(64) Range {
+        std::atomic<uint64_t> ticket{0};
+    };
+    Range tickets_[max_ranges];
+    std::atomic<int> ranges_{1};
     alignas(64) std::atomic<uint32_t> epoch_{0};      // workers sleep on it
     alignas(64) std::atomic<uint32_t> unfinished_{0}; // the caller sleeps on it
     alignas(64) std::atomic<int> sleeping_{0};
@@ -251,7 +268,6 @@ private:
     alignas(64) std::atomic<bool> failed_{false};
     detail::ChunkBody body_ = nullptr;
     void* context_ = nullptr;
-    int64_t chunks_ = 0;
     int started_ = 0;
     std::mutex error_mutex_;
     std::exception_ptr error_;
@@ -283,7 +299,18 @@ void set_num_threads(int n) { thread_count().store(std::max(1, n), std::memory_o
 namespace detail {
 
 void run_chunks(int64_t chunks, ChunkBody body, void* context) {
-    if (chunks > 1 && chunks <= INT_MAX && num_threads() > 1 && pool().try_run(chunks, body, context)) return;
+    if (chunks > 0xffff) {  // more than a ticket can count: several at a time
+        struct Context {
+            ChunkBody body;
+            void* context;
+            int64_t chunks;
+        } all{body, context, chunks};
+        return run_chunks(0xffff, [](void* p, int64_t i) {
+            const auto& a = *static_cast<Context*>(p);
+            for (int64_t c = a.chunks * i / 0xffff; c < a.chunks * (i + 1) / 0xffff; ++c) a.body(a.context, c);
+        }, &all);
+    }
+    if (chunks > 1 && num_threads() > 1 && pool().try_run(chunks, body, context)) return;
     for (int64_t i = 0; i < chunks; ++i) body(context, i);
 }
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t block = 1024;        // elements: a few kilobytes per operand, within L1
 constexpr int64_t direct_block = 16384;
+constexpr int64_t tile = 2048;         // elements of a repeated row's copies
 constexpr int64_t grain = 32768;       // elements below which threads don't pay
 constexpr int max_operands = 6, max_dims = 64;
 
@@ -51,6 +52,7 @@ struct Plan {
     Mode mode[max_operands];
     bool everywhere[max_operands];       // one value for the whole tensor
     unsigned constants;                  // operands that the kernel reads as one number
+    int64_t tile_rows;                   // rows that run_tiles takes at a time
 };
 
 // The usual broadcast: rows of contiguous elements, or a number per row.
@@ -65,6 +67,26 @@ void run_rows(const Plan& p, int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; r++) {
         p.kernel(row, p.inner, p.params, p.constants);
         for (int k = 0; k < p.count; k++) row[k] += step[k];
+    }
+}
+
+// One row against many (a bias): the repeated row is laid out several times, so that the kernel runs over long stretches
+// of the others, which then begin on cache lines even where a row does not end on one. A unit is a tile of rows.
+void run_tiles(const Plan& p, int64_t begin, int64_t end) {
+    alignas(64) char buffers[max_operands - 1][tile * 8];
+    char* pointers[max_operands] = {};
+    const int64_t rows = p.shape[0];
+    for (int k = 1; k < p.count; k++)
+        if (p.strides[k][0] == 0) {
+            const size_t bytes = size_t(p.inner * item_size(p.operands[k].dtype));
+            for (int64_t r = 0; r < p.tile_rows; r++) std::memcpy(buffers[k - 1] + size_t(r) * bytes, p.operands[k].data, bytes);
+        }
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit * p.tile_rows, n = std::min(p.tile_rows, rows - first) * p.inner;
+        for (int k = 0; k < p.count; k++)
+            pointers[k] = p.strides[k][0] ? p.operands[k].data + first * p.strides[k][0] : buffers[k - 1];
+        for (int k = p.count; k < max_operands; k++) pointers[k] = pointers[1];
+        p.kernel(pointers, n, p.params, 0);
     }
 }
 
@@ -200,14 +222,21 @@ void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int c
     bool plain = p.pieces == 1 && p.dims <= 1;
     for (int k = 0; plain && k < count; k++)
         plain = p.mode[k] == direct || (p.mode[k] == constant && (p.constants & (1u << k)) && operands[k].dtype == operands[k].block);
-    const int64_t units = rows * p.pieces;
-    const auto run = plain ? run_rows : run_units;
+    bool tiles = p.dims == 1 && all_direct && rows > 1 && 2 * p.inner <= tile;
+    for (int k = 0; tiles && k < count; k++) {
+        const int64_t item = item_size(operands[k].dtype);
+        tiles = item <= 8 && (p.strides[k][0] == p.inner * item || (k > 0 && p.strides[k][0] == 0));
+    }
+    p.tile_rows = tiles ? std::min(rows, tile / p.inner) : 1;
+    if (tiles && p.tile_rows * p.inner % 16 && p.tile_rows >= 16) p.tile_rows -= p.tile_rows % 16;
+    const int64_t units = tiles ? (rows + p.tile_rows - 1) / p.tile_rows : rows * p.pieces;
+    const auto run = tiles ? run_tiles : plain ? run_rows : run_units;
     if (numel <= grain) {
         run(p, 0, units);
         return;
     }
     Unlocked unlocked(numel);
-    parallel_for(units, std::max<int64_t>(1, grain / p.piece), [&](int64_t b, int64_t e) { run(p, b, e); });
+    parallel_for(units, std::max<int64_t>(1, grain / (p.piece * p.tile_rows)), [&](int64_t b, int64_t e) { run(p, b, e); });
 }
 
 }  // namespace wisp

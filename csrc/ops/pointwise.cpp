@@ -280,10 +280,11 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
             } else {
                 Unlocked unlocked(n);
                 const int64_t item = item_size(first->dtype);
-                parallel_for(n, 32768, [&](int64_t begin, int64_t end) {
+                constexpr int64_t unit = 1024;  // every piece begins on a cache line
+                parallel_for((n + unit - 1) / unit, 32, [&](int64_t begin, int64_t end) {
                     char* at[4];
-                    for (int i = 0; i <= arity; i++) at[i] = pointers[i] + begin * item;
-                    kernel(at, end - begin, p, 0);
+                    for (int i = 0; i <= arity; i++) at[i] = pointers[i] + begin * unit * item;
+                    kernel(at, std::min(end * unit, n) - begin * unit, p, 0);
                 });
             }
             if (any_wants_grad(args, arity) && grad_enabled() && is_differentiable_row(info)) record_pointwise(y, op, info, args, params);

@@ -1,0 +1,38 @@
+"""One row against many: the driver lays a repeated row out several times and cuts the work on cache lines."""
+import numpy
+import pytest
+
+import wisp
+
+
+@pytest.mark.parametrize("inner", [1, 2, 3, 10, 16, 100, 683, 1000, 1024, 1025, 5000])
+@pytest.mark.parametrize("rows", [1, 2, 3, 17, 70])
+def test_row_against_many(rows, inner):
+    random = numpy.random.default_rng(0)
+    for dtype in (numpy.float32, numpy.float64, numpy.int64, numpy.complex128):
+        a, b = random.integers(-9, 9, (rows, inner)).astype(dtype), random.integers(-9, 9, inner).astype(dtype)
+        x, y = wisp.from_numpy(a), wisp.from_numpy(b)
+        assert ((x * y).numpy() == a * b).all()
+        assert ((y - x).numpy() == b - a).all()
+        assert (wisp.where(x == y, x, y).numpy() == b).all()
+        assert (wisp.addcmul(x, y, y).numpy() == a + b * b).all()
+        assert (x.clone().add_(y).numpy() == a + b).all()
+        wide = wisp.from_numpy(numpy.zeros((rows, inner + 3), dtype))[:, 1:inner + 1]
+        assert (wide.add_(x).mul_(y).numpy() == a * b).all()
+
+
+def test_large_pieces_are_all_covered():
+    for n in (32769, 99999, 1000003):
+        x = wisp.arange(n).double()
+        assert (x + x).sum().item() == n * (n - 1)
+        assert (-x)[-1].item() == 1 - n
+    x = wisp.arange(70000).double().view(700, 100)
+    y = wisp.arange(100).double()
+    assert ((x + y).numpy() == x.numpy() + y.numpy()).all()
+
+
+def test_a_row_of_the_result_itself():
+    x = wisp.arange(60000).double().view(600, 100)
+    expected = x.numpy() + x.numpy()[3]
+    x.add_(x[3])
+    assert (x.numpy() == expected).all()

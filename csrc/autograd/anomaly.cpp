@@ -29,8 +29,10 @@ void note_inplace_write(const Storage* storage) {
 }
 
 std::string last_inplace_source(const Tensor& t) {
-    for (const Write& w : writes)
+    for (unsigned i = 1; i <= remembered; i++) {  // latest first: memory is used again, and older entries may be about another tensor
+        const Write& w = writes[(next_write - i) % remembered];
         if (w.storage == t.storage() && w.version == t.version()) return " and changed at " + source_text(w.code, w.offset);
+    }
     return "";
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "../ops/ops.h"
+#include "profiler.h"
 
 namespace wisp {
 
@@ -189,6 +190,12 @@ void run_node(Task& task, Node& node) {
     if (execute && (any || node.context)) {
         results.resize(n);
         Backward bw{node, grads.data(), results.data(), task.create_graph, wanted};
+        Profiled profiled;
+        if (profiling) [[unlikely]] {
+            std::vector<PyObject*> arguments;
+            for (Tensor& g : grads) arguments.push_back(g.object());
+            profiled.begin(EventKind::backward, node.name, "", arguments.data(), int64_t(arguments.size()), int64_t(node.sequence & INT64_MAX));
+        }
         try {
             node.apply(bw);
         } catch (...) {
@@ -359,6 +366,8 @@ void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view
 }
 
 TensorList run_backward(const BackwardRequest& request) {
+    Profiled profiled;
+    if (profiling) [[unlikely]] profiled.begin(EventKind::backward, "backward", "", nullptr, 0);
     Task task{request.create_graph, request.retain_graph, request.accumulate, !request.inputs.empty(), {}, {}, {}, {}, {}};
     Running running(task);
     Small<Edge, 2> roots;

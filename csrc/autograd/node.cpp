@@ -25,6 +25,7 @@ int free_count = 0;
 
 bool grad_enabled() { return grad_mode; }
 void set_grad_enabled(bool on) { grad_mode = on; }
+uint64_t upcoming_sequence() { return next_sequence; }
 bool inference_mode_enabled() { return inference_mode; }
 void set_inference_mode(bool on) { inference_mode = on; }
 bool anomaly_enabled() { return anomaly; }

@@ -2,6 +2,7 @@
 // Ints, slices, None and ... make one view with one layout; tensors then pick elements from it.
 #include "../ops/index.h"
 
+#include "../autograd/profiler.h"
 #include "../ops/gather.h"
 #include "../ops/views.h"
 #include "registry.h"
@@ -207,6 +208,8 @@ bool is_whole_mask(PyObject* key, const Tensor& t) {
 PyObject* get_item(PyObject* self, PyObject* key_object) {
     return guarded([&]() -> PyObject* {
         const Tensor& t = as_tensor(self);
+        Profiled profiled;
+        if (profiling) [[unlikely]] profiled.begin(EventKind::operation, "getitem", "", &self, 1);
         if (is_whole_mask(key_object, t)) return masked_select(t, as_tensor(key_object)).release();
         const Key key = parse(key_object, t);
         if (!key.advanced) return viewed(t, key).release();
@@ -219,6 +222,8 @@ int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
     return guarded(-1, [&]() -> int {
         if (!value) throw TypeError("Tensor does not support deleting items");
         const Tensor& t = as_tensor(self);
+        Profiled profiled;
+        if (profiling) [[unlikely]] profiled.begin(EventKind::operation, "setitem", "", &self, 1);
         const bool number = !is_tensor(value) && is_number(value);
         if (number && is_whole_mask(key_object, t)) {
             Scalar s = to_scalar(value);

@@ -1,4 +1,5 @@
 // The base class of nn.Module: calling a module. In C because every layer of every model goes through here.
+#include "../autograd/profiler.h"
 #include "objects.h"
 #include "tensor_type.h"
 
@@ -44,6 +45,8 @@ PyObject* call_forward(PyObject* self, PyObject* args, PyObject* kwargs) {
 PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs) {
     PyObject* hooked = PyObject_GetAttr(self, has_hooks);
     if (!hooked) return nullptr;
+    Profiled profiled;
+    if (profiling) [[unlikely]] profiled.begin(EventKind::module, Py_TYPE(self)->tp_name, "", nullptr, 0);
     PyObject* result = hooked == Py_False ? call_forward(self, args, kwargs) : call_hooked(self, args, kwargs);
     Py_DECREF(hooked);
     if (!result) note_failure(self);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "../autograd/profiler.h"
 #include "../ops/ops.h"
 #include "autocast.h"
 
@@ -578,6 +579,9 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
     try {
         PyObject* slots[max_parameters];
         Ref rest;
+        Profiled profiled;
+        if (profiling) [[unlikely]]
+            profiled.begin(EventKind::operation, op.name.c_str(), self->form == form_inplace ? "_" : "", args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
         const int places = places_of(self->form);
         for (const Overload& o : op.overloads) {
             if (op.overloads.size() > 1 && !(o.places & places)) continue;

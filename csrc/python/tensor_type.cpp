@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include "../autograd/engine.h"
+#include "../autograd/profiler.h"
 #include "../ops/ops.h"
 #include "autocast.h"
 #include "registry.h"
@@ -28,11 +29,18 @@ bool operand(PyObject* const& o, Arg& arg) {
     return true;
 }
 
+void profile(Profiled& profiled, const char* name, const char* suffix, PyObject* a, PyObject* b) {
+    PyObject* arguments[] = {a, b};
+    profiled.begin(EventKind::operation, name, suffix, arguments, b ? 2 : 1);
+}
+
 template <Pointwise op>
 PyObject* binary(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
         if (!operand(a, x) || !operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
+        Profiled profiled;
+        if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "", a, b);
         return pointwise(op, x, y).release();
     });
 }
@@ -41,12 +49,18 @@ PyObject* binary_inplace(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg y;
         if (!operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
+        Profiled profiled;
+        if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "_", a, b);
         return pointwise_(op, as_tensor(a), y).release();
     });
 }
 template <Pointwise op>
 PyObject* unary(PyObject* a) {
-    return guarded([&] { return pointwise(op, as_tensor(a)).release(); });
+    return guarded([&] {
+        Profiled profiled;
+        if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "", a, nullptr);
+        return pointwise(op, as_tensor(a)).release();
+    });
 }
 
 PyObject* call_by_name(const char* name, PyObject* a, PyObject* b) {
@@ -61,7 +75,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
 PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) { return PyObject_CallMethod(a, "pow_", "(O)", b); }
 PyObject* matrix_multiply(PyObject* a, PyObject* b) {
     if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
-    if (autocast_users) return call_by_name("matmul", a, b);
+    if (autocast_users || profiling) return call_by_name("matmul", a, b);
     return guarded([&] { return matmul(as_tensor(a), as_tensor(b)).release(); });
 }
 PyObject* positive(PyObject* a) {
@@ -102,6 +116,8 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
             Py_RETURN_NOTIMPLEMENTED;
         }
         static const Pointwise ops[] = {Pointwise::lt, Pointwise::le, Pointwise::eq, Pointwise::ne, Pointwise::gt, Pointwise::ge};
+        Profiled profiled;
+        if (profiling) [[unlikely]] profile(profiled, pointwise_info(ops[op]).name, "", a, b);
         return pointwise(ops[op], x, y).release();
     });
 }

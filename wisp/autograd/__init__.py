@@ -15,8 +15,8 @@ __all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", 
 
 def __getattr__(name):
     import importlib
-    if name == "functional":
-        return importlib.import_module("wisp.autograd.functional")
+    if name in ("functional", "profiler"):
+        return importlib.import_module("wisp.autograd." + name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -34,7 +34,9 @@ newaxis = None
 # Loaded on first use: `import wisp` stays quick.
 _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
-               "masked", "sparse", "distributed", "return_types", "functional", "version", "storage", "types", "profiler", "viz"}
+               "masked", "sparse", "distributed", "return_types", "functional", "version", "storage", "types", "profiler", "viz",
+               "vision", "as_torch", "torch_version", "jit", "compiler", "onnx", "accelerator", "mps", "xpu", "cpu",
+               "futures", "_C", "_dynamo", "_inductor", "_six"}
 _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
          "finfo": "_limits", "iinfo": "_limits", "from_dlpack": "utils.dlpack", "to_dlpack": "utils.dlpack",
          "autocast": "amp", "GradScaler": "amp", "vmap": "func",

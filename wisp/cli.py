@@ -1,4 +1,4 @@
-"""The command `wisp`: demo, doctor, run."""
+"""The command `wisp`: demo, doctor, run, check."""
 import argparse
 import os
 import platform
@@ -55,23 +55,18 @@ def _why_no_cuda():
 
 
 def run(arguments):
-    """Run a PyTorch script with Wisp in place of torch: wisp run script.py [arguments]."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(run.__doc__)
-        raise SystemExit(0 if arguments else 2)
-    from wisp import _alias
-    _alias.install()
-    if arguments[0] == "-m":
-        sys.argv = arguments[1:]
-        sys.path.insert(0, os.getcwd())
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = arguments
-        sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
-        runpy.run_path(arguments[0], run_name="__main__")
+    """Run a PyTorch program with Wisp in place of torch: wisp run script.py [arguments]."""
+    from wisp.run import run
+    run(arguments)
 
 
-COMMANDS = {"demo": demo, "doctor": doctor, "run": run}
+def check(arguments):
+    """List what a PyTorch project uses and Wisp lacks, without running it: wisp check path/."""
+    from wisp.check import main
+    main(arguments)
+
+
+COMMANDS = {"demo": demo, "doctor": doctor, "run": run, "check": check}
 
 
 def main(arguments=None):

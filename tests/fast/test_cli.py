@@ -39,4 +39,4 @@ def test_run_a_torch_script(tmp_path):
     result = run("run", str(script), "--flag")
     assert result.returncode == 0, result.stderr
     assert "wisp torch.Size([3, 1]) ['--flag']" in result.stdout
-    assert "no module wisp.no_such_module" in result.stdout
+    assert "no module torch.no_such_module" in result.stdout

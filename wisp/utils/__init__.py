@@ -1,10 +1,14 @@
 """Data loading, checkpointing and other helpers."""
 import importlib
 
-_SUBMODULES = ("checkpoint", "data", "dlpack", "hooks", "model_zoo", "_pytree")
+_SUBMODULES = ("benchmark", "checkpoint", "data", "dlpack", "hooks", "model_zoo", "tensorboard", "_pytree")
 
 
 def __getattr__(name):
     if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

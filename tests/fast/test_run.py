@@ -1,0 +1,184 @@
+"""`wisp run`, `python -m wisp.run`, `import wisp.as_torch`, `wisp check`: PyTorch programs under Wisp."""
+import doctest
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+import wisp
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(wisp.__file__)))
+
+
+def python(*arguments, cwd=None):
+    environment = dict(os.environ, PYTHONPATH=ROOT)
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, cwd=cwd)
+
+
+def run_script(tmp_path, text, *arguments, module="wisp"):
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    command = ["run", str(path)] if module == "wisp" else [str(path)]
+    return python("-m", module, *command, *arguments)
+
+
+def good(tmp_path, text, *arguments, **options):
+    result = run_script(tmp_path, text, *arguments, **options)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_modules_are_the_same_objects(tmp_path):
+    assert good(tmp_path, """
+import torch, torch.nn as nn, torch.nn.functional as F, torch.optim as optim
+import torch.backends.cudnn as cudnn
+import torch.utils.data as data
+import torch.distributed as dist
+from torch.autograd import Variable
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+import wisp
+assert torch is wisp and nn is wisp.nn and F is wisp.nn.functional and data.DataLoader is DataLoader
+assert isinstance(torch.ones(2), torch.Tensor) and torch.ones(2).type() == "torch.FloatTensor"
+assert not torch.cuda.is_available() and dist.is_available() and not dist.is_initialized()
+cudnn.benchmark = True
+assert torch.backends.cudnn.benchmark
+print("good")
+""") == "good\n"
+
+
+def test_versions_compare(tmp_path):
+    good(tmp_path, """
+import importlib.metadata, importlib.util, torch
+assert torch.__version__ >= "1.10" and torch.__version__ > (2, 0) and not torch.__version__ < "2.9"
+assert int(torch.__version__.split(".")[0]) == 2 and torch.__version__.startswith("2.")
+assert importlib.metadata.version("torch").startswith("2.") and importlib.util.find_spec("torch") is not None
+assert torch.version.cuda is None and isinstance(torch.version.__version__, str)
+""")
+
+
+def test_arguments_main_and_pickles(tmp_path):
+    out = good(tmp_path, """
+import pickle, sys, torch
+class Own(torch.nn.Module):
+    pass
+if __name__ == "__main__":
+    assert sys.modules["__main__"].Own is Own
+    copy = pickle.loads(pickle.dumps({"model": Own(), "dtype": torch.float32, "x": torch.ones(2)}))
+    print(sys.argv[1:], copy["x"].tolist(), type(copy["model"]).__name__, torch.load)
+""", "--epochs", "3", module="wisp.run")
+    assert out.startswith("['--epochs', '3'] [1.0, 1.0] Own")
+
+
+def test_child_processes_find_torch(tmp_path):
+    assert "3.0" in good(tmp_path, """
+import subprocess, sys
+import multiprocessing, torch
+def work(queue):
+    queue.put(float(torch.ones(3).sum()))
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=work, args=(queue,))
+    process.start(); print(queue.get()); process.join()
+    print(subprocess.run([sys.executable, "-c", "import torch.nn; print(torch.__version__)"], check=True))
+""")
+
+
+def test_what_is_missing_is_named(tmp_path):
+    out = good(tmp_path, """
+import torch
+for text in ("from torch.nn import Linearr", "import torch.nn.functionl", "torch.softplus", "import torch.fx"):
+    try:
+        exec(compile(text, "there.py", "exec"))
+    except (ImportError, AttributeError) as error:
+        print(type(error).__name__, "|", error)
+assert not hasattr(torch, "no_such_thing") and getattr(torch.nn, "Nope", 3) == 3
+""")
+    lines = out.splitlines()
+    assert "torch.nn.Linearr" in lines[0] and "there.py:1" in lines[0] and "closest: torch.nn.Linear" in lines[0]
+    assert "torch.nn.functionl" in lines[1] and "torch.nn.functional" in lines[1]
+    assert "torch.nn.functional.softplus" in lines[2]
+    assert "symbolic tracing" in lines[3]
+    result = run_script(tmp_path, "import torch\n\ntorch.ones(2).no_such_method()\n")
+    assert result.returncode == 1 and "program.py\", line 3" in result.stderr and "torch.Tensor.no_such_method" in result.stderr
+    assert "runpy" not in result.stderr and "wisp/run.py" not in result.stderr
+
+
+def test_exit_status_and_missing_file(tmp_path):
+    assert run_script(tmp_path, "import sys\nsys.exit(3)\n").returncode == 3
+    result = python("-m", "wisp", "run", "nowhere.py")
+    assert result.returncode != 0 and "nowhere.py" in result.stderr
+    assert "7" in python("-m", "wisp", "run", "-c", "import torch; print(torch.tensor(7).item())").stdout
+
+
+def test_as_torch(tmp_path):
+    result = python("-c", "import wisp.as_torch, torch, torch.nn as nn; print(torch.__name__, nn.__name__)")
+    assert result.stdout == "wisp wisp.nn\n", result.stderr
+
+
+def test_check_lists_what_is_missing(tmp_path):
+    (tmp_path / "model.py").write_text(
+        "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+        "class Net(nn.Module):\n    layer = nn.Linear(2, 3)\n    other = nn.Liner(2, 3)\n"
+        "def f(x):\n    return F.relu(torch.no_such_operator(x))\n"
+        "try:\n    import torch.fx\nexcept ImportError:\n    pass\n")
+    result = python("-m", "wisp", "check", str(tmp_path))
+    assert "model.py:6: torch.nn.Liner" in result.stdout and "torch.nn.Linear" in result.stdout
+    assert "model.py:8: torch.no_such_operator" in result.stdout
+    assert "torch.fx" in result.stdout and "guarded" in result.stdout and result.returncode == 1
+    (tmp_path / "model.py").write_text("import torch\nprint(torch.ones(2).sum())\n")
+    result = python("-m", "wisp", "check", str(tmp_path))
+    assert result.returncode == 0 and "0 missing" in result.stdout
+    assert python("-m", "wisp", "check", str(tmp_path / "nowhere")).returncode != 0
+
+
+def test_jit_compile_and_distributed(tmp_path):
+    good(tmp_path, f"""
+import os, torch, torch.nn as nn, torch.distributed as dist
+import torch._dynamo
+torch._dynamo.config.suppress_errors = True
+torch.set_float32_matmul_precision("high")
+@torch.jit.script
+def f(x):
+    return x * 2
+model = torch.compile(nn.Linear(2, 1), mode="max-autotune")
+traced = torch.jit.trace(model, torch.ones(1, 2))
+traced.save({str(tmp_path / 'model.pt')!r})
+again = torch.jit.load({str(tmp_path / 'model.pt')!r})
+assert torch.equal(again(torch.ones(1, 2)), model(torch.ones(1, 2))) and f(torch.ones(1)).item() == 2
+os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="29500")
+dist.init_process_group("gloo")
+ddp = nn.parallel.DistributedDataParallel(model)
+x = torch.ones(3); dist.all_reduce(x); dist.barrier()
+assert dist.get_world_size() == 1 and x.tolist() == [1, 1, 1] and list(ddp.state_dict())[0] == "module.weight"
+sampler = torch.utils.data.distributed.DistributedSampler(range(5))
+assert len(list(sampler)) == 5
+dist.destroy_process_group()
+try:
+    torch.onnx.export(model, torch.ones(1, 2), "x.onnx")
+except NotImplementedError as error:
+    assert "ONNX" in str(error)
+""")
+
+
+@pytest.mark.parametrize("name", ["wisp.jit", "wisp.compiler", "wisp.futures", "wisp.accelerator", "wisp.distributed", "wisp.torch_version",
+                                  "wisp.utils.benchmark", "wisp.nn.parallel.data_parallel", "wisp.nn.parallel.scatter_gather"])
+def test_examples_in_docstrings(name):
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0 and result.attempted > 0
+
+
+def test_replicas_share_gradients():
+    from wisp.nn.parallel import gather, parallel_apply, replicate, scatter
+    model = wisp.nn.Sequential(wisp.nn.Linear(3, 4), wisp.nn.ReLU(), wisp.nn.Linear(4, 2))
+    x = wisp.randn(6, 3)
+    copies = replicate(model, ["cpu", "cpu"])
+    gather(parallel_apply(copies, scatter(x, ["cpu", "cpu"])), "cpu").square().sum().backward()
+    split = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model(x).square().sum().backward()
+    for one, parameter in zip(split, model.parameters()):
+        wisp.testing.assert_close(one, parameter.grad)

@@ -1,0 +1,27 @@
+"""What programs take from PyTorch's extension module `torch._C`; Wisp's own is `wisp._core`."""
+import contextlib as _contextlib
+
+from wisp._core import Generator, Size, default_generator, device, dtype, layout, memory_format  # noqa: F401
+from wisp._core import Tensor as TensorBase  # noqa: F401
+from wisp._core import Tensor as _TensorBase  # noqa: F401
+from wisp.linalg import LinAlgError as _LinAlgError  # noqa: F401
+
+DisableTorchFunctionSubclass = DisableTorchFunction = _contextlib.nullcontext
+
+
+def _log_api_usage_once(event):
+    """Nothing is counted."""
+
+
+def _get_tracing_state():
+    """None: nothing is traced."""
+    return None
+
+
+def _jit_set_profiling_mode(mode):
+    """Nothing to set."""
+    return False
+
+
+_jit_set_profiling_executor = _jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _jit_set_profiling_mode
+_jit_override_can_fuse_on_gpu = _jit_override_can_fuse_on_cpu = _jit_set_profiling_mode

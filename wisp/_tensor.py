@@ -160,11 +160,21 @@ def is_pinned(self, device=None):
 
 
 def share_memory_(self):
+    """Move the memory, in place, to where other processes can see it (see `wisp.multiprocessing`).
+
+    >>> import wisp
+    >>> wisp.ones(2).share_memory_().is_shared()
+    True
+    """
+    if self.device.type == "cpu":
+        from wisp.multiprocessing.shared import share
+        share(self.detach())
     return self
 
 
 def is_shared(self):
-    return False
+    """Whether other processes can see the memory."""
+    return self.device.type == "cuda" or _core._operators[""]["_is_shared"](self.detach())
 
 
 def get_device(self):

@@ -84,12 +84,17 @@ class UntypedStorage:
         return self
 
     def is_shared(self):
-        """Whether other processes see the memory."""
-        return False
+        """Whether other processes can see the memory."""
+        return self._bytes.is_shared()
 
     def share_memory_(self):
-        """The storage itself."""
+        """Move the memory, in place, to where other processes can see it."""
+        self._bytes.share_memory_()
         return self
+
+    @classmethod
+    def _over(cls, data):
+        return cls(_bytes=data)
 
 
 class TypedStorage:
@@ -168,11 +173,12 @@ class TypedStorage:
         return self
 
     def is_shared(self):
-        """Whether other processes see the memory."""
-        return False
+        """Whether other processes can see the memory."""
+        return self._untyped_storage.is_shared()
 
     def share_memory_(self):
-        """The storage itself."""
+        """Move the memory, in place, to where other processes can see it."""
+        self._untyped_storage.share_memory_()
         return self
 
     def __repr__(self):

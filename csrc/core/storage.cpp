@@ -25,12 +25,11 @@ Storage* Storage::wrap(void* data, size_t bytes, void (*release)(Storage*), void
 }
 
 void Storage::destroy() {
-    if (release) {
-        release(this);
-        deallocate(this, header);
-    } else {
-        deallocate(this, header + bytes);
-    }
+    const bool foreign = release != nullptr;
+    if (foreign) release(this);
+    // A storage whose data was moved elsewhere still has its first block behind the header; its release says so by
+    // clearing `release`.
+    deallocate(this, foreign && release ? header : header + bytes);
 }
 
 std::string text_of(Device device) {

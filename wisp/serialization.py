@@ -1,14 +1,12 @@
 """Saving and loading: PyTorch's `.pt` files, read and written, without ever running code from a file.
 
 A file is a zip archive: `data.pkl` is a pickle in which a tensor is a call of `torch._utils._rebuild_tensor_v2` on a
-numbered storage, and `data/0`, `data/1` … hold the bytes of the storages. The reader knows a fixed list of names that
-such a pickle may refer to (see `_NAMES`) and refuses all others.
+numbered storage, and `data/0`, `data/1` … hold the bytes of the storages. The reader (`_unpickle.py`) knows a fixed list
+of names that such a pickle may refer to (`_file_names.py`) and refuses all others.
 """
-import builtins
 import collections
 import contextlib
 import functools
-import importlib
 import io
 import mmap as mapping
 import os
@@ -20,14 +18,14 @@ import zipfile
 import numpy
 
 import wisp
+from wisp._file_names import STORAGES as _STORAGES
+from wisp._file_names import Finder, StorageKind, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from wisp._unpickle import Unpickler
 from wisp._zip import write_archive
 
-__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
+           "safe_globals", "save"]
 
-_STORAGES = {"FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16",
-             "BFloat16Storage": "bfloat16", "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16",
-             "CharStorage": "int8", "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
-             "ComplexDoubleStorage": "complex128", "UntypedStorage": "uint8"}
 _STORAGE_OF = {dtype: name for name, dtype in _STORAGES.items() if name != "UntypedStorage"}
 _ALIGNMENT = 64
 
@@ -49,6 +47,7 @@ class _Global:
 
 _TENSOR, _TENSOR_V3 = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_tensor_v3")
 _PARAMETER = _Global("torch._utils", "_rebuild_parameter")
+_WITH_ATTRIBUTES, _PLAIN_TENSOR = _Global("torch._tensor", "_rebuild_from_type_v2"), _Global("torch", "Tensor")
 _DEVICE, _SIZE = _Global("torch", "device"), _Global("torch", "Size")
 _KINDS = {name: _Global("torch.storage" if name == "UntypedStorage" else "torch", name) for name in _STORAGES}
 _named = functools.cache(_Global)
@@ -148,9 +147,12 @@ class _Pickler(pickle._Pickler):
         if storage.compact():
             offset, strides = 0, tuple(plain.contiguous().stride())
         args = storage, offset, tuple(plain.shape), strides, tensor.requires_grad, hooks
-        if _dtype_name(plain.dtype) in _STORAGE_OF:
-            return _TENSOR, args
-        return _TENSOR_V3, (*args, plain.dtype)
+        function = _TENSOR
+        if _dtype_name(plain.dtype) not in _STORAGE_OF:
+            function, args = _TENSOR_V3, (*args, plain.dtype)
+        if type(tensor) is wisp.Tensor and tensor.__dict__:
+            return _WITH_ATTRIBUTES, (function, _PLAIN_TENSOR, args, tensor.__dict__)
+        return function, args
 
 
 def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True,
@@ -158,20 +160,33 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
     """Save an object to a file (a path or a file object), readable by PyTorch and by `load`.
 
     A path is written to a temporary file first and then renamed: a crash leaves the old file as it was.
+
+    >>> import os, tempfile, wisp
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.pt")
+    >>> wisp.save(wisp.nn.Linear(2, 1).state_dict(), path)
+    >>> list(wisp.load(path))
+    ['weight', 'bias']
     """
     if not isinstance(f, (str, os.PathLike)):
         _write_archive(obj, f, "archive", pickle_protocol)
         return
-    path = os.path.realpath(os.fspath(f))
-    name = os.path.splitext(os.path.basename(path))[0] or "archive"
+    name = os.path.splitext(os.path.basename(os.path.realpath(f)))[0] or "archive"
+    with replacing(f) as file:
+        _write_archive(obj, file, name, pickle_protocol)
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """A file to write that takes the place of `path` when all went well, so that there is always a whole file."""
+    path = os.path.realpath(os.fspath(path))
     if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe
         with open(path, "wb") as file:
-            _write_archive(obj, file, name, pickle_protocol)
+            yield file
         return
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
         with open(temporary, "xb") as file:
-            _write_archive(obj, file, name, pickle_protocol)
+            yield file
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -203,234 +218,151 @@ def _bytes(flat):
     return memoryview(flat.numpy()).cast("B")
 
 
-# ---------------------------------------------------------------- names that a file may refer to
-class _Name:
-    """A function or type that a pickle may call. A file cannot change it: it has no attributes to set."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function):
-        object.__setattr__(self, "_function", function)
-
-    def __call__(self, *args):
-        return self._function(*args)
-
-    def __setattr__(self, name, value):
-        raise pickle.UnpicklingError("a file tried to change a function")
-
-
-class _StorageKind:
-    __slots__ = ("dtype",)
-
-    def __init__(self, dtype):
-        self.dtype = dtype
-
-
-def _rebuild_tensor(storage, offset, size, stride, *_):
-    return _view(storage, offset, size, stride)
-
-
-def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, *_):
-    return _view(storage, offset, size, stride).requires_grad_(requires_grad)
-
-
-def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, *_):
-    return _view(storage.view(dtype), offset, size, stride).requires_grad_(requires_grad)
-
-
-def _view(flat, offset, size, stride):
-    """A tensor over a storage, after a check that it lies within."""
-    if min((offset, *size, *stride), default=0) < 0 or len(size) != len(stride):
-        raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {size}, {stride}, {offset}")
-    if 0 not in size:
-        last = offset + sum((n - 1) * step for n, step in zip(size, stride))
-        if last >= flat.numel():
-            raise pickle.UnpicklingError(f"a tensor in the file reaches beyond its storage of {flat.numel()} elements: "
-                                         f"{size}, {stride}, {offset}")
-    with wisp.no_grad():
-        return flat.as_strided(tuple(size), tuple(stride), offset).detach()
-
-
-def _rebuild_parameter(data, requires_grad=True, *_):
-    return wisp.nn.Parameter(data, requires_grad=requires_grad)
-
-
-def _encode(text, encoding):
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"encoding {encoding} is not expected")
-    return text.encode("latin1")
-
-
-def _default_dict(factory=None):
-    known = {id(_NAMES[name]): getattr(builtins, name.split()[1]) for name in _NAMES if name.startswith("builtins ")}
-    return collections.defaultdict(known.get(id(factory)))
-
-
-_NAMES = {
-    "torch._utils _rebuild_tensor": _Name(_rebuild_tensor),
-    "torch._utils _rebuild_tensor_v2": _Name(_rebuild_tensor_v2),
-    "torch._utils _rebuild_tensor_v3": _Name(_rebuild_tensor_v3),
-    "torch._utils _rebuild_parameter": _Name(_rebuild_parameter),
-    "torch._utils _rebuild_parameter_with_state": _Name(_rebuild_parameter),
-    "torch._tensor _rebuild_from_type_v2": _Name(lambda function, kind, args, state: function(*args)),
-    "torch.nn.parameter Parameter": _Name(_rebuild_parameter),
-    "torch device": _Name(lambda *args: wisp.device(*args)),
-    "torch Size": _Name(lambda *args: wisp.Size(*args)),
-    "torch Tensor": _Name(lambda *args: wisp.Tensor(*args)),
-    "collections OrderedDict": _Name(collections.OrderedDict),
-    "collections Counter": _Name(collections.Counter),
-    "collections defaultdict": _Name(_default_dict),
-    "collections deque": _Name(collections.deque),
-    "_codecs encode": _Name(_encode),
-    **{f"builtins {kind.__name__}": _Name(kind) for kind in (
-        int, float, bool, str, list, dict, tuple, set, frozenset, complex, bytearray, slice, range)},
-    **{f"torch {name}": _StorageKind(dtype) for name, dtype in _STORAGES.items()},
-    "torch.storage UntypedStorage": _StorageKind("uint8"),
-}
-_DTYPE_NAMES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16",
-                "uint32", "uint64", "bool", "complex64", "complex128")
-_safe = {}
-
-
-def _full_name(item):
-    kind, name = item if isinstance(item, tuple) else (item, f"{item.__module__}.{item.__qualname__}")
-    return kind, name
-
-
-def add_safe_globals(safe_globals):
-    """Let files refer to these classes and functions. Each is a class, or a pair of it and its name in files."""
-    for item in safe_globals:
-        kind, name = _full_name(item)
-        _safe[name] = kind
-
-
-def get_safe_globals():
-    """What `add_safe_globals` has added."""
-    return list(_safe.values())
-
-
-def clear_safe_globals():
-    _safe.clear()
-
-
-@contextlib.contextmanager
-def safe_globals(safe_globals):
-    """A context in which files may refer to these classes and functions."""
-    before = dict(_safe)
-    add_safe_globals(safe_globals)
-    try:
-        yield
-    finally:
-        _safe.clear()
-        _safe.update(before)
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file, load_storage, weights_only):
-        super().__init__(file, encoding="utf-8")
-        self.load_storage, self.weights_only = load_storage, weights_only
-
-    def find_class(self, module, name):
-        module = {"__builtin__": "builtins"}.get(module, module)
-        if module == "wisp" or module.startswith("wisp."):
-            module = "torch" + module[4:]
-        known = _NAMES.get(f"{module} {name}")
-        if known is not None:
-            return known
-        if module == "torch" and name in _DTYPE_NAMES:
-            return getattr(wisp, name)
-        for spelling in (module, "wisp" + module[5:] if module.startswith("torch") else module):
-            if f"{spelling}.{name}" in _safe:
-                return _safe[f"{spelling}.{name}"]
-        if not self.weights_only:
-            kind = _module_class(module, name)
-            if kind is not None:
-                return kind
-        raise pickle.UnpicklingError(
-            f"the file refers to {module}.{name}, which is not on the list of types that may be loaded. Files never "
-            f"run code here. If you trust this type, import it and say "
-            f"wisp.serialization.add_safe_globals([{name}]) before loading.")
-
-    def persistent_load(self, identifier):
-        if not isinstance(identifier, tuple) or identifier[0] != "storage" or len(identifier) < 5:
-            raise pickle.UnpicklingError(f"unknown reference in the file: {identifier!r}")
-        kind, key, location, count = identifier[1:5]
-        if not isinstance(kind, _StorageKind):
-            raise pickle.UnpicklingError(f"unknown kind of storage in the file: {kind!r}")
-        return self.load_storage(kind.dtype, str(key), str(location), int(count), *identifier[5:])
-
-
-def _module_class(module, name):
-    """A class of layers which the program has loaded, or an operator: with `weights_only=False` whole models can be
-    read."""
-    if module == "torch" or module.startswith("torch."):
-        operator = wisp._core._operators.get(module[6:], {}).get(name)
-        if operator is not None and not name.startswith("_"):
-            return operator
-        module = "wisp" + module[5:]
-    kind = importlib.import_module(module) if module.startswith("wisp.nn.modules.") else sys.modules.get(module)
-    for part in name.split("."):
-        kind = getattr(kind, part, None)
-    return kind if isinstance(kind, type) and issubclass(kind, wisp.nn.Module) else None
-
-
 # ---------------------------------------------------------------- reading
 def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
     """Load what `save`, of Wisp or of PyTorch, has written to a file (a path or a file object).
 
     Loading never runs code: a file may refer to tensors, plain Python values and what `add_safe_globals` was told; with
-    `weights_only=False` also to subclasses of nn.Module that the program has already imported. `map_location` moves
-    tensors to a device: a device, a dict from saved to new devices, or a function of (storage, location). With `mmap`
-    the file is mapped, and only what is used is read.
+    `weights_only=False` also to subclasses of nn.Module that the program has already imported. What is allocated is in
+    proportion to the size of the file, whatever it says. `map_location` moves tensors to a device: a device, a dict from
+    saved to new devices, or a function of (storage, location). With `mmap` the file is mapped, and only what is used is
+    read. A safetensors file gives its dict of tensors.
+
+    >>> import io, wisp
+    >>> file = io.BytesIO()
+    >>> wisp.save({"weight": wisp.ones(2)}, file)
+    >>> _ = file.seek(0)
+    >>> wisp.load(file)
+    {'weight': tensor([1., 1.])}
     """
     weights_only = True if weights_only is None else weights_only
-    if not isinstance(f, (str, os.PathLike)):
-        if mmap:
-            raise ValueError("f must be a file name in order to use the mmap argument")
-        if not hasattr(f, "seek"):
-            f = io.BytesIO(f.read())
-        return _load_file(f, map_location, weights_only, False)
-    with open(f, "rb") as file:
-        return _load_file(file, map_location, weights_only, bool(mmap))
+    return _open(f, mmap, lambda file: _load_file(file, map_location, Finder(weights_only), bool(mmap)))
 
 
-def _load_file(file, map_location, weights_only, mapped):
+def get_unsafe_globals_in_checkpoint(f):
+    """The names in a file that `load` would refuse, as a list of texts.
+
+    >>> import io, wisp
+    >>> file = io.BytesIO()
+    >>> wisp.save({"layer": wisp.nn.Linear(1, 1)}, file)
+    >>> wisp.serialization.get_unsafe_globals_in_checkpoint(file)
+    ['torch.nn.modules.linear.Linear']
+    """
+    finder = Finder(weights_only=True, collect=True)
+
+    def read(file):
+        file.seek(0)
+        with contextlib.suppress(pickle.UnpicklingError):
+            _load_file(file, None, finder, False)
+    _open(f, False, read)
+    return finder.refused
+
+
+def _open(f, mmap, read):
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            return read(file)
+    if mmap:
+        raise ValueError("f must be a file name in order to use the mmap argument")
+    if not hasattr(f, "read"):
+        raise AttributeError(f"load: expected a path or a file object with read and seek, got {type(f).__name__}")
+    if not (f.seekable() if hasattr(f, "seekable") else hasattr(f, "seek") and hasattr(f, "tell")):
+        f = io.BytesIO(f.read())
+    return read(f)
+
+
+_KNOWN_BEGINNINGS = {
+    b"version https://git-lfs": "it is a Git LFS pointer: fetch the file itself with `git lfs pull`",
+    b"<!DOCTYPE": "it is a web page: the download went wrong", b"<html": "it is a web page: the download went wrong",
+    b"\x1f\x8b": "it is compressed with gzip: unpack it first", b"\x93NUMPY": "it is an array of NumPy: use numpy.load",
+    b"\x89HDF": "it is an HDF5 file"}
+
+
+def _load_file(file, map_location, finder, mapped):
     start = file.tell()
-    first = file.read(4)
+    first = file.read(32)
     file.seek(start)
     if first[:2] == b"PK":
-        return _load_archive(file, map_location, weights_only, mapped)
-    if mapped:
-        raise RuntimeError("mmap can only be used with files saved in the zip format")
+        return _load_archive(file, map_location, finder, mapped)
+    for beginning, what in _KNOWN_BEGINNINGS.items():
+        if first.startswith(beginning):
+            raise RuntimeError(f"the file was not written by save(): {what}")
+    if first[8:9] == b"{" and int.from_bytes(first[:8], "little") < 1 << 27:
+        return _load_safetensors(file, map_location, mapped)
     if len(first) < 4:
         raise EOFError("the file is empty" if not first else "the file is too short")
-    return _load_legacy(file, map_location, weights_only)
+    if mapped:
+        raise RuntimeError("mmap can only be used with files saved in the zip format")
+    return _load_legacy(file, map_location, finder)
 
 
-def _load_archive(file, map_location, weights_only, mapped):
+def _load_safetensors(file, map_location, mapped):
+    from wisp.utils import safetensors
+    if isinstance(map_location, dict) or callable(map_location):
+        raise RuntimeError("a safetensors file does not say where its tensors were: map_location must be a device")
+    device = "cpu" if map_location is None else map_location
+    if mapped:
+        return safetensors.load_file(file.name, device, mmap=True)
+    whole = file if file.tell() == 0 else io.BytesIO(file.read())
+    return {name: tensor.to(device) for name, tensor in safetensors.read_tensors(whole).items()}
+
+
+def _load_archive(file, map_location, finder, mapped):
     place = _placement(map_location)
+    start = file.tell()
+    size = file.seek(0, 2) - start
+    file.seek(start)
     try:
         archive = zipfile.ZipFile(file)
-    except zipfile.BadZipFile as error:
-        raise RuntimeError(f"the file is not a complete archive: {error}") from None
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, struct.error, KeyError) as error:
+        raise RuntimeError("the file is not a complete archive: it is truncated, or damaged at its end "
+                           f"({error})") from None
     with archive:
         entries = {name.split("/", 1)[1]: info for name, info in archive.NameToInfo.items() if "/" in name}
         if "data.pkl" not in entries:
             raise RuntimeError("the archive holds no data.pkl: it was not written by save()"
                                + (" (TorchScript files are not supported)" if "constants.pkl" in entries else ""))
-        if "byteorder" in entries and archive.read(entries["byteorder"]).decode() != sys.byteorder:
+
+        def read(name):
+            info = entries[name]
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
+                raise RuntimeError(f"the archive is damaged: {name} is compressed or larger than the file")
+            try:
+                return archive.read(info)
+            except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError, struct.error) as error:
+                raise RuntimeError(f"the archive is damaged: {name}: {error}") from None
+        if "byteorder" in entries and read("byteorder") != sys.byteorder.encode():
             raise RuntimeError("the file was written on a machine with the other byte order")
         memory = mapping.mmap(file.fileno(), 0, access=mapping.ACCESS_COPY) if mapped else None
-        storages = {}
+        storages, left = {}, size
 
         def load_storage(dtype, key, location, count, *_):
+            nonlocal left
             if key not in storages:
                 info = entries.get(f"data/{key}")
                 if info is None:
                     raise RuntimeError(f"the archive lacks the storage data/{key}")
+                left -= info.file_size  # entries that overlap could hold more than the file
+                if left < 0:
+                    raise RuntimeError("the archive is damaged: its storages are larger than the file")
                 storages[key] = place(_read_storage(file, info, memory, dtype, count), location)
             return storages[key]
-        return _Unpickler(io.BytesIO(archive.read(entries["data.pkl"])), load_storage, weights_only).load()
+        pickled = read("data.pkl")
+        return Unpickler(io.BytesIO(pickled), finder, _persistent(load_storage)).load()
+
+
+def _persistent(load_storage):
+    """A function that finds the storage which an identifier in a pickle describes."""
+    def load(identifier):
+        if not isinstance(identifier, tuple) or len(identifier) < 5 or identifier[0] != "storage":
+            raise pickle.UnpicklingError("unknown reference in the file")
+        kind, key, location, count = identifier[1:5]
+        if not isinstance(kind, StorageKind) or not isinstance(count, int) or count < 0:
+            raise pickle.UnpicklingError("unknown kind of storage in the file")
+        if not isinstance(key, (str, int)) or not isinstance(location, str):
+            raise pickle.UnpicklingError("a storage in the file has no name or no place")
+        return load_storage(kind.dtype, str(key), location, count, *identifier[5:])
+    return load
 
 
 def _read_storage(file, info, memory, dtype, count):
@@ -450,11 +382,13 @@ def _read_storage(file, info, memory, dtype, count):
     if memory is not None and begin % dtype.itemsize == 0:
         return wisp.from_numpy(numpy.frombuffer(memory, numpy.uint8, size, begin)).view(dtype)
     file.seek(begin)
-    return _read_into(file, dtype, count)
-
-
-def _read_into(file, dtype, count):
     flat = wisp.empty(count, dtype=dtype)
+    _fill(file, flat)
+    return flat
+
+
+def _fill(file, flat):
+    """Read the elements of a contiguous tensor from a file."""
     target = _bytes(flat)
     if hasattr(file, "readinto"):
         done = 0
@@ -468,7 +402,6 @@ def _read_into(file, dtype, count):
         if len(content) < target.nbytes:
             raise EOFError("the file ends within a storage")
         target[:] = content
-    return flat
 
 
 class _Movable:
@@ -514,41 +447,59 @@ def _placement(map_location):
     return place
 
 
-def _load_legacy(file, map_location, weights_only):
+_MAGIC, _LEGACY_VERSION = 0x1950a86a20f9469cfc6c, 1001
+
+
+def _load_legacy(file, map_location, finder):
     """Files of PyTorch before 1.6: five pickles, then the storages one after the other."""
-    place, storages, views = _placement(map_location), {}, {}
+    start = file.tell()
+    left = file.seek(0, 2) - start
+    file.seek(start)
+    storages, views, locations = {}, {}, {}
 
     def load_storage(dtype, key, location, count, view=None):
+        nonlocal left
         if key not in storages:
-            storages[key] = wisp.empty(count, dtype=getattr(wisp, dtype)), location
+            dtype = getattr(wisp, dtype)
+            left -= count * dtype.itemsize
+            if left < 0:
+                raise RuntimeError("the file is truncated or damaged: its storages are larger than the file")
+            storages[key], locations[key] = wisp.empty(count, dtype=dtype), location
         if view is None:
-            return storages[key][0]
+            return storages[key]
         view_key, offset, size = view
         if view_key not in views:
-            views[view_key] = storages[key][0][offset:offset + size]
+            views[view_key] = storages[key][offset:offset + size]
         return views[view_key]
 
     def read():
-        return _Unpickler(file, load_storage, weights_only).load()
+        return Unpickler(file, finder, _persistent(load_storage)).load()
     try:
-        if read() != 0x1950a86a20f9469cfc6c:
-            raise RuntimeError("Invalid magic number; corrupt file?")
-        if read() != 1001:
-            raise RuntimeError("Invalid protocol version")
-    except (pickle.UnpicklingError, ValueError, KeyError, IndexError) as error:
+        if read() != _MAGIC:
+            raise RuntimeError("the file was not written by save(): invalid magic number; corrupt file?")
+    except (pickle.UnpicklingError, EOFError) as error:
         raise RuntimeError(f"the file was not written by save(): {error}") from None
+    if read() != _LEGACY_VERSION:
+        raise RuntimeError("the file has an unknown version of the old format; corrupt file?")
     read()
+    begin = file.tell()
     result = read()
-    for key in read():
-        flat = storages[str(key)][0]
-        count, = struct.unpack("<q", file.read(8))
-        if count != flat.numel():
-            raise RuntimeError(f"storage {key} has {count} elements, expected {flat.numel()}")
+    keys = read()
+    if not isinstance(keys, list) or not all(isinstance(key, (str, int)) and str(key) in storages for key in keys):
+        raise RuntimeError("the file is damaged: its list of storages does not fit")
+    for key in keys:
+        flat, head = storages[str(key)], file.read(8)
+        count = int.from_bytes(head, "little", signed=True)
+        if len(head) < 8 or count != flat.numel():
+            raise RuntimeError(f"the file is truncated or damaged: storage {key} has {count} elements, expected "
+                               f"{flat.numel()}")
         if count:
-            _bytes(flat)[:] = file.read(_bytes(flat).nbytes)
-    if map_location is not None or any(location != "cpu" for _, location in storages.values()):
-        from wisp.utils import _pytree
-        locations = {flat._storage_ptr(): location for flat, location in storages.values()}
-        return _pytree.tree_map_only(wisp.Tensor, lambda tensor: place(
-            tensor, locations.get(tensor._storage_ptr(), "cpu")), result)
-    return result
+            _fill(file, flat)
+    if map_location is None and all(location == "cpu" for location in locations.values()):
+        return result
+    # the tensors again, over storages that are where they should be
+    place = _placement(map_location)
+    storages = {key: place(flat, locations[key]) for key, flat in storages.items()}
+    views.clear()
+    file.seek(begin)
+    return read()

@@ -1,0 +1,279 @@
+"""The names that a checkpoint may refer to, and what may be done with each.
+
+A pickle names functions and classes; `Finder` maps the names that PyTorch's files use to functions of ours, which check
+what they are given, and refuses all others.
+"""
+import collections
+import contextlib
+import importlib
+import pickle
+import sys
+
+import wisp
+from wisp._unpickle import BLANK, CALL, TRUSTED, check_key
+
+__all__ = ["Finder", "StorageKind", "STORAGES", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
+
+STORAGES = {"FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16",
+            "BFloat16Storage": "bfloat16", "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16",
+            "CharStorage": "int8", "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
+            "ComplexDoubleStorage": "complex128", "UntypedStorage": "uint8"}
+_DTYPES = frozenset(("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16",
+                     "uint32", "uint64", "bool", "complex64", "complex128"))
+_OLD_MODULES = {"__builtin__": "builtins", "torch.tensor": "torch"}
+
+
+class StorageKind:
+    """The type of a storage in a file."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+
+# ---------------------------------------------------------------- tensors
+def _rebuild_tensor(storage, offset, size, stride, *_):
+    return _view(storage, offset, size, stride)
+
+
+def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, *_):
+    return _view(storage, offset, size, stride).requires_grad_(requires_grad)
+
+
+def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, *_):
+    return _view(storage.view(dtype), offset, size, stride).requires_grad_(requires_grad)
+
+
+def _view(flat, offset, size, stride):
+    """A tensor over a storage, after a check that it lies within."""
+    if not isinstance(flat, wisp.Tensor) or flat.dim() != 1:
+        raise pickle.UnpicklingError("a tensor in the file has no storage")
+    size, stride = tuple(size), tuple(stride)
+    if not all(type(number) is int and 0 <= number < 1 << 62 for number in (offset, *size, *stride)) \
+            or len(size) != len(stride) or len(size) > 64:
+        raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {size}, {stride}, {offset}")
+    if 0 not in size:
+        last = offset + sum((n - 1) * step for n, step in zip(size, stride))
+        if last >= flat.numel():
+            raise pickle.UnpicklingError(f"a tensor in the file reaches beyond its storage of {flat.numel()} elements: "
+                                         f"{size}, {stride}, {offset}")
+    with wisp.no_grad():
+        return flat.as_strided(size, stride, offset).detach()
+
+
+def _rebuild_parameter(data, requires_grad=True, *_):
+    return wisp.nn.Parameter(data, requires_grad=requires_grad)
+
+
+def _rebuild_parameter_with_state(data, requires_grad, hooks, state):
+    parameter = _rebuild_parameter(data, requires_grad)
+    if type(state) is dict and all(type(key) is str for key in state):
+        parameter.__dict__.update(state)
+    return parameter
+
+
+# ---------------------------------------------------------------- plain values
+def _encode(text, encoding):
+    if encoding != "latin1" or type(text) is not str:
+        raise pickle.UnpicklingError(f"encoding {encoding} is not expected")
+    return text.encode("latin1")
+
+
+def _scalar(kind):
+    def make(*args):
+        if any(type(value) not in (str, int, float, bool, complex, type(None)) for value in args):
+            raise pickle.UnpicklingError(f"{kind.__name__} of something that is no number or text")
+        return kind(*args)
+    return make
+
+
+def _container(kind, keyed):
+    """Makes a container from another one; `keyed`: its elements are hashed ("items": pairs of keys and values)."""
+    def make(*args):
+        if len(args) > 1 or args and type(args[0]) not in (list, tuple, set, frozenset, dict, collections.OrderedDict):
+            raise pickle.UnpicklingError(f"{kind.__name__} of something that is no container")
+        content = args[0] if args else ()
+        if keyed == "items" and not isinstance(content, dict):
+            content = [tuple(pair) for pair in content if type(pair) in (list, tuple) and len(pair) == 2]
+            for key, _ in content:
+                check_key(key)
+        elif keyed:
+            for value in content:
+                check_key(value)
+        return kind(content)
+    return make
+
+
+def _bytes(content=b"", encoding=None):
+    if encoding == "latin1" and type(content) is str:
+        content = content.encode("latin1")
+    if type(content) not in (bytes, bytearray):
+        raise pickle.UnpicklingError("bytes of something that is no text")
+    return bytes(content)
+
+
+def _default_dict(factory=None, *content):
+    if content or factory is not None and factory not in (int, float, bool, str, list, dict, tuple, set):
+        raise pickle.UnpicklingError("a defaultdict whose default is no plain type")
+    return collections.defaultdict(factory)
+
+
+def _deque(content=(), maxlen=None):
+    if type(content) not in (list, tuple) or not (maxlen is None or type(maxlen) is int):
+        raise pickle.UnpicklingError("a deque of something that is no list")
+    return collections.deque(content, maxlen)
+
+
+_SCALARS = (int, float, bool, str, complex, slice, range)
+_CONTAINERS = {list: False, tuple: False, set: True, frozenset: True, dict: "items"}
+
+# name -> (what it stands for, what is called in its stead)
+_NAMES = {
+    "torch._utils _rebuild_tensor": (_rebuild_tensor, _rebuild_tensor),
+    "torch._utils _rebuild_tensor_v2": (_rebuild_tensor_v2, _rebuild_tensor_v2),
+    "torch._utils _rebuild_tensor_v3": (_rebuild_tensor_v3, _rebuild_tensor_v3),
+    "torch._utils _rebuild_parameter": (_rebuild_parameter, _rebuild_parameter),
+    "torch._utils _rebuild_parameter_with_state": (_rebuild_parameter_with_state, _rebuild_parameter_with_state),
+    "torch._tensor _rebuild_from_type_v2": (CALL, CALL),
+    "torch device": (wisp.device, lambda *args: wisp.device(*args)),
+    "torch Size": (wisp.Size, lambda size=(): wisp.Size(tuple(size))),
+    "torch Tensor": (wisp.Tensor, None),
+    "collections OrderedDict": (collections.OrderedDict, _container(collections.OrderedDict, "items")),
+    "collections Counter": (collections.Counter, lambda content: collections.Counter(_container(dict, "items")(content))),
+    "collections defaultdict": (collections.defaultdict, _default_dict),
+    "collections deque": (collections.deque, _deque),
+    "_codecs encode": (_encode, _encode),
+    "builtins bytes": (bytes, _bytes),
+    "builtins bytearray": (bytearray, lambda *args: bytearray(_bytes(*args))),
+    **{f"builtins {kind.__name__}": (kind, _scalar(kind)) for kind in _SCALARS},
+    **{f"builtins {kind.__name__}": (kind, _container(kind, keyed)) for kind, keyed in _CONTAINERS.items()},
+    **{f"torch {name}": (StorageKind(dtype), None) for name, dtype in STORAGES.items()},
+    "torch.storage UntypedStorage": (StorageKind("uint8"), None),
+}
+
+
+class Finder:
+    """Finds what a name in a file stands for; `refused` lists the names that it would not give."""
+
+    def __init__(self, weights_only, collect=False):
+        self.weights_only, self.collect, self.refused = weights_only, collect, []
+
+    def __call__(self, module, name):
+        module = _OLD_MODULES.get(module, module)
+        if module == "wisp" or module.startswith("wisp."):
+            module = "torch" + module[4:]
+        known = _NAMES.get(f"{module} {name}")
+        if known is not None:
+            return known
+        if f"{module} {name}" == "torch.nn.parameter Parameter":
+            return wisp.nn.Parameter, _rebuild_parameter
+        if module == "torch" and name in _DTYPES:
+            return getattr(wisp, name), None
+        for spelling in (module, "wisp" + module[5:] if module.startswith("torch") else module):
+            if f"{spelling}.{name}" in _safe:
+                return _safe[f"{spelling}.{name}"], TRUSTED
+        found = None if self.weights_only else _of_a_model(module, name)
+        if found is not None:
+            return found
+        if self.collect:
+            self.refused += [f"{module}.{name}"] * (f"{module}.{name}" not in self.refused)
+            return _Refused, TRUSTED
+        raise pickle.UnpicklingError(
+            f"the file refers to {module}.{name}, which is not on the list of types that may be loaded. Files never "
+            f"run code here. If you trust this type, import it and say "
+            f"wisp.serialization.add_safe_globals([{name}]) before loading.")
+
+
+class _Refused(dict):
+    """Stands for a value of a type that is not known, while names are collected."""
+
+    __hash__ = object.__hash__
+
+    def __new__(cls, *_):
+        return dict.__new__(cls)
+
+    def __init__(self, *_):
+        pass
+
+    def append(self, value):
+        pass
+
+    def __setstate__(self, state):
+        pass
+
+
+def _of_a_model(module, name):
+    """A class of layers which the program has loaded, or an operator: with `weights_only=False` whole models can be
+    read. Files may not call them."""
+    if module == "torch" or module.startswith("torch."):
+        operator = wisp._core._operators.get(module[6:], {}).get(name)
+        if operator is not None and not name.startswith("_"):
+            return operator, None
+        module = "wisp" + module[5:]
+    importlib.import_module("wisp.nn.modules")  # the layers are known even if the program has used none
+    kind = sys.modules.get(module)
+    for part in name.split("."):
+        kind = getattr(kind, part, None)
+    return (kind, BLANK) if isinstance(kind, type) and issubclass(kind, wisp.nn.Module) else None
+
+
+# ---------------------------------------------------------------- names that the user adds
+_safe = {}
+
+
+def _full_name(item):
+    if isinstance(item, tuple):
+        return item
+    return item, f"{item.__module__}.{item.__qualname__}"
+
+
+def add_safe_globals(safe_globals):
+    """Let files refer to these classes and functions. Each is a class, or a pair of it and its name in files.
+
+    >>> import fractions, wisp
+    >>> wisp.serialization.add_safe_globals([fractions.Fraction])
+    >>> wisp.serialization.get_safe_globals()
+    [<class 'fractions.Fraction'>]
+    >>> wisp.serialization.clear_safe_globals()
+    """
+    for item in safe_globals:
+        kind, name = _full_name(item)
+        _safe[name] = kind
+
+
+def get_safe_globals():
+    """What `add_safe_globals` has added.
+
+    >>> import wisp
+    >>> wisp.serialization.get_safe_globals()
+    []
+    """
+    return list(_safe.values())
+
+
+def clear_safe_globals():
+    """Forget what `add_safe_globals` has added.
+
+    >>> import wisp
+    >>> wisp.serialization.clear_safe_globals()
+    """
+    _safe.clear()
+
+
+@contextlib.contextmanager
+def safe_globals(safe_globals):
+    """A context in which files may refer to these classes and functions.
+
+    >>> import fractions, wisp
+    >>> with wisp.serialization.safe_globals([fractions.Fraction]):
+    ...     wisp.serialization.get_safe_globals()
+    [<class 'fractions.Fraction'>]
+    """
+    before = dict(_safe)
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        _safe.clear()
+        _safe.update(before)

@@ -2,7 +2,7 @@
 // over a copy of the image in which every tap is a fixed offset (conv_layout.h). Compiled once per instruction set.
 #include "core/scratch.h"
 #include "core/threads.h"
-#include "cpu/conv_layout.h"
+#include "cpu/conv_depthwise.h"
 #include "cpu/gemm.h"
 
 namespace wisp::cpu::WISP_ISA {
@@ -445,6 +445,7 @@ void forward(const ConvShape& s, const T* input, const T* weight, const T* bias,
         const int64_t k = s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2];
         return product(s, input, k, weight, 1, k, s.out_channels / s.groups, bias, output);
     }
+    if (depthwise_forward(s, input, weight, bias, output)) return;
     Problem<T> p{};
     p.batch = s.batch;
     p.groups = s.groups;
@@ -503,6 +504,7 @@ void input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bia
         const int64_t k = s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2];
         return product(s, grad, s.out_channels / s.groups, weight, k, 1, k, bias, input_grad);
     }
+    if (depthwise_input_grad(s, grad, weight, bias, input_grad)) return;
     if (input_grad_by_scatter(s, grad, weight, bias, input_grad)) return;
     Problem<T> p{};
     p.batch = s.batch;

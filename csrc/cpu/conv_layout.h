@@ -9,6 +9,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "cpu/conv.h"
 #include "cpu/isa.h"
@@ -29,9 +30,60 @@ template <class T> constexpr int lanes_of = VectorOf<T>::lanes;
 template <class T> WISP_INLINE Vector<T> load(const T* p) {
     return *reinterpret_cast<const typename VectorOf<T>::unaligned*>(p);
 }
+// Loaded once, into a register: the compiler would rather read memory again for each product.
+template <class T> WISP_INLINE Vector<T> load_once(const T* p) {
+    Vector<T> v = load(p);
+#if defined(__AVX512F__)
+    asm("" : "+v"(v));
+#elif defined(__x86_64__)
+    asm("" : "+x"(v));
+#endif
+    return v;
+}
 template <class T> WISP_INLINE Vector<T> splat(T x) { return x - Vector<T>{}; }  // x + 0 would cost an addition
 template <class T> WISP_INLINE void store(T* p, Vector<T> v) {
     *reinterpret_cast<typename VectorOf<T>::unaligned*>(p) = v;
+}
+
+// The first `count` lanes, count <= lanes; the rest is zero.
+template <class T> WISP_INLINE Vector<T> load_first(const T* p, int64_t count) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4)
+        return (Vector<T>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
+    else
+        return (Vector<T>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p);
+#else
+    Vector<T> v{};
+    for (int64_t i = 0; i < count; ++i) v[i] = p[i];
+    return v;
+#endif
+}
+
+// Halves are swapped and added: log2(lanes) steps, in registers.
+template <class T> WISP_INLINE T sum_of(Vector<T> v) {
+    typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index;
+    typedef Index Indices __attribute__((vector_size(WISP_VECTOR_BYTES)));
+#pragma GCC unroll 4
+    for (int half = lanes_of<T> / 2; half > 0; half /= 2) {
+        Indices swap;
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes_of<T>; ++i) swap[i] = Index(i ^ half);
+        v += __builtin_shuffle(v, swap);
+    }
+    return v[0];
+}
+
+// The first `count` lanes, or all if there are more.
+template <class T> WISP_INLINE void store_first(T* p, int64_t count, Vector<T> v) {
+    if (count >= lanes_of<T>) return store(p, v);
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4)
+        _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), (__m512)v);
+    else
+        _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), (__m512d)v);
+#else
+    for (int64_t i = 0; i < count; ++i) p[i] = v[i];
+#endif
 }
 
 WISP_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -5,11 +5,9 @@
 // the dot products are long. The sums go over images and positions in a fixed order for any number of threads.
 // Positions between rows have gradient zero; an infinity in the input there still makes a NaN, in a sum that
 // belongs to the same channels as the sums which the infinity spoils anyway.
-#include <type_traits>
-
 #include "core/scratch.h"
 #include "core/threads.h"
-#include "cpu/conv_layout.h"
+#include "cpu/conv_depthwise.h"
 #include "cpu/gemm.h"
 
 namespace wisp::cpu::WISP_ISA {
@@ -20,33 +18,6 @@ constexpr int dot_rows = 6, dot_taps = 4;
 #else
 constexpr int dot_rows = 4, dot_taps = 3;
 #endif
-
-template <class T> WISP_INLINE Vector<T> load_first(const T* p, int64_t count) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(T) == 4)
-        return (Vector<T>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
-    else
-        return (Vector<T>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p);
-#else
-    Vector<T> v{};
-    for (int64_t i = 0; i < count; ++i) v[i] = p[i];
-    return v;
-#endif
-}
-
-// Halves are swapped and added: log2(lanes) steps, in registers.
-template <class T> WISP_INLINE T sum_of(Vector<T> v) {
-    typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index;
-    typedef Index Indices __attribute__((vector_size(WISP_VECTOR_BYTES)));
-#pragma GCC unroll 4
-    for (int half = lanes_of<T> / 2; half > 0; half /= 2) {
-        Indices swap;
-#pragma GCC unroll 16
-        for (int i = 0; i < lanes_of<T>; ++i) swap[i] = Index(i ^ half);
-        v += __builtin_shuffle(v, swap);
-    }
-    return v[0];
-}
 
 #if defined(__AVX512F__)
 WISP_INLINE __m128 sums_of_four(__m512 a, __m512 b, __m512 c, __m512 d) {
@@ -240,6 +211,7 @@ template <class T> void weight_product(const ConvShape& s, int64_t k, const T* i
 template <class T> void weight_grad(const ConvShape& s, const T* input, const T* grad, T* out) {
     if (is_product(s))
         return weight_product(s, s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2], input, grad, out);
+    if (depthwise_weight_grad(s, input, grad, out)) return;
     WeightJob<T> w{};
     w.batch = s.batch;
     w.rows = s.out_channels / s.groups;

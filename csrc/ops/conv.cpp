@@ -89,9 +89,11 @@ Tensor conv_output(const ConvGeometry& g, const Tensor& input, const Tensor& wei
     const Tensor out = compute(Product::output, g, input, weight, bias);
     if (needs_grad(input, weight, bias))
         record(out, "ConvolutionBackward0", {input, weight, bias}, {input, weight}, [g](Backward& bw) {
-            if (bw.needs(0)) bw.set(0, conv_input(g, bw.grad(), conjugate(bw.saved(1)), {}));
-            if (bw.needs(1)) bw.set(1, conv_weight(g, conjugate(bw.saved(0)), bw.grad()));
-            if (bw.needs(2)) bw.set(2, bias_grad(g, bw.grad(), false, bw.create_graph));
+            const Tensor grad = contiguous(bw.grad());  // once for all three
+            // the input's gradient last: it is what the next node reads
+            if (bw.needs(2)) bw.set(2, bias_grad(g, grad, false, bw.create_graph));
+            if (bw.needs(1)) bw.set(1, conv_weight(g, conjugate(bw.saved(0)), grad));
+            if (bw.needs(0)) bw.set(0, conv_input(g, grad, conjugate(bw.saved(1)), {}));
         });
     return out;
 }

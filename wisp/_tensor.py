@@ -46,6 +46,11 @@ def _repr(self):
     return tensor_str(self)
 
 
+def _repr_html_(self):
+    from wisp.viz import tensor_html
+    return tensor_html(self)
+
+
 def __format__(self, spec):
     if self.dim() == 0:
         return self.item().__format__(spec)

@@ -542,6 +542,10 @@ class Module(Hooks, State, _ModuleBase):
             body = "\n  " + "\n  ".join(lines) + "\n"
         return f"{self._get_name()}({body})"
 
+    def _repr_html_(self):
+        from wisp.viz import module_html
+        return module_html(self)
+
     def __dir__(self):
         names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._buffers, *self._modules}
         return sorted(name for name in names if not name[0].isdigit())

@@ -1,0 +1,285 @@
+"""Pictures: graphs, summaries, charts, what notebooks show."""
+import doctest
+import importlib
+import pkgutil
+import random
+import re
+import struct
+import xml.etree.ElementTree as ElementTree
+import zlib
+
+import pytest
+
+import wisp
+from wisp import nn, viz
+from wisp.nn import functional as F
+from wisp.viz import _layout
+
+
+class Block(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x):
+        return F.relu(x + self.conv2(F.relu(self.bn1(self.conv1(x)))))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(1, 4, 3, padding=1)
+        self.blocks = nn.Sequential(Block(4), Block(4))
+        self.head = nn.Linear(4, 10)
+
+    def forward(self, x):
+        return self.head(self.blocks(F.relu(self.stem(x))).mean((2, 3)))
+
+
+def check_svg(picture):
+    return ElementTree.fromstring(picture.svg())
+
+
+def test_small_graph():
+    a = wisp.ones(2, 3, requires_grad=True)
+    b = wisp.full((3,), 2.0, requires_grad=True)
+    c = a * b
+    total = (c.sin() + a).sum()
+    picture = viz.graph(total)
+    items = {item.title: item for item in picture.items}
+    assert set(items) == {"a", "b", "mul", "sin", "add", "sum"} and items["mul"].name == "c" and items["sum"].name == "total"
+    assert items["mul"].outputs == [((2, 3), wisp.float32)] and items["mul"].backward == "MulBackward0"
+    assert items["mul"].saved_bytes == 2 * 3 * 4 + 3 * 4
+    assert items["mul"].source.startswith("test_viz.py:") and items["mul"].line == "c = a * b"
+    pairs = sorted((edge.source.title, edge.target.title) for edge in picture.edges)
+    assert pairs == [("a", "add"), ("a", "mul"), ("add", "sum"), ("b", "mul"), ("mul", "sin"), ("sin", "add")]
+    expected = wisp.autograd.grad(total, [a, b, c], retain_graph=True)
+    assert items["a"].norm == pytest.approx(expected[0].norm().item(), rel=1e-5)
+    assert items["b"].norm == pytest.approx(expected[1].norm().item(), rel=1e-5)
+    assert items["mul"].norm == pytest.approx(expected[2].norm().item(), rel=1e-5)
+    assert a.grad is None and b.grad is None
+    check_svg(picture)
+    total.backward()  # looking changed nothing
+    freed = viz.graph(total)
+    assert {item.title: item.norm for item in freed.items}["a"] == pytest.approx(expected[0].norm().item(), rel=1e-5)
+
+
+def test_arrows_go_down():
+    picture = viz.graph(Net(), wisp.ones(2, 1, 8, 8))
+    for edge in picture.edges:
+        source, target = picture._leaves[edge.source], picture._leaves[edge.target]
+        assert source.y + source.height <= target.y, (edge.source.title, edge.target.title)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_modules(traced):
+    model, x = Net(), wisp.ones(2, 1, 8, 8)
+    with viz.trace(model) as calls:
+        loss = F.cross_entropy(model(x), wisp.tensor([1, 2]))
+    picture = viz.graph(loss, calls if traced else model)
+    assert [group.name for group in picture.groups] == ["Net", "blocks", "0", "1"]
+    items = {(item.group.name if item.group else "", item.title): item for item in picture.items}
+    conv = items["0", "conv1"]
+    assert conv.module == "Conv2d" and [p[:2] for p in conv.parameters] == [("blocks.0.conv1.weight", (4, 4, 3, 3)), ("blocks.0.conv1.bias", (4,))]
+    assert conv.outputs[0][0] == (2, 4, 8, 8) and conv.parameters[0][3] > 0
+    assert items["Net", "head"].outputs[0][0] == (2, 10) and items["", "cross_entropy"].name == "loss"
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    check_svg(picture)
+
+
+def test_call_of_a_model():
+    model = Net()
+    before = model.blocks[0].bn1.running_mean.clone()
+    picture = viz.graph(model, wisp.randn(2, 1, 8, 8), depth=1)
+    assert "input" in [item.title for item in picture.items] and wisp.equal(model.blocks[0].bn1.running_mean, before)
+    assert [box.folded for box in picture._boxes.values()] == [False, True, True, True]
+    svg = picture.svg()
+    assert "14 operators" not in svg and "▸ blocks" in svg
+    shared = nn.ReLU()
+    twice = viz.graph(nn.Sequential(nn.Linear(2, 2), shared, nn.Linear(2, 2), shared), wisp.ones(1, 2))
+    assert [item.module for item in twice.items if item.kind == "op"] == ["Linear", "ReLU", "Linear", "ReLU"]
+
+
+def test_large_models_start_folded():
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Tanh()) for _ in range(40)))
+    picture = viz.graph(model, wisp.ones(1, 4))
+    folded = sum(box.folded for box in picture._boxes.values())
+    assert 0 < folded < 40
+    check_svg(picture)
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="nothing here requires grad"):
+        viz.graph(wisp.ones(2))
+    with pytest.raises(TypeError, match="expected a tensor"):
+        viz.graph(object())
+    with pytest.raises(TypeError, match="expected a Module"):
+        viz.trace(3)
+    with pytest.raises(ValueError, match="no parameter has a gradient"):
+        viz.gradient_flow(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="give an input"):
+        viz.summary(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="channels"):
+        viz.image(wisp.ones(7, 3, 3))
+
+
+def test_odd_graphs():
+    leaf = wisp.ones(2, requires_grad=True)
+    assert len(viz.graph(leaf).items) == 1
+    several = viz.graph([leaf * 2, (leaf + 1).exp()])
+    assert len(several.items) == 4
+    assert len(viz.graph(wisp.unbind(wisp.ones(3, 2, requires_grad=True))).items) == 2
+    z = wisp.ones(2, dtype=wisp.complex64, requires_grad=True)
+    check_svg(viz.graph((z * z).sum()))
+    check_svg(viz.graph((leaf * 2)[:0].sum()))
+    deep = leaf
+    for _ in range(300):
+        deep = deep + 1
+    assert len(viz.graph(deep.sum()).items) == 302
+
+    class Double(wisp.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+    assert "DoubleBackward" in viz.graph(Double.apply(leaf).sum()).svg()
+
+
+def test_layout_of_random_graphs():
+    """Cards in an open box never overlap, and lie inside of it."""
+    for seed in range(12):
+        chance = random.Random(seed)
+        root = _layout.Box("root")
+        boxes = [root]
+        for i in range(6):
+            parent = chance.choice(boxes)
+            boxes.append(_layout.Box(f"b{i}", 80, 40, parent))
+            parent.children.append(boxes[-1])
+        leaves = []
+        for i in range(30):
+            parent = chance.choice(boxes)
+            leaves.append(_layout.Leaf(f"n{i}", chance.randint(60, 200), chance.randint(20, 90), parent))
+            parent.children.append(leaves[-1])
+        routes = [_layout.Route(*sorted(chance.sample(leaves, 2), key=leaves.index)) for _ in range(45)]
+        for box in boxes:
+            box.folded = box is not root and chance.random() < 0.2
+        _layout.layout(root, routes)
+
+        def area(leaf):
+            tall = leaf.height if not isinstance(leaf, _layout.Box) or leaf.folded else leaf.tall
+            return leaf.x - leaf.width / 2, leaf.x + leaf.width / 2, leaf.y, leaf.y + tall
+        for box in boxes:
+            if box.folded:
+                continue
+            left, right, top, bottom = area(box)
+            for i, child in enumerate(box.children):
+                a = area(child)
+                assert left - 1e-6 <= a[0] and a[1] <= right + 1e-6 and top <= a[2] and a[3] <= bottom + 1e-6
+                for other in box.children[:i]:
+                    b = area(other)
+                    assert a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2]
+
+
+def test_page_is_self_contained(tmp_path):
+    picture = viz.graph(Net(), wisp.ones(1, 1, 8, 8))
+    picture.save(tmp_path / "graph.html")
+    picture.save(tmp_path / "graph.svg")
+    page = (tmp_path / "graph.html").read_text()
+    assert not re.search(r"(src|href)=['\"]?(https?:|//)", page) and "{{" not in page
+    assert (tmp_path / "graph.svg").read_text().startswith("<svg")
+    assert "<iframe srcdoc" in picture._repr_html_()
+
+
+def test_summary():
+    model = Net()
+    model.train()
+    table = viz.summary(model, wisp.ones(2, 1, 8, 8))
+    assert table.total_params == sum(p.numel() for p in model.parameters()) == sum(row.parameters for row in table.rows)
+    assert table.total_mult_adds == 2 * 64 * 4 * 9 + 4 * (2 * 64 * 4 * 36) + 2 * 4 * 10
+    rows = {row.name: row for row in table.rows}
+    assert rows["conv1"].shape == (2, 4, 8, 8) and rows["conv1"].depth == 3 and rows["head"].mult_adds == 80
+    assert all(module.training for module in model.modules())
+    short = viz.summary(model, input_size=(2, 1, 8, 8), depth=1)
+    assert len(short.rows) == 4 and short.total_mult_adds == table.total_mult_adds
+    assert sum(row.parameters for row in short.rows) == table.total_params
+    model.head.weight.requires_grad_(False)
+    assert "40 of them frozen" in str(viz.summary(model, wisp.ones(1, 1, 8, 8))) and "<table" in table._repr_html_()
+    shared = nn.Linear(3, 3)
+    again = viz.summary(nn.Sequential(shared, shared), wisp.ones(1, 3))
+    assert "(again)" in str(again) and again.total_params == 12 and again.total_mult_adds == 18
+    attention = viz.summary(nn.MultiheadAttention(8, 2, batch_first=True), (wisp.ones(2, 5, 8),) * 3)
+    assert attention.rows[0].mult_adds == 4 * 10 * 64 + 2 * 10 * 5 * 8
+    lstm = viz.summary(nn.LSTM(4, 8), wisp.ones(5, 2, 4))
+    assert lstm.rows[0].shape == (5, 2, 8) and lstm.total_mult_adds == 10 * 4 * 8 * (4 + 8)
+
+
+def test_charts():
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    model(wisp.ones(4, 2)).sum().backward()
+    model[2].bias.grad = None
+    model[2].weight.grad.fill_(wisp.nan)
+    model[0].bias.grad.zero_()
+    chart = viz.gradient_flow(model)
+    assert chart.rows[0]["max"] == pytest.approx(model[0].weight.grad.abs().max().item())
+    text = "".join(check_svg(chart).itertext())
+    assert "no gradient" in text and "not finite" in text and "all zero" in text
+    with wisp.no_grad():
+        model[0].weight.fill_(-1)
+        model[0].bias.fill_(-1)
+    chart = viz.activations(model, wisp.ones(4, 2))
+    assert [row["zeros"] for row in chart.rows[:2]] == [0, 1] and chart.rows[0]["mean"] == -3
+    assert "all zero" in "".join(check_svg(chart).itertext())
+    wide = viz.activations(nn.Identity(), wisp.tensor([1.0, 2.0, wisp.inf, 4.0]), bins=3)
+    assert wide.rows[0]["counts"] == [1, 1, 1] and not wide.rows[0]["finite"]
+
+
+def test_timeline():
+    with wisp.profiler.profile(record_shapes=True, with_modules=True) as prof:
+        Net()(wisp.ones(1, 1, 8, 8)).sum().backward()
+    picture = viz.timeline(prof)
+    names = [title.text for title in check_svg(picture).iter("{http://www.w3.org/2000/svg}title")]
+    assert any(name.startswith("conv2d: ") for name in names) and any(name.startswith("backward: ") for name in names)
+    assert "timeline" in prof._repr_html_()
+
+
+def test_tensors_in_a_notebook():
+    page = wisp.tensor([[1.0, -2.0], [wisp.nan, 0.5]], requires_grad=True)._repr_html_()
+    assert "[2, 2]" in page and ">-2<" in page and ">nan<" in page and "requires grad" in page
+    assert "MulBackward0" in (wisp.ones(2, requires_grad=True) * 2)._repr_html_()
+    for t in (wisp.tensor(3), wisp.ones(0, 3), wisp.ones(3, dtype=wisp.bool), wisp.ones(2, 2, dtype=wisp.complex64), wisp.ones(2, 3, 4, 5),
+              wisp.arange(1000), wisp.ones(50, 60).t(), wisp.ones(1).expand(4, 4), wisp.ones(2, dtype=wisp.bfloat16)):
+        assert t._repr_html_().startswith("<div")
+    assert "… 17 more" in wisp.ones(4, 5, 2, 2)._repr_html_()
+    assert len(wisp.randn(1000, 1000)._repr_html_()) < 20000
+
+
+def test_modules_in_a_notebook():
+    page = Net()._repr_html_()
+    ElementTree.fromstring(page.replace("' open>", "'>"))
+    assert page.count("<details") == 12 and "kernel_size=(3, 3)" in page and "conv1" in page
+
+
+def test_images(tmp_path):
+    t = wisp.zeros(3, 2, 4)
+    t[0, 0, 1] = 1.0
+    t[2, 1, 3] = 2.0
+    picture = viz.image(t)
+    picture.save(tmp_path / "a.png")
+    data = (tmp_path / "a.png").read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">II", data[16:24]) == (4, 2)
+    at = data.index(b"IDAT")
+    raw = zlib.decompress(data[at + 4:at + 4 + struct.unpack(">I", data[at - 4:at])[0]])
+    assert raw[0] == 0 and list(raw[4:7]) == [255, 0, 0] and list(raw[-3:]) == [0, 0, 255]
+    assert repr(viz.image(wisp.full((5, 6), 200, dtype=wisp.uint8))) == "Image(5 x 6)"
+    assert "data:image/png" in viz.image(wisp.randn(3, 1, 4, 4), scale=True)._repr_html_()
+
+
+@pytest.mark.parametrize("name", [info.name for info in pkgutil.iter_modules(viz.__path__)] + ["__init__"])
+def test_examples(name):
+    module = viz if name == "__init__" else importlib.import_module("wisp.viz." + name)
+    assert doctest.testmod(module, extraglobs={"wisp": wisp}).failed == 0

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "../ops/ops.h"
+#include "numpy_array.h"
 #include "registry.h"
 #include "tensor_type.h"
 
@@ -42,8 +43,36 @@ void release_buffer(Storage* s) {
     delete view;
 }
 
-// Shares the memory of an object with the buffer protocol.
+Layout layout_of_buffer(int64_t dims, const Py_ssize_t* sizes, const Py_ssize_t* strides, int64_t item) {
+    Layout layout;
+    for (int64_t i = 0; i < dims; i++) {
+        layout.sizes.push_back(sizes[i]);
+        if (strides[i] % item) throw ValueError("given numpy array strides not a multiple of the element byte size. Copy array to reallocate the memory.");
+        layout.strides.push_back(strides[i] / item);
+        if (strides[i] < 0)
+            throw ValueError("At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
+                             "(You can probably work around this by making a copy of your array  with array.copy().)");
+    }
+    return layout;
+}
+
+Tensor over_memory(void* data, Layout layout, DType dtype, bool read_only, void (*release)(Storage*), void* owner) {
+    const int64_t bytes = product(layout.sizes) ? layout.extent() * item_size(dtype) : 0;
+    Storage* s = Storage::wrap(data, size_t(bytes), release, owner);
+    s->read_only = read_only;
+    Tensor t = from_storage(s, std::move(layout), dtype);
+    s->drop();
+    return t;
+}
+
+// Shares the memory of a NumPy array, or of any object with the buffer protocol.
 Tensor from_buffer(PyObject* o) {
+    ArrayView array;
+    if (view_array(o, array)) {
+        Layout layout = layout_of_buffer(array.dims, array.sizes, array.strides, item_size(array.dtype));
+        return over_memory(array.data, std::move(layout), array.dtype, !array.writeable,
+                           [](Storage* s) { Py_DECREF(static_cast<PyObject*>(s->owner)); }, Py_NewRef(o));
+    }
     auto view = std::make_unique<Py_buffer>();
     bool read_only = false;
     if (PyObject_GetBuffer(o, view.get(), PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE) < 0) {
@@ -53,23 +82,9 @@ Tensor from_buffer(PyObject* o) {
     }
     try {
         const DType dtype = dtype_of_format(view->format, view->itemsize);
-        Layout layout;
-        for (int i = 0; i < view->ndim; i++) {
-            layout.sizes.push_back(view->shape[i]);
-            if (view->strides[i] % view->itemsize) throw ValueError("given numpy array strides not a multiple of the element byte size. Copy array to reallocate the memory.");
-            layout.strides.push_back(view->strides[i] / view->itemsize);
-            if (view->strides[i] < 0)
-                throw ValueError("At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
-                                 "(You can probably work around this by making a copy of your array  with array.copy().)");
-        }
-        const int64_t bytes = product(layout.sizes) ? layout.extent() * view->itemsize : 0;
+        Layout layout = layout_of_buffer(view->ndim, view->shape, view->strides, view->itemsize);
         void* data = view->buf;
-        Py_buffer* owner = view.release();
-        Storage* s = Storage::wrap(data, size_t(bytes), release_buffer, owner);
-        s->read_only = read_only;
-        Tensor t = from_storage(s, std::move(layout), dtype);
-        s->drop();
-        return t;
+        return over_memory(data, std::move(layout), dtype, read_only, release_buffer, view.release());
     } catch (...) {
         if (view) PyBuffer_Release(view.get());
         throw;
@@ -77,7 +92,7 @@ Tensor from_buffer(PyObject* o) {
 }
 
 bool is_array(PyObject* o) {
-    return PyObject_CheckBuffer(o) && !PyBytes_Check(o) && !PyByteArray_Check(o) && PyObject_HasAttrString(o, "__array_interface__");
+    return is_plain_array(o) || (PyObject_CheckBuffer(o) && !PyBytes_Check(o) && !PyByteArray_Check(o) && PyObject_HasAttrString(o, "__array_interface__"));
 }
 
 // --- sequences -------------------------------------------------------------------------------------------------------------

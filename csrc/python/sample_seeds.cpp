@@ -39,9 +39,8 @@ __attribute__((target_clones("avx2", "default"), optimize("O3")))
 void fill_words(uint32_t* key, uint32_t low, uint32_t high) {
     for (uint32_t i = 0; i < uint32_t(words); i++) {
         uint32_t x = low + i * 0x9e3779b9u;
-        x = (x ^ (x >> 16)) * 0x85ebca6bu;
-        x = ((x ^ (x >> 13)) + high) * 0xc2b2ae35u;
-        x = (x ^ (x >> 15)) * 0x27d4eb2fu;
+        x = (x ^ (x >> 16)) * 0x7feb352du;
+        x = ((x ^ (x >> 15)) + high) * 0x846ca68bu;
         key[i] = x ^ (x >> 16);
     }
 }
@@ -52,6 +51,7 @@ struct SeedsObject {
     Twister python, numpy;
     State held[2];           // the states that `swap` exchanges
     Generator held_wisp;
+    int64_t* progress;       // counts the samples begun, where another process can read it; may be null
     PyObject* instance;      // random._inst
     PyObject* held_gauss;    // of Python's generator: its second normal number
     PyObject* forget_gauss;  // makes NumPy forget its second normal number
@@ -107,6 +107,7 @@ PyObject* seed_key(PyObject* object, PyObject* key) {
         Py_DECREF(value);
     }
     if (PyErr_Occurred()) return nullptr;
+    if (s->progress) ++*s->progress;
     const uint64_t value = mix(mix(s->seed) + number * 0x9e3779b97f4a7c15u);
     default_generator() = {value >> 2, 0};
     if (s->python) {
@@ -169,7 +170,14 @@ PyMethodDef methods[] = {
     {"swap", swap, METH_NOARGS, "Exchange the live states with the held ones."},
     {"numpy_mark", numpy_mark, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef getset[] = {{"seed", get_seed, set_seed, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyObject* get_progress(PyObject* object, void*) { return PyLong_FromVoidPtr(self_of(object)->progress); }
+int set_progress(PyObject* object, PyObject* value, void*) {
+    if (!value) return -1;
+    self_of(object)->progress = static_cast<int64_t*>(PyLong_AsVoidPtr(value));
+    return PyErr_Occurred() ? -1 : 0;
+}
+PyGetSetDef getset[] = {{"seed", get_seed, set_seed, nullptr, nullptr}, {"progress", get_progress, set_progress, nullptr, nullptr},
+                        {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 }  // namespace

@@ -1,7 +1,7 @@
 """Datasets, samplers and the loader."""
 import collections
-import os
-import random
+import doctest
+import importlib
 
 import numpy as np
 import pytest
@@ -108,69 +108,59 @@ def test_stream():
     assert list(data.DataLoader(Stream(3), batch_size=None)) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_resume(workers):
-    loader = data.DataLoader(Squares(20), batch_size=3, shuffle=True, num_workers=workers)
-    iterator = iter(loader)
-    for _ in range(3):
-        next(iterator)
-    state = loader.state_dict()
-    rest = [batch[1].tolist() for batch in iterator]
-    again = data.DataLoader(Squares(20), batch_size=3, shuffle=True, num_workers=workers)
-    again.load_state_dict(state)
-    assert [batch[1].tolist() for batch in again] == rest
-    assert len(flat(again)) == 20
-
-
-@pytest.mark.parametrize("options", [dict(), dict(persistent_workers=True), dict(prefetch_factor=1)])
-def test_workers(options):
-    loader = data.DataLoader(Squares(17), batch_size=3, num_workers=2, **options)
-    for _ in range(2):
-        assert flat(loader) == list(range(17))
-    for _ in loader:  # leaving early is fine
-        break
-    assert flat(loader) == list(range(17))
-
-
-def test_worker_stream():
-    assert sorted(flat(data.DataLoader(Stream(11), batch_size=2, num_workers=3))) == list(range(11))
-
-
-class Random(Squares):
-    def __getitem__(self, i):
-        return wisp.tensor([random.random(), np.random.rand(), wisp.rand(()).item()], dtype=wisp.float64), i
-
-
-def test_random_numbers_do_not_depend_on_the_number_of_workers():
-    results = []
-    for workers in (1, 3):
-        generator = wisp.Generator()
-        generator.manual_seed(1)
-        loader = data.DataLoader(Random(8), batch_size=2, num_workers=workers, generator=generator)
-        results.append(wisp.cat([batch[0] for batch in loader]).tolist())
-    assert results[0] == results[1]
-    assert len({tuple(row) for row in results[0]}) == 8
-
-
-class Broken(Squares):
-    def __getitem__(self, i):
-        if i == 5:
-            raise KeyError("no such sample")
-        if i == 7:
-            os._exit(3)
-        return super().__getitem__(i)
-
-
-def test_worker_errors():
-    with pytest.raises(KeyError, match="no such sample"):
-        flat(data.DataLoader(Broken(6), batch_size=2, num_workers=2))
-    with pytest.raises(RuntimeError, match=r"exit code 3 while it loaded \[7\]"):
-        flat(data.DataLoader(Broken(), batch_sampler=[[1], [2], [7]], num_workers=1))
-
-
 def test_argument_errors():
     for options, text in [(dict(num_workers=-1), "non-negative"), (dict(shuffle=True, sampler=[1]), "mutually"),
                           (dict(prefetch_factor=2), "prefetch_factor"), (dict(batch_size=0), "batch_size"),
                           (dict(persistent_workers=True), "num_workers"), (dict(timeout=-1), "timeout")]:
         with pytest.raises(ValueError, match=text):
             data.DataLoader(Squares(), **options)
+    loader = data.DataLoader(Squares(), batch_size=2)
+    with pytest.raises(ValueError, match="batch_size attribute should not be set"):
+        loader.batch_size = 3
+    with pytest.raises(ValueError, match="valid start method"):
+        data.DataLoader(Squares(), num_workers=1, multiprocessing_context="teleport")
+
+
+def test_collate_registry():
+    from wisp.utils.data._utils.collate import collate, default_collate_fn_map
+
+    class Thing:
+        pass
+    with pytest.raises(TypeError):
+        data.default_collate([Thing()])
+    default_collate_fn_map[Thing] = lambda batch, *, collate_fn_map: len(batch)
+    try:
+        assert data.default_collate([{"a": Thing()}] * 3) == {"a": 3}
+    finally:
+        del default_collate_fn_map[Thing]
+    assert collate([(1, 2), (3, 4)], collate_fn_map={int: lambda batch, **_: max(batch)}) == [3, 4]
+
+
+def test_rows_of_tensors():
+    dataset = data.TensorDataset(wisp.arange(10), wisp.arange(20).reshape(10, 2))
+    assert [row[0].item() for row in dataset.__getitems__([3, -1])] == [3, 9]
+    loader = data.DataLoader(dataset, batch_sampler=[[0, -1], [2, 3]])
+    assert [batch[0].tolist() for batch in loader] == [[0, 9], [2, 3]]
+    with pytest.raises(IndexError):
+        list(data.DataLoader(dataset, batch_sampler=[[10]]))
+
+
+class Stopping(Squares):
+    def __getitem__(self, i):
+        if i == 3:
+            raise StopIteration
+        return i
+
+
+def test_going_on_after_an_error():
+    iterator = iter(data.DataLoader(Stopping(8), batch_size=2))
+    assert next(iterator).tolist() == [0, 1]
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        next(iterator)
+    assert next(iterator).tolist() == [4, 5] and len(iterator) == 4
+
+
+@pytest.mark.parametrize("name", ["dataloader", "_collate", "_worker_info", "_one_copy", "dataset", "sampler", "distributed"])
+def test_examples(name):
+    module = importlib.import_module("wisp.utils.data." + name)
+    assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0

@@ -45,7 +45,7 @@ class Channel(multiprocessing.connection.Connection):
             return None
         message = stream.getvalue()
         count = struct.unpack_from("<I", message)[0]
-        _forget_arrived()
+        forget_arrived()
         if count:
             parcels.arrived = self._receive_files(count)
         stream.seek(0)
@@ -79,10 +79,10 @@ class Channel(multiprocessing.connection.Connection):
         try:
             return super().recv()
         finally:
-            _forget_arrived()
+            forget_arrived()
 
 
-def _forget_arrived():
+def forget_arrived():
     files, parcels.arrived = parcels.arrived, ()
     for file in files:
         os.close(file)  # what was mapped stays mapped
@@ -136,7 +136,7 @@ class Queue(multiprocessing.queues.Queue):
         try:
             return super().get(block, timeout)
         finally:
-            _forget_arrived()
+            forget_arrived()
 
 
 class JoinableQueue(Queue, multiprocessing.queues.JoinableQueue):
@@ -164,7 +164,7 @@ class SimpleQueue(multiprocessing.queues.SimpleQueue):
         try:
             return super().get()
         finally:
-            _forget_arrived()
+            forget_arrived()
 
 
 def _exchange_ends(queue):

@@ -95,6 +95,10 @@ class Seeds:
             with self:
                 self.seed_key(stream)
 
+    def report_progress(self, address):
+        """Count the samples begun in the integer at an address."""
+        self._core.progress = address
+
     def __enter__(self):
         me = threading.get_ident()
         if _busy[0] not in (None, me):

@@ -5,6 +5,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class WorkerInfo:
+    """A worker's id, the number of workers, its seed and its dataset."""
     id: int
     num_workers: int
     seed: int
@@ -15,7 +16,12 @@ _current = None
 
 
 def get_worker_info():
-    """In a worker process: its id, the number of workers, its seed and its dataset; None in the main process."""
+    """In a worker process: its id, the number of workers, its seed and its dataset; None in the main process.
+
+    >>> from wisp.utils.data import get_worker_info
+    >>> get_worker_info() is None
+    True
+    """
     return _current
 
 

@@ -1,309 +1,437 @@
 """Worker processes of a DataLoader.
 
-Each worker has one pipe to the main process: tasks go in, finished batches come back. A worker that dies, raises or
-stalls is reported with its id and the indices it was working on. Before each sample all random generators are seeded
-from (seed of the epoch, index), so that what is loaded does not depend on the number of workers.
+Each worker has one socket to the main process: tasks go in, finished batches come back, their memory as segments of
+shared memory. A worker that dies, raises or stalls is reported with its id and the index it was working on.
 """
 import faulthandler
-import io
+import gc
 import itertools
-import multiprocessing
 import os
-import pickle
 import queue
-import random
 import signal
+import sys
 import threading
+import time
 import traceback
 import warnings
 from multiprocessing.connection import wait
 
-import numpy
-
 import wisp
+from wisp.multiprocessing import shared
+from wisp.multiprocessing.queues import forget_arrived
+from wisp.multiprocessing.shared import parcels
+from wisp.utils.data._fetch import make_fetch, stream_batches
+from wisp.utils.data._one_copy import Shipment, exchanged, packed_lists
+from wisp.utils.data._seeding import Seeds
+from wisp.utils.data._transport import Inbox, Outbox
 from wisp.utils.data._worker_info import WorkerInfo, set_worker_info
-from wisp.utils.data.dataloader import fetch_samples, stream_batches
 
 STALL_SECONDS = 60
 _END = "end of stream"
-
-
-# ---------------------------------------------------------------- batches on their way through a pipe
-def _rebuild_tensor(array, dtype, requires_grad):
-    tensor = wisp.from_numpy(array)
-    if tensor.dtype != dtype:
-        tensor = tensor.view(dtype)
-    return tensor.requires_grad_() if requires_grad else tensor
-
-
-class _Pickler(pickle.Pickler):
-    def reducer_override(self, value):
-        if not isinstance(value, wisp.Tensor):
-            return NotImplemented
-        plain = value.detach().cpu().contiguous()
-        array = plain.view(wisp.int16).numpy() if plain.dtype == wisp.bfloat16 else plain.numpy()
-        return _rebuild_tensor, (array, value.dtype, value.requires_grad)
-
-
-def send(connection, value):
-    """Send a nested value; the memory of tensors and arrays goes without a copy."""
-    buffers, stream = [], io.BytesIO()
-    _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
-    raw = [buffer.raw() for buffer in buffers]
-    connection.send((stream.getvalue(), [part.nbytes for part in raw]))
-    for part in raw:
-        if part.nbytes:
-            connection.send_bytes(part)
-
-
-def receive(connection):
-    data, sizes = connection.recv()
-    buffers = []
-    for size in sizes:
-        buffer = bytearray(size)
-        if size:
-            connection.recv_bytes_into(buffer)
-        buffers.append(buffer)
-    return pickle.loads(data, buffers=buffers)
+_DIRECT = 16384  # bytes of a message that surely fit into the socket
 
 
 # ---------------------------------------------------------------- in the worker
-def _seed_everything(seed):
-    random.seed(seed)
-    wisp.manual_seed(seed)
-    numpy.random.seed(seed % 2 ** 32)
+def _watch_parent():
+    """End with the main process, however it ended: a pipe's end may still be open in some other child of it."""
+    parent = os.getppid()
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
-def _sample_seed(seed, index):
-    return hash((seed, index if isinstance(index, int) else repr(index))) % 2 ** 62
+class _Sender:
+    """Sends messages; large ones in a thread, so that the next batch is prepared while one waits to be wanted."""
 
+    def __init__(self, outbox):
+        self.outbox, self._queue, self._thread = outbox, queue.Queue(), None
 
-class _SeededDataset:
-    """Seeds the generators before each sample."""
+    def __call__(self, packed):
+        if self._thread is None and len(packed[0]) <= _DIRECT:
+            return self._send(packed)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._deliver, daemon=True)
+            self._thread.start()
+        self._queue.put(packed)
 
-    def __init__(self, dataset, seed):
-        self.dataset, self.seed = dataset, seed
-        get = getattr(dataset, "__getitems__", None)
-        if callable(get):
-            self.__getitems__ = lambda indices: (_seed_everything(_sample_seed(seed, tuple(indices))), get(indices))[1]
-
-    def __getitem__(self, index):
-        _seed_everything(_sample_seed(self.seed, index))
-        return self.dataset[index]
-
-
-def _work(connection, working_on, worker_id, num_workers, dataset, collate, options, first_seed):
-    """The main function of a worker: answers each task (epoch, number, indices) with (epoch, number, kind, content)."""
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends us
-    wisp.set_num_threads(1)
-    outbox = queue.Queue()
-
-    def deliver():  # in a thread: a large batch waits in the pipe until it is wanted, and the next one is prepared
+    def _send(self, packed):
         try:
-            while (item := outbox.get()) is not None:
-                send(connection, item)
+            self.outbox.send(packed)
         except (BrokenPipeError, ConnectionResetError):
             os._exit(0)
 
-    sender = threading.Thread(target=deliver, daemon=True)
-    sender.start()
-    batched, iterable, batch_size, drop_last, init = options
-    epoch, stream = None, None
-    _seed_everything(first_seed + worker_id)
-    set_worker_info(WorkerInfo(worker_id, num_workers, first_seed + worker_id, dataset))
-    failed = None
-    try:
-        if init is not None:
-            init(worker_id)
-    except Exception as error:
-        failed = error
-    while True:
+    def _deliver(self):
+        while (packed := self._queue.get()) is not None:
+            self._send(packed)
+
+    def finish(self):
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+
+def _failure(error, worker_id):
+    text = f"Caught {type(error).__name__} in DataLoader worker process {worker_id}.\nOriginal " + traceback.format_exc()
+    return "error", (type(error), text)
+
+
+class _Worker:
+    """What a worker does with a task (seed of the epoch, number, indices)."""
+
+    def __init__(self, settings, dataset, worker_id, board):
+        self.settings, self.dataset, self.id = settings, dataset, worker_id
+        self.board, self.epoch, self.fetch, self.stream = board.numpy()[worker_id], None, None, None
+
+    def begin_epoch(self, seed):
+        settings, self.epoch = self.settings, seed
+        set_worker_info(WorkerInfo(self.id, settings["num_workers"], seed + self.id, self.dataset))
+        if settings["iterable"]:
+            self.seeds = Seeds(seed, stream=self.id)
+            with self.seeds:
+                self.stream = stream_batches(self.dataset, settings["batch_size"], settings["drop_last"])
+        else:
+            self.seeds = Seeds(seed)
+            self.fetch = make_fetch(self.dataset, settings["collate"], settings["batched"], self.seeds)
+        self.seeds.report_progress(self.board[1:].ctypes.data)
+
+    def answer(self, seed, number, indices):
+        self.board[:] = number, 0  # should we die, the main process can tell of what
+        if seed != self.epoch:
+            self.begin_epoch(seed)
+        if not self.settings["iterable"]:
+            return "batch", self.fetch(indices)
+        with self.seeds:
+            batch = next(self.stream, _END)
+            return (_END, None) if batch is _END else ("batch", self.settings["collate"](batch))
+
+
+def _work(channel, board, worker_id, settings, dataset, first_seed):
+    """The main function of a worker: answers each task with (seed, number, kind, content)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends us
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.freeze()  # what the main process made stays in pages that we share with it
+    _watch_parent()
+    wisp.set_num_threads(1)
+    outbox = Outbox(channel, settings["shared_memory"])
+    send = _Sender(outbox)
+    with open(shared._open_file(), "wb+") as stacks:
+        faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+        parcels.sending = [stacks.fileno()], None
+        channel.send_bytes(b"stacks")
+        first = Seeds(first_seed)
+        first.seed_key(("worker", worker_id))
+        wisp.manual_seed(first_seed + worker_id)
+        set_worker_info(WorkerInfo(worker_id, settings["num_workers"], first_seed + worker_id, dataset))
+        worker, failed = _Worker(settings, dataset, worker_id, board), None
         try:
-            task = connection.recv()
-        except (EOFError, ConnectionResetError):
-            break
-        if task is None:
-            break
-        seed, number, indices = task
-        working_on[worker_id] = number  # should we die, the main process can tell of what
-        try:
-            if failed is not None:
-                raise failed
-            if seed != epoch:
-                epoch = seed
-                set_worker_info(WorkerInfo(worker_id, num_workers, seed + worker_id, dataset))
-                if iterable:
-                    _seed_everything(seed + worker_id)
-                    stream = stream_batches(dataset, batch_size, drop_last)
-            if iterable:
-                batch = next(stream, _END)
-                answer = (_END, None) if batch is _END else ("batch", collate(batch))
-            elif batched:
-                answer = "batch", collate(fetch_samples(_SeededDataset(dataset, seed), indices))
-            else:
-                answer = "batch", collate(_SeededDataset(dataset, seed)[indices])
+            if settings["init"] is not None:
+                settings["init"](worker_id)
         except Exception as error:
-            text = f"Caught {type(error).__name__} in DataLoader worker process {worker_id}.\nOriginal " \
-                   + traceback.format_exc()
-            answer = "error", (type(error), text)
-        outbox.put((seed, number, *answer))
-    outbox.put(None)
-    sender.join()
+            failed = _failure(error, worker_id)
+        while True:
+            try:
+                task = channel.recv()
+            except (EOFError, ConnectionResetError):
+                break
+            if task is None:
+                break
+            seed, number, indices, dropped = task
+            outbox.take_back(*dropped)
+            try:
+                packed = outbox.pack((seed, number, *(failed or worker.answer(seed, number, indices))))
+            except Exception as error:
+                kind, (cause, text) = _failure(error, worker_id)
+                try:
+                    packed = outbox.pack((seed, number, kind, (cause, text)))
+                except Exception:  # an exception class that can't be pickled
+                    packed = outbox.pack((seed, number, kind, (RuntimeError, text)))
+            send(packed)
+            del task, packed
+        send.finish()
 
 
 # ---------------------------------------------------------------- in the main process
+class _PlainKeyError(KeyError):
+    """A KeyError whose text has lines: the usual one would show them escaped."""
+
+    def __str__(self):
+        return self.args[0]
+
+
 def _reraise(kind, text):
+    if issubclass(kind, KeyError):
+        kind = _PlainKeyError
     try:
         error = kind(text)
     except Exception:
         error = RuntimeError(text)
-    raise error from None
+    raise error
+
+
+def _preflight():
+    """Whether there is shared memory; a warning says why not."""
+    try:
+        os.close(shared.new_file(1 << 20))
+        return True
+    except OSError as error:
+        warnings.warn(f"DataLoader: {error}; batches will travel through pipes, which is slower", RuntimeWarning,
+                      stacklevel=6)
+        return False
 
 
 class Workers:
     """The worker processes of one loader."""
 
     def __init__(self, loader, seed):
-        context = loader.multiprocessing_context or multiprocessing.get_context(
-            "fork" if "fork" in multiprocessing.get_all_start_methods() else None)
-        options = (loader._auto_collation, loader._iterable, loader.batch_size, loader.drop_last, loader.worker_init_fn)
-        self.loader, self.connections, self.processes = loader, [], []
-        self.working_on = context.RawArray("q", loader.num_workers)  # the number of each worker's task, written by it
-        self.pending = [[] for _ in range(loader.num_workers)]  # unanswered tasks (seed, number, indices)
-        for i in range(loader.num_workers):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_work, daemon=True, args=(
-                theirs, self.working_on, i, loader.num_workers, loader.dataset, loader.collate_fn, options, seed))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # our threads survive a fork
-                process.start()
-            theirs.close()
-            self.connections.append(ours)
-            self.processes.append(process)
-
-    def close(self):
-        for connection in self.connections:
-            try:
-                connection.send(None)
-            except OSError:
-                pass
-            connection.close()
-        for process in self.processes:
-            process.join(5 if process.is_alive() else None)
-            if process.is_alive():
-                process.terminate()
-                process.join()
-        self.processes, self.connections = [], []
-
-    def give(self, worker, task):
-        self.pending[worker].append(task)
+        context = loader._worker_context()
+        settings = dict(num_workers=loader.num_workers, iterable=loader._iterable, batched=loader._auto_collation,
+                        batch_size=loader.batch_size, drop_last=loader.drop_last, collate=loader.collate_fn,
+                        init=loader.worker_init_fn, shared_memory=_preflight())
+        self.timeout, self.processes, self.inboxes, self.warned = loader.timeout, [], [], False
+        self.stacks = [None] * loader.num_workers
+        self.pending = [{} for _ in range(loader.num_workers)]  # unanswered tasks: number -> indices
+        self.user = None  # the iterator that may use the workers
+        forked = context.get_start_method() == "fork"
+        board = wisp.zeros(loader.num_workers, 2, dtype=wisp.int64)  # each worker's task number and samples begun
         try:
-            self.connections[worker].send(task)
+            board.share_memory_()
+        except OSError:
+            pass  # reports will not know the index
+        self.board = board
+        cargo = loader.dataset if forked else Shipment(loader.dataset)
+        try:
+            with exchanged(packed_lists(loader.dataset)), warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # our threads survive a fork
+                for i in range(loader.num_workers):
+                    ours, theirs = wisp.multiprocessing.Pipe()
+                    process = context.Process(target=_work, daemon=True, args=(theirs, board, i, settings, cargo, seed))
+                    self.inboxes.append(Inbox(ours, loader.prefetch_factor + 2))
+                    process.start()
+                    theirs.close()
+                    self.processes.append(process)
+        except BaseException:
+            self.close(at_once=True)
+            raise
+        finally:
+            if not forked:
+                cargo.close()
+
+    def close(self, at_once=False):
+        """End the workers. One that is in the middle of a sample gets a moment to finish it."""
+        processes, self.processes = self.processes, []
+        for inbox in self.inboxes:
+            try:
+                inbox.channel.send(None)
+            except (OSError, ValueError):
+                pass
+            inbox.channel.close()
+        for stack in self.stacks:
+            if stack is not None:
+                os.close(stack)
+        self.stacks, self.inboxes = [], []
+        deadline = time.monotonic() + (0 if at_once else 0.3)
+        for patience, end in ((deadline, "terminate"), (deadline + 1, "kill"), (None, None)):
+            for process in processes:
+                process.join(None if patience is None else max(0, patience - time.monotonic()))
+            processes = [process for process in processes if process.is_alive()]
+            for process in processes:
+                getattr(process, end)()
+
+    def __del__(self, exiting=sys.is_finalizing):
+        if self.processes and not exiting():
+            self.close(at_once=True)
+
+    def give(self, worker, seed, number, indices):
+        self.pending[worker][seed, number] = indices
+        try:
+            self.inboxes[worker].channel.send((seed, number, indices, self.inboxes[worker].dropped()))
         except OSError:
             self.report_death(worker)
+
+    def _doing(self, worker):
+        """What a worker was doing last, in words."""
+        number, begun = self.board[worker].tolist()
+        for (_, given), indices in self.pending[worker].items():
+            if given == number and indices is not None:
+                if isinstance(indices, list) and 0 < begun <= len(indices):
+                    return f" while it loaded index {indices[begun - 1]!r} of batch {indices}"
+                return f" while it loaded {indices}"
+        return ""
 
     def report_death(self, worker):
         process = self.processes[worker]
         process.join(1)
         code = process.exitcode
-        how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-        tasks = [task[2] for task in self.pending[worker] if task[1] == self.working_on[worker]]
-        raise RuntimeError(f"DataLoader worker {worker} (pid {process.pid}) exited unexpectedly with {how}"
-                           + (f" while it loaded {tasks[0]}" if tasks else ""))
+        if code is not None and code < 0:
+            how = f"was killed by signal {signal.Signals(-code).name}"
+        else:
+            how = f"exited unexpectedly with exit code {code}"
+        hint = {-signal.SIGKILL: "\nThe kernel does this to a process when memory runs out: fewer workers, a smaller "
+                                 "batch or a smaller prefetch_factor need less.",
+                -signal.SIGSEGV: "\nIt crashed in native code of the dataset or collate_fn; run it with num_workers=0 to "
+                                 "see where."}.get(code, "")
+        raise RuntimeError(f"DataLoader worker {worker} (pid {process.pid}) {how}{self._doing(worker)}.{hint}")
+
+    def stack_of(self, worker):
+        """The Python stack of a worker at this moment, as text."""
+        file = self.stacks[worker]
+        if file is None:
+            return "(it has not come to loading yet)"
+        os.ftruncate(file, 0)
+        os.kill(self.processes[worker].pid, signal.SIGUSR1)
+        for _ in range(20):
+            time.sleep(0.02)
+            if text := os.pread(file, 1 << 16, 0).lstrip(b"\0"):
+                return text.decode(errors="replace")
+        return "(it does not answer)"
 
     def take(self):
         """Wait for the next answer of any worker -> worker, (seed, number, kind, content)."""
-        timeout = self.loader.timeout or STALL_SECONDS
-        busy = [i for i, tasks in enumerate(self.pending) if tasks]
+        timeout = self.timeout or STALL_SECONDS
+        waiting_since = time.monotonic()
         while True:
-            ready = wait([self.connections[i] for i in busy] + [self.processes[i].sentinel for i in busy], timeout)
+            busy = [i for i, tasks in enumerate(self.pending) if tasks]
+            ready = wait([self.inboxes[i].channel for i in busy] + [self.processes[i].sentinel for i in busy],
+                         max(0, waiting_since + timeout - time.monotonic()))
             for i in busy:
-                if self.connections[i] in ready:
-                    try:
-                        answer = receive(self.connections[i])
-                    except (EOFError, ConnectionResetError):
-                        self.report_death(i)
-                    self.pending[i].pop(0)
+                if self.inboxes[i].channel in ready and (answer := self._receive(i)) is not None:
+                    del self.pending[i][answer[:2]]
                     return i, answer
             for i in busy:
-                if self.processes[i].sentinel in ready:
+                if self.processes[i].sentinel in ready and self.inboxes[i].channel not in ready:
                     self.report_death(i)
-            if self.loader.timeout:
-                raise RuntimeError(f"DataLoader timed out after {self.loader.timeout} seconds")
-            for i in busy:
-                warnings.warn(f"DataLoader worker {i} (pid {self.processes[i].pid}) has been busy for {timeout} s with "
-                              f"{self.pending[i][0][2]}; its stack follows on stderr", RuntimeWarning, stacklevel=4)
-                os.kill(self.processes[i].pid, signal.SIGUSR1)
+            if ready or time.monotonic() < waiting_since + timeout:
+                continue
+            text = "".join(f"\nWorker {i} (pid {self.processes[i].pid}) is busy{self._doing(i)}; its stack:\n"
+                           + self.stack_of(i) for i in busy)
+            if self.timeout:
+                raise RuntimeError(f"DataLoader timed out after {self.timeout} seconds.{text}")
+            warnings.warn(f"DataLoader has waited {timeout} s for a batch.{text}", RuntimeWarning, stacklevel=5)
+            waiting_since = time.monotonic()
 
-    def epoch(self, seed, skip):
-        """The batches of an epoch, from number `skip` on."""
-        loader, count = self.loader, len(self.processes)
-        depth = max(1, loader.prefetch_factor) * count
-        if loader._iterable:
-            tasks = ((number, None) for number in itertools.count())
+    def _receive(self, worker):
+        inbox = self.inboxes[worker]
+        try:
+            if self.stacks[worker] is None:
+                inbox.channel.recv_bytes()
+                self.stacks[worker] = os.dup(parcels.arrived[0])
+                forget_arrived()
+                return None
+            answer, no_room = inbox.receive()
+        except (EOFError, ConnectionResetError):
+            self.report_death(worker)
+        if no_room and not self.warned:
+            self.warned = True
+            warnings.warn(f"DataLoader: {no_room}; such batches travel through pipes, which is slower", RuntimeWarning,
+                          stacklevel=6)
+        return answer
+
+
+class WorkerBatches:
+    """The batches of one epoch, loaded by worker processes."""
+
+    def __init__(self, loader, seed, tasks):
+        self.loader, self.seed, self.tasks = loader, seed, tasks
+        self.depth = max(1, loader.prefetch_factor) * loader.num_workers
+        self.answers, self.given, self.wanted, self.number = {}, {}, 0, None
+        self.exhausted = False
+        self.alive, self.turn = list(range(loader.num_workers)), itertools.count()
+        self.workers = None
+        self._start()
+
+    def _start(self):
+        loader = self.loader
+        self.workers = loader._workers or Workers(loader, self.seed)
+        if loader.persistent_workers:
+            loader._workers = self.workers
+        self.workers.user = id(self)
+        for number, indices in self.given.items():  # after a failure: what was under way
+            self._give(number, indices)
+        self._fill()
+
+    def _give(self, number, indices):
+        if self.loader._iterable:  # the order of batches follows from the order of turns
+            worker = self.alive[next(self.turn) % len(self.alive)]
         else:
-            tasks = enumerate(loader._index_batches(seed, skip))
-        alive = list(range(count))
-        turn, given, exhausted = 0, 0, False
-        answers, nothing = {}, object()
-        wanted = 0
-        to_skip = skip if loader._iterable else 0
-        while True:
-            while not exhausted and given - wanted < depth and alive:
-                task = next(tasks, None)
-                if task is None:
-                    exhausted = True
-                    break
-                worker = alive[turn % len(alive)]
-                turn += 1
-                given += 1
-                self.give(worker, (seed, *task))
-            if wanted == given:
+            worker = min(range(len(self.workers.pending)), key=lambda i: len(self.workers.pending[i]))
+        self.workers.give(worker, self.seed, number, indices)
+
+    def _fill(self):
+        while not self.exhausted and len(self.given) + len(self.answers) < self.depth and self.alive:
+            task = next(self.tasks, None)
+            if task is None:
+                self.exhausted = True
                 return
-            if not loader.in_order and answers:
-                number = next(iter(answers))
-            else:
-                number = wanted
-            answer = answers.pop(number, nothing)
-            if answer is nothing:
-                worker, (answered, number, kind, content) = self.take()
-                if answered != seed:
-                    continue  # left over from an epoch that was not finished
+            self.given[task[0]] = task[1]
+            self._give(*task)
+
+    def __next__(self):
+        if self.workers is None:
+            if self.exhausted and not self.given and not self.answers:
+                raise StopIteration
+            self._start()
+        elif self.workers.user != id(self):
+            raise RuntimeError("a newer iteration of this DataLoader has taken over its persistent workers")
+        try:
+            return self._next()
+        except StopIteration:
+            if not self.loader.persistent_workers:
+                self.close()
+            raise
+        except BaseException:
+            self.loader._workers = None
+            self.close(at_once=True)
+            if self.loader._iterable:  # a stream can't be begun again in the middle
+                self.exhausted, self.given, self.answers = True, {}, {}
+            raise
+
+    def _next(self):
+        while True:
+            self._fill()
+            if not self.given and not self.answers:
+                raise StopIteration
+            first = self._first()
+            if first in self.answers:
+                worker, kind, content = self.answers.pop(first)
+                if kind == _END:  # in its turn, so that the order does not depend on who was quicker
+                    self._retire(worker)
+                    continue
                 if kind == "error":
                     _reraise(*content)
-                if kind == _END and worker in alive:
-                    turn = _next_turn(alive, turn, worker)
-                answers[number] = (kind, content)
-                continue
-            wanted += 1
-            kind, content = answer
-            if kind == _END:
-                continue
-            if to_skip:
-                to_skip -= 1
-                continue
-            yield content
+                self.number = first
+                self._fill()
+                return content
+            worker, (seed, number, kind, content) = self.workers.take()
+            if seed != self.seed:
+                continue  # left over from an epoch that was not finished
+            del self.given[number]
+            self.answers[number] = (worker, kind, content)
 
+    def _first(self):
+        """The number of the batch that is due."""
+        if not self.loader.in_order and self.answers:
+            return next(iter(self.answers))
+        return min(itertools.chain(self.given, self.answers))
 
-def _next_turn(alive, turn, worker):
-    """Take a worker out of the round, so that the others keep their order."""
-    position = turn % len(alive)
-    place = alive.index(worker)
-    alive.remove(worker)
-    return position - (place < position)
+    def _retire(self, worker):
+        """Take a worker out of the round, so that the others keep their order."""
+        if worker not in self.alive:
+            return
+        position = next(self.turn) % len(self.alive)
+        place = self.alive.index(worker)
+        self.alive.remove(worker)
+        self.turn = itertools.count(position - (place < position))
 
+    def close(self, at_once=False):
+        """End the workers, if they are ours alone."""
+        workers, self.workers = self.workers, None
+        if workers is not None:
+            workers.close(at_once)
 
-def iterate(loader, seed, skip):
-    """The batches of one epoch, loaded by worker processes."""
-    workers = loader._workers or Workers(loader, seed)
-    loader._workers = workers if loader.persistent_workers else None
-    try:
-        yield from workers.epoch(seed, skip)
-    except RuntimeError:
-        loader._workers = None
-        workers.close()
-        raise
-    finally:
-        if not loader.persistent_workers:
-            workers.close()
+    def __del__(self, exiting=sys.is_finalizing):
+        if self.workers is not None and not self.loader.persistent_workers and not exiting():
+            self.close()

@@ -1,36 +1,41 @@
 """DataLoader: batches of a dataset, in this process or from worker processes."""
+import itertools
 import multiprocessing
+import os
 import warnings
 
 import wisp
 from wisp.utils.data._collate import default_collate, default_convert
-from wisp.utils.data.dataset import IterableDataset, Subset, TensorDataset
+from wisp.utils.data._fetch import collated_fetch, make_fetch, stream_batches
+from wisp.utils.data._seeding import Seeds
+from wisp.utils.data._worker_info import get_worker_info
+from wisp.utils.data.dataset import IterableDataset
 from wisp.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler, new_seed
 
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
-def _collated_fetch(dataset):
-    """A function from a tensor of indices to a finished batch, for datasets that can do this at once, or None."""
-    kind = type(dataset)
-    if isinstance(dataset, TensorDataset) and kind.__getitem__ is TensorDataset.__getitem__:
-        return dataset._collated
-    if isinstance(dataset, Subset) and kind.__getitem__ is Subset.__getitem__ \
-            and kind.__getitems__ is Subset.__getitems__:
-        inner = _collated_fetch(dataset.dataset)
-        if inner is not None:
-            indices = wisp.as_tensor(dataset.indices, dtype=wisp.int64)
-            return lambda chosen: inner(indices.index_select(0, chosen))
-    return None
-
-
-def fetch_samples(dataset, indices):
-    """A list of samples."""
-    get = getattr(dataset, "__getitems__", None)
-    return get(indices) if callable(get) else [dataset[i] for i in indices]
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
 def _pinned(batch):
     from wisp.utils import _pytree
     return _pytree.tree_map(lambda leaf: leaf.pin_memory() if isinstance(leaf, wisp.Tensor) else leaf, batch)
+
+
+class _InStream:
+    """An iterator that runs with random states of its own, begun from (seed, key): what it draws can be repeated."""
+
+    def __init__(self, make, seed, key):
+        self._seeds = Seeds(seed, stream=key)
+        with self._seeds:
+            self._iterator = iter(make())
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        with self._seeds:
+            return next(self._iterator)
 
 
 class DataLoader:
@@ -39,7 +44,22 @@ class DataLoader:
     `shuffle` or a `sampler` (or `batch_sampler`) sets the order, `collate_fn` joins samples into a batch,
     `num_workers` processes load ahead `prefetch_factor` batches each. `state_dict()` in the middle of an epoch and
     `load_state_dict()` later go on with the next batch.
+
+    Before each sample the global generators of Wisp, NumPy and Python's `random` are started from (seed of the epoch,
+    index), so random transforms give the same numbers for any `num_workers`. The seed of each epoch is drawn from
+    `generator`, or from the default one (`wisp.manual_seed`).
+
+    >>> import wisp
+    >>> from wisp.utils.data import DataLoader, TensorDataset
+    >>> loader = DataLoader(TensorDataset(wisp.arange(5)), batch_size=2)
+    >>> for (x,) in loader:
+    ...     print(x)
+    tensor([0, 1])
+    tensor([2, 3])
+    tensor([4])
     """
+
+    _ready = False
 
     def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0,
                  collate_fn=None, pin_memory=False, drop_last=False, timeout=0, worker_init_fn=None,
@@ -101,8 +121,14 @@ class DataLoader:
         self.multiprocessing_context = multiprocessing_context
         self._workers = None
         self._iterable = iterable
-        self._position = None  # [seed of the epoch, batches taken from it]
+        self._position = None  # of the latest iteration
         self._resume = None
+        self._ready = True
+
+    def __setattr__(self, name, value):
+        if name in _FIXED and self.__dict__.get("_ready"):
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
 
     @property
     def multiprocessing_context(self):
@@ -113,7 +139,21 @@ class DataLoader:
         if context is not None and self.num_workers == 0:
             raise ValueError("multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
                              f"but got num_workers={self.num_workers}")
+        if isinstance(context, str) and context not in multiprocessing.get_all_start_methods():
+            raise ValueError("multiprocessing_context option should specify a valid start method in "
+                             f"{multiprocessing.get_all_start_methods()}, but got multiprocessing_context={context!r}")
+        if not isinstance(context, (str, type(None), multiprocessing.context.BaseContext)):
+            raise TypeError("multiprocessing_context option should be a valid context object or a string specifying the "
+                            f"start method, but got multiprocessing_context={context}")
         self._context = multiprocessing.get_context(context) if isinstance(context, str) else context
+
+    def _worker_context(self):
+        """The way to start workers: the one that was asked for, here or for all of the program, or else the quickest."""
+        if self._context is not None:
+            return self._context
+        chosen = multiprocessing.get_start_method(allow_none=True)
+        return multiprocessing.get_context(
+            chosen or ("fork" if "fork" in multiprocessing.get_all_start_methods() else None))
 
     @property
     def _auto_collation(self):
@@ -128,47 +168,76 @@ class DataLoader:
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
 
     # ------------------------------------------------------------ going on in the middle of an epoch
+    def _samplers(self):
+        """The samplers that may have a state, by name."""
+        found = {"sampler": self.sampler, "batch_sampler": self.batch_sampler}
+        inner = getattr(self.batch_sampler, "sampler", None)
+        if inner is not self.sampler:
+            found["inner"] = inner
+        return {name: sampler for name, sampler in found.items() if sampler is not None}
+
+    def _sampler_states(self):
+        """The states of samplers before an epoch: their own, their generator's, or the number of the epoch."""
+        states = {}
+        for name, sampler in self._samplers().items():
+            if callable(getattr(sampler, "state_dict", None)):
+                states[name] = {"own": sampler.state_dict()}
+            else:
+                states[name] = state = {}
+                if isinstance(getattr(sampler, "generator", None), wisp.Generator):
+                    state["generator"] = sampler.generator._state()
+                if isinstance(getattr(sampler, "epoch", None), int) and hasattr(sampler, "set_epoch"):
+                    state["epoch"] = sampler.epoch
+        if self.generator is not None:
+            states["loader"] = {"generator": self.generator._state()}
+        return {name: state for name, state in states.items() if state}
+
+    def _restore_samplers(self, states):
+        for name, state in states.items():
+            sampler = self if name == "loader" else self._samplers().get(name)
+            if "own" in state and callable(getattr(sampler, "load_state_dict", None)):
+                sampler.load_state_dict(state["own"])
+            if "generator" in state and isinstance(getattr(sampler, "generator", None), wisp.Generator):
+                sampler.generator._set_state(*state["generator"])
+            if "epoch" in state and hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(state["epoch"])
+
     def state_dict(self):
-        """Where the latest iteration stands: enough to go on with the batch after the last one taken."""
-        seed, batches = self._position or (None, 0)
-        state = {"seed": seed, "batches": batches}
-        if hasattr(self.sampler, "state_dict"):
-            state["sampler"] = self.sampler.state_dict()
-        return state
+        """Where the latest iteration stands: enough to go on with the batch after the last one taken.
+
+        >>> from wisp.utils.data import DataLoader
+        >>> loader = DataLoader(range(6), batch_size=2)
+        >>> first = next(iter(loader))
+        >>> state = loader.state_dict()
+        >>> other = DataLoader(range(6), batch_size=2)
+        >>> other.load_state_dict(state)
+        >>> [batch.tolist() for batch in other]
+        [[2, 3], [4, 5]]
+        """
+        if self._position is None:  # between epochs: before the first, or after the end of one
+            return dict(self._resume) if self._resume else {"seed": None, "batches": 0}
+        return self._position.state()
 
     def load_state_dict(self, state_dict):
         """The next iteration goes on where `state_dict` was taken."""
         self._resume = dict(state_dict)
-        if "sampler" in state_dict and hasattr(self.sampler, "load_state_dict"):
-            self.sampler.load_state_dict(state_dict["sampler"])
+        self._position = None
 
     # ------------------------------------------------------------ iteration
     def __iter__(self):
         resume, self._resume = self._resume, None
         source = self.sampler.generator if type(self.sampler) is RandomSampler else self.generator
-        seed = resume["seed"] if resume and resume["seed"] is not None else new_seed(source)
-        skip = resume["batches"] if resume else 0
-        self._position = position = [seed, skip]
-        if self.num_workers > 0:
-            from wisp.utils.data._workers import iterate
-            batches = iterate(self, seed, skip)
+        if resume and resume["seed"] is not None:
+            self._restore_samplers(resume.get("samplers", {}))
+            states = self._sampler_states()
+            if source is not None:
+                new_seed(source)  # the generator goes on as it did then
+            position = _Position(resume["seed"], resume["batches"], states, set(resume.get("ahead", ())))
         else:
-            batches = self._iterate_here(seed, skip)
-        if self.pin_memory and wisp.cuda.is_available():
-            batches = map(_pinned, batches)
-        return _counted(batches, position)
-
-    def _iterate_here(self, seed, skip):
-        collate = self.collate_fn
-        if self._iterable:
-            return self._iterate_stream(skip)
-        if collate is default_collate and type(self.batch_sampler) is BatchSampler:
-            fetch = _collated_fetch(self.dataset)
-            if fetch is not None:
-                order = self._order(seed)
-                if order is not None:
-                    return self._iterate_slices(fetch, order, skip)
-        return self._iterate_indices(self._index_batches(seed, skip))
+            states = self._sampler_states()
+            position = _Position(new_seed(source), 0, states, set())
+        self._position = position
+        return _Iterator(self, position)
 
     def _order(self, seed):
         """The whole order of an epoch as a tensor, if the sampler is one of ours."""
@@ -177,69 +246,115 @@ class DataLoader:
             return sampler.order(seed)
         return wisp.arange(len(sampler)) if type(sampler) is SequentialSampler else None
 
-    def _index_batches(self, seed, skip):
-        """Lists of indices (or single indices, without batching), from batch number `skip` on."""
-        ours = self.batch_sampler is None or type(self.batch_sampler) is BatchSampler
+    def _index_batches(self, seed):
+        """Lists of indices (or single indices, without batching)."""
+        batches = self.batch_sampler
+        ours = batches is None or type(batches) is BatchSampler
         order = self._order(seed) if ours else None
         if order is None:
-            indices = iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
-        elif self.batch_sampler is None:
-            indices = iter(order.tolist())
-        else:
-            indices = iter(BatchSampler(order.tolist(), self.batch_sampler.batch_size, self.batch_sampler.drop_last))
-        for _ in range(skip):
-            next(indices, None)
-        return indices
+            return _InStream(lambda: self.sampler if batches is None else batches, seed, "sampler")
+        order = order.tolist()
+        return iter(order if batches is None else BatchSampler(order, batches.batch_size, batches.drop_last))
 
-    def _iterate_slices(self, fetch, order, skip):
+    def _batches(self, position):
+        """An iterator over the batches of an epoch, from a position on."""
+        seed, skip, collate = position.seed, position.batches, self.collate_fn
+        if self._iterable:
+            if self.num_workers > 0:
+                from wisp.utils.data._workers import WorkerBatches
+                batches = WorkerBatches(self, seed, ((number, None) for number in itertools.count()))
+            else:
+                batches = _InStream(lambda: map(collate, stream_batches(self.dataset, self.batch_size, self.drop_last)),
+                                    seed, 0)
+            for _ in range(skip):
+                next(batches, None)
+            return batches
+        if self.num_workers > 0:
+            from wisp.utils.data._workers import WorkerBatches
+            tasks = itertools.islice(enumerate(self._index_batches(seed)), skip, None)
+            return WorkerBatches(self, seed, (task for task in tasks if task[0] not in position.ahead))
+        if type(self.batch_sampler) is BatchSampler:
+            fetch = collated_fetch(self.dataset, collate)
+            order = None if fetch is None else self._order(seed)
+            if order is not None:
+                return self._slices(fetch, order, skip)
+        return _HereBatches(self, seed, itertools.islice(self._index_batches(seed), skip, None))
+
+    def _slices(self, fetch, order, skip):
         size, end = self.batch_sampler.batch_size, order.size(0)
         end -= end % size if self.batch_sampler.drop_last else 0
         for start in range(skip * size, end, size):
             yield fetch(order[start:start + size])
 
-    def _iterate_indices(self, index_batches):
-        dataset, collate = self.dataset, self.collate_fn
-        if self.batch_sampler is None:
-            for index in index_batches:
-                yield collate(dataset[index])
-        elif callable(getattr(dataset, "__getitems__", None)):
-            for indices in index_batches:
-                yield collate(dataset.__getitems__(indices))
-        else:
-            for indices in index_batches:
-                yield collate([dataset[i] for i in indices])
-
-    def _iterate_stream(self, skip):
-        for number, batch in enumerate(stream_batches(self.dataset, self.batch_size, self.drop_last)):
-            if number >= skip:
-                yield self.collate_fn(batch)
-
     def check_worker_number_rationality(self):
         """Warn if there are more workers than processors."""
-        import os
         available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if self.num_workers > available:
             warnings.warn(f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested "
                           f"max number of worker in current system is {available}.", stacklevel=2)
 
 
-def stream_batches(dataset, batch_size, drop_last):
-    """Lists of samples of an iterable dataset; single samples if `batch_size` is None."""
-    if batch_size is None:
-        yield from dataset
-        return
-    batch = []
-    for sample in dataset:
-        batch.append(sample)
-        if len(batch) == batch_size:
-            yield batch
-            batch = []
-    if batch and not drop_last:
-        yield batch
+class _Position:
+    """How far an iteration has come: `batches` in a row, and the numbers of those that were handed out ahead of them."""
+
+    def __init__(self, seed, batches, samplers, ahead):
+        self.seed, self.batches, self.samplers, self.ahead = seed, batches, samplers, ahead
+
+    def state(self):
+        state = {"seed": self.seed, "batches": self.batches}
+        if self.samplers:
+            state["samplers"] = self.samplers
+        if self.ahead:
+            state["ahead"] = sorted(self.ahead)
+        return state
+
+    def passed(self, number):
+        self.ahead.add(number)
+        while self.batches in self.ahead:
+            self.ahead.remove(self.batches)
+            self.batches += 1
 
 
-def _counted(batches, position):
-    for batch in batches:
-        position[1] += 1
-        yield batch
-    position[:] = None, 0  # a state taken now means: begin a new epoch
+class _HereBatches:
+    """Batches loaded in this process. The caller's random states are put aside while samples are made."""
+
+    def __init__(self, loader, seed, index_batches):
+        self._seeds, self._indices = Seeds(seed), index_batches
+        self._fetch = make_fetch(loader.dataset, loader.collate_fn, loader._auto_collation, self._seeds)
+
+    def __next__(self):
+        indices = next(self._indices)
+        try:
+            with self._seeds:
+                return self._fetch(indices)
+        except StopIteration as error:  # would look like the end of the epoch
+            raise RuntimeError(f"the dataset or collate_fn raised StopIteration for {indices}") from error
+
+
+class _Iterator:
+    """What `iter(loader)` gives."""
+
+    def __init__(self, loader, position):
+        self._loader, self._position = loader, position
+        self._pin = loader.pin_memory and wisp.cuda.is_available()
+        self._out_of_order = loader.num_workers > 0 and not loader.in_order and not loader._iterable
+        self._batches = loader._batches(position)
+
+    def __iter__(self):
+        return self
+
+    def __len__(self):
+        return len(self._loader)
+
+    def __next__(self):
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            if self._loader._position is self._position:
+                self._loader._position = None  # a state taken now means: begin a new epoch
+            raise
+        if self._out_of_order:
+            self._position.passed(self._batches.number)
+        else:
+            self._position.batches += 1
+        return _pinned(batch) if self._pin else batch

@@ -43,6 +43,10 @@ class TensorDataset(Dataset):
     def __getitem__(self, index):
         return tuple(tensor[index] for tensor in self.tensors)
 
+    def __getitems__(self, indices):
+        columns = [tensor[indices].unbind(0) for tensor in self.tensors]
+        return list(zip(*columns))
+
     def __len__(self):
         return self.tensors[0].size(0)
 

@@ -33,15 +33,17 @@ uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
+// A sequence of Weyl's, begun and stepped by the value, one round of mixing: the value itself was mixed well, and the
+// twister mixes on.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-__attribute__((target_clones("avx2", "default"), optimize("O3")))
+__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 #endif
-void fill_words(uint32_t* key, uint32_t low, uint32_t high) {
+void fill_words(uint32_t* __restrict key, uint32_t low, uint32_t high) {
+    const uint32_t step = high | 1;
     for (uint32_t i = 0; i < uint32_t(words); i++) {
-        uint32_t x = low + i * 0x9e3779b9u;
+        uint32_t x = low + i * step;
         x = (x ^ (x >> 16)) * 0x7feb352du;
-        x = ((x ^ (x >> 15)) + high) * 0x846ca68bu;
-        key[i] = x ^ (x >> 16);
+        key[i] = x ^ (x >> 15);
     }
 }
 
@@ -136,6 +138,7 @@ void exchange(Twister& twister, State& state) {
 
 PyObject* swap(PyObject* object, PyObject*) {
     SeedsObject* s = self_of(object);
+    const bool drawn = s->numpy && !s->numpy.untouched();
     std::swap(default_generator(), s->held_wisp);
     if (s->python) {
         PyObject* live = PyObject_GetAttr(s->instance, gauss_next);
@@ -149,7 +152,7 @@ PyObject* swap(PyObject* object, PyObject*) {
         exchange(s->python, s->held[0]);
     }
     if (s->numpy) exchange(s->numpy, s->held[1]);
-    Py_RETURN_NONE;
+    return PyBool_FromLong(drawn);
 }
 
 // Changes when NumPy's generator is drawn from or seeded.
@@ -167,7 +170,7 @@ int set_seed(PyObject* object, PyObject* value, void*) {
 
 PyMethodDef methods[] = {
     {"seed_key", seed_key, METH_O, "Start all generators from (seed, key) -> True."},
-    {"swap", swap, METH_NOARGS, "Exchange the live states with the held ones."},
+    {"swap", swap, METH_NOARGS, "Exchange the live states with the held ones -> whether NumPy's was drawn from since it was seeded."},
     {"numpy_mark", numpy_mark, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 PyObject* get_progress(PyObject* object, void*) { return PyLong_FromVoidPtr(self_of(object)->progress); }

@@ -71,13 +71,15 @@ def _number_of(key):
         return zlib.crc32(repr(key).encode()) | len(repr(key)) << 32
 
 
-class _Owner(threading.local):
-    """Whether this thread has put its own states into the global generators, at what depth."""
-    depth = 0
+# The thread that has put its own states into the generators, and how many times over. The generators are global, so a
+# second thread must keep its hands off meanwhile.
+_holder = [None, 0]
+_thread = threading.get_ident
 
 
-_owner = _Owner()
-_busy = [None]  # the thread that has: the generators are global, so a second one must keep its hands off
+def after_fork():
+    """In a new process: whoever held the generators is not here."""
+    _holder[:] = None, 0
 
 
 class Seeds:
@@ -100,12 +102,12 @@ class Seeds:
         self._core.progress = address
 
     def __enter__(self):
-        me = threading.get_ident()
-        if _busy[0] not in (None, me):
+        me = _thread()
+        if _holder[0] is None:
+            _holder[0] = me
+        elif _holder[0] != me:
             return self
-        if _busy[0] is None:
-            _busy[0] = me
-        _owner.depth += 1
+        _holder[1] += 1
         core = self._core
         mark = core.numpy_mark()
         if mark != self._numpy_known or self._numpy_gauss[0]:  # reading it takes 30 us: only if it may have changed
@@ -116,14 +118,14 @@ class Seeds:
         return self
 
     def __exit__(self, *exception):
-        if _busy[0] != threading.get_ident():
+        if _holder[0] != _thread():
             return
-        self._core.swap()
+        drawn = self._core.swap()
         if self._numpy_gauss[0]:
             rand = numpy.random.mtrand._rand
             rand.set_state({**rand.get_state(legacy=False), "has_gauss": 1, "gauss": self._numpy_gauss[1]})
-        else:
+        elif drawn:
             _forget_gauss()
-        _owner.depth -= 1
-        if not _owner.depth:
-            _busy[0] = None
+        _holder[1] -= 1
+        if not _holder[1]:
+            _holder[0] = None

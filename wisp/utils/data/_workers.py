@@ -22,7 +22,7 @@ from wisp.multiprocessing.queues import forget_arrived
 from wisp.multiprocessing.shared import parcels
 from wisp.utils.data._fetch import make_fetch, stream_batches
 from wisp.utils.data._one_copy import Shipment, exchanged, packed_lists
-from wisp.utils.data._seeding import Seeds
+from wisp.utils.data._seeding import Seeds, after_fork
 from wisp.utils.data._transport import Inbox, Outbox
 from wisp.utils.data._worker_info import WorkerInfo, set_worker_info
 
@@ -113,6 +113,7 @@ def _work(channel, board, worker_id, settings, dataset, first_seed):
     """The main function of a worker: answers each task with (seed, number, kind, content)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    after_fork()
     gc.freeze()  # what the main process made stays in pages that we share with it
     _watch_parent()
     wisp.set_num_threads(1)

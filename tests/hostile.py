@@ -23,6 +23,8 @@ SKIPPED = {
     "_sanitizer_canary",
     "set_default_dtype",
     "_set_detect_anomaly",
+    "_enter_dual_level",
+    "_hide_tangents",
 }
 
 

@@ -9,6 +9,7 @@ import math
 import sys
 
 import wisp
+from wisp import _core
 
 
 @dataclasses.dataclass
@@ -196,6 +197,11 @@ def tensor_str(tensor):
         suffixes.append(f"layout={tensor.layout}")
     if sparse:
         suffixes.append(f"layout={tensor.layout}")
+    if _core._has_tangent(tensor):
+        from wisp.autograd.forward_ad import unpack_dual
+        tangent = unpack_dual(tensor).tangent
+        if tangent is not None:
+            suffixes.append(f"tangent={tangent}")
     if tensor.grad_fn is not None:
         suffixes.append(f"grad_fn=<{tensor.grad_fn.name().rsplit('::', 1)[-1]}>")
     elif tensor.requires_grad:

@@ -368,7 +368,9 @@ void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view
 TensorList run_backward(const BackwardRequest& request) {
     Profiled profiled;
     if (profiling) [[unlikely]] profiled.begin(EventKind::backward, "backward", "", nullptr, 0);
-    Task task{request.create_graph, request.retain_graph, request.accumulate, !request.inputs.empty(), {}, {}, {}, {}, {}};
+    // Tangents of the gradients need formulas that can be differentiated.
+    const bool forward = forward_visible();
+    Task task{request.create_graph || forward, request.retain_graph, request.accumulate, !request.inputs.empty(), {}, {}, {}, {}, {}};
     Running running(task);
     Small<Edge, 2> roots;
     TensorList grads;
@@ -380,13 +382,13 @@ TensorList run_backward(const BackwardRequest& request) {
         roots.push_back(std::move(e));
         grads.push_back(starting_gradient(root, request.grads.empty() ? Tensor() : request.grads[i]));
     }
-    GradMode mode(request.create_graph);
+    GradMode mode(request.create_graph ? grad_on : forward ? grad_forward : grad_off);
     find_dependencies(task, roots);
     if (task.selective) {
         task.captured.resize(request.inputs.size());
         for (int64_t i = 0; i < request.inputs.size(); i++) {
             const Tensor& t = request.inputs[i];
-            if (!t.requires_grad()) throw RuntimeError("One of the differentiated Tensors does not require grad");
+            if (!t.in_graph()) throw RuntimeError("One of the differentiated Tensors does not require grad");
             Edge e = gradient_edge(t);
             if (task.find(e.node.get())) task.captures.push_back({e.node.get(), e.number, i});
         }

@@ -11,6 +11,25 @@ void release_saved(Node& node);
 uint64_t upcoming_sequence();  // of the next node that is made
 Tensor unpack_saved(Node& node, int64_t i, bool with_history);
 
+// forward.cpp
+void enter_forward(bool in);                     // node.cpp: counts the levels of this thread
+int forward_depth_of_thread();
+bool forward_visible();                          // whether tangents are being propagated
+bool has_tangent(const Tensor& t);               // of a level that is visible
+Node* tangent_marker();                          // where the edges of inputs lead that have only a tangent
+void copy_tangents(const Tensor& to, const Tensor& from);
+void forget_tangents(TensorObject* o);           // before its extras are deleted
+bool is_recorded(const Node& node);              // whether the node stays in a graph
+int64_t enter_dual_level();
+void exit_dual_level(int64_t level);             // its tangents are gone
+int64_t hide_tangents(int64_t level);            // of this level and inner ones; -> what was hidden before
+Tensor make_dual(const Tensor& primal, const Tensor& tangent, int64_t level);
+Tensor primal_of(const Tensor& t, int64_t level);
+Tensor tangent_of(const Tensor& t, int64_t level);
+Tensor without_graph(const Tensor& t);           // detached, with its tangents
+// node_type.cpp: the tangents of the results by the jvp of a Python autograd.Function; false if it has none.
+bool function_jvp(Node& node, const TensorList& tangents, std::span<const Tensor> results, TensorList& products);
+
 // hooks.cpp
 bool saved_hooks_active();
 void push_saved_hooks(PyObject* pack, PyObject* unpack);

@@ -174,6 +174,7 @@ void delete_extra(TensorObject* o) {
                 break;
             }
     }
+    if (!e->tangents.empty()) forget_tangents(o);
     Py_XDECREF(e->hooks);
     Py_XDECREF(e->post_accumulate_hooks);
     o->extra = nullptr;
@@ -184,7 +185,7 @@ Tensor grad_of(const Tensor& t) { return t->extra ? t->extra->grad : Tensor(); }
 void set_grad(const Tensor& t, Tensor grad) { extra(t).grad = std::move(grad); }
 
 void retain_grad(const Tensor& t) {
-    if (!t.requires_grad()) throw RuntimeError("can't retain_grad on Tensor that has requires_grad=False");
+    if (!t.in_graph()) throw RuntimeError("can't retain_grad on Tensor that has requires_grad=False");
     Node* n = grad_fn_of(t);
     if (!n || extra(t).retains_grad) return;
     extra(t).retains_grad = true;
@@ -204,7 +205,7 @@ PyObject* new_hooks_dict() {
 }
 
 PyObject* hooks_dict(const Tensor& t) {
-    if (!t.requires_grad()) throw RuntimeError("cannot register a hook on a tensor that doesn't require gradient");
+    if (!t.in_graph()) throw RuntimeError("cannot register a hook on a tensor that doesn't require gradient");
     Node* n = grad_fn_of(t);
     if (!n) {
         TensorExtra& e = extra(t);

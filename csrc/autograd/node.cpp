@@ -14,7 +14,9 @@ PyTypeObject* node_type = nullptr;
 // --- modes -------------------------------------------------------------------------------------------------------
 
 namespace {
-thread_local bool grad_mode = true, inference_mode = false;
+thread_local GradState grad_mode = grad_on;
+thread_local bool inference_mode = false;
+thread_local int forward_depth = 0;
 bool anomaly = false, anomaly_nan = true;
 uint64_t next_sequence = 0;
 
@@ -23,8 +25,16 @@ Node* free_list[free_limit];
 int free_count = 0;
 }  // namespace
 
-bool grad_enabled() { return grad_mode; }
-void set_grad_enabled(bool on) { grad_mode = on; }
+GradState grad_state() { return grad_mode; }
+void set_grad_state(GradState state) { grad_mode = state; }
+bool grad_enabled() { return grad_mode != grad_off; }
+void set_grad_enabled(bool on) { grad_mode = !on ? grad_off : grad_mode == grad_forward ? grad_forward : grad_on; }
+int forward_depth_of_thread() { return forward_depth; }
+void enter_forward(bool in) {
+    forward_depth += in ? 1 : -1;
+    if (in && grad_mode == grad_off) grad_mode = grad_forward;
+    if (!forward_depth && grad_mode == grad_forward) grad_mode = grad_off;
+}
 uint64_t upcoming_sequence() { return next_sequence; }
 bool inference_mode_enabled() { return inference_mode; }
 void set_inference_mode(bool on) { inference_mode = on; }
@@ -59,6 +69,7 @@ static Node* bare_node(const char* name) {
     n->variable = nullptr;
     n->inner = nullptr;
     n->released = false;
+    n->forward = forward_depth > 0;
     n->task = nullptr;
     n->source_code = nullptr;
     n->source_offset = 0;
@@ -222,7 +233,7 @@ void set_history(const Tensor& t, Node* node, uint32_t output) {
 }
 
 bool any_needs_grad(const TensorList& tensors) {
-    if (!grad_mode) return false;
+    if (grad_mode == grad_off) return false;
     for (const Tensor& t : tensors)
         if (wants_grad(t)) return true;
     return false;
@@ -247,7 +258,7 @@ static Node* accumulator_of(const Tensor& t) {
 Node* grad_fn_of(const Tensor& t) {
     if (t->base && t->view_version != t.version() && t->base->dtype == t->dtype) {
         Tensor base = Tensor::borrow(t->base);
-        if (base.requires_grad()) {
+        if (base.in_graph()) {
             // The base was written to since: this view's history is the base's, seen through its layout.
             NodePtr n = NodePtr::steal(new_node("AsStridedBackward0"));
             add_input(*n, base);
@@ -268,11 +279,20 @@ Edge gradient_edge(const Tensor& t) {
 }
 
 void add_input(Node& node, const Tensor& input) {
-    if (!input.defined() || !(input->grad_fn || input->requires_grad || input->base)) {
+    if (!input.defined() || !(input->grad_fn || input->requires_grad || input->base || input->dual)) {
         node.next.emplace_back();
         return;
     }
     node.next.push_back(gradient_edge(input));
+    if (node.forward && !node.next.back().node && has_tangent(input)) node.next.back().node = NodePtr::borrow(tangent_marker());
+}
+
+bool is_recorded(const Node& node) {
+    if (!node.forward) return true;
+    if (grad_mode != grad_on) return false;
+    for (const Edge& e : node.next)
+        if (e.node && e.node.get() != tangent_marker()) return true;
+    return false;
 }
 
 void add_output(Node& node, const Tensor& output) {
@@ -282,7 +302,7 @@ void add_output(Node& node, const Tensor& output) {
         return;
     }
     node.outputs.push_back({output.sizes(), output.dtype(), output.device()});
-    if (is_differentiable(output.dtype())) set_history(output, &node, number);
+    if (is_differentiable(output.dtype()) && is_recorded(node)) set_history(output, &node, number);
 }
 
 // --- saved tensors -----------------------------------------------------------------------------------------------
@@ -302,7 +322,7 @@ void save(Node& node, const Tensor& t) {
         s.tensor = t;
         s.was_leaf = !t->grad_fn;
     }
-    if (saved_hooks_active()) pack_saved(s);
+    if (saved_hooks_active() && !node.forward) pack_saved(s);
 }
 
 Tensor Backward::saved(int i) const { return unpack_saved(node, i, create_graph); }
@@ -328,6 +348,7 @@ Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
     if (s.output >= 0 && with_history) {
         Tensor t = alias(s.tensor);
         set_history(t, &node, uint32_t(s.output));
+        if (s.tensor->dual) copy_tangents(t, s.tensor);
         return t;
     }
     return s.tensor;
@@ -348,7 +369,7 @@ Tensor make_view(const Tensor& t, Layout layout, ViewKind kind) {
     TensorObject* base = t->base ? t->base : t.get();
     Py_INCREF(reinterpret_cast<PyObject*>(base));
     v->base = base;
-    v->view_kind = kind != view_plain ? kind : !grad_mode ? view_no_grad : t->base ? t->view_kind : view_plain;
+    v->view_kind = kind != view_plain ? kind : grad_mode != grad_on ? view_no_grad : t->base ? t->view_kind : view_plain;
     v->view_version = t.version();
     v->inference = t->inference;
     track(v.get());
@@ -367,7 +388,7 @@ void check_inplace(const Tensor& self, const char* name, bool recording) {
                                    "Please clone() the tensor before performing the operation. (", name, " on a tensor of shape ",
                                    self.sizes(), " with strides ", self.strides(), ")");
     }
-    if (!grad_mode) return;
+    if (grad_mode != grad_on) return;
     if (self->requires_grad && !self->grad_fn)
         throw RuntimeError("a leaf Variable that requires grad is being used in an in-place operation. (", name, ") "
                            "Use the out-of-place form, or wrap the write in `with no_grad():`.");
@@ -376,7 +397,7 @@ void check_inplace(const Tensor& self, const char* name, bool recording) {
                            "tensor before doing inplace update. (", name, ")");
     if (!self->base) return;
     Tensor base = Tensor::borrow(self->base);
-    if (!recording && !base.requires_grad()) return;
+    if (!recording && !base.in_graph()) return;
     if (base->requires_grad && !base->grad_fn)
         throw RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation. (", name, ")");
     const char* why = self->view_kind == view_multi_output ? "is the output of a function that returns multiple views. Such functions do not allow the "
@@ -389,6 +410,11 @@ void check_inplace(const Tensor& self, const char* name, bool recording) {
 }
 
 void rebase_history(const Tensor& self, Node& node) {
+    if (!is_recorded(node) && !(grad_mode == grad_on && self->base && Tensor::borrow(self->base).in_graph())) {
+        node.outputs.push_back({self.sizes(), self.dtype(), self.device()});
+        if (grad_mode == grad_on && !self->base && self->grad_fn) set_history(self, nullptr, 0);
+        return;
+    }
     if (!self->base) {
         node.outputs.push_back({self.sizes(), self.dtype(), self.device()});
         set_history(self, &node, 0);
@@ -398,7 +424,8 @@ void rebase_history(const Tensor& self, Node& node) {
     node.outputs.push_back({self.sizes(), self.dtype(), self.device()});
     NodePtr copy = NodePtr::steal(new_node("CopySlices"));
     copy->next.push_back(gradient_edge(base));
-    for (int64_t i = 1; i < node.next.size(); i++) copy->next.push_back(node.next[i]);
+    for (int64_t i = 1; i < node.next.size(); i++)
+        copy->next.push_back(node.forward && node.next[i].node.get() == tangent_marker() ? Edge() : node.next[i]);
     copy->inner = &node;
     Py_INCREF(reinterpret_cast<PyObject*>(&node));
     set_copy_slices_backward(*copy, base, self.layout());
@@ -415,7 +442,7 @@ void assign_inplace(const Tensor& self, const Tensor& result, const char* name) 
         (result.dtype() != DType::boolean && self.dtype() == DType::boolean))
         throw RuntimeError("result type ", type_name(result.dtype()), " can't be cast to the desired output type ", type_name(self.dtype()),
                            " (", name, ")");
-    const bool recording = grad_mode && is_differentiable(self.dtype()) && (result.requires_grad() || self.requires_grad());
+    const bool recording = grad_enabled() && is_differentiable(self.dtype()) && (result.requires_grad() || self.requires_grad());
     check_inplace(self, name, recording);
     copy_values(self, result);
     bump_version(self);
@@ -428,9 +455,10 @@ void assign_inplace(const Tensor& self, const Tensor& result, const char* name) 
     });
     if (!self->base && result->grad_fn && result.dtype() == self.dtype()) {
         set_history(self, result->grad_fn, result->output_number);
-        return;
+    } else {
+        rebase_history(self, *node);
     }
-    rebase_history(self, *node);
+    if (node->forward) carry_tangents(self, result);
 }
 
 }  // namespace wisp

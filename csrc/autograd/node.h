@@ -129,6 +129,7 @@ struct Node {
     PyObject* source_code;            // code object of the forward line, with the instruction's offset
     int source_offset;
     bool released;                    // saved tensors were freed by a backward pass
+    bool forward;                     // recorded in forward mode: tangents of its results are wanted
     Small<Edge, 3> next;
     Small<Saved, 3> saved;
     Small<OutputInfo, 1> outputs;
@@ -155,7 +156,11 @@ struct Backward {
 };
 
 // --- modes, per thread ---
-bool grad_enabled();
+// grad_forward: somebody said no_grad() in forward mode; operators are recorded for their tangents, and then forgotten.
+enum GradState : uint8_t { grad_off, grad_on, grad_forward };
+GradState grad_state();
+void set_grad_state(GradState state);
+bool grad_enabled();  // on or forward
 void set_grad_enabled(bool on);
 bool inference_mode_enabled();
 void set_inference_mode(bool on);
@@ -163,11 +168,12 @@ bool anomaly_enabled();
 void set_anomaly(bool on, bool check_nan);
 class GradMode {
 public:
-    explicit GradMode(bool on) : before_(grad_enabled()) { set_grad_enabled(on); }
-    ~GradMode() { set_grad_enabled(before_); }
+    explicit GradMode(bool on) : before_(grad_state()) { set_grad_enabled(on); }
+    explicit GradMode(GradState state) : before_(grad_state()) { set_grad_state(state); }
+    ~GradMode() { set_grad_state(before_); }
 
 private:
-    bool before_;
+    GradState before_;
 };
 
 inline bool wants_grad(const Tensor& t) { return t.defined() && t.requires_grad(); }
@@ -201,6 +207,17 @@ void set_closure(Node& node, F&& f) {
     }
 }
 
+// --- forward mode (forward.cpp) ---
+// The last step of recording: in forward mode, gives the results their tangents. `elementwise`: each element of the
+// result depends on the elements of the inputs at its own place alone.
+void propagate_tangents(Node& node, std::span<const Tensor> inputs, std::span<const Tensor> results, bool in_place, bool elementwise);
+inline std::span<const Tensor> spanned(std::initializer_list<Tensor> l) { return {l.begin(), l.size()}; }
+inline std::span<const Tensor> spanned(const TensorList& l) { return {l.data(), size_t(l.size())}; }
+inline void end_record(Node& node, std::span<const Tensor> inputs, std::span<const Tensor> results, bool in_place = false, bool elementwise = false) {
+    if (node.forward) propagate_tangents(node, inputs, results, in_place, elementwise);
+}
+void carry_tangents(const Tensor& to, const Tensor& from);  // in-place: `to` has taken the value of `from`
+
 // One result. `inputs` are the operator's differentiable arguments in order (undefined ones allowed).
 template <class F>
 void record(const Tensor& result, const char* name, std::initializer_list<Tensor> inputs, std::initializer_list<Tensor> saved, F&& f) {
@@ -209,6 +226,7 @@ void record(const Tensor& result, const char* name, std::initializer_list<Tensor
     set_closure(*node, std::forward<F>(f));
     add_output(*node, result);
     for (const Tensor& t : saved) save(*node, t);
+    end_record(*node, spanned(inputs), {&result, 1});
 }
 
 // Several results and lists of inputs. Results that are undefined or not differentiable get no history.
@@ -219,9 +237,8 @@ void record_many(std::span<const Tensor> results, const char* name, std::span<co
     set_closure(*node, std::forward<F>(f));
     for (const Tensor& t : results) add_output(*node, t);
     for (const Tensor& t : saved) save(*node, t);
+    end_record(*node, inputs, results);
 }
-inline std::span<const Tensor> spanned(std::initializer_list<Tensor> l) { return {l.begin(), l.size()}; }
-inline std::span<const Tensor> spanned(const TensorList& l) { return {l.data(), size_t(l.size())}; }
 
 // --- views ---
 // A view of t with this layout: shares memory, remembers its base. Records nothing: callers record the gradient.
@@ -239,6 +256,7 @@ void record_inplace(const Tensor& self, const char* name, std::initializer_list<
     set_closure(*node, std::forward<F>(f));
     rebase_history(self, *node);
     for (const Tensor& t : saved) save(*node, t);
+    end_record(*node, spanned(inputs), {&self, 1}, true);
 }
 // self = result in place, whatever operator made the result: copies the values and takes over the history.
 void assign_inplace(const Tensor& self, const Tensor& result, const char* name);
@@ -255,7 +273,13 @@ int64_t current_run();
 bool will_execute(Node& node);
 
 // --- grad and hooks of a tensor ---
+struct Tangent {
+    int64_t level;
+    Tensor value;
+};
 struct TensorExtra {
+    Small<Tangent, 1> tangents;                 // by ascending level
+    uint32_t tangent_version = 0;               // of the storage, when they were set
     Tensor grad;
     PyObject* hooks = nullptr;                  // dict, of a leaf (others keep theirs on the node)
     PyObject* post_accumulate_hooks = nullptr;  // dict

@@ -38,7 +38,7 @@ void init_tensor_fields(TensorObject* o) {
     o->storage = nullptr;
     o->layout.offset = 0;
     o->contiguous = true;
-    o->requires_grad = o->wrapped_number = o->untracked_writes = o->inference = false;
+    o->requires_grad = o->wrapped_number = o->untracked_writes = o->inference = o->dual = false;
     o->view_kind = view_plain;
     o->output_number = o->view_version = 0;
     o->grad_fn = nullptr;

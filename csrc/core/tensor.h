@@ -32,6 +32,7 @@ struct TensorObject {
     bool wrapped_number;    // made from a Python number: weak in promotion
     bool untracked_writes;  // `.data`: in-place writes are not seen by autograd
     bool inference;         // made in inference mode
+    bool dual;              // carries a tangent of forward mode: operators on it are recorded
     uint8_t view_kind;      // ViewKind, for in-place rules
     uint32_t output_number;
     uint32_t view_version;  // of the storage, when grad_fn of this view was made
@@ -94,7 +95,9 @@ public:
     uint32_t version() const { return p_->storage->version; }
     char* data() const { return static_cast<char*>(p_->storage->data) + p_->layout.offset * item_size(); }
     template <class T> T* data() const { return reinterpret_cast<T*>(data()); }
-    bool requires_grad() const { return p_->grad_fn != nullptr || p_->requires_grad || (p_->base && base_requires_grad()); }
+    // Whether operators on it must be recorded: it is part of a graph, or has a tangent.
+    bool requires_grad() const { return p_->grad_fn != nullptr || p_->requires_grad || p_->dual || (p_->base && base_requires_grad(p_->base->dual)); }
+    bool in_graph() const { return p_->grad_fn != nullptr || p_->requires_grad || (p_->base && base_requires_grad(false)); }
     // Nobody else can see this tensor or its memory: it may be overwritten.
     bool exclusively_owned() const {
         return Py_REFCNT(object()) == 1 && p_->storage->references == 1 && p_->storage->is_ours() && !p_->base;
@@ -102,8 +105,8 @@ public:
 
 private:
     // A view whose base was written to since takes part in the base's history.
-    bool base_requires_grad() const {
-        return (p_->base->grad_fn || p_->base->requires_grad) && p_->view_version != p_->storage->version && p_->base->dtype == p_->dtype;
+    bool base_requires_grad(bool dual) const {
+        return (p_->base->grad_fn || p_->base->requires_grad || dual) && p_->view_version != p_->storage->version && p_->base->dtype == p_->dtype;
     }
     TensorObject* p_ = nullptr;
 };

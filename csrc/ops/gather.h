@@ -45,6 +45,7 @@ Tensor written(const Tensor& self, bool in_place, const char* name, const char* 
     if (in_place) rebase_history(self, *node);
     else add_output(*node, y);
     for (const Tensor& t : saved) save(*node, t);
+    end_record(*node, spanned({self, source}), {&y, 1}, in_place);
     return y;
 }
 

@@ -190,6 +190,7 @@ Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& valu
         });
         rebase_history(t, *node);
         for (const Tensor& i : indices) save(*node, i);
+        end_record(*node, spanned({t, values}), {&t, 1}, true);
     }
     return t;
 }

@@ -424,6 +424,7 @@ static Tensor addbmm_(const Tensor& self, const Tensor& a, const Tensor& b, cons
     check_inplace(self, "addbmm_", needs_grad(result));
     set_data(self, alias(result));
     if (result->grad_fn) set_history(self, result->grad_fn, result->output_number);
+    if (result->dual) carry_tangents(self, result);
     return self;
 }
 

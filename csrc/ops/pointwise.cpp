@@ -209,12 +209,20 @@ void save_operands(Node& node, Pointwise op, const PointwiseInfo& info, const Ar
     save(node, used & uses_y ? y : Tensor());
 }
 
+void end_pointwise(Node& node, const PointwiseInfo& info, const Arg* args, const Tensor& y, bool in_place) {
+    if (!node.forward) return;
+    TensorList inputs;
+    for (int i = 0; i < info.arity; i++) inputs.push_back(args[i].tensor ? *args[i].tensor : Tensor());
+    end_record(node, spanned(inputs), {&y, 1}, in_place, true);
+}
+
 void record_pointwise(const Tensor& y, Pointwise op, const PointwiseInfo& info, const Arg* args, const Params* params) {
     NodePtr node = NodePtr::steal(new_node(info.grad_name.c_str()));
     for (int i = 0; i < info.arity; i++) add_input(*node, args[i].tensor ? *args[i].tensor : Tensor());
     set_closure(*node, PointwiseBackward{op, params ? *params : Params{}});
     add_output(*node, y);
     save_operands(*node, op, info, args, y, nullptr);
+    end_pointwise(*node, info, args, y, false);
 }
 
 bool any_wants_grad(const Arg* args, int n) {
@@ -385,6 +393,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
         }
         rebase_history(self, *node);
         if (is_differentiable_row(info)) save_operands(*node, op, info, safe, self, &original);
+        end_pointwise(*node, info, args, self, true);
     }
     return self;
 }

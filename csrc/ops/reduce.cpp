@@ -417,10 +417,14 @@ std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& 
 
 static Tensor norm_gradient(const Tensor& x, const Tensor& g, const Tensor& y, double p, const Dims& dims) {
     const Scalar nought(0.0);
-    auto without_zero_norm = [&](const Tensor& t) { return where(eq(detach(y), Scalar(0)), nought, t); };
+    // g divided by a power of the norm, and 0 (with derivatives 0) where that is 0.
+    auto over = [&](const Tensor& power) {
+        const Tensor zero = eq(detach(y), Scalar(0));
+        return where(zero, nought, div(g, where(zero, Scalar(1.0), power)));
+    };
     if (p == 0) return zeros_like(x);
     if (p == 1) return mul(sgn(x), g);
-    if (p == 2) return mul(x, without_zero_norm(div(g, y)));
+    if (p == 2) return mul(x, over(y));
     if (std::isinf(p)) {
         const Tensor here = at_extreme(abs(detach(x)), detach(y));
         const Tensor count = x.dim() ? sum(here, dims, true) : to(here, DType::i64);
@@ -431,7 +435,7 @@ static Tensor norm_gradient(const Tensor& x, const Tensor& g, const Tensor& y, d
         const Tensor part = where(eq(detach(size), Scalar(0)), nought, mul(sgn(x), pow(size, Scalar(p - 1))));
         return mul(part, mul(g, pow(y, Scalar(1 - p))));
     }
-    const Tensor scale = without_zero_norm(div(g, pow(y, Scalar(p - 1))));
+    const Tensor scale = over(pow(y, Scalar(p - 1)));
     if (p < 2) return mul(mul(sgn(x), pow(size, Scalar(p - 1))), scale);
     return mul(mul(x, pow(size, Scalar(p - 2))), scale);
 }

@@ -7,7 +7,7 @@ namespace wisp {
 
 // Sets the gradient of input `i`, and with create_graph lets it depend on that input.
 inline void set_piecewise_linear(Backward& bw, int i, const Tensor& gradient, const char* name) {
-    if (bw.create_graph && !gradient.requires_grad()) {
+    if (bw.create_graph && !gradient.in_graph()) {
         NodePtr node = NodePtr::steal(new_node(name));
         node->next.push_back(bw.node.next[i]);
         set_closure(*node, [sizes = gradient.sizes(), dtype = gradient.dtype()](Backward& second) {

@@ -183,6 +183,7 @@ Tensor unfold(const Tensor& t, int64_t dim, int64_t size, int64_t step) {
         Layout base{t.sizes(), contiguous_strides(t.sizes()), 0};
         set_as_strided_backward(*node, base, base.unfold(dim, size, step));
         add_output(*node, v);
+        end_record(*node, {&t, 1}, {&v, 1});
     }
     return v;
 }
@@ -212,6 +213,7 @@ Tensor as_strided(const Tensor& t, const Dims& sizes, const Dims& strides, std::
         add_input(*node, t);
         set_as_strided_backward(*node, t.layout(), layout);
         add_output(*node, v);
+        end_record(*node, {&t, 1}, {&v, 1});
     }
     return v;
 }
@@ -410,6 +412,7 @@ static Tensor become(const Tensor& t, const Tensor& v) {
     t->contiguous = v->contiguous;
     if (v->grad_fn) set_history(t, v->grad_fn, v->output_number);
     bump_version(t);
+    if (v->dual) carry_tangents(t, v);
     return t;
 }
 

@@ -178,16 +178,24 @@ const Operators operators = {
     {"_set_package_directory(str directory)", [](std::string d) { set_package_directory(d.c_str()); }, function},
     {"_current_graph_task_id()", []() { return current_run(); }, function},
     {"_will_engine_execute_node(any node)", [](PyObject* node) { return will_execute(as_node(node)); }, function},
+    {"_enter_dual_level()", enter_dual_level, function},
+    {"_exit_dual_level(int level)", exit_dual_level, function},
+    {"_hide_tangents(int level)", hide_tangents, function},
+    {"_make_dual(Tensor primal, Tensor tangent, int level)", make_dual, function},
+    {"_primal(Tensor dual, int level)", primal_of, function},
+    {"_tangent(Tensor dual, int level)", tangent_of, function},
+    {"_has_tangent(Tensor input)", [](const Tensor& t) { return forward_visible() && has_tangent(t); }, function},
+    {"_without_graph(Tensor input)", without_graph, function},
     {"_live_tensors()", []() { return live_tensors(); }, function},
 };
 
 PyObject* set_grad_enabled_c(PyObject*, PyObject* on) {
     return guarded([&]() -> PyObject* {
-        set_grad_enabled(truth_of(on));
+        set_grad_state(truth_of(on) ? grad_on : forward_depth_of_thread() ? grad_forward : grad_off);
         Py_RETURN_NONE;
     });
 }
-PyObject* is_grad_enabled_c(PyObject*, PyObject*) { return PyBool_FromLong(grad_enabled()); }
+PyObject* is_grad_enabled_c(PyObject*, PyObject*) { return PyBool_FromLong(grad_state() == grad_on); }
 PyObject* set_inference_mode_c(PyObject*, PyObject* on) {
     return guarded([&]() -> PyObject* {
         set_inference_mode(truth_of(on));
@@ -239,6 +247,7 @@ PyObject* function_record(PyObject*, PyObject* args) {
             }
         }
         for (const Tensor& t : saved) save(*node, t);
+        end_record(*node, spanned(inputs), spanned(outputs), !dirty.empty());
         return make_tuple(outputs.data(), outputs.size(), nullptr);
     });
 }
@@ -252,6 +261,15 @@ PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
+
+bool function_jvp(Node& node, const TensorList& tangents, std::span<const Tensor> results, TensorList& products) {
+    Ref found(PyObject_CallMethod(node.context, "_has_jvp", nullptr));
+    if (found.get() != Py_True) return false;
+    Ref given(make_tuple(tangents.data(), tangents.size(), nullptr)), outputs(make_tuple(results.data(), int64_t(results.size()), nullptr));
+    Ref list(PyObject_CallMethod(node.context, "_run_jvp", "(OO)", given.get(), outputs.get()));
+    products = to_tensors(list.get());
+    return true;
+}
 
 PyObject* node_object(Node* node) {
     auto* o = reinterpret_cast<PyObject*>(node);

@@ -164,8 +164,8 @@ GETTER(nbytes) { return PyLong_FromLongLong(as_tensor(self).item_size() * as_ten
 GETTER(version) { return PyLong_FromUnsignedLong(as_tensor(self).version()); }
 GETTER(output_nr) { return PyLong_FromUnsignedLong(as_tensor(self)->output_number); }
 GETTER(none) { Py_RETURN_NONE; }
-BOOLEAN_GETTER(requires_grad, as_tensor(self).requires_grad())
-BOOLEAN_GETTER(is_leaf, as_tensor(self)->grad_fn == nullptr && (as_tensor(self)->requires_grad || !as_tensor(self).requires_grad()))
+BOOLEAN_GETTER(requires_grad, as_tensor(self).in_graph())
+BOOLEAN_GETTER(is_leaf, as_tensor(self)->grad_fn == nullptr && (as_tensor(self)->requires_grad || !as_tensor(self).in_graph()))
 BOOLEAN_GETTER(false, 0)
 BOOLEAN_GETTER(true, 1)
 BOOLEAN_GETTER(retains_grad, as_tensor(self)->extra && as_tensor(self)->extra->retains_grad && as_tensor(self)->grad_fn)
@@ -503,6 +503,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(reinterpret_cast<PyObject*>(o->base));
     if (o->extra) {
         Py_VISIT(o->extra->grad.object());
+        for (Tangent& t : o->extra->tangents) Py_VISIT(t.value.object());
         Py_VISIT(o->extra->hooks);
         Py_VISIT(o->extra->post_accumulate_hooks);
     }

@@ -8,14 +8,14 @@ from wisp.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_gr
 from wisp.autograd.gradcheck import gradcheck, gradgradcheck
 from wisp.autograd.variable import Variable
 
-__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "gradcheck",
+__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional", "grad", "gradcheck",
            "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
            "set_multithreading_enabled"]
 
 
 def __getattr__(name):
     import importlib
-    if name in ("functional", "profiler"):
+    if name in ("forward_ad", "functional", "profiler"):
         return importlib.import_module("wisp.autograd." + name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -16,6 +16,8 @@ class FunctionCtx:
     _non_differentiable = ()
     _materialize = True
     _node = None
+    _saved_for_forward = ()
+    _arguments = ()
     needs_input_grad = ()
 
     def save_for_backward(self, *tensors):
@@ -27,6 +29,7 @@ class FunctionCtx:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors):
+        """Keep tensors for `jvp`, where they are `ctx.saved_tensors`."""
         self._saved_for_forward = tensors
 
     @property
@@ -77,12 +80,40 @@ class FunctionCtx:
         return results
 
 
+    # ------------------------------------------------------------ called when tangents are propagated
+    def _has_jvp(self):
+        return self._function.jvp is not Function.jvp
+
+    def _run_jvp(self, tangents, outputs):
+        """Tangents of the arguments (None where there is none) in, tangents of the outputs out."""
+        if self._materialize:
+            tangents = tuple(wisp.zeros_like(value) if tangent is None and isinstance(value, wisp.Tensor) and
+                             (value.is_floating_point() or value.is_complex()) else tangent
+                             for tangent, value in zip(tangents, self._arguments))
+        before, self._to_save = self._to_save, self._saved_for_forward
+        node, self._node = self._node, None
+        try:
+            results = self._function.jvp(self, *tangents)
+        finally:
+            self._to_save, self._node = before, node
+        results = results if isinstance(results, tuple) else (results,)
+        if len(results) != len(outputs):
+            raise RuntimeError(f"{self._function.__name__}.jvp returned {len(results)} tangents for "
+                               f"{len(outputs)} outputs of forward: return one per output (None where there is none)")
+        for result, output in zip(results, outputs):
+            if result is not None and result.shape != output.shape:
+                raise RuntimeError(f"{self._function.__name__}.jvp returned a tangent of shape {tuple(result.shape)} for "
+                                   f"an output of shape {tuple(output.shape)}")
+        return results
+
+
 class Function:
     """An operation with its own derivative.
 
     A subclass has static methods `forward(ctx, *args)` and `backward(ctx, *grad_outputs)`, which returns one gradient
     per argument of forward; instead of `ctx` in forward there may be a `setup_context(ctx, inputs, output)`. It is
-    called by `apply`:
+    called by `apply`. A static method `jvp(ctx, *tangents)` that returns the tangents of the outputs is used in forward
+    mode, if there is one:
 
         class Exp(Function):
             @staticmethod
@@ -141,14 +172,22 @@ class Function:
         inputs = tuple(arg if isinstance(arg, wisp.Tensor) else None for arg in args)
         ctx.needs_input_grad = tuple(arg is not None and arg.requires_grad for arg in inputs)
         recording = _core.is_grad_enabled() and any(ctx.needs_input_grad)
-        with wisp.no_grad():
-            if cls.setup_context is Function.setup_context:
-                result = cls.forward(ctx, *args, **kwargs)
-            else:
-                result = cls.forward(*args, **kwargs)
-                cls.setup_context(ctx, args, result)
-        if not recording:
+        forward_mode = any(arg is not None and _core._has_tangent(arg) for arg in inputs)
+        visible = _core._hide_tangents(0) if forward_mode else None
+        try:
+            with wisp.no_grad():
+                if cls.setup_context is Function.setup_context:
+                    result = cls.forward(ctx, *args, **kwargs)
+                else:
+                    result = cls.forward(*args, **kwargs)
+                    cls.setup_context(ctx, args, result)
+        finally:
+            if forward_mode:
+                _core._hide_tangents(visible)
+        if not recording and not forward_mode:
             return result
+        if forward_mode:
+            ctx._arguments = args
         single = not isinstance(result, (tuple, list))
         values = [result] if single else list(result)
         dirty = ctx._dirty
@@ -175,7 +214,7 @@ class Function:
         ctx._function, ctx._name = cls, cls.__name__ + "Backward"
         ctx._outputs = [(tuple(output.shape), output.dtype, output.device) for output in outputs]
         recorded = _core._function_record(ctx, ctx._name, inputs, outputs, tuple(dirty), tuple(plain), ctx._to_save)
-        ctx._to_save = ()
+        ctx._to_save = ctx._arguments = ()
         for i, output in zip(places, recorded):
             values[i] = output
         return values[0] if single else tuple(values)

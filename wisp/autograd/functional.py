@@ -1,5 +1,6 @@
 """Jacobians, Hessians and their products with vectors, of functions from tensors to tensors."""
 import wisp
+from wisp import _core
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -98,6 +99,12 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
     """The Jacobian: for each output and input a tensor of shape (*output.shape, *input.shape)."""
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
+    if strategy == "forward-mode":
+        if create_graph:
+            raise NotImplementedError("torch.autograd.functional.jacobian: `create_graph=True` and "
+                                      '`strategy="forward-mode"` are not supported together (yet). Please either set '
+                                      '`create_graph=False` or `strategy="reverse-mode"`.')
+        return _forward_jacobian(func, inputs, strict)
     with wisp.enable_grad():
         was_tuple, inputs, outputs_tuple, outputs = _run(func, inputs, create_graph, "jacobian")
         _check_strict(outputs, strict)
@@ -119,6 +126,24 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
     return rows if outputs_tuple else rows[0]
 
 
+def _forward_jacobian(func, inputs, strict):
+    if strict:
+        raise RuntimeError('torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are not '
+                           "supported together (yet). Please either set `strict=False` or "
+                           '`strategy="reverse-mode"`.')
+    was_tuple, inputs = _as_tuple(inputs, "inputs", "jacobian")
+    outputs_tuple = True
+
+    def checked(*points):
+        nonlocal outputs_tuple
+        outputs_tuple, outputs = _as_tuple(func(*points), "outputs of the user-provided function", "jacobian")
+        return outputs
+    rows = wisp.func.jacfwd(checked, tuple(range(len(inputs))))(*[x.detach() for x in inputs])
+    rows = tuple(_finish(row if was_tuple else row[:1], False) for row in rows)
+    rows = rows if was_tuple else tuple(row[0] for row in rows)
+    return rows if outputs_tuple else rows[0]
+
+
 def _scalar(func, name):
     def scalar(*inputs):
         output = func(*inputs)
@@ -137,6 +162,8 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False,
     scalar = _scalar(func, "hessian")
 
     def gradient(*points):
+        # in forward mode the points carry tangents but start no graph
+        points = tuple(x if x.requires_grad else _core._without_graph(x).requires_grad_() for x in points)
         return _gradients([scalar(*points)], points, [wisp.ones((), dtype=points[0].dtype, device=points[0].device)],
                           True, strict)
     rows = jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)

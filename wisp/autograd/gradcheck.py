@@ -4,6 +4,7 @@ A complex number counts as two real ones. For each real output and real input th
 (f(x + eps) - f(x - eps)) / (2 eps); the analytical one is made of backward passes, one per real output.
 """
 import wisp
+from wisp.autograd import forward_ad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -83,10 +84,17 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
     """True if the gradients of `func` at `inputs` (double precision, requiring grad) agree with difference quotients.
 
     Otherwise a GradcheckError, or False without `raise_exception`. `nondet_tol` bounds the difference of two backward
-    passes; `check_undefined_grad` checks that backward copes with outputs that get no gradient.
+    passes; `check_undefined_grad` checks that backward copes with outputs that get no gradient; `check_forward_ad` checks
+    forward mode, too, and `check_backward_ad=False` leaves backward alone.
     """
     try:
-        _check(func, _tuple(inputs), eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes)
+        if not check_backward_ad and not check_forward_ad:
+            raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+        inputs = _tuple(inputs)
+        if check_forward_ad:
+            _check_forward(func, inputs, eps, atol, rtol)
+        if check_backward_ad:
+            _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes)
         return True
     except GradcheckError:
         if raise_exception:
@@ -141,6 +149,34 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
                         raise GradcheckError(f"Analytical gradient has incorrect dtype: {g.dtype}, expected {x.dtype}")
     if check_undefined_grad:
         _check_undefined(func, inputs, tested)
+
+
+def _forward(func, inputs, x, count):
+    """-> per output the matrix (reals of x) x (reals of the output), by passes forward."""
+    columns = [[] for _ in range(count)]
+    for index in _indices(tuple(x.shape)):
+        for unit in (1, 1j) if x.is_complex() else (1,):
+            direction = wisp.zeros_like(x, requires_grad=False)
+            direction[index] = unit
+            with forward_ad.dual_level():
+                dual = forward_ad.make_dual(x.detach(), direction)
+                outputs = _outputs(func, tuple(dual if value is x else value for value in inputs))
+                for column, y in zip(columns, outputs):
+                    tangent = forward_ad.unpack_dual(y).tangent
+                    column.append(wisp.zeros_like(_flat(y)) if tangent is None else _flat(tangent))
+    return [wisp.stack(column) if column else None for column in columns]
+
+
+def _check_forward(func, inputs, eps, atol, rtol):
+    count = len(_outputs(func, inputs))
+    for j, x in enumerate(_differentiable(inputs)):
+        numerical = _numerical(func, inputs, x, eps)
+        for i, actual in enumerate(_forward(func, inputs, x, count)):
+            if numerical is None or numerical[i].numel() == 0:
+                continue
+            if not wisp.allclose(actual, numerical[i], rtol, atol):
+                raise GradcheckError(f"Jacobian computed with forward mode mismatch for output {i} with respect to input "
+                                     f"{j},\nnumerical:{numerical[i]}\nanalytical:{actual}\n")
 
 
 def _check_constant(func, inputs, tested, eps):

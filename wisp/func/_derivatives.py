@@ -9,6 +9,8 @@ import functools
 import threading
 
 import wisp
+from wisp import _core
+from wisp.autograd import forward_ad
 from wisp.autograd import grad as _autograd_grad
 from wisp.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -66,7 +68,7 @@ def _track(tree):
     tracked = []
     for i, leaf in enumerate(leaves):
         if _differentiable(leaf):
-            leaves[i] = leaf.view_as(leaf) if leaf.requires_grad else leaf.detach().requires_grad_()
+            leaves[i] = leaf.view_as(leaf) if leaf.requires_grad else _core._without_graph(leaf).requires_grad_()
             tracked.append(leaves[i])
         elif isinstance(leaf, wisp.Tensor):
             raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got {leaf.dtype}")
@@ -79,7 +81,7 @@ def _own(tracked):
 
 def _released(tree, keep):
     """Results as the caller sees them: cut off from a graph that only the transform knows."""
-    return tree if keep else tree_map(lambda t: t.detach() if isinstance(t, wisp.Tensor) else t, tree)
+    return tree if keep else tree_map(lambda t: _core._without_graph(t) if isinstance(t, wisp.Tensor) else t, tree)
 
 
 def _gradients(outputs, inputs, weights, create_graph, retain_graph=None):
@@ -227,26 +229,50 @@ def _check_tangents(primals, tangents):
             )
 
 
+def _flat_tensors(tree, what, name):
+    leaves, spec = tree_flatten(tree)
+    for leaf in leaves:
+        if not isinstance(leaf, wisp.Tensor):
+            raise RuntimeError(f"{name}: Expected {what} to only contain Tensors, got {type(leaf)}")
+    if not leaves:
+        raise RuntimeError(f"{name}: Expected {what} to contain at least one Tensor.")
+    return leaves, spec
+
+
 def jvp(func, primals, tangents, *, strict=False, has_aux=False):
-    """-> (func(*primals), the Jacobian times the tangents[, aux])."""
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise RuntimeError(f"jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to "
-                           f"call f(*primals). Got {type(primals)} and {type(tangents)}")
-    with _Level() as level:
-        trees, tracked, _ = _track(primals)
-        directions = [t for t in tree_flatten(tangents)[0] if _differentiable(t)]
-        if len(directions) != len(tracked):
-            raise RuntimeError(
-                "jvp(f, primals, tangents): Expected primals and tangents to have the same python structure. For "
-                "example, if primals is a tuple of 3 tensors, tangents also must be."
-            )
-        _check_tangents(tracked, directions)
-        output, aux = _with_aux(func(*trees), has_aux, "jvp")
-        outputs, spec = _tensors(output, "jvp")
-        keep = level.records(outputs + directions, _own(tracked))
-        products = tree_unflatten(_forward(outputs, tracked)(directions, keep), spec)
-    result = _released(output, keep), _released(products, keep)
-    return (*result, _released(aux, keep)) if has_aux else result
+    """-> (func(*primals), the Jacobian times the tangents[, aux]), in one pass forward.
+
+    >>> import wisp
+    >>> wisp.func.jvp(wisp.sin, (wisp.tensor(0.0),), (wisp.tensor(2.0),))
+    (tensor(0.), tensor(2.))
+    """
+    call = "jvp(f, primals, tangents)"
+    if not isinstance(primals, tuple):
+        raise RuntimeError(f"{call}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
+    points, structure = _flat_tensors(primals, "primals", call)
+    directions, given = tree_flatten(tangents)
+    if given != structure:
+        raise RuntimeError(
+            f"{call}: Expected primals and tangents to have the same python structure. For example, if primals is a "
+            f"tuple of 3 tensors, tangents also must be. Got primals with structure {structure} and tangents with "
+            f"structure {given}"
+        )
+    _flat_tensors(tangents, "tangents", call)
+    with forward_ad.dual_level() as level:
+        duals = [forward_ad.make_dual(p, t, level=level) for p, t in zip(points, directions)]
+        output, aux = _with_aux(func(*tree_unflatten(duals, structure)), has_aux, "jvp")
+        outputs, spec = tree_flatten(output)
+        for out in outputs:
+            if not isinstance(out, wisp.Tensor):
+                raise RuntimeError(f"{call}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
+        parts = [forward_ad.unpack_dual(out, level=level) for out in outputs]
+        if strict and any(part.tangent is None for part in parts):
+            raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. "
+                               "This is not allowed with strict=True.")
+        products = [wisp.zeros_like(p) if t is None else t for p, t in parts]
+        aux = tree_map(lambda t: forward_ad.unpack_dual(t, level=level).primal if isinstance(t, wisp.Tensor) else t, aux)
+    result = tree_unflatten([part.primal for part in parts], spec), tree_unflatten(products, spec)
+    return (*result, aux) if has_aux else result
 
 
 def linearize(func, *primals):
@@ -297,11 +323,59 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
     return wrapper
 
 
+def _unit_vectors(points):
+    """For each element of the points: tangents that are one there and zero elsewhere."""
+    for n, point in enumerate(points):
+        for i in range(point.numel()):
+            unit = wisp.zeros(point.numel(), dtype=point.dtype, device=point.device)
+            unit[i] = 1
+            yield [unit.reshape(point.shape) if k == n else wisp.zeros_like(p) for k, p in enumerate(points)]
+
+
 def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error"):
-    """The function that computes the Jacobian of func, as `jacrev` does."""
-    return jacrev(func, argnums, has_aux=has_aux, chunk_size=chunk_size)
+    """The function that computes the Jacobian of func, as `jacrev` does, by a pass forward for each input element.
+
+    >>> import wisp
+    >>> wisp.func.jacfwd(wisp.square)(wisp.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        chosen = _argnums(argnums, len(args), "jacfwd")
+        points, structure = _flat_tensors(tuple(args[n] for n in chosen), "its arguments", "jacfwd(f)")
+        columns, outputs, aux = [], None, None
+
+        def of_points(*values):
+            result = func(*_replaced(args, chosen, tree_unflatten(values, structure)), **kwargs)
+            return _with_aux(result, has_aux, "jacfwd") if has_aux else result
+
+        for directions in _unit_vectors(points):
+            result = jvp(of_points, tuple(points), tuple(directions), has_aux=has_aux)
+            outputs, spec = tree_flatten(result[1])
+            columns.append(outputs)
+            aux = result[2] if has_aux else None
+        if outputs is None:  # no input has an element
+            result = of_points(*points)
+            outputs, spec = tree_flatten(result[0] if has_aux else result)
+            aux = result[1] if has_aux else None
+        jacobians = []
+        for k, out in enumerate(outputs):
+            blocks, first = [], 0
+            for point in points:
+                of_point = [column[k] for column in columns[first : first + point.numel()]]
+                first += point.numel()
+                shape = [*out.shape, *point.shape]
+                blocks.append(wisp.stack(of_point, -1).reshape(shape) if of_point else out.new_zeros(shape))
+            tree = tree_unflatten(blocks, structure)
+            jacobians.append(tree[0] if isinstance(argnums, int) else tree)
+        result = tree_unflatten(jacobians, spec)
+        return (result, aux) if has_aux else result
+
+    return wrapper
 
 
 def hessian(func, argnums=0):
-    """The function that computes the second derivatives of func."""
+    """The function that computes the second derivatives of func: forward over reverse."""
     return jacfwd(jacrev(func, argnums), argnums)

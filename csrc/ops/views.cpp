@@ -377,6 +377,7 @@ static TensorList tensor_split_at(const Tensor& t, const Dims& indices, int64_t 
 static TensorList tensor_split(const Tensor& t, int64_t sections, int64_t dim) {
     if (t.dim() == 0) throw RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims");
     if (sections <= 0) throw RuntimeError("number of sections must be larger than 0, got ", sections);
+    if (sections > int64_t(1) << 30) throw RuntimeError("tensor_split: ", sections, " sections are too many to be made");
     dim = wrap_dim(dim, t.dim());
     const int64_t n = t.size(dim), base = n / sections, extra = n % sections;
     Dims lengths;

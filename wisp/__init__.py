@@ -32,7 +32,7 @@ inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 newaxis = None
 
 # Loaded on first use: `import wisp` stays quick.
-_SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
+_SUBMODULES = {"sklearn", "nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
                "masked", "sparse", "distributed", "return_types", "functional", "version", "storage", "types", "profiler", "viz",
                "vision", "as_torch", "torch_version", "jit", "compiler", "onnx", "accelerator", "mps", "xpu", "cpu",

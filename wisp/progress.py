@@ -55,7 +55,7 @@ class Progress:
     >>> import sys
     >>> with Progress(total=3, label="reading", file=sys.stdout) as bar:
     ...     bar.update(3, lines=120)  # doctest: +ELLIPSIS
-    reading  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 100%  ... it/s  0:00  lines 120
+    reading  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 100%  ...  lines 120
     """
 
     def __init__(self, iterable=None, label="", total=None, unit="it", *, count=None, file=None, interval=None):
@@ -215,7 +215,7 @@ def bar(iterable=None, label="", total=None, unit="it", **options):
     >>> steps = bar([3, 2, 1], "count")
     >>> for x in steps:  # doctest: +ELLIPSIS
     ...     steps.set(loss=x / 10)
-    count  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 100%  ... it/s  0:00  loss 0.1000
+    count  ━...━ 100%  ...  loss 0.1000
     """
     return Progress(iterable, label, total, unit, **options)
 
@@ -225,6 +225,6 @@ def trange(*arguments, label="", **options):
 
     >>> for i in trange(3, label="steps"):  # doctest: +ELLIPSIS
     ...     pass
-    steps  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 100%  ... it/s  0:00
+    steps  ━...━ 100%  ... it/s  ...
     """
     return Progress(range(*arguments), label, **options)

@@ -91,7 +91,8 @@ class Timeline(Picture):
 
     def html(self):
         """The picture as a page: the wheel zooms into time, dragging moves."""
-        return page(self.title, f"<div style='padding:12px'>{self.svg()}</div><script>{read('timeline.js')}</script>")
+        style = "<style>.timeline{width:100%;height:auto}</style>"
+        return page(self.title, f"{style}<div style='padding:12px'>{self.svg()}</div><script>{read('timeline.js')}</script>")
 
     def __repr__(self):
         return f"Timeline({len(self.events)} events, {time_text(self.end - self.start)})"

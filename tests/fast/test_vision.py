@@ -1,0 +1,243 @@
+"""wisp.vision: datasets, transforms, models, helpers."""
+import doctest
+import gzip
+import importlib
+import os
+import pickle
+import struct
+
+import numpy
+import pytest
+
+import wisp
+from wisp.vision import datasets, io, models, ops, transforms, tv_tensors, utils
+from wisp.vision.transforms import functional as F
+from wisp.vision.transforms import v2
+
+Image = pytest.importorskip("PIL.Image")
+
+
+@pytest.fixture
+def picture():
+    return Image.fromarray(numpy.random.randint(0, 255, (32, 48, 3), dtype=numpy.uint8))
+
+
+def write_idx(path, array):
+    with gzip.open(path, "wb") as file:
+        file.write(bytes([0, 0, 8, array.ndim]) + struct.pack(">" + "i" * array.ndim, *array.shape) + array.tobytes())
+
+
+def make_mnist(folder, counts=(60, 20)):
+    os.makedirs(folder, exist_ok=True)
+    for part, count in zip(("train", "t10k"), counts):
+        write_idx(f"{folder}/{part}-images-idx3-ubyte.gz", numpy.random.randint(0, 255, (count, 28, 28), dtype=numpy.uint8))
+        write_idx(f"{folder}/{part}-labels-idx1-ubyte.gz", numpy.random.randint(0, 9, count, dtype=numpy.uint8))
+
+
+def make_cifar(root, count=10):
+    folder = os.path.join(root, "cifar-10-batches-py")
+    os.makedirs(folder, exist_ok=True)
+    for name in [f"data_batch_{index}" for index in range(1, 6)] + ["test_batch"]:
+        batch = {b"data": numpy.random.randint(0, 255, (count, 3072), dtype=numpy.uint8), b"labels": [i % 10 for i in range(count)]}
+        with open(os.path.join(folder, name), "wb") as file:
+            pickle.dump(batch, file)
+    names = "airplane automobile bird cat deer dog frog horse ship truck".split()
+    with open(os.path.join(folder, "batches.meta"), "wb") as file:
+        pickle.dump({b"label_names": names}, file)
+
+
+def test_mnist(tmp_path):
+    make_mnist(tmp_path / "MNIST" / "raw")
+    data = datasets.MNIST(tmp_path, train=True, download=True,
+                          transform=transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))]))
+    image, label = data[3]
+    assert len(data) == 60 and image.shape == (1, 28, 28) and label == int(data.targets[3]) and data.data.dtype == wisp.uint8
+    wisp.testing.assert_close(image[0], (data.data[3].float() / 255 - 0.1307) / 0.3081)
+    assert len(datasets.MNIST(tmp_path, train=False)) == 20 and "Split: Train" in repr(data)
+    with pytest.raises(RuntimeError, match="FashionMNIST/raw"):
+        datasets.FashionMNIST(tmp_path)
+    (tmp_path / "bad").write_bytes(b"nonsense")
+    with pytest.raises(RuntimeError, match="not an IDX file"):
+        datasets.mnist.read_idx(tmp_path / "bad")
+
+
+def test_cifar(tmp_path):
+    make_cifar(tmp_path)
+    data = datasets.CIFAR10(tmp_path, train=True, download=True, transform=transforms.ToTensor())
+    assert len(data) == 50 and data[0][0].shape == (3, 32, 32) and data.classes[3] == "cat" and data.data.shape == (50, 32, 32, 3)
+    loader = wisp.utils.data.DataLoader(data, batch_size=16, shuffle=True)
+    assert [len(labels) for _, labels in loader] == [16, 16, 16, 2]
+    with pytest.raises(RuntimeError, match="cifar-100-python"):
+        datasets.CIFAR100(tmp_path)
+    with open(tmp_path / "evil", "wb") as file:
+        pickle.dump({"data": os.system}, file)
+    with pytest.raises(pickle.UnpicklingError):
+        datasets.CIFAR10._read(tmp_path / "evil")
+
+
+def test_folders_and_fake_data(tmp_path, picture):
+    for index in range(4):
+        os.makedirs(tmp_path / f"class{index % 2}", exist_ok=True)
+        picture.save(tmp_path / f"class{index % 2}" / f"{index}.png")
+    data = datasets.ImageFolder(tmp_path, transforms.ToTensor())
+    assert data.classes == ["class0", "class1"] and data.targets == [0, 0, 1, 1] and data[0][0].shape == (3, 32, 48)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="empty"):
+        datasets.ImageFolder(tmp_path)
+    fake = datasets.FakeData(3, (3, 8, 8), transform=transforms.ToTensor())
+    assert wisp.equal(fake[1][0], fake[1][0])
+    with pytest.raises(IndexError):
+        fake[3]
+
+
+def test_failed_download_says_where(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.KMNIST, "mirrors", ["file:///nowhere/"])
+    with pytest.raises(RuntimeError, match="put it at .*KMNIST/raw/train-images"):
+        datasets.KMNIST(tmp_path, download=True)
+    monkeypatch.setattr("wisp.vision.models._api._ADDRESS", "file:///nowhere/")
+    monkeypatch.setenv("WISP_HOME", str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr(models.SqueezeNet1_1_Weights.DEFAULT.value, "url", "file:///nowhere/squeezenet1_1-b8a52dc0.pth")
+    with pytest.raises(RuntimeError, match="put it at .*checkpoints/squeezenet1_1-b8a52dc0.pth"):
+        models.squeezenet1_1(weights="DEFAULT")
+    made = models.squeezenet1_1()
+    os.makedirs(tmp_path / "hub" / "checkpoints", exist_ok=True)
+    wisp.save(made.state_dict(), tmp_path / "hub" / "checkpoints" / "squeezenet1_1-b8a52dc0.pth")
+    loaded = models.squeezenet1_1(weights=models.SqueezeNet1_1_Weights.IMAGENET1K_V1)
+    assert wisp.equal(loaded.features[0].weight, made.features[0].weight)
+    with pytest.raises(ValueError, match="no weights 'V9'"):
+        models.resnet18(weights="V9")
+
+
+ALL = [transforms.Resize(16), transforms.Resize((8, 9)), transforms.CenterCrop(60), transforms.CenterCrop(10),
+       transforms.Pad(3, padding_mode="reflect"), transforms.Pad((1, 2), fill=7), transforms.Pad(2, padding_mode="symmetric"),
+       transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip(1), transforms.RandomVerticalFlip(1),
+       transforms.RandomResizedCrop(16), transforms.ColorJitter(0.4, 0.4, 0.4, 0.1), transforms.RandomRotation(30),
+       transforms.RandomRotation(30, expand=True, fill=3), transforms.RandomAffine(10, (0.1, 0.1), (0.8, 1.2), 5),
+       transforms.RandomPerspective(p=1), transforms.Grayscale(3), transforms.RandomGrayscale(1), transforms.GaussianBlur(5),
+       transforms.RandomInvert(1), transforms.RandomPosterize(3, 1), transforms.RandomSolarize(0.5, 1),
+       transforms.RandomAdjustSharpness(2, 1), transforms.RandomAutocontrast(1), transforms.RandomEqualize(1),
+       transforms.ElasticTransform(sigma=2.0), transforms.AutoAugment(), transforms.RandAugment(), transforms.TrivialAugmentWide(),
+       transforms.AugMix()]
+
+
+@pytest.mark.parametrize("transform", ALL, ids=lambda transform: type(transform).__name__)
+def test_transforms_take_pictures_and_tensors(transform, picture):
+    for image in (picture, picture.convert("L"), F.pil_to_tensor(picture)):
+        result = transform(image)
+        assert isinstance(result, wisp.Tensor) == isinstance(image, wisp.Tensor)
+        size = F.get_dimensions(result)[1:]
+        if isinstance(image, wisp.Tensor):
+            assert result.dtype == image.dtype
+        if hasattr(transform, "size") and not isinstance(transform.size, int):
+            assert tuple(size) == tuple(transform.size)
+
+
+@pytest.mark.parametrize("name, arguments, tolerance", [
+    ("resize", ((16, 24),), 1), ("rotate", (30,), 0), ("affine", (20, [3, 4], 1.2, [5, 3]), 0), ("hflip", (), 0), ("vflip", (), 0),
+    ("crop", (-3, 4, 20, 60), 0), ("center_crop", (40,), 0), ("pad", ([1, 2, 3, 4], 9), 0), ("pad", (4, 0, "symmetric"), 0),
+    ("pad", (4, 0, "reflect"), 0), ("pad", (4, 0, "edge"), 0), ("adjust_brightness", (1.5,), 1), ("adjust_contrast", (1.5,), 1),
+    ("adjust_saturation", (0.3,), 2), ("adjust_hue", (0.2,), 16), ("adjust_gamma", (0.7,), 1), ("adjust_sharpness", (2.0,), 1),
+    ("equalize", (), 0), ("autocontrast", (), 1), ("invert", (), 0), ("posterize", (3,), 0), ("solarize", (100,), 0),
+    ("rgb_to_grayscale", (), 1), ("gaussian_blur", (3,), 0)])
+def test_tensors_and_pictures_agree(name, arguments, tolerance, picture):
+    function = getattr(F, name)
+    one, other = function(F.pil_to_tensor(picture), *arguments), F.pil_to_tensor(function(picture, *arguments))
+    assert one.shape == other.shape and (one.int() - other.int()).abs().max() <= tolerance
+
+
+def test_conversions(picture):
+    tensor = transforms.ToTensor()(picture)
+    assert tensor.dtype == wisp.float32 and tensor.max() <= 1
+    assert wisp.equal(F.pil_to_tensor(transforms.ToPILImage()(tensor)), F.pil_to_tensor(picture))
+    wisp.testing.assert_close(transforms.ToTensor()(picture.convert("1")).unique(), wisp.tensor([0.0, 1.0]))
+    assert transforms.ToTensor()(numpy.zeros((4, 5), numpy.float64)).dtype == wisp.float64
+    with pytest.raises(TypeError):
+        transforms.ToTensor()(tensor)
+    with pytest.raises(TypeError):
+        transforms.Normalize([0.5], [0.5])(F.pil_to_tensor(picture))
+    with pytest.raises(ValueError):
+        transforms.ColorJitter(hue=0.7)
+    assert wisp.equal(F.convert_image_dtype(F.convert_image_dtype(F.pil_to_tensor(picture), wisp.float32), wisp.uint8),
+                      F.pil_to_tensor(picture))
+
+
+def test_samples_with_boxes_and_masks(picture):
+    boxes = tv_tensors.BoundingBoxes([[4, 2, 10, 12]], format="XYXY", canvas_size=(32, 48))
+    mask = tv_tensors.Mask(wisp.ones(1, 32, 48, dtype=wisp.uint8))
+    change = v2.Compose([v2.ToImage(), v2.RandomHorizontalFlip(1), v2.Resize((16, 24)), v2.ColorJitter(0.5),
+                         v2.ToDtype(wisp.float32, scale=True), v2.Normalize([0.5] * 3, [0.5] * 3)])
+    image, target = change(picture, {"boxes": boxes, "masks": mask, "labels": wisp.tensor([1])})
+    assert image.shape == (3, 16, 24) and image.dtype == wisp.float32 and isinstance(image, tv_tensors.Image)
+    assert target["boxes"].tolist() == [[19, 1, 22, 6]] and target["boxes"].canvas_size == (16, 24)
+    assert target["masks"].shape == (1, 16, 24) and target["masks"].min() == 1 and target["labels"].tolist() == [1]
+    assert v2.SanitizeBoundingBoxes(min_size=50)({"boxes": boxes, "labels": wisp.tensor([1])})["labels"].shape == (0,)
+    images, labels = v2.CutMix(num_classes=3)(wisp.rand(4, 3, 8, 8), wisp.tensor([0, 1, 2, 0]))
+    wisp.testing.assert_close(labels.sum(1), wisp.ones(4))
+
+
+COUNTS = {"resnet18": 11689512, "resnet50": 25557032, "resnext50_32x4d": 25028904, "mobilenet_v2": 3504872, "mobilenet_v3_large": 5483032,
+          "mobilenet_v3_small": 2542856, "densenet121": 7978856, "efficientnet_b0": 5288548, "squeezenet1_0": 1248424,
+          "squeezenet1_1": 1235496, "shufflenet_v2_x1_0": 2278604, "mnasnet1_0": 4383312, "convnext_tiny": 28589128, "swin_t": 28288354,
+          "lenet": 61706}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_models(name):
+    made = models.get_model(name).eval()
+    assert sum(parameter.numel() for parameter in made.parameters()) == COUNTS[name]
+    with wisp.no_grad():
+        assert made(wisp.zeros(1, 1 if name == "lenet" else 3, 32, 32)).shape[0] == 1
+
+
+def test_models_train_and_name_their_keys():
+    made = models.resnet18(num_classes=3)
+    made(wisp.rand(2, 3, 32, 32)).sum().backward()
+    assert all(parameter.grad is not None for parameter in made.parameters())
+    keys = list(made.state_dict())
+    assert keys[0] == "conv1.weight" and "layer2.0.downsample.1.running_mean" in keys and keys[-1] == "fc.bias"
+    keys = list(models.densenet121().state_dict())
+    assert "features.denseblock1.denselayer1.norm1.weight" in keys and "features.transition1.conv.weight" in keys
+    assert "features.1.0.block.1.fc1.weight" in models.efficientnet_b0().state_dict()
+    out = models.googlenet(num_classes=5, init_weights=False)(wisp.rand(2, 3, 64, 64))
+    assert out.logits.shape == out.aux_logits1.shape == (2, 5)
+    with pytest.raises(ValueError, match="closest: resnet18"):
+        models.get_model("resnet19")
+    assert "resnet50" in models.list_models(include="resnet*")
+
+
+def test_grids_and_files(tmp_path, picture):
+    assert utils.make_grid(wisp.rand(5, 1, 8, 8), nrow=3, normalize=True).shape == (3, 22, 32)
+    assert utils.make_grid([wisp.rand(3, 4, 4)] * 2, padding=0).shape == (3, 4, 8)
+    utils.save_image(wisp.ones(2, 3, 4, 4), tmp_path / "x.png", nrow=2)
+    assert io.read_image(tmp_path / "x.png").shape == (3, 8, 14)
+    tensor = F.pil_to_tensor(picture)
+    io.write_png(tensor, tmp_path / "y.png")
+    assert wisp.equal(io.read_image(str(tmp_path / "y.png")), tensor)
+    assert io.read_image(tmp_path / "y.png", io.ImageReadMode.GRAY).shape == (1, 32, 48)
+    drawn = utils.draw_bounding_boxes(wisp.zeros(3, 20, 20, dtype=wisp.uint8), wisp.tensor([[2, 3, 10, 12]]), ["a"], colors="red")
+    assert drawn[0, 3, 2] == 255 and drawn[1].max() == 0
+
+
+def test_boxes():
+    boxes = wisp.tensor([[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.8], [5.0, 5.0, 6.0, 7.0]])
+    assert ops.nms(boxes, wisp.tensor([0.5, 0.9, 0.1]), 0.5).tolist() == [1, 2]
+    assert ops.batched_nms(boxes, wisp.tensor([0.5, 0.9, 0.1]), wisp.tensor([0, 1, 0]), 0.5).tolist() == [1, 0, 2]
+    wisp.testing.assert_close(ops.box_iou(boxes, boxes).diagonal(), wisp.ones(3))
+    wisp.testing.assert_close(ops.box_convert(ops.box_convert(boxes, "xyxy", "cxcywh"), "cxcywh", "xyxy"), boxes)
+    assert ops.nms(wisp.zeros(0, 4), wisp.zeros(0), 0.5).tolist() == []
+    wisp.testing.assert_close(ops.generalized_box_iou_loss(boxes, boxes), wisp.zeros(3))
+    # of a picture whose numbers are its columns, a region's values are the middles of its bins
+    ramp = wisp.arange(8.0).expand(1, 1, 8, 8)
+    wisp.testing.assert_close(ops.roi_align(ramp, [wisp.tensor([[1.0, 1.0, 5.0, 5.0]])], 2, sampling_ratio=2, aligned=True)[0, 0, 0],
+                              wisp.tensor([1.5, 3.5]))
+
+
+@pytest.mark.parametrize("name", ["transforms._convert", "transforms._color", "transforms._geometry", "transforms.functional",
+                                  "transforms.transforms", "transforms._random", "transforms.autoaugment", "transforms.v2",
+                                  "transforms.v2._mix", "transforms.v2.functional", "tv_tensors", "utils", "ops.boxes", "ops.layers",
+                                  "datasets.others", "models._api", "models.alexnet", "models.resnet", "models.vision_transformer",
+                                  "models.unet"])
+def test_examples_in_docstrings(name):
+    result = doctest.testmod(importlib.import_module(f"wisp.vision.{name}"), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0 and result.attempted > 0

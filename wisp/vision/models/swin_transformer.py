@@ -1,0 +1,158 @@
+"""Swin Transformer: attention within windows that shift from block to block."""
+import functools
+
+import wisp
+from wisp import nn
+from wisp.nn import functional as F
+from wisp.vision.models._api import model, weights_of
+from wisp.vision.ops.layers import MLP, Permute, StochasticDepth
+
+__all__ = ["SwinTransformer"]
+
+
+class PatchMerging(nn.Module):
+    """Four neighbours become one, with twice the channels."""
+
+    def __init__(self, dim, norm_layer=nn.LayerNorm):
+        super().__init__()
+        self.dim = dim
+        self.reduction, self.norm = nn.Linear(4 * dim, 2 * dim, bias=False), norm_layer(4 * dim)
+
+    def forward(self, x):
+        height, width = x.shape[-3:-1]
+        x = F.pad(x, (0, 0, 0, width % 2, 0, height % 2))
+        parts = [x[..., row::2, column::2, :] for column in (0, 1) for row in (0, 1)]
+        return self.reduction(self.norm(wisp.cat(parts, -1)))
+
+
+class ShiftedWindowAttention(nn.Module):
+    """Attention within windows of the picture, which may be shifted."""
+
+    def __init__(self, dim, window_size, shift_size, num_heads, qkv_bias=True, proj_bias=True, attention_dropout=0.0, dropout=0.0):
+        super().__init__()
+        self.window_size, self.shift_size, self.num_heads = window_size, shift_size, num_heads
+        self.attention_dropout, self.dropout = attention_dropout, dropout
+        self.qkv, self.proj = nn.Linear(dim, dim * 3, bias=qkv_bias), nn.Linear(dim, dim, bias=proj_bias)
+        rows, columns = window_size
+        self.relative_position_bias_table = nn.Parameter(wisp.zeros((2 * rows - 1) * (2 * columns - 1), num_heads))
+        nn.init.trunc_normal_(self.relative_position_bias_table, std=0.02)
+        places = wisp.stack(wisp.meshgrid(wisp.arange(rows), wisp.arange(columns), indexing="ij")).flatten(1)
+        apart = (places[:, :, None] - places[:, None, :]).permute(1, 2, 0)
+        self.register_buffer("relative_position_index", ((apart[..., 0] + rows - 1) * (2 * columns - 1) + apart[..., 1] + columns - 1)
+                             .flatten())
+
+    def _windows(self, x, rows, columns):
+        """[B, H, W, C] as [B * windows, rows * columns, C]."""
+        batch, height, width, channels = x.shape
+        x = x.reshape(batch, height // rows, rows, width // columns, columns, channels).permute(0, 1, 3, 2, 4, 5)
+        return x.reshape(-1, rows * columns, channels)
+
+    def _mask(self, height, width, rows, columns, shift):
+        """Which places of a shifted window were neighbours before the shift."""
+        regions = wisp.zeros(1, height, width, 1)
+        number = 0
+        for top in (slice(0, -rows), slice(-rows, -shift[0]), slice(-shift[0], None)) if shift[0] else (slice(None),):
+            for left in (slice(0, -columns), slice(-columns, -shift[1]), slice(-shift[1], None)) if shift[1] else (slice(None),):
+                regions[:, top, left] = number
+                number += 1
+        flat = self._windows(regions, rows, columns).squeeze(-1)
+        return (flat[:, :, None] != flat[:, None, :]).float() * -100.0
+
+    def forward(self, x):
+        batch, true_height, true_width, channels = x.shape
+        rows, columns = self.window_size
+        x = F.pad(x, (0, 0, 0, -true_width % columns, 0, -true_height % rows))
+        height, width = x.shape[1:3]
+        shift = [0 if rows >= height else self.shift_size[0], 0 if columns >= width else self.shift_size[1]]
+        if sum(shift):
+            x = wisp.roll(x, (-shift[0], -shift[1]), (1, 2))
+        windows = self._windows(x, rows, columns)
+        size, heads = rows * columns, self.num_heads
+        q, k, v = self.qkv(windows).reshape(-1, size, 3, heads, channels // heads).permute(2, 0, 3, 1, 4).unbind(0)
+        bias = self.relative_position_bias_table[self.relative_position_index].reshape(size, size, heads).permute(2, 0, 1).unsqueeze(0)
+        scores = (q * (channels // heads) ** -0.5) @ k.transpose(-2, -1) + bias
+        if sum(shift):
+            mask = self._mask(height, width, rows, columns, shift)
+            scores = (scores.reshape(batch, -1, heads, size, size) + mask[None, :, None]).reshape(-1, heads, size, size)
+        scores = F.dropout(scores.softmax(-1), self.attention_dropout, self.training)
+        out = F.dropout(self.proj((scores @ v).transpose(1, 2).reshape(-1, size, channels)), self.dropout, self.training)
+        out = out.reshape(batch, height // rows, width // columns, rows, columns, channels).permute(0, 1, 3, 2, 4, 5)
+        out = out.reshape(batch, height, width, channels)
+        if sum(shift):
+            out = wisp.roll(out, (shift[0], shift[1]), (1, 2))
+        return out[:, :true_height, :true_width].contiguous()
+
+
+class SwinTransformerBlock(nn.Module):
+    """Attention and MLP, each after a norm, each added to its input."""
+
+    def __init__(self, dim, num_heads, window_size, shift_size, mlp_ratio, dropout, attention_dropout, depth_prob, norm_layer):
+        super().__init__()
+        self.norm1 = norm_layer(dim)
+        self.attn = ShiftedWindowAttention(dim, window_size, shift_size, num_heads, attention_dropout=attention_dropout, dropout=dropout)
+        self.stochastic_depth = StochasticDepth(depth_prob, "row")
+        self.norm2 = norm_layer(dim)
+        self.mlp = MLP(dim, [int(dim * mlp_ratio), dim], activation_layer=nn.GELU, inplace=None, dropout=dropout)
+        for module in self.mlp.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.normal_(module.bias, std=1e-6)
+
+    def forward(self, x):
+        x = x + self.stochastic_depth(self.attn(self.norm1(x)))
+        return x + self.stochastic_depth(self.mlp(self.norm2(x)))
+
+
+class SwinTransformer(nn.Module):
+    """Stages of blocks, each with half the size and twice the width of the one before."""
+
+    def __init__(self, patch_size, embed_dim, depths, num_heads, window_size, mlp_ratio=4.0, dropout=0.0, attention_dropout=0.0,
+                 stochastic_depth_prob=0.1, num_classes=1000, norm_layer=None):
+        super().__init__()
+        self.num_classes = num_classes
+        norm_layer = norm_layer or functools.partial(nn.LayerNorm, eps=1e-5)
+        layers = [nn.Sequential(nn.Conv2d(3, embed_dim, tuple(patch_size), tuple(patch_size)), Permute([0, 2, 3, 1]),
+                                norm_layer(embed_dim))]
+        total, done = sum(depths), 0
+        for index, (depth, heads) in enumerate(zip(depths, num_heads)):
+            width, stage = embed_dim * 2 ** index, []
+            for block in range(depth):
+                shift = [0 if block % 2 == 0 else size // 2 for size in window_size]
+                stage.append(SwinTransformerBlock(width, heads, window_size, shift, mlp_ratio, dropout, attention_dropout,
+                                                  stochastic_depth_prob * done / (total - 1), norm_layer))
+                done += 1
+            layers.append(nn.Sequential(*stage))
+            if index < len(depths) - 1:
+                layers.append(PatchMerging(width, norm_layer))
+        last = embed_dim * 2 ** (len(depths) - 1)
+        self.features, self.norm, self.permute = nn.Sequential(*layers), norm_layer(last), Permute([0, 3, 1, 2])
+        self.avgpool, self.flatten, self.head = nn.AdaptiveAvgPool2d(1), nn.Flatten(1), nn.Linear(last, num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, x):
+        return self.head(self.flatten(self.avgpool(self.permute(self.norm(self.features(x))))))
+
+
+_ALL = {"t": (96, [2, 2, 6, 2], [3, 6, 12, 24], 0.2, "swin_t-704ceda3.pth"),
+        "s": (96, [2, 2, 18, 2], [3, 6, 12, 24], 0.3, "swin_s-5e29d889.pth"),
+        "b": (128, [2, 2, 18, 2], [4, 8, 16, 32], 0.5, "swin_b-68c6b09e.pth")}
+
+
+def _make(size, width, depths, heads, drop, file):
+    kind = weights_of(f"Swin_{size.upper()}", IMAGENET1K_V1=file)
+
+    def build(**options):
+        return SwinTransformer([4, 4], width, depths, heads, [7, 7], **{"stochastic_depth_prob": drop, **options})
+    build.__name__ = build.__qualname__ = f"swin_{size}"
+    build.__doc__ = f"Swin Transformer, {size}."
+    return kind, model(kind)(build)
+
+
+for _size, _facts in _ALL.items():
+    _kind, _build = _make(_size, *_facts)
+    globals()[_kind.__name__], globals()[_build.__name__] = _kind, _build
+    __all__ += [_kind.__name__, _build.__name__]

@@ -1,0 +1,35 @@
+"""Boxes, and layers of vision models."""
+from wisp.vision.ops.boxes import (
+    batched_nms,
+    box_area,
+    box_convert,
+    box_iou,
+    clip_boxes_to_image,
+    complete_box_iou,
+    distance_box_iou,
+    generalized_box_iou,
+    masks_to_boxes,
+    nms,
+    remove_small_boxes,
+)
+from wisp.vision.ops.layers import (
+    MLP,
+    Conv2dNormActivation,
+    DropBlock2d,
+    FrozenBatchNorm2d,
+    Permute,
+    RoIAlign,
+    SqueezeExcitation,
+    StochasticDepth,
+    drop_block2d,
+    roi_align,
+    sigmoid_focal_loss,
+    stochastic_depth,
+)
+from wisp.vision.ops.losses import complete_box_iou_loss, distance_box_iou_loss, generalized_box_iou_loss
+
+ConvNormActivation = Conv2dNormActivation
+__all__ = ["Conv2dNormActivation", "ConvNormActivation", "DropBlock2d", "FrozenBatchNorm2d", "MLP", "Permute", "RoIAlign",
+           "SqueezeExcitation", "StochasticDepth", "batched_nms", "box_area", "box_convert", "box_iou", "clip_boxes_to_image",
+           "complete_box_iou", "complete_box_iou_loss", "distance_box_iou", "distance_box_iou_loss", "drop_block2d", "generalized_box_iou",
+           "generalized_box_iou_loss", "masks_to_boxes", "nms", "remove_small_boxes", "roi_align", "sigmoid_focal_loss", "stochastic_depth"]

@@ -160,7 +160,22 @@ def test_going_on_after_an_error():
     assert next(iterator).tolist() == [4, 5] and len(iterator) == 4
 
 
-@pytest.mark.parametrize("name", ["dataloader", "_collate", "_worker_info", "_one_copy", "dataset", "sampler", "distributed"])
+@pytest.mark.parametrize("name", ["../collect_env", "dataloader", "_collate", "_worker_info", "_one_copy", "dataset", "sampler", "distributed"])
 def test_examples(name):
-    module = importlib.import_module("wisp.utils.data." + name)
+    module = importlib.import_module("wisp.utils." + (name[3:] if name.startswith("../") else "data." + name))
     assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_public_names_have_examples():
+    for name in data.__all__:
+        assert ">>>" in (getattr(data, name).__doc__ or ""), name
+
+
+def test_packed_numbers():
+    from wisp.utils.data._one_copy import PackedList
+    for values in ([3, 1, 2], [0.5, 1.5], [2 ** 70, 1], [1, 2.0], ["a", ("b", 1), {"c": [1]}]):
+        packed = PackedList(values)
+        assert list(packed) == values and packed[-1] == values[-1] and [type(v) for v in packed] == [type(v) for v in values]
+        with pytest.raises(IndexError):
+            packed[len(values)]
+    assert np.asarray(PackedList([1, 2])).tolist() == [1, 2]

@@ -1,7 +1,7 @@
 """Data loading, checkpointing and other helpers."""
 import importlib
 
-_SUBMODULES = ("benchmark", "checkpoint", "data", "dlpack", "hooks", "model_zoo", "safetensors", "tensorboard", "_pytree")
+_SUBMODULES = ("benchmark", "checkpoint", "collect_env", "data", "dlpack", "hooks", "model_zoo", "safetensors", "tensorboard", "_pytree")
 
 
 def __getattr__(name):

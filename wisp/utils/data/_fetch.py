@@ -1,4 +1,6 @@
 """From indices to a batch: the same function in the main process and in workers."""
+import numpy
+
 import wisp
 from wisp.utils.data._collate import collate_tensor_fn, default_collate, default_collate_fn_map
 from wisp.utils.data.dataset import StackDataset, Subset, TensorDataset
@@ -14,7 +16,7 @@ def _collated(dataset):
             and kind.__getitems__ is Subset.__getitems__:
         inner = _collated(dataset.dataset)
         if inner is not None:
-            indices = wisp.as_tensor(dataset.indices, dtype=wisp.int64)
+            indices = wisp.from_numpy(numpy.array(dataset.indices, dtype=numpy.int64))
             return lambda chosen: inner(indices.index_select(0, chosen))
     return None
 

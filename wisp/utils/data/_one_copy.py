@@ -33,16 +33,28 @@ class PackedList(Sequence):
     """
 
     def __init__(self, values):
+        self._numbers = None
+        kinds = set(map(type, values))
+        if kinds in ({int}, {float}):
+            numbers = numpy.array(values)
+            if numbers.dtype.kind in "if":  # not beyond 64 bits
+                self._numbers = numbers
+                return
         parts = [marshal.dumps(value) for value in values]
         self._ends = numpy.cumsum(numpy.fromiter(map(len, parts), numpy.int64, len(parts)))
         self._data = numpy.frombuffer(b"".join(parts), numpy.uint8)
 
     def __len__(self):
-        return len(self._ends)
+        return len(self._ends if self._numbers is None else self._numbers)
+
+    def __array__(self, dtype=None, copy=None):
+        return numpy.array(list(self) if self._numbers is None else self._numbers, dtype=dtype)
 
     def __getitem__(self, index):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
+        if self._numbers is not None:
+            return self._numbers[index].item()
         end = self._ends[index]
         start = self._ends[index - 1] if index % len(self) else 0
         return marshal.loads(self._data[start:end])

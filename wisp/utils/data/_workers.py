@@ -112,6 +112,7 @@ class _Worker:
 def _work(channel, board, worker_id, settings, dataset, first_seed):
     """The main function of a worker: answers each task with (seed, number, kind, content)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends us
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     after_fork()
     gc.freeze()  # what the main process made stays in pages that we share with it
@@ -204,6 +205,8 @@ class Workers:
             pass  # reports will not know the index
         self.board = board
         cargo = loader.dataset if forked else Shipment(loader.dataset)
+        # Ctrl-C while a worker starts would make it speak up too: it begins with the signal blocked.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             with exchanged(packed_lists(loader.dataset)), warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # our threads survive a fork
@@ -220,6 +223,7 @@ class Workers:
         finally:
             if not forked:
                 cargo.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def close(self, at_once=False):
         """End the workers. One that is in the middle of a sample gets a moment to finish it."""

@@ -9,7 +9,17 @@ import wisp
 
 class Dataset:
     """A map from keys to samples. A subclass has `__getitem__`, usually `__len__`, and may have `__getitems__`, which
-    takes a list of keys and returns a list of samples at once."""
+    takes a list of keys and returns a list of samples at once.
+
+    >>> from wisp.utils.data import Dataset
+    >>> class Squares(Dataset):
+    ...     def __len__(self):
+    ...         return 4
+    ...     def __getitem__(self, i):
+    ...         return i * i
+    >>> Squares()[3], len(Squares() + Squares())
+    (9, 8)
+    """
 
     def __class_getitem__(cls, item):
         return cls
@@ -23,7 +33,15 @@ class Dataset:
 
 class IterableDataset(Dataset):
     """A stream of samples. A subclass has `__iter__`; with several workers it must divide the stream itself (see
-    `get_worker_info`)."""
+    `get_worker_info`).
+
+    >>> from wisp.utils.data import DataLoader, IterableDataset
+    >>> class Count(IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(3))
+    >>> [batch.tolist() for batch in DataLoader(Count(), batch_size=2)]
+    [[0, 1], [2]]
+    """
 
     def __getitem__(self, index):
         raise NotImplementedError("an IterableDataset has no __getitem__: iterate over it")
@@ -33,7 +51,13 @@ class IterableDataset(Dataset):
 
 
 class TensorDataset(Dataset):
-    """Rows of tensors: sample i is the tuple of the i-th rows."""
+    """Rows of tensors: sample i is the tuple of the i-th rows.
+
+    >>> import wisp
+    >>> from wisp.utils.data import TensorDataset
+    >>> TensorDataset(wisp.arange(3), wisp.zeros(3))[2]
+    (tensor(2), tensor(0.))
+    """
 
     def __init__(self, *tensors):
         if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
@@ -57,7 +81,12 @@ class TensorDataset(Dataset):
 
 
 class StackDataset(Dataset):
-    """Datasets side by side: sample i is the tuple (or dict) of their i-th samples."""
+    """Datasets side by side: sample i is the tuple (or dict) of their i-th samples.
+
+    >>> from wisp.utils.data import StackDataset
+    >>> StackDataset(number=range(3), name="abc")[1]
+    {'number': 1, 'name': 'b'}
+    """
 
     def __init__(self, *args, **kwargs):
         if args and kwargs:
@@ -95,7 +124,12 @@ class StackDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Datasets one after the other."""
+    """Datasets one after the other.
+
+    >>> from wisp.utils.data import ConcatDataset
+    >>> list(ConcatDataset(["ab", "cde"])[i] for i in (0, 2, -1))
+    ['a', 'c', 'e']
+    """
 
     @staticmethod
     def cumsum(sequence):
@@ -122,7 +156,15 @@ class ConcatDataset(Dataset):
 
 
 class ChainDataset(IterableDataset):
-    """Streams one after the other."""
+    """Streams one after the other.
+
+    >>> from wisp.utils.data import ChainDataset, IterableDataset
+    >>> class Count(IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(2))
+    >>> list(ChainDataset([Count(), Count()]))
+    [0, 1, 0, 1]
+    """
 
     def __init__(self, datasets):
         self.datasets = datasets
@@ -138,7 +180,13 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset):
-    """The samples of a dataset at given indices."""
+    """The samples of a dataset at given indices.
+
+    >>> from wisp.utils.data import Subset
+    >>> part = Subset("abcdef", [1, 3, 5])
+    >>> part[2], len(part)
+    ('f', 3)
+    """
 
     def __init__(self, dataset, indices):
         self.dataset = dataset
@@ -159,7 +207,14 @@ class Subset(Dataset):
 
 
 def random_split(dataset, lengths, generator=None):
-    """Split a dataset at random into subsets of given lengths, or of given fractions that sum to 1."""
+    """Split a dataset at random into subsets of given lengths, or of given fractions that sum to 1.
+
+    >>> import wisp
+    >>> from wisp.utils.data import random_split
+    >>> train, test = random_split(range(10), [0.8, 0.2], generator=wisp.Generator().manual_seed(0))
+    >>> len(train), len(test)
+    (8, 2)
+    """
     lengths = list(lengths)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         fractions = lengths

@@ -6,7 +6,12 @@ from wisp.utils.data.sampler import Sampler
 
 
 class DistributedSampler(Sampler):
-    """The share of one rank: every rank visits other samples. Call `set_epoch` for another order in each epoch."""
+    """The share of one rank: every rank visits other samples. Call `set_epoch` for another order in each epoch.
+
+    >>> from wisp.utils.data import DistributedSampler
+    >>> list(DistributedSampler(range(6), num_replicas=2, rank=1, shuffle=False))
+    [1, 3, 5]
+    """
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
         if num_replicas is None or rank is None:

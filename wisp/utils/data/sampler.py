@@ -10,7 +10,15 @@ def new_seed(generator=None):
 
 
 class Sampler:
-    """An iterable of indices, or of lists of them."""
+    """An iterable of indices, or of lists of them.
+
+    >>> from wisp.utils.data import DataLoader, Sampler
+    >>> class Backwards(Sampler):
+    ...     def __iter__(self):
+    ...         return iter([2, 1, 0])
+    >>> [batch.tolist() for batch in DataLoader(range(3), sampler=Backwards())]
+    [[2], [1], [0]]
+    """
 
     def __init__(self, data_source=None):
         pass
@@ -23,7 +31,12 @@ class Sampler:
 
 
 class SequentialSampler(Sampler):
-    """0, 1, 2, …"""
+    """0, 1, 2, …
+
+    >>> from wisp.utils.data import SequentialSampler
+    >>> list(SequentialSampler("abc"))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source):
         self.data_source = data_source
@@ -36,7 +49,12 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """A random order, with or without replacement; `num_samples` indices."""
+    """A random order, with or without replacement; `num_samples` indices.
+
+    >>> from wisp.utils.data import RandomSampler
+    >>> sorted(RandomSampler("abc"))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
         self.data_source = data_source
@@ -75,7 +93,12 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """Given indices in a random order."""
+    """Given indices in a random order.
+
+    >>> from wisp.utils.data import SubsetRandomSampler
+    >>> sorted(SubsetRandomSampler([7, 5]))
+    [5, 7]
+    """
 
     def __init__(self, indices, generator=None):
         self.indices = indices
@@ -90,7 +113,12 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """Indices 0 … len(weights) - 1, each drawn with a probability in proportion to its weight."""
+    """Indices 0 … len(weights) - 1, each drawn with a probability in proportion to its weight.
+
+    >>> from wisp.utils.data import WeightedRandomSampler
+    >>> list(WeightedRandomSampler([0, 1], num_samples=3))
+    [1, 1, 1]
+    """
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
@@ -114,7 +142,12 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of `batch_size` indices of another sampler; the last one may be shorter, or left out (`drop_last`)."""
+    """Lists of `batch_size` indices of another sampler; the last one may be shorter, or left out (`drop_last`).
+
+    >>> from wisp.utils.data import BatchSampler
+    >>> list(BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler, batch_size, drop_last):
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:

@@ -1,7 +1,8 @@
 // Matrix products (see gemm.h): the real product with its blocking and threading, and the other dtypes on top of it.
 //
-// Paths of the real product: one row or column (gemv), few rows times a transposed matrix (dot products, nothing
-// packed), small or medium (each thread packs what it needs for its share), large (a packed B that all threads share).
+// Paths of the real product: one row or column (gemv), a handful of rows times a transposed matrix (dot products), few
+// rows times one (the transposed product), small or medium (each thread packs what it must for its share), large (what
+// must be packed of B is shared by all threads).
 #include "cpu/gemm.h"
 
 #include "core/scratch.h"
@@ -52,6 +53,13 @@ template <class T> int vectors_for(int64_t n) {
 }
 int rows_for(int64_t m, int vectors) { return int(divide_up(m, divide_up(m, max_rows_of(vectors)))); }
 
+// Whether lines this many elements apart would fight for a few cache sets and pages.
+template <class T> bool far_apart(int64_t stride) { return stride * int64_t(sizeof(T)) > 8192; }
+// Whether A has no direction in which the tiles can read it as it lies.
+template <class T> bool scattered(const Product<T>& p) {
+    return p.a_col != 1 && (p.a_row != 1 || far_apart<T>(p.a_col));
+}
+
 // How a finished sum enters C: the first block of k brings beta * D, later ones add to it.
 template <class T> struct Finish {
     T alpha, beta;
@@ -70,6 +78,9 @@ template <class T> struct Finish {
     WISP_INLINE void put(const T* sums, T* c, int64_t i, int64_t j, int64_t count) const {
         if (add) {
             for (int64_t q = 0; q < count; ++q) c[q] += alpha * sums[q];
+        } else if (d && direct) {
+            const T* from = d + i * d_row + j;
+            for (int64_t q = 0; q < count; ++q) c[q] = sums[q] + from[q];
         } else if (d) {
             const T* from = d + i * d_row + j * d_col;
             for (int64_t q = 0; q < count; ++q) c[q] = alpha * sums[q] + beta * from[q * d_col];
@@ -114,10 +125,7 @@ template <class T> void serial(const Product<T>& p, int64_t i0, int64_t i1, int6
     const int64_t width = vectors * L;
     const int rows = rows_for(i1 - i0, vectors);
     const int64_t m = i1 - i0, n = j1 - j0, depth = depth_of<T>(p.k), block = rows * most(1, 240 / rows);
-    const bool pack_right = p.b_col != 1 || m > 4 * rows;
-    const int64_t a_step = p.a_row == 1 ? p.a_col : p.a_row;  // strides of 2^n bytes fight for a few cache sets
-    const bool pack_left = n > width && m > 1 &&
-                           (n >= 3 * width || a_step * int64_t(sizeof(T)) % 1024 == 0 || (p.a_row != 1 && p.a_col != 1));
+    const bool pack_left = n > width && m > 1 && scattered(p), pack_right = p.b_col != 1 || far_apart<T>(p.b_row);
     T* panel_b = pack_right ? static_cast<T*>(scratch(slot_b, size_t(depth * width) * sizeof(T))) : nullptr;
     T* panel_a = pack_left ? static_cast<T*>(scratch(slot_a, size_t((least(block, m) + L) * depth) * sizeof(T) + 64))
                            : nullptr;
@@ -209,7 +217,8 @@ template <class T> void row_sweep(const Product<T>& p, int64_t j0, int64_t j1) {
 
 // ---- threads ------------------------------------------------------------------------------------------------------
 
-// Large products: B is packed once, block by block, by all threads together; then they share out the rows of C.
+// Large products. Operands are read where they lie if they have a contiguous direction that suits the tiles: A any, B
+// along n, with steps across it that are not too far. Else A is packed by each share of C for itself, B by all threads together, block by block.
 template <class T> void shared_panels(const Product<T>& p) {
     constexpr int L = lanes<T>;
     constexpr int64_t widest = 2048;
@@ -217,48 +226,121 @@ template <class T> void shared_panels(const Product<T>& p) {
     const int64_t width = vectors * L, depth = depth_of<T>(p.k);
     const int rows = rows_for(p.m, vectors);
     const int64_t threads = num_threads();
+    const bool pack_left = scattered(p), pack_right = p.b_col != 1 || far_apart<T>(p.b_row);
     const int64_t block_columns = least(divide_up(p.n, width), widest / width) * width;
-    // Equally many shares for every thread; where there are too few rows, columns are cut as well.
+    // Equally many shares for every thread; where there are too few rows, columns are cut as well, and each share of
+    // them packs its rows again.
     const int64_t row_panels = divide_up(p.m, rows);
     const int64_t wanted = divide_up(divide_up(p.m, row_block), threads) * threads;
     const int64_t block = rows * most(least(4, row_panels), divide_up(row_panels, wanted));
-    const int64_t row_shares = divide_up(p.m, block);
+    const int64_t row_shares = divide_up(p.m, block), enough = pack_left ? threads : 2 * threads;
     const int64_t panels = block_columns / width;
-    const int64_t column_shares = row_shares >= 2 * threads ? 1 : least(panels, divide_up(2 * threads, row_shares));
-    T* packed = static_cast<T*>(scratch(slot_b, size_t(depth * block_columns) * sizeof(T)));
+    const int64_t column_shares = row_shares >= enough ? 1 : least(panels, divide_up(enough, row_shares));
+
+    // One block of k for the rows of a share and panels [from, to) of the columns from jb on.
+    auto multiply = [&](int64_t share, int64_t q, int64_t jb, int64_t from, int64_t to, const T* packed) {
+        const int64_t deep = least(depth, p.k - q), i0 = share * block, i1 = least(i0 + block, p.m);
+        const Finish<T> finish(p, q == 0);
+        const T* left = p.a + i0 * p.a_row + q * p.a_col;
+        if (pack_left) {
+            T* panel = static_cast<T*>(scratch(slot_a, size_t((i1 - i0 + L) * deep) * sizeof(T) + 64));
+            pack_panels(left, p.a_row, p.a_col, deep, i1 - i0, rows, panel);
+            left = panel;
+        }
+        for (int64_t t = from; t < to; ++t) {
+            const int64_t j = jb + t * width;
+            const int columns = int(least(width, p.n - j)), used = int(divide_up(columns, L));
+            const T* b = packed ? packed + t * width * deep : p.b + q * p.b_row + j;
+            const int64_t b_row = packed ? used * L : p.b_row;
+            for (int64_t i = i0; i < i1; i += rows) {
+                const int high = int(least(rows, i1 - i));
+                if (pack_left)
+                    run_tile(high, used, columns, true, pack_right, deep, left + (i - i0) * deep, int64_t(1),
+                             int64_t(high), b, b_row, p.c, p.c_row, i, j, finish);
+                else
+                    run_tile(high, used, columns, p.a_row == 1, pack_right, deep, left + (i - i0) * p.a_row, p.a_row,
+                             p.a_col, b, b_row, p.c, p.c_row, i, j, finish);
+            }
+        }
+    };
+    T* packed = pack_right ? static_cast<T*>(scratch(slot_b, size_t(depth * block_columns) * sizeof(T))) : nullptr;
     for (int64_t jb = 0; jb < p.n; jb += block_columns) {
         const int64_t je = least(jb + block_columns, p.n), count = divide_up(je - jb, width);
+        auto shares = [&](int64_t q_from, int64_t q_to) {
+            run_parallel(row_shares * column_shares, [&](int64_t share) {
+                const int64_t s = share % column_shares;
+                for (int64_t q = q_from; q < q_to; q += depth)
+                    multiply(share / column_shares, q, jb, count * s / column_shares, count * (s + 1) / column_shares,
+                             packed);
+            });
+        };
+        if (!pack_right) {
+            shares(0, p.k);
+            continue;
+        }
         for (int64_t q = 0; q < p.k; q += depth) {
-            const int64_t deep = least(depth, p.k - q);
-            const Finish<T> finish(p, q == 0);
-            run_parallel(least(count, 4 * threads), [&](int64_t share) {
-                const int64_t shares = least(count, 4 * threads);
-                for (int64_t t = count * share / shares; t < count * (share + 1) / shares; ++t) {
+            const int64_t deep = least(depth, p.k - q), pieces = least(count, 4 * threads);
+            run_parallel(pieces, [&](int64_t piece) {
+                for (int64_t t = count * piece / pieces; t < count * (piece + 1) / pieces; ++t) {
                     const int64_t j = jb + t * width;
                     const int columns = int(least(width, je - j));
                     pack_b(p.b + q * p.b_row + j * p.b_col, p.b_row, p.b_col, deep, columns,
                            packed + t * width * deep, int(divide_up(columns, L)) * L);
                 }
             });
-            run_parallel(row_shares * column_shares, [&](int64_t share) {
-                const int64_t i0 = share / column_shares * block, i1 = least(i0 + block, p.m);
-                const int64_t s = share % column_shares;
-                T* panel = static_cast<T*>(scratch(slot_a, size_t((i1 - i0 + L) * deep) * sizeof(T) + 64));
-                for (int64_t i = i0; i < i1; i += rows)
-                    pack_a(p.a + i * p.a_row + q * p.a_col, p.a_row, p.a_col, deep, int(least(rows, i1 - i)),
-                           panel + (i - i0) * deep);
-                for (int64_t t = count * s / column_shares; t < count * (s + 1) / column_shares; ++t) {
-                    const int64_t j = jb + t * width;
-                    const int columns = int(least(width, je - j)), used = int(divide_up(columns, L));
-                    for (int64_t i = i0; i < i1; i += rows) {
-                        const int high = int(least(rows, i1 - i));
-                        run_tile(high, used, columns, true, true, deep, panel + (i - i0) * deep, int64_t(1),
-                                 int64_t(high), packed + t * width * deep, int64_t(used * L), p.c, p.c_row, i, j,
-                                 finish);
-                    }
-                }
-            });
+            shares(q, q + 1);
         }
+    }
+}
+
+// Few rows times a transposed B: the transposed product, Cᵀ = Bᵀ·Aᵀ, so that not B but the smaller A is packed. The
+// rows of Bᵀ are read where they lie; a strip of Cᵀ is turned while it is in L1.
+template <class T> void from_the_right(const Product<T>& p) {
+    constexpr int L = lanes<T>;
+    constexpr int64_t strip = 48, piece = 128;  // rows of Bᵀ at a time; steps of k that are packed at a time
+    const int vectors = vectors_for<T>(p.m);
+    const int64_t width = vectors * L, panels = divide_up(p.m, width), depth = depth_of<T>(p.k);
+    const int rows = rows_for(least(p.n, strip), vectors);
+    T* packed = static_cast<T*>(scratch(slot_b, size_t(panels * width * p.k) * sizeof(T)));
+    const int64_t cuts = divide_up(p.k, piece);
+    auto pack = [&](int64_t at) {
+        const int64_t i = at / cuts * width, q = at % cuts * piece;
+        pack_b(p.a + i * p.a_row + q * p.a_col, p.a_col, p.a_row, least(piece, p.k - q), int(least(width, p.m - i)),
+               packed + i * p.k + q * width, int(width));
+    };
+    const Finish<T> finish(p, true);
+    auto multiply = [&](int64_t at) {
+        alignas(64) T sums[(strip + most_rows + L) * max_vectors * L];
+        const int64_t j0 = at / panels * strip, i0 = at % panels * width;
+        const int64_t high = least(strip, p.n - j0), wide = least(width, p.m - i0);
+        for (int64_t q = 0; q < p.k; q += depth)
+            for (int64_t r = 0; r < high; r += rows)
+                tile_for<T>(int(least(rows, high - r)), vectors, false, false)(
+                    least(depth, p.k - q), p.b + (j0 + r) * p.b_col + q, p.b_col, int64_t(1),
+                    packed + i0 * p.k + q * width, width, sums + r * width, width, nullptr, 0, q > 0, L);
+        for (int64_t i = 0; i < wide; i += L)
+            for (int64_t r = 0; r < high; r += L) {
+                const int count = int(least(L, high - r));
+                turn_block(sums + r * width + i, width, L, int(least(L, wide - i)),
+                           [&](int t, Vec<T> v) __attribute__((always_inline)) {
+                    T* to = p.c + (i0 + i + t) * p.c_row + j0 + r;
+                    if (finish.direct && !finish.add && count == L) {
+                        store(to, finish.d ? v + load(finish.d + (i0 + i + t) * finish.d_row + j0 + r) : v);
+                    } else {
+                        alignas(64) T part[L];
+                        store(part, v);
+                        finish.put(part, to, i0 + i + t, j0 + r, count);
+                    }
+                });
+            }
+    };
+    const int64_t units = divide_up(p.n, strip) * panels;
+    if (2. * double(p.m) * double(p.n) * double(p.k) < thread_flops) {
+        for (int64_t at = 0; at < panels * cuts; ++at) pack(at);
+        for (int64_t at = 0; at < units; ++at) multiply(at);
+    } else {
+        run_parallel(panels * cuts, pack);
+        run_parallel(units, multiply);
     }
 }
 
@@ -354,6 +436,9 @@ template <class T> void real_product(Product<T> p) {
             row_sweep(p, p.n * s / pieces, p.n * (s + 1) / pieces);
         });
     }
+    if (p.b_row == 1 && p.b_col != 1 && p.m >= 3 * lanes<T> && p.k >= 64 && p.n >= 256 &&
+        double(p.m) * double(p.k + p.n) <= double(p.k) * double(p.n))
+        return from_the_right(p);
     if (flops < thread_flops) return serial(p, 0, p.m, 0, p.n);
     if (flops < shared_flops || p.m < 24) return shares(p);
     shared_panels(p);

@@ -167,6 +167,17 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
         }
     };
     int64_t p = 0;
+    if (!unit)  // rows along k: those of the next tile come meanwhile, a line of each in time for it
+        for (; p + 16 <= k; p += 16) {
+#pragma GCC unroll 16
+            for (int i = 0; i < rows; ++i) __builtin_prefetch(a + (rows + i) * a_row);
+            for (int s = 0; s < 16; s += 2) {
+                step(a, b);
+                step(a + a_col, b + b_row);
+                a += 2 * a_col;
+                b += 2 * b_row;
+            }
+        }
     for (; p + 2 <= k; p += 2) {
         step(a, b);
         step(a + a_col, b + b_row);
@@ -214,10 +225,9 @@ template <class T> WISP_INLINE Tile<T> tile_for(int rows, int vectors, bool unit
 
 // ---- packing ----------------------------------------------------------------------------------------------------
 
-// to[c * to_row + r] = from[r * from_row + c] for r < rows, c < columns, both at most `lanes`. Whole vectors are
-// stored where whole_stores is set: the caller writes rows in ascending order, or has room after each.
-template <class T, bool whole_stores>
-WISP_INLINE void transpose_block(const T* from, int64_t from_row, int rows, T* to, int64_t to_row, int columns) {
+// put(c, vector of from[r * from_row + c]) for c < columns; rows and columns are at most `lanes`.
+template <class T, class Put>
+WISP_INLINE void turn_block(const T* from, int64_t from_row, int rows, int columns, Put&& put) {
     constexpr int L = lanes<T>;
     Vec<T> v[L], w[L];
     if (rows == L && columns == L) {
@@ -239,10 +249,17 @@ WISP_INLINE void transpose_block(const T* from, int64_t from_row, int rows, T* t
     }
 #pragma GCC unroll 16
     for (int i = 0; i < L; ++i)
-        if (i < columns) {
-            if (whole_stores) store(to + i * to_row, v[i]);
-            else store_part(to + i * to_row, v[i], rows);
-        }
+        if (i < columns) put(i, v[i]);
+}
+
+// to[c * to_row + r] = from[r * from_row + c] for r < rows, c < columns. Whole vectors are stored where whole_stores
+// is set: the caller writes rows in ascending order, or has room after each.
+template <class T, bool whole_stores>
+WISP_INLINE void transpose_block(const T* from, int64_t from_row, int rows, T* to, int64_t to_row, int columns) {
+    turn_block(from, from_row, rows, columns, [&](int i, Vec<T> v) __attribute__((always_inline)) {
+        if (whole_stores) store(to + i * to_row, v);
+        else store_part(to + i * to_row, v, rows);
+    });
 }
 
 // A panel of B: to[p * width + j], columns filled up to `width` (whole vectors) with zeros or copies.
@@ -274,17 +291,26 @@ void pack_b(const T* b, int64_t b_row, int64_t b_col, int64_t k, int columns, T*
     }
 }
 
-// A panel of A: to[p * rows + i]. Writes up to a vector beyond the panel, so panels are packed in ascending order.
+// A panel of A: to[p * rows + i]. Writes up to a vector beyond the panel, so panels are packed in ascending order;
+// not so where a_row is 1.
 template <class T>
 void pack_a(const T* a, int64_t a_row, int64_t a_col, int64_t k, int rows, T* to) {
     constexpr int L = lanes<T>;
     if (a_row == 1) {
-        for (int64_t p = 0; p < k; ++p, a += a_col, to += rows)
-            for (int i = 0; i < rows; i += L) {
-                const int left = rows - i;
-                if (left >= L) store(to + i, load(a + i));
-                else store_part(to + i, load_part(a + i, left), left);
+        if (rows <= L) {
+            const int64_t inside = k - (L - 1) / rows;  // the steps from here on would write into another panel
+            for (int64_t p = 0; p < k; ++p, a += a_col, to += rows) {
+                if (p < inside) store(to, load_part(a, rows));
+                else store_part(to, load_part(a, rows), rows);
             }
+        } else {
+            for (int64_t p = 0; p < k; ++p, a += a_col, to += rows)
+                for (int i = 0; i < rows; i += L) {
+                    const int left = rows - i;
+                    if (left >= L) store(to + i, load(a + i));
+                    else store_part(to + i, load_part(a + i, left), left);
+                }
+        }
     } else if (a_col == 1) {
         // Ascending groups of lanes would overwrite one another where a panel has several: those are stored in part.
         if (rows <= L) {
@@ -301,6 +327,18 @@ void pack_a(const T* a, int64_t a_row, int64_t a_col, int64_t k, int rows, T* to
         for (int64_t p = 0; p < k; ++p, to += rows)
             for (int i = 0; i < rows; ++i) to[i] = a[i * a_row + p * a_col];
     }
+}
+
+// Panels of `rows` rows each, of `m` rows of A, one after another from `to` on; needs room for a vector more.
+template <class T>
+void pack_panels(const T* a, int64_t a_row, int64_t a_col, int64_t k, int64_t m, int rows, T* to) {
+    // Where neighbouring rows are adjacent, a few steps of k for all panels at a time: each line of A is read once.
+    const int64_t steps = a_row == 1 && m > rows ? 8 : k;
+    for (int64_t p = 0; p < k; p += steps)
+        for (int64_t i = 0; i < m; i += rows) {
+            const int high = int(least(rows, m - i));
+            pack_a(a + i * a_row + p * a_col, a_row, a_col, least(steps, k - p), high, to + i * k + p * high);
+        }
 }
 
 // ---- dot products -----------------------------------------------------------------------------------------------

@@ -37,12 +37,26 @@ def test_sizes_and_layouts(left, right):
         close(a @ b, a.double().numpy() @ b.double().numpy())
 
 
-@pytest.mark.parametrize("m,n,k", [(300, 200, 700), (7, 900, 1000), (1, 1000, 1000), (1000, 1, 900), (16, 40, 9000), (100, 2100, 520)])
+@pytest.mark.parametrize("m,n,k", [(300, 200, 700), (7, 900, 1000), (1, 1000, 1000), (1000, 1, 900), (16, 40, 9000), (100, 2100, 520), (64, 300, 90),
+                                   (131, 270, 600), (200, 3000, 70)])
 def test_large(m, n, k):
     wisp.manual_seed(0)
     for left, right in itertools.product(("contiguous", "transposed"), repeat=2):
         a, b = matrix(m, k, left), matrix(k, n, right)
         close(a @ b, a.double().numpy() @ b.double().numpy())
+
+
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64])
+@pytest.mark.parametrize("alpha,beta", [(1, 1), (0.5, 2), (1, 0)])
+def test_few_rows_times_a_transposed_matrix(alpha, beta, dtype):
+    wisp.manual_seed(0)
+    a, b = matrix(67, 130, "contiguous", dtype), matrix(130, 299, "transposed", dtype)
+    exact = alpha * (a.double().numpy() @ b.double().numpy())
+    for input in (wisp.randn(299, dtype=dtype), wisp.randn(67, 1, dtype=dtype), wisp.randn(67, 299, dtype=dtype)):
+        expected = exact + beta * input.double().numpy()
+        close(wisp.addmm(input, a, b, alpha=alpha, beta=beta), expected, dtype)
+        if input.shape == expected.shape:
+            close(input.addmm_(a, b, alpha=alpha, beta=beta), expected, dtype)
 
 
 @pytest.mark.parametrize("dtype", [wisp.float64, wisp.complex64, wisp.complex128, wisp.bfloat16, wisp.float16])

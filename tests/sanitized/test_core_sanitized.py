@@ -125,3 +125,25 @@ def test_graphs_and_threads():
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def test_shared_memory_and_seeds():
+    from wisp import multiprocessing as mp
+    from wisp.utils.data import DataLoader, TensorDataset
+    x = wisp.arange(1000.)
+    view = x[10:20]
+    x.share_memory_()
+    receive, send = mp.Pipe(duplex=False)
+    send.send((x, view, wisp.empty(0)))
+    a, b, _ = receive.recv()
+    b.fill_(1)
+    assert a[10] == 1 and view[0] == 1
+    del x, a, b, view
+    for n in (1, 2, 7):
+        array = np.arange(3 * n * 4).reshape(3, n, 4)[:, :, 1::2]
+        assert (wisp.from_numpy(array).sum().item(), wisp.tensor(array).sum().item()) == (array.sum(), array.sum())
+    for workers in (0, 2):
+        loader = DataLoader(list(range(40)), batch_size=7, shuffle=True, num_workers=workers)
+        assert sorted(i for batch in loader for i in batch.tolist()) == list(range(40))
+        loader = DataLoader(TensorDataset(wisp.randn(40, 300)), batch_size=7, num_workers=workers)
+        assert sum(len(batch[0]) for batch in loader) == 40

@@ -7,14 +7,15 @@ import faulthandler
 import gc
 import itertools
 import os
+import pickle
 import queue
+import selectors
 import signal
 import sys
 import threading
 import time
 import traceback
 import warnings
-from multiprocessing.connection import wait
 
 import wisp
 from wisp.multiprocessing import shared
@@ -136,7 +137,7 @@ def _work(channel, board, worker_id, settings, dataset, first_seed):
             failed = _failure(error, worker_id)
         while True:
             try:
-                task = channel.recv()
+                task = pickle.loads(channel.recv_bytes())
             except (EOFError, ConnectionResetError):
                 break
             if task is None:
@@ -196,6 +197,7 @@ class Workers:
         self.timeout, self.processes, self.inboxes, self.warned = loader.timeout, [], [], False
         self.stacks = [None] * loader.num_workers
         self.pending = [{} for _ in range(loader.num_workers)]  # unanswered tasks: number -> indices
+        self.selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)()
         self.user = None  # the iterator that may use the workers
         forked = context.get_start_method() == "fork"
         board = wisp.zeros(loader.num_workers, 2, dtype=wisp.int64)  # each worker's task number and samples begun
@@ -217,6 +219,9 @@ class Workers:
                     process.start()
                     theirs.close()
                     self.processes.append(process)
+            for i, process in enumerate(self.processes):
+                self.selector.register(self.inboxes[i].channel, selectors.EVENT_READ, (i, True))
+                self.selector.register(process.sentinel, selectors.EVENT_READ, (i, False))
         except BaseException:
             self.close(at_once=True)
             raise
@@ -228,9 +233,10 @@ class Workers:
     def close(self, at_once=False):
         """End the workers. One that is in the middle of a sample gets a moment to finish it."""
         processes, self.processes = self.processes, []
+        self.selector.close()
         for inbox in self.inboxes:
             try:
-                inbox.channel.send(None)
+                inbox.channel.send_bytes(pickle.dumps(None))
             except (OSError, ValueError):
                 pass
             inbox.channel.close()
@@ -253,7 +259,8 @@ class Workers:
     def give(self, worker, seed, number, indices):
         self.pending[worker][seed, number] = indices
         try:
-            self.inboxes[worker].channel.send((seed, number, indices, self.inboxes[worker].dropped()))
+            inbox = self.inboxes[worker]
+            inbox.channel.send_bytes(pickle.dumps((seed, number, indices, inbox.dropped()), pickle.HIGHEST_PROTOCOL))
         except OSError:
             self.report_death(worker)
 
@@ -299,18 +306,19 @@ class Workers:
         timeout = self.timeout or STALL_SECONDS
         waiting_since = time.monotonic()
         while True:
-            busy = [i for i, tasks in enumerate(self.pending) if tasks]
-            ready = wait([self.inboxes[i].channel for i in busy] + [self.processes[i].sentinel for i in busy],
-                         max(0, waiting_since + timeout - time.monotonic()))
-            for i in busy:
-                if self.inboxes[i].channel in ready and (answer := self._receive(i)) is not None:
-                    del self.pending[i][answer[:2]]
-                    return i, answer
-            for i in busy:
-                if self.processes[i].sentinel in ready and self.inboxes[i].channel not in ready:
-                    self.report_death(i)
+            ready = self.selector.select(max(0, waiting_since + timeout - time.monotonic()))
+            for key, _ in ready:
+                worker, is_channel = key.data
+                if is_channel and (answer := self._receive(worker)) is not None:
+                    del self.pending[worker][answer[:2]]
+                    return worker, answer
+            talking = {key.data[0] for key, _ in ready if key.data[1]}
+            for key, _ in ready:
+                if key.data[0] not in talking:
+                    self.report_death(key.data[0])
             if ready or time.monotonic() < waiting_since + timeout:
                 continue
+            busy = [i for i, tasks in enumerate(self.pending) if tasks]
             text = "".join(f"\nWorker {i} (pid {self.processes[i].pid}) is busy{self._doing(i)}; its stack:\n"
                            + self.stack_of(i) for i in busy)
             if self.timeout:

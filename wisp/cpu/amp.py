@@ -1,8 +1,8 @@
-"""The older name of `wisp.amp.autocast("cpu")`."""
+"""The older names of `wisp.amp`, with the device fixed to the CPU."""
 import wisp
 from wisp import amp as _amp
 
-__all__ = ["autocast"]
+__all__ = ["GradScaler", "autocast"]
 
 
 class autocast(_amp.autocast):
@@ -10,3 +10,10 @@ class autocast(_amp.autocast):
 
     def __init__(self, enabled=True, dtype=None, cache_enabled=True):
         super().__init__("cpu", dtype=dtype or wisp.bfloat16, enabled=enabled, cache_enabled=cache_enabled)
+
+
+class GradScaler(_amp.GradScaler):
+    """`wisp.amp.GradScaler("cpu", ...)`."""
+
+    def __init__(self, init_scale=65536.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)

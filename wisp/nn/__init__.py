@@ -9,7 +9,7 @@ __all__ = [*modules.__all__, "Buffer", "Parameter", "UninitializedBuffer", "Unin
            "functional", "init", "modules", "parameter", "utils"]
 
 # Loaded when first used: a module, or a name and the module it is in.
-_LAZY = {"attention": "attention", "parallel": "parallel", "DataParallel": "parallel"}
+_LAZY = {"attention": "attention", "grad": "grad", "parallel": "parallel", "DataParallel": "parallel"}
 
 
 def __getattr__(name):

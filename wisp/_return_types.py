@@ -1,6 +1,9 @@
 """Named tuples that operators return: `x.max(1).values`."""
 
 
+MADE = {}  # by name
+
+
 def make(name, fields):
     """A tuple class with named items, printed as PyTorch prints its own."""
 
@@ -15,4 +18,5 @@ def make(name, fields):
             "__reduce__": lambda self: (tuple, (tuple(self),))}
     for i, field in enumerate(fields):
         body[field] = property(lambda self, i=i: self[i])
-    return type(name, (tuple,), body)
+    MADE[name] = type(name, (tuple,), body)
+    return MADE[name]

@@ -653,11 +653,20 @@ PyObject* object_name(PyObject* self, void*) {
 }
 PyObject* object_doc(PyObject* self, void*) {
     auto* o = reinterpret_cast<OperatorObject*>(self);
-    if (o->doc) {
-        Py_INCREF(o->doc);
-        return o->doc;
+    PyObject* signatures = o->doc ? Py_NewRef(o->doc) : PyUnicode_FromString(doc_of(*o).c_str());
+    if (!signatures || !PyUnicode_Check(signatures)) return signatures;
+    // What the operator does is text in the package: wisp/_docs.
+    PyObject* module = PyImport_ImportModule("wisp._docs");
+    PyObject* text = module ? PyObject_CallMethod(module, "describe", "OsO", o->module, o->op->name.c_str(), o->form == form_inplace ? Py_True : Py_False) : nullptr;
+    PyObject* doc = text && PyUnicode_Check(text) && PyUnicode_GET_LENGTH(text) ? PyUnicode_FromFormat("%U\n\n%U", signatures, text) : nullptr;
+    if (!doc) {
+        PyErr_Clear();
+        doc = Py_NewRef(signatures);
     }
-    return PyUnicode_FromString(doc_of(*o).c_str());
+    Py_XDECREF(module);
+    Py_XDECREF(text);
+    Py_DECREF(signatures);
+    return doc;
 }
 int set_object_doc(PyObject* self, PyObject* value, void*) {
     auto* o = reinterpret_cast<OperatorObject*>(self);

@@ -1,0 +1,43 @@
+"""The operators' docstrings: signature, a sentence, and an example that gives what it says."""
+import doctest
+import pathlib
+
+import pytest
+
+import wisp
+from wisp import _core, _docs
+
+FAMILIES = sorted(file.stem for file in pathlib.Path(_docs.__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.filterwarnings("ignore")
+def test_examples(family):
+    text = (pathlib.Path(_docs.__file__).parent / f"{family}.txt").read_text()
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE, verbose=False)
+    for entry in text.split("\n= "):
+        name, _, body = entry.removeprefix("= ").partition("\n")
+        runner.run(parser.get_doctest(body.strip() + "\n", {"wisp": wisp}, name, family, 0))
+    assert runner.summarize(verbose=False).failed == 0
+
+
+def test_every_operator_is_described():
+    missing = []
+    for space, operators in _core._operators.items():
+        for name in operators:
+            if not name.startswith("_") and not _docs.describe("wisp." + space if space else "wisp", name):
+                missing.append(f"{space}.{name}".lstrip("."))
+    for name, method in vars(wisp.Tensor).items():
+        if not name.startswith("_") and type(method).__name__ == "builtin_method" and "\n\n" not in method.__doc__:
+            missing.append("Tensor." + name)
+    assert missing == []
+
+
+def test_named_results():
+    assert doctest.testmod(wisp.return_types, extraglobs={"wisp": wisp}).failed == 0 and "max" in dir(wisp.return_types)
+
+
+def test_docstrings():
+    assert wisp.add.__doc__.startswith("add(") and "input + alpha * other" in wisp.add.__doc__ and ">>> wisp.add" in wisp.add.__doc__
+    assert wisp.Tensor.add_.__doc__.startswith("add_(") and "itself is changed" in wisp.Tensor.add_.__doc__
+    assert "Convolution of images" in wisp.nn.functional.conv2d.__doc__ and "solution X" in wisp.linalg.solve.__doc__

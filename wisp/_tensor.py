@@ -4,6 +4,8 @@ import copyreg as _copyreg
 
 from wisp import _core
 
+_note_export = _core._operators[""]["_note_export"]
+
 
 class _Array:
     """What NumPy needs to see a tensor's memory; keeps the tensor alive."""
@@ -30,6 +32,7 @@ def numpy(self, *, force=False):
     if self.numel() == 0:
         return np.empty(tuple(self.shape), kind)
     size = self.element_size()
+    _note_export(self)
     return np.asarray(_Array(self, {"shape": tuple(self.shape), "typestr": kind, "version": 3, "data": (self.data_ptr(), False),
                                     "strides": tuple(s * size for s in self.stride())}))
 
@@ -114,6 +117,7 @@ def __deepcopy__(self, memo):
 
 
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    _note_export(self)
     return _core._to_dlpack(self.clone() if copy else self)
 
 

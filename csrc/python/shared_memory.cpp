@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "registry.h"
@@ -26,6 +27,14 @@ struct Mapping {
 // A file that arrives twice is mapped once, so that tensors that shared a storage share one again.
 std::map<FileKey, Storage*>& mapped() {
     static auto* storages = new std::map<FileKey, Storage*>;
+    return *storages;
+}
+
+// Large storages whose memory NumPy or another library may still see at its first place. An address that was used again
+// only costs the saving below.
+constexpr size_t large = size_t(1) << 20;
+std::set<const Storage*>& exported() {
+    static auto* storages = new std::set<const Storage*>;
     return *storages;
 }
 
@@ -92,14 +101,18 @@ const Operators operators = {
          } else {
              m->moved = true;
              // The first block can't be freed before the storage: give its whole pages back to the system.
-             const uintptr_t page = 4096, first = (uintptr_t(s->data) + page - 1) / page * page, last = (uintptr_t(s->data) + s->bytes) / page * page;
-             if (s->bytes >= size_t(1) << 20 && first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+             const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), begin = uintptr_t(s->data);
+             const uintptr_t first = (begin + page - 1) / page * page, last = (begin + s->bytes) / page * page;
+             if (s->bytes >= large && first < last && !exported().count(s)) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
          }
          s->data = m->data;
          s->release = unmap;
          s->owner = m;
          s->read_only = false;
          mapped()[m->key] = s;
+     }, function},
+    {"_note_export(Tensor input)", [](const Tensor& t) {
+         if (t.storage()->bytes >= large) exported().insert(t.storage());
      }, function},
     {"_is_shared(Tensor input)", [](const Tensor& t) { return mapping_of(t.storage()) != nullptr; }, function},
     // The descriptor behind shared memory; -1 if there is none.

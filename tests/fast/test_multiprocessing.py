@@ -55,6 +55,10 @@ def test_share_memory():
     big = wisp.randn(1000, 1000)
     copy = big.clone()
     assert (big.share_memory_() == copy).all()
+    seen = big.clone()
+    array = seen.numpy()
+    seen.share_memory_()
+    assert (array == big.numpy()).all()  # what NumPy has seen is left as it was
     p = nn.Parameter(wisp.ones(2))
     (p.share_memory_() * 2).sum().backward()
     assert p.grad.tolist() == [2, 2] and p.is_shared()

@@ -59,7 +59,11 @@ class TensorDataset(Dataset):
     (tensor(2), tensor(0.))
     """
 
-    def __init__(self, *tensors):
+    def __init__(self, *tensors, data_tensor=None, target_tensor=None):
+        # Two names of the first releases of PyTorch.
+        tensors += tuple(tensor for tensor in (data_tensor, target_tensor) if tensor is not None)
+        if not tensors:
+            raise ValueError("TensorDataset: expected at least one tensor")
         if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
             raise AssertionError("Size mismatch between tensors")
         self.tensors = tensors

@@ -43,6 +43,7 @@ _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "
          **dict.fromkeys(("SymInt", "SymFloat", "SymBool", "sym_int", "sym_float", "sym_not", "sym_max", "sym_min", "sym_ite",
                           "sym_sum", "OutOfMemoryError"), "_symbols"),
          **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"),
+         **dict.fromkeys(("sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_compressed_tensor"), "sparse"),
          **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",
                           "is_autocast_cpu_enabled",
                           "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "set_autocast_cache_enabled", "clear_autocast_cache"),

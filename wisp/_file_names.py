@@ -62,6 +62,26 @@ def _view(flat, offset, size, stride):
         return flat.as_strided(size, stride, offset).detach()
 
 
+def _layout(name):
+    if name not in ("torch.strided", "torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc"):
+        raise pickle.UnpicklingError(f"tensors of the layout {name} are not supported")
+    return getattr(wisp, name[6:])
+
+
+def _rebuild_sparse(layout, data):
+    """A sparse tensor; the constructors check the indices, and that it is coalesced is believed after a look."""
+    if type(data) is not tuple or not 3 <= len(data) <= 4 or not isinstance(layout, wisp.layout) or layout is wisp.strided:
+        raise pickle.UnpicklingError("a sparse tensor in the file is incomplete")
+    if layout is not wisp.sparse_coo:
+        return wisp.sparse_compressed_tensor(*data, layout=layout)
+    index, values, size, *coalesced = data
+    tensor = wisp.sparse_coo_tensor(index, values, size)
+    if not coalesced or not coalesced[0]:
+        return tensor
+    keys = wisp.sparse._tensor.flat(tensor._indices(), tensor.shape)
+    return tensor._coalesced_((keys[1:] > keys[:-1]).all())
+
+
 def _rebuild_parameter(data, requires_grad=True, *_):
     return wisp.nn.Parameter(data, requires_grad=requires_grad)
 
@@ -133,6 +153,8 @@ _NAMES = {
     "torch._utils _rebuild_tensor": (_rebuild_tensor, _rebuild_tensor),
     "torch._utils _rebuild_tensor_v2": (_rebuild_tensor_v2, _rebuild_tensor_v2),
     "torch._utils _rebuild_tensor_v3": (_rebuild_tensor_v3, _rebuild_tensor_v3),
+    "torch._utils _rebuild_sparse_tensor": (_rebuild_sparse, _rebuild_sparse),
+    "torch.serialization _get_layout": (_layout, _layout),
     "torch._utils _rebuild_parameter": (_rebuild_parameter, _rebuild_parameter),
     "torch._utils _rebuild_parameter_with_state": (_rebuild_parameter_with_state, _rebuild_parameter_with_state),
     "torch._tensor _rebuild_from_type_v2": (CALL, CALL),

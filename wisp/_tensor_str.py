@@ -166,12 +166,12 @@ def _body(tensor, indent):
     if tensor.device.type == "meta":
         return "...", size + ([] if tensor.dtype == default else [f"dtype={tensor.dtype}"])
     dtype = [] if tensor.dtype in usual else [f"dtype={tensor.dtype}"]
-    if getattr(tensor, "is_sparse", False):
+    if tensor.is_sparse:
         parts = _part("indices", tensor._indices(), indent), _part("values", tensor._values(), indent)
         return (",\n" + " " * indent).join(parts), size + [f"nnz={tensor._nnz()}"] + dtype
-    if getattr(tensor, "is_sparse_csr", False):
-        parts = (_part("crow_indices", tensor.crow_indices(), indent),
-                 _part("col_indices", tensor.col_indices(), indent), _part("values", tensor.values(), indent))
+    if tensor.layout is not wisp.strided:
+        names = ("crow_indices", "col_indices") if tensor.is_sparse_csr else ("ccol_indices", "row_indices")
+        parts = [_part(name, getattr(tensor, name)(), indent) for name in (*names, "values")]
         return (",\n" + " " * indent).join(parts), size + [f"nnz={tensor._nnz()}"] + dtype
     if tensor.numel() == 0:
         dtype = [] if tensor.dtype == default else [f"dtype={tensor.dtype}"]
@@ -183,7 +183,8 @@ def tensor_str(tensor):
     """The text of repr(tensor)."""
     nn = sys.modules.get("wisp.nn.parameter")  # printing does not load wisp.nn: without it there are no parameters
     parameter = nn is not None and isinstance(tensor, nn.Parameter)
-    plain = type(tensor) is wisp.Tensor or parameter and type(tensor) is nn.Parameter
+    compressed = tensor.layout is not wisp.strided and not tensor.is_sparse
+    plain = type(tensor) is wisp.Tensor or compressed or tensor.is_sparse or parameter and type(tensor) is nn.Parameter
     text = "tensor(" if plain else f"{type(tensor).__name__}("
     indent = len(text)
     suffixes = [] if tensor.device.type in ("cpu", "meta") else [f"device='{tensor.device}'"]
@@ -192,10 +193,8 @@ def tensor_str(tensor):
     with wisp.no_grad():
         body, described = _body(tensor.detach(), indent)
     suffixes += described
-    sparse = getattr(tensor, "is_sparse", False)
-    if getattr(tensor, "is_sparse_csr", False):
-        suffixes.append(f"layout={tensor.layout}")
-    if sparse:
+    sparse = tensor.is_sparse
+    if sparse or compressed:
         suffixes.append(f"layout={tensor.layout}")
     if _core._has_tangent(tensor):
         from wisp.autograd.forward_ad import unpack_dual

@@ -46,6 +46,7 @@ class _Global:
 
 
 _TENSOR, _TENSOR_V3 = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_tensor_v3")
+_SPARSE, _LAYOUT = _Global("torch._utils", "_rebuild_sparse_tensor"), _Global("torch.serialization", "_get_layout")
 _PARAMETER = _Global("torch._utils", "_rebuild_parameter")
 _WITH_ATTRIBUTES, _PLAIN_TENSOR = _Global("torch._tensor", "_rebuild_from_type_v2"), _Global("torch", "Tensor")
 _DEVICE, _SIZE = _Global("torch", "device"), _Global("torch", "Size")
@@ -123,11 +124,17 @@ class _Pickler(pickle._Pickler):
             return _DEVICE, (value.type,) if value.index is None else (value.type, value.index)
         if isinstance(value, wisp.Size):
             return _SIZE, (tuple(value),)
+        if isinstance(value, wisp.layout):
+            return _LAYOUT, (str(value),)
         if isinstance(value, dict) and type(value).__module__ == "wisp.nn.modules.registry":
             return collections.OrderedDict, (), None, None, iter(value.items())
         return NotImplemented
 
     def _reduce_tensor(self, tensor):
+        if tensor.layout is not wisp.strided:
+            parts = [*tensor._index, tensor._sparse_values.detach(), wisp.Size(tensor.shape)]
+            self.alive.append(parts)
+            return _SPARSE, (tensor.layout, (*parts, tensor._coalesced) if tensor.is_sparse else tuple(parts))
         hooks = collections.OrderedDict()
         plain = tensor.detach()
         nn = sys.modules.get("wisp.nn.parameter")

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "../ops/ops.h"
+#include "../ops/sparse.h"
 #include "profiler.h"
 
 namespace wisp {
@@ -129,7 +130,10 @@ void mark_needed(Task& task, const Small<Edge, 2>& roots) {
 void deliver(Task& task, NodeState& state, Node& node, uint32_t number, Tensor g) {
     if (state.buffer.size() < node.outputs.size()) state.buffer.resize(node.outputs.size());
     Tensor& slot = state.buffer[number];
+    // Sparse gradients are for leaves; operators in between get them dense.
+    if (is_sparse(g) && !node.variable) g = call_sparse("to_dense", {g});
     if (!slot) slot = std::move(g);
+    else if (is_sparse(slot) || is_sparse(g)) slot = call_sparse("add", {slot, g});
     else if (!task.create_graph && slot.exclusively_owned() && slot.dtype() == g.dtype() && slot.sizes() == g.sizes()) add_(slot, g);
     else slot = add(slot, g);
 }
@@ -228,6 +232,7 @@ void run_node(Task& task, Node& node) {
 }
 
 Tensor starting_gradient(const Tensor& root, const Tensor& given) {
+    if (is_sparse(given)) return starting_gradient(root, call_sparse("to_dense", {given}));
     if (given) {
         if (!(given.sizes() == root.sizes()))
             throw RuntimeError("Mismatch in shape: grad_output has a shape of ", given.sizes(), " and output has a shape of ", root.sizes(), ".");
@@ -248,6 +253,7 @@ Tensor starting_gradient(const Tensor& root, const Tensor& given) {
 }  // namespace
 
 Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, int64_t index) {
+    if (is_sparse(g)) return g.sizes() == info.sizes && g.dtype() == info.dtype ? g : fit_gradient(call_sparse("to_dense", {g}), info, from, index);
     Tensor r = g;
     if (!(r.sizes() == info.sizes)) {
         if (!is_expandable(info.sizes, r.sizes()))
@@ -290,6 +296,12 @@ private:
 std::mutex Turn::mutex;
 
 Tensor accumulated(const Tensor& variable, const Tensor& grad, Tensor& g, bool create_graph) {
+    if (is_sparse(grad) || is_sparse(g)) {
+        if (!grad) return g;
+        GradMode mode(create_graph);
+        // A sparse gradient cannot become dense in place.
+        return call_sparse(create_graph || !is_sparse(g) ? "add" : "add_", {grad, g});
+    }
     if (grad) {
         if (create_graph) return add(grad, g);
         GradMode off(false);

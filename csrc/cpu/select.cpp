@@ -97,3 +97,5 @@ WISP_TABLE(ImageKernels, image)
 WISP_TABLE(RnnKernels, rnn)
 #include "cpu/fft.h"
 WISP_TABLE(FftKernels, fft)
+#include "cpu/sparse.h"
+WISP_TABLE(SparseKernels, sparse)

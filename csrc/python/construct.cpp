@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "../ops/ops.h"
+#include "../ops/sparse.h"
 #include "numpy_array.h"
 #include "registry.h"
 #include "tensor_type.h"
@@ -114,6 +115,7 @@ struct Shape {
 };
 
 void measure(PyObject* o, int64_t depth, Shape& shape, bool first) {
+    if (is_sparse(o)) refuse_sparse("the data of a tensor");
     if (is_tensor(o) || (!PyList_Check(o) && !PyTuple_Check(o) && is_array(o))) {
         Tensor t = is_tensor(o) ? as_tensor(o) : from_buffer(o);
         if (first)
@@ -187,6 +189,10 @@ Tensor new_tensor(PyObject* data, std::optional<DType> dtype, std::optional<Devi
 
 Tensor as_tensor_sharing(PyObject* data, std::optional<DType> dtype, std::optional<Device> device) {
     if (device && device->type != DeviceType::cpu) empty({0}, DType::f32, *device);
+    if (is_sparse(data)) {
+        if (dtype && *dtype != as_tensor(data).dtype()) refuse_sparse("as_tensor with a dtype");
+        return as_tensor(data);
+    }
     if (is_tensor(data)) return dtype ? to(as_tensor(data), *dtype) : as_tensor(data);
     if (is_array(data)) {
         Tensor t = from_buffer(data);
@@ -243,6 +249,7 @@ const Operators operators = {
 
 Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype) {
     GradMode off(false);
+    if (is_sparse(data)) refuse_sparse("the data of a tensor");
     if (is_tensor(data)) {
         Tensor t = detach(as_tensor(data));
         return dtype && *dtype != t.dtype() ? to(t, *dtype) : clone(t);

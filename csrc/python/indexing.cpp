@@ -4,6 +4,7 @@
 
 #include "../autograd/profiler.h"
 #include "../ops/gather.h"
+#include "../ops/sparse.h"
 #include "../ops/views.h"
 #include "registry.h"
 #include "tensor_type.h"
@@ -88,6 +89,7 @@ void consume(PyObject* item, const Tensor& t, Key& key, int64_t& in, int64_t& ou
         set_index(out, mask);
         out++;
     } else if (is_tensor(item)) {
+        if (is_sparse(item)) refuse_sparse("an index");
         const Tensor& index = as_tensor(item);
         if (index.dtype() == DType::boolean || index.dtype() == DType::u8) {
             Tensor mask = index.dtype() == DType::u8 ? to(index, DType::boolean) : index;
@@ -200,7 +202,7 @@ Tensor viewed(const Tensor& t, const Key& key) {
 
 // x[mask] with a mask of x's own shape, which needs no coordinates.
 bool is_whole_mask(PyObject* key, const Tensor& t) {
-    return is_tensor(key) && as_tensor_object(key)->dtype == DType::boolean && t.dim() > 0 && as_tensor(key).sizes() == t.sizes();
+    return is_strided(key) && as_tensor_object(key)->dtype == DType::boolean && t.dim() > 0 && as_tensor(key).sizes() == t.sizes();
 }
 
 }  // namespace
@@ -233,6 +235,7 @@ int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
         }
         const Key key = parse(key_object, t);
         Tensor source;
+        if (is_tensor(value) && is_sparse(value)) refuse_sparse("assigning to an index");
         if (is_tensor(value)) source = as_tensor(value);
         else if (number) source = scalar_tensor(to_scalar(value), is_complex(t.dtype()) ? t.dtype() : to_scalar(value).is_complex() ? complex_of(t.dtype()) : t.dtype());
         else source = tensor_from_data(value, t.dtype());

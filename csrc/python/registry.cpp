@@ -9,6 +9,7 @@
 
 #include "../autograd/profiler.h"
 #include "../ops/ops.h"
+#include "../ops/sparse.h"
 #include "autocast.h"
 
 namespace wisp {
@@ -316,7 +317,7 @@ bool is_int(PyObject* o) {
     if (PyLong_Check(o)) return !PyBool_Check(o);
     if (is_tensor(o)) {
         TensorObject* t = as_tensor_object(o);
-        return is_integral(t->dtype) && t->dtype != DType::boolean && t->numel == 1 && t->layout.dim() == 0;
+        return is_strided(o) && is_integral(t->dtype) && t->dtype != DType::boolean && t->numel == 1 && t->layout.dim() == 0;
     }
     if (PyFloat_Check(o) || PyUnicode_Check(o)) return false;
     PyNumberMethods* n = Py_TYPE(o)->tp_as_number;
@@ -336,21 +337,21 @@ bool is_ints(PyObject* o) {
 bool fits(const Parameter& p, PyObject* o) {
     if (o == Py_None) return p.optional || p.kind == Kind::any;
     switch (p.kind) {
-        case Kind::tensor: return is_tensor(o);
-        case Kind::operand: return is_tensor(o) || is_number(o);
+        case Kind::tensor: return is_strided(o);
+        case Kind::operand: return is_strided(o) || is_number(o);
         case Kind::tensors: {
             if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
             const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
             for (Py_ssize_t i = 0; i < n; i++) {
                 PyObject* item = PySequence_Fast_GET_ITEM(o, i);
-                if (!is_tensor(item) && !(p.elements_optional && item == Py_None)) return false;
+                if (!is_strided(item) && !(p.elements_optional && item == Py_None)) return false;
             }
             return true;
         }
-        case Kind::number: return is_number(o) || (is_tensor(o) && as_tensor_object(o)->layout.dim() == 0);
+        case Kind::number: return is_number(o) || (is_strided(o) && as_tensor_object(o)->layout.dim() == 0);
         case Kind::integer: return is_int(o);
         case Kind::integers: case Kind::rest: return is_ints(o);
-        case Kind::real: return is_number(o) ? !PyComplex_Check(o) : is_tensor(o) && as_tensor_object(o)->layout.dim() == 0;
+        case Kind::real: return is_number(o) ? !PyComplex_Check(o) : is_strided(o) && as_tensor_object(o)->layout.dim() == 0;
         case Kind::boolean: return PyBool_Check(o) || is_numpy_bool(o);
         case Kind::string: return PyUnicode_Check(o);
         case Kind::dtype:
@@ -519,6 +520,7 @@ PyObject* take_out(const Overload& o, PyObject** slots) {
 }
 
 PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots, PyObject* out) {
+    if (is_sparse(out)) refuse_sparse((op.name + "(out=)").c_str());
     for (size_t i = 0; grad_enabled() && i + 1 < o.parameters.size(); i++)
         if (is_tensor(slots[i]) && FromPython<const Tensor&>::get(slots[i]).requires_grad())
             throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
@@ -542,6 +544,7 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject* item = PySequence_Fast_GET_ITEM(out, i);
         if (!is_tensor(item)) throw TypeError(op.name, "(): argument 'out' must be a tuple of Tensors");
+        if (is_sparse(item)) refuse_sparse((op.name + "(out=)").c_str());
         check(item, PyTuple_GET_ITEM(result.get(), i));
         outs.push_back(Tensor::borrow(as_tensor_object(item)));
         copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), op.name.c_str(), o.exact_out);
@@ -572,6 +575,14 @@ PyObject* call_inplace(const Operator& op, const Overload& o, PyObject** slots) 
     return self.object();
 }
 
+bool any_sparse(PyObject* const* args, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (is_sparse(args[i])) return true;
+        if ((PyList_Check(args[i]) || PyTuple_Check(args[i])) && any_sparse(PySequence_Fast_ITEMS(args[i]), PySequence_Fast_GET_SIZE(args[i]))) return true;
+    }
+    return false;
+}
+
 PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     auto* self = reinterpret_cast<OperatorObject*>(callable);
     const Operator& op = *self->op;
@@ -596,6 +607,8 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             }
             return o.call(o.f, slots, o.named);
         }
+        if (sparse_type && any_sparse(args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)))
+            return call_sparse((op.name + (self->form == form_inplace ? "_" : "")).c_str(), args, n, kwnames);
         refuse(op, args, n, kwnames);
     } catch (const Error& e) {
         e.restore();

@@ -6,6 +6,7 @@
 #include "../autograd/engine.h"
 #include "../autograd/profiler.h"
 #include "../ops/ops.h"
+#include "../ops/sparse.h"
 #include "autocast.h"
 #include "registry.h"
 
@@ -22,7 +23,7 @@ const Tensor& as_tensor(PyObject* const& o) { return reinterpret_cast<const Tens
 // --- numbers -------------------------------------------------------------------------------------------------------------
 
 bool operand(PyObject* const& o, Arg& arg) {
-    if (is_tensor(o)) arg = Arg(as_tensor(o));
+    if (is_strided(o)) arg = Arg(as_tensor(o));
     else if (PyFloat_Check(o)) arg = Arg(PyFloat_AS_DOUBLE(o));
     else if (is_number(o)) arg = Arg(to_scalar(o));
     else return false;
@@ -48,7 +49,11 @@ template <Pointwise op>
 PyObject* binary_inplace(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg y;
-        if (!operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
+        if (!operand(b, y)) {
+            PyObject* args[] = {a, b};
+            if (is_sparse(b)) return call_sparse((std::string(pointwise_info(op).name) + "_").c_str(), args, 2, nullptr);
+            Py_RETURN_NOTIMPLEMENTED;
+        }
         Profiled profiled;
         if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "_", a, b);
         return pointwise_(op, as_tensor(a), y).release();
@@ -74,7 +79,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
 }
 PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) { return PyObject_CallMethod(a, "pow_", "(O)", b); }
 PyObject* matrix_multiply(PyObject* a, PyObject* b) {
-    if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+    if (!is_strided(a) || !is_strided(b)) Py_RETURN_NOTIMPLEMENTED;
     if (autocast_users || profiling) return call_by_name("matmul", a, b);
     return guarded([&] { return matmul(as_tensor(a), as_tensor(b)).release(); });
 }
@@ -238,6 +243,7 @@ GETTER(data) {
 int set_data_attribute(PyObject* self, PyObject* value, void*) {
     return guarded(-1, [&] {
         if (!value || !is_tensor(value)) throw TypeError("Variable data has to be a tensor, but got ", value ? Py_TYPE(value)->tp_name : "nothing");
+        if (is_sparse(value)) refuse_sparse("Tensor.data = ...");
         set_data(as_tensor(self), as_tensor(value));
         return 0;
     });
@@ -447,6 +453,7 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!|p", const_cast<char**>(names), &cls, &type, &data, &requires_grad)) return nullptr;
     return guarded([&]() -> PyObject* {
         if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &type)) throw TypeError("cls must be a subclass of Tensor");
+        if (is_sparse(data)) refuse_sparse("a subclass of Tensor, such as nn.Parameter");
         const Tensor& t = as_tensor(data);
         PyObject* self = new_tensor_of_type(reinterpret_cast<PyTypeObject*>(cls), t);
         Tensor result = Tensor::steal(as_tensor_object(self));

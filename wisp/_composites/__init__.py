@@ -8,7 +8,8 @@ import types
 
 from wisp import _core
 
-_FAMILIES = ("aliases", "reduce", "shape", "copies", "measure", "signal", "objects", "foreach", "matmul", "linear", "misc", "neural")
+_FAMILIES = ("aliases", "reduce", "shape", "copies", "measure", "signal", "objects", "foreach", "matmul", "linear", "misc", "neural",
+             "sparse")
 
 
 def _inplace(function):

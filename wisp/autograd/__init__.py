@@ -26,6 +26,14 @@ def _listed(value):
     return [value] if isinstance(value, (wisp.Tensor, graph.GradientEdge)) else list(value)
 
 
+def _dense(tensors, gradients=None):
+    """Sparse tensors stand for their values, which carry the gradient; their gradients likewise."""
+    if gradients is None:
+        return [getattr(tensor, "_sparse_values", tensor) for tensor in tensors]
+    return [tensor._gradient_of_values(gradient) if gradient is not None and hasattr(tensor, "_sparse_values") else gradient
+            for tensor, gradient in zip(tensors, gradients)]
+
+
 def _start_gradients(outputs, given, batched=False):
     """The gradients that backward starts with: those given, or 1 for a scalar."""
     given = _listed(given) or [None] * len(outputs)
@@ -35,7 +43,7 @@ def _start_gradients(outputs, given, batched=False):
         if not isinstance(output, wisp.Tensor):
             continue
         if gradient is None:
-            if output.requires_grad and output.numel() != 1:
+            if output.requires_grad and (output.numel() != 1 or output.layout is not wisp.strided):
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
         elif not isinstance(gradient, wisp.Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
@@ -69,7 +77,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     tensors = _listed(tensors)
     gradients = _start_gradients(tensors, grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
-    _core._backward(tensors, gradients, keep, create_graph, inputs)
+    _core._backward(_dense(tensors), _dense(tensors, gradients), keep, create_graph, None if inputs is None else _dense(inputs))
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
@@ -86,8 +94,9 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     outputs, inputs = _listed(outputs), _listed(inputs)
     if not inputs:
         raise ValueError("grad requires non-empty inputs.")
-    gradients = _start_gradients(outputs, grad_outputs, is_grads_batched)
+    gradients = _dense(outputs, _start_gradients(outputs, grad_outputs, is_grads_batched))
     keep = create_graph if retain_graph is None else retain_graph
+    sources, outputs, inputs = inputs, _dense(outputs), _dense(inputs)
     if is_grads_batched:
         count = next(gradient.size(0) for gradient in gradients if gradient is not None)
         runs = [_core._grad(outputs, [None if gradient is None else gradient[i] for gradient in gradients], inputs,
@@ -95,9 +104,11 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         results = tuple(None if column[0] is None else wisp.stack(column) for column in zip(*runs))
     else:
         results = _core._grad(outputs, gradients, inputs, keep, create_graph, allow_unused)
+    results = tuple(source._with(result) if result is not None and hasattr(source, "_sparse_values") else result
+                    for source, result in zip(sources, results))
     if materialize_grads:
         if any(result is None and not isinstance(source, wisp.Tensor) for result, source in zip(results, inputs)):
             raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         results = tuple(wisp.zeros_like(source, requires_grad=create_graph) if result is None else result
-                        for result, source in zip(results, inputs))
+                        for result, source in zip(results, sources))
     return results

@@ -34,6 +34,24 @@ class Adagrad(Optimizer):
 
     def _update(self, group):
         params, grads, states = self._gather(group)
+        if any(g.is_sparse for g in grads):
+            _sparse_step(group, [entry for entry in zip(params, grads, states) if entry[1].is_sparse])
+            params, grads, states = ([x[i] for x in zip(params, grads, states) if not x[1].is_sparse] for i in range(3))
         step = _formulas.adagrad_step if group["differentiable"] else _core._adagrad_step
         step(params, grads, [s["sum"] for s in states], [s["step"] for s in states], _number(group["lr"]),
              group["lr_decay"], group["weight_decay"], group["eps"], group["maximize"])
+
+
+@wisp.no_grad()
+def _sparse_step(group, entries):
+    """The step of parameters with sparse gradients: only the rows that have one change."""
+    if group["weight_decay"] != 0:
+        raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+    for p, g, state in entries:
+        state["step"] += 1
+        rate = _number(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
+        g = (-g if group["maximize"] else g).coalesce()  # the update is not linear, so each place must occur once
+        values = g._values()
+        state["sum"].add_(g._with(values * values))
+        root = state["sum"].sparse_mask(g)._values().sqrt().add_(group["eps"])
+        p.add_(g._with(values / root), alpha=-rate)

@@ -1,4 +1,5 @@
 """Stochastic gradient descent, with momentum."""
+import wisp
 from wisp import _core
 from wisp.optim import _formulas
 from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _number
@@ -29,9 +30,10 @@ class SGD(Optimizer):
             states = [self.state[p] for p in params]
             buffers = [state.get("momentum_buffer") for state in states]
         new = [state for state, buffer in zip(states, buffers) if buffer is None]
-        if group["differentiable"]:
-            _formulas.sgd_step(params, grads, buffers, group["lr"], momentum, group["dampening"],
-                               group["weight_decay"], group["nesterov"], group["maximize"])
+        if group["differentiable"] or any(g.is_sparse for g in grads):
+            step = _formulas.sgd_step if group["differentiable"] else wisp.no_grad()(_formulas.sgd_step)
+            step(params, grads, buffers, group["lr"], momentum, group["dampening"], group["weight_decay"], group["nesterov"],
+                 group["maximize"])
         else:
             _core._sgd_step(params, grads, buffers, _number(group["lr"]), _number(momentum),
                             _number(group["dampening"]), _number(group["weight_decay"]), group["nesterov"],

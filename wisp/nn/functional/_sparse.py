@@ -28,7 +28,7 @@ def _padding(padding_idx, rows):
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     """Rows of `weight` by the indices in `input`.
 
-    The row `padding_idx` gets no gradient. `sparse` is accepted; gradients are always dense.
+    The row `padding_idx` gets no gradient. With `sparse` the gradient of `weight` is a sparse tensor of the rows used.
 
     >>> import wisp
     >>> wisp.nn.functional.embedding(wisp.tensor([1, 0]), wisp.tensor([[1.0, 2.0], [3.0, 4.0]]))
@@ -38,7 +38,64 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     padding = -1 if padding_idx is None else _padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
+    if sparse and weight.requires_grad and wisp.is_grad_enabled():
+        if scale_grad_by_freq:
+            raise RuntimeError("embedding: scale_grad_by_freq is not supported with sparse gradients")
+        return _rows(weight, input, padding)
     return wisp.embedding(weight, input, padding, scale_grad_by_freq)
+
+
+def _row_gradient(weight_shape, index, values, padding):
+    """The sparse gradient of a table: `values` for the rows `index`."""
+    from wisp.sparse import sparse_coo_tensor
+    if padding >= 0:
+        kept = (index != padding).nonzero().squeeze(1)
+        index, values = index[kept], values.index_select(0, kept)
+    return sparse_coo_tensor(index.reshape(1, -1), values, weight_shape)
+
+
+def _rows(weight, index, padding):
+    """wisp.embedding with a sparse gradient."""
+    from wisp.autograd import Function
+
+    class Embedding(Function):
+        @staticmethod
+        def forward(ctx, weight, index):
+            ctx.shape, ctx.index = tuple(weight.shape), index.detach().clone()
+            return wisp.embedding(weight, index)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return _row_gradient(ctx.shape, ctx.index.reshape(-1).long(), grad.reshape(-1, ctx.shape[1]), padding), None
+
+    return Embedding.apply(weight, index)
+
+
+def _bags_of_rows(weight, index, ends, samples, padding, mode):
+    """The sum or mean of bags, with a sparse gradient of the table."""
+    from wisp.autograd import Function
+
+    class EmbeddingBag(Function):
+        @staticmethod
+        def forward(ctx, weight, index, ends, samples):
+            ctx.save_for_backward(weight, index, ends, samples)
+            return wisp._core._embedding_bag(weight, index, ends, samples, padding, mode, False)[0]
+
+        @staticmethod
+        def backward(ctx, grad):
+            weight, index, ends, samples = ctx.saved_tensors
+            index, ends = index[int(ends[0]):int(ends[-1])].long(), ends - ends[0]
+            bag = wisp.arange(ends.numel() - 1).repeat_interleave(ends.diff())
+            each, counts = grad.index_select(0, bag), (index != padding).to(grad.dtype)
+            scale = counts if samples is None else samples * counts
+            if mode == _MODES["mean"]:
+                scale = scale / grad.new_zeros(ends.numel() - 1).index_add(0, bag, counts).clamp(min=1)[bag]
+            table = _row_gradient(tuple(weight.shape), index, each * scale.unsqueeze(1), padding)
+            if samples is None or not ctx.needs_input_grad[3]:
+                return table, None, None, None
+            return table, None, None, (each * weight.index_select(0, index)).sum(1) * counts
+
+    return EmbeddingBag.apply(weight, index, ends, samples)
 
 
 def _bags(input, offsets, include_last_offset):
@@ -88,6 +145,8 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
         raise ValueError("mode has to be one of sum, mean or max")
     if mode == "max" and scale_grad_by_freq:
         raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if mode == "max" and sparse:
+        raise ValueError("max mode does not support sparse weights")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError("embedding_bag: per_sample_weights was not None. per_sample_weights is only "
                                   "supported for "
@@ -97,4 +156,8 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
     if max_norm is not None:
         _renormalize(weight, indices, max_norm, norm_type)
     samples = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+    if sparse and weight.requires_grad and wisp.is_grad_enabled():
+        if scale_grad_by_freq:
+            raise RuntimeError("embedding_bag: scale_grad_by_freq is not supported with sparse gradients")
+        return _bags_of_rows(weight, indices, ends, samples, padding, _MODES[mode])
     return wisp._core._embedding_bag(weight, indices, ends, samples, padding, _MODES[mode], scale_grad_by_freq)[0]

@@ -1,0 +1,303 @@
+"""Sparse tensors: what they are, products and gradients, sparse gradients in training, and that nothing else reads them."""
+import copy
+import doctest
+import io
+import pickle
+import warnings
+
+import pytest
+
+import wisp
+from wisp import sparse
+from wisp.sparse import _operators, _tensor
+
+DENSE = [[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]]
+LAYOUTS = (wisp.sparse_coo, wisp.sparse_csr, wisp.sparse_csc)
+
+
+def matrix(layout=wisp.sparse_coo, dtype=wisp.float32):
+    return wisp.tensor(DENSE, dtype=dtype).to_sparse(layout=layout)
+
+
+def random_sparse(rows, columns, density=0.3, dtype=wisp.float64, layout=wisp.sparse_coo):
+    dense = wisp.randn(rows, columns, dtype=dtype) * (wisp.rand(rows, columns) < density)
+    return dense.to_sparse(layout=layout)
+
+
+def test_documentation():
+    for module in (sparse, _tensor, _operators):
+        assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_round_trip(layout):
+    a = matrix(layout)
+    assert a.layout is layout and a.shape == (2, 3) and a._nnz() == 3 and isinstance(a, wisp.Tensor)
+    assert a.is_sparse == (layout is wisp.sparse_coo) and a.is_sparse_csr == (layout is wisp.sparse_csr)
+    assert a.to_dense().tolist() == DENSE
+    for other in LAYOUTS:
+        assert a.to_sparse(layout=other).to_dense().tolist() == DENSE
+    assert a.t().to_dense().tolist() == wisp.tensor(DENSE).t().tolist()
+    for copied in (a.clone(), copy.deepcopy(a), pickle.loads(pickle.dumps(a)), a.detach()):
+        assert copied.layout is layout and copied.to_dense().tolist() == DENSE
+    file = io.BytesIO()
+    wisp.save([a], file)
+    file.seek(0)
+    assert wisp.load(file)[0].to_dense().tolist() == DENSE
+
+
+def test_coalesce_adds_equal_places():
+    a = wisp.sparse_coo_tensor([[1, 0, 1], [0, 1, 0]], [1.0, 2.0, 3.0], (2, 2))
+    assert not a.is_coalesced()
+    with pytest.raises(RuntimeError, match="uncoalesced"):
+        a.values()
+    c = a.coalesce()
+    assert c.is_coalesced() and c.indices().tolist() == [[0, 1], [1, 0]] and c.values().tolist() == [2.0, 4.0]
+    assert a.to_dense().tolist() == [[0.0, 2.0], [4.0, 0.0]]
+    assert c.coalesce() is c
+
+
+@pytest.mark.parametrize("size", [(), (0,), (0, 3), (3, 0), (1, 1)])
+def test_empty_and_tiny(size):
+    a = wisp.ones(size).to_sparse()
+    assert a.shape == size and a.to_dense().tolist() == wisp.ones(size).tolist()
+    assert (a + a).to_dense().tolist() == wisp.full(size, 2.0).tolist()
+    assert float(a.sum()) == wisp.ones(size).numel()
+    if len(size) == 2:
+        assert (a @ wisp.ones(size[1], 2)).tolist() == (wisp.ones(size) @ wisp.ones(size[1], 2)).tolist()
+        assert a.to_sparse_csr().to_dense().shape == size
+
+
+def test_wrong_arguments():
+    for arguments in (([[5]], [1.0], (2,)), ([[-1]], [1.0], (2,)), ([[0, 1]], [1.0]), ([[0]], [1.0], (2, 2)), ([0], [1.0]),
+                      ([[0]], wisp.ones(1, 3), (2, 4))):
+        with pytest.raises(RuntimeError):
+            wisp.sparse_coo_tensor(*arguments)
+    for arguments in (([0, 1, 5], [1, 0], [1.0, 2.0]), ([1, 1, 2], [1, 0], [1.0, 2.0]), ([0, 2, 1, 2], [1, 0], [1.0, 2.0]),
+                      ([0, 1, 2], [1, 7], [1.0, 2.0], (2, 2)), ([0, 1, 2], [1, -1], [1.0, 2.0]), ([0, 1, 2], [1, 0], [1.0]), ([], [], [])):
+        with pytest.raises(RuntimeError):
+            wisp.sparse_csr_tensor(*arguments)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        matrix() @ wisp.ones(2, 2)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        matrix() @ wisp.ones(3, 2, dtype=wisp.float64)
+    a = matrix(wisp.sparse_csr)
+    a.col_indices()[0] = 100  # what was checked at construction is checked again before the product reads it
+    with pytest.raises(IndexError, match="out of bounds"):
+        a @ wisp.ones(3, 2)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64, wisp.bfloat16, wisp.float16, wisp.int64, wisp.int32, wisp.complex64])
+def test_products(layout, dtype):
+    dense = (wisp.randint(-4, 5, (37, 23)) * (wisp.rand(37, 23) < 0.3)).to(dtype)
+    a = dense.to_sparse(layout=layout)
+    for width in (1, 3, 16, 70):
+        x = wisp.randint(-3, 4, (23, width)).to(dtype)
+        assert (a @ x).tolist() == (dense @ x).tolist()
+        assert (x.t() @ a.t()).tolist() == (dense @ x).t().tolist()
+        assert (a @ x.t().contiguous().t()).tolist() == (dense @ x).tolist()
+    assert (a @ x[:, 0]).tolist() == (dense @ x[:, 0]).tolist()
+    assert wisp.addmm(wisp.ones(37, 70, dtype=dtype), a, x, beta=2, alpha=3).tolist() == (3 * (dense @ x) + 2).tolist()
+    assert (a @ a.t()).to_dense().tolist() == (dense @ dense.t()).tolist()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_of_products(layout):
+    check = sparse.as_sparse_gradcheck(wisp.autograd.gradcheck)
+    check_twice = sparse.as_sparse_gradcheck(wisp.autograd.gradgradcheck)
+    a = random_sparse(6, 5, layout=layout).requires_grad_()
+    x = wisp.randn(5, 3, dtype=wisp.float64, requires_grad=True)
+    assert check(sparse.mm, (a, x)) and check_twice(sparse.mm, (a, x))
+    assert check(lambda m: sparse.mm(m, m.t()), (a,))
+    assert check(lambda m: m.to_dense() ** 2, (a,))
+    assert check(lambda m: (m * m).sum(), (a,))
+    z = random_sparse(4, 5, layout=layout, dtype=wisp.complex128).requires_grad_()
+    w = wisp.randn(5, 2, dtype=wisp.complex128, requires_grad=True)
+    assert check(sparse.mm, (z, w))
+
+
+def test_values_carry_the_gradient():
+    values = wisp.tensor([1.0, 2.0], requires_grad=True)
+    a = wisp.sparse_coo_tensor([[0, 1], [1, 0]], values, (2, 3))
+    assert a.requires_grad and not a.is_leaf
+    (a @ wisp.ones(3, 2)).sum().backward()
+    assert values.grad.tolist() == [2.0, 2.0]
+    leaf = matrix().requires_grad_()
+    assert leaf.is_leaf
+    for _ in range(2):
+        sparse.mm(leaf, wisp.ones(3, 2)).sum().backward()
+    assert leaf.grad.is_sparse and leaf.grad.values().tolist() == [4.0] * 3
+    gradient, = wisp.autograd.grad(leaf.to_dense().pow(2).sum(), leaf)
+    assert gradient.is_sparse and gradient.to_dense().tolist() == [[0, 2, 0], [4, 0, 6]]
+    leaf.grad = None
+    (leaf * 3).backward(wisp.ones(2, 3).to_sparse())
+    assert leaf.grad.values().tolist() == [3.0] * 3
+    with pytest.raises(RuntimeError, match="in-place"):
+        leaf.mul_(2)
+
+
+def test_threads_do_not_change_results():
+    a, x = random_sparse(400, 300, dtype=wisp.float32), wisp.randn(300, 50, requires_grad=True)
+    before, results = wisp.get_num_threads(), []
+    for threads in (1, 2):
+        wisp.set_num_threads(threads)
+        y = a @ x
+        gradient, = wisp.autograd.grad(y.sum(), x)
+        results.append((y.tolist(), gradient.tolist()))
+    wisp.set_num_threads(before)
+    assert results[0] == results[1]
+
+
+def test_batches():
+    dense = wisp.randn(3, 4, 5) * (wisp.rand(3, 4, 5) < 0.5)
+    x = wisp.randn(3, 5, 2, requires_grad=True)
+    y = wisp.bmm(dense.to_sparse(), x)
+    assert wisp.allclose(y, dense @ x, atol=1e-6)
+    y.sum().backward()
+    assert wisp.allclose(x.grad, dense.sum(1).unsqueeze(2).expand(3, 5, 2), atol=1e-6)
+
+
+def test_softmax_over_stored_elements():
+    dense = wisp.randn(5, 6, dtype=wisp.float64)
+    mask = wisp.rand(5, 6) < 0.5
+    a = (dense * mask).to_sparse().requires_grad_()
+    for dim in (0, 1, -1):
+        expected = wisp.where(mask, dense, -wisp.inf).softmax(dim).nan_to_num(0)
+        assert wisp.allclose(sparse.softmax(a, dim).to_dense(), expected)
+        assert wisp.allclose(sparse.log_softmax(a, dim).to_dense().exp() * mask, expected)
+    assert sparse.as_sparse_gradcheck(wisp.autograd.gradcheck)(lambda m: sparse.softmax(m, 1), (a,))
+
+
+def test_parameter_in_an_operator_with_a_sparse_tensor():
+    p = wisp.nn.Parameter(wisp.ones(2, 3))
+    assert (p + matrix()).tolist() == (p + wisp.tensor(DENSE)).tolist()
+    assert (p * matrix()).to_dense().tolist() == DENSE
+    assert (wisp.nn.Parameter(wisp.ones(1, 2)) @ matrix()).tolist() == [[2.0, 1.0, 3.0]]
+    x = wisp.zeros(2, 3)
+    same = x
+    x += matrix()
+    assert x is same and x.tolist() == DENSE
+    with pytest.raises(NotImplementedError):
+        wisp.nn.Parameter(matrix())
+
+
+@pytest.mark.parametrize("mode", ["rows", "sum", "mean"])
+def test_embedding_gives_sparse_gradients(mode):
+    weight = wisp.randn(7, 3, dtype=wisp.float64)
+    index, gradients = wisp.tensor([[1, 2, 1], [0, 6, 2]]), []
+    for is_sparse in (False, True):
+        w = weight.clone().requires_grad_()
+        for _ in range(2):
+            if mode == "rows":
+                y = wisp.nn.functional.embedding(index, w, padding_idx=2, sparse=is_sparse)
+            else:
+                y = wisp.nn.functional.embedding_bag(index, w, mode=mode, padding_idx=2, sparse=is_sparse)
+            (y ** 2).sum().backward()
+        assert w.grad.is_sparse == is_sparse
+        gradients.append(w.grad.to_dense())
+    assert wisp.allclose(*gradients)
+
+
+def test_engine_adds_sparse_and_dense_gradients():
+    index = wisp.tensor([0, 2, 2])
+    rows = lambda w: wisp.nn.functional.embedding(index, w, sparse=True).sum()  # noqa: E731
+    expected = [[1.0] * 2, [0.0] * 2, [2.0] * 2]
+    w = wisp.ones(3, 2, requires_grad=True)
+    (rows(w) + rows(w)).backward()  # both arrive in one run
+    assert w.grad.is_sparse and w.grad.to_dense().tolist() == [[2.0] * 2, [0.0] * 2, [4.0] * 2]
+    w.grad = None
+    (rows(w) + w.sum()).backward()
+    assert not w.grad.is_sparse and w.grad.tolist() == [[2.0] * 2, [1.0] * 2, [3.0] * 2]
+    rows(w).backward()  # sparse to dense, in place
+    assert w.grad.tolist() == [[3.0] * 2, [1.0] * 2, [5.0] * 2]
+    w.grad = None
+    rows(w).backward()
+    w.sum().backward()  # dense to sparse
+    assert not w.grad.is_sparse and w.grad.tolist() == [[2.0] * 2, [1.0] * 2, [3.0] * 2]
+    w.grad = None
+    rows(w * 3).backward()  # an operator in between gets it dense
+    assert w.grad.tolist() == [[3 * x for x in row] for row in expected]
+    seen = []
+    w.register_hook(lambda g: seen.append(g.is_sparse))
+    rows(w).backward()
+    assert seen == [True]
+
+
+def test_training_with_sparse_gradients():
+    for make in (lambda p: wisp.optim.SGD(p, 0.1), lambda p: wisp.optim.SGD(p, 0.1, momentum=0.9), lambda p: wisp.optim.Adagrad(p, 0.3)):
+        losses = []
+        for is_sparse in (False, True):
+            wisp.manual_seed(1)
+            table = wisp.nn.Embedding(10, 4, sparse=is_sparse)
+            optimizer = make(table.parameters())
+            for _ in range(10):
+                optimizer.zero_grad()
+                loss = (table(wisp.tensor([1, 3, 3])) ** 2).sum()
+                loss.backward()
+                optimizer.step()
+            losses.append(loss.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    table = wisp.nn.Embedding(10, 4, sparse=True)
+    before = table.weight.detach().clone()
+    table(wisp.tensor([1, 3])).sum().backward()
+    wisp.optim.SparseAdam(table.parameters()).step()
+    changed = (table.weight != before).any(1).nonzero().squeeze(1).tolist()
+    assert changed == [1, 3]
+    with pytest.raises(RuntimeError, match="sparse gradients"):
+        wisp.optim.Adam(table.parameters()).step()
+
+
+def test_sparse_buffers_of_modules():
+    module = wisp.nn.Module()
+    module.register_buffer("graph", matrix())
+    assert module.double().graph.dtype == wisp.float64 and module.graph.is_sparse
+    other = wisp.nn.Module()
+    other.register_buffer("graph", wisp.zeros(2, 3, dtype=wisp.float64).to_sparse())
+    other.load_state_dict(module.state_dict())
+    assert other.graph.to_dense().tolist() == DENSE
+
+
+def test_memory(no_leaks):
+    a = matrix().requires_grad_()
+    (a @ wisp.ones(3, 2)).sum().backward()
+    a.register_hook(lambda g: None)
+    del a
+
+
+def test_no_method_reads_the_shell():
+    """Every method either agrees with the dense tensor's or refuses; none works on the memory behind the shell."""
+    dense, wrong = wisp.tensor(DENSE), []
+    says_otherwise = {"is_contiguous", "stride", "_repr", "type", "sparse_dim", "dense_dim", "_nnz", "_values", "_indices", "values", "indices",
+                      "is_coalesced", "__truediv__", "__floordiv__", "__itruediv__", "__ifloordiv__", "true_divide", "true_divide_", "div", "div_",
+                      "divide", "divide_", "floor_divide", "floor_divide_", "__iter__", "__hash__"}
+    for name in dir(wisp.Tensor):
+        if name in says_otherwise or name.startswith("__") and name.endswith(("class__", "hook__", "reduce__", "reduce_ex__", "copy__", "state__",
+                                                                                "init__", "new__", "dir__", "str__", "repr__", "format__", "sizeof__",
+                                                                                "attribute__", "attr__", "setitem__", "dict__")):
+            continue
+        for arguments in ((), (0,), (dense,), (1.5,), (0, 1)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    result = getattr(matrix(), name)(*arguments)
+                    expected = getattr(dense.clone(), name)(*arguments)
+                except Exception:
+                    continue
+            if isinstance(result, wisp.Tensor):
+                result, expected = result.to_dense(), expected.to_dense()
+                same = result.shape == expected.shape and wisp.equal(result.nan_to_num(7.0), expected.nan_to_num(7.0))
+            elif isinstance(result, (tuple, list)) and result and isinstance(result[0], wisp.Tensor):
+                same = all(wisp.equal(a.to_dense(), b) for a, b in zip(result, expected))
+            else:
+                same = result == expected
+            if not same:
+                wrong.append((name, arguments))
+    assert not wrong
+    for refused in (lambda a: wisp.exp(a), lambda a: dense[a], lambda a: dense.__setitem__(0, a), lambda a: wisp.tensor(a), lambda a: wisp.tensor([a]),
+                    lambda a: wisp.add(dense, dense, out=a), lambda a: a.tolist(), lambda a: wisp.nn.functional.linear(dense, a.to_dense(), a),
+                    lambda a: wisp.where(dense > 0, a, dense), lambda a: a.data_ptr()):
+        with pytest.raises((RuntimeError, TypeError, IndexError)):
+            refused(matrix())
+    with pytest.raises(NotImplementedError, match=r"exp: sparse tensors are not supported here; call .to_dense\(\)"):
+        matrix().exp()

@@ -1,0 +1,423 @@
+"""Operators on sparse tensors. The core hands every call that has one among its arguments to `call`.
+
+`OPERATORS` maps the name of an operator to a function with its parameters. Those that keep zeros (`_KEEP_ZERO`) work on the
+values alone. In-place forms that are not in the table are made from the others.
+"""
+import wisp
+from wisp.sparse._tensor import _COO, SparseTensor, flat, make, refused
+
+# f(0) = 0, so that only the stored elements change. Linear ones need no coalescing.
+_LINEAR = ("neg", "negative", "deg2rad", "rad2deg", "conj", "conj_physical", "resolve_conj", "resolve_neg", "positive")
+_KEEP_ZERO = ("abs", "absolute", "asin", "arcsin", "asinh", "arcsinh", "atan", "arctan", "atanh", "arctanh", "ceil", "erf",
+              "erfinv", "expm1", "fix", "floor", "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "relu",
+              "relu6", "leaky_relu", "round", "sgn", "sign", "signbit", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+              "angle", "hardshrink", "softshrink", "dropout")
+_CASTS = ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat", "cdouble", "chalf")
+
+OPERATORS = {}
+
+
+def call(name, *args, **kwargs):
+    """Run an operator that was called with a sparse tensor."""
+    operator = OPERATORS.get(name)
+    if operator is None and name.endswith("_") and name[:-1] in OPERATORS and isinstance(args[0], SparseTensor):
+        result = OPERATORS[name[:-1]](*args, **kwargs)
+        return args[0]._become(result.to(args[0].dtype) if wisp.can_cast(result.dtype, args[0].dtype) else result)
+    if operator is None and name.startswith("_") and name.endswith("_step"):
+        raise RuntimeError(f"{name[1:-5]} does not support sparse gradients, please consider SGD, Adagrad or SparseAdam instead")
+    if operator is None:
+        raise refused(name)
+    if kwargs.pop("out", None) is not None:
+        raise refused(f"{name}(out=)")
+    return operator(*args, **kwargs)
+
+
+def _operator(*names):
+    def enter(function):
+        OPERATORS.update(dict.fromkeys(names, function))
+        return function
+    return enter
+
+
+def _is_sparse(value):
+    return isinstance(value, SparseTensor)
+
+
+def _is_number(value):
+    return not isinstance(value, wisp.Tensor) or (not _is_sparse(value) and value.dim() == 0)
+
+
+def _coo(tensor):
+    return tensor if tensor._kind is _COO else tensor.to_sparse()
+
+
+def _dim(tensor, dim):
+    if not -max(tensor.dim(), 1) <= dim < max(tensor.dim(), 1):
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-max(tensor.dim(), 1)}, {max(tensor.dim(), 1) - 1}], "
+                         f"but got {dim})")
+    return dim % max(tensor.dim(), 1)
+
+
+def _on_values(name, linear):
+    operator = getattr(wisp, name, None) or getattr(wisp.Tensor, name, None) or getattr(wisp.nn.functional, name)
+
+    def function(input, *args, **kwargs):
+        if not linear and input._kind is _COO:
+            input = input.coalesce()
+        return input._with(operator(input._sparse_values, *args, **kwargs))
+    return function
+
+
+for _name in _LINEAR + _KEEP_ZERO:
+    OPERATORS[_name] = _on_values(_name, _name in _LINEAR)
+for _name in _CASTS:
+    OPERATORS[_name] = lambda input, *args, _name=_name, **kwargs: input._with(getattr(input._sparse_values, _name)())
+
+
+@_operator("to")
+def to(input, *args, **kwargs):
+    if not _is_sparse(input):
+        raise refused("to(sparse tensor)")
+    args = [arg.dtype if _is_sparse(arg) else arg for arg in args]
+    if kwargs.get("copy") or len(args) > 2 and args[2] is True:
+        input = input.clone()
+    values = input._sparse_values.to(*args, **kwargs)
+    if values is input._sparse_values:
+        return input
+    result = input._with(values)
+    result._index = tuple(index.to(values.device) for index in input._index)
+    return result
+
+
+for _name in ("cpu", "clone", "detach", "contiguous", "coalesce", "to_dense", "to_sparse", "item", "is_contiguous"):
+    _method = getattr(SparseTensor, _name)
+    if _method is not getattr(wisp.Tensor, _name, None):
+        OPERATORS[_name] = _method
+OPERATORS["cpu"] = lambda input, memory_format=None: to(input, "cpu")
+OPERATORS["type_as"] = lambda input, other: to(input, other.dtype)
+for _name in ("is_floating_point", "is_complex", "is_signed", "is_conj", "is_neg"):
+    OPERATORS[_name] = lambda input, _name=_name: getattr(input._sparse_values, _name)()
+OPERATORS["is_same_size"] = lambda input, other: input.shape == other.shape
+OPERATORS["result_type"] = lambda tensor1, tensor2: wisp.result_type(*(t._sparse_values[:0].new_zeros((1,)
+                                                                                                       * t.dim()) if _is_sparse(t) else t
+                                                                      for t in (tensor1, tensor2)))
+
+
+@_operator("_assign")
+def assign(input, result):
+    if not _is_sparse(input):
+        raise refused("an in-place operator")
+    return input._become(result)
+
+
+# ---- arithmetic
+
+@_operator("mul", "multiply")
+def mul(input, other):
+    if not _is_sparse(input):
+        input, other = other, input
+    if _is_number(other):
+        return input._with(input._sparse_values * other)
+    if _is_sparse(other):
+        return _product_of_patterns(input, other)
+    if wisp.broadcast_shapes(tuple(input.shape), tuple(other.shape)) != tuple(input.shape):
+        raise RuntimeError(f"mul: a dense tensor of shape {tuple(other.shape)} cannot be broadcast to the sparse one's "
+                           f"{tuple(input.shape)}")
+    picked = other.expand(input.shape)[tuple(input._coordinates())]
+    return input._with(input._sparse_values * picked)
+
+
+def _product_of_patterns(a, b):
+    if a.shape != b.shape or a.sparse_dim() != b.sparse_dim():
+        raise RuntimeError(f"mul operands have incompatible sizes: {tuple(a.shape)} and {tuple(b.shape)}")
+    kind, a, b = a._kind, _coo(a).coalesce(), _coo(b).coalesce()
+    keys, others = flat(a._index[0], a.shape), flat(b._index[0], b.shape)
+    place = wisp.searchsorted(others, keys)
+    both = (place < others.numel()).nonzero().squeeze(1)
+    both = both[others[place[both]] == keys[both]]
+    values = a._sparse_values.index_select(0, both) * b._sparse_values.index_select(0, place[both])
+    return make(_COO, (a._index[0].index_select(1, both),), values, a.shape, True).to_sparse(layout=kind)
+
+
+@_operator("mul_", "multiply_")
+def mul_(input, other):
+    if not _is_sparse(input):
+        return input.copy_(mul(input, other).to_dense())
+    return input._become(mul(input, other))
+
+
+@_operator("div", "divide", "true_divide", "floor_divide")
+def div(input, other, *, rounding_mode=None):
+    if not _is_sparse(input) or not _is_number(other):
+        shape = list(other.shape) if isinstance(other, wisp.Tensor) else other
+        raise RuntimeError(f"Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {shape} for divisor)")
+    if rounding_mode is not None and input._kind is _COO:
+        input = input.coalesce()
+    return input._with(wisp.div(input._sparse_values, other, rounding_mode=rounding_mode))
+
+
+OPERATORS["floor_divide"] = lambda input, other: div(input, other, rounding_mode="floor")
+
+
+@_operator("pow")
+def power(input, exponent):
+    if not _is_sparse(input) or not _is_number(exponent) or not exponent > 0:
+        raise RuntimeError("pow: a sparse tensor can only be raised to a positive number")
+    input = input.coalesce() if input._kind is _COO else input
+    return input._with(input._sparse_values ** exponent)
+
+
+@_operator("add")
+def add(input, other, *, alpha=1):
+    if _is_sparse(input) and _is_sparse(other):
+        return _add_sparse(input, other, alpha)
+    if not (isinstance(input, wisp.Tensor) and isinstance(other, wisp.Tensor)):
+        raise RuntimeError("add: a number cannot be added to a sparse tensor, since the result has no zeros; call .to_dense()")
+    dense, sparse, factor = (other * alpha, input, 1) if _is_sparse(input) else (input, other, alpha)
+    if dense.shape != sparse.shape:
+        raise RuntimeError(f"add: expected tensors of one size, got a dense one of shape {tuple(dense.shape)} and a sparse one of "
+                           f"{tuple(sparse.shape)}")
+    dtype = wisp.promote_types(dense.dtype, sparse.dtype)
+    values = sparse._sparse_values.to(dtype)
+    values, index = values if factor == 1 else values * factor, sparse._coordinates()
+    if index.size(0) == 1:
+        return dense.to(dtype).index_add(0, index[0], values)
+    if index.size(0) == 0:
+        return dense.to(dtype) + values.sum(0)
+    return dense.to(dtype).index_put(tuple(index), values, accumulate=True)
+
+
+@_operator("add_")
+def add_(input, other, *, alpha=1):
+    if _is_sparse(input):
+        if not _is_sparse(other):
+            raise RuntimeError("add_: a dense tensor cannot be added to a sparse one in place; use add(sparse, dense)")
+        return input._become(_add_sparse(input, other, alpha).to(input.dtype))
+    if input.shape != other.shape:
+        raise RuntimeError(f"add_: expected tensors of one size, got a dense one of shape {tuple(input.shape)} and a sparse one of "
+                           f"{tuple(other.shape)}")
+    if not wisp.can_cast(other.dtype, input.dtype):
+        raise RuntimeError(f"result type {other.dtype} can't be cast to the desired output type {input.dtype}")
+    index, values = other._coordinates(), other._sparse_values.to(input.dtype)
+    values = values if alpha == 1 else values * alpha
+    if index.size(0) == 1:
+        return input.index_add_(0, index[0], values)
+    if index.size(0) == 0:
+        return input.add_(values.sum(0))
+    return input.index_put_(tuple(index), values, accumulate=True)
+
+
+def _add_sparse(a, b, alpha):
+    if a.shape != b.shape or a.sparse_dim() != b.sparse_dim():
+        raise RuntimeError(f"add: expected sizes of 'self' and 'other' to match, but {tuple(a.shape)} != {tuple(b.shape)}")
+    kind, a, b = a._kind, _coo(a), _coo(b)
+    dtype = wisp.promote_types(a.dtype, b.dtype)
+    values = b._sparse_values.to(dtype)
+    values = wisp.cat([a._sparse_values.to(dtype), values if alpha == 1 else values * alpha])
+    both = make(_COO, (wisp.cat([a._index[0], b._index[0]], 1),), values, a.shape, False)
+    return both.coalesce().to_sparse(layout=kind) if a._coalesced and b._coalesced or kind is not _COO else both
+
+
+@_operator("sub", "subtract")
+def sub(input, other, *, alpha=1):
+    return add(input, other, alpha=-alpha)
+
+
+@_operator("sub_", "subtract_")
+def sub_(input, other, *, alpha=1):
+    return add_(input, other, alpha=-alpha)
+
+
+@_operator("copy_")
+def copy_(input, src, non_blocking=False):
+    if _is_sparse(input) and _is_sparse(src):
+        return input._become(to(src.clone(), input.dtype))
+    raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Call .to_dense() or .to_sparse()")
+
+
+@_operator("zero_")
+def zero_(input):
+    return input._become(zeros_like(input))
+
+
+@_operator("zeros_like", "empty_like")
+def zeros_like(input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, pin_memory=False):
+    dtype = input.dtype if dtype is None else dtype
+    layout = input._kind if layout is None else layout
+    if layout is wisp.strided:
+        return wisp.zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
+    values = input._sparse_values.detach()[:0].to(dtype)
+    empty = make(_COO, (input._coordinates()[:, :0],), values, input.shape, True).to_sparse(layout=layout)
+    return empty.requires_grad_(requires_grad)
+
+
+# ---- reductions
+
+@_operator("sum")
+def reduce_sum(input, dim=None, keepdim=False, *, dtype=None):
+    if isinstance(dim, (tuple, list)) and not dim:
+        dim = None
+    if dim is None:
+        return input._sparse_values.sum(dtype=dtype)
+    dims = sorted({_dim(input, d) for d in ([dim] if isinstance(dim, int) else dim)})
+    if input._kind is not _COO:
+        if not keepdim:
+            raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
+        return _coo_sum(_coo(input), dims, True, dtype).coalesce().to_sparse(layout=input._kind)
+    return _coo_sum(input, dims, keepdim, dtype)
+
+
+def _coo_sum(input, dims, keepdim, dtype):
+    sparse, index, values = input.sparse_dim(), input._index[0], input._sparse_values
+    inner = [d - sparse + 1 for d in dims if d >= sparse]
+    values = values.sum(inner, keepdim=keepdim, dtype=dtype) if inner else values if dtype is None else values.to(dtype)
+    if values.dtype in (wisp.bool, wisp.uint8, wisp.int8, wisp.int16, wisp.int32) and dtype is None:
+        values = values.long()
+    outer = [d for d in dims if d < sparse]
+    left = [d for d in range(sparse) if d not in outer]
+    if outer and not left:
+        total = values.sum(0)
+        return total.reshape([1] * sparse + list(total.shape)) if keepdim else total
+    size = [input.size(d) for d in left]
+    result = make(_COO, (index[left],), values, (*size, *values.shape[1:]), input._coalesced and not outer).coalesce()
+    if keepdim:
+        for d in outer:
+            result = OPERATORS["unsqueeze"](result, d)
+    return result
+
+
+@_operator("any")
+def any_(input, dim=None, keepdim=False):
+    if dim is not None:
+        raise refused("any(dim)")
+    return input._sparse_values.any()
+
+
+@_operator("norm", "linalg_vector_norm", "vector_norm")
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None, **kwargs):
+    p = 2 if p in ("fro", None) else kwargs.pop("ord", p)
+    if dim is not None or keepdim or kwargs or p <= 0:
+        raise refused("norm with dim, keepdim or an order that counts zeros")
+    return wisp.linalg.vector_norm((input.coalesce() if input._kind is _COO else input)._sparse_values, p, dtype=dtype)
+
+
+# ---- products
+
+def _matrix_product(matrix, dense):
+    crow, col, values, transposed = matrix._matrix(dense.requires_grad)
+    return wisp._core._csr_product(crow, col, values, dense, transposed)
+
+
+def _check_product(a, b):
+    if a.size(-1) != b.size(-2):
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.size(-2)}x{a.size(-1)} and {b.size(-2)}x{b.size(-1)})")
+
+
+@_operator("mm")
+def mm(input, mat2):
+    for matrix in (input, mat2):
+        if matrix.dim() != 2 or _is_sparse(matrix) and matrix.sparse_dim() != 2:
+            raise RuntimeError(f"mm: expected two matrices without dense dimensions, got shapes {tuple(input.shape)} and "
+                               f"{tuple(mat2.shape)}")
+    _check_product(input, mat2)
+    if _is_sparse(input) and _is_sparse(mat2):
+        return _sparse_product(input, mat2)
+    if _is_sparse(input):
+        return _matrix_product(input, mat2)
+    return _matrix_product(mat2.t(), input.t()).t()
+
+
+def _sparse_product(a, b):
+    """Each entry of `a` with the entries of the row of `b` that its column names; equal places are added up."""
+    kind = a._kind
+    start, inner, left, _ = a._matrix()
+    rows = wisp.arange(a.size(0)).repeat_interleave(start.long().diff(), output_size=inner.numel())
+    other, columns, right, _ = b._matrix()
+    inner, other = inner.long(), other.long()
+    count = other.diff()[inner]
+    entry = wisp.arange(inner.numel()).repeat_interleave(count)
+    within = wisp.arange(entry.numel()) - (count.cumsum(0) - count)[entry]
+    place = other[inner[entry]] + within
+    values = left.index_select(0, entry) * right.index_select(0, place)
+    product = make(_COO, (wisp.stack([rows[entry], columns.long()[place]]),), values, (a.size(0), b.size(1)), False)
+    return product.coalesce().to_sparse(layout=kind if kind is b._kind else _COO if _COO in (kind, b._kind) else wisp.sparse_csr)
+
+
+@_operator("mv")
+def mv(input, vec):
+    if not _is_sparse(input) or _is_sparse(vec) or vec.dim() != 1:
+        raise RuntimeError("mv: expected a sparse matrix and a dense vector")
+    if input.dim() != 2 or input.size(1) != vec.size(0):
+        raise RuntimeError(f"mv: size mismatch, got a matrix of shape {tuple(input.shape)} and a vector of {vec.size(0)} elements")
+    return mm(input, vec.unsqueeze(1)).squeeze(1)
+
+
+@_operator("bmm")
+def bmm(input, mat2):
+    """A batch of products, as one product with the block-diagonal matrix."""
+    if not _is_sparse(input) or _is_sparse(mat2) or input.dim() != 3 or mat2.dim() != 3 or input.sparse_dim() != 3:
+        raise RuntimeError("bmm: expected a sparse tensor of 3 sparse dimensions and a dense tensor of 3 dimensions")
+    _check_product(input, mat2)
+    batch, rows, inner = input.shape
+    if batch != mat2.size(0):
+        raise RuntimeError(f"bmm: expected batches of one size, got {batch} and {mat2.size(0)}")
+    b, i, j = input._index[0]
+    blocks = make(_COO, (wisp.stack([b * rows + i, b * inner + j]),), input._sparse_values, (batch * rows, batch * inner),
+                  input._coalesced)
+    return mm(blocks, mat2.reshape(batch * inner, mat2.size(2))).reshape(batch, rows, mat2.size(2))
+
+
+@_operator("matmul")
+def matmul(input, other):
+    if input.dim() == 1 and other.dim() == 2 and _is_sparse(other) and not _is_sparse(input):
+        return mv(other.t(), input)
+    if other.dim() == 1:
+        return mv(input, other)
+    return bmm(input, other) if input.dim() == 3 else mm(input, other)
+
+
+@_operator("addmm")
+def addmm(input, mat1, mat2, *, beta=1, alpha=1):
+    product = mm(mat1, mat2)
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    if _is_sparse(product) or _is_sparse(input):
+        return add(input if beta == 1 else input * beta, product)
+    return wisp.add(product, input, alpha=beta)
+
+
+@_operator("addmm_")
+def addmm_(input, mat1, mat2, *, beta=1, alpha=1):
+    result = addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    return input._become(result) if _is_sparse(input) else input.copy_(result)
+
+
+OPERATORS["smm"] = lambda input, mat: mm(input, mat).to_sparse()
+OPERATORS["hspmm"] = lambda mat1, mat2: mm(mat1, mat2).to_sparse(1)
+
+@_operator("sspaddmm")
+def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1):
+    return add(input * beta, mm(mat1, mat2).to_sparse() * alpha)
+
+
+# ---- softmax over the stored elements
+
+def softmax(input, dim, dtype, log):
+    input = _coo(input).coalesce()
+    dim, sparse = _dim(input, dim), input.sparse_dim()
+    values = input._sparse_values if dtype is None else input._sparse_values.to(dtype)
+    if dim >= sparse:
+        function = wisp.log_softmax if log else wisp.softmax
+        return input._with(function(values, dim - sparse + 1))
+    others = [d for d in range(sparse) if d != dim]
+    index = input._index[0]
+    keys = flat(index[others], [input.size(d) for d in others]) if others else index.new_zeros(index.size(1))
+    _, group = keys.unique(return_inverse=True)
+    groups = int(group.max()) + 1 if group.numel() else 0
+    each = group.reshape(-1, *[1] * (values.dim() - 1)).expand(values.shape)
+    shape = (groups, *values.shape[1:])
+    largest = values.new_full(shape, -float("inf")).scatter_reduce(0, each, values.detach(), "amax").gather(0, each)
+    shifted = values - largest
+    total = values.new_zeros(shape).index_add(0, group, shifted.exp()).index_select(0, group)
+    return input._with(shifted - total.log() if log else shifted.exp() / total)

@@ -1,0 +1,216 @@
+"""Operators that move, pick or join the entries of sparse tensors."""
+import wisp
+from wisp.sparse._operators import _coo, _dim, _is_sparse, _operator
+from wisp.sparse._tensor import _COO, flat, make, refused
+
+
+@_operator("transpose", "swapaxes", "swapdims")
+def transpose(input, dim0, dim1):
+    a, b = _dim(input, dim0), _dim(input, dim1)
+    order = list(range(input.dim()))
+    order[a], order[b] = b, a
+    return permute(input, order)
+
+
+@_operator("t")
+def t(input):
+    if input.dim() > 2 or input._kind is _COO and input.sparse_dim() > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {input.sparse_dim()} sparse and "
+                           f"{input.dense_dim()} dense dimensions")
+    return transpose(input, 0, 1) if input.dim() == 2 else input
+
+
+@_operator("permute")
+def permute(input, *dims, **kwargs):
+    dims = kwargs.get("dims", dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims)
+    dims = [_dim(input, d) for d in dims]
+    if sorted(dims) != list(range(input.dim())):
+        raise RuntimeError(f"permute(sparse_coo): {dims} is no order of the {input.dim()} dimensions")
+    if dims == list(range(input.dim())):
+        return input
+    size = [input.size(d) for d in dims]
+    if input._kind is not _COO:
+        other = wisp.sparse_csc if input._kind is wisp.sparse_csr else wisp.sparse_csr
+        return make(other, input._index, input._sparse_values, size, True)
+    sparse = input.sparse_dim()
+    if any(d >= sparse for d in dims[:sparse]):
+        raise RuntimeError("permute(sparse_coo): a sparse and a dense dimension cannot be exchanged")
+    values = input._sparse_values
+    if dims[sparse:] != list(range(sparse, input.dim())):
+        values = values.permute(0, *(d - sparse + 1 for d in dims[sparse:]))
+    outer = dims[:sparse]
+    same = outer == list(range(sparse))
+    return make(_COO, (input._index[0] if same else input._index[0][outer],), values, size, input._coalesced and same)
+
+
+@_operator("unsqueeze")
+def unsqueeze(input, dim):
+    input = _coo(input)
+    if not -input.dim() - 1 <= dim <= input.dim():
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-input.dim() - 1}, {input.dim()}], but got {dim})")
+    dim, sparse, index, values = dim % (input.dim() + 1), input.sparse_dim(), input._index[0], input._sparse_values
+    size = [*input.shape[:dim], 1, *input.shape[dim:]]
+    if dim <= sparse:
+        zeros = index.new_zeros((1, index.size(1)))
+        return make(_COO, (wisp.cat([index[:dim], zeros, index[dim:]]),), values, size, False)
+    return make(_COO, (index,), values.unsqueeze(dim - sparse + 1), size, input._coalesced)
+
+
+def _entries(input, keep):
+    """The entries whose numbers are in `keep`."""
+    return input._index[0].index_select(1, keep), input._sparse_values.index_select(0, keep)
+
+
+@_operator("select")
+def select(input, dim, index):
+    input = _coo(input)
+    dim, sparse = _dim(input, dim), input.sparse_dim()
+    if not -input.size(dim) <= index < input.size(dim):
+        raise IndexError(f"select(): index {index} out of range for tensor of size {tuple(input.shape)} at dimension {dim}")
+    index %= input.size(dim)
+    size = [n for d, n in enumerate(input.shape) if d != dim]
+    if dim >= sparse:
+        return make(_COO, input._index, input._sparse_values.select(dim - sparse + 1, index), size, input._coalesced)
+    coordinates, values = _entries(input, (input._index[0][dim] == index).nonzero().squeeze(1))
+    if sparse == 1:
+        return values.sum(0)
+    coordinates = coordinates[[d for d in range(sparse) if d != dim]]
+    return make(_COO, (coordinates,), values, size, input._coalesced)
+
+
+@_operator("unbind")
+def unbind(input, dim=0):
+    return tuple(select(input, dim, i) for i in range(input.size(_dim(input, dim))))
+
+
+@_operator("narrow_copy", "narrow")
+def narrow_copy(input, dim, start, length):
+    input = _coo(input)
+    dim, sparse = _dim(input, dim), input.sparse_dim()
+    start = start + input.size(dim) if start < 0 else start
+    if not 0 <= start <= start + length <= input.size(dim):
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({input.size(dim)}).")
+    size = [length if d == dim else n for d, n in enumerate(input.shape)]
+    if dim >= sparse:
+        return make(_COO, input._index, input._sparse_values.narrow(dim - sparse + 1, start, length), size, input._coalesced)
+    row = input._index[0][dim]
+    coordinates, values = _entries(input, ((row >= start) & (row < start + length)).nonzero().squeeze(1))
+    coordinates[dim] -= start
+    return make(_COO, (coordinates,), values, size, input._coalesced)
+
+
+@_operator("index_select")
+def index_select(input, dim, index):
+    kind, input = input._kind, _coo(input)
+    dim, sparse = _dim(input, dim), input.sparse_dim()
+    size = [index.numel() if d == dim else n for d, n in enumerate(input.shape)]
+    if dim >= sparse:
+        return make(_COO, input._index, input._sparse_values.index_select(dim - sparse + 1, index), size, input._coalesced)
+    index = index.long().reshape(-1)
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < input.size(dim):
+        raise IndexError(f"index_select(): an index is out of range for a dimension of size {input.size(dim)}")
+    row, order = input._index[0][dim].sort(stable=True)  # the entries of a slice lie together
+    first, last = wisp.searchsorted(row, index), wisp.searchsorted(row, index, right=True)
+    count = last - first
+    place = wisp.arange(index.numel()).repeat_interleave(count)
+    within = wisp.arange(place.numel()) - (count.cumsum(0) - count)[place]
+    coordinates, values = _entries(input, order[first[place] + within])
+    coordinates[dim] = place
+    return make(_COO, (coordinates,), values, size, False).to_sparse(layout=kind)
+
+
+def index(input, key):
+    """input[key], for integers, full slices, slices of step 1 and index tensors."""
+    keys = key if isinstance(key, tuple) else (key,)
+    if any(k is Ellipsis for k in keys):
+        at = [k is Ellipsis for k in keys].index(True)
+        fill = input.dim() - (len(keys) - 1 - [k is None for k in keys].count(True))
+        keys = keys[:at] + (slice(None),) * max(fill, 0) + keys[at + 1:]
+    dim = 0
+    for k in keys:
+        if k is None:
+            input, dim = unsqueeze(input, dim), dim + 1
+            continue
+        if dim >= input.dim():
+            raise IndexError(f"too many indices for tensor of dimension {input.dim()}")
+        if isinstance(k, wisp.Tensor) and not _is_sparse(k) and k.dim() == 0 and k.dtype != wisp.bool:
+            k = int(k)
+        if isinstance(k, int) and not isinstance(k, bool):
+            input = select(input, dim, k) if _is_sparse(input) else input.select(dim, k)
+        elif isinstance(k, slice) and k.step in (None, 1):
+            start, stop, _ = k.indices(input.size(dim))
+            if (start, stop) != (0, input.size(dim)):
+                input = narrow_copy(input, dim, start, max(stop - start, 0)) if _is_sparse(input) else input.narrow(dim, start,
+                                                                                                                    max(stop - start, 0))
+            dim += 1
+        elif isinstance(k, (list, wisp.Tensor)) and not _is_sparse(k):
+            k = wisp.as_tensor(k)
+            k = k.nonzero().squeeze(1) if k.dtype == wisp.bool and k.dim() == 1 else k
+            if k.dim() != 1:
+                raise refused("indexing with this key")
+            input = index_select(input, dim, k) if _is_sparse(input) else input.index_select(dim, k)
+            dim += 1
+        else:
+            raise refused("indexing with this key")
+    return input
+
+
+@_operator("cat", "concat", "concatenate")
+def cat(tensors, dim=0):
+    tensors = [_coo(tensor) if _is_sparse(tensor) else tensor.to_sparse() for tensor in tensors]
+    first = tensors[0]
+    dim, sparse = _dim(first, dim), first.sparse_dim()
+    sizes = [[*tensor.shape[:dim], *tensor.shape[dim + 1:]] for tensor in tensors]
+    if any(size != sizes[0] for size in sizes) or any(tensor.sparse_dim() != sparse for tensor in tensors):
+        raise RuntimeError("All tensors must have the same shape except in the concatenating dimension; got "
+                           f"{[tuple(x.shape) for x in tensors]}")
+    size = list(first.shape)
+    size[dim] = sum(tensor.size(dim) for tensor in tensors)
+    index, values, start = [], [], 0
+    for tensor in tensors:
+        coordinates, stored = tensor._index[0], tensor._sparse_values
+        if dim < sparse:
+            coordinates = coordinates.clone()
+            coordinates[dim] += start
+        else:
+            before, after = start, size[dim] - start - tensor.size(dim)
+            inner = [*stored.shape]
+            parts = []
+            for length in (before, after):
+                inner[dim - sparse + 1] = length
+                parts.append(stored.new_zeros(inner))
+            stored = wisp.cat([parts[0], stored, parts[1]], dim - sparse + 1)
+        index.append(coordinates)
+        values.append(stored)
+        start += tensor.size(dim)
+    return make(_COO, (wisp.cat(index, 1),), wisp.cat(values), size, False)
+
+
+@_operator("stack")
+def stack(tensors, dim=0):
+    dim = dim % (tensors[0].dim() + 1)
+    return cat([unsqueeze(tensor, dim) if _is_sparse(tensor) else tensor.unsqueeze(dim).to_sparse() for tensor in tensors], dim)
+
+
+@_operator("sparse_mask")
+def sparse_mask(input, mask):
+    """The elements of `input` where `mask` has entries."""
+    if not _is_sparse(mask):
+        raise RuntimeError("sparse_mask(): the mask must be a sparse tensor")
+    if input.shape != mask.shape:
+        raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {tuple(input.shape)} but mask has size "
+                           f"{tuple(mask.shape)}")
+    if not _is_sparse(input):
+        index = mask._coordinates()
+        return mask._with(input[tuple(index)] if index.size(0) else input.unsqueeze(0))
+    source = _coo(input).coalesce()
+    keys, others = flat(mask._coordinates(), mask.shape), flat(source._index[0], source.shape)
+    place = wisp.searchsorted(others, keys)
+    found = place < others.numel()
+    place = place * found
+    found = found & (others[place] == keys) if others.numel() else found
+    values = source._sparse_values
+    if not others.numel():
+        return mask._with(values.new_zeros((keys.numel(), *values.shape[1:])))
+    picked = values.index_select(0, place)
+    return mask._with(picked * found.to(picked.dtype).reshape(-1, *[1] * (picked.dim() - 1)))

@@ -73,6 +73,22 @@ static Tensor reduce(Reduction kind, const Tensor& x, uint64_t mask, bool keepdi
 static DType sum_dtype(const Tensor& x, std::optional<DType> dtype) {
     return dtype ? *dtype : is_integral(x.dtype()) ? DType::i64 : x.dtype();
 }
+// All of a few floats, in PyTorch's order: eight lanes with four accumulators, then what is left over, then lane by lane.
+// Iterations that amplify rounding (L-BFGS) then take the same path as there.
+static float short_sum(const float* x, int64_t n) {
+    const int64_t lanes = n < 8 ? 1 : 8, rows = n / lanes;
+    float sums[4][8] = {};
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < lanes; k++) sums[i < rows / 4 * 4 ? i % 4 : 0][k] += x[i * lanes + k];
+    float rest = 0, total = 0;
+    for (int64_t i = rows * lanes; i < n; i++) rest += x[i];
+    for (int64_t k = 0; k < lanes; k++) {
+        const float lane = sums[0][k] + sums[1][k] + sums[2][k] + sums[3][k];
+        total = k ? total + lane : lane + rest;
+    }
+    return total;
+}
+
 // The kernel computes in int64, so that a sum asked for in fewer bits is cut at the end, which is the same.
 static Tensor sum_masked(const Tensor& x, uint64_t mask, bool keepdim, std::optional<DType> dtype, const char* name) {
     const DType d = sum_dtype(x, dtype);
@@ -81,6 +97,10 @@ static Tensor sum_masked(const Tensor& x, uint64_t mask, bool keepdim, std::opti
     Tensor y;
     if (is_integral(d) && !is_integral(x.dtype())) {
         y = reduce(Reduction::sum, to(x, d), mask, keepdim, d);
+    } else if (x.numel() <= 64 && x.dtype() == DType::f32 && d == DType::f32 && x.is_contiguous() && reduced_count(x.sizes(), mask) == x.numel() &&
+               x.numel() > 0 && x.device().type == DeviceType::cpu) {
+        y = empty(reduced_sizes(x.sizes(), mask, keepdim), d);
+        *y.data<float>() = short_sum(x.data<float>(), x.numel());
     } else {
         y = reduce(Reduction::sum, x, mask, keepdim, d);
     }

@@ -1,24 +1,22 @@
 """L-BFGS: a quasi-Newton method with a limited history of gradients."""
-import math
-
 import wisp
 from wisp.optim.optimizer import Optimizer, _check_lr, _number
 
 
 def _cubic_minimum(x1, f1, g1, x2, f2, g2, bounds=None):
-    """Where the cubic through two points with given values and slopes is smallest, kept within bounds."""
+    """Where the cubic through two points with given values and slopes is smallest, kept within bounds.
+
+    Slopes are 0-dim tensors: the search computes in the precision of the parameters."""
     low, high = bounds if bounds is not None else (min(x1, x2), max(x1, x2))
     d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
     square = d1 ** 2 - g1 * g2
     if not square >= 0:
         return (low + high) / 2.0
-    d2 = math.sqrt(square)
+    d2 = square.sqrt()
     if x1 <= x2:
-        slope = g2 - g1 + 2 * d2
-        position = x2 - (x2 - x1) * ((g2 + d2 - d1) / slope) if slope else math.nan
+        position = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2))
     else:
-        slope = g1 - g2 + 2 * d2
-        position = x1 - (x1 - x2) * ((g1 + d2 - d1) / slope) if slope else math.nan
+        position = x1 - (x1 - x2) * ((g1 + d2 - d1) / (g1 - g2 + 2 * d2))
     return min(max(position, low), high)
 
 
@@ -186,13 +184,13 @@ class LBFGS(Optimizer):
             state["n_iter"] += 1
             if state["n_iter"] == 1:
                 state.update(d=gradient.neg(), old_dirs=[], old_stps=[], ro=[], H_diag=1)
-                t = min(1.0, 1.0 / gradient.abs().sum().item()) * lr
+                t = min(1.0, 1.0 / gradient.abs().sum()) * lr
             else:
                 state["d"] = self._direction(gradient, state, group["history_size"])
                 t = lr
             direction = state["d"]
             state["prev_flat_grad"], state["prev_loss"], state["t"] = gradient.clone(), loss, t
-            slope = gradient.dot(direction).item()
+            slope = gradient.dot(direction)
             if slope > -change:
                 break
 
@@ -207,9 +205,9 @@ class LBFGS(Optimizer):
                     value, slopes = float(evaluate()), self._flat_gradient()
                     for p, before in zip(self._params, origin):
                         p.copy_(before)
-                    return _Point(length, value, slopes, slopes.dot(direction).item())
+                    return _Point(length, value, slopes, slopes.dot(direction))
 
-                point, used = _strong_wolfe(probe, t, direction.abs().max().item(), _Point(0, loss, gradient, slope),
+                point, used = _strong_wolfe(probe, t, direction.abs().max(), _Point(0, loss, gradient, slope),
                                             change, max_eval - evaluations)
                 loss, gradient, t = point.loss, point.gradient, point.t
                 state["t"] = t

@@ -2,6 +2,7 @@
 import numbers
 
 import wisp
+from wisp.autograd import Function
 from wisp.nn import functional as F
 from wisp.nn import init
 from wisp.nn.modules.module import Module
@@ -29,6 +30,35 @@ class LocalResponseNorm(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
+def _sums_of_channels(x, before, after):
+    """For each channel the sum of those from `before` ones before it to `after` ones after it."""
+    return F.pad(x, (0, 0, 0, 0, before, after)).unfold(1, before + after + 1, 1).sum(-1)
+
+
+class _CrossMapLRN(Function):
+    """Values and gradients as PyTorch has them: the first channel never leaves the window of squares, and the window of the
+    gradient is not quite that of the values, so that it is not their derivative."""
+
+    @staticmethod
+    def forward(ctx, input, size, alpha, beta, k):
+        reach = (size - 1) // 2  # channels to either side
+        squares = input.square()
+        total = _sums_of_channels(squares, reach, reach)
+        total = wisp.cat([total[:, :reach + 1], total[:, reach + 1:] + squares[:, :1]], 1)
+        scale = k + alpha / size * total
+        output = input * scale.pow(-beta)
+        ctx.save_for_backward(input, output, scale)
+        ctx.numbers = size, alpha, beta
+        return output
+
+    @staticmethod
+    def backward(ctx, grad):
+        (input, output, scale), (size, alpha, beta) = ctx.saved_tensors, ctx.numbers
+        before = min(int(size - (size - 1) / 2), size - 1)
+        total = _sums_of_channels(grad * output / scale, before, size - 1 - before)
+        return grad * scale.pow(-beta) - 2 * alpha * beta / size * input * total, None, None, None, None
+
+
 class CrossMapLRN2d(Module):
     """LocalResponseNorm of images (N, C, H, W), in the form that old models use."""
 
@@ -42,12 +72,7 @@ class CrossMapLRN2d(Module):
     def forward(self, input):
         if input.dim() != 4:
             raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
-        reach = (self.size - 1) // 2  # channels to either side
-        squares = input.square()
-        total = F.pad(squares, (0, 0, 0, 0, reach, reach)).unfold(1, 2 * reach + 1, 1).sum(-1)
-        # As in PyTorch, the first channel never leaves the window, which slides from there.
-        total = wisp.cat([total[:, :reach + 1], total[:, reach + 1:] + squares[:, :1]], 1)
-        return input * (self.k + self.alpha / self.size * total).pow(-self.beta)
+        return _CrossMapLRN.apply(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

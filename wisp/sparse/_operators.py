@@ -97,6 +97,7 @@ OPERATORS["cpu"] = lambda input, memory_format=None: to(input, "cpu")
 OPERATORS["type_as"] = lambda input, other: to(input, other.dtype)
 for _name in ("is_floating_point", "is_complex", "is_signed", "is_conj", "is_neg"):
     OPERATORS[_name] = lambda input, _name=_name: getattr(input._sparse_values, _name)()
+OPERATORS["_has_tangent"] = lambda input: wisp._core._has_tangent(input._sparse_values)
 OPERATORS["is_same_size"] = lambda input, other: input.shape == other.shape
 OPERATORS["result_type"] = lambda tensor1, tensor2: wisp.result_type(*(t._sparse_values[:0].new_zeros((1,)
                                                                                                        * t.dim()) if _is_sparse(t) else t

@@ -128,7 +128,8 @@ def _page(title, doc, members):
         doc = inspect.getdoc(value) or ""
         signatures, doc = _signatures(name, value, doc)
         if signatures:
-            parts.append("```python\n" + "\n".join(signatures) + "\n```\n")
+            shown = "\n".join(textwrap.fill(line, 78, subsequent_indent="        ", break_on_hyphens=False) for line in signatures)
+            parts.append(f"```python\n{shown}\n```\n")
         parts.append(_text(doc))
         if isinstance(value, type):
             parts += _methods(value)

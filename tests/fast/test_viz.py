@@ -102,6 +102,17 @@ def test_call_of_a_model():
     assert [item.module for item in twice.items if item.kind == "op"] == ["Linear", "ReLU", "Linear", "ReLU"]
 
 
+def test_modules_without_parameters_are_found():
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Sequential(nn.Conv2d(2, 2, 1), nn.Tanh()), nn.Flatten(), nn.Linear(18, 4),
+                          nn.Softmax(-1))
+    x = wisp.ones(1, 1, 8, 8)
+    with viz.trace(model) as calls:
+        loss = model(x).square().sum()
+    exact, guessed = viz.graph(loss, calls), viz.graph(loss, model)
+    where = [[(item.title, item.module, item.group.name if item.group else "") for item in picture.items] for picture in (exact, guessed)]
+    assert where[0] == where[1] and ("1", "Tanh", "2") in where[1]
+
+
 def test_large_models_start_folded():
     model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Tanh()) for _ in range(40)))
     picture = viz.graph(model, wisp.ones(1, 4))

@@ -166,9 +166,20 @@ def _gradient_norms(roots, tensors, nodes):
     return norms
 
 
+_ALSO = {"Flatten": "view reshape unsafe_view", "AdaptiveAvgPool2d": "mean", "SiLU": "silu swish"}
+
+
+def _made_by(module, item):
+    """Whether an operator looks like the work of a module without parameters, by their names."""
+    operator = re.sub(r"[\W_]|native", "", _forward_name(item.backward))
+    kind = type(module).__name__
+    return operator.startswith(kind.lower()) or operator in _ALSO.get(kind, "").split()
+
+
 def _guess_groups(model, items, consumers):
-    """Without a trace: an item belongs to the module whose parameters it uses; one between two such items, in the order
-    of the program, to the module that holds both."""
+    """Without a trace: an item belongs to the module whose parameters it uses. One between two such items, in the order of
+    the program, belongs to a module without parameters that is defined between those two if it looks like its work, and
+    else to the module that holds both."""
     owners = {}
     for name, module in model.named_modules():
         for p in module.parameters(recurse=False):
@@ -182,12 +193,23 @@ def _guess_groups(model, items, consumers):
     if not known:
         return {}
     at = 0
+    names = [name for name, _ in model.named_modules()]
+    candidates, before = [], None
     for item in items:
         if item.id in paths or item.kind != "op":
             continue
         while at < len(known) and known[at].sequence < item.sequence:
             at += 1
-        if 0 < at < len(known):
+        if at != before:  # modules defined between the two known ones, in order
+            before = at
+            first = names.index(".".join(paths[known[at - 1].id])) + 1 if at else 1
+            last = names.index(".".join(paths[known[at].id])) if at < len(known) else len(names)
+            candidates = [name for name in names[first:last] if not list(model.get_submodule(name).parameters())]
+        found = next((name for name in candidates if _made_by(model.get_submodule(name), item)), None)
+        if found is not None:
+            candidates = candidates[candidates.index(found) + 1:]
+            paths[item.id] = found.split(".")
+        elif 0 < at < len(known):
             a, b = paths[known[at - 1].id], paths[known[at].id]
             shared = 0
             while shared < min(len(a), len(b)) and a[shared] == b[shared]:

@@ -44,10 +44,11 @@ def get_deterministic_debug_mode():
 
 
 def set_float32_matmul_precision(precision):
-    """ "highest", "high" or "medium": float32 products on the CPU are exact for all three."""
+    """ "highest", or "high" and "medium", which let float32 products on a GPU use TF32; on the CPU all three are exact."""
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"float32 matmul precision must be one of 'highest', 'high' or 'medium', got {precision!r}")
     _state["precision"] = precision
+    _core._operators["_cuda"]["allow_tf32"](precision != "highest")
 
 
 def get_float32_matmul_precision():
@@ -57,13 +58,12 @@ def get_float32_matmul_precision():
 
 def get_default_device():
     """The device on which tensors are made when none is named."""
-    return _core.device("cpu")
+    return _core.device(_core._default_device())
 
 
 def set_default_device(device):
-    """Choose the device on which tensors are made when none is named; so far that can only be the CPU."""
-    if device is not None and _core.device(device).type != "cpu":
-        raise RuntimeError(f"set_default_device: tensors can only be made on 'cpu' by default, got {str(device)!r}")
+    """Choose the device on which tensors are made when none is named; None is the CPU."""
+    _core._set_default_device(None if device is None else _core.device(device))
 
 
 def set_default_tensor_type(t, /):

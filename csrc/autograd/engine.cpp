@@ -190,7 +190,13 @@ void run_node(Task& task, Node& node) {
 
     TensorList results;
     bool any = false;
-    for (Tensor& g : grads) any |= g.defined();
+    Device device = current_device();
+    for (Tensor& g : grads)
+        if (g.defined()) {
+            if (!any) device = g.device();
+            any = true;
+        }
+    OnDevice on(device);
     if (execute && (any || node.context)) {
         results.resize(n);
         Backward bw{node, grads.data(), results.data(), task.create_graph, wanted};
@@ -265,6 +271,7 @@ Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, i
         if (is_complex(r.dtype()) && !is_complex(info.dtype)) r = real(r);
         r = to(r, info.dtype);
     }
+    if (devices_in_use) [[unlikely]] r = to(r, info.device);  // a 0-dim operand on the CPU that met a GPU
     return r;
 }
 

@@ -26,6 +26,7 @@ void ValueError::restore() const { PyErr_SetString(PyExc_ValueError, what()); }
 void IndexError::restore() const { PyErr_SetString(PyExc_IndexError, what()); }
 void NotImplemented::restore() const { PyErr_SetString(PyExc_NotImplementedError, what()); }
 void OutOfMemory::restore() const { PyErr_SetString(PyExc_RuntimeError, what()); }
+void MissingKernel::restore() const { PyErr_SetString(PyExc_NotImplementedError, what()); }
 void LinAlgError::restore() const { PyErr_SetString(static_cast<PyObject*>(linalg_error_class()), what()); }
 
 void* linalg_error_class() {

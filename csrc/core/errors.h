@@ -56,6 +56,7 @@ WISP_ERROR(ValueError)
 WISP_ERROR(IndexError)
 WISP_ERROR(NotImplemented)
 WISP_ERROR(OutOfMemory)
+WISP_ERROR(MissingKernel)  // NotImplementedError: an operator that a device lacks
 WISP_ERROR(LinAlgError)
 #undef WISP_ERROR
 

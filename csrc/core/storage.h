@@ -1,21 +1,14 @@
 // Storage: a counted block of memory that tensors view, tagged with its device and owner.
+// `data` points into the memory of the device; on meta there is none.
 // Counts are not atomic: storages are touched with the interpreter lock held.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "device.h"
+
 namespace wisp {
-
-enum class DeviceType : int8_t { cpu, cuda, meta };
-
-struct Device {
-    DeviceType type = DeviceType::cpu;
-    int8_t index = -1;  // -1: the current one
-    bool operator==(const Device&) const = default;
-};
-std::string text_of(Device device);      // "cpu", "cuda:0"
-Device parse_device(const char* text);   // RuntimeError for an unknown one
 
 struct Storage {
     int64_t references;
@@ -28,7 +21,8 @@ struct Storage {
     void (*release)(Storage*);
     void* owner;
 
-    static Storage* make(size_t bytes);                                                  // uninitialised, ours
+    static Storage* make(size_t bytes);                 // uninitialised, ours, on the plain CPU
+    static Storage* make(size_t bytes, Device device);  // the same on any device
     static Storage* wrap(void* data, size_t bytes, void (*release)(Storage*), void* owner);
     void retain() { references++; }
     void drop() {

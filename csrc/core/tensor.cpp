@@ -2,6 +2,7 @@
 #include "tensor.h"
 
 #include "../autograd/engine.h"
+#include "../ops/ops.h"
 
 namespace wisp {
 
@@ -88,20 +89,29 @@ static Tensor make(Storage* storage, DType dtype) {
     return Tensor::steal(o);
 }
 
-static void check_device(Device device) {
-    if (device.type != DeviceType::cpu)
-        throw RuntimeError("device '", text_of(device), "' is not available: this build of Wisp runs on the cpu; use device='cpu'");
+void Tensor::refuse_device() const {
+    const Device d = device();
+    throw MissingKernel(d.type == DeviceType::meta ? "a meta tensor has no data"
+                                                   : str("there is no kernel for tensors on ", text_of(d)),
+                        " (got one of shape ", sizes(), " and dtype ", dtype(), "); ",
+                        d.type == DeviceType::meta ? "make it with device='cpu', or fill an empty_like of it" : "move it with .cpu() for this operator");
+}
+
+void Tensor::refuse_mixture() const {
+    throw RuntimeError("Expected all tensors to be on the same device, but found at least two devices, ", text_of(current_device()), " and ",
+                       text_of(device()), "! (a tensor of shape ", sizes(), " is on the latter; move it with .to(device))");
 }
 
 Tensor empty(const Dims& sizes, DType dtype, Device device) {
-    if (device.type != DeviceType::cpu) check_device(device);
+    if (!(device == Device{})) device = resolve(device);
     int64_t n = 1;
     for (int64_t s : sizes) {
         if (s < 0) throw RuntimeError("Trying to create tensor with negative dimension ", s, ": ", sizes);
         if (__builtin_mul_overflow(n, s, &n)) n = product(sizes);
     }
     if (n > INT64_MAX / 16) throw RuntimeError("a tensor of shape ", sizes, " is too large to be addressed");
-    Tensor t = make(Storage::make(size_t(n * item_size(dtype))), dtype);
+    const size_t bytes = size_t(n * item_size(dtype));
+    Tensor t = make(device == Device{} ? Storage::make(bytes) : Storage::make(bytes, device), dtype);
     TensorObject* o = t.get();
     const int64_t d = sizes.size();
     o->layout.sizes = sizes;
@@ -120,10 +130,10 @@ Tensor empty_strided(const Dims& sizes, const Dims& strides, DType dtype, Device
         throw RuntimeError("dimensionality of sizes (", sizes.size(), ") must match dimensionality of strides (", strides.size(), ")");
     for (int64_t s : strides)
         if (s < 0) throw RuntimeError("empty_strided: strides must be non-negative, got ", strides);
-    check_device(device);
+    if (!(device == Device{})) device = resolve(device);
     const int64_t n = product(sizes);
     Layout layout{sizes, strides, 0};
-    Tensor t = make(Storage::make(size_t(layout.extent() * item_size(dtype))), dtype);
+    Tensor t = make(Storage::make(size_t(layout.extent() * item_size(dtype)), device), dtype);
     t->layout = std::move(layout);
     t->numel = n;
     t->contiguous = t->layout.is_contiguous();
@@ -166,14 +176,15 @@ Tensor alias(const Tensor& t, Layout layout) {
 }
 
 Tensor scalar_tensor(const Scalar& value, DType dtype) {
-    Tensor t = empty({}, dtype);
+    Tensor t = empty({}, dtype, Device{});
     value.store(t.data(), dtype);
-    return t;
+    return current_device() == Device{} ? t : to(t, current_device());
 }
 
 Tensor wrapped_number(const Scalar& value) {
     const DType dtype = value.is_floating() ? DType::f64 : value.is_complex() ? DType::c128 : value.dtype();
-    Tensor t = scalar_tensor(value, dtype);
+    Tensor t = empty({}, dtype, Device{});  // a number lives on the CPU and joins tensors of any device
+    value.store(t.data(), dtype);
     t->wrapped_number = true;
     return t;
 }

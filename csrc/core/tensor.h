@@ -93,8 +93,19 @@ public:
     int64_t item_size() const { return wisp::item_size(p_->dtype); }
     Storage* storage() const { return p_->storage; }
     uint32_t version() const { return p_->storage->version; }
-    char* data() const { return static_cast<char*>(p_->storage->data) + p_->layout.offset * item_size(); }
+    // Memory that the processor may touch; an operator that has no kernel for the tensor's device ends here with an error.
+    char* data() const {
+        if (p_->storage->device.type != DeviceType::cpu) [[unlikely]] refuse_device();
+        return static_cast<char*>(p_->storage->data) + p_->layout.offset * item_size();
+    }
     template <class T> T* data() const { return reinterpret_cast<T*>(data()); }
+    // Memory of the device that the running operator works on, for a kernel of that device.
+    char* device_data() const {
+        if (!(p_->storage->device == current_device())) [[unlikely]] refuse_mixture();
+        return static_cast<char*>(p_->storage->data) + p_->layout.offset * item_size();
+    }
+    template <class T> T* device_data() const { return reinterpret_cast<T*>(device_data()); }
+    bool is_cuda() const { return p_->storage->device.is_cuda(); }
     // Whether operators on it must be recorded: it is part of a graph, or has a tangent.
     bool requires_grad() const { return p_->grad_fn != nullptr || p_->requires_grad || p_->dual || (p_->base && base_requires_grad(p_->base->dual)); }
     bool in_graph() const { return p_->grad_fn != nullptr || p_->requires_grad || (p_->base && base_requires_grad(false)); }
@@ -104,6 +115,8 @@ public:
     }
 
 private:
+    [[noreturn]] void refuse_device() const;
+    [[noreturn]] void refuse_mixture() const;
     // A view whose base was written to since takes part in the base's history.
     bool base_requires_grad(bool dual) const {
         return (p_->base->grad_fn || p_->base->requires_grad || dual) && p_->view_version != p_->storage->version && p_->base->dtype == p_->dtype;
@@ -114,8 +127,13 @@ private:
 using TensorList = Small<Tensor, 4>;
 
 // --- making tensors (no gradient is recorded by any of these) ---
-Tensor empty(const Dims& sizes, DType dtype, Device device = {});
-Tensor empty_strided(const Dims& sizes, const Dims& strides, DType dtype, Device device = {});
+// On the current device (see device.h) unless one is given.
+Tensor empty(const Dims& sizes, DType dtype, Device device);
+Tensor empty_strided(const Dims& sizes, const Dims& strides, DType dtype, Device device);
+inline Tensor empty(const Dims& sizes, DType dtype) { return empty(sizes, dtype, current_device()); }
+inline Tensor empty_strided(const Dims& sizes, const Dims& strides, DType dtype) {
+    return empty_strided(sizes, strides, dtype, current_device());
+}
 Tensor empty_like(const Tensor& t);                // keeps a dense layout, PyTorch's preserve_format
 Tensor empty_like(const Tensor& t, DType dtype);
 Tensor from_storage(Storage* storage, Layout layout, DType dtype);  // takes its own reference

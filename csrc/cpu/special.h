@@ -1,9 +1,11 @@
 // Special functions for kernels, in double, one element at a time: correct first, since nobody's training loop waits
 // for them. The float versions go through double. As in math.h, all names live with the instruction set.
 #pragma once
+#ifndef __CUDACC_RTC__  // the GPU's compiler gets this text too
 #include "math.h"
 
 extern "C" double lgamma_r(double, int*) noexcept;
+#endif
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
@@ -46,10 +48,14 @@ template <class T> WISP_INLINE T sinc(T x) {
 
 // ---- gamma and its relatives
 
+#ifdef __CUDACC_RTC__
+WISP_SPECIAL double lgamma(double x) { return ::lgamma(x); }
+#else
 WISP_SPECIAL double lgamma(double x) {
     int sign;
     return ::lgamma_r(x, &sign);  // plain lgamma writes a global
 }
+#endif
 WISP_FLOAT_1(lgamma)
 
 // cot(pi x), exact reduction of x first.

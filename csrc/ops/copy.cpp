@@ -3,14 +3,60 @@
 
 #include <cstring>
 
+#include "../cuda/pointwise.h"
+#include "../cuda/runtime.h"
 #include "../python/registry.h"
 #include "ops.h"
 
 namespace wisp {
 
-void copy_values(const Tensor& to, const Tensor& from) {
+static cuda::Operand on_gpu(const Tensor& t) { return {t.device_data(), t.dtype(), t.strides().data(), nullptr}; }
+
+// Between devices: as contiguous bytes of the target's dtype where the target can take them, else through a copy there.
+static void copy_across(const Tensor& to, const Tensor& from, bool wait) {
+    Tensor source = from;
+    if (!from.is_contiguous() || (from.dtype() != to.dtype() && from.item_size() > to.item_size())) {
+        source = empty(from.sizes(), from.item_size() > to.item_size() ? to.dtype() : from.dtype(), from.device());
+        copy_values(source, from);
+    }
+    const bool straight = to.is_contiguous() && to.dtype() == source.dtype();
+    const Tensor target = straight ? to : empty(to.sizes(), source.dtype(), to.device());
+    const size_t bytes = size_t(source.numel() * source.item_size());
+    auto place = [](const Tensor& t) { return static_cast<char*>(t.storage()->data) + t.offset() * t.item_size(); };
+    if (to.is_cuda() && source.is_cuda()) {
+        cuda::between(place(target), to.device().index, place(source), source.device().index, bytes);
+    } else if (to.is_cuda()) {
+        OnDevice on(to.device());
+        cuda::to_device(place(target), place(source), bytes, !wait);
+    } else if (source.is_cuda()) {
+        OnDevice on(source.device());
+        cuda::to_host(place(target), place(source), bytes, wait || !straight);
+    } else {
+        std::memcpy(place(target), place(source), bytes);
+    }
+    if (!straight) copy_values(to, target);
+}
+
+void copy_values(const Tensor& to, const Tensor& from, bool wait) {
     const int64_t n = to.numel();
     if (n == 0) return;
+    if (devices_in_use) [[unlikely]] {
+        if (to.device().type == DeviceType::meta) return;
+        if (from.device().type == DeviceType::meta)
+            throw NotImplemented("Cannot copy out of meta tensor; no data! (shape ", from.sizes(), "; use Module.to_empty() to move a module off meta)");
+        if (!(to.device() == from.device())) return copy_across(to, from, wait);
+        if (to.is_cuda()) {
+            OnDevice on(to.device());
+            Tensor source = from;
+            if (to.storage() == from.storage()) {
+                if (to.device_data() == from.device_data() && to.strides() == from.strides() && to.dtype() == from.dtype()) return;
+                source = empty(from.sizes(), from.dtype());
+                cuda::copy(on_gpu(source), on_gpu(from), from.sizes(), false);
+            }
+            cuda::copy(on_gpu(to), on_gpu(source), to.sizes(), false);
+            return;
+        }
+    }
     if (to.dtype() == from.dtype() && to.is_contiguous() && from.is_contiguous() && n < 65536) {
         std::memmove(to.data(), from.data(), size_t(n * to.item_size()));
         return;
@@ -18,7 +64,7 @@ void copy_values(const Tensor& to, const Tensor& from) {
     Tensor source = from;
     if (to.storage() == from.storage()) {
         if (to.data() == from.data() && to.strides() == from.strides() && to.dtype() == from.dtype()) return;
-        source = empty(from.sizes(), from.dtype());  // overlapping memory: through a copy
+        source = empty(from.sizes(), from.dtype(), from.device());  // overlapping memory: through a copy
         cpu::copy.copy(source.data(), source.dtype(), source.strides().data(), from.data(), from.dtype(), from.strides().data(),
                        from.sizes().data(), int(from.dim()), false);
     }
@@ -32,16 +78,16 @@ Tensor expanded(const Tensor& t, const Dims& sizes) {
     return alias(t, Layout{sizes, broadcast_strides(t.sizes(), t.strides(), sizes), t.offset()});
 }
 
-Tensor copy_(const Tensor& self, const Tensor& src) {
+Tensor copy_(const Tensor& self, const Tensor& src, bool wait) {
     if (!is_expandable(src.sizes(), self.sizes()))
         throw RuntimeError("copy_: the size of the source ", src.sizes(), " can't be broadcast to the size of the destination ", self.sizes());
     const bool recording = grad_enabled() && is_differentiable(self.dtype()) && (self.requires_grad() || src.requires_grad());
     check_inplace(self, "copy_", recording);
-    copy_values(self, expanded(src, self.sizes()));
+    copy_values(self, expanded(src, self.sizes()), wait);
     bump_version(self);
     if (recording)
-        record_inplace(self, "CopyBackwards", {self, src}, {}, [](Backward& bw) {
-            if (bw.needs(1)) bw.set(1, bw.grad());
+        record_inplace(self, "CopyBackwards", {self, src}, {}, [device = src.device()](Backward& bw) {
+            if (bw.needs(1)) bw.set(1, to(bw.grad(), device));
         });
     return self;
 }
@@ -59,7 +105,7 @@ Tensor clone(const Tensor& t) {
 
 Tensor contiguous(const Tensor& t) {
     if (t.is_contiguous()) return t;
-    Tensor r = empty(t.sizes(), t.dtype());
+    Tensor r = empty(t.sizes(), t.dtype(), t.device());
     copy_values(r, t);
     if (needs_grad(t)) record_identity(r, "CloneBackward0", t);
     return r;
@@ -68,7 +114,7 @@ Tensor contiguous(const Tensor& t) {
 Tensor contiguous(const Tensor& t, MemoryFormat format) {
     if (format == MemoryFormat::preserve) throw RuntimeError("preserve memory format is unsupported by the contiguous operator");
     if (t.layout().is_contiguous(format)) return t;
-    Tensor r = empty_strided(t.sizes(), strides_for(t.sizes(), format), t.dtype());
+    Tensor r = empty_strided(t.sizes(), strides_for(t.sizes(), format), t.dtype(), t.device());
     copy_values(r, t);
     if (needs_grad(t)) record_identity(r, "CloneBackward0", t);
     return r;
@@ -82,11 +128,38 @@ Tensor to(const Tensor& t, DType dtype) {
     return r;
 }
 
+Tensor to(const Tensor& t, Device device, bool wait) {
+    if (t.device() == device) return t;
+    Tensor r = t.is_contiguous() ? empty(t.sizes(), t.dtype(), device) : empty_strided(t.sizes(), strides_like(t.layout()), t.dtype(), device);
+    if (t.device() == r.device()) return t;  // "cuda" was the current one
+    copy_values(r, t, wait);
+    if (needs_grad(t)) record(r, "ToCopyBackward0", {t}, {}, [from = t.device()](Backward& bw) { bw.set(0, to(bw.grad(), from)); });
+    return r;
+}
+
 static void fill_values(const Tensor& t, const Scalar& value) {
-    if (t.numel() == 0) return;
+    if (t.numel() == 0 || t.device().type == DeviceType::meta) return;
     alignas(16) char cell[16];
     value.store(cell, t.dtype());
+    if (t.is_cuda()) {
+        OnDevice on(t.device());
+        cuda::copy(on_gpu(t), {nullptr, t.dtype(), nullptr, cell}, t.sizes(), false);
+        return;
+    }
     cpu::copy.fill(t.data(), t.strides().data(), t.sizes().data(), int(t.dim()), cell, t.item_size());
+}
+
+static void zero_values(const Tensor& t) {
+    const size_t bytes = size_t(t.numel() * t.item_size());
+    if (t.device().type == DeviceType::meta) return;
+    if (t.is_cuda() && t.is_contiguous()) {
+        OnDevice on(t.device());
+        cuda::fill_zero(t.device_data(), bytes);
+    } else if (t.is_contiguous()) {
+        std::memset(t.data(), 0, bytes);
+    } else {
+        fill_values(t, Scalar(0));
+    }
 }
 
 Tensor fill_(const Tensor& self, const Scalar& value) {
@@ -103,8 +176,7 @@ Tensor fill_(const Tensor& self, const Scalar& value) {
 Tensor zero_(const Tensor& self) {
     const bool recording = grad_enabled() && self.requires_grad();
     check_inplace(self, "zero_", recording);
-    if (self.is_contiguous()) std::memset(self.data(), 0, size_t(self.numel() * self.item_size()));
-    else fill_values(self, Scalar(0));
+    zero_values(self);
     bump_version(self);
     if (recording) record_inplace(self, "ZeroBackward0", {self}, {}, [](Backward& bw) { bw.set(0, zeros_like(bw.grad())); });
     return self;
@@ -115,7 +187,10 @@ Tensor detach(const Tensor& t) { return alias(t); }
 Tensor conj(const Tensor& t) {
     if (!is_complex(t.dtype())) return t;
     Tensor r = empty_like(t);
-    if (t.numel())
+    if (t.is_cuda()) {
+        OnDevice on(t.device());
+        cuda::copy(on_gpu(r), on_gpu(t), t.sizes(), true);
+    } else if (t.numel())
         cpu::copy.copy(r.data(), r.dtype(), r.strides().data(), t.data(), t.dtype(), t.strides().data(), t.sizes().data(), int(t.dim()), true);
     if (needs_grad(t)) record(r, "ConjBackward0", {t}, {}, [](Backward& bw) { bw.set(0, conj(bw.grad())); });
     return r;
@@ -123,7 +198,7 @@ Tensor conj(const Tensor& t) {
 
 Tensor zeros(const Dims& sizes, DType dtype) {
     Tensor t = empty(sizes, dtype);
-    std::memset(t.data(), 0, size_t(t.numel() * t.item_size()));
+    zero_values(t);
     return t;
 }
 Tensor full(const Dims& sizes, const Scalar& value, DType dtype) {
@@ -139,29 +214,38 @@ Tensor full_like(const Tensor& t, const Scalar& value) {
 }
 Tensor zeros_like(const Tensor& t) {
     Tensor r = empty_like(t);
-    std::memset(r.data(), 0, size_t(r.numel() * r.item_size()));
+    zero_values(r);
     return r;
 }
 Tensor ones_like(const Tensor& t) { return full_like(t, Scalar(1)); }
 Tensor arange(int64_t n) {
-    Tensor t = empty({n}, DType::i64);
+    Tensor t = empty({n}, DType::i64, Device{});
     int64_t* p = t.data<int64_t>();
     for (int64_t i = 0; i < n; i++) p[i] = i;
-    return t;
+    return to(t, current_device());
+}
+
+// The one element of a tensor on any device; waits for a GPU.
+static Scalar load_one(const Tensor& t) {
+    if (!t.is_cuda()) return Scalar::load(t.data(), t.dtype());
+    alignas(16) char cell[16];
+    OnDevice on(t.device());
+    cuda::to_host(cell, t.device_data(), size_t(t.item_size()), true);
+    return Scalar::load(cell, t.dtype());
 }
 
 Scalar item(const Tensor& t) {
     if (t.numel() != 1)
         throw RuntimeError("a Tensor with ", t.numel(), " elements cannot be converted to Scalar; it has shape ", t.sizes(),
                            " (use tolist(), or reduce it first)");
-    return Scalar::load(t.data(), t.dtype());
+    return load_one(t);
 }
 
 bool is_nonzero(const Tensor& t) {
     if (t.numel() == 0) throw RuntimeError("Boolean value of Tensor with no values is ambiguous");
     if (t.numel() > 1)
         throw RuntimeError("Boolean value of Tensor with more than one value is ambiguous; got shape ", t.sizes(), " (use any() or all())");
-    return Scalar::load(t.data(), t.dtype()).to_bool();
+    return load_one(t).to_bool();
 }
 
 // --- names -----------------------------------------------------------------------------------------------------------------
@@ -169,25 +253,24 @@ bool is_nonzero(const Tensor& t) {
 static Tensor clone_as(const Tensor& t, std::optional<MemoryFormat> format) {
     const MemoryFormat f = format.value_or(MemoryFormat::preserve);
     if (f == MemoryFormat::preserve) return clone(t);
-    Tensor r = empty_strided(t.sizes(), strides_for(t.sizes(), f), t.dtype());
+    Tensor r = empty_strided(t.sizes(), strides_for(t.sizes(), f), t.dtype(), t.device());
     copy_values(r, t);
     if (needs_grad(t)) record_identity(r, "CloneBackward0", t);
     return r;
 }
 
-static void check_device(const std::optional<Device>& device, DType dtype) {
-    if (device && device->type != DeviceType::cpu) empty({0}, dtype, *device);
-}
-
-static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optional<DType> dtype, bool copy, std::optional<MemoryFormat> format) {
-    check_device(device, t.dtype());
-    Tensor r = dtype ? to(t, *dtype) : t;
+static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
+    const bool moves = device && !(resolve(*device) == t.device());
+    // The narrower of the two dtypes travels.
+    Tensor r = dtype && (!moves || item_size(*dtype) <= t.item_size()) ? to(t, *dtype) : t;
+    if (moves) r = to(r, resolve(*device), !non_blocking);
+    if (dtype) r = to(r, *dtype);
     if (format && *format != MemoryFormat::preserve && !r.layout().is_contiguous(*format)) r = clone_as(r, format);
     if (copy && r.same(t)) r = clone(t);
     return r;
 }
 
-template <DType dtype> static Tensor cast(const Tensor& t, std::optional<MemoryFormat> format) { return to_all(t, {}, dtype, false, format); }
+template <DType dtype> static Tensor cast(const Tensor& t, std::optional<MemoryFormat> format) { return to_all(t, {}, dtype, false, false, format); }
 
 static const Operators operators = {
     {"clone(Tensor input, *, format? memory_format=None)", clone_as, function | method},
@@ -197,8 +280,8 @@ static const Operators operators = {
      [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? t.layout().is_contiguous(*f) : t.is_contiguous(); }, method},
     {"detach(Tensor input)", [](const Tensor& t) { return detach(t); }, function | method},
     {"alias(Tensor input)", [](const Tensor& t) { return view(t, t.sizes()); }, method},
-    {"copy_(Tensor input, Operand src, bool non_blocking=False)", [](const Tensor& t, const Arg& src, bool) {
-         return copy_(t, src.tensor ? *src.tensor : scalar_tensor(src.number, t.dtype()));
+    {"copy_(Tensor input, Operand src, bool non_blocking=False)", [](const Tensor& t, const Arg& src, bool non_blocking) {
+         return src.tensor ? copy_(t, *src.tensor, !non_blocking) : fill_(t, src.number);
      }, method},
     {"fill_(Tensor input, Operand value)", [](const Tensor& t, const Arg& v) {
          if (!v.tensor) return fill_(t, v.number);
@@ -213,13 +296,13 @@ static const Operators operators = {
      }, function},
     {"zero_(Tensor input)", [](const Tensor& t) { return zero_(t); }, function | method},
     {"to(Tensor input, dtype dtype, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
-     [](const Tensor& t, DType d, bool, bool copy, std::optional<MemoryFormat> f) { return to_all(t, {}, d, copy, f); }, method},
+     [](const Tensor& t, DType d, bool, bool copy, std::optional<MemoryFormat> f) { return to_all(t, {}, d, false, copy, f); }, method},
     {"to(Tensor input, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
-     [](const Tensor& t, std::optional<Device> dev, std::optional<DType> d, bool, bool copy, std::optional<MemoryFormat> f) { return to_all(t, dev, d, copy, f); }, method},
+     [](const Tensor& t, std::optional<Device> dev, std::optional<DType> d, bool nb, bool copy, std::optional<MemoryFormat> f) { return to_all(t, dev, d, nb, copy, f); }, method},
     {"to(Tensor input, Tensor other, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
-     [](const Tensor& t, const Tensor& o, bool, bool copy, std::optional<MemoryFormat> f) { return to_all(t, {}, o.dtype(), copy, f); }, method},
-    {"type_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return to(t, o.dtype()); }, method},
-    {"cpu(Tensor input, format? memory_format=None)", [](const Tensor& t, std::optional<MemoryFormat>) { return t; }, method},
+     [](const Tensor& t, const Tensor& o, bool nb, bool copy, std::optional<MemoryFormat> f) { return to_all(t, o.device(), o.dtype(), nb, copy, f); }, method},
+    {"type_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return to_all(t, o.device(), o.dtype(), false, false, {}); }, method},
+    {"cpu(Tensor input, format? memory_format=None)", [](const Tensor& t, std::optional<MemoryFormat> f) { return to_all(t, Device{}, {}, false, false, f); }, method},
     {"float(Tensor input, format? memory_format=None)", cast<DType::f32>, method},
     {"double(Tensor input, format? memory_format=None)", cast<DType::f64>, method},
     {"half(Tensor input, format? memory_format=None)", cast<DType::f16>, method},
@@ -276,9 +359,9 @@ static const Operators operators = {
              t->numel = n;
              t->contiguous = true;
          } else {
-             Tensor bigger = empty(sizes, t.dtype());
-             const int64_t keep = std::min(n, room);
-             std::memcpy(bigger.data(), t.data(), size_t(std::max<int64_t>(keep, 0) * t.item_size()));
+             Tensor bigger = empty(sizes, t.dtype(), t.device());
+             const int64_t keep = std::max<int64_t>(std::min(n, room), 0);
+             copy_values(alias(bigger, Layout{{keep}, {1}, 0}), alias(t, Layout{{keep}, {1}, t.offset()}));
              set_data(t, bigger);
          }
          bump_version(t);

@@ -15,17 +15,19 @@ Tensor finish(Tensor t, bool requires_grad) {
     return t;
 }
 
-void check_device(const std::optional<Device>& device) {
-    if (device && device->type != DeviceType::cpu) empty({0}, DType::f32, *device);
-}
+// Works on the given device, on that of `like`, or on the default one.
+struct Where : OnDevice {
+    explicit Where(const std::optional<Device>& device) : OnDevice(device ? resolve(*device) : current_device()) {}
+    Where(const std::optional<Device>& device, const Tensor& like) : OnDevice(device ? resolve(*device) : like.device()) {}
+};
 
 template <int value> Tensor constant(Dims sizes, std::optional<DType> dtype, PyObject*, std::optional<Device> device, bool, bool requires_grad) {
-    check_device(device);
+    Where here(device);
     const DType d = dtype.value_or(default_dtype());
     return finish(value == 0 ? zeros(sizes, d) : ones(sizes, d), requires_grad);
 }
 Tensor uninitialised(Dims sizes, std::optional<DType> dtype, PyObject*, std::optional<Device> device, bool, bool requires_grad, std::optional<MemoryFormat> f) {
-    check_device(device);
+    Where here(device);
     const DType d = dtype.value_or(default_dtype());
     if (f && *f != MemoryFormat::contiguous && *f != MemoryFormat::preserve) return finish(empty_strided(sizes, strides_for(sizes, *f), d), requires_grad);
     return finish(empty(sizes, d), requires_grad);
@@ -33,10 +35,18 @@ Tensor uninitialised(Dims sizes, std::optional<DType> dtype, PyObject*, std::opt
 
 // The result of a *_like operator before its values are set.
 Tensor shaped_like(const Tensor& t, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format) {
-    check_device(device);
+    Where here(device, t);
     const DType d = dtype.value_or(t.dtype());
     const MemoryFormat f = format.value_or(MemoryFormat::preserve);
-    return f == MemoryFormat::preserve ? empty_like(t, d) : empty_strided(t.sizes(), strides_for(t.sizes(), f), d);
+    return f == MemoryFormat::preserve ? (t.is_contiguous() ? empty(t.sizes(), d) : empty_strided(t.sizes(), strides_like(t.layout()), d))
+                                       : empty_strided(t.sizes(), strides_for(t.sizes(), f), d);
+}
+
+// A sequence is counted out on the host, and moved.
+template <class Make> Tensor counted(const std::optional<Device>& device, bool requires_grad, Make make) {
+    const Device target = device ? resolve(*device) : current_device();
+    OnDevice host(Device{});
+    return finish(to(make(), target), requires_grad);
 }
 
 Tensor full_of(const Dims& sizes, const Arg& value, std::optional<DType> dtype) {
@@ -152,12 +162,12 @@ const Operators operators = {
     {"empty(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, format? memory_format=None, Tensor? out=None)", uninitialised, function},
     {"full(int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
      [](Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
-         check_device(dev);
+         Where here(dev);
          return finish(full_of(s, v, d), rg);
      }, function},
     {"empty_strided(int[] size, int[] stride, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)",
      [](Dims s, Dims st, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, bool) {
-         check_device(dev);
+         Where here(dev);
          return finish(empty_strided(s, st, d.value_or(default_dtype())), rg);
      }, function},
     {"zeros_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? memory_format=None, bool pin_memory=False)",
@@ -171,33 +181,34 @@ const Operators operators = {
          return finish(fill_(shaped_like(t, d, dev, f), v.tensor ? item(*v.tensor) : v.number), rg);
      }, function},
     {"new_zeros(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(zeros(s, d.value_or(t.dtype())), rg); }, method},
+     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev, t); return finish(zeros(s, d.value_or(t.dtype())), rg); }, method},
     {"new_ones(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(ones(s, d.value_or(t.dtype())), rg); }, method},
+     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev, t); return finish(ones(s, d.value_or(t.dtype())), rg); }, method},
     {"new_empty(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(empty(s, d.value_or(t.dtype())), rg); }, method},
+     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev, t); return finish(empty(s, d.value_or(t.dtype())), rg); }, method},
     {"new_empty_strided(Tensor input, int[] size, int[] stride, dtype? dtype=None, device? device=None, bool requires_grad=False, any layout=None, bool pin_memory=False)",
-     [](const Tensor& t, Dims s, Dims st, std::optional<DType> d, std::optional<Device> dev, bool rg, PyObject*, bool) { check_device(dev); return finish(empty_strided(s, st, d.value_or(t.dtype())), rg); }, method},
+     [](const Tensor& t, Dims s, Dims st, std::optional<DType> d, std::optional<Device> dev, bool rg, PyObject*, bool) { Where here(dev, t); return finish(empty_strided(s, st, d.value_or(t.dtype())), rg); }, method},
     {"new_full(Tensor input, int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](const Tensor& t, Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(full_of(s, v, d.value_or(t.dtype())), rg); }, method},
+     [](const Tensor& t, Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev, t); return finish(full_of(s, v, d.value_or(t.dtype())), rg); }, method},
     {"arange(Number end, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](Scalar e, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return arange(Scalar(0), e, Scalar(1), d, rg); }, function},
+     [](Scalar e, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return counted(dev, rg, [&] { return arange(Scalar(0), e, Scalar(1), d, false); }); }, function},
     {"arange(Number start, Number end, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return arange(a, e, s, d, rg); }, function},
+     [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return counted(dev, rg, [&] { return arange(a, e, s, d, false); }); }, function},
     {"range(Number start=0, Number end=0, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, Tensor? out=None)",
      [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg) {
-         check_device(dev);
          const double last = a.to_double() + std::floor((e.to_double() - a.to_double()) / s.to_double()) * s.to_double();
-         return arange(Scalar(a.to_double()), Scalar(last + s.to_double() * 0.5), Scalar(s.to_double()), d.value_or(default_dtype()), rg);
+         return counted(dev, rg, [&] {
+             return arange(Scalar(a.to_double()), Scalar(last + s.to_double() * 0.5), Scalar(s.to_double()), d.value_or(default_dtype()), false);
+         });
      }, function},
     {"linspace(Operand start, Operand end, int steps, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](const Arg& a, const Arg& e, int64_t n, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return linspace(a, e, n, d, rg); }, function},
+     [](const Arg& a, const Arg& e, int64_t n, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return counted(dev, rg, [&] { return linspace(a, e, n, d, false); }); }, function},
     {"logspace(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](const Arg& a, const Arg& e, int64_t n, double b, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return logspace(a, e, n, b, d, rg); }, function},
+     [](const Arg& a, const Arg& e, int64_t n, double b, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return counted(dev, rg, [&] { return logspace(a, e, n, b, d, false); }); }, function},
     {"eye(int n, int? m=None, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](int64_t n, std::optional<int64_t> m, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return eye(n, m, d, rg); }, function},
+     [](int64_t n, std::optional<int64_t> m, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev); return eye(n, m, d, rg); }, function},
     {"scalar_tensor(Number s, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](Scalar v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { check_device(dev); return finish(scalar_tensor(v, d.value_or(default_dtype())), rg); }, function},
+     [](Scalar v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev); return finish(scalar_tensor(v, d.value_or(default_dtype())), rg); }, function},
     {"complex(Tensor real, Tensor imag, *, Tensor? out=None)", complex_of_parts, function},
     {"polar(Tensor abs, Tensor angle, *, Tensor? out=None)", [](const Tensor& r, const Tensor& a) { return complex_of_parts(r * cos(a), r * sin(a)); }, function},
 };

@@ -4,6 +4,7 @@
 #include "matmul.h"
 
 #include "../cpu/gemm.h"
+#include "../cuda/gemm.h"
 #include "../python/registry.h"
 
 namespace wisp {
@@ -76,22 +77,32 @@ void fold_batch_into_rows(cpu::GemmArgs& g) {
     }
 }
 
+Tensor clone_dense(const Tensor& t) {
+    Tensor r = empty(t.sizes(), t.dtype());
+    copy_values(r, t);
+    return r;
+}
+
 // out = alpha * form(a)·form(b) + beta * d, where all but out may be broadcast over the batch and d over everything.
 // The rows of out must be contiguous. No checks, no history.
 void multiply(const Tensor& out, const Tensor& a, Form form_a, const Tensor& b, Form form_b, const Tensor& d = {},
               const Scalar* alpha = nullptr, const Scalar* beta = nullptr) {
-    if (out.numel() == 0) return;
+    if (out.numel() == 0 || out.device().type == DeviceType::meta) return;
+    OnDevice on(out.device());
+    if (out.is_cuda() && (form_a.conjugated || form_b.conjugated))  // its kernels conjugate only what they transpose
+        return multiply(out, form_a.conjugated ? conj(a) : a, {form_a.transposed, false}, form_b.conjugated ? conj(b) : b, {form_b.transposed, false}, d,
+                        alpha, beta);
     cpu::GemmArgs g;
     const int64_t *sa = a.strides().end(), *sb = b.strides().end();
     g.m = rows_of(a, form_a), g.n = columns_of(b, form_b), g.k = columns_of(a, form_a);
-    g.a = a.data(), g.b = b.data(), g.c = out.data();
+    g.a = a.device_data(), g.b = b.device_data(), g.c = out.device_data();
     g.a_row = sa[-2], g.a_col = sa[-1], g.b_row = sb[-2], g.b_col = sb[-1];
     if (form_a.transposed) std::swap(g.a_row, g.a_col);
     if (form_b.transposed) std::swap(g.b_row, g.b_col);
     g.c_row = out.stride(-2);
     g.conj_a = form_a.conjugated, g.conj_b = form_b.conjugated;
     if (d.defined()) {
-        g.d = d.data();
+        g.d = d.device_data();
         if (d.dim() > 0 && d.size(-1) != 1) g.d_col = d.stride(-1);
         if (d.dim() > 1 && d.size(-2) != 1) g.d_row = d.stride(-2);
     }
@@ -117,6 +128,12 @@ void multiply(const Tensor& out, const Tensor& a, Form form_a, const Tensor& b, 
                         d.defined() ? dense(d, out.size(-2), out.size(-1)) : d, alpha, beta);
     }
     fold_batch_into_rows(g);
+    if (out.is_cuda()) {
+        const bool takes_a = cuda::takes(g, true), takes_b = cuda::takes(g, false);
+        if (takes_a && takes_b) return cuda::matmul(out.dtype(), g);
+        GradMode off(false);
+        return multiply(out, takes_a ? a : clone_dense(a), form_a, takes_b ? b : clone_dense(b), form_b, d, alpha, beta);
+    }
     const int64_t work = out.numel() * std::max<int64_t>(1, g.k);
     if (work < 4096 && g.batch_dims == 0 && out.dtype() == DType::f32) return cpu::gemm.f32(g);
     Unlocked unlocked(work / 8);

@@ -2,6 +2,7 @@
 #include "pointwise.h"
 
 #include "../core/threads.h"
+#include "../cuda/pointwise.h"
 #include "ops.h"
 
 namespace wisp {
@@ -141,7 +142,71 @@ struct Call {
     }
 };
 
+// The device that a call works on: that of its tensors, of which 0-dim ones on the CPU join any other. One that meets
+// a second device is refused where its memory is asked for.
+Device device_of(const Arg* args, int n) {
+    Device d = current_device();
+    bool found = false;
+    for (int i = 0; i < n; i++) {
+        if (!args[i].tensor) continue;
+        const Tensor& t = *args[i].tensor;
+        if (!found || (d.type == DeviceType::cpu && t.dim() > 0)) d = t.device();
+        found = true;
+    }
+    for (int i = 0; i < n; i++)
+        if (args[i].tensor && !(args[i].tensor->device() == d) && !(args[i].tensor->dim() == 0 && args[i].tensor->device().type == DeviceType::cpu)) {
+            for (int j = 0; j < n; j++)
+                if (args[j].tensor && args[j].tensor->device() == d) check_same_device("a pointwise operator", *args[j].tensor, *args[i].tensor);
+        }
+    return d;
+}
+
+// The same call on the GPU.
+struct CudaCall {
+    cuda::Operand operands[6];
+    Dims strides[6];
+    NumberCell cells[6];
+    int count = 1;
+    explicit CudaCall(const Tensor& out) {
+        strides[0] = out.strides();
+        operands[0] = {out.device_data(), out.dtype(), strides[0].data(), nullptr};
+    }
+    void add(const Tensor& t, DType compute, const Dims& sizes) {
+        if (t.device().type == DeviceType::cpu && t.dim() == 0) return add(item(t), compute);
+        strides[count] = broadcast_strides(t.sizes(), t.strides(), sizes);
+        operands[count] = {t.device_data(), t.dtype(), strides[count].data(), nullptr};
+        count++;
+    }
+    void add(const Scalar& number, DType compute) {
+        number.store(cells[count].bytes, compute);
+        operands[count] = {nullptr, compute, nullptr, cells[count].bytes};
+        count++;
+    }
+    void add(const Arg& a, DType compute, const Dims& sizes) { a.tensor ? add(*a.tensor, compute, sizes) : add(a.number, compute); }
+    void skip() { count++; }
+};
+
 Tensor as_saved(const Arg& a) { return !a.given ? Tensor() : a.tensor ? *a.tensor : wrapped_number(a.number); }
+
+// ~True is False: the bits of a bool are not flipped.
+Pointwise actual_row(Pointwise op, const Types& t) { return op == Pointwise::bitwise_not && t.common == DType::boolean ? Pointwise::logical_not : op; }
+
+cpu::PointwiseKernel forward_kernel(Pointwise op, const Types& t) { return cpu::pointwise_row(actual_row(op, t)).forward[compute_index(t.compute)]; }
+
+// out = op(args), on the device of out. `kernel`: the CPU's.
+void compute_values(const Tensor& out, Pointwise op, cpu::PointwiseKernel kernel, const Arg* args, int arity, const Types& t, const Params* params) {
+    if (out.numel() == 0 || out.device().type == DeviceType::meta) return;
+    const Pointwise row = actual_row(op, t);
+    if (out.is_cuda()) {
+        CudaCall call(out);
+        for (int i = 0; i < arity; i++) call.add(args[i], t.compute, out.sizes());
+        cuda::pointwise(row, cuda::which_forward, t.compute, call.operands, call.count, out.sizes(), params ? params->data() : nullptr);
+        return;
+    }
+    Call call;
+    for (int i = 0; i < arity; i++) call.add(args[i], t, out.sizes());
+    call.run(kernel, out, row == op ? t.block : DType::boolean, params);
+}
 
 // The gradient of one operand by the fused kernel.
 Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, const Tensor& g, const Tensor* abcy, const Params& params) {
@@ -156,10 +221,19 @@ Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, cons
     const DType compute = compute_dtype(common);
     const cpu::PointwiseKernel kernel = is_integral(compute) ? nullptr : cpu::pointwise_row(op).gradient[operand][compute_index(compute)];
     if (!kernel) return {};
+    if (g.device().type == DeviceType::meta) return empty_like(g, common);
+    OnDevice on(g.device());
     // An expanded gradient has no layout of its own worth keeping.
     bool keep = !g.is_contiguous();
     for (int i = 0; keep && i < 4; i++) keep = !(abcy[i] && abcy[i].is_contiguous() && abcy[i].sizes() == g.sizes());
     Tensor out = keep ? empty_like(g, common) : empty(g.sizes(), common);
+    if (g.is_cuda()) {
+        CudaCall call(out);
+        call.add(g, compute, g.sizes());
+        for (int i = 0; i < 4; i++) abcy[i] && (info.uses[operand] & (uses_a << i)) ? call.add(abcy[i], compute, g.sizes()) : call.skip();
+        cuda::pointwise(op, 1 + operand, compute, call.operands, call.count, g.sizes(), params.data());
+        return out;
+    }
     BlockOperand operands[6];
     Dims strides[6];
     operands[0] = {out.data(), common, compute, out.strides().data()};
@@ -268,10 +342,17 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
     const PointwiseInfo& info = pointwise_info(op);
     const Arg args[3] = {a, b, c};
     const int arity = info.arity;
+    if (devices_in_use) [[unlikely]] {
+        const Device d = device_of(args, arity);
+        if (!(d == current_device())) {
+            OnDevice on(d);
+            return pointwise(op, a, b, c, params);
+        }
+    }
 
     // Contiguous operands of one floating type and shape: straight to the kernel.
     const TensorObject* first = a.tensor ? a.tensor->get() : nullptr;
-    if (first && first->contiguous && (first->dtype == DType::f32 || first->dtype == DType::f64) && (info.types & F) && info.result <= result_promote) {
+    if (first && first->contiguous && current_device().type == DeviceType::cpu && (first->dtype == DType::f32 || first->dtype == DType::f64) && (info.types & F) && info.result <= result_promote) {
         bool simple = true;
         for (int i = 1; simple && i < arity; i++) {
             const TensorObject* o = args[i].tensor ? args[i].tensor->get() : nullptr;
@@ -311,16 +392,10 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
     }
     const Types t = types_of(op, info, promotion.result());
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
-    const cpu::PointwiseKernel kernel = cpu::pointwise_row(op == Pointwise::bitwise_not && t.common == DType::boolean ? Pointwise::logical_not : op)
-                                            .forward[compute_index(t.compute)];
+    const cpu::PointwiseKernel kernel = forward_kernel(op, t);
     if (!kernel) not_implemented(info, t.common);
     Tensor y = make_result(args, arity, sizes, t.result);
-    if (y.numel()) {
-        Call call;
-        for (int i = 0; i < arity; i++) call.add(args[i], t, sizes);
-        const bool flip = op == Pointwise::bitwise_not && t.common == DType::boolean;
-        call.run(kernel, y, flip ? DType::boolean : t.block, params);
-    }
+    compute_values(y, op, kernel, args, arity, t, params);
     if (any_wants_grad(args, arity) && grad_enabled() && is_differentiable(t.result) && is_differentiable_row(info))
         record_pointwise(y, op, info, args, params);
     return y;
@@ -330,7 +405,16 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
     const PointwiseInfo& info = pointwise_info(op);
     const Arg args[3] = {self, b, c};
     const int arity = info.arity;
-    if (arity == 2 && b.tensor && self.dtype() == DType::f32 && self.is_contiguous() && b.tensor->dtype() == DType::f32 && b.tensor->is_contiguous() &&
+    if (devices_in_use) [[unlikely]] {
+        const Device d = self.device();
+        for (int i = 1; i < arity; i++)
+            if (args[i].tensor && args[i].tensor->dim() > 0) check_same_device(info.name, self, *args[i].tensor);
+        if (!(d == current_device())) {
+            OnDevice on(d);
+            return pointwise_(op, self, b, c, params);
+        }
+    }
+    if (arity == 2 && current_device().type == DeviceType::cpu && b.tensor && self.dtype() == DType::f32 && self.is_contiguous() && b.tensor->dtype() == DType::f32 && b.tensor->is_contiguous() &&
         self.numel() <= 32768 && self.sizes() == b.tensor->sizes() && info.result <= result_promote && (info.types & F) &&
         self.storage() != b.tensor->storage() && !self.storage()->read_only && !(grad_enabled() && any_wants_grad(args, 2)) && !self->base) {
         char* pointers[3] = {self.data(), self.data(), b.tensor->data()};
@@ -354,8 +438,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
     const bool wants = any_wants_grad(args, arity), recording = wants && grad_enabled() && is_differentiable(own);
     check_inplace(self, info.name, recording);
-    const bool flip = op == Pointwise::bitwise_not && t.common == DType::boolean;
-    const cpu::PointwiseKernel kernel = cpu::pointwise_row(flip ? Pointwise::logical_not : op).forward[compute_index(t.compute)];
+    const cpu::PointwiseKernel kernel = forward_kernel(op, t);
     if (!kernel) not_implemented(info, t.common);
 
     Tensor original;  // of self, if a gradient needs it
@@ -377,11 +460,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
         copies[i] = clone(other);
         safe[i] = Arg(copies[i]);
     }
-    if (self.numel()) {
-        Call call;
-        for (int i = 0; i < arity; i++) call.add(safe[i], t, self.sizes());
-        call.run(kernel, self, flip ? DType::boolean : t.block, params);
-    }
+    compute_values(self, op, kernel, safe, arity, t, params);
     bump_version(self);
     if (recording) {
         NodePtr node = NodePtr::steal(new_node(info.grad_name.c_str()));
@@ -409,8 +488,15 @@ Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
         if (v->tensor) sizes = broadcast(sizes, v->tensor->sizes());
     }
     const DType d = promotion.result();
+    const Arg args[3] = {condition, a, b};
+    OnDevice on(devices_in_use ? device_of(args, 3) : current_device());
     Tensor y = empty(sizes, d);
-    if (y.numel()) {
+    if (y.is_cuda()) {
+        CudaCall call(y);
+        const DType compute = compute_dtype(d);
+        for (const Arg& arg : args) call.add(arg, compute, sizes);
+        if (y.numel()) cuda::where(compute, call.operands, sizes);
+    } else if (y.numel() && y.device().type == DeviceType::cpu) {
         BlockOperand operands[4];
         Dims strides[4] = {y.strides(), broadcast_strides(condition.sizes(), condition.strides(), sizes), {}, {}};
         NumberCell cells[2];

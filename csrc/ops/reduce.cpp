@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "../cuda/reduce.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "scan.h"
@@ -49,14 +50,16 @@ static Tensor with_ones(const Tensor& y, const Dims& sizes, uint64_t mask, bool 
 // Runs the kernel; `arguments` has what is particular to the operation.
 static void run(Reduction kind, const Tensor& x, uint64_t mask, const Tensor& out, DType out_dtype,
                 ReduceArguments arguments = {}) {
-    arguments.in = x.data();
+    arguments.in = x.device_data();
     arguments.in_dtype = x.dtype();
     arguments.sizes = x.sizes().data();
     arguments.strides = x.strides().data();
     arguments.ndim = int(x.dim());
     arguments.reduced = mask;
-    arguments.out = out ? out.data() : nullptr;
+    arguments.out = out ? out.device_data() : nullptr;
     arguments.out_dtype = out_dtype;
+    if (x.device().type == DeviceType::meta) return;
+    if (x.is_cuda()) return cuda::reduce(kind, arguments);
     Unlocked unlocked(x.numel());
     cpu::reduce.reduce(kind, arguments);
 }
@@ -299,7 +302,7 @@ std::tuple<Tensor, Tensor> extreme(Reduction kind, const Tensor& x, std::optiona
     const Dims sizes = reduced_sizes(x.sizes(), mask, keepdim);
     Tensor values = empty(sizes, x.dtype()), indices = empty(sizes, DType::i64);
     ReduceArguments arguments{};
-    arguments.indices = indices.data<int64_t>();
+    arguments.indices = indices.device_data<int64_t>();
     run(kind, x, mask, values, x.dtype(), arguments);
     record_selection(values, indices, kind == Reduction::max ? "MaxBackward0" : "MinBackward0", x, d, keepdim);
     return {values, indices};
@@ -316,7 +319,7 @@ Tensor arg_extreme(Reduction kind, const Tensor& x, std::optional<int64_t> dim, 
     check_not_empty(name, x, mask);
     Tensor indices = empty(reduced_sizes(x.sizes(), mask, keepdim), DType::i64);
     ReduceArguments arguments{};
-    arguments.indices = indices.data<int64_t>();
+    arguments.indices = indices.device_data<int64_t>();
     run(kind, x, mask, Tensor(), x.dtype(), arguments);
     return indices;
 }
@@ -393,7 +396,7 @@ std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& 
                  "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input "
                  "numel divided by output numel)."));
     ReduceArguments arguments{};
-    arguments.mean = m ? m.data() : nullptr;
+    arguments.mean = m ? m.device_data() : nullptr;
     arguments.parameter = correction;
     arguments.root = root;
     run(Reduction::variance, x, mask, v, x.dtype(), arguments);

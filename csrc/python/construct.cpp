@@ -179,7 +179,7 @@ char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
 
 Tensor new_tensor(PyObject* data, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad) {
     Tensor t = tensor_from_data(data, dtype);
-    if (device && device->type != DeviceType::cpu) empty({0}, t.dtype(), *device);
+    if (device || !(current_device() == Device{})) t = detach(to(t, device ? resolve(*device) : current_device()));
     if (requires_grad) {
         if (!is_differentiable(t.dtype())) throw RuntimeError("Only Tensors of floating point and complex dtype can require gradients, got ", t.dtype());
         t->requires_grad = true;
@@ -188,17 +188,14 @@ Tensor new_tensor(PyObject* data, std::optional<DType> dtype, std::optional<Devi
 }
 
 Tensor as_tensor_sharing(PyObject* data, std::optional<DType> dtype, std::optional<Device> device) {
-    if (device && device->type != DeviceType::cpu) empty({0}, DType::f32, *device);
     if (is_sparse(data)) {
         if (dtype && *dtype != as_tensor(data).dtype()) refuse_sparse("as_tensor with a dtype");
         return as_tensor(data);
     }
-    if (is_tensor(data)) return dtype ? to(as_tensor(data), *dtype) : as_tensor(data);
-    if (is_array(data)) {
-        Tensor t = from_buffer(data);
-        return dtype ? to(t, *dtype) : t;
-    }
-    return tensor_from_data(data, dtype);
+    Tensor t = is_tensor(data) ? as_tensor(data) : is_array(data) ? from_buffer(data) : tensor_from_data(data, dtype);
+    if (dtype) t = to(t, *dtype);
+    if (device) return to(t, resolve(*device));
+    return is_tensor(data) || current_device() == Device{} ? t : to(t, current_device());
 }
 
 const Operators operators = {

@@ -1,6 +1,8 @@
 // dtype, device, Size, memory format, layout and Generator as Python objects.
 #include "objects.h"
 
+#include <vector>
+
 #include <cstring>
 #include <random>
 
@@ -86,7 +88,28 @@ PyGetSetDef device_getset[] = {
          return PyLong_FromLong(d.index);
      }, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
+// `with device("cuda"):` makes it the default one. What was before is kept in a stack, for contexts may nest.
+std::vector<Device>& devices_before() {
+    static thread_local std::vector<Device> stack;
+    return stack;
+}
 PyMethodDef device_methods[] = {
+    {"__enter__", [](PyObject* s, PyObject*) {
+         return guarded([&]() -> PyObject* {
+             const Device before = current_device();
+             set_default_device(device_of_object(s));
+             devices_before().push_back(before);
+             Py_INCREF(s);
+             return s;
+         });
+     }, METH_NOARGS, nullptr},
+    {"__exit__", [](PyObject*, PyObject*) -> PyObject* {
+         if (!devices_before().empty()) {
+             current_device_ = devices_before().back();
+             devices_before().pop_back();
+         }
+         Py_RETURN_NONE;
+     }, METH_VARARGS, nullptr},
     {"__reduce__", [](PyObject* s, PyObject*) {
          return Py_BuildValue("(O(s))", reinterpret_cast<PyObject*>(&device_type), text_of(device_of_object(s)).c_str());
      }, METH_NOARGS, nullptr},

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "../autograd/profiler.h"
 #include "../ops/ops.h"
@@ -478,7 +479,7 @@ void resize_out(const Tensor& out, const Tensor& result, const char* name) {
     if (out.numel() != 0)
         warn(str("An output with one or more elements was resized since it had shape ", out.sizes(), ", which does not match the required output shape ",
                  result.sizes(), ". Resize it to zero elements first, e.g. out.resize_(0). (", name, ")"));
-    set_data(out, empty(result.sizes(), out.dtype()));
+    set_data(out, empty(result.sizes(), out.dtype(), out.device()));
 }
 
 // Refuses an out= that shares memory with an argument, unless it is that argument as a whole and keeps its shape.
@@ -583,6 +584,49 @@ bool any_sparse(PyObject* const* args, Py_ssize_t n) {
     return false;
 }
 
+// The device that a call works on: that of its tensors, which must be one; 0-dim tensors on the CPU join any other.
+struct DeviceOfCall {
+    Device device = current_device();
+    PyObject* witness = nullptr;
+    bool weak = true;  // found from a 0-dim tensor on the CPU alone
+    void see(PyObject* o) {
+        if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
+            for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+                if (PyObject* item = PySequence_Fast_GET_ITEM(o, i); is_tensor(item)) see(item);
+            return;
+        }
+        if (!is_tensor(o)) return;
+        const Tensor& t = reinterpret_cast<const Tensor&>(o);
+        const bool joins = t.dim() == 0 && t.device().type == DeviceType::cpu;
+        if (!witness || (weak && !joins)) {
+            device = t.device();
+            witness = o;
+            weak = joins;
+        }
+    }
+};
+
+// Operators that move values between devices, or that look at no values.
+bool mixes_devices(const std::string& name) {
+    static const std::unordered_set<std::string> names = {"copy_", "to", "type_as", "_set", "is_same_size", "result_type", "index_put_",
+                                                          "index_put", "_rebase", "backward", "set_"};
+    return names.count(name) != 0;
+}
+
+Device device_of_call(const Operator& op, PyObject** slots, int n) {
+    DeviceOfCall found;
+    for (int i = 0; i < n; i++)
+        if (slots[i]) found.see(slots[i]);
+    if (!found.witness || mixes_devices(op.name)) return found.device;
+    for (int i = 0; i < n; i++) {
+        PyObject* o = slots[i];
+        if (!o || !is_tensor(o)) continue;
+        const Tensor& t = reinterpret_cast<const Tensor&>(o);
+        if (!(t.device() == found.device) && t.dim() > 0) check_same_device(op.name.c_str(), reinterpret_cast<const Tensor&>(found.witness), t);
+    }
+    return found.device;
+}
+
 PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     auto* self = reinterpret_cast<OperatorObject*>(callable);
     const Operator& op = *self->op;
@@ -598,6 +642,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             if (op.overloads.size() > 1 && !(o.places & places)) continue;
             if (!bind(o, args, n, kwnames, slots, rest, nullptr)) continue;
             PyObject* out = o.out >= 0 ? take_out(o, slots) : Py_None;
+            OnDevice on(devices_in_use ? device_of_call(op, slots, int(o.parameters.size()) - (o.out >= 0)) : current_device());
             if (self->form == form_inplace) return call_inplace(op, o, slots);
             if (out != Py_None) return call_with_out(op, o, slots, out);
             if (autocast_users && op.autocast != CastPolicy::none) {
@@ -610,6 +655,8 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
         if (sparse_type && any_sparse(args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)))
             return call_sparse((op.name + (self->form == form_inplace ? "_" : "")).c_str(), args, n, kwnames);
         refuse(op, args, n, kwnames);
+    } catch (const MissingKernel& e) {
+        MissingKernel(op.name, ": ", e.what()).restore();
     } catch (const Error& e) {
         e.restore();
     } catch (const std::bad_alloc&) {

@@ -29,17 +29,29 @@ def _version():
     return None
 
 
+class _Matmul(_types.SimpleNamespace):
+    """Products on the GPU: whether float32 ones may use TF32."""
+
+    @property
+    def allow_tf32(self):
+        return _c._operators["_cuda"]["tf32_allowed"]()
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed):
+        _c._operators["_cuda"]["allow_tf32"](bool(allowed))
+
+
 cpu = _module("cpu", "The CPU's instruction set.", get_cpu_capability=lambda: _c._cpu_capability().upper())
 cudnn = _module("cudnn", "cuDNN's switches: kept, Wisp's results are deterministic anyway.", enabled=True, benchmark=False,
                 benchmark_limit=10, deterministic=True, allow_tf32=False, fastest=False, verbose=False, is_available=_no,
                 version=_version, flags=_context, is_acceptable=lambda tensor: False, set_flags=lambda *a, **k: (True,) * 4,
                 conv=_types.SimpleNamespace(fp32_precision="ieee"), rnn=_types.SimpleNamespace(fp32_precision="ieee"))
-cuda = _module("cuda", "CUDA's switches.", is_built=_no, sdp_kernel=_context, enable_flash_sdp=_set, enable_math_sdp=_set,
+cuda = _module("cuda", "CUDA's switches.", is_built=lambda: True, sdp_kernel=_context, enable_flash_sdp=_set, enable_math_sdp=_set,
                enable_mem_efficient_sdp=_set, enable_cudnn_sdp=_set, flash_sdp_enabled=_no, mem_efficient_sdp_enabled=_no,
                cudnn_sdp_enabled=_no, math_sdp_enabled=lambda: True, can_use_flash_attention=lambda *a, **k: False,
                can_use_efficient_attention=lambda *a, **k: False, preferred_linalg_library=lambda *a: "default",
                cufft_plan_cache=_types.SimpleNamespace(size=0, max_size=0, clear=lambda: None),
-               matmul=_types.SimpleNamespace(allow_tf32=False, allow_fp16_reduced_precision_reduction=False,
+               matmul=_Matmul(allow_fp16_reduced_precision_reduction=False,
                                              allow_bf16_reduced_precision_reduction=False, fp32_precision="ieee"))
 mps = _module("mps", "Apple's GPUs: none.", is_available=_no, is_built=_no, is_macos_or_newer=lambda *a: False,
               is_macos13_or_newer=lambda *a: False)

@@ -1,85 +1,262 @@
-"""CUDA: what programs ask about it. There is no device yet: `is_available()` is False."""
+"""CUDA devices: what there is, streams, events, memory and random numbers, with PyTorch's names.
 
-_MISSING = "Wisp was not able to find a CUDA device: use device='cpu', or check `wisp doctor`"
+NVIDIA's libraries are opened on first use; without a GPU `is_available()` is False and everything else says what is missing.
+
+>>> import wisp
+>>> wisp.cuda.is_available() == (wisp.cuda.device_count() > 0)
+True
+"""
+
+import collections as _collections
+
+import wisp as _wisp
+from wisp import _core
+from wisp.cuda.streams import Event, ExternalStream, Stream, StreamContext, stream  # noqa: F401
+
+_cuda = _core._operators["_cuda"]
 
 
 def is_available():
-    """Whether a CUDA device can be used."""
-    return False
+    """Whether a CUDA device can be used.
 
-
-def is_initialized():
-    return False
-
-
-def is_bf16_supported(including_emulation=True):
-    return False
+    >>> isinstance(wisp.cuda.is_available(), bool)
+    True
+    """
+    return _cuda["device_count"]() > 0
 
 
 def device_count():
     """How many CUDA devices there are."""
-    return 0
+    return _cuda["device_count"]()
 
 
-def manual_seed(seed):
-    """Set the seed of the current device, if there is one."""
+_used = False
 
 
-def manual_seed_all(seed):
-    """Set the seed of all devices."""
+def init():
+    """Start CUDA now rather than with the first tensor."""
+    global _used
+    _cuda["current_device"]()
+    _used = True
 
 
-def get_rng_state_all():
-    return []
+def is_initialized():
+    """Whether a device has been used in this process."""
+    return is_available() and _used
 
 
-def set_rng_state_all(new_states):
-    """Restore what `get_rng_state_all` returned."""
+def _index(device=None):
+    """The number of a device given as such, as a name or as None, which is the current one."""
+    if device is None:
+        return _cuda["current_device"]()
+    if isinstance(device, int):
+        return device
+    found = _wisp.device(device)
+    if found.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {found}")
+    return _cuda["current_device"]() if found.index is None else found.index
+
+
+def current_device():
+    """The number of the device that new tensors on "cuda" go to."""
+    return _cuda["current_device"]()
+
+
+def set_device(device):
+    """Make a device the current one."""
+    _cuda["set_device"](_index(device))
+
+
+class device:
+    """A context in which another device is the current one."""
+
+    def __init__(self, device):
+        self.index = _index(device)
+
+    def __enter__(self):
+        self._before = current_device()
+        set_device(self.index)
+        return self
+
+    def __exit__(self, *_):
+        set_device(self._before)
+
+
+class device_of(device):
+    """A context in which the device of a tensor is the current one."""
+
+    def __init__(self, tensor):
+        super().__init__(tensor.device.index if tensor.is_cuda else None)
+
+
+def synchronize(device=None):
+    """Wait for all work on a device."""
+    _cuda["synchronize"](_index(device))
+
+
+def current_stream(device=None):
+    """The stream that work on a device goes to."""
+    index = _index(device)
+    return Stream._of(_cuda["current_stream"](index), index)
+
+
+def default_stream(device=None):
+    """The stream that work goes to unless another is chosen."""
+    index = _index(device)
+    return Stream._of(_cuda["default_stream"](index), index)
+
+
+def set_stream(stream):
+    """Send work to a stream from now on."""
+    if stream is not None:
+        _cuda["set_stream"](stream.device_index, stream.cuda_stream)
+
+
+_Properties = _collections.namedtuple("_CudaDeviceProperties", "name major minor total_memory multi_processor_count L2_cache_size "
+                                      "shared_memory_per_block_optin clock_rate")
+
+
+def get_device_properties(device=None):
+    """Name, compute capability, memory and number of processors of a device."""
+    name, major, minor, processors, shared, l2, clock, memory = _cuda["properties"](_index(device))
+    return _Properties(name, major, minor, memory, processors, l2, shared, clock)
+
+
+def get_device_name(device=None):
+    """The device's name, such as "NVIDIA H200"."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device=None):
+    """The compute capability, such as (9, 0)."""
+    found = get_device_properties(device)
+    return found.major, found.minor
+
+
+def get_arch_list():
+    """The architectures that kernels are compiled for: that of the devices that are there."""
+    return sorted({"sm_%d%d" % get_device_capability(i) for i in range(device_count())})
+
+
+def is_bf16_supported(including_emulation=True):
+    """Whether the current device computes in bfloat16."""
+    return is_available() and (including_emulation or get_device_capability()[0] >= 8)
+
+
+def can_device_access_peer(device, peer_device):
+    """Whether tensors can be copied between two devices without the host."""
+    return _index(device) != _index(peer_device)
+
+
+# --- memory -------------------------------------------------------------------------------------------------------------
+
+_STATS = ("allocated_bytes.all.current", "allocated_bytes.all.peak", "reserved_bytes.all.current", "reserved_bytes.all.peak",
+          "allocation.all.allocated", "num_device_alloc", "num_alloc_retries")
+
+
+def memory_stats(device=None):
+    """Counters of the allocator by PyTorch's names."""
+    if not is_available():
+        return {}
+    return dict(zip(_STATS, _cuda["memory_stats"](_index(device))))
+
+
+def memory_allocated(device=None):
+    """Bytes that tensors hold now."""
+    return memory_stats(device).get(_STATS[0], 0)
+
+
+def max_memory_allocated(device=None):
+    """The most bytes that tensors held since the start or `reset_peak_memory_stats`."""
+    return memory_stats(device).get(_STATS[1], 0)
+
+
+def memory_reserved(device=None):
+    """Bytes taken from the driver, cached ones included."""
+    return memory_stats(device).get(_STATS[2], 0)
+
+
+def max_memory_reserved(device=None):
+    """The most bytes taken from the driver."""
+    return memory_stats(device).get(_STATS[3], 0)
+
+
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
+
+
+def reset_peak_memory_stats(device=None):
+    """Begin counting the peaks anew."""
+    if is_available():
+        _cuda["reset_peak"](_index(device))
+
+
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+
+
+def mem_get_info(device=None):
+    """Free and total bytes of the device, as the driver sees them."""
+    return _cuda["mem_get_info"](_index(device))
 
 
 def empty_cache():
     """Give unused memory back to the driver."""
+    for index in range(device_count() if _used or is_available() else 0):
+        _cuda["empty_cache"](index)
+
+
+def memory_summary(device=None, abbreviated=False):
+    """The counters of the allocator as a table."""
+    return "\n".join(f"{name:40}{value:>20,}" for name, value in memory_stats(device).items())
 
 
 def ipc_collect():
-    """Nothing to collect without devices."""
+    """Memory is not shared between processes: nothing to collect."""
 
 
-def reset_peak_memory_stats(device=None):
-    """Nothing to reset without devices."""
+# --- random numbers: one generator serves all devices, so that the same seed gives the same numbers everywhere --------------
 
 
-def memory_allocated(device=None):
-    return 0
+def manual_seed(seed):
+    """Set the seed of the generator, which the CPU and all devices share."""
+    if is_available():
+        _wisp.manual_seed(seed)
 
 
-def max_memory_allocated(device=None):
-    return 0
+manual_seed_all = manual_seed
 
 
-def memory_reserved(device=None):
-    return 0
+def seed():
+    """Set a random seed."""
+    return _wisp.seed()
 
 
-def max_memory_reserved(device=None):
-    return 0
+seed_all = seed
 
 
-def _unavailable(name):
-    def function(*args, **kwargs):
-        raise RuntimeError(f"cuda.{name}: {_MISSING}")
-    function.__name__ = name
-    return function
+def initial_seed():
+    """The seed of the generator."""
+    return _wisp.initial_seed()
 
 
-for _name in ("current_device", "current_stream", "default_stream", "device", "get_device_capability",
-              "get_device_name", "get_device_properties", "get_rng_state", "init", "mem_get_info", "set_device", "set_rng_state", "stream",
-              "synchronize", "Event", "Stream", "CUDAGraph"):
-    globals()[_name] = _unavailable(_name)
+def get_rng_state(device="cuda"):
+    """The state of the generator."""
+    return _wisp.get_rng_state()
 
 
-def __getattr__(name):
-    if name == "amp":
-        import importlib
-        return importlib.import_module("wisp.cuda.amp")
-    raise AttributeError(f"module 'wisp.cuda' has no attribute {name!r}")
+def set_rng_state(new_state, device="cuda"):
+    """Restore what `get_rng_state` returned."""
+    _wisp.set_rng_state(new_state)
+
+
+def get_rng_state_all():
+    """The state of the generator for each device."""
+    return [_wisp.get_rng_state() for _ in range(device_count())]
+
+
+def set_rng_state_all(new_states):
+    """Restore what `get_rng_state_all` returned."""
+    for state in new_states[:1]:
+        _wisp.set_rng_state(state)
+
+
+from wisp.cuda import amp  # noqa: E402, F401

@@ -1,0 +1,73 @@
+// Devices by name, the default one, virtual ones.
+#include "device.h"
+
+#include "../cuda/runtime.h"
+#include "errors.h"
+
+namespace wisp {
+
+bool devices_in_use = false;
+thread_local Device current_device_;
+
+namespace {
+int virtual_count = 0;
+}  // namespace
+
+std::string text_of(Device device) {
+    const char* names[] = {"cpu", "cuda", "meta"};
+    std::string s = names[int(device.type)];
+    return device.index < 0 ? s : s + ":" + std::to_string(device.index);
+}
+
+Device parse_device(const char* text) {
+    const std::string s = text;
+    const size_t colon = s.find(':');
+    const std::string kind = s.substr(0, colon);
+    Device device;
+    if (kind == "cpu") device.type = DeviceType::cpu;
+    else if (kind == "cuda") device.type = DeviceType::cuda;
+    else if (kind == "meta") device.type = DeviceType::meta;
+    else
+        throw RuntimeError("Expected one of cpu, cuda, meta device type at start of device string: ", s);
+    if (colon != std::string::npos) {
+        const std::string digits = s.substr(colon + 1);
+        if (digits.empty() || digits.size() > 3 || digits.find_first_not_of("0123456789") != std::string::npos || std::stoi(digits) > 127)
+            throw RuntimeError("Invalid device string: '", s, "'");
+        device.index = int8_t(std::stoi(digits));
+    }
+    return device;
+}
+
+Device resolve(Device device) {
+    switch (device.type) {
+        case DeviceType::cuda: return {DeviceType::cuda, int8_t(cuda::check_device(device.index))};
+        case DeviceType::meta:
+            devices_in_use = true;
+            return {DeviceType::meta, -1};
+        default: break;
+    }
+    if (virtual_count == 0) return {DeviceType::cpu, -1};
+    if (device.index < 0) return {DeviceType::cpu, 0};
+    if (device.index >= virtual_count)
+        throw RuntimeError("device '", text_of(device), "' does not exist: set_virtual_devices made ", virtual_count, " of them, cpu:0 to cpu:",
+                           virtual_count - 1);
+    return device;
+}
+
+// Each thread starts on the default device: its own copy is the plain CPU until it is told.
+Device default_device() { return current_device_; }
+
+void set_default_device(Device device) {
+    current_device_ = resolve(device);
+    if (!(current_device_ == Device{})) devices_in_use = true;
+}
+
+void set_virtual_devices(int count) {
+    if (count < 0 || count > 64) throw ValueError("set_virtual_devices: expected a count from 0 to 64, got ", count);
+    virtual_count = count;
+    if (count) devices_in_use = true;
+    if (current_device_.type == DeviceType::cpu) current_device_.index = count ? 0 : -1;
+}
+int virtual_devices() { return virtual_count; }
+
+}  // namespace wisp

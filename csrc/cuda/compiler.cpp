@@ -1,0 +1,174 @@
+// Compiles kernels, and keeps them in memory by instance and on disk by a hash of all that they were made from.
+#include "compiler.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+
+#include "../core/device.h"
+#include "../core/errors.h"
+#include "runtime.h"
+
+namespace wisp::cuda {
+namespace {
+
+uint64_t hash(uint64_t h, const std::string& s) {  // FNV-1a
+    for (unsigned char c : s) h = (h ^ c) * 1099511628211u;
+    return (h ^ 0xff) * 1099511628211u;
+}
+
+// Of every source: a change in any of them makes all kernels anew.
+uint64_t hash_of_sources() {
+    static const uint64_t value = [] {
+        uint64_t h = 1469598103934665603u;
+        for (const Source& s : sources()) h = hash(hash(h, s.name), s.text);
+        return h;
+    }();
+    return value;
+}
+
+void make_folders(const std::string& path) {
+    for (size_t at = 1; at != std::string::npos; at = path.find('/', at + 1)) mkdir(path.substr(0, at).c_str(), 0777);
+    mkdir(path.c_str(), 0777);
+}
+
+// A cached kernel: its symbol, a newline, its image, and a hash of both, so that a torn file is seen.
+bool read_cached(const std::string& path, Compiled& c) {
+    FILE* f = std::fopen(path.c_str(), "rb");
+    if (!f) return false;
+    std::string all;
+    char buffer[65536];
+    for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, f)) > 0;) all.append(buffer, n);
+    std::fclose(f);
+    const size_t line = all.find('\n');
+    if (line == std::string::npos || all.size() < line + 9) return false;
+    c.symbol = all.substr(0, line);
+    c.image = all.substr(line + 1, all.size() - line - 9);
+    uint64_t kept;
+    std::memcpy(&kept, all.data() + all.size() - 8, 8);
+    return kept == hash(hash(1, c.symbol), c.image);
+}
+
+void write_cached(const std::string& path, const Compiled& c) {
+    const std::string temporary = path + "." + std::to_string(getpid());
+    FILE* f = std::fopen(temporary.c_str(), "wb");
+    if (!f) return;  // a cache that can't be written costs time, nothing else
+    const uint64_t h = hash(hash(1, c.symbol), c.image);
+    const bool written = std::fprintf(f, "%s\n", c.symbol.c_str()) > 0 && std::fwrite(c.image.data(), 1, c.image.size(), f) == c.image.size() &&
+                         std::fwrite(&h, 1, 8, f) == 8;
+    if (std::fclose(f) == 0 && written) std::rename(temporary.c_str(), path.c_str());
+    else std::remove(temporary.c_str());
+}
+
+Compiled build(const std::string& file, const std::string& instance, int arch) {
+    const Nvrtc& n = nvrtc();
+    const Source* source = nullptr;
+    std::vector<const char*> names, texts;
+    for (const Source& s : sources()) {
+        if (file == s.name) source = &s;
+        names.push_back(s.name);
+        texts.push_back(s.text.c_str());
+    }
+    if (!source) throw RuntimeError("there is no kernel file ", file);
+    Handle program = nullptr;
+    auto must = [&](Result r, const char* what) {
+        if (r != 0) throw RuntimeError("NVRTC error ", r, " in ", what, " of ", file, ": ", instance);
+    };
+    must(n.create(&program, source->text.c_str(), file.c_str(), int(names.size()), texts.data(), names.data()), "making the program");
+    const std::string& expression = instance;
+    const std::string target = "--gpu-architecture=sm_" + std::to_string(arch);
+    must(n.add_name(program, expression.c_str()), "naming the kernel");
+    const char* options[] = {target.c_str(), "--std=c++20", "--extra-device-vectorization", "-default-device", "--diag-suppress=177,550"};
+    const Result result = n.compile(program, int(sizeof options / sizeof *options), options);
+    if (result != 0) {
+        size_t size = 0;
+        n.log_size(program, &size);
+        std::string log(size, ' ');
+        n.log(program, log.data());
+        n.destroy(&program);
+        throw RuntimeError("a CUDA kernel did not compile: ", file, ": ", instance, " for sm_", arch, "\n", log);
+    }
+    Compiled c;
+    const char* symbol = nullptr;
+    must(n.lowered_name(program, expression.c_str(), &symbol), "naming the kernel");
+    c.symbol = symbol;
+    size_t size = 0;
+    must(n.cubin_size(program, &size), "reading the kernel");
+    c.image.resize(size);
+    must(n.cubin(program, c.image.data()), "reading the kernel");
+    n.destroy(&program);
+    return c;
+}
+
+}  // namespace
+
+std::string cache_folder() {
+    if (const char* given = std::getenv("WISP_CACHE")) return given;
+    if (const char* cache = std::getenv("XDG_CACHE_HOME")) return std::string(cache) + "/wisp/kernels";
+    const char* home = std::getenv("HOME");
+    return std::string(home ? home : "/tmp") + "/.cache/wisp/kernels";
+}
+
+Compiled compile(const std::string& file, const std::string& instance, int arch, bool use_cache) {
+    // The compiler's version is part of the name only where a compiler is there: a filled cache needs none.
+    const uint64_t key = hash(hash(hash(hash_of_sources(), file), instance), std::to_string(arch));
+    char name[64];
+    std::snprintf(name, sizeof name, "/%016llx.sm_%d", static_cast<unsigned long long>(key), arch);
+    static const std::string folder = [] {
+        std::string f = cache_folder();
+        make_folders(f);
+        return f;
+    }();
+    Compiled c;
+    if (use_cache && read_cached(folder + name, c)) return c;
+    c = build(file, instance, arch);
+    if (use_cache) write_cached(folder + name, c);
+    return c;
+}
+
+// --- kernels that are loaded -------------------------------------------------------------------------------------------
+
+struct Kernel {
+    std::string file, instance;
+    Handle function[64] = {};  // by device
+    unsigned shared[64] = {};  // dynamic shared memory that was asked for
+};
+
+Kernel* find_kernel(const char* file, const std::string& instance) {
+    static std::unordered_map<std::string, Kernel> kernels;
+    Kernel& k = kernels[instance];
+    if (k.instance.empty()) {
+        k.file = file;
+        k.instance = instance;
+    }
+    return &k;
+}
+
+static Handle load(Kernel* kernel, int index) {
+    const DeviceInfo& info = device_info(index);
+    const Compiled c = compile(kernel->file, kernel->instance, info.major * 10 + info.minor);
+    Handle module = nullptr;
+    check(driver().module_load(&module, c.image.data()), "loading a kernel");
+    check(driver().module_function(&kernel->function[index], module, c.symbol.c_str()), "finding a kernel");
+    return kernel->function[index];
+}
+
+void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** arguments) {
+    const Handle stream = current_stream();
+    const Device d = current_device();
+    const int index = d.is_cuda() && d.index >= 0 ? d.index : current_index();
+    Handle f = kernel->function[index];
+    if (!f) [[unlikely]] f = load(kernel, index);
+    if (shared > 48 * 1024 && shared > kernel->shared[index]) {
+        check(driver().function_attribute(f, 8, int(shared)), "asking for shared memory");
+        kernel->shared[index] = shared;
+    }
+    const Result r = driver().launch(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, arguments, nullptr);
+    if (r != 0) [[unlikely]] check(r, kernel->instance.c_str());
+}
+
+}  // namespace wisp::cuda

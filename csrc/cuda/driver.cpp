@@ -1,0 +1,110 @@
+// Finds and opens NVIDIA's libraries.
+#include "driver.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <vector>
+
+#include "../core/errors.h"
+
+namespace wisp::cuda {
+namespace {
+
+// Folders that hold a wheel's libraries: next to this extension, site-packages/nvidia/<wheel>/lib (CUDA 12) or
+// site-packages/nvidia/cu13/lib (CUDA 13).
+std::vector<std::string> wheel_folders(const char* wheel) {
+    std::vector<std::string> roots, folders;
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(&wheel_folders), &info) && info.dli_fname) {
+        std::string path = info.dli_fname;
+        for (int i = 0; i < 2 && path.find('/') != std::string::npos; i++) path = path.substr(0, path.rfind('/'));
+        roots.push_back(path);
+    }
+    if (const char* extra = std::getenv("WISP_CUDA_PATH")) {
+        std::string list = extra;
+        for (size_t at = 0; at <= list.size();) {
+            const size_t end = std::min(list.find(':', at), list.size());
+            if (end > at) folders.push_back(list.substr(at, end - at));
+            at = end + 1;
+        }
+    }
+    for (const std::string& root : roots) {
+        folders.push_back(root + "/nvidia/cu13/lib");
+        folders.push_back(root + "/nvidia/" + wheel + "/lib");
+    }
+    for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+        if (const char* home = std::getenv(variable)) folders.push_back(std::string(home) + "/lib64");
+    folders.push_back("/usr/local/cuda/lib64");
+    return folders;
+}
+
+template <class Table> void fill(Table& table, void* library, const char* what, std::initializer_list<const char*> symbols) {
+    auto** slot = reinterpret_cast<void**>(&table);
+    for (const char* symbol : symbols) {
+        *slot = dlsym(library, symbol);
+        if (!*slot) throw RuntimeError(what, " lacks the function ", symbol, ": it is too old; Wisp needs CUDA 12.8 or newer");
+        slot++;
+    }
+}
+
+}  // namespace
+
+void* open_library(const char* wheel_folder, std::initializer_list<const char*> names, std::string& tried) {
+    for (const char* name : names) {
+        for (const std::string& folder : wheel_folders(wheel_folder))
+            if (void* library = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_GLOBAL)) return library;
+        if (void* library = dlopen(name, RTLD_NOW | RTLD_GLOBAL)) return library;
+        tried += std::string(tried.empty() ? "" : ", ") + name;
+    }
+    return nullptr;
+}
+
+std::string library_path(void* library) {
+    char path[4096] = "";
+    return dlinfo(library, RTLD_DI_ORIGIN, path) == 0 ? path : "";
+}
+
+void* library_symbol(void* library, const char* name) { return dlsym(library, name); }
+
+const Driver& driver() {
+    static const Driver table = [] {
+        std::string tried;
+        void* library = open_library("driver", {"libcuda.so.1"}, tried);
+        if (!library)
+            throw RuntimeError("Found no NVIDIA driver on this machine (libcuda.so.1 could not be opened): use device='cpu', or install the "
+                               "driver; `wisp doctor` tells more");
+        Driver d;
+#define WISP_X(name, symbol, parameters) #symbol,
+        fill(d, library, "the NVIDIA driver (libcuda.so.1)", {WISP_DRIVER(WISP_X)});
+        return d;
+    }();
+    return table;
+}
+
+const Nvrtc& nvrtc() {
+    static const Nvrtc table = [] {
+        std::string tried;
+        void* library = open_library("cuda_nvrtc", {"libnvrtc.so.13", "libnvrtc.so.12"}, tried);
+        if (!library)
+            throw RuntimeError("CUDA kernels need NVRTC, NVIDIA's run-time compiler, and it was not found (tried ", tried,
+                               "): pip install 'wisp[cuda]'");
+        // Its own search for this second library does not look where a wheel put it.
+        const std::string folder = library_path(library);
+        if (DIR* d = opendir(folder.c_str())) {
+            while (dirent* entry = readdir(d))
+                if (std::strncmp(entry->d_name, "libnvrtc-builtins.so", 20) == 0) dlopen((folder + "/" + entry->d_name).c_str(), RTLD_NOW | RTLD_GLOBAL);
+            closedir(d);
+        }
+        Nvrtc n;
+        fill(n, library, "NVRTC", {WISP_NVRTC(WISP_X)});
+#undef WISP_X
+        return n;
+    }();
+    return table;
+}
+
+}  // namespace wisp::cuda

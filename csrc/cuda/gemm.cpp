@@ -1,0 +1,228 @@
+// Products by cuBLASLt. Plans (descriptions, layouts and the chosen algorithm) are made once per shape and kept.
+//
+// cuBLASLt thinks in columns: our row-major C = A B is its C' = B' A', the same memory read the other way.
+#include "gemm.h"
+
+#include <cstring>
+#include <unordered_map>
+
+#include "../core/device.h"
+#include "../core/errors.h"
+#include "pointwise.h"
+#include "runtime.h"
+
+namespace wisp::cuda {
+namespace {
+
+// X(name in the table, symbol, parameters)
+#define WISP_CUBLASLT(X)                                                                                                  \
+    X(create, cublasLtCreate, (Handle*))                                                                                  \
+    X(description, cublasLtMatmulDescCreate, (Handle*, int compute, int scale))                                           \
+    X(set_description, cublasLtMatmulDescSetAttribute, (Handle, int, const void*, size_t))                                \
+    X(layout, cublasLtMatrixLayoutCreate, (Handle*, int type, uint64_t rows, uint64_t columns, int64_t leading))          \
+    X(set_layout, cublasLtMatrixLayoutSetAttribute, (Handle, int, const void*, size_t))                                   \
+    X(preference, cublasLtMatmulPreferenceCreate, (Handle*))                                                              \
+    X(set_preference, cublasLtMatmulPreferenceSetAttribute, (Handle, int, const void*, size_t))                           \
+    X(heuristic, cublasLtMatmulAlgoGetHeuristic, (Handle, Handle, Handle, Handle, Handle, Handle, Handle, int, void*, int*)) \
+    X(matmul, cublasLtMatmul,                                                                                             \
+      (Handle, Handle, const void*, const void*, Handle, const void*, Handle, const void*, const void*, Handle, void*, Handle, \
+       const void*, void*, size_t, Handle))
+
+struct Lt {
+#define WISP_X(name, symbol, parameters) Result(*name) parameters;
+    WISP_CUBLASLT(WISP_X)
+#undef WISP_X
+};
+
+const Lt& lt() {
+    static const Lt table = [] {
+        std::string tried;
+        void* library = open_library("cublas", {"libcublasLt.so.13", "libcublasLt.so.12"}, tried);
+        if (!library) throw RuntimeError("products on the GPU need cuBLASLt, and it was not found (tried ", tried, "): pip install 'wisp[cuda]'");
+        Lt t;
+        auto** slot = reinterpret_cast<void**>(&t);
+#define WISP_X(name, symbol, parameters) *slot++ = library_symbol(library, #symbol);
+        WISP_CUBLASLT(WISP_X)
+#undef WISP_X
+        return t;
+    }();
+    return table;
+}
+
+void must(Result r, const char* what) {
+    if (r != 0) throw RuntimeError("cuBLASLt error ", r, " (", what, ")");
+}
+
+bool tf32 = false;
+constexpr size_t workspace_bytes = size_t(32) << 20;
+
+// Everything that decides about an algorithm; no padding, for it is hashed as bytes.
+struct Shape {
+    int64_t m, n, k, lda, ldb, ldc, ldd, batch, stride_a, stride_b, stride_c, stride_d;
+    int32_t dtype, transpose_a, transpose_b, bias, alignment, device, fast, beta;
+    bool operator==(const Shape& o) const { return std::memcmp(this, &o, sizeof *this) == 0; }
+};
+struct HashShape {
+    size_t operator()(const Shape& s) const {
+        uint64_t h = 1469598103934665603u;
+        const auto* p = reinterpret_cast<const uint64_t*>(&s);
+        for (size_t i = 0; i < sizeof s / 8; i++) h = (h ^ p[i]) * 1099511628211u;
+        return h ^ h >> 29;
+    }
+};
+struct Plan {
+    Handle description, a, b, c, d;
+    struct {  // cublasLtMatmulHeuristicResult_t
+        uint64_t algorithm[8];
+        size_t workspace;
+        int state;
+        float waves;
+        int reserved[4];
+    } found;
+};
+
+int data_type(DType d) {
+    switch (d) {
+        case DType::f32: return 0;
+        case DType::f64: return 1;
+        case DType::f16: return 2;
+        case DType::c64: return 4;
+        case DType::c128: return 5;
+        case DType::bf16: return 14;
+        default: throw RuntimeError("\"addmm_cuda\" not implemented for '", name_of(d), "'");
+    }
+}
+
+Handle handle(int device) {
+    static Handle handles[64] = {};
+    if (!handles[device]) must(lt().create(&handles[device]), "starting");
+    return handles[device];
+}
+
+const Plan& plan_for(const Shape& s) {
+    static std::unordered_map<Shape, Plan, HashShape> plans;
+    auto it = plans.find(s);
+    if (it != plans.end()) return it->second;
+    const DType dtype = DType(s.dtype);
+    const int type = data_type(dtype);
+    const bool wide = dtype == DType::f64 || dtype == DType::c128;
+    const int compute = wide ? 70 : s.fast ? 77 : 68;
+    const int scale = dtype == DType::c64 ? 4 : dtype == DType::c128 ? 5 : dtype == DType::f64 ? 1 : 0;
+    Plan p{};
+    const Lt& l = lt();
+    must(l.description(&p.description, compute, scale), "describing a product");
+    const int32_t none = 0, transposed = 1;
+    // Its first operand is our B.
+    must(l.set_description(p.description, 3, s.transpose_b ? &transposed : &none, 4), "describing a product");
+    must(l.set_description(p.description, 4, s.transpose_a ? &transposed : &none, 4), "describing a product");
+    if (s.bias) {
+        const int32_t epilogue = 4;
+        must(l.set_description(p.description, 7, &epilogue, 4), "asking for a bias");
+    }
+    auto layout = [&](Handle* h, int64_t rows, int64_t columns, int64_t leading, int64_t stride) {
+        must(l.layout(h, type, uint64_t(rows), uint64_t(columns), leading), "describing a matrix");
+        if (s.batch > 1) {
+            const int32_t count = int32_t(s.batch);
+            must(l.set_layout(*h, 5, &count, 4), "describing a batch");
+            must(l.set_layout(*h, 6, &stride, 8), "describing a batch");
+        }
+    };
+    layout(&p.b, s.transpose_b ? s.k : s.n, s.transpose_b ? s.n : s.k, s.ldb, s.stride_b);
+    layout(&p.a, s.transpose_a ? s.m : s.k, s.transpose_a ? s.k : s.m, s.lda, s.stride_a);
+    layout(&p.c, s.n, s.m, s.ldc, s.stride_c);
+    layout(&p.d, s.n, s.m, s.ldd, s.stride_d);
+    Handle preference;
+    must(l.preference(&preference), "choosing an algorithm");
+    const size_t workspace = workspace_bytes;
+    l.set_preference(preference, 1, &workspace, 8);
+    const uint32_t alignment = uint32_t(s.alignment);
+    for (int which = 5; which <= 8; which++) l.set_preference(preference, which, &alignment, 4);
+    int found = 0;
+    must(l.heuristic(handle(s.device), p.description, p.b, p.a, p.d, p.c, preference, 1, &p.found, &found), "choosing an algorithm");
+    if (found == 0) throw RuntimeError("cuBLASLt has no algorithm for a product of ", s.m, " x ", s.k, " and ", s.k, " x ", s.n, " in ", name_of(dtype));
+    return plans.emplace(s, p).first->second;
+}
+
+uint32_t alignment_of(std::initializer_list<const void*> pointers) {
+    uintptr_t bits = 256;
+    for (const void* p : pointers) bits |= uintptr_t(p);
+    return uint32_t(bits & (~bits + 1));
+}
+
+// One strided batch: the last batch dimension, if there is one.
+void one(DType dtype, const cpu::GemmArgs& g, const char* a, const char* b, char* c, const char* d, int last) {
+    const int device = current_device().index;
+    Shape s{};
+    s.m = g.m, s.n = g.n, s.k = g.k;
+    s.dtype = int32_t(dtype);
+    s.device = device;
+    s.fast = dtype == DType::f32 && tf32;
+    // Row-major A (columns adjacent) is read as it is; otherwise transposed.
+    s.transpose_a = !(g.a_col == 1 || g.k == 1);
+    s.lda = s.transpose_a ? g.a_col : g.a_row;
+    s.transpose_b = !(g.b_col == 1 || g.n == 1);
+    s.ldb = s.transpose_b ? g.b_col : g.b_row;
+    // Of a single row or column the stride means nothing, but it must be large enough.
+    s.lda = std::max(s.lda, s.transpose_a ? g.m : g.k);
+    s.ldb = std::max(s.ldb, s.transpose_b ? g.k : g.n);
+    s.ldc = std::max(g.c_row, g.n);
+    s.batch = last >= 0 ? g.batch_size[last] : 1;
+    if (s.batch > 1) {
+        s.stride_a = g.batch_a[last], s.stride_b = g.batch_b[last], s.stride_c = g.batch_c[last];
+    }
+    const bool with_d = d && (g.beta != 0 || g.beta_imag != 0);
+    const bool row_bias = with_d && g.d_row == 0 && (g.d_col == 1 || g.n == 1) && g.beta == 1 && g.beta_imag == 0 && s.batch == 1 && !is_complex(dtype);
+    s.bias = row_bias;
+    const void* addend = c;
+    s.ldd = s.ldc;
+    s.stride_d = s.stride_c;
+    if (with_d && !row_bias) {
+        addend = d;
+        if ((g.d_col == 1 || g.n == 1) && g.d_row >= g.n) {
+            s.ldd = g.d_row;
+            s.stride_d = s.batch > 1 ? g.batch_d[last] : 0;
+        } else {  // any other layout is first spread over the result
+            const Dims sizes = {s.batch, g.m, g.n};
+            const int64_t to[3] = {s.stride_c, g.c_row, 1}, from[3] = {s.batch > 1 ? g.batch_d[last] : 0, g.d_row, g.d_col};
+            copy({c, dtype, to, nullptr}, {const_cast<char*>(d), dtype, from, nullptr}, sizes, false);
+            addend = c;
+        }
+    }
+    s.beta = with_d && !row_bias;
+    s.alignment = int32_t(alignment_of({a, b, c, addend}));
+    const Plan& p = plan_for(s);
+    if (row_bias) must(lt().set_description(p.description, 8, &d, 8), "giving a bias");
+    Scratch workspace(p.found.workspace ? p.found.workspace : 1);
+    const double alpha[2] = {g.alpha, g.alpha_imag}, beta[2] = {s.beta ? g.beta : 0, s.beta ? g.beta_imag : 0};
+    const float alpha_f[2] = {float(g.alpha), float(g.alpha_imag)}, beta_f[2] = {float(beta[0]), float(beta[1])};
+    const bool wide = dtype == DType::f64 || dtype == DType::c128;
+    must(lt().matmul(handle(device), p.description, wide ? static_cast<const void*>(alpha) : alpha_f, b, p.b, a, p.a,
+                     wide ? static_cast<const void*>(beta) : beta_f, addend, p.d, c, p.c, p.found.algorithm, workspace.data(), p.found.workspace,
+                     current_stream()),
+         "a product");
+}
+
+void batches(DType dtype, const cpu::GemmArgs& g, int dim, const char* a, const char* b, char* c, const char* d) {
+    if (dim >= g.batch_dims - 1) return one(dtype, g, a, b, c, d, dim < g.batch_dims ? dim : -1);
+    const int64_t item = item_size(dtype);
+    for (int64_t i = 0; i < g.batch_size[dim]; i++)
+        batches(dtype, g, dim + 1, a + i * g.batch_a[dim] * item, b + i * g.batch_b[dim] * item, c + i * g.batch_c[dim] * item,
+                d ? d + i * g.batch_d[dim] * item : nullptr);
+}
+
+}  // namespace
+
+bool takes(const cpu::GemmArgs& g, bool a) {
+    const int64_t rows = a ? g.m : g.k, columns = a ? g.k : g.n, row = a ? g.a_row : g.b_row, column = a ? g.a_col : g.b_col;
+    if (column == 1 || columns == 1) return row >= columns || rows == 1;
+    return (row == 1 || rows == 1) && (column >= rows || columns == 1);
+}
+
+void matmul(DType dtype, const cpu::GemmArgs& g) {
+    batches(dtype, g, 0, static_cast<const char*>(g.a), static_cast<const char*>(g.b), static_cast<char*>(g.c), static_cast<const char*>(g.d));
+}
+
+void allow_tf32(bool allowed) { tf32 = allowed; }
+bool tf32_allowed() { return tf32; }
+
+}  // namespace wisp::cuda

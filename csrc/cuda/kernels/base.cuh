@@ -1,0 +1,133 @@
+// What every kernel file includes: integer types, half types, complex numbers, dtypes by name, and vectors of elements.
+// The compiler has no standard library; the few names of it that shared text uses are made here.
+#pragma once
+
+using int8_t = signed char;
+using uint8_t = unsigned char;
+using int16_t = short;
+using uint16_t = unsigned short;
+using int32_t = int;
+using uint32_t = unsigned;
+using int64_t = long long;
+using uint64_t = unsigned long long;
+#define INT64_MAX 9223372036854775807LL
+#define INT64_MIN (-9223372036854775807LL - 1)
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define WISP_INLINE __forceinline__
+
+namespace std {
+template <class T> inline constexpr bool is_integral_v = false;
+template <> inline constexpr bool is_integral_v<int64_t> = true;
+template <> inline constexpr bool is_integral_v<uint64_t> = true;
+template <> inline constexpr bool is_integral_v<int32_t> = true;
+template <> inline constexpr bool is_integral_v<uint32_t> = true;
+template <> inline constexpr bool is_integral_v<int16_t> = true;
+template <> inline constexpr bool is_integral_v<uint16_t> = true;
+template <> inline constexpr bool is_integral_v<int8_t> = true;
+template <> inline constexpr bool is_integral_v<uint8_t> = true;
+template <> inline constexpr bool is_integral_v<bool> = true;
+template <class T> inline constexpr bool is_signed_v = false;
+template <> inline constexpr bool is_signed_v<int64_t> = true;
+template <> inline constexpr bool is_signed_v<int32_t> = true;
+template <> inline constexpr bool is_signed_v<int16_t> = true;
+template <> inline constexpr bool is_signed_v<int8_t> = true;
+template <class A, class B> inline constexpr bool is_same_v = false;
+template <class A> inline constexpr bool is_same_v<A, A> = true;
+
+template <class T> struct alignas(2 * sizeof(T)) complex {
+    using value_type = T;
+    T re, im;
+    complex() = default;
+    complex(T r, T i = T(0)) : re(r), im(i) {}
+    template <class U> explicit complex(const complex<U>& z) : re(T(z.re)), im(T(z.im)) {}
+    T real() const { return re; }
+    T imag() const { return im; }
+    complex operator-() const { return {-re, -im}; }
+    friend complex operator+(complex a, complex b) { return {a.re + b.re, a.im + b.im}; }
+    friend complex operator-(complex a, complex b) { return {a.re - b.re, a.im - b.im}; }
+    friend complex operator*(complex a, complex b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
+    friend complex operator/(complex a, complex b) {  // scaled by the larger part of b
+        const T x = b.re < 0 ? -b.re : b.re, y = b.im < 0 ? -b.im : b.im;
+        if (x == T(0) && y == T(0)) return {a.re / x, a.im / x};
+        if (x >= y) {
+            const T r = b.im / b.re, d = b.re + b.im * r;
+            return {(a.re + a.im * r) / d, (a.im - a.re * r) / d};
+        }
+        const T r = b.re / b.im, d = b.re * r + b.im;
+        return {(a.re * r + a.im) / d, (a.im * r - a.re) / d};
+    }
+    complex& operator+=(complex b) { return *this = *this + b; }
+    complex& operator*=(complex b) { return *this = *this * b; }
+    friend bool operator==(complex a, complex b) { return a.re == b.re && a.im == b.im; }
+    friend bool operator!=(complex a, complex b) { return !(a == b); }
+};
+}  // namespace std
+
+namespace wisp {
+
+using c64 = std::complex<float>;
+using c128 = std::complex<double>;
+
+// Half types as their bits: all arithmetic is in float.
+struct f16 {
+    uint16_t bits;
+    f16() = default;
+    f16(float x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
+    operator float() const {
+        float x;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+        return x;
+    }
+};
+struct bf16 {
+    uint16_t bits;
+    bf16() = default;
+    bf16(float x) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
+    operator float() const { return __uint_as_float(uint32_t(bits) << 16); }
+};
+
+template <class T> inline constexpr bool is_complex = false;
+template <class T> inline constexpr bool is_complex<std::complex<T>> = true;
+template <class T> inline constexpr bool is_half = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
+
+// The type that elements of T are computed in.
+template <class T> struct compute_type { using type = int64_t; };
+template <> struct compute_type<float> { using type = float; };
+template <> struct compute_type<f16> { using type = float; };
+template <> struct compute_type<bf16> { using type = float; };
+template <> struct compute_type<double> { using type = double; };
+template <> struct compute_type<c64> { using type = c64; };
+template <> struct compute_type<c128> { using type = c128; };
+template <> struct compute_type<uint64_t> { using type = uint64_t; };
+template <class T> using compute = typename compute_type<T>::type;
+
+// PyTorch's conversions: floats are cut to integers, anything but 0 is true, a complex number gives its real part.
+template <class To, class From> WISP_INLINE To convert(From x) {
+    if constexpr (std::is_same_v<To, From>) return x;
+    else if constexpr (is_complex<From>) {
+        if constexpr (is_complex<To>) return To(typename To::value_type(x.re), typename To::value_type(x.im));
+        else if constexpr (std::is_same_v<To, bool>) return x.re != 0 || x.im != 0;
+        else return convert<To>(x.re);
+    }
+    else if constexpr (is_half<From>) return convert<To>(float(x));
+    else if constexpr (is_complex<To>) return To(typename To::value_type(x));
+    else if constexpr (std::is_same_v<To, bool>) return x != From(0);
+    else if constexpr (is_half<To>) return To(float(x));
+    else if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) return To(int64_t(x));
+    else return To(x);
+}
+
+// Division by a number known before the launch: q = (mulhi(n, multiplier) + n) >> shift, for n below 2^31.
+struct Divider {
+    uint32_t divisor, multiplier, shift;
+    WISP_INLINE uint32_t divide(uint32_t n) const { return (__umulhi(n, multiplier) + n) >> shift; }
+};
+
+template <class T, int N> struct alignas(sizeof(T) * N) Vector {
+    T at[N];
+};
+
+}  // namespace wisp
+
+using namespace wisp;  // instances are named from outside

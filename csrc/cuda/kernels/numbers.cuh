@@ -1,0 +1,136 @@
+// The functions that expressions of the table call, on numbers of the GPU; then the shared text of the expressions.
+#pragma once
+#include "cuda/kernels/base.cuh"
+
+#define WISP_ISA gpu
+#define __builtin_inf() __builtin_bit_cast(double, 0x7ff0000000000000ULL)
+#define __builtin_nan(x) __builtin_bit_cast(double, 0x7ff8000000000000ULL)
+#define __builtin_floor ::floor
+#define __builtin_trunc ::trunc
+#define __builtin_cos ::cos
+#define __builtin_sin ::sin
+#define __builtin_acos ::acos
+#define __builtin_sinh ::sinh
+#define __builtin_cosh ::cosh
+#define __builtin_copysign ::copysign
+#define __builtin_log ::log
+#define __builtin_log1p ::log1p
+#define __builtin_exp ::exp
+#define __builtin_expm1 ::expm1
+#define __builtin_pow ::pow
+#define __builtin_sqrt ::sqrt
+#define __builtin_erf ::erf
+#define __builtin_erfc ::erfc
+#define __builtin_signbit(x) ((x) < 0 || (1 / (x) < 0 && (x) == 0))
+#define __builtin_nextafterf ::nextafterf
+#define __builtin_nextafter ::nextafter
+
+namespace wisp::cpu {
+// A number given with the call, as csrc/cpu/pointwise.h has it.
+struct Param {
+    double real, imag;
+    int64_t integer;
+};
+}  // namespace wisp::cpu
+
+namespace wisp::cpu::gpu {
+namespace {
+
+#define WISP_REAL(name)                                            \
+    WISP_INLINE float name(float x) { return ::name##f(x); }       \
+    WISP_INLINE double name(double x) { return ::name(x); }
+WISP_REAL(exp) WISP_REAL(exp2) WISP_REAL(expm1) WISP_REAL(log) WISP_REAL(log2) WISP_REAL(log10) WISP_REAL(log1p)
+WISP_REAL(sin) WISP_REAL(cos) WISP_REAL(tan) WISP_REAL(asin) WISP_REAL(acos) WISP_REAL(atan) WISP_REAL(sinh) WISP_REAL(cosh)
+WISP_REAL(tanh) WISP_REAL(asinh) WISP_REAL(acosh) WISP_REAL(atanh) WISP_REAL(erf) WISP_REAL(erfc) WISP_REAL(sqrt)
+WISP_REAL(floor) WISP_REAL(ceil) WISP_REAL(trunc) WISP_REAL(nearbyint) WISP_REAL(rsqrt)
+#undef WISP_REAL
+#define WISP_REAL(name)                                                             \
+    WISP_INLINE float name(float x, float y) { return ::name##f(x, y); }            \
+    WISP_INLINE double name(double x, double y) { return ::name(x, y); }
+WISP_REAL(atan2) WISP_REAL(pow) WISP_REAL(hypot) WISP_REAL(fmod) WISP_REAL(copysign)
+#undef WISP_REAL
+WISP_INLINE float abs(float x) { return ::fabsf(x); }
+WISP_INLINE double abs(double x) { return ::fabs(x); }
+WISP_INLINE float sigmoid(float x) { return 1.0f / (1.0f + ::expf(-x)); }
+WISP_INLINE double sigmoid(double x) { return 1.0 / (1.0 + ::exp(-x)); }
+WISP_INLINE float normal_cdf(float x) { return 0.5f * ::erfcf(x * -0.70710678118654752f); }
+WISP_INLINE double normal_cdf(double x) { return 0.5 * ::erfc(x * -0.70710678118654752); }
+
+template <class T> WISP_INLINE T horner(T, T last) { return last; }
+template <class T, class... Rest> WISP_INLINE T horner(T x, T first, Rest... rest) { return first + x * horner(x, T(rest)...); }
+
+// ---- complex functions, by their definitions in terms of real ones
+
+template <class T> using Z = std::complex<T>;
+template <class T> WISP_INLINE T abs(Z<T> z) { return hypot(z.re, z.im); }
+template <class T> WISP_INLINE T arg(Z<T> z) { return atan2(z.im, z.re); }
+template <class T> WISP_INLINE Z<T> polar(T r, T angle) { return {r * cos(angle), r * sin(angle)}; }
+template <class T> WISP_INLINE Z<T> exp(Z<T> z) {
+    const T r = exp(z.re);
+    return z.im == T(0) ? Z<T>(r, z.im) : Z<T>(r * cos(z.im), r * sin(z.im));
+}
+template <class T> WISP_INLINE Z<T> log(Z<T> z) { return {log(abs(z)), arg(z)}; }
+template <class T> WISP_INLINE Z<T> sqrt(Z<T> z) {
+    if (z.re == T(0) && z.im == T(0)) return {T(0), z.im};
+    const T t = sqrt((abs(z.re) + abs(z)) * T(0.5));
+    if (z.re >= T(0)) return {t, z.im / (T(2) * t)};
+    return {abs(z.im) / (T(2) * t), copysign(t, z.im)};
+}
+template <class T> WISP_INLINE Z<T> sinh(Z<T> z) { return {sinh(z.re) * cos(z.im), cosh(z.re) * sin(z.im)}; }
+template <class T> WISP_INLINE Z<T> cosh(Z<T> z) { return {cosh(z.re) * cos(z.im), sinh(z.re) * sin(z.im)}; }
+template <class T> WISP_INLINE Z<T> tanh(Z<T> z) {
+    if (abs(z.re) > T(20)) return {copysign(T(1), z.re), T(0)};
+    const T s = sinh(z.re), c = cos(z.im), d = s * s + c * c;
+    return {s * cosh(z.re) / d, sin(z.im) * c / d};
+}
+template <class T> WISP_INLINE Z<T> times_i(Z<T> z) { return {-z.im, z.re}; }
+template <class T> WISP_INLINE Z<T> over_i(Z<T> z) { return {z.im, -z.re}; }
+template <class T> WISP_INLINE Z<T> sin(Z<T> z) { return over_i(sinh(times_i(z))); }
+template <class T> WISP_INLINE Z<T> cos(Z<T> z) { return cosh(times_i(z)); }
+template <class T> WISP_INLINE Z<T> tan(Z<T> z) { return over_i(tanh(times_i(z))); }
+template <class T> WISP_INLINE Z<T> asinh(Z<T> z) {
+    const bool flip = z.re < T(0);
+    if (flip) z = -z;
+    const Z<T> r = log(z + sqrt(z * z + Z<T>(T(1))));
+    return flip ? -r : r;
+}
+template <class T> WISP_INLINE Z<T> asin(Z<T> z) { return over_i(asinh(times_i(z))); }
+template <class T> WISP_INLINE Z<T> acos(Z<T> z) { return Z<T>(T(1.57079632679489661923)) - asin(z); }
+template <class T> WISP_INLINE Z<T> acosh(Z<T> z) { return log(z + sqrt(z + Z<T>(T(1))) * sqrt(z - Z<T>(T(1)))); }
+template <class T> WISP_INLINE Z<T> atanh(Z<T> z) { return Z<T>(T(0.5)) * (log(Z<T>(T(1)) + z) - log(Z<T>(T(1)) - z)); }
+template <class T> WISP_INLINE Z<T> atan(Z<T> z) { return over_i(atanh(times_i(z))); }
+template <class T> WISP_INLINE Z<T> pow(Z<T> x, Z<T> y) {
+    if (y == Z<T>(T(0))) return T(1);
+    if (x == Z<T>(T(0))) return T(0);
+    return exp(y * log(x));
+}
+template <class T> WISP_INLINE Z<T> exp2(Z<T> z) { return exp(z * Z<T>(T(0.69314718055994531))); }
+template <class T> WISP_INLINE Z<T> log2(Z<T> z) { return log(z) * Z<T>(T(1.4426950408889634)); }
+template <class T> WISP_INLINE Z<T> log10(Z<T> z) { return log(z) * Z<T>(T(0.43429448190325182)); }
+template <class T> WISP_INLINE Z<T> rsqrt(Z<T> z) { return Z<T>(T(1)) / sqrt(z); }
+template <class T> WISP_INLINE Z<T> sigmoid(Z<T> z) { return Z<T>(T(1)) / (Z<T>(T(1)) + exp(-z)); }
+template <class T> WISP_INLINE Z<T> log1p(Z<T> z) {
+    const T x = z.re, y = z.im;
+    if (abs(x) < T(0.5) && abs(y) < T(0.5)) return {T(0.5) * log1p(x * (T(2) + x) + y * y), atan2(y, T(1) + x)};
+    return log(Z<T>(T(1)) + z);
+}
+template <class T> WISP_INLINE Z<T> expm1(Z<T> z) {
+    const T grown = expm1(z.re), half = sin(z.im / T(2));
+    const T cosine_less_one = T(-2) * half * half;
+    return {grown + (grown + T(1)) * cosine_less_one, (grown + T(1)) * sin(z.im)};
+}
+
+}  // namespace
+}  // namespace wisp::cpu::gpu
+
+#include "cpu/special.h"
+#include "cpu/expressions.h"
+
+namespace wisp::cpu::gpu {
+namespace {
+#include "ops/row.h"
+#include "ops/table/unary.h"
+#include "ops/table/activation.h"
+#include "ops/table/binary.h"
+}  // namespace
+}  // namespace wisp::cpu::gpu

@@ -1,0 +1,137 @@
+// Pointwise operators: one generic loop over rows of the table. Operands are read in their own dtype, computed in T, and
+// the result is written in its own; a number, or an operand that the expression does not have, takes no memory.
+#include "cuda/kernels/numbers.cuh"
+
+namespace wisp {
+namespace rows = cpu::gpu;
+
+// Beside the table: moving, conjugating and choosing.
+struct identity_row {
+    static constexpr int arity = 1;
+    template <class T> static WISP_INLINE T forward(T x, T, T, const cpu::Param*) { return x; }
+};
+struct conjugate_row {
+    static constexpr int arity = 1;
+    template <class T> static WISP_INLINE T forward(T x, T, T, const cpu::Param*) { return rows::conj(x); }
+};
+struct where_row {
+    static constexpr int arity = 3;
+    template <class T> static WISP_INLINE T forward(T c, T a, T b, const cpu::Param*) { return c != T(0) ? a : b; }
+};
+
+struct Number {};  // one value for all elements, given with the call
+struct Absent {};
+
+constexpr int max_operands = 6, max_dims = 10;
+
+struct PointwiseArguments {
+    char* data[max_operands];  // 0: the result
+    int64_t n;
+    cpu::Param params[4];
+    alignas(16) char numbers[max_operands][16];
+};
+
+struct PointwiseShape {
+    int dims;                                // innermost first
+    Divider sizes[max_dims];
+    int64_t strides[max_operands][max_dims]; // in bytes
+    unsigned spread;                         // bit k: operand k has one value along the innermost dimension
+};
+
+template <class Row, int Which, class T> WISP_INLINE auto evaluate(const T* v, const cpu::Param* params) {
+    if constexpr (Which == 0) return Row::template forward<T>(v[0], v[1], v[2], params);
+    else if constexpr (Which == 1) return Row::template gradient0<T>(v[0], v[1], v[2], v[3], v[4], params);
+    else if constexpr (Which == 2) return Row::template gradient1<T>(v[0], v[1], v[2], v[3], v[4], params);
+    else return Row::template gradient2<T>(v[0], v[1], v[2], v[3], v[4], params);
+}
+
+template <class In, class T, int V> WISP_INLINE void load(T (*values)[5], int k, const char* data, const char* number, bool spread) {
+    if constexpr (std::is_same_v<In, Absent>) {
+#pragma unroll
+        for (int i = 0; i < V; i++) values[i][k] = T();
+    } else if constexpr (std::is_same_v<In, Number>) {
+        const T x = *reinterpret_cast<const T*>(number);
+#pragma unroll
+        for (int i = 0; i < V; i++) values[i][k] = x;
+    } else if (V > 1 && spread) {
+        const T x = convert<T>(*reinterpret_cast<const In*>(data));
+#pragma unroll
+        for (int i = 0; i < V; i++) values[i][k] = x;
+    } else {
+        const auto x = *reinterpret_cast<const Vector<In, V>*>(data);
+#pragma unroll
+        for (int i = 0; i < V; i++) values[i][k] = convert<T>(x.at[i]);
+    }
+}
+
+template <class Row, int Which, class T, class Out, int V> WISP_INLINE void finish(char* out, T (*values)[5], const cpu::Param* params) {
+    Vector<Out, V> result;
+#pragma unroll
+    for (int i = 0; i < V; i++) result.at[i] = convert<Out>(evaluate<Row, Which, T>(values[i], params));
+    *reinterpret_cast<Vector<Out, V>*>(out) = result;
+}
+
+template <class In> inline constexpr int size_of = sizeof(In);
+template <> inline constexpr int size_of<Number> = 0;
+template <> inline constexpr int size_of<Absent> = 0;
+
+// All operands contiguous and of one shape. Each thread takes V neighbours at a time, U times.
+template <class Row, int Which, class T, int V, int U, class Out, class A, class B = Absent, class C = Absent, class D = Absent, class E = Absent>
+__global__ void __launch_bounds__(256) pointwise_flat(const PointwiseArguments p) {
+    const int64_t first = int64_t(blockIdx.x) * (256 * U) + threadIdx.x;
+    const int64_t units = p.n / V;
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        const int64_t at = first + u * 256;
+        if (at < units) {
+            T values[V][5];
+            load<A, T, V>(values, 0, p.data[1] + at * V * size_of<A>, p.numbers[1], false);
+            load<B, T, V>(values, 1, p.data[2] + at * V * size_of<B>, p.numbers[2], false);
+            load<C, T, V>(values, 2, p.data[3] + at * V * size_of<C>, p.numbers[3], false);
+            load<D, T, V>(values, 3, p.data[4] + at * V * size_of<D>, p.numbers[4], false);
+            load<E, T, V>(values, 4, p.data[5] + at * V * size_of<E>, p.numbers[5], false);
+            finish<Row, Which, T, Out, V>(p.data[0] + at * V * sizeof(Out), values, p.params);
+        }
+    }
+    // What does not fill a vector.
+    if (V > 1 && blockIdx.x == 0 && threadIdx.x < p.n - units * V) {
+        const int64_t at = units * V + threadIdx.x;
+        T values[1][5];
+        load<A, T, 1>(values, 0, p.data[1] + at * size_of<A>, p.numbers[1], false);
+        load<B, T, 1>(values, 1, p.data[2] + at * size_of<B>, p.numbers[2], false);
+        load<C, T, 1>(values, 2, p.data[3] + at * size_of<C>, p.numbers[3], false);
+        load<D, T, 1>(values, 3, p.data[4] + at * size_of<D>, p.numbers[4], false);
+        load<E, T, 1>(values, 4, p.data[5] + at * size_of<E>, p.numbers[5], false);
+        finish<Row, Which, T, Out, 1>(p.data[0] + at * sizeof(Out), values, p.params);
+    }
+}
+
+// Any strides. V > 1: the innermost dimension is a multiple of V, contiguous in the result and contiguous or spread in
+// each operand. n counts vectors.
+template <class Row, int Which, class T, int V, class Out, class A, class B = Absent, class C = Absent, class D = Absent, class E = Absent>
+__global__ void __launch_bounds__(256) pointwise_strided(const PointwiseArguments p, const PointwiseShape shape) {
+    for (int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x; at < p.n; at += int64_t(gridDim.x) * 256) {
+        int64_t offset[max_operands] = {};
+        uint32_t rest = uint32_t(at);
+#pragma unroll 2
+        for (int d = 0; d < shape.dims; d++) {
+            const uint32_t next = shape.sizes[d].divide(rest), index = rest - next * shape.sizes[d].divisor;
+            rest = next;
+            offset[0] += shape.strides[0][d] * index;
+            if constexpr (size_of<A>) offset[1] += shape.strides[1][d] * index;
+            if constexpr (size_of<B>) offset[2] += shape.strides[2][d] * index;
+            if constexpr (size_of<C>) offset[3] += shape.strides[3][d] * index;
+            if constexpr (size_of<D>) offset[4] += shape.strides[4][d] * index;
+            if constexpr (size_of<E>) offset[5] += shape.strides[5][d] * index;
+        }
+        T values[V][5];
+        load<A, T, V>(values, 0, p.data[1] + offset[1], p.numbers[1], shape.spread & 2);
+        load<B, T, V>(values, 1, p.data[2] + offset[2], p.numbers[2], shape.spread & 4);
+        load<C, T, V>(values, 2, p.data[3] + offset[3], p.numbers[3], shape.spread & 8);
+        load<D, T, V>(values, 3, p.data[4] + offset[4], p.numbers[4], shape.spread & 16);
+        load<E, T, V>(values, 4, p.data[5] + offset[5], p.numbers[5], shape.spread & 32);
+        finish<Row, Which, T, Out, V>(p.data[0] + offset[0], values, p.params);
+    }
+}
+
+}  // namespace wisp

@@ -1,0 +1,247 @@
+// Chooses, names and launches the pointwise kernel for a call.
+#include "pointwise.h"
+
+#include <cstring>
+#include <unordered_map>
+
+#include "../core/errors.h"
+#include "../core/layout.h"
+#include "divider.h"
+#include "runtime.h"
+
+namespace wisp::cuda {
+namespace {
+
+constexpr int max_operands = 6, max_dims = 10;
+
+// As in kernels/pointwise.cuh.
+struct Arguments {
+    char* data[max_operands];
+    int64_t n;
+    cpu::Param params[4];
+    alignas(16) char numbers[max_operands][16];
+};
+struct Shape {
+    int dims;
+    Divider sizes[max_dims];
+    int64_t strides[max_operands][max_dims];
+    unsigned spread;
+};
+
+constexpr int row_identity = int(cpu::Pointwise::count), row_conjugate = row_identity + 1, row_where = row_identity + 2;
+
+std::string row_name(int row) {
+    static const char* const names[] = {
+#define UNARY(name, ...) #name,
+#define ACTIVATION(name, ...) #name,
+#define BINARY(name, ...) #name,
+#define TERNARY(name, ...) #name,
+#include "../ops/table/unary.h"
+#include "../ops/table/activation.h"
+#include "../ops/table/binary.h"
+#undef UNARY
+#undef ACTIVATION
+#undef BINARY
+#undef TERNARY
+    };
+    if (row == row_identity) return "identity_row";
+    if (row == row_conjugate) return "conjugate_row";
+    if (row == row_where) return "where_row";
+    return std::string("rows::") + names[row] + "_row";
+}
+
+// Everything that a kernel is specialised for, in 64 bits.
+struct Key {
+    uint64_t bits = 0;
+    int used = 0;
+    void add(uint64_t value, int width) {
+        bits |= value << used;
+        used += width;
+    }
+};
+
+enum { operand_absent = 31, operand_number = 30 };  // in the place of a dtype, of which there are fewer
+
+Kernel* kernel_for(int row, int which, DType compute, const Operand* operands, int count, bool flat, int vector) {
+    Key key;
+    key.add(uint64_t(row), 9);
+    key.add(uint64_t(which), 2);
+    key.add(uint64_t(compute), 4);
+    key.add(flat, 1);
+    key.add(uint64_t(vector), 5);
+    for (int k = 0; k < max_operands; k++) {
+        const bool there = k < count && (operands[k].data || operands[k].number);
+        key.add(!there ? operand_absent : operands[k].number ? operand_number : uint64_t(operands[k].dtype), 5);
+    }
+    static std::unordered_map<uint64_t, Kernel*> known;
+    Kernel*& kernel = known[key.bits];
+    if (kernel) return kernel;
+    std::string name = str(flat ? "pointwise_flat<" : "pointwise_strided<", row_name(row), ", ", which, ", ", type_text(compute), ", ", vector);
+    if (flat) name += vector > 1 ? ", 2" : ", 1";
+    for (int k = 0; k < count; k++)
+        name += std::string(", ") + (operands[k].number ? "Number" : operands[k].data ? type_text(operands[k].dtype) : "Absent");
+    return kernel = find_kernel("cuda/kernels/pointwise.cuh", name + ">");
+}
+
+void run(int row, int which, DType compute, const Operand* operands, int count, const Dims& sizes, const cpu::Param* params) {
+    const int64_t n = product(sizes);
+    if (n == 0) return;
+    Arguments a;
+    std::memset(a.data, 0, sizeof a.data);
+    if (params) std::memcpy(a.params, params, sizeof a.params);
+
+    // Dimensions by falling stride of the result, neighbours merged where every operand allows it.
+    int order[64], dims = 0;
+    for (int64_t d = 0; d < sizes.size() && dims < 64; d++)
+        if (sizes[d] > 1) order[dims++] = int(d);
+    for (int i = 1; i < dims; i++)
+        for (int j = i; j > 0 && operands[0].strides[order[j - 1]] < operands[0].strides[order[j]]; j--) std::swap(order[j - 1], order[j]);
+    int64_t shape[64], strides[max_operands][64];
+    int merged = 0;
+    for (int i = 0; i < dims; i++) {
+        const int d = order[i];
+        bool merge = merged > 0;
+        for (int k = 0; merge && k < count; k++)
+            if (operands[k].strides) merge = strides[k][merged - 1] == operands[k].strides[d] * sizes[d];
+        if (!merge) shape[merged++] = 1;
+        shape[merged - 1] *= sizes[d];
+        for (int k = 0; k < count; k++)
+            if (operands[k].strides) strides[k][merged - 1] = operands[k].strides[d];
+    }
+    if (merged == 0) {
+        shape[0] = 1;
+        for (int k = 0; k < count; k++) strides[k][0] = 1;
+        merged = 1;
+    }
+    if (merged > max_dims) throw RuntimeError("tensors of more than ", max_dims, " dimensions that cannot be merged are not supported on cuda");
+
+    bool flat = merged == 1;
+    int widest = 1;
+    for (int k = 0; k < count; k++) {
+        const Operand& o = operands[k];
+        a.data[k] = o.data;
+        if (o.number) std::memcpy(a.numbers[k], o.number, 16);
+        if (!o.strides) continue;
+        flat &= strides[k][merged - 1] == 1;
+        widest = std::max(widest, int(item_size(o.dtype)));
+    }
+    // As many neighbours at a time as fill 16 bytes of the widest operand, where addresses and strides allow it.
+    int vector = 16 / widest;
+    const int64_t inner = shape[merged - 1];
+    unsigned spread = 0;
+    if (!flat && inner % vector != 0) vector = 1;
+    for (int k = 0; k < count && vector > 1; k++) {
+        const Operand& o = operands[k];
+        if (!o.strides) continue;
+        const int64_t s = strides[k][merged - 1], item = item_size(o.dtype);
+        if (s == 0 && k > 0) {
+            spread |= 1u << k;
+            continue;
+        }
+        if (s != 1 || uintptr_t(o.data) % uintptr_t(item * vector) != 0) vector = 1;
+        for (int d = 0; d + 1 < merged; d++)
+            if (strides[k][d] % vector != 0) vector = 1;
+    }
+    Kernel* kernel = kernel_for(row, which, compute, operands, count, flat, vector);
+    if (flat) {
+        a.n = n;
+        const int64_t units = std::max<int64_t>(n / vector, 1), per_block = vector > 1 ? 512 : 256;
+        launch_with(kernel, {unsigned((units + per_block - 1) / per_block)}, {256}, 0, a);
+        return;
+    }
+    Shape s;
+    s.dims = merged;
+    s.spread = vector > 1 ? spread : 0;
+    a.n = n / vector;
+    if (a.n >= (int64_t(1) << 31)) {
+        // Indices of the kernel are 32 bits wide: cut the outermost dimension in two.
+        Dims halves[2];
+        int64_t at = 0;
+        Operand parts[max_operands];
+        const int d = order[0];
+        for (int part = 0; part < 2; part++) {
+            halves[part] = sizes;
+            halves[part][d] = part ? sizes[d] - sizes[d] / 2 : sizes[d] / 2;
+            for (int k = 0; k < count; k++) {
+                parts[k] = operands[k];
+                if (operands[k].strides) parts[k].data += at * operands[k].strides[d] * item_size(operands[k].dtype);
+            }
+            run(row, which, compute, parts, count, halves[part], params);
+            at += halves[part][d];
+        }
+        return;
+    }
+    for (int d = 0; d < merged; d++) {
+        const int from = merged - 1 - d;
+        s.sizes[d] = divider(uint32_t(d == 0 ? shape[from] / vector : shape[from]));
+        for (int k = 0; k < count; k++)
+            s.strides[k][d] = operands[k].strides ? strides[k][from] * item_size(operands[k].dtype) * (d == 0 ? vector : 1) : 0;
+    }
+    const unsigned blocks = unsigned(std::min<int64_t>((a.n + 255) / 256, int64_t(1) << 30));
+    launch_with(kernel, {blocks}, {256}, 0, a, s);
+}
+
+// A copy whose fast dimension differs on both sides goes through shared memory. True if it was done.
+bool transposed_copy(const Operand& to, const Operand& from, const Dims& sizes) {
+    if (to.dtype != from.dtype || !from.strides) return false;
+    int64_t shape[3] = {1, 1, 1}, t[3] = {0, 0, 0}, f[3] = {0, 0, 0};
+    int n = 0;
+    for (int64_t d = 0; d < sizes.size(); d++) {
+        if (sizes[d] == 1) continue;
+        if (n > 0 && t[n - 1] == to.strides[d] * sizes[d] && f[n - 1] == from.strides[d] * sizes[d]) {
+            shape[n - 1] *= sizes[d];
+            t[n - 1] = to.strides[d];
+            f[n - 1] = from.strides[d];
+            continue;
+        }
+        if (n == 3) return false;
+        shape[n] = sizes[d];
+        t[n] = to.strides[d];
+        f[n++] = from.strides[d];
+    }
+    if (n < 2) return false;
+    const int batch = n == 3 ? 0 : -1, i = n - 2, j = n - 1;
+    if (t[j] != 1 || f[i] != 1 || f[j] < shape[i] || shape[i] < 16 || shape[j] < 16) return false;
+    const int64_t batches = batch < 0 ? 1 : shape[0];
+    const int64_t down = (shape[j] + 63) / 64;
+    if (batches > 65535 || down > 65535 || shape[i] > INT32_MAX || shape[j] > INT32_MAX) return false;
+    static Kernel* const kernels[] = {find_kernel("cuda/kernels/copy.cuh", "transpose<1>"), find_kernel("cuda/kernels/copy.cuh", "transpose<2>"),
+                                      find_kernel("cuda/kernels/copy.cuh", "transpose<4>"), find_kernel("cuda/kernels/copy.cuh", "transpose<8>"),
+                                      find_kernel("cuda/kernels/copy.cuh", "transpose<16>")};
+    const int size = __builtin_ctz(unsigned(item_size(to.dtype)));
+    if (size == 4) return false;  // the tile would not fit into static shared memory
+    launch_with(kernels[size], {unsigned((shape[i] + 63) / 64), unsigned(down), unsigned(batches)}, {256}, 0, static_cast<const void*>(from.data),
+                static_cast<void*>(to.data), int(shape[i]), int(shape[j]), f[j], t[i], batch < 0 ? int64_t(0) : f[0], batch < 0 ? int64_t(0) : t[0]);
+    return true;
+}
+
+// The widest type that holds every value of `d` exactly.
+DType exact_type(DType d) {
+    switch (d) {
+        case DType::f16: case DType::bf16: case DType::f32: return DType::f32;
+        case DType::f64: case DType::c64: case DType::c128: case DType::u64: return d;
+        default: return DType::i64;
+    }
+}
+
+}  // namespace
+
+const char* type_text(DType dtype) {
+    static const char* const names[] = {"uint8_t", "int8_t", "int16_t", "int32_t", "int64_t", "f16", "float", "double", "c64",
+                                        "c128", "bool", "bf16", "uint16_t", "uint32_t", "uint64_t"};
+    return names[int(dtype)];
+}
+
+void pointwise(cpu::Pointwise op, int which, DType compute, const Operand* operands, int count, const Dims& sizes, const cpu::Param* params) {
+    run(int(op), which, compute, operands, count, sizes, params);
+}
+
+void where(DType compute, const Operand* operands, const Dims& sizes) { run(row_where, which_forward, compute, operands, 4, sizes, nullptr); }
+
+void copy(const Operand& to, const Operand& from, const Dims& sizes, bool conjugate) {
+    if (!conjugate && transposed_copy(to, from, sizes)) return;
+    const Operand operands[2] = {to, from};
+    run(conjugate ? row_conjugate : row_identity, which_forward, from.number ? to.dtype : exact_type(from.dtype), operands, 2, sizes, nullptr);
+}
+
+}  // namespace wisp::cuda

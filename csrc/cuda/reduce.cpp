@@ -1,0 +1,170 @@
+// Chooses and launches the kernels of a reduction.
+#include "reduce.h"
+
+#include <cmath>
+#include <unordered_map>
+
+#include "../core/device.h"
+#include "../core/errors.h"
+#include "divider.h"
+#include "pointwise.h"
+#include "runtime.h"
+
+namespace wisp::cuda {
+namespace {
+
+using cpu::Reduction;
+
+constexpr int max_dims = 8;
+
+// As in kernels/reduce.cuh.
+struct Arguments {
+    const char* in;
+    char* out;
+    int64_t* indices;
+    char* mean;
+    char* partial;
+    int64_t outputs, count, splits;
+    int kept, folded;
+    Divider kept_sizes[max_dims], folded_sizes[max_dims];
+    int64_t kept_strides[max_dims], folded_strides[max_dims];
+    double divisor, parameter;
+    int root;
+};
+
+// Dimensions of one sort, innermost first, merged where their strides allow it.
+struct Merged {
+    int n = 0;
+    int64_t sizes[64], strides[64];
+    void add(int64_t size, int64_t stride) {  // from the innermost outwards
+        if (size == 1) return;
+        if (n && strides[n - 1] * sizes[n - 1] == stride) sizes[n - 1] *= size;
+        else sizes[n] = size, strides[n++] = stride;
+    }
+    int store(Divider* dividers, int64_t* to) const {
+        if (n > max_dims) throw RuntimeError("a reduction over ", n, " dimensions that cannot be merged is not supported on cuda; call contiguous() first");
+        for (int i = 0; i < n; i++) {
+            dividers[i] = divider(uint32_t(sizes[i]));
+            to[i] = strides[i];
+        }
+        if (n == 0) {
+            dividers[0] = divider(1);
+            to[0] = 0;
+        }
+        return std::max(n, 1);
+    }
+};
+
+int norm_of(double p) {
+    if (p == 0) return 0;
+    if (p == 1) return 1;
+    if (p == 2) return 2;
+    if (std::isinf(p)) return p > 0 ? 3 : 4;
+    return 5;
+}
+
+DType accumulator(Reduction kind, DType in, DType out) {
+    auto compute = [](DType d) {
+        switch (d) {
+            case DType::f16: case DType::bf16: case DType::f32: return DType::f32;
+            case DType::f64: case DType::c64: case DType::c128: case DType::u64: return d;
+            default: return DType::i64;
+        }
+    };
+    if (kind == Reduction::max || kind == Reduction::min) return compute(in);
+    if (kind == Reduction::any || kind == Reduction::all || kind == Reduction::count_nonzero) return DType::i64;
+    return compute(out);
+}
+
+size_t accumulator_bytes(Reduction kind, DType a) {
+    const size_t item = size_t(item_size(a));
+    if (kind == Reduction::max || kind == Reduction::min) return a == DType::f32 ? 16 : item + 8;
+    if (kind == Reduction::variance) return 3 * item;
+    if (kind == Reduction::logsumexp) return 2 * item;
+    return item;
+}
+
+int64_t power_of_two_up_to(int64_t n, int64_t limit) {
+    int64_t p = 1;
+    while (p < n && p < limit) p *= 2;
+    return p;
+}
+
+}  // namespace
+
+void reduce(Reduction kind, const cpu::ReduceArguments& given) {
+    Arguments a{};
+    a.in = static_cast<const char*>(given.in);
+    a.out = static_cast<char*>(given.out);
+    a.indices = given.indices;
+    a.mean = static_cast<char*>(given.mean);
+    a.divisor = given.divisor;
+    a.parameter = given.parameter;
+    a.root = given.root;
+    Merged kept, folded;
+    a.outputs = a.count = 1;
+    for (int d = given.ndim - 1; d >= 0; d--) {
+        const bool reduced = given.reduced >> d & 1;
+        (reduced ? a.count : a.outputs) *= given.sizes[d];
+        (reduced ? folded : kept).add(given.sizes[d], given.strides[d]);
+    }
+    if (a.outputs == 0) return;
+    if ((kept.n > 1 && a.outputs >= (int64_t(1) << 31)) || (folded.n > 1 && a.count >= (int64_t(1) << 31)))
+        throw RuntimeError("a reduction of ", a.count, " scattered elements at a time is not supported on cuda; call contiguous() first");
+    a.kept = kept.store(a.kept_sizes, a.kept_strides);
+    a.folded = folded.store(a.folded_sizes, a.folded_strides);
+
+    const DType acc = accumulator(kind, given.in_dtype, given.out_dtype);
+    const size_t acc_bytes = accumulator_bytes(kind, acc);
+    const int64_t item = item_size(given.in_dtype);
+    const bool columns = kept.n > 0 && kept.strides[0] == 1 && kept.sizes[0] >= 16 && !(folded.n && folded.strides[0] == 1 && a.count >= 16);
+    int vector = std::max<int>(1, int(16 / item));
+    if (columns && vector > 4) vector = 4;
+    if (columns ? kept.sizes[0] % vector != 0 : folded.n != 1 || folded.strides[0] != 1 || a.count % vector != 0) vector = 1;
+    if (uintptr_t(a.in) % uintptr_t(item * vector) != 0) vector = 1;
+    for (const Merged* m : {&kept, &folded})
+        for (int i = 0; i < m->n; i++)
+            if (m->strides[i] != 1 && m->strides[i] % vector != 0) vector = 1;
+
+    const int64_t processors = device_info(current_device().index).multiprocessors;
+    Grid grid, block;
+    unsigned shared;
+    if (columns) {
+        grid.x = unsigned((a.outputs + 32 * vector - 1) / (32 * vector));
+        block = {32, 8};
+        shared = unsigned(256 * size_t(vector) * acc_bytes);
+        a.splits = std::max<int64_t>(1, std::min<int64_t>({processors * 8 / grid.x, a.count / 256, 1024}));
+    } else {
+        const int64_t width = power_of_two_up_to((a.count / vector + 3) / 4, a.outputs < processors * 4 ? 512 : 256);
+        block.x = unsigned(std::max<int64_t>(width, a.count / vector >= 32 ? 32 : 1));
+        block.y = std::max(1u, 256 / block.x);
+        grid.x = unsigned((a.outputs + block.y - 1) / block.y);
+        shared = unsigned(size_t(block.x) * block.y * acc_bytes);
+        a.splits = std::max<int64_t>(1, std::min<int64_t>({processors * 4 / grid.x, a.count / (int64_t(block.x) * vector * 16), 1024}));
+    }
+    grid.y = unsigned(a.splits);
+
+    const int norm = kind == Reduction::norm ? norm_of(given.parameter) : 0;
+    struct Kernels {
+        Kernel *main = nullptr, *join = nullptr;
+    };
+    static std::unordered_map<uint64_t, Kernels> known;
+    const uint64_t key = uint64_t(kind) | uint64_t(norm) << 8 | uint64_t(given.in_dtype) << 16 | uint64_t(given.out_dtype) << 24 | uint64_t(vector) << 32 | uint64_t(columns) << 40;
+    Kernels& k = known[key];
+    if (!k.main) {
+        const std::string head = str(int(kind), ", ", type_text(acc), ", ", norm);
+        k.main = find_kernel("cuda/kernels/reduce.cuh", str(columns ? "reduce_columns<" : "reduce_rows<", head, ", ", type_text(given.in_dtype), ", ",
+                                                            type_text(given.out_dtype), ", ", vector, ">"));
+        k.join = find_kernel("cuda/kernels/reduce.cuh", str("reduce_join<", head, ", ", type_text(given.out_dtype), ">"));
+    }
+    if (a.splits == 1) {
+        launch_with(k.main, grid, block, shared, a);
+        return;
+    }
+    Scratch partial(size_t(a.splits * a.outputs) * acc_bytes);
+    a.partial = partial.as<char>();
+    launch_with(k.main, grid, block, shared, a);
+    launch_with(k.join, {unsigned((a.outputs + 255) / 256)}, {256}, 0, a, static_cast<const char*>(a.partial));
+}
+
+}  // namespace wisp::cuda

@@ -1,0 +1,211 @@
+// Devices, contexts, streams, copies and launches.
+#include "runtime.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "../core/device.h"
+#include "../core/errors.h"
+
+namespace wisp::cuda {
+namespace {
+
+constexpr int max_devices = 64;
+
+struct DeviceState {
+    int handle = 0;
+    Handle context = nullptr;
+    Handle stream = nullptr;  // the default one
+    Report* report = nullptr; // in pinned memory that kernels can write
+    DeviceInfo info;
+};
+
+DeviceState* states[max_devices];
+std::mutex lock;
+int process = 0;  // that initialised the driver
+
+thread_local int current = 0;
+thread_local int context_of = -1;  // whose context is current in this thread
+thread_local Handle streams[max_devices];
+
+int counted = -1;
+
+int count_devices() {
+    if (counted >= 0) return counted;
+    int n = 0;
+    try {
+        const Driver& d = driver();
+        if (d.init(0) != 0 || d.device_count(&n) != 0) n = 0;
+        process = getpid();
+    } catch (const Error&) {
+        n = 0;
+    }
+    return counted = std::min(n, max_devices);
+}
+
+int attribute(int handle, int which) {
+    int v = 0;
+    driver().device_attribute(&v, which, handle);
+    return v;
+}
+
+DeviceState& start(int index) {
+    std::lock_guard<std::mutex> guard(lock);
+    if (states[index]) return *states[index];
+    auto s = std::make_unique<DeviceState>();
+    const Driver& d = driver();
+    check(d.device_get(&s->handle, index), "opening the device");
+    check(d.context_retain(&s->context, s->handle), "making a context on the device");
+    check(d.context_set(s->context), "using the device's context");
+    check(d.stream_create(&s->stream, 1, 0), "making a stream");  // 1: does not wait for the legacy stream
+    void* cell = nullptr;
+    check(d.host_allocate(&cell, sizeof(Report), 2), "allocating the report cell");  // 2: mapped for the device
+    std::memset(cell, 0, sizeof(Report));
+    s->report = static_cast<Report*>(cell);
+    char name[256] = "";
+    d.device_name(name, sizeof name, s->handle);
+    s->info.name = name;
+    s->info.major = attribute(s->handle, 75);
+    s->info.minor = attribute(s->handle, 76);
+    s->info.multiprocessors = attribute(s->handle, 16);
+    s->info.shared_per_block = attribute(s->handle, 97);
+    s->info.l2_bytes = attribute(s->handle, 38);
+    s->info.clock_khz = attribute(s->handle, 13);
+    d.device_memory(&s->info.memory, s->handle);
+    devices_in_use = true;
+    states[index] = s.release();
+    return *states[index];
+}
+
+}  // namespace
+
+void check(Result result, const char* what) {
+    if (result == 0) [[likely]] return;
+    const char* text = "unknown error";
+    driver().error_text(result, &text);
+    if (result == 2) throw OutOfMemory("CUDA out of memory: ", what);
+    throw RuntimeError("CUDA error: ", text, " (", what, ")");
+}
+
+int device_count() {
+    if (process && process != getpid()) return counted;
+    return count_devices();
+}
+
+int check_device(int index) {
+    if (process && process != getpid())
+        throw RuntimeError("Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method");
+    if (index < 0) index = current;
+    const int n = count_devices();
+    if (n == 0) {
+        driver();  // says that there is no driver
+        throw RuntimeError("No CUDA GPUs are available: the driver is there, but it shows no device (CUDA_VISIBLE_DEVICES?); use device='cpu'");
+    }
+    if (index >= n) throw RuntimeError("CUDA error: invalid device ordinal: cuda:", index, " was asked for, and there are ", n, " devices, cuda:0 to cuda:", n - 1);
+    ensure_context(index);
+    return index;
+}
+
+int current_index() { return current; }
+
+void set_device(int index) { current = check_device(index); }
+
+void ensure_context(int index) {
+    if (context_of == index) [[likely]] return;
+    DeviceState& s = start(index);
+    check(driver().context_set(s.context), "using the device's context");
+    context_of = index;
+}
+
+const DeviceInfo& device_info(int index) {
+    check_device(index);
+    return states[index]->info;
+}
+
+// The device that the running operator works on.
+static int working() {
+    const Device d = current_device();
+    const int index = d.is_cuda() && d.index >= 0 ? d.index : current;
+    ensure_context(index);
+    return index;
+}
+
+Handle default_stream(int index) { return states[check_device(index)]->stream; }
+Handle current_stream() {
+    const int index = working();
+    return streams[index] ? streams[index] : states[index]->stream;
+}
+void set_stream(int index, Handle stream) { streams[check_device(index)] = stream == states[index]->stream ? nullptr : stream; }
+
+void* report_cell() { return states[working()]->report; }
+
+static void raise_report(int index) {
+    Report* r = states[index]->report;
+    if (r->flag == 0) [[likely]] return;
+    const Report seen = *r;
+    r->flag = 0;
+    throw IndexError(reinterpret_cast<const char*>(seen.name), ": index ", int64_t(seen.value), " is out of bounds for dimension with size ",
+                     int64_t(seen.size), " (found on cuda:", index, " by an earlier call)");
+}
+
+void synchronize(int index) {
+    index = check_device(index);
+    check(driver().context_synchronize(), "waiting for the device");
+    raise_report(index);
+}
+
+void to_device(void* device, const void* host, size_t bytes, bool) {
+    if (bytes) check(driver().copy_to_device(Pointer(device), host, bytes, current_stream()), "copying to the device");
+}
+
+void upload(void* device, const void* host, size_t bytes) { to_device(device, host, bytes, false); }
+
+void to_host(void* host, const void* device, size_t bytes, bool wait) {
+    if (!bytes) return;
+    const Handle stream = current_stream();
+    check(driver().copy_to_host(host, Pointer(device), bytes, stream), "copying to the host");
+    if (!wait) return;
+    check(driver().stream_synchronize(stream), "waiting for a copy to the host");
+    raise_report(working());
+}
+
+void within(void* to, const void* from, size_t bytes) {
+    if (bytes) check(driver().copy_within(Pointer(to), Pointer(from), bytes, current_stream()), "copying on the device");
+}
+
+void between(void* to, int to_index, const void* from, int from_index, size_t bytes) {
+    if (!bytes) return;
+    // The copy runs on the source's stream; the target's stream waits for it.
+    const Driver& d = driver();
+    Handle source, target;
+    {
+        OnDevice on({DeviceType::cuda, int8_t(to_index)});
+        target = current_stream();
+    }
+    OnDevice on({DeviceType::cuda, int8_t(from_index)});
+    source = current_stream();
+    check(d.copy_between(Pointer(to), states[to_index]->context, Pointer(from), states[from_index]->context, bytes, source), "copying between devices");
+    Handle event;
+    check(d.event_create(&event, 2), "making an event");
+    check(d.event_record(event, source), "recording an event");
+    check(d.stream_wait(target, event, 0), "waiting for an event");
+    d.event_destroy(event);
+}
+
+void fill_zero(void* data, size_t bytes) {
+    if (bytes) check(driver().fill_bytes(Pointer(data), 0, bytes, current_stream()), "filling memory");
+}
+
+void* pinned_allocate(size_t bytes) {
+    void* data = nullptr;
+    check_device(-1);
+    check(driver().host_allocate(&data, std::max<size_t>(bytes, 1), 1), "allocating pinned memory");
+    return data;
+}
+void pinned_free(void* data) { driver().host_free(data); }
+
+}  // namespace wisp::cuda

@@ -1,0 +1,103 @@
+// The GPU as the rest of Wisp sees it: devices, streams, memory, copies and launches.
+//
+// Work goes to the current stream of the current device. Memory is handed out in the order of a stream: a block that is
+// freed may be used again at once by later work on the same stream. Called with the interpreter lock held.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "driver.h"
+
+namespace wisp {
+struct Storage;
+}
+
+namespace wisp::cuda {
+
+// Throws a RuntimeError (OutOfMemory for error 2) that names the call, for any result but success.
+void check(Result result, const char* what);
+
+int device_count();             // 0 where there is no driver or GPU; never throws
+int check_device(int index);    // the index of a device that is there (-1: the current one), made ready for use
+int current_index();            // the current device of this thread
+void set_device(int index);
+void ensure_context(int index); // makes its context current in this thread
+
+struct DeviceInfo {
+    std::string name;
+    int major, minor, multiprocessors, shared_per_block, l2_bytes, clock_khz;
+    size_t memory;
+};
+const DeviceInfo& device_info(int index);
+
+// Streams. The default one of a device is created by us, so that capture works on it as on any other.
+Handle current_stream();                    // of the current device
+Handle default_stream(int index);
+void set_stream(int index, Handle stream);
+void synchronize(int index);                // waits for all work; raises what kernels reported (see report below)
+
+// Memory of a storage on its device, in the order of the current stream.
+void provide(Storage* storage);             // sets storage->data
+void release(Storage* storage);
+// Memory for the length of one front door.
+class Scratch {
+public:
+    explicit Scratch(size_t bytes);
+    ~Scratch();
+    Scratch(const Scratch&) = delete;
+    void* data() const { return data_; }
+    template <class T> T* as() const { return static_cast<T*>(data_); }
+
+private:
+    void* data_;
+};
+void empty_cache(int index);
+void record_use(Storage* storage, Handle stream);  // another stream uses it too: it is not reused before that work is done
+struct MemoryStats {
+    int64_t allocated, peak_allocated, reserved, peak_reserved, allocations, driver_allocations, retries;
+};
+MemoryStats memory_stats(int index);
+void reset_peak(int index);
+
+// Copies in stream order. From host memory the bytes have been read when `to_device` returns unless `pinned`;
+// `to_host` waits unless told not to.
+void to_device(void* device, const void* host, size_t bytes, bool pinned);
+void to_host(void* host, const void* device, size_t bytes, bool wait);
+void within(void* to, const void* from, size_t bytes);
+void between(void* to, int to_device, const void* from, int from_device, size_t bytes);
+void fill_zero(void* data, size_t bytes);
+
+// A small array for a kernel to read, such as pointers of many tensors; it is copied before this returns.
+void upload(void* device, const void* host, size_t bytes);
+
+void* pinned_allocate(size_t bytes);
+void pinned_free(void* data);
+
+// A compiled kernel of the current device. `file`: one of csrc/cuda/kernels; `instance`: an expression that names a
+// __global__ function in namespace wisp, such as "softmax_forward<float>". Compiled by NVRTC the first time ever,
+// loaded from the cache on disk the first time in a process.
+struct Kernel;
+Kernel* find_kernel(const char* file, const std::string& instance);
+
+struct Grid {
+    unsigned x = 1, y = 1, z = 1;
+};
+void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** arguments);
+
+// launch(kernel, grid, block, 0, a, b, c): the arguments have exactly the kernel's types.
+template <class... A> void launch_with(Kernel* kernel, Grid grid, Grid block, unsigned shared, const A&... arguments) {
+    void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+    launch(kernel, grid, block, shared, pointers);
+}
+
+// Kernels say what was wrong with their input (an index out of range) in a word of device memory; it is looked at, and
+// raised, at the next synchronisation.
+struct Report {
+    unsigned long long flag;  // 0: nothing
+    long long value, size;
+    unsigned long long name;  // address of the operator's name, as the launch gave it
+};
+void* report_cell();  // of the current device
+
+}  // namespace wisp::cuda

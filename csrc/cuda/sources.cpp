@@ -1,0 +1,37 @@
+// The text of the kernels, embedded in the library: what csrc/cuda/kernels holds, and the table that CPU and GPU share.
+#include "compiler.h"
+
+#define WISP_EMBED(symbol, path)                                                             \
+    asm(".pushsection .rodata\n"                                                             \
+        ".global wisp_text_" #symbol "\nwisp_text_" #symbol ":\n.incbin \"" path "\"\n"      \
+        ".global wisp_text_" #symbol "_end\nwisp_text_" #symbol "_end:\n.byte 0\n.popsection"); \
+    extern "C" __attribute__((visibility("hidden"))) const char wisp_text_##symbol[], wisp_text_##symbol##_end[];
+#define WISP_TEXTS(X)                                      \
+    X(table_unary, "ops/table/unary.h")                    \
+    X(table_activation, "ops/table/activation.h")          \
+    X(table_binary, "ops/table/binary.h")                  \
+    X(row, "ops/row.h")                                    \
+    X(special, "cpu/special.h")                            \
+    X(expressions, "cpu/expressions.h")                    \
+    X(base, "cuda/kernels/base.cuh")                       \
+    X(numbers, "cuda/kernels/numbers.cuh")                 \
+    X(pointwise, "cuda/kernels/pointwise.cuh")             \
+    X(copy, "cuda/kernels/copy.cuh")                       \
+    X(reduce, "cuda/kernels/reduce.cuh")
+
+#define WISP_X(symbol, path) WISP_EMBED(symbol, path)
+WISP_TEXTS(WISP_X)
+#undef WISP_X
+
+namespace wisp::cuda {
+
+const std::vector<Source>& sources() {
+    static const std::vector<Source> all = {
+#define WISP_X(symbol, path) {path, std::string(wisp_text_##symbol, wisp_text_##symbol##_end)},
+        WISP_TEXTS(WISP_X)
+#undef WISP_X
+    };
+    return all;
+}
+
+}  // namespace wisp::cuda

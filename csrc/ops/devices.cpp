@@ -1,0 +1,114 @@
+// Devices from Python: the default one, virtual ones, and what wisp.cuda is made of (namespace _cuda).
+#include "../cuda/compiler.h"
+#include "../cuda/gemm.h"
+#include "../cuda/runtime.h"
+#include "../python/registry.h"
+#include "ops.h"
+
+namespace wisp {
+namespace {
+
+using cuda::Handle;
+
+int index_of(int64_t index) { return cuda::check_device(int(index)); }
+PyObject* text(const std::string& s) { return PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"); }
+Handle handle(int64_t h) { return reinterpret_cast<Handle>(h); }
+
+Handle new_event(bool timing) {
+    Handle e = nullptr;
+    index_of(-1);
+    cuda::check(cuda::driver().event_create(&e, timing ? 0 : 2), "making an event");
+    return e;
+}
+
+// 600 is "not ready": an answer, not an error.
+bool done(cuda::Result r, const char* what) {
+    if (r == 600) return false;
+    cuda::check(r, what);
+    return true;
+}
+
+const Operators operators = {
+    {"_default_device()", []() { return text(text_of(current_device())); }, function},
+    {"_set_default_device(device? device)", [](std::optional<Device> d) { set_default_device(d.value_or(Device{})); }, function},
+    {"set_virtual_devices(int count)", [](int64_t n) { set_virtual_devices(int(std::clamp<int64_t>(n, -1, 100))); }, function},
+    {"_virtual_devices()", []() -> int64_t { return virtual_devices(); }, function},
+
+    {"_cuda.device_count()", []() -> int64_t { return cuda::device_count(); }, function},
+    {"_cuda.current_device()", []() -> int64_t { return index_of(-1); }, function},
+    {"_cuda.set_device(int device)", [](int64_t i) { cuda::set_device(int(i)); }, function},
+    {"_cuda.synchronize(int device=-1)", [](int64_t i) {
+         const int index = index_of(i);
+         OnDevice on({DeviceType::cuda, int8_t(index)});
+         cuda::synchronize(index);
+     }, function},
+    {"_cuda.properties(int device)", [](int64_t i) {
+         const cuda::DeviceInfo& d = cuda::device_info(index_of(i));
+         return Py_BuildValue("(siiiiiiL)", d.name.c_str(), d.major, d.minor, d.multiprocessors, d.shared_per_block, d.l2_bytes, d.clock_khz,
+                              static_cast<long long>(d.memory));
+     }, function},
+    {"_cuda.driver_version()", []() -> int64_t {
+         int v = 0;
+         cuda::check(cuda::driver().driver_version(&v), "asking the driver for its version");
+         return v;
+     }, function},
+    {"_cuda.memory_stats(int device)", [](int64_t i) {
+         const cuda::MemoryStats s = cuda::memory_stats(index_of(i));
+         return Py_BuildValue("(LLLLLLL)", static_cast<long long>(s.allocated), static_cast<long long>(s.peak_allocated), static_cast<long long>(s.reserved),
+                              static_cast<long long>(s.peak_reserved), static_cast<long long>(s.allocations), static_cast<long long>(s.driver_allocations),
+                              static_cast<long long>(s.retries));
+     }, function},
+    {"_cuda.mem_get_info(int device)", [](int64_t i) {
+         cuda::ensure_context(index_of(i));
+         size_t free = 0, total = 0;
+         cuda::check(cuda::driver().memory_info(&free, &total), "asking for free memory");
+         return Py_BuildValue("(LL)", static_cast<long long>(free), static_cast<long long>(total));
+     }, function},
+    {"_cuda.reset_peak(int device)", [](int64_t i) { cuda::reset_peak(index_of(i)); }, function},
+    {"_cuda.empty_cache(int device)", [](int64_t i) { cuda::empty_cache(index_of(i)); }, function},
+    {"_cuda.allow_tf32(bool allowed)", [](bool b) { cuda::allow_tf32(b); }, function},
+    {"_cuda.tf32_allowed()", []() { return cuda::tf32_allowed(); }, function},
+
+    {"_cuda.default_stream(int device)", [](int64_t i) { return int64_t(cuda::default_stream(index_of(i))); }, function},
+    {"_cuda.current_stream(int device)", [](int64_t i) {
+         OnDevice on({DeviceType::cuda, int8_t(index_of(i))});
+         return int64_t(cuda::current_stream());
+     }, function},
+    {"_cuda.set_stream(int device, int stream)", [](int64_t i, int64_t s) { cuda::set_stream(index_of(i), handle(s)); }, function},
+    {"_cuda.new_stream(int device, int priority=0)", [](int64_t i, int64_t priority) {
+         cuda::ensure_context(index_of(i));
+         Handle s = nullptr;
+         cuda::check(cuda::driver().stream_create(&s, 1, int(priority)), "making a stream");
+         return int64_t(s);
+     }, function},
+    {"_cuda.stream_synchronize(int stream)", [](int64_t s) { cuda::check(cuda::driver().stream_synchronize(handle(s)), "waiting for a stream"); }, function},
+    {"_cuda.stream_query(int stream)", [](int64_t s) { return done(cuda::driver().stream_query(handle(s)), "asking a stream"); }, function},
+    {"_cuda.stream_wait(int stream, int event)", [](int64_t s, int64_t e) {
+         cuda::check(cuda::driver().stream_wait(handle(s), handle(e), 0), "making a stream wait");
+     }, function},
+    {"_cuda.record_stream(Tensor input, int stream)", [](const Tensor& t, int64_t s) {
+         if (t.is_cuda()) cuda::record_use(t.storage(), handle(s));
+     }, function},
+    {"_cuda.new_event(bool timing)", [](bool timing) { return int64_t(new_event(timing)); }, function},
+    {"_cuda.event_record(int event, int stream)", [](int64_t e, int64_t s) {
+         cuda::check(cuda::driver().event_record(handle(e), handle(s)), "recording an event");
+     }, function},
+    {"_cuda.event_synchronize(int event)", [](int64_t e) { cuda::check(cuda::driver().event_synchronize(handle(e)), "waiting for an event"); }, function},
+    {"_cuda.event_query(int event)", [](int64_t e) { return done(cuda::driver().event_query(handle(e)), "asking an event"); }, function},
+    {"_cuda.event_elapsed(int start, int end)", [](int64_t a, int64_t b) {
+         float ms = 0;
+         cuda::check(cuda::driver().event_elapsed(&ms, handle(a), handle(b)), "taking the time between two events");
+         return double(ms);
+     }, function},
+    {"_cuda.event_destroy(int event)", [](int64_t e) { cuda::driver().event_destroy(handle(e)); }, function},
+
+    // Compiles one kernel and gives its image: for `wisp doctor --warm` and for tests, which have no GPU.
+    {"_cuda.compile(str file, str instance, int arch, bool use_cache=True)", [](std::string file, std::string instance, int64_t arch, bool use_cache) {
+         const std::string image = cuda::compile(file, instance, int(arch), use_cache).image;
+         return PyBytes_FromStringAndSize(image.data(), Py_ssize_t(image.size()));
+     }, function},
+    {"_cuda.cache_folder()", []() { return text(cuda::cache_folder()); }, function},
+};
+
+}  // namespace
+}  // namespace wisp

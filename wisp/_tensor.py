@@ -26,6 +26,10 @@ def numpy(self, *, force=False):
         if not force:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         self = self.detach()
+    if self.device.type != "cpu":
+        if not force or self.is_meta:
+            raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+        self = self.cpu()
     kind = _KINDS.get(str(self.dtype)[6:])
     if kind is None:
         raise TypeError(f"Got unsupported ScalarType {str(self.dtype)[6:]}: NumPy has no such type; convert with .float()")

@@ -69,6 +69,7 @@ void check_for_nan(const Node& node, const Tensor* results, int64_t n) {
         if (!results[i] || !is_differentiable(results[i].dtype())) continue;
         GradMode off(false);
         Tensor wide = contiguous(to(is_complex(results[i].dtype()) ? view_as_real(results[i]) : results[i], DType::f64));
+        wide = to(wide, Device{});
         const double* p = wide.data<double>();
         for (int64_t k = 0; k < wide.numel(); k++)
             if (std::isnan(p[k])) {

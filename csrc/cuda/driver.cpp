@@ -1,4 +1,6 @@
 // Finds and opens NVIDIA's libraries.
+#include <Python.h>
+
 #include "driver.h"
 
 #include <dirent.h>
@@ -14,16 +16,12 @@
 namespace wisp::cuda {
 namespace {
 
-// Folders that hold a wheel's libraries: next to this extension, site-packages/nvidia/<wheel>/lib (CUDA 12) or
-// site-packages/nvidia/cu13/lib (CUDA 13).
+// Folders that may hold a wheel's libraries: nvidia/cu13/lib (CUDA 13) or nvidia/<wheel>/lib (CUDA 12) in Python's path.
 std::vector<std::string> wheel_folders(const char* wheel) {
     std::vector<std::string> roots, folders;
-    Dl_info info;
-    if (dladdr(reinterpret_cast<void*>(&wheel_folders), &info) && info.dli_fname) {
-        std::string path = info.dli_fname;
-        for (int i = 0; i < 2 && path.find('/') != std::string::npos; i++) path = path.substr(0, path.rfind('/'));
-        roots.push_back(path);
-    }
+    if (PyObject* path = PySys_GetObject("path"); path && PyList_Check(path))
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(path); i++)
+            if (const char* entry = PyUnicode_Check(PyList_GET_ITEM(path, i)) ? PyUnicode_AsUTF8(PyList_GET_ITEM(path, i)) : nullptr) roots.push_back(entry);
     if (const char* extra = std::getenv("WISP_CUDA_PATH")) {
         std::string list = extra;
         for (size_t at = 0; at <= list.size();) {
@@ -75,7 +73,7 @@ const Driver& driver() {
         std::string tried;
         void* library = open_library("driver", {"libcuda.so.1"}, tried);
         if (!library)
-            throw RuntimeError("Found no NVIDIA driver on this machine (libcuda.so.1 could not be opened): use device='cpu', or install the "
+            throw RuntimeError("CUDA is not available: found no NVIDIA driver on this machine (libcuda.so.1 could not be opened): use device='cpu', or install the "
                                "driver; `wisp doctor` tells more");
         Driver d;
 #define WISP_X(name, symbol, parameters) #symbol,

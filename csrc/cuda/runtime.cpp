@@ -103,7 +103,7 @@ int check_device(int index) {
     const int n = count_devices();
     if (n == 0) {
         driver();  // says that there is no driver
-        throw RuntimeError("No CUDA GPUs are available: the driver is there, but it shows no device (CUDA_VISIBLE_DEVICES?); use device='cpu'");
+        throw RuntimeError("CUDA is not available, no GPU was found: the driver is there, but it shows no device (CUDA_VISIBLE_DEVICES?); use device='cpu'");
     }
     if (index >= n) throw RuntimeError("CUDA error: invalid device ordinal: cuda:", index, " was asked for, and there are ", n, " devices, cuda:0 to cuda:", n - 1);
     ensure_context(index);

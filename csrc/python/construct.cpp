@@ -144,7 +144,7 @@ char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
         for (int64_t i = 0; i < t.dim() || depth + i < shape.sizes.size(); i++)
             if (i >= t.dim() || depth + i >= shape.sizes.size() || t.size(i) != shape.sizes[depth + i])
                 throw ValueError("expected elements of shape ", shape.sizes, " at dim ", depth, ", got a tensor of shape ", t.sizes());
-        Tensor c = contiguous(to(detach(t), shape.dtype));
+        Tensor c = contiguous(to(to(detach(t), shape.dtype), Device{}));
         std::memcpy(out, c.data(), size_t(c.numel() * c.item_size()));
         return out + c.numel() * c.item_size();
     }
@@ -232,7 +232,7 @@ const Operators operators = {
          // Same memory under another element type.
          Storage* s = raw.storage();
          if ((reinterpret_cast<uintptr_t>(s->data) + size_t(offset)) % size_t(size) || offset % size) {
-             Tensor copy = empty({count}, dtype);
+             Tensor copy = empty({count}, dtype, Device{});
              std::memcpy(copy.data(), static_cast<char*>(s->data) + offset, size_t(count * size));
              return copy;
          }
@@ -263,7 +263,7 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype) {
     measure(data, 0, shape, true);
     if (!shape.started) shape.dtype = default_dtype();
     if (dtype) shape.dtype = *dtype;
-    Tensor t = empty(shape.sizes, shape.dtype);
+    Tensor t = empty(shape.sizes, shape.dtype, Device{});
     fill(data, shape, 0, t.data());
     return t;
 }

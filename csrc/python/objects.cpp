@@ -241,7 +241,7 @@ PyMethodDef generator_methods[] = {
          Py_RETURN_NONE;
      }, METH_VARARGS, nullptr},
     {"get_state", [](PyObject* self, PyObject*) -> PyObject* {
-         Tensor state = empty({int64_t(sizeof(Generator))}, DType::u8);
+         Tensor state = empty({int64_t(sizeof(Generator))}, DType::u8, Device{});
          std::memcpy(state.data(), &generator_of(self), sizeof(Generator));
          return state.release();
      }, METH_NOARGS, "get_state() -> Tensor: the state as bytes"},

@@ -642,7 +642,11 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             if (op.overloads.size() > 1 && !(o.places & places)) continue;
             if (!bind(o, args, n, kwnames, slots, rest, nullptr)) continue;
             PyObject* out = o.out >= 0 ? take_out(o, slots) : Py_None;
-            OnDevice on(devices_in_use ? device_of_call(op, slots, int(o.parameters.size()) - (o.out >= 0)) : current_device());
+            std::optional<OnDevice> on;
+            if (devices_in_use) [[unlikely]] {
+                const Device d = device_of_call(op, slots, int(o.parameters.size()) - (o.out >= 0));
+                if (!(d == current_device())) on.emplace(d);
+            }
             if (self->form == form_inplace) return call_inplace(op, o, slots);
             if (out != Py_None) return call_with_out(op, o, slots, out);
             if (autocast_users && op.autocast != CastPolicy::none) {

@@ -396,7 +396,13 @@ PyObject* list_of(const Tensor& t, int64_t d, const char* data) {
     }
     return list;
 }
-PyObject* tensor_tolist(PyObject* self, PyObject*) { return list_of(as_tensor(self), 0, as_tensor(self).data()); }
+PyObject* tensor_tolist(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        GradMode off(false);
+        const Tensor t = as_tensor(self).is_cuda() ? to(as_tensor(self), Device{}) : as_tensor(self);
+        return list_of(t, 0, t.data());
+    });
+}
 PyObject* tensor_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
         const bool given = n || (kwnames && PyTuple_GET_SIZE(kwnames));
@@ -429,7 +435,10 @@ PyObject* tensor_post_accumulate_dict(PyObject* self, PyObject*) {
         return e.post_accumulate_hooks;
     });
 }
-PyObject* tensor_data_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(as_tensor(self).numel() ? as_tensor(self).data() : nullptr); }
+PyObject* tensor_data_ptr(PyObject* self, PyObject*) {
+    const Tensor& t = as_tensor(self);
+    return PyLong_FromVoidPtr(t.numel() ? static_cast<char*>(t.storage()->data) + t.offset() * t.item_size() : nullptr);
+}
 PyObject* tensor_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(as_tensor(self).storage()->data); }
 PyObject* tensor_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(as_tensor(self).storage()->bytes); }
 PyObject* tensor_element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).item_size()); }

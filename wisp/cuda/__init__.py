@@ -11,7 +11,8 @@ import collections as _collections
 
 import wisp as _wisp
 from wisp import _core
-from wisp.cuda.streams import Event, ExternalStream, Stream, StreamContext, stream  # noqa: F401
+from wisp.cuda.streams import Event, ExternalStream, Stream, StreamContext  # noqa: F401
+from wisp.cuda.streams import stream as stream
 
 _cuda = _core._operators["_cuda"]
 

@@ -1,0 +1,84 @@
+"""Devices without a GPU: virtual ones that refuse to mix, meta tensors, the default device, and kernels that compile."""
+
+import pytest
+import wisp
+from wisp import nn
+
+
+@pytest.fixture
+def virtual():
+    wisp.set_virtual_devices(3)
+    yield
+    wisp.set_virtual_devices(0)
+
+
+def test_virtual_devices_are_apart(virtual):
+    a, b = wisp.ones(2, 3, device="cpu:0"), wisp.ones(2, 3, device="cpu:1")
+    assert (str(a.device), str(b.device)) == ("cpu:0", "cpu:1")
+    for mix in (lambda: a + b, lambda: wisp.cat([a, b]), lambda: a.mul_(b), lambda: wisp.matmul(a, b.T), lambda: wisp.where(a > 0, a, b)):
+        with pytest.raises(RuntimeError, match="same device.*cpu:0.*cpu:1|same device.*cpu:1.*cpu:0"):
+            mix()
+    assert str((b * 2).sum().device) == "cpu:1"
+    assert str((b * wisp.tensor(3.0, device="cpu:0")).device) == "cpu:1"  # a 0-dim tensor joins
+    assert str(a.to("cpu:2").device) == "cpu:2" and str(wisp.zeros_like(b).device) == "cpu:1"
+    with pytest.raises(RuntimeError, match="cpu:7.*cpu:0 to cpu:2"):
+        wisp.ones(1, device="cpu:7")
+
+
+def test_gradients_cross_devices(virtual):
+    first, second = nn.Linear(4, 5).to("cpu:1"), nn.Linear(5, 2).to("cpu:2")
+    x = wisp.randn(3, 4, device="cpu:1")
+    loss = second(first(x).relu().to("cpu:2")).square().mean()
+    loss.backward()
+    assert str(first.weight.grad.device) == "cpu:1" and str(second.weight.grad.device) == "cpu:2"
+
+    wisp.set_virtual_devices(0)
+    one, two = nn.Linear(4, 5), nn.Linear(5, 2)
+    one.load_state_dict({k: wisp.tensor(v.tolist()) for k, v in first.state_dict().items()})
+    two.load_state_dict({k: wisp.tensor(v.tolist()) for k, v in second.state_dict().items()})
+    two(one(wisp.tensor(x.tolist())).relu()).square().mean().backward()
+    assert one.weight.grad.tolist() == first.weight.grad.tolist()
+
+
+def test_default_device(virtual):
+    with wisp.device("cpu:1"):
+        assert str(wisp.zeros(2).device) == "cpu:1" and str(wisp.arange(3).device) == "cpu:1" and str(wisp.tensor([1.0]).device) == "cpu:1"
+        assert str(wisp.get_default_device()) == "cpu:1"
+    assert str(wisp.zeros(2).device) == "cpu:0"
+
+
+def test_meta():
+    x = wisp.empty(1000, 1000, device="meta")
+    y = (x @ x.T + 1).relu().sum(0)
+    assert y.device.type == "meta" and y.shape == (1000,) and y.is_meta
+    for read in (y.tolist, y.sum().item, lambda: y.softmax(0)):
+        with pytest.raises(NotImplementedError, match="meta"):
+            read()
+    with pytest.raises(TypeError, match="meta"):
+        y.numpy()
+    with pytest.raises(NotImplementedError, match="no data"):
+        wisp.zeros(1000).copy_(y)
+
+
+def test_without_a_gpu_errors_say_so():
+    if wisp.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(RuntimeError, match="CUDA is not available"):
+        wisp.zeros(2, device="cuda")
+    assert wisp.cuda.device_count() == 0
+
+
+KERNELS = [
+    ("cuda/kernels/pointwise.cuh", "pointwise_flat<rows::gelu_row, 1, float, 4, 2, float, float, float>"),
+    ("cuda/kernels/pointwise.cuh", "pointwise_strided<rows::lgamma_row, 0, float, 1, bf16, bf16>"),
+    ("cuda/kernels/pointwise.cuh", "pointwise_flat<rows::tanh_row, 0, c64, 2, 2, c64, c64>"),
+    ("cuda/kernels/reduce.cuh", "reduce_rows<0, float, 0, float, float, 4>"),
+    ("cuda/kernels/copy.cuh", "transpose<4>"),
+]
+
+
+@pytest.mark.parametrize("file, instance", KERNELS)
+@pytest.mark.parametrize("arch", [80, 90, 100])
+def test_kernels_compile(file, instance, arch):
+    image = wisp._core._operators["_cuda"]["compile"](file, instance, arch, False)
+    assert image[:4] == b"\x7fELF"

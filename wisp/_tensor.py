@@ -28,7 +28,8 @@ def numpy(self, *, force=False):
         self = self.detach()
     if self.device.type != "cpu":
         if not force or self.is_meta:
-            raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+            raise TypeError(f"can't convert {self.device} device type tensor to numpy. "
+                            "Use Tensor.cpu() to copy the tensor to host memory first.")
         self = self.cpu()
     kind = _KINDS.get(str(self.dtype)[6:])
     if kind is None:

@@ -3,7 +3,7 @@
 #include "core/scratch.h"
 #include "core/threads.h"
 #include "cpu/conv_depthwise.h"
-#include "cpu/gemm.h"
+#include "cpu/conv_unfold.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
@@ -505,6 +505,12 @@ void input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bia
         return product(s, grad, s.out_channels / s.groups, weight, k, 1, k, bias, input_grad);
     }
     if (depthwise_input_grad(s, grad, weight, bias, input_grad)) return;
+    Axis axis[3];
+    bool strided = false;
+    for (int d = 0; d < 3; ++d) axis[d] = input_grad_axis(s, d, 0), strided |= s.stride[d] != 1;
+    const bool winograd = sizeof(T) == 4 && !strided &&
+                          suits_winograd(axis, s.batch, s.in_channels / s.groups, s.out_channels / s.groups);
+    if (!winograd && input_grad_by_folding(s, grad, weight, bias, input_grad)) return;
     if (input_grad_by_scatter(s, grad, weight, bias, input_grad)) return;
     Problem<T> p{};
     p.batch = s.batch;

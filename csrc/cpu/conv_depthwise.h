@@ -51,10 +51,11 @@ struct DepthwisePlane {
         const int64_t j = larger(0, -left), count = larger(0, smaller(pitch, source_width - left) - j);
         if (bands > 1) {
             std::memset(to, 0, size_t(larger(0, smaller(begin, rows + taps - 1)) * pitch) * sizeof(T));
-            if (end < rows + taps - 1)
-                std::memset(to + larger(0, end) * pitch, 0, size_t((rows + taps - 1 - larger(0, end)) * pitch) * sizeof(T));
+            const int64_t missing = rows + taps - 1 - larger(0, end);
+            if (missing > 0) std::memset(to + larger(0, end) * pitch, 0, size_t(missing * pitch) * sizeof(T));
         }
-        for (int64_t r = begin; r < end; ++r) copy_run(to + r * pitch + j, source + (y0 + r) * source_width + left + j, count);
+        for (int64_t r = begin; r < end; ++r)
+            copy_run(to + r * pitch + j, source + (y0 + r) * source_width + left + j, count);
     }
 };
 
@@ -100,7 +101,8 @@ void depthwise_planes(const ConvShape& s, DepthwisePlane p, const T* source, con
             T* out = result + plane * size + first * p.width;
             int64_t r = 0;
             for (; r + depthwise_rows <= rows; r += depthwise_rows)
-                depthwise_strip<T, K, depthwise_rows>(copy + r * p.pitch, p.pitch, taps, start, out + r * p.width, p.width);
+                depthwise_strip<T, K, depthwise_rows>(copy + r * p.pitch, p.pitch, taps, start, out + r * p.width,
+                                                      p.width);
             for (; r < rows; ++r)
                 depthwise_strip<T, K, 1>(copy + r * p.pitch, p.pitch, taps, start, out + r * p.width, p.width);
         }
@@ -108,7 +110,8 @@ void depthwise_planes(const ConvShape& s, DepthwisePlane p, const T* source, con
 }
 
 template <class T>
-bool depthwise(const ConvShape& s, DepthwisePlane p, const T* source, const T* weight, const T* bias, bool flip, T* result) {
+bool depthwise(const ConvShape& s, const DepthwisePlane& p, const T* source, const T* weight, const T* bias, bool flip,
+               T* result) {
     if (!suits_depthwise(s)) return false;
     switch (s.kernel[1]) {
         case 3: depthwise_planes<T, 3>(s, p, source, weight, bias, flip, result); return true;
@@ -119,19 +122,19 @@ bool depthwise(const ConvShape& s, DepthwisePlane p, const T* source, const T* w
 
 template <class T>
 bool depthwise_forward(const ConvShape& s, const T* input, const T* weight, const T* bias, T* output) {
-    return depthwise(s, {s.in[1], s.in[2], -s.padding[1], -s.padding[2], s.out[1], s.out[2], 0, 0, 0}, input, weight, bias,
-                     false, output);
+    const DepthwisePlane p{s.in[1], s.in[2], -s.padding[1], -s.padding[2], s.out[1], s.out[2], 0, 0, 0};
+    return depthwise(s, p, input, weight, bias, false, output);
 }
 
 template <class T>
 bool depthwise_input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bias, T* input_grad) {
     const int64_t reach = s.kernel[1] - 1;
-    return depthwise(s, {s.out[1], s.out[2], s.padding[1] - reach, s.padding[2] - reach, s.in[1], s.in[2], 0, 0, 0}, grad,
-                     weight, bias, true, input_grad);
+    const DepthwisePlane p{s.out[1], s.out[2], s.padding[1] - reach, s.padding[2] - reach, s.in[1], s.in[2], 0, 0, 0};
+    return depthwise(s, p, grad, weight, bias, true, input_grad);
 }
 
-// Adds the products of `rows` rows of the gradient, `count` columns of them, with the input that meets them to the sums of
-// A rows of taps. At the end of a row both sides are cut: an infinity there must not meet a zero.
+// Adds the products of `rows` rows of the gradient, `count` columns of them, with the input that meets them to the
+// sums of A rows of taps. At the end of a row both sides are cut: an infinity there must not meet a zero.
 template <class T, int K, int A, int rows, bool whole>
 WISP_INLINE void depthwise_products(const T* copy, int64_t pitch, const T* grad, int64_t width, int64_t count,
                                     Vector<T> (&sum)[A * K]) {
@@ -157,12 +160,14 @@ __attribute__((noinline)) void depthwise_dots(const T* copy, int64_t pitch, cons
 #pragma GCC unroll 16
     for (int k = 0; k < A * K; ++k) sum[k] = sums[k];
     int64_t r = 0;
-    for (; r + depthwise_rows <= rows; r += depthwise_rows, copy += depthwise_rows * pitch, grad += depthwise_rows * width) {
+    for (; r + depthwise_rows <= rows; r += depthwise_rows) {
         int64_t x = 0;
         for (; x + lanes <= width; x += lanes)
             depthwise_products<T, K, A, depthwise_rows, true>(copy + x, pitch, grad + x, width, lanes, sum);
         if (x < width)
             depthwise_products<T, K, A, depthwise_rows, false>(copy + x, pitch, grad + x, width, width - x, sum);
+        copy += depthwise_rows * pitch;
+        grad += depthwise_rows * width;
     }
     for (; r < rows; ++r, copy += pitch, grad += width)
         for (int64_t x = 0; x < width; x += lanes)

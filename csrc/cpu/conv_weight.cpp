@@ -8,7 +8,7 @@
 #include "core/scratch.h"
 #include "core/threads.h"
 #include "cpu/conv_depthwise.h"
-#include "cpu/gemm.h"
+#include "cpu/conv_unfold.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
@@ -224,6 +224,7 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
     for (int d = 0; d < 3; ++d) axes[d] = forward_axis(s, d);
     if constexpr (sizeof(T) == 4)
         if (weight_grad_with_winograd(s, axes, input, grad, out)) return;
+    if (weight_grad_by_unfolding(s, input, grad, out)) return;
     ImageLayout& l = w.layout = make_layout(axes, w.channels, w.rows, true);
     w.depth = l.depth();
     const int64_t weights = w.rows * w.depth;

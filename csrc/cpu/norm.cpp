@@ -232,22 +232,46 @@ void group_norm_backward_as(const T* g, const T* x, const T* weight, const Compu
 
 // ---- batch norm
 
-// Where the spatial size is one, the vectors go across the channels: sums down the rows of a (batch, channels) matrix
-// for one block of columns. value(row pointer offset, vector, out) as in sum_along; totals are double.
+// Where the spatial size is small, the vectors go across the channels: the columns of a (batch, channels * spatial)
+// matrix are summed, then those of a channel. value(place in the matrix, column, vector, out) gives K vectors to add;
+// totals[k * columns + column] are double.
 constexpr int64_t rows_per_block = 256;
+template <class C> WISP_INLINE bool is_narrow(int64_t spatial) { return spatial < lanes<C>; }
+
 template <class C, int K, class Value>
-WISP_INLINE void sum_down(int64_t batch, int64_t channels, int64_t column, int64_t width, double* totals, Value value) {
-    for (int64_t j = 0; j < K * lanes<C>; j++) totals[j] = 0;
-    for (int64_t start = 0; start < batch; start += rows_per_block) {
-        const int64_t stop = start + rows_per_block < batch ? start + rows_per_block : batch;
-        Vector<C> sums[K] = {}, v[K];
-        for (int64_t b = start; b < stop; b++) {
-            if (width == lanes<C>) value(b * channels + column, WholeVector<C>{}, v);
-            else value(b * channels + column, PartVector<C>{width}, v);
-            for (int k = 0; k < K; k++) sums[k] += v[k];
+void sum_down(int64_t batch, int64_t columns, double* totals, Value value) {
+    const int64_t blocks = (columns + lanes<C> - 1) / lanes<C>;
+    parallel_for(blocks, 1 + elements_per_task / (batch * lanes<C>), [=](int64_t begin, int64_t end) {
+        for (int64_t block = begin; block < end; block++) {
+            const int64_t column = block * lanes<C>, left = columns - column;
+            const int64_t width = left < lanes<C> ? left : lanes<C>;
+            double sums[K * lanes<C>] = {};
+            for (int64_t start = 0; start < batch; start += rows_per_block) {
+                const int64_t stop = start + rows_per_block < batch ? start + rows_per_block : batch;
+                Vector<C> part[K] = {}, v[K];
+                for (int64_t b = start; b < stop; b++) {
+                    if (width == lanes<C>) value(b * columns + column, column, WholeVector<C>{}, v);
+                    else value(b * columns + column, column, PartVector<C>{width}, v);
+                    for (int k = 0; k < K; k++) part[k] += v[k];
+                }
+                for (int k = 0; k < K; k++)
+                    for (int64_t j = 0; j < lanes<C>; j++) sums[k * lanes<C> + j] += double(part[k][j]);
+            }
+            for (int k = 0; k < K; k++)
+                for (int64_t j = 0; j < width; j++) totals[k * columns + column + j] = sums[k * lanes<C> + j];
         }
-        for (int k = 0; k < K; k++)
-            for (int64_t j = 0; j < lanes<C>; j++) totals[k * lanes<C> + j] += double(sums[k][j]);
+    });
+}
+WISP_INLINE double channel_total(const double* totals, int64_t channel, int64_t spatial) {
+    double sum = 0;
+    for (int64_t j = 0; j < spatial; j++) sum += totals[channel * spatial + j];
+    return sum;
+}
+// A number per channel, for each of its columns.
+template <class C, class Value> WISP_INLINE void spread(C* to, int64_t channels, int64_t spatial, Value value) {
+    for (int64_t c = 0; c < channels; c++) {
+        const C v = value(c);
+        for (int64_t j = 0; j < spatial; j++) *to++ = v;
     }
 }
 
@@ -282,26 +306,19 @@ void stats_as(const T* x, Compute<T>* mean, Compute<T>* rstd, DType running, voi
     const double count = double(batch) * double(spatial);
     double* means = static_cast<double*>(scratch(0, size_t(2 * channels) * sizeof(double)));
     double* vars = means + channels;
-    if (spatial == 1) {
-        const int64_t blocks = (channels + lanes<C> - 1) / lanes<C>;
-        parallel_for(blocks, 1 + elements_per_task / (batch * lanes<C>), [=](int64_t begin, int64_t end) {
-            for (int64_t block = begin; block < end; block++) {
-                const int64_t column = block * lanes<C>, left = channels - column;
-                const int64_t width = left < lanes<C> ? left : lanes<C>;
-                double totals[lanes<C>];
-                sum_down<C, 1>(batch, channels, column, width, totals,
-                               [&](int64_t at, auto vector, Vector<C>* out) { out[0] = vector.load(x + at); });
-                Vector<C> center;
-                for (int64_t j = 0; j < lanes<C>; j++) center[j] = C(totals[j] / count);
-                for (int64_t j = 0; j < width; j++) means[column + j] = totals[j] / count;
-                sum_down<C, 1>(batch, channels, column, width, totals,
-                               [&](int64_t at, auto vector, Vector<C>* out) {
-                                   const Vector<C> d = vector.load(x + at) - center;
-                                   out[0] = d * d;
-                               });
-                for (int64_t j = 0; j < width; j++) vars[column + j] = totals[j] / count;
-            }
+    if (is_narrow<C>(spatial)) {
+        const int64_t columns = channels * spatial;
+        double* totals = static_cast<double*>(scratch(1, size_t(columns) * (sizeof(double) + sizeof(C))));
+        C* centers = reinterpret_cast<C*>(totals + columns);
+        sum_down<C, 1>(batch, columns, totals,
+                       [=](int64_t at, int64_t, auto vector, Vector<C>* out) { out[0] = vector.load(x + at); });
+        for (int64_t c = 0; c < channels; c++) means[c] = channel_total(totals, c, spatial) / count;
+        spread(centers, channels, spatial, [&](int64_t c) { return C(means[c]); });
+        sum_down<C, 1>(batch, columns, totals, [=](int64_t at, int64_t column, auto vector, Vector<C>* out) {
+            const Vector<C> d = vector.load(x + at) - vector.load((const C*)centers + column);
+            out[0] = d * d;
         });
+        for (int64_t c = 0; c < channels; c++) vars[c] = channel_total(totals, c, spatial) / count;
     } else {
         parallel_for(channels, task_rows(batch * spatial), [=](int64_t begin, int64_t end) {
             for (int64_t c = begin; c < end; c++) {
@@ -341,14 +358,19 @@ template <class T>
 void apply_as(const T* x, const Compute<T>* mean, const Compute<T>* rstd, const T* weight, const T* bias, T* y,
               int64_t batch, int64_t channels, int64_t spatial) {
     using C = Compute<T>;
-    if (spatial == 1) {
-        parallel_for(batch, task_rows(channels), [=](int64_t begin, int64_t end) {
+    if (is_narrow<C>(spatial)) {
+        const int64_t columns = channels * spatial;
+        C* centers = static_cast<C*>(scratch(1, size_t(3 * columns) * sizeof(C)));
+        C *scales = centers + columns, *shifts = scales + columns;
+        spread(centers, channels, spatial, [&](int64_t c) { return mean[c]; });
+        spread(scales, channels, spatial, [&](int64_t c) { return weight ? rstd[c] * C(weight[c]) : rstd[c]; });
+        spread(shifts, channels, spatial, [&](int64_t c) { return bias ? C(bias[c]) : C(0); });
+        parallel_for(batch, task_rows(columns), [=](int64_t begin, int64_t end) {
             for (int64_t b = begin; b < end; b++)
-                each_vector<C>(channels, [&](int64_t i, auto vector) {
-                    Vector<C> v = (vector.load(x + b * channels + i) - vector.load(mean + i)) * vector.load(rstd + i);
-                    if (weight) v *= vector.load(weight + i);
-                    if (bias) v += vector.load(bias + i);
-                    vector.store(y + b * channels + i, v);
+                each_vector<C>(columns, [&](int64_t i, auto vector) {
+                    const Vector<C> v = vector.load(x + b * columns + i) - vector.load((const C*)centers + i);
+                    vector.store(y + b * columns + i,
+                                 v * vector.load((const C*)scales + i) + vector.load((const C*)shifts + i));
                 });
         });
         return;
@@ -379,32 +401,30 @@ void batch_norm_backward_as(const T* g, const T* x, const Compute<T>* mean, cons
         shift[c] = training ? C(r * w * grad_total / count) : C(0);
         slope[c] = training ? C(r * r * r * w * product_total / count) : C(0);
     };
-    if (spatial == 1) {
-        const int64_t blocks = (channels + lanes<C> - 1) / lanes<C>;
-        parallel_for(blocks, 1 + elements_per_task / (batch * lanes<C>), [=](int64_t begin, int64_t end) {
-            for (int64_t block = begin; block < end; block++) {
-                const int64_t column = block * lanes<C>, left = channels - column;
-                const int64_t width = left < lanes<C> ? left : lanes<C>;
-                const Vector<C> center = width == lanes<C> ? load(mean + column)
-                                                           : load_partial(mean + column, width, C(0));
-                double totals[2 * lanes<C>];
-                sum_down<C, 2>(batch, channels, column, width, totals,
-                               [&](int64_t at, auto vector, Vector<C>* out) {
-                                   out[0] = vector.load(g + at);
-                                   out[1] = out[0] * (vector.load(x + at) - center);
-                               });
-                for (int64_t j = 0; j < width; j++) finish(column + j, totals[j], totals[lanes<C> + j]);
-            }
+    if (is_narrow<C>(spatial)) {
+        const int64_t columns = channels * spatial;
+        double* totals = static_cast<double*>(scratch(1, size_t(columns) * (2 * sizeof(double) + 4 * sizeof(C))));
+        C* centers = reinterpret_cast<C*>(totals + 2 * columns);
+        C *scales = centers + columns, *shifts = scales + columns, *slopes = shifts + columns;
+        spread(centers, channels, spatial, [&](int64_t c) { return mean[c]; });
+        sum_down<C, 2>(batch, columns, totals, [=](int64_t at, int64_t column, auto vector, Vector<C>* out) {
+            out[0] = vector.load(g + at);
+            out[1] = out[0] * (vector.load(x + at) - vector.load((const C*)centers + column));
         });
+        for (int64_t c = 0; c < channels; c++)
+            finish(c, channel_total(totals, c, spatial), channel_total(totals + columns, c, spatial));
         if (!dx) return;
-        parallel_for(batch, task_rows(channels), [=](int64_t begin, int64_t end) {
+        spread(scales, channels, spatial, [&](int64_t c) { return scale[c]; });
+        spread(shifts, channels, spatial, [&](int64_t c) { return shift[c]; });
+        spread(slopes, channels, spatial, [&](int64_t c) { return slope[c]; });
+        parallel_for(batch, task_rows(columns), [=](int64_t begin, int64_t end) {
             for (int64_t b = begin; b < end; b++)
-                each_vector<C>(channels, [&](int64_t i, auto vector) {
-                    const int64_t at = b * channels + i;
-                    const Vector<C> centered = vector.load(x + at) - vector.load(mean + i);
-                    const Vector<C> v = vector.load(g + at) * vector.load((const C*)scale + i);
-                    vector.store(dx + at, v - vector.load((const C*)shift + i) -
-                                              centered * vector.load((const C*)slope + i));
+                each_vector<C>(columns, [&](int64_t i, auto vector) {
+                    const int64_t at = b * columns + i;
+                    const Vector<C> centered = vector.load(x + at) - vector.load((const C*)centers + i);
+                    const Vector<C> v = vector.load(g + at) * vector.load((const C*)scales + i);
+                    vector.store(dx + at, v - vector.load((const C*)shifts + i) -
+                                              centered * vector.load((const C*)slopes + i));
                 });
         });
         return;

@@ -216,6 +216,81 @@ void max_row(const PoolShape& s, const T* plane, int64_t i, int64_t j, T* best, 
     }
 }
 
+// The rows of one plane with stride 1 or 2, each as `stride` phases with the padding written out: tap c of neighbouring
+// outputs is then a vector of phase c % stride. Rows are prepared once, when the first window that meets them comes.
+template <class T> struct PhasedPlane {
+    static constexpr int lanes = WISP_VECTOR_BYTES / int(sizeof(T));
+    using P = Pairs<T, lanes>;
+    const PoolShape& s;
+    const T* plane = nullptr;
+    int64_t prepared = 0, phase, pitch;
+    T* rows;
+    typename P::Index* first;  // the first tap inside of the input, by column
+    Range inside[2];           // what of each phase lies inside of the input
+
+    static bool suits(const PoolShape& s) {
+        return s.in[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0 && s.dilation[2] == 1 && s.stride[2] <= 2 &&
+               product(s.kernel) > 1;
+    }
+    explicit PhasedPlane(const PoolShape& shape) : s(shape) {
+        phase = s.out[2] + (s.kernel[2] - 1) / s.stride[2] + lanes;
+        pitch = s.stride[2] * phase;
+        const int64_t columns = ceil_div(s.out[2], lanes) * lanes;
+        rows = static_cast<T*>(scratch(1, size_t(s.in[1] * pitch + columns) * sizeof(T)));  // Index is as wide as T
+        first = reinterpret_cast<typename P::Index*>(rows + s.in[1] * pitch);
+        for (int64_t k = 0; k < columns; ++k) first[k] = typename P::Index(larger(0, s.padding[2] - k * s.stride[2]));
+        for (int64_t p = 0; p < s.stride[2]; ++p) {
+            const int64_t shift = p - s.padding[2], last = s.in[2] - 1 - shift;
+            inside[p].begin = smaller(phase, shift >= 0 ? 0 : ceil_div(-shift, s.stride[2]));
+            inside[p].end = larger(inside[p].begin, last < 0 ? 0 : smaller(phase, last / s.stride[2] + 1));
+        }
+    }
+    void prepare(int64_t y) {
+        const T* row = plane + y * s.in[2];
+        for (int64_t p = 0; p < s.stride[2]; ++p) {
+            T* to = rows + y * pitch + p * phase;
+            const auto [begin, end] = inside[p];
+            const T* from = row + p - s.padding[2];
+            for (int64_t m = 0; m < begin; ++m) to[m] = lowest<T>();
+            if (s.stride[2] == 1) {
+                std::memcpy(to + begin, from + begin, size_t(end - begin) * sizeof(T));
+            } else if (y + 1 == s.in[1] || !in_pieces<lanes>(end - begin, [&](int64_t m) {
+                           typename P::Vector even, odd;  // reads one element past the row
+                           P::split(from + 2 * (begin + m), even, odd);
+                           std::memcpy(to + begin + m, &even, sizeof even);
+                       })) {
+                for (int64_t m = begin; m < end; ++m) to[m] = from[2 * m];
+            }
+            for (int64_t m = end; m < phase; ++m) to[m] = lowest<T>();
+        }
+    }
+    template <bool tracked> void row(const T* from, int64_t j, T* best, int32_t* tap) {
+        const int64_t top = j * s.stride[1] - s.padding[1], step = s.dilation[1];
+        const int64_t first_row = top >= 0 ? 0 : ceil_div(-top, step);
+        const int64_t last_row = smaller(s.kernel[1], s.in[1] > top ? (s.in[1] - 1 - top) / step + 1 : 0);
+        if (from != plane) plane = from, prepared = larger(0, top);
+        for (const int64_t end = top + (last_row - 1) * step + 1; prepared < end; ++prepared) prepare(prepared);
+        for (int64_t k = 0; k < s.out[2]; k += lanes) {
+            typename P::Vector value = lowest<T>() - typename P::Vector{};
+            typename P::Indices number;
+            std::memcpy(&number, first + k, sizeof number);
+            number += typename P::Index(first_row * s.kernel[2]);
+            for (int64_t b = first_row; b < last_row; ++b) {
+                const T* x = rows + (top + b * step) * pitch + k;
+                for (int64_t c = 0; c < s.kernel[2]; ++c)
+                    P::choose(P::load(x + (s.stride[2] == 1 ? c : c % 2 * phase + c / 2)),
+                              typename P::Index(b * s.kernel[2] + c), value, number);
+            }
+            const int64_t count = smaller(lanes, s.out[2] - k);
+            if (count == lanes) std::memcpy(best + k, &value, sizeof value);
+            else
+                for (int64_t i = 0; i < count; ++i) best[k + i] = value[i];
+            if constexpr (tracked)
+                for (int64_t i = 0; i < count; ++i) tap[k + i] = int32_t(number[i]);
+        }
+    }
+};
+
 template <class T>
 void max_of(const PoolShape& s, const T* input, T* output, int64_t* indices, uint8_t* taps) {
     const int64_t rows = s.planes * s.out[0] * s.out[1], width = s.out[2], in_size = product(s.in);
@@ -230,34 +305,42 @@ void max_of(const PoolShape& s, const T* input, T* output, int64_t* indices, uin
             if (indices)
                 for (int64_t t = 0; t < window; ++t) offsets[t] = tap_offset(s, t);
         }
-        for (int64_t row = begin; row < end; ++row) {
-            const int64_t j = row % s.out[1], i = row / s.out[1] % s.out[0], plane = row / (s.out[1] * s.out[0]);
-            const T* x = input + plane * in_size;
-            T* best = output + row * width;
-            if (small) {
-                const T* a = x + (i * s.in[1] + 2 * j) * s.in[2];
-                uint8_t* to = taps ? taps + row * width : reinterpret_cast<uint8_t*>(tap);
-                if (!to) {
-                    max_2x2<T, false>(a, a + s.in[2], best, nullptr, width);
+        auto run = [&](auto&& max_of_row) {
+            for (int64_t row = begin; row < end; ++row) {
+                const int64_t j = row % s.out[1], i = row / s.out[1] % s.out[0], plane = row / (s.out[1] * s.out[0]);
+                const T* x = input + plane * in_size;
+                T* best = output + row * width;
+                if (small) {
+                    const T* a = x + (i * s.in[1] + 2 * j) * s.in[2];
+                    uint8_t* to = taps ? taps + row * width : reinterpret_cast<uint8_t*>(tap);
+                    if (!to) {
+                        max_2x2<T, false>(a, a + s.in[2], best, nullptr, width);
+                        continue;
+                    }
+                    max_2x2<T, true>(a, a + s.in[2], best, to, width);
+                    if (indices)
+                        for (int64_t k = 0; k < width; ++k)
+                            indices[row * width + k] = corner(s, i, j) + 2 * k + offsets[to[k]];
                     continue;
                 }
-                max_2x2<T, true>(a, a + s.in[2], best, to, width);
+                max_of_row(x, i, j, best);
+                if (taps)
+                    for (int64_t k = 0; k < width; ++k) taps[row * width + k] = uint8_t(tap[k]);
                 if (indices)
                     for (int64_t k = 0; k < width; ++k)
-                        indices[row * width + k] = corner(s, i, j) + 2 * k + offsets[to[k]];
-                continue;
+                        indices[row * width + k] = corner(s, i, j) + k * s.stride[2] + offsets[tap[k]];
             }
-            if (!tap) {
-                max_row<T, false>(s, x, i, j, best, nullptr);
-                continue;
+        };
+        if constexpr (T(0.5) != 0)
+            if (!small && PhasedPlane<T>::suits(s)) {
+                PhasedPlane<T> phased(s);
+                return run([&](const T* x, int64_t, int64_t j, T* best) {
+                    tap ? phased.template row<true>(x, j, best, tap) : phased.template row<false>(x, j, best, nullptr);
+                });
             }
-            max_row<T, true>(s, x, i, j, best, tap);
-            if (taps)
-                for (int64_t k = 0; k < width; ++k) taps[row * width + k] = uint8_t(tap[k]);
-            if (indices)
-                for (int64_t k = 0; k < width; ++k)
-                    indices[row * width + k] = corner(s, i, j) + k * s.stride[2] + offsets[tap[k]];
-        }
+        run([&](const T* x, int64_t i, int64_t j, T* best) {
+            tap ? max_row<T, true>(s, x, i, j, best, tap) : max_row<T, false>(s, x, i, j, best, nullptr);
+        });
     });
 }
 

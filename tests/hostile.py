@@ -25,6 +25,8 @@ SKIPPED = {
     "_set_detect_anomaly",
     "_enter_dual_level",
     "_hide_tangents",
+    "_batching",
+    "_set_batching",
 }
 
 

@@ -210,6 +210,10 @@ bool is_whole_mask(PyObject* key, const Tensor& t) {
 PyObject* get_item(PyObject* self, PyObject* key_object) {
     return guarded([&]() -> PyObject* {
         const Tensor& t = as_tensor(self);
+        if (batching && has_batched(key_object)) {
+            Ref module(PyImport_ImportModule("wisp.func._batching"));
+            return PyObject_CallMethod(module.get(), "get_with_batched_index", "(OO)", self, key_object);
+        }
         Profiled profiled;
         if (profiling) [[unlikely]] profiled.begin(EventKind::operation, "getitem", "", &self, 1);
         if (is_whole_mask(key_object, t)) return masked_select(t, as_tensor(key_object)).release();
@@ -223,6 +227,7 @@ PyObject* get_item(PyObject* self, PyObject* key_object) {
 int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
     return guarded(-1, [&]() -> int {
         if (!value) throw TypeError("Tensor does not support deleting items");
+        if (batching && (has_batched(key_object) || has_batched(value))) refuse_batched_write("x[...] = value");
         const Tensor& t = as_tensor(self);
         Profiled profiled;
         if (profiling) [[unlikely]] profiled.begin(EventKind::operation, "setitem", "", &self, 1);

@@ -12,6 +12,7 @@
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
 #include "autocast.h"
+#include "tensor_type.h"
 
 namespace wisp {
 
@@ -140,6 +141,24 @@ PyObject* make_tuple(const Tensor* tensors, int64_t n, PyTypeObject* named) {
     return t;
 }
 
+// --- vmap ----------------------------------------------------------------------------------------------------------------
+
+int batching = 0;
+static PyTypeObject* batched_type = nullptr;  // BatchedTensor
+
+bool has_batched(PyObject* o) {
+    if (Py_TYPE(o) == batched_type) return true;
+    if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+        if (has_batched(PySequence_Fast_GET_ITEM(o, i))) return true;
+    return false;
+}
+
+void refuse_batched_write(const char* name) {
+    throw RuntimeError("vmap: ", name, " is not possible because the value (or the index) is mapped over and the tensor that is written to is "
+                       "not. Please use out-of-place operators instead.");
+}
+
 // --- signatures ----------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -161,6 +180,7 @@ struct Overload {
     int out = -1;        // index of `out`
     bool has_rest = false;
     bool exact_out = false;  // out= must have the dtype of the result
+    bool random = false;     // draws from a generator
     int places = 0;      // where it may be called
     void* f;
     Thunk call;
@@ -295,9 +315,11 @@ Parsed parse_signature(std::string_view s) {
             parameter.kind = Kind::any;
         }
         if (parameter.kind == Kind::rest) o.has_rest = true;
+        if (parameter.kind == Kind::generator) o.random = true;
         if (!keyword_only) o.positional++;
         o.parameters.push_back(parameter);
     }
+    if (p.name.find("dropout") != std::string::npos) o.random = true;
     if (const size_t arrow = s.find("->"); arrow != std::string_view::npos) {
         std::string_view names = trim(s.substr(arrow + 2));
         if (names.front() == '(') {
@@ -627,6 +649,22 @@ Device device_of_call(const Operator& op, PyObject** slots, int n) {
     return found.device;
 }
 
+// --- vmap: calls with a batched tensor go to Python (wisp/func/_batching.py) -------------------------------------------
+
+PyObject* batched_call = nullptr;       // (operator, name, form, arguments) -> result, or NotImplemented: call it as it is
+
+PyObject* call_batched(const OperatorObject& self, const Overload& o, PyObject** slots) {
+    bool wanted = o.random;
+    for (size_t i = 0; i < o.parameters.size() && !wanted; i++) wanted = has_batched(slots[i]);
+    if (!wanted || !batched_call) return nullptr;
+    Ref arguments(PyDict_New());
+    for (size_t i = 0; i < o.parameters.size(); i++) PyDict_SetItem(arguments.get(), o.parameters[i].name, slots[i]);
+    Ref form(PyLong_FromLong(self.form)), name(PyUnicode_FromFormat("%U.%s", self.module, self.op->name.c_str()));
+    PyObject* op = reinterpret_cast<PyObject*>(const_cast<OperatorObject*>(&self));
+    Ref result(PyObject_CallFunctionObjArgs(batched_call, op, name.get(), form.get(), arguments.get(), nullptr));
+    return result.get() == Py_NotImplemented ? nullptr : result.release();
+}
+
 PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     auto* self = reinterpret_cast<OperatorObject*>(callable);
     const Operator& op = *self->op;
@@ -641,6 +679,9 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
         for (const Overload& o : op.overloads) {
             if (op.overloads.size() > 1 && !(o.places & places)) continue;
             if (!bind(o, args, n, kwnames, slots, rest, nullptr)) continue;
+            if (batching) [[unlikely]] {
+                if (PyObject* result = call_batched(*self, o, slots)) return result;
+            }
             PyObject* out = o.out >= 0 ? take_out(o, slots) : Py_None;
             std::optional<OnDevice> on;
             if (devices_in_use) [[unlikely]] {
@@ -818,6 +859,26 @@ PyObject* new_object(Operator* op, Form form, PyObject* module) {
 }  // namespace
 
 Operators::Operators(std::initializer_list<Registration> list) { pending().insert(pending().end(), list); }
+
+// An object of the batched type that looks like one sample of the tensor, whose first dimension is the batch.
+static PyObject* one_sample(const Tensor& t) {
+    if (t.dim() == 0) throw RuntimeError("vmap: a batched tensor needs a dimension for the batch");
+    Layout layout = t.layout();
+    layout.sizes.erase(0);
+    layout.strides.erase(0);
+    return new_tensor_of_type(batched_type, alias(t, layout));
+}
+
+static const Operators batching_operators = {
+    {"_set_batching(any type, any call)", [](PyObject* type, PyObject* handler) {
+         batched_type = reinterpret_cast<PyTypeObject*>(type);
+         batched_call = handler;
+         Py_INCREF(type);
+         Py_INCREF(handler);
+     }, function},
+    {"_batching(int change)", [](int64_t change) { batching += int(change); }, function},
+    {"_one_sample(Tensor batch)", one_sample, function},
+};
 
 void register_operator(const std::string& signature, void* f, Thunk call, int places) { enter(signature, f, call, places); }
 

@@ -54,6 +54,7 @@ PyObject* binary_inplace(PyObject* a, PyObject* b) {
             if (is_sparse(b)) return call_sparse((std::string(pointwise_info(op).name) + "_").c_str(), args, 2, nullptr);
             Py_RETURN_NOTIMPLEMENTED;
         }
+        if (batching && has_batched(b)) refuse_batched_write("an in-place operator");
         Profiled profiled;
         if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "_", a, b);
         return pointwise_(op, as_tensor(a), y).release();

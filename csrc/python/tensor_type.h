@@ -9,6 +9,10 @@ namespace wisp {
 struct Node;
 
 void add_tensor_type(PyObject* module);
+// vmap (registry.cpp): how many are running, and whether an object is or contains a batched tensor.
+extern int batching;
+bool has_batched(PyObject* o);
+[[noreturn]] void refuse_batched_write(const char* name);
 PyObject* new_tensor_of_type(PyTypeObject* cls, const Tensor& t);  // shares t's memory, no history
 PyObject* get_item(PyObject* self, PyObject* key);
 int set_item(PyObject* self, PyObject* key, PyObject* value);

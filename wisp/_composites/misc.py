@@ -1,7 +1,7 @@
 """Pointwise composites: angle, frexp, isreal, mvlgamma and the like."""
 import math
 
-from wisp import _core
+from wisp import _core, _return_types
 
 
 def angle(input, *, out=None):
@@ -44,10 +44,7 @@ def frexp(input, *, out=None):
     return result
 
 
-class _Frexp(tuple):
-    __match_args__ = ("mantissa", "exponent")
-    mantissa = property(lambda self: self[0])
-    exponent = property(lambda self: self[1])
+_Frexp = _return_types.make("frexp", ["mantissa", "exponent"])
 
 
 def mvlgamma(input, p, *, out=None):

@@ -168,6 +168,9 @@ class Function:
     @classmethod
     def apply(cls, *args, **kwargs):
         """Run `forward`, and record `backward` if an argument requires grad."""
+        if any(type(arg).__name__ == "BatchedTensor" for arg in args):
+            from wisp.func._batching import apply_function
+            return apply_function(cls, args, kwargs)
         ctx = FunctionCtx()
         inputs = tuple(arg if isinstance(arg, wisp.Tensor) else None for arg in args)
         ctx.needs_input_grad = tuple(arg is not None and arg.requires_grad for arg in inputs)

@@ -12,6 +12,8 @@ import wisp
 from wisp import _core
 from wisp.autograd import forward_ad
 from wisp.autograd import grad as _autograd_grad
+from wisp.func import _batching
+from wisp.func._vmap import vmap
 from wisp.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 _state = threading.local()
@@ -41,7 +43,7 @@ class _Level:
 
 def _reaches_others(outputs, own):
     """Whether the graph of the outputs has leaves that are not the transform's own."""
-    own = {id(t) for t in own}
+    own, outputs = {id(_batching.innermost(t)) for t in own}, [_batching.innermost(t) for t in outputs]
     waiting = [t.grad_fn for t in outputs if t.grad_fn is not None]
     if any(t.grad_fn is None and t.requires_grad and id(t) not in own for t in outputs):
         return True
@@ -68,6 +70,7 @@ def _track(tree):
     tracked = []
     for i, leaf in enumerate(leaves):
         if _differentiable(leaf):
+            leaf = _batching.expanded(leaf)  # inside of vmap gradients are those of each sample
             leaves[i] = leaf.view_as(leaf) if leaf.requires_grad else _core._without_graph(leaf).requires_grad_()
             tracked.append(leaves[i])
         elif isinstance(leaf, wisp.Tensor):
@@ -324,16 +327,18 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
 
 
 def _unit_vectors(points):
-    """For each element of the points: tangents that are one there and zero elsewhere."""
-    for n, point in enumerate(points):
-        for i in range(point.numel()):
-            unit = wisp.zeros(point.numel(), dtype=point.dtype, device=point.device)
-            unit[i] = 1
-            yield [unit.reshape(point.shape) if k == n else wisp.zeros_like(p) for k, p in enumerate(points)]
+    """Tangents for each point: a batch over all elements of all points, one at its own element and zero elsewhere."""
+    total, first, batches = sum(p.numel() for p in points), 0, []
+    for point in points:
+        batch = wisp.zeros(total, point.numel(), dtype=point.dtype, device=point.device)
+        batch[first : first + point.numel()] = wisp.eye(point.numel(), dtype=point.dtype, device=point.device)
+        batches.append(batch.reshape(total, *point.shape))
+        first += point.numel()
+    return batches
 
 
 def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error"):
-    """The function that computes the Jacobian of func, as `jacrev` does, by a pass forward for each input element.
+    """The function that computes the Jacobian of func, as `jacrev` does, by forward mode for all input elements at once.
 
     >>> import wisp
     >>> wisp.func.jacfwd(wisp.square)(wisp.tensor([1.0, 2.0]))
@@ -345,29 +350,26 @@ def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error
     def wrapper(*args, **kwargs):
         chosen = _argnums(argnums, len(args), "jacfwd")
         points, structure = _flat_tensors(tuple(args[n] for n in chosen), "its arguments", "jacfwd(f)")
-        columns, outputs, aux = [], None, None
 
         def of_points(*values):
-            result = func(*_replaced(args, chosen, tree_unflatten(values, structure)), **kwargs)
-            return _with_aux(result, has_aux, "jacfwd") if has_aux else result
+            return func(*_replaced(args, chosen, tree_unflatten(values, structure)), **kwargs)
 
-        for directions in _unit_vectors(points):
-            result = jvp(of_points, tuple(points), tuple(directions), has_aux=has_aux)
-            outputs, spec = tree_flatten(result[1])
-            columns.append(outputs)
-            aux = result[2] if has_aux else None
-        if outputs is None:  # no input has an element
-            result = of_points(*points)
-            outputs, spec = tree_flatten(result[0] if has_aux else result)
+        def push(*tangents):
+            return jvp(of_points, tuple(points), tangents, has_aux=has_aux)[1:]
+
+        if any(p.numel() for p in points):
+            out_dims = (-1, None) if has_aux else (-1,)
+            result = vmap(push, 0, out_dims, randomness, chunk_size=chunk_size)(*_unit_vectors(points))
+            columns, spec = tree_flatten(result[0])
             aux = result[1] if has_aux else None
+        else:
+            output, aux = _with_aux(of_points(*points), has_aux, "jacfwd")
+            columns, spec = tree_flatten(output)
+            columns = [out.new_zeros([*out.shape, 0]) for out in columns]
         jacobians = []
-        for k, out in enumerate(outputs):
-            blocks, first = [], 0
-            for point in points:
-                of_point = [column[k] for column in columns[first : first + point.numel()]]
-                first += point.numel()
-                shape = [*out.shape, *point.shape]
-                blocks.append(wisp.stack(of_point, -1).reshape(shape) if of_point else out.new_zeros(shape))
+        for column in columns:
+            parts = column.split([p.numel() for p in points], -1)
+            blocks = [part.reshape([*part.shape[:-1], *p.shape]) for part, p in zip(parts, points)]
             tree = tree_unflatten(blocks, structure)
             jacobians.append(tree[0] if isinstance(argnums, int) else tree)
         result = tree_unflatten(jacobians, spec)

@@ -1,9 +1,9 @@
-"""vmap: a function of one sample applied to each sample of a batch, one after another, and the results stacked."""
+"""vmap: a function of one sample applied to a whole batch. See _batching.py for what happens inside."""
 
 import functools
 
 import wisp
-from wisp import _core
+from wisp.func import _batching
 from wisp.utils._pytree import tree_flatten, tree_unflatten
 
 _RANDOMNESS = ("error", "different", "same")
@@ -65,7 +65,7 @@ def _inputs(func, in_dims, args):
         dims[i] = dim % leaf.dim()
         sizes.append(leaf.shape[dim])
     if not sizes:
-        raise ValueError(f"{call}: at least one input must be mapped over: all in_dims are None")
+        raise ValueError("vmap: Expected at least one Tensor to vmap over")
     if len(set(sizes)) > 1:
         raise ValueError(
             f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the "
@@ -74,26 +74,49 @@ def _inputs(func, in_dims, args):
     return leaves, spec, dims, sizes[0]
 
 
-class _Randomness:
-    """What drawing random numbers means inside: an error, the same for each sample, or a draw per sample."""
-
-    def __init__(self, kind):
-        self.kind, self.start = kind, _core.default_generator.get_state() if kind != "different" else None
-
-    def before(self):
-        if self.kind == "same":
-            _core.default_generator.set_state(self.start)
-
-    def after(self):
-        if self.kind == "error" and not wisp.equal(_core.default_generator.get_state(), self.start):
-            raise RuntimeError(
-                "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
-                "'different' randomness flags on vmap or perform the randomness operation out of vmap"
+def _outputs(func, result, out_dims, level):
+    """The results of func with the batch at the dimensions that out_dims says."""
+    parts, structure = tree_flatten(result)
+    call = f"vmap({_name(func)}, ..., out_dims={out_dims})"
+    if not (out_dims is None or isinstance(out_dims, (int, tuple, list, dict))):
+        raise ValueError(f"{call}: `out_dims` must be an int, None or a python collection of ints representing where in the "
+                         "outputs the vmapped dimension should appear.")
+    places = _spread(
+        out_dims,
+        result,
+        lambda: f"{call}(<inputs>): out_dims is not compatible with the structure of `outputs`. out_dims has structure "
+        f"{tree_flatten(out_dims)[1]} but outputs has structure {structure}.",
+    )
+    outputs = []
+    for part, place in zip(parts, places):
+        if place is None:
+            if _batching.is_batched(part, level.number):
+                raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim is None")
+        elif not isinstance(part, wisp.Tensor):
+            raise ValueError(
+                f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(part)}. "
+                "Did you mean to set out_dims= to None for output?"
             )
+        else:
+            part = _batching.physical_of(part, level)
+            part = part if place == 0 else part.movedim(0, place)
+        outputs.append(part)
+    return outputs, places, structure
+
+
+def _mapped(func, leaves, spec, dims, size, out_dims, randomness, kwargs):
+    with _batching.entered(size, randomness) as level:
+        samples = [leaf if dim is None else _batching.wrapped(leaf if dim == 0 else leaf.movedim(dim, 0), level.number)
+                   for leaf, dim in zip(leaves, dims)]
+        return _outputs(func, func(*tree_unflatten(samples, spec), **kwargs), out_dims, level)
 
 
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
     """A function that applies `func` to each slice of its inputs along `in_dims` and stacks the results at `out_dims`.
+
+    Inside of it tensors look like one sample and operators work on the whole batch at once; an operator that has no rule
+    for that is applied to one sample after another. `randomness` says what random numbers do: "error", the "same" ones for
+    all samples, or "different" ones. `chunk_size` bounds how many samples are computed at once.
 
     >>> import wisp
     >>> wisp.vmap(wisp.dot)(wisp.ones(2, 3), wisp.arange(6.0).reshape(2, 3))
@@ -106,42 +129,20 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
 
     @functools.wraps(func)
     def wrapped(*args, **kwargs):
-        leaves, spec, dims, count = _inputs(func, in_dims, args)
-        mapped = [i for i, dim in enumerate(dims) if dim is not None]
-        extra, extra_spec = tree_flatten(kwargs)  # keyword arguments are mapped along dimension 0
-        extra_mapped = [i for i, value in enumerate(extra) if isinstance(value, wisp.Tensor)]
-        if count == 0:
-            raise ValueError("vmap: cannot map over a batch of size 0")
-        draws = _Randomness(randomness)
-        columns, structure = [], None
-        for k in range(count):
-            sample, named = list(leaves), list(extra)
-            for i in mapped:
-                sample[i] = leaves[i].select(dims[i], k)
-            for i in extra_mapped:
-                named[i] = extra[i].select(0, k)
-            draws.before()
-            result = func(*tree_unflatten(sample, spec), **tree_unflatten(named, extra_spec))
-            draws.after()
-            parts, structure = tree_flatten(result)
-            for part in parts:
-                if not isinstance(part, wisp.Tensor):
-                    raise ValueError(
-                        f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(part)}. "
-                        "Did you mean to set out_dims= to None for output?"
-                    )
-            columns.append(parts)
-        template = tree_unflatten(columns[0], structure)
-        places = _spread(
-            out_dims,
-            template,
-            lambda: f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the "
-            f"structure of `outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure "
-            f"{structure}.",
-        )
-        stacked = [
-            column[0] if place is None else wisp.stack(column, place) for column, place in zip(zip(*columns), places)
-        ]
-        return tree_unflatten(stacked, structure)
+        leaves, spec, dims, size = _inputs(func, in_dims, args)
+        if chunk_size is None or chunk_size >= size:
+            parts, _, structure = _mapped(func, leaves, spec, dims, size, out_dims, randomness, kwargs)
+            return tree_unflatten(parts, structure)
+        state = wisp.get_rng_state() if randomness == "same" else None
+        chunks = []
+        for start in range(0, size, chunk_size):
+            count = min(chunk_size, size - start)
+            piece = [leaf if dim is None else leaf.narrow(dim, start, count) for leaf, dim in zip(leaves, dims)]
+            if state is not None:
+                wisp.set_rng_state(state)
+            parts, places, structure = _mapped(func, piece, spec, dims, count, out_dims, randomness, kwargs)
+            chunks.append(parts)
+        joined = [parts[0] if place is None else wisp.cat(parts, place) for parts, place in zip(zip(*chunks), places)]
+        return tree_unflatten(joined, structure)
 
     return wrapped

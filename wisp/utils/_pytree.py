@@ -31,6 +31,7 @@ _NODES = {
     deque: _Node(lambda value: (list(value), value.maxlen), lambda children, maxlen: deque(children, maxlen)),
 }
 _NAMEDTUPLE = _Node(lambda value: (list(value), type(value)), lambda children, kind: kind(*children))
+_NAMED_RESULT = _Node(_NAMEDTUPLE.flatten, lambda children, kind: kind(children))  # of an operator: x.max(1)
 
 
 def register_pytree_node(cls, flatten_fn, unflatten_fn, **_):
@@ -43,8 +44,12 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, **_):
 def _node(value):
     node = _NODES.get(type(value))
     if node is None and isinstance(value, tuple) and hasattr(type(value), "_fields"):
-        return _NAMEDTUPLE
+        return _named(type(value))
     return node
+
+
+def _named(kind):
+    return _NAMED_RESULT if hasattr(kind, "n_fields") else _NAMEDTUPLE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +109,7 @@ def tree_unflatten(leaves, treespec):
     def build(spec):
         if spec.type is None:
             return next(remaining)
-        node = _NODES.get(spec.type, _NAMEDTUPLE)
+        node = _NODES.get(spec.type) or _named(spec.type)
         return node.unflatten([build(child) for child in spec.children_specs], spec.context)
     return build(treespec)
 

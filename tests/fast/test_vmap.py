@@ -1,0 +1,177 @@
+"""vmap: dimensions and structures, derivatives per sample, random numbers, writes, and what it refuses."""
+import pytest
+
+import wisp
+import wisp.nn.functional as F
+from wisp.autograd import Function
+from wisp.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
+
+X = wisp.arange(6.0, dtype=wisp.float64).reshape(2, 3) / 7 + 0.1
+Y = wisp.linspace(-1, 1, 6, dtype=wisp.float64).reshape(2, 3)
+
+
+def close(actual, expected):
+    wisp.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_dimensions_and_structures():
+    close(vmap(lambda a: a * 2, in_dims=1, out_dims=1)(X), X * 2)
+    close(vmap(lambda a: a * 2, in_dims=-1, out_dims=-1)(X), X * 2)
+    close(vmap(lambda d: d["a"] + d["b"], in_dims=({"a": 0, "b": None},))({"a": X, "b": wisp.ones(3)}), X + 1)
+    result = vmap(lambda a: {"k": a, "l": [a, a * 2]}, out_dims={"k": 1, "l": [0, 1]})(X)
+    close(result["k"], X.t())
+    close(result["l"][1], 2 * X.t())
+    assert vmap(lambda a, b: a + b.sum(), in_dims=(0, None))(X, Y).shape == (2, 3)
+    assert vmap(lambda a, b=None: a + b)(X, b=X).shape == (2, 2, 3)  # keyword arguments are not mapped over
+    close(vmap(lambda a: wisp.ones(3, dtype=a.dtype))(X), wisp.ones(2, 3, dtype=wisp.float64))
+    values, indices = vmap(lambda a: a.max(0))(X)
+    close(values, X.max(1).values)
+    assert indices.tolist() == [2, 2]
+    assert vmap(lambda a: a.sin())(wisp.ones(0, 3)).shape == (0, 3)
+    for size in (1, 2, 3, 7):
+        close(vmap(lambda a: a.exp().sum(), chunk_size=size)(X.t()), X.t().exp().sum(1))
+
+
+def test_samples_look_like_samples():
+    def f(a):
+        assert a.shape == (3,) and a.dim() == 1 and a.dtype == wisp.float64 and len(a) == 3 and a.numel() == 3
+        first, second, third = a
+        return first * second + third - a[0] + a[-1] ** 2 + 2 / a[1] - (3 - a[0])
+    close(vmap(f)(X), wisp.stack([f(row) for row in X]))
+
+
+def test_nested():
+    close(vmap(vmap(lambda a: a.sin() * 2))(X), X.sin() * 2)
+    close(vmap(lambda a: vmap(lambda b: a @ b)(Y))(X), X @ Y.t())
+    close(vmap(vmap(wisp.add, in_dims=(None, 0)), in_dims=(0, None))(X, Y), X[:, None] + Y)
+
+
+def test_indexing_and_writing():
+    index = wisp.tensor([2, 0])
+    close(vmap(lambda a, i: a[i])(X, index), X[[0, 1], [2, 0]])
+    close(vmap(lambda i: X[0][i])(index), X[0][index])
+    close(vmap(lambda a: a[wisp.tensor([0, 2])])(X), X[:, [0, 2]])
+    close(vmap(lambda a: a[a.new_tensor([True, False, True], dtype=wisp.bool)])(X), X[:, [0, 2]])
+
+    def write(a, b):
+        y = wisp.zeros_like(a)
+        y[0] = b[1]
+        y[1:] += a[:-1]
+        y.mul_(2)
+        return y
+    close(vmap(write)(X, Y), wisp.stack([write(a, b) for a, b in zip(X, Y)]))
+    base = X.clone()
+    vmap(lambda a: a[1].add_(1))(base)
+    close(base[:, 1], X[:, 1] + 1)
+    outside = wisp.zeros(3, dtype=wisp.float64)
+    for bad in (lambda a: outside.add_(a), lambda a: outside.copy_(a), lambda a: outside.__iadd__(a),
+                lambda a: outside.__setitem__(0, a[0])):
+        with pytest.raises(RuntimeError, match="not possible because"):
+            vmap(bad)(X)
+    assert not outside.any()
+
+
+def test_derivatives_per_sample():
+    model = wisp.nn.Sequential(wisp.nn.Linear(3, 4), wisp.nn.LayerNorm(4), wisp.nn.Tanh(), wisp.nn.Linear(4, 2)).double()
+    parameters = {k: v.detach() for k, v in model.named_parameters()}
+    target = wisp.tensor([1, 0])
+
+    def loss(parameters, x, y):
+        return F.cross_entropy(functional_call(model, parameters, (x,)), y)
+    together = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, X, target)
+    for i in range(2):
+        for name, g in grad(loss)(parameters, X[i], target[i]).items():
+            close(together[name][i], g)
+    assert not together["0.weight"].requires_grad
+    close(vmap(jacrev(wisp.sin))(X), wisp.stack([wisp.diag(row.cos()) for row in X]))
+    close(vmap(jacfwd(wisp.sin))(X), wisp.stack([wisp.diag(row.cos()) for row in X]))
+    close(vmap(grad(grad(lambda a: a.sin())))(X[0]), -X[0].sin())
+    close(vmap(lambda a, t: jvp(wisp.exp, (a,), (t,))[1])(X, Y), X.exp() * Y)
+    _, pull = vjp(wisp.sin, X[0])
+    close(vmap(pull)(Y)[0], Y * X[0].cos())
+    close(grad(lambda w: vmap(lambda a: (a * w).sum())(X).square().sum())(Y[0]),
+          grad(lambda w: (X @ w).square().sum())(Y[0]))
+
+
+def test_convolution_per_sample():
+    model = wisp.nn.Sequential(wisp.nn.Conv2d(1, 2, 3), wisp.nn.ReLU(), wisp.nn.MaxPool2d(2), wisp.nn.Flatten(),
+                               wisp.nn.Linear(8, 2)).double()
+    parameters = {k: v.detach() for k, v in model.named_parameters()}
+    images, target = wisp.randn(3, 1, 6, 6, dtype=wisp.float64), wisp.tensor([1, 0, 1])
+
+    def loss(parameters, x, y):
+        return F.cross_entropy(functional_call(model, parameters, (x.unsqueeze(0),)), y.unsqueeze(0))
+    together = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, images, target)
+    for i in range(3):
+        for name, g in grad(loss)(parameters, images[i], target[i]).items():
+            close(together[name][i], g)
+
+
+def test_ensemble():
+    models = [wisp.nn.Linear(3, 2).double() for _ in range(4)]
+    parameters, buffers = stack_module_state(models)
+    result = vmap(lambda p, b: functional_call(models[0], (p, b), (X,)))(parameters, buffers)
+    close(result, wisp.stack([m(X) for m in models]))
+    result.sum().backward()
+    assert parameters["weight"].grad.shape == (4, 2, 3)
+
+
+def test_randomness():
+    ones = wisp.ones(4, 1000)
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        vmap(lambda a: a + wisp.rand(1000))(ones)
+    for draw in (lambda a: a + wisp.rand(1000), lambda a: F.dropout(a), lambda a: a + wisp.randn_like(a),
+                 lambda a: a.clone().uniform_(), lambda a: wisp.randperm(1000)):
+        same = vmap(draw, randomness="same")(ones)
+        assert all(wisp.equal(same[0], row) for row in same)
+        different = vmap(draw, randomness="different")(ones)
+        assert not any(wisp.equal(different[0], row) for row in different[1:])
+    nested = vmap(vmap(lambda a: wisp.rand(()), randomness="different"), randomness="different")(wisp.ones(3, 5))
+    assert nested.unique().numel() == 15
+
+
+def test_functions_of_the_user():
+    class Cube(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            return 3 * ctx.saved_tensors[0] ** 2 * g
+
+    class Marked(Cube):
+        @staticmethod
+        def vmap(info, in_dims, x):
+            assert info.batch_size == 2 and in_dims == (0,)
+            return x + 100, 0
+    close(vmap(Cube.apply)(X), X**3)
+    close(vmap(grad(lambda a: Cube.apply(a).sum()))(X), 3 * X**2)
+    close(vmap(Marked.apply)(X), X + 100)
+
+
+def test_refusals():
+    for f, text in ((lambda a: a.item(), "item"), (lambda a: a if a > 0 else -a, "control flow"), (lambda a: float(a), "number"),
+                    (lambda a: a.numpy(), "numpy")):
+        with pytest.raises(RuntimeError, match=text):
+            vmap(f)(wisp.ones(2))
+    for arguments, text in (({"in_dims": (0, 0)}, "not compatible"), ({"in_dims": None}, "expected `in_dims`"),
+                            ({"in_dims": (None,)}, "at least one Tensor"), ({"in_dims": 5}, "in_dim=5"),
+                            ({"out_dims": None}, "can not return a BatchedTensor"), ({"out_dims": "x"}, "must be an int"),
+                            ({"out_dims": (0, 0)}, "not compatible")):
+        with pytest.raises(ValueError, match=text):
+            vmap(lambda a: a, **arguments)(X)
+    with pytest.raises(IndexError):
+        vmap(lambda a: a, out_dims=5)(X)
+    with pytest.raises(ValueError, match="same size"):
+        vmap(wisp.add)(X, wisp.ones(3, 3))
+    with pytest.raises(RuntimeError, match="Batch norm"):
+        vmap(wisp.nn.BatchNorm1d(3))(wisp.ones(2, 4, 3))
+    assert wisp.vmap(lambda a: a + 1)(X).sum() > 0  # a failed run leaves nothing behind
+
+
+def test_promotion():
+    scale = wisp.ones(2, dtype=wisp.float64)  # no dimensions inside: does not promote
+    assert vmap(lambda a, s: a * s)(wisp.ones(2, 3), scale).dtype == wisp.float32
+    assert vmap(lambda a: a + 1.5)(wisp.ones(2, dtype=wisp.int64)).dtype == wisp.float32

@@ -862,7 +862,7 @@ Operators::Operators(std::initializer_list<Registration> list) { pending().inser
 
 // An object of the batched type that looks like one sample of the tensor, whose first dimension is the batch.
 static PyObject* one_sample(const Tensor& t) {
-    if (t.dim() == 0) throw RuntimeError("vmap: a batched tensor needs a dimension for the batch");
+    if (!batched_type || t.dim() == 0) throw RuntimeError("vmap: a batched tensor needs a dimension for the batch");
     Layout layout = t.layout();
     layout.sizes.erase(0);
     layout.strides.erase(0);

@@ -2,7 +2,7 @@
 
 A BatchedTensor looks like one sample: its shape, dtype and so on are a sample's. The values of all samples are in
 `_physical`, with the batch as first dimension (which may be a BatchedTensor of an outer vmap). The argument parser sends
-every operator that is called with one to `_call`, which looks for a rule here; an operator without one is applied to one
+every operator that is called with one to `_call`, which looks for a rule in _batching_rules.py; an operator without one is applied to one
 sample after another. Rules compute with operators on the physical tensors, so derivatives need no rules of their own.
 """
 import contextlib
@@ -188,6 +188,19 @@ def _batched_in(value, found):
             _batched_in(part, found)
 
 
+def aligned(value, rank, level):
+    """The physical tensor, with the sample's dimensions at the right as broadcasting wants them."""
+    if not is_batched(value, level):
+        return value
+    physical = value._physical
+    missing = rank - value.dim()
+    return physical.reshape(physical.shape[0], *[1] * missing, *value.shape) if missing > 0 else physical
+
+
+def ints(value):
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
 class Call:
     """An operator that is called with batched tensors: `op(**arguments)`."""
 
@@ -218,6 +231,15 @@ class Call:
         return self.input if self.inplace else _wrap(result, self.level.number)
 
 
+# They look at the shape, dtype or kind of a tensor alone.
+_PLAIN = {"_one_sample", "_batching", "_set_batching", "is_floating_point", "is_complex", "numel", "is_contiguous",
+          "is_same_size", "result_type", "can_cast", "is_conj", "is_neg", "is_signed", "_enter_dual_level", "_exit_dual_level",
+          "_hide_tangents", "_autocast_enabled", "_autocast_dtype"}
+
+
+RULES = {}  # name of an operator -> function of a Call; filled by _batching_rules.py
+
+
 def _call(op, name, form, arguments):
     """Called by the argument parser."""
     name = name[5:] if name.startswith("wisp.") else name
@@ -243,9 +265,9 @@ def _call(op, name, form, arguments):
         )
     if short.rstrip("_") in _RANDOM:
         return _random(op, name, arguments, level, call)
-    rule = _RULES.get(name.rstrip("_")) or _RULES.get(short.rstrip("_")) if "linalg" not in name else _RULES.get(name)
+    rule = RULES.get(name.rstrip("_")) or RULES.get(short.rstrip("_")) if "linalg" not in name else RULES.get(name)
     result = rule(call) if rule else NotImplemented
-    return _one_by_one(call) if result is NotImplemented else result
+    return one_by_one(call) if result is NotImplemented else result
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------------
@@ -267,7 +289,7 @@ def _stacked(results, level):
     return first
 
 
-def _one_by_one(call, before=None):
+def one_by_one(call, before=None):
     if call.level.size == 0:
         raise RuntimeError(f"vmap: {call.name} has no rule for a batch of size 0")
     results = []
@@ -317,11 +339,11 @@ def _drawn(name, arguments, level, call):
         if short in _DRAWN_AT_ONCE and len(tensors) == 1 and call.has(call.input):
             return call(**{call.first: call.physical(call.input)})
         if short in ("rand", "randn", "randint") and "size" in arguments:
-            return call(size=(level.size, *_ints(arguments["size"])))
-        return _one_by_one(call)
+            return call(size=(level.size, *ints(arguments["size"])))
+        return one_by_one(call)
     generator = arguments.get("generator") or _core.default_generator
     state = generator.get_state()
-    return _one_by_one(call, lambda: generator.set_state(state))
+    return one_by_one(call, lambda: generator.set_state(state))
 
 
 # --- indexing ------------------------------------------------------------------------------------------------------------
@@ -355,7 +377,7 @@ def _indexed_by_samples(self, keys, level):
     """x[i] with indices that differ by sample."""
     if all(isinstance(k, Tensor) and not k.is_floating_point() and k.dtype != wisp.bool for k in keys):
         rank = max(k.dim() for k in keys)
-        aligned = [_aligned(k, rank, level.number) for k in keys]
+        aligned = [aligned(k, rank, level.number) for k in keys]
         if not is_batched(self, level.number):
             return wrapped(self[tuple(aligned)], level.number)
         rows = wisp.arange(level.size).reshape(level.size, *[1] * rank)
@@ -383,7 +405,7 @@ def _set(self, key, value):
         return
     if is_batched(value, level.number):
         rank = Tensor.__getitem__(self, key).dim()  # only the shape is used
-        value = _aligned(value, rank, level.number) if value.dim() <= rank else value._physical
+        value = aligned(value, rank, level.number) if value.dim() <= rank else value._physical
     self._physical[(slice(None), *keys)] = value
 
 
@@ -416,481 +438,6 @@ def apply_function(cls, args, kwargs):
     dims = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(result)
     return tuple(put(part, dim) for part, dim in zip(result, dims))
 
-
-# --- rules ---------------------------------------------------------------------------------------------------------------
-
-# They look at the shape, dtype or kind of a tensor alone.
-_PLAIN = {"_one_sample", "_batching", "_set_batching", "is_floating_point", "is_complex", "numel", "is_contiguous",
-          "is_same_size", "result_type", "can_cast", "is_conj", "is_neg", "is_signed", "_enter_dual_level", "_exit_dual_level",
-          "_hide_tangents", "_autocast_enabled", "_autocast_dtype"}
-
-
-def _ints(value):
-    return (value,) if isinstance(value, int) else tuple(value)
-
-
-def _wrap_dim(dim, rank):
-    low, high = -max(rank, 1), max(rank, 1) - 1
-    if not low <= dim <= high:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
-    return dim % max(rank, 1)
-
-
-def _aligned(value, rank, level):
-    """The physical tensor, with the sample's dimensions at the right as broadcasting wants them."""
-    if not is_batched(value, level):
-        return value
-    physical = value._physical
-    missing = rank - value.dim()
-    return physical.reshape(physical.shape[0], *[1] * missing, *value.shape) if missing > 0 else physical
-
-
-def _pointwise(call):
-    tensors = {k: v for k, v in call.arguments.items() if isinstance(v, Tensor)}
-    rank = max(v.dim() for v in tensors.values())
-    if len({v.dtype for v in tensors.values() if v.dtype != wisp.bool}) > 1 and any(v.dim() == 0 for v in tensors.values()):
-        return NotImplemented  # a sample without dimensions is weak in promotion, a batch of them is not
-    if call.inplace and call.input.dim() < rank:
-        return NotImplemented
-    return call(**{k: _aligned(v, rank, call.level.number) for k, v in tensors.items()})
-
-
-def _masked_fill(call):
-    input, mask, value = (call.arguments[k] for k in (call.first, "mask", "value"))
-    if not isinstance(value, Tensor) or not call.has(value):
-        return _pointwise(call)
-    return NotImplemented if call.inplace else _core.where(mask, value.to(input.dtype), input)
-
-
-def _unary(call):
-    """Works on the last dimensions, or on each element."""
-    return call(**{call.first: call.physical(call.input)})
-
-
-_MANY_DIMS = {"sum", "mean", "amax", "amin", "var", "std", "nansum", "nanmean", "logsumexp", "all", "any", "count_nonzero",
-              "vector_norm", "var_mean", "std_mean"}
-
-
-def _reduction(call):
-    x, short = call.input, call.name.rsplit(".", 1)[-1]
-    if isinstance(call.arguments.get("other"), Tensor):
-        return _pointwise(call)
-    if not call.has(x):
-        return NotImplemented
-    physical, rank, dim = x._physical, x.dim(), call.arguments.get("dim")
-    if rank == 0:
-        if call.arguments.get("keepdim") or (dim is not None and short not in _MANY_DIMS):
-            return NotImplemented
-        physical, rank, dim = physical.unsqueeze(1), 1, None
-    if dim is None or dim in ((), []):
-        if short in _MANY_DIMS:
-            return call(**{call.first: physical, "dim": tuple(range(1, rank + 1))})
-        if call.arguments.get("keepdim") or short in ("median", "nanmedian", "aminmax"):
-            return NotImplemented
-        flat = physical.flatten(1)
-        if short in ("max", "min"):
-            return wrapped(_core.amax(flat, 1) if short == "max" else _core.amin(flat, 1), call.level.number)
-        return call(**{call.first: flat, "dim": 1})
-    shifted = tuple(_wrap_dim(d, rank) + 1 for d in _ints(dim))
-    return call(**{call.first: physical, "dim": shifted[0] if isinstance(dim, int) else shifted})
-
-
-def _along(*names, extra=0, others=()):
-    """Dimensions are those of a sample: shift them. `others`: further tensors, which get the batch too."""
-
-    def rule(call):
-        x = call.input
-        if x.dim() == 0 and not extra:
-            return NotImplemented
-        changes = {call.first: call.physical(x)}
-        for name in others:
-            if isinstance(call.arguments.get(name), Tensor):
-                changes[name] = call.physical(call.arguments[name])
-        for name in names:
-            dims = call.arguments.get(name)
-            if dims is None or dims in ((), []):
-                return NotImplemented
-            shifted = tuple(_wrap_dim(d, x.dim() + extra) + 1 for d in _ints(dims))
-            changes[name] = shifted[0] if isinstance(dims, int) else shifted
-        return call(**changes)
-    return rule
-
-
-def _softmax(call):
-    if call.arguments.get("dim") is None or call.input.dim() == 0:
-        return NotImplemented
-    return _along("dim")(call)
-
-
-def _sized(name):
-    """view and relatives: the sizes are those of a sample."""
-
-    def rule(call):
-        size = call.arguments.get(name)
-        if size is None:  # view(dtype)
-            return _unary(call) if call.input.dim() else NotImplemented
-        physical, rank = call.physical(call.input), call.input.dim()
-        size = _ints(size)
-        short = call.name.rsplit(".", 1)[-1]
-        if short in ("expand", "broadcast_to", "repeat", "tile"):
-            if len(size) < rank and short == "tile":
-                size = (1,) * (rank - len(size)) + size
-            if len(size) < rank:
-                return NotImplemented
-            physical = physical.reshape(call.level.size, *[1] * (len(size) - rank), *call.input.shape)
-        first = 1 if short in ("repeat", "tile") else call.level.size
-        return call(**{call.first: physical, name: (first, *size)})
-    return rule
-
-
-def _like(call):
-    """view_as, expand_as, reshape_as: the other tensor is there for its shape."""
-    name = call.name.rsplit(".", 1)[-1][:-3]
-    return getattr(call.input, name)(tuple(call.arguments["other"].shape))
-
-
-def _permute(call):
-    rank = call.input.dim()
-    dims = _ints(call.arguments["dims"])
-    if len(dims) != rank:
-        return NotImplemented
-    return call(**{call.first: call.physical(call.input), "dims": (0, *[_wrap_dim(d, rank) + 1 for d in dims])})
-
-
-def _squeeze(call):
-    dims, shape = call.arguments.get("dim"), call.input.shape
-    dims = range(len(shape)) if dims is None else [_wrap_dim(d, len(shape)) for d in _ints(dims)]
-    chosen = tuple(d + 1 for d in dims if d < len(shape) and shape[d] == 1)
-    physical = call.physical(call.input)
-    return wrapped(physical.squeeze(chosen) if chosen else physical.view_as(physical), call.level.number)
-
-
-def _flatten(call):
-    if call.input.dim() == 0:
-        return call.input.unsqueeze(0)
-    return _along("start_dim", "end_dim")(call)
-
-
-def _ravel(call):
-    return call.input.flatten()
-
-
-def _transposed(call):
-    x = call.input
-    return x.transpose(0, 1) if x.dim() == 2 else x.view_as(x)
-
-
-def _adjoint(call):
-    return call.input.transpose(-2, -1).conj()
-
-
-def _joined(call):
-    tensors, level = call.arguments["tensors"], call.level
-    rank = tensors[0].dim()
-    if any(t.dim() != rank for t in tensors) or (rank == 0 and not call.name.endswith("stack")):
-        return NotImplemented
-    dim = _wrap_dim(call.arguments["dim"], rank + call.name.endswith("stack")) + 1
-    return call(tensors=[physical_of(t, level) for t in tensors], dim=dim)
-
-
-def _matmul(call):
-    names = list(call.arguments)
-    a, b = call.arguments[names[0]], call.arguments[names[1]]
-    if not a.dim() or not b.dim():
-        return NotImplemented
-    level, number = call.level, call.level.number
-    if not is_batched(b, number) and b.dim() <= 2 and not (a.dim() == 1 and b.dim() == 1):
-        return wrapped(wisp.matmul(a._physical, b), number)
-    if a.dim() == 1 and b.dim() == 1:
-        return (a * b).sum()
-    rank = max(a.dim(), b.dim(), 2)
-    left, right = physical_of(a, level) if a.dim() < 2 else a, physical_of(b, level) if b.dim() < 2 else b
-    if a.dim() == 1:
-        left = wrapped(left.unsqueeze(-2), number)
-    if b.dim() == 1:
-        right = wrapped(right.unsqueeze(-1), number)
-    result = wisp.matmul(_aligned(left, rank, number), _aligned(right, rank, number))
-    if a.dim() == 1:
-        result = result.squeeze(-2)
-    if b.dim() == 1:
-        result = result.squeeze(-1)
-    return wrapped(result, number)
-
-
-def _linear(call):
-    x, weight, bias = (call.arguments[k] for k in ("input", "weight", "bias"))
-    if not call.has(weight) and (bias is None or not call.has(bias)):
-        return call(input=call.physical(x))
-    if weight.dim() != 2:
-        return NotImplemented
-    result = wisp.matmul(x, weight.transpose(-2, -1))
-    return result if bias is None else result + bias
-
-
-def _plus_product(call):
-    """addmm, addmv, baddbmm."""
-    input, a, b = list(call.arguments.values())[:3]
-    beta, alpha = call.arguments["beta"], call.arguments["alpha"]
-    product = wisp.matmul(a, b)
-    product = product if alpha == 1 else product * alpha
-    if beta == 0:
-        return product
-    return (input if beta == 1 else input * beta) + product
-
-
-def _outer(call):
-    a, b = list(call.arguments.values())[:2]
-    return a.unsqueeze(-1) * b.unsqueeze(-2)
-
-
-def _einsum(call):
-    equation, operands = call.arguments["equation"].replace(" ", ""), call.arguments["operands"]
-    letter = next((c for c in "zyxwvutsrqponmlkjihgfedcbaZYXWVUTSRQPONMLKJIHGFEDCBA" if c not in equation), None)
-    if letter is None or "->" not in equation:
-        return NotImplemented
-    terms, result = equation.split("->")
-    terms = [letter + term if call.has(t) else term for term, t in zip(terms.split(","), operands)]
-    return call(equation=",".join(terms) + "->" + letter + result,
-                operands=[t._physical if call.has(t) else t for t in operands])
-
-
-def _image(spatial):
-    """Samples of shape [C, ...] are a batch of images; of shape [N, C, ...] they are N times as many."""
-
-    def rule(call):
-        x = call.input
-        rank = x.dim()
-        k = spatial if spatial is not None else max(rank - 2, 1)
-        physical = call.physical(x)
-        if spatial is not None and rank == k + 1:
-            return call(**{call.first: physical})
-        result = call(**{call.first: physical.flatten(0, 1)})
-        if result is NotImplemented:
-            return result
-
-        def split(part):
-            return wrapped(part._physical.unflatten(0, (call.level.size, x.shape[0])), call.level.number)
-        return split(result) if isinstance(result, Tensor) else type(result)([split(part) for part in result])
-    return rule
-
-
-def _convolution(spatial, transposed=False):
-    def rule(call):
-        x, weight, bias = (call.arguments[k] for k in ("input", "weight", "bias"))
-        size, number = call.level.size, call.level.number
-        if not call.has(weight) and (bias is None or not call.has(bias)):
-            return _image(spatial)(call)
-        if x.dim() == spatial + 1:
-            return rule_of(call, x.unsqueeze(0), weight, bias, size, number).squeeze(0)
-        return rule_of(call, x, weight, bias, size, number)
-
-    def rule_of(call, x, weight, bias, size, number):
-        # every sample has its own weights: they are groups of one convolution
-        p = call.physical(x)
-        images = p.transpose(0, 1).flatten(1, 2)
-        weights = call.physical(weight).flatten(0, 1)
-        groups = call.arguments["groups"] * size
-        result = call(input=images, weight=weights, bias=None, groups=groups)
-        y = result._physical.unflatten(1, (size, -1)).transpose(0, 1)
-        y = wrapped(y, number)
-        return y if bias is None else y + bias.reshape(-1, *[1] * spatial)
-    return rule
-
-
-def _layer_norm(call):
-    x, weight, bias = call.input, call.arguments.get("weight"), call.arguments.get("bias")
-    changes = {"input": call.physical(x), "weight": None}
-    if "bias" in call.arguments:
-        changes["bias"] = None
-    if not any(t is not None and call.has(t) for t in (weight, bias)):
-        return call(input=changes["input"])
-    y = call(**changes)
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias
-
-
-def _group_norm(call):
-    x, weight, bias = call.input, call.arguments["weight"], call.arguments["bias"]
-    if not any(t is not None and call.has(t) for t in (weight, bias)):
-        return _image(None)(call)
-    changed = Call(call.op, call.name, False, {**call.arguments, "weight": None, "bias": None}, call.level)
-    y, shape = _image(None)(changed), [-1] + [1] * (x.dim() - 2)
-    y = y if weight is None else y * weight.reshape(shape)
-    return y if bias is None else y + bias.reshape(shape)
-
-
-def _batch_norm(call):
-    x, mean, var = call.input, call.arguments["running_mean"], call.arguments["running_var"]
-    if call.arguments["training"] and mean is not None and not (call.has(mean) and call.has(var)):
-        raise RuntimeError("Batch norm got a batched tensor as input while the running_mean or running_var, which will be "
-                           "updated in place, were not batched. If you are using modules, call eval(), or use "
-                           "wisp.func.replace_all_batch_norm_modules_(model).")
-    shape = [1, -1] + [1] * (x.dim() - 2)
-    if call.arguments["training"] and mean is not None:
-        return NotImplemented
-    if call.arguments["training"]:
-        dims = [0, *range(2, x.dim())]
-        var, mean = wisp.var_mean(x, dims, correction=0)
-    y = (x - mean.reshape(shape)) * (var + call.arguments["eps"]).rsqrt().reshape(shape)
-    weight, bias = call.arguments["weight"], call.arguments["bias"]
-    y = y if weight is None else y * weight.reshape(shape)
-    return y if bias is None else y + bias.reshape(shape)
-
-
-def _embedding(call):
-    weight, indices = call.arguments["weight"], call.arguments["indices"]
-    if call.arguments["scale_grad_by_freq"] or call.arguments["sparse"]:
-        return NotImplemented
-    if not call.has(weight):
-        return call(indices=call.physical(indices))
-    rows, size = weight.shape[0], call.level.size
-    if call.arguments["padding_idx"] >= 0:
-        return NotImplemented
-    offsets = wisp.arange(size).reshape(size, *[1] * indices.dim()) * rows
-    return call(weight=weight._physical.flatten(0, 1), indices=call.physical(indices) + offsets)
-
-
-def _reduced(loss, reduction):
-    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
-
-
-def _elementwise_loss(call):
-    arguments = {**call.arguments, "reduction": "none"}
-    if arguments.get("size_average") is not None or arguments.get("reduce") is not None:
-        return NotImplemented
-    arguments["input"], arguments["target"] = (wrapped(call.physical(arguments[k]), call.level.number) for k in ("input", "target"))
-    loss = _pointwise(Call(call.op, call.name, False, arguments, call.level))
-    return loss if loss is NotImplemented else _reduced(loss, call.arguments["reduction"])
-
-
-def _class_loss(call):
-    x, target = call.input, call.arguments["target"]
-    a = call.arguments
-    if (a["weight"] is not None or a["size_average"] is not None or a["reduce"] is not None or a.get("label_smoothing")
-            or target.is_floating_point() or x.dim() == 0 or target.dim() != x.dim() - 1):
-        return NotImplemented
-    dim = 0 if x.dim() == 1 else 1
-    scores = wisp.log_softmax(x, dim) if call.name.endswith("cross_entropy") else x
-    kept = target != a["ignore_index"]
-    picked = scores.gather(dim, wisp.where(kept, target, 0).unsqueeze(dim)).squeeze(dim)
-    loss = wisp.where(kept, -picked, 0.0)
-    if a["reduction"] == "mean":
-        return loss.sum() / kept.sum()
-    return _reduced(loss, a["reduction"])
-
-
-def _attention(call):
-    a = call.arguments
-    names = [n for n in ("query", "key", "value") if isinstance(a[n], Tensor)]
-    rank = a["query"].dim()
-    if a["dropout_p"] or a["enable_gqa"] or any(a[n].dim() != rank for n in names) or rank < 3:
-        return NotImplemented
-    changes = {n: call.physical(a[n]) for n in names}
-    if a["attn_mask"] is not None:
-        changes["attn_mask"] = _aligned(a["attn_mask"], rank, call.level.number)
-    return call(**changes)
-
-
-def _new(call):
-    return call(**{call.first: call.physical(call.input), "size": (call.level.size, *_ints(call.arguments["size"]))})
-
-
-def _all_batched(call):
-    """Every tensor gets the batch."""
-    return call(**{k: call.physical(v) for k, v in call.arguments.items() if isinstance(v, Tensor)})
-
-
-def _gradients(call):
-    """autograd.grad: samples are independent, so one backward pass gives the gradients of all of them."""
-    a, level = call.arguments, call.level
-    outputs, given, inputs = a["outputs"], a["grad_outputs"], a["inputs"]
-    if not all(call.has(t) for t in inputs) or not all(call.has(t) for t in outputs):
-        if any(call.has(t) for t in (*outputs, *inputs)):
-            raise RuntimeError("vmap: the gradient of a tensor that is mapped over with respect to one that is not (or the "
-                               "other way round) inside of vmap; use wisp.func.grad or wisp.func.vjp in the mapped function")
-        call.arguments = {**a, "retain_graph": True}
-        return _one_by_one(call)
-    starts = [wisp.ones_like(o._physical) if g is None else physical_of(g, level) for o, g in zip(outputs, given)]
-    return call(outputs=[t._physical for t in outputs], grad_outputs=starts, inputs=[t._physical for t in inputs])
-
-
-def _by_index(call):
-    """index_select and relatives: the same index for all samples."""
-    return NotImplemented if call.has(call.arguments["index"]) else _along("dim", others=("source",))(call)
-
-
-_RULES = {}
-
-
-def _rules(rule, names):
-    for name in names.split():
-        _RULES[name] = rule
-
-
-_rules(_pointwise, " ".join(row[0] for row in _core._pointwise_table()) + """
-    where clamp clip clamp_min clamp_max lerp addcmul addcdiv float_power rsub true_divide divide multiply subtract
-    isclose copy type_as nan_to_num threshold absolute negative arccos arccosh arcsin arcsinh arctan arctan2 arctanh fix greater
-    greater_equal less less_equal not_equal div pow floor_divide ldexp logit""")
-_rules(_masked_fill, "masked_fill")
-_rules(_unary, """
-    clone contiguous to float double half bfloat16 int long short byte char bool cfloat cdouble detach alias zero fill zeros_like
-    ones_like full_like empty_like relu relu6 gelu silu mish elu celu selu leaky_relu hardtanh hardsigmoid hardswish hardshrink
-    softshrink softplus softsign sigmoid tanh tanhshrink logsigmoid conj conj_physical resolve_conj resolve_neg real imag
-    view_as_real view_as_complex tril triu round positive signbit isnan isinf isfinite isposinf isneginf
-    _without_graph _primal _tangent _has_tangent linalg.det linalg.inv linalg.cholesky linalg.svdvals linalg.eigvalsh
-    linalg.slogdet linalg.eigh linalg.qr linalg.svd det inverse one_hot""")
-_rules(_reduction, """
-    sum mean prod amax amin max min argmax argmin var std nansum nanmean logsumexp all any count_nonzero linalg.vector_norm
-    median nanmedian var_mean std_mean aminmax""")
-_rules(_along("dim"), """
-    cumsum cumprod cummax cummin logcumsumexp sort argsort topk kthvalue mode select narrow unbind chunk split
-    split_with_sizes tensor_split flip unflatten diff""")
-_RULES["flip"] = _along("dims")
-_rules(_softmax, "softmax log_softmax softmin")
-_rules(_along("dim", extra=1), "unsqueeze")
-_rules(_along("dim0", "dim1"), "transpose swapdims")
-_rules(_along("axis0", "axis1"), "swapaxes")
-_rules(_along("source", "destination"), "movedim moveaxis")
-_rules(_along("dim1", "dim2"), "diagonal")
-_rules(_along("dim1", "dim2", extra=1), "diag_embed")
-_rules(_along("dims"), "roll")
-_rules(_along("dim", others=("index", "src")), "gather scatter scatter_add scatter_reduce")
-_rules(_by_index, "index_select index_add index_copy index_fill")
-_rules(_sized("size"), "view expand broadcast_to")
-_rules(_sized("shape"), "reshape")
-_rules(_sized("repeats"), "repeat")
-_rules(_sized("dims"), "tile")
-_rules(_like, "view_as expand_as reshape_as")
-_rules(_permute, "permute")
-_rules(_squeeze, "squeeze")
-_rules(_flatten, "flatten")
-_rules(_ravel, "ravel")
-_rules(_transposed, "t")
-_rules(_adjoint, "adjoint")
-_rules(_joined, "cat concat concatenate stack")
-_rules(_matmul, "matmul mm bmm mv dot linalg.matmul")
-_rules(_linear, "linear")
-_rules(_plus_product, "addmm addmv baddbmm")
-_rules(_outer, "outer ger")
-_rules(_einsum, "_einsum")
-for _k in (1, 2, 3):
-    _rules(_convolution(_k), f"conv{_k}d")
-    _rules(_convolution(_k), f"conv_transpose{_k}d")
-    _rules(_image(_k), f"avg_pool{_k}d max_pool{_k}d max_pool{_k}d_with_indices adaptive_avg_pool{_k}d "
-                       f"adaptive_max_pool{_k}d adaptive_max_pool{_k}d_with_indices lp_pool{_k}d")
-_rules(_image(None), "interpolate upsample")
-_rules(_unary, "pixel_shuffle pixel_unshuffle")
-_rules(lambda call: _unary(call) if call.arguments["mode"] == "constant" else _image(None)(call), "pad")
-_rules(_layer_norm, "layer_norm rms_norm")
-_rules(_group_norm, "group_norm")
-_rules(_batch_norm, "batch_norm")
-_rules(_embedding, "embedding")
-_rules(_elementwise_loss, "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits")
-_rules(_class_loss, "cross_entropy nll_loss")
-_rules(_attention, "scaled_dot_product_attention")
-_rules(_new, "new_zeros new_ones new_empty new_full")
-_rules(_all_batched, "_make_dual linalg.solve")
-_rules(_gradients, "_grad")
 
 _operators()
 _core._set_batching(BatchedTensor, _call)

@@ -377,11 +377,11 @@ def _indexed_by_samples(self, keys, level):
     """x[i] with indices that differ by sample."""
     if all(isinstance(k, Tensor) and not k.is_floating_point() and k.dtype != wisp.bool for k in keys):
         rank = max(k.dim() for k in keys)
-        aligned = [aligned(k, rank, level.number) for k in keys]
+        indices = [aligned(k, rank, level.number) for k in keys]
         if not is_batched(self, level.number):
-            return wrapped(self[tuple(aligned)], level.number)
+            return wrapped(self[tuple(indices)], level.number)
         rows = wisp.arange(level.size).reshape(level.size, *[1] * rank)
-        return wrapped(self._physical[(rows, *aligned)], level.number)
+        return wrapped(self._physical[(rows, *indices)], level.number)
     return _loop(lambda x, *keys: x[keys], (self, *keys), level)
 
 

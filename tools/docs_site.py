@@ -12,7 +12,7 @@ import textwrap
 
 from mkdocs.structure.files import File
 
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.getcwd()]
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import run_docs  # noqa: E402
 
 import wisp  # noqa: E402

@@ -1,5 +1,6 @@
 """Files that mean harm: they run nothing, and what they allocate is in proportion to their size."""
 import io
+import os
 import pathlib
 import pickle
 import resource
@@ -119,3 +120,13 @@ def test_fuzzer(tmp_path):
                             capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "0 of them did" in result.stdout
+
+
+def test_the_watch_is_awake(monkeypatch):
+    """A loader that does something else than load is noticed."""
+    monkeypatch.setattr(wisp.serialization, "_load_file", lambda *args: os.listdir("/"))
+    with pytest.raises(mangled_files.Escaped, match="os.listdir"):
+        mangled_files.load_mangled(ORIGINALS[0])
+    monkeypatch.setattr(wisp.serialization, "_load_file", lambda *args: [][1])
+    with pytest.raises(mangled_files.Escaped, match="IndexError"):
+        mangled_files.load_mangled(ORIGINALS[0])

@@ -22,16 +22,14 @@ MEMBERS = 34
 
 
 def adjacency():
-    """The normalised adjacency D^-1/2 (A + I) D^-1/2: a member hears itself and its friends, each counted less the more friends
-    they have."""
+    """The normalised adjacency D^-1/2 (A + I) D^-1/2 as a sparse tensor: a member hears itself and its friends, each counted
+    less the more friends they have."""
     edges = [(a - 1, b - 1) for a, friends in FRIENDS.items() for b in friends]
     edges += [(b, a) for a, b in edges] + [(i, i) for i in range(MEMBERS)]
     index = wisp.tensor(edges).T
     degree = wisp.bincount(index[0], minlength=MEMBERS).float()
     values = (degree[index[0]] * degree[index[1]]) ** -0.5
-    graph = wisp.zeros(MEMBERS, MEMBERS)
-    graph[index[0], index[1]] = values
-    return graph
+    return wisp.sparse_coo_tensor(index, values, (MEMBERS, MEMBERS))
 
 
 class GraphConvolution(nn.Module):

@@ -22,7 +22,7 @@ _NAMES = ["os system", "posix system", "builtins eval", "builtins exec", "builti
           "builtins bytearray", "builtins list", "builtins range", "builtins set", "builtins tuple", "builtins str", "builtins dict",
           "builtins frozenset", "builtins int", "builtins complex", "collections OrderedDict", "collections Counter",
           "collections defaultdict", "collections deque", "_codecs encode", "torch._utils _rebuild_tensor_v2",
-          "torch._utils _rebuild_tensor_v3", "torch._utils _rebuild_parameter", "torch._tensor _rebuild_from_type_v2", "torch Size",
+          "torch._utils _rebuild_tensor_v3", "torch._utils _rebuild_sparse_tensor", "torch.serialization _get_layout", "torch._utils _rebuild_parameter", "torch._tensor _rebuild_from_type_v2", "torch Size",
           "torch device", "torch Tensor", "torch FloatStorage", "torch.storage UntypedStorage", "torch float32", "torch zeros",
           "torch.nn.modules.linear Linear", "torch.nn.parameter Parameter", "wisp.nn.modules.container Sequential"]
 _OPERATIONS = [bytes([code]) for code in b"(012N)]}tlde aseu.RbQqhj\x81\x85\x86\x87\x88\x89\x8f\x90\x91\x93\x94\x92\x82io"]
@@ -41,7 +41,7 @@ def samples():
     optimizer.step()
     value = {"x": x, "view": x[1:], "half": x.bfloat16(), "flags": x > 3, "unsigned": x.to(wisp.uint16), "nested": [1, (2.5, "a", None)],
              "model": model.state_dict(), "optimizer": optimizer.state_dict(), "set": {1, 2}, "ordered": OrderedDict(a=1), 3: 2 ** 70,
-             "parameter": wisp.nn.Parameter(x), "complex": 1j, "size": wisp.Size([2]), "bytes": b"12"}
+             "parameter": wisp.nn.Parameter(x), "sparse": x.to_sparse(), "rows": x.to_sparse_csr(), "complex": 1j, "size": wisp.Size([2]), "bytes": b"12"}
     result = []
     for content in (value, model):
         buffer = io.BytesIO()
@@ -152,7 +152,7 @@ def load_mangled(content):
     if _audit not in _hooked:
         sys.addaudithook(_audit)
         _hooked.append(_audit)
-    wisp.nn  # noqa: B018 loaded now: what a file makes Wisp import is not the file's doing
+    wisp.nn, wisp.sparse, wisp.storage  # noqa: B018 loaded now: that Wisp imports its own parts late is not the file's doing
     for weights_only in (True, False):
         _events.clear()
         _watching = True
@@ -188,7 +188,9 @@ def _use(value):
             continue
         seen.add(id(item))
         if isinstance(item, wisp.Tensor):
-            if math.prod(item.shape) < 1_000_000:
+            if item.layout is not wisp.strided:
+                todo += [item.values(), item._indices() if item.layout is wisp.sparse_coo else item.crow_indices()]
+            elif math.prod(item.shape) < 1_000_000:
                 item.detach().clone()
         elif isinstance(item, dict):
             todo += [*item.keys(), *item.values()]

@@ -72,6 +72,10 @@ def _rebuild_sparse(layout, data):
     """A sparse tensor; the constructors check the indices, and that it is coalesced is believed after a look."""
     if type(data) is not tuple or not 3 <= len(data) <= 4 or not isinstance(layout, wisp.layout) or layout is wisp.strided:
         raise pickle.UnpicklingError("a sparse tensor in the file is incomplete")
+    for part in data:  # they are looked at, and a file can make tensors that repeat a few elements without end
+        if isinstance(part, wisp.Tensor) and (part.layout is not wisp.strided
+                                              or part.numel() * part.element_size() > part.untyped_storage().nbytes()):
+            raise pickle.UnpicklingError("a sparse tensor in the file has parts that are larger than their memory")
     if layout is not wisp.sparse_coo:
         return wisp.sparse_compressed_tensor(*data, layout=layout)
     index, values, size, *coalesced = data

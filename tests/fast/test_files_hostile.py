@@ -71,6 +71,18 @@ def test_refused(what, weights_only):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
 
 
+def test_repeating_parts_of_sparse_tensors_are_refused():
+    """An index of 2^40 elements that are one element in memory would take for ever to check."""
+    storage = b"(X\x07\x00\x00\x00storagectorch\nLongStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x08tQ"
+    many = b"\x8a\x06" + (2 ** 40).to_bytes(6, "little")
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00(" + b"K\x01" + many + b"tK\x00K\x00\x86\x89}tR"
+    values = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00" + many + b"\x85K\x00\x85\x89}tR"
+    layout = call(("torch.serialization", "_get_layout"), b"X\x10\x00\x00\x00torch.sparse_coo\x85")
+    text = b"ctorch._utils\n_rebuild_sparse_tensor\n(" + layout + b"(" + tensor + values + b"K\x05\x85\x88ttR"
+    with pytest.raises(pickle.UnpicklingError, match="larger than their memory"):
+        wisp.load(archive(text, ("data/0", bytes(64))))
+
+
 def test_large_numbers_in_the_memo_cost_nothing():
     assert wisp.load(archive(b"K\x07r\xff\xff\xff\xff0j\xff\xff\xff\xff")) == 7
 

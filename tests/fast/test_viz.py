@@ -161,6 +161,24 @@ def test_odd_graphs():
     assert "DoubleBackward" in viz.graph(Double.apply(leaf).sum()).svg()
 
 
+def test_more_odd_graphs():
+    x = wisp.ones(3, 2, requires_grad=True)
+    (first,) = wisp.autograd.grad((x ** 3).sum(), x, create_graph=True)
+    assert viz.graph(first.sum()).items[-1].norm == pytest.approx(6 * 6 ** 0.5, rel=1e-5)
+    changed = x * 1
+    changed[:, 0] = 5
+    check_svg(viz.graph(changed.sum()))
+    table = nn.Embedding(5, 3, sparse=True)
+    loss = table(wisp.tensor([1, 2])).sum()
+    assert viz.graph(loss, table).items[0].parameters[0][3] == pytest.approx(6 ** 0.5, rel=1e-5)
+    loss.backward()
+    assert viz.gradient_flow(table).rows[0]["max"] == 1
+    frozen = nn.Linear(2, 2)
+    frozen.weight.requires_grad_(False)
+    assert [p[0] for p in viz.graph(frozen(x).sum(), frozen).items[0].parameters] == ["bias"]
+    assert [item.title for item in viz.graph(nn.Parameter(wisp.ones(2))).items] == ["leaf"]
+
+
 def test_layout_of_random_graphs():
     """Cards in an open box never overlap, and lie inside of it."""
     for seed in range(12):
@@ -263,7 +281,7 @@ def test_tensors_in_a_notebook():
     assert "[2, 2]" in page and ">-2<" in page and ">nan<" in page and "requires grad" in page
     assert "MulBackward0" in (wisp.ones(2, requires_grad=True) * 2)._repr_html_()
     for t in (wisp.tensor(3), wisp.ones(0, 3), wisp.ones(3, dtype=wisp.bool), wisp.ones(2, 2, dtype=wisp.complex64), wisp.ones(2, 3, 4, 5),
-              wisp.arange(1000), wisp.ones(50, 60).t(), wisp.ones(1).expand(4, 4), wisp.ones(2, dtype=wisp.bfloat16)):
+              wisp.arange(1000), wisp.eye(3).to_sparse(), wisp.ones(50, 60).t(), wisp.ones(1).expand(4, 4), wisp.ones(2, dtype=wisp.bfloat16)):
         assert t._repr_html_().startswith("<div")
     assert "… 17 more" in wisp.ones(4, 5, 2, 2)._repr_html_()
     assert len(wisp.randn(1000, 1000)._repr_html_()) < 20000

@@ -2,7 +2,7 @@
 import math
 
 import wisp
-from wisp.viz._collect import unchanged
+from wisp.viz._collect import dense, unchanged
 from wisp.viz._page import Picture, escape, number_text, shape_text
 
 __all__ = ["Chart", "activations", "gradient_flow"]
@@ -51,7 +51,7 @@ def gradient_flow(model):
     for name, p in model.named_parameters():
         row = {"name": name, "shape": tuple(p.shape), "mean": None, "max": None}
         if p.grad is not None and p.numel():
-            size = p.grad.detach().abs().double()
+            size = dense(p.grad).abs().double()
             row["mean"], row["max"] = size.mean().item(), size.max().item()
         rows.append(row)
     if not any(row["mean"] is not None for row in rows):

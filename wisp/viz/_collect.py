@@ -8,7 +8,7 @@ import wisp
 from wisp import _core
 from wisp.nn import Module, Parameter
 
-__all__ = ["Edge", "Group", "Item", "collect", "trace", "unchanged"]
+__all__ = ["Edge", "Group", "Item", "collect", "dense", "trace", "unchanged"]
 
 
 class Item:
@@ -110,6 +110,11 @@ def _forward_name(backward):
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower() or backward
 
 
+def dense(tensor):
+    """A gradient without history, as a dense tensor."""
+    return tensor.detach() if tensor.layout == wisp.strided else tensor.detach().to_dense()
+
+
 def _size(tensor):
     return tensor.numel() * tensor.element_size()
 
@@ -149,7 +154,7 @@ def _gradient_norms(roots, tensors, nodes):
     def watch(node):
         def hook(gradients):
             with wisp.no_grad():
-                parts = [g.detach().abs().double().square().sum().item() for g in gradients if g is not None]
+                parts = [dense(g).abs().double().square().sum().item() for g in gradients if g is not None]
             norms[node] = sum(parts) ** 0.5 if parts else None
         return node.register_prehook(hook)
     handles = [watch(node) for node in nodes]
@@ -157,7 +162,7 @@ def _gradient_norms(roots, tensors, nodes):
         gradients = wisp.autograd.grad(tensors, [node.variable for node in leaves], retain_graph=True, allow_unused=True)
         for node, g in zip(leaves, gradients):
             if g is not None:
-                norms[node] = g.detach().abs().double().norm().item()
+                norms[node] = dense(g).abs().double().norm().item()
     except RuntimeError:  # the graph was freed by a backward pass
         norms = {}
     finally:
@@ -256,7 +261,7 @@ def collect(tensors, model=None, gradients=True, frame=None, names=()):
         if node in norms:
             return norms[node]
         if hasattr(node, "variable") and node.variable.grad is not None:
-            return node.variable.grad.detach().abs().double().norm().item()
+            return dense(node.variable.grad).abs().double().norm().item()
         return None
 
     items, by_node, inside = [], {}, {}

@@ -58,6 +58,8 @@ def tensor_html(tensor):
     >>> "[2, 3]" in tensor_html(wisp.ones(2, 3))
     True
     """
+    if tensor.layout != wisp.strided:  # sparse ones say best what they have as text
+        return f"<div><pre>{escape(repr(tensor))}</pre></div>"
     facts = [f"<b>{shape_text(tensor.shape)}</b>", str(tensor.dtype).removeprefix("torch."), str(tensor.device),
              bytes_text(tensor.numel() * tensor.element_size())]
     if tensor.grad_fn is not None:
@@ -67,7 +69,7 @@ def tensor_html(tensor):
     head = f"<div style='font-size:12px;opacity:.75;margin-bottom:3px'>{' · '.join(facts)}</div>"
     if tensor.device.type == "meta" or tensor.numel() == 0:
         return head + ("<div style='font-size:12px'>no elements</div>" if tensor.numel() == 0 else "")
-    t = tensor.detach()
+    t = tensor.detach().cpu()
     if t.dim() == 0:
         return head + f"<div style='font-family:monospace'>{escape(_cell_text(t.item()))}</div>"
     if t.dim() == 1:

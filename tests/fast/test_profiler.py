@@ -52,6 +52,18 @@ def test_table():
         prof.key_averages().table(sort_by="speed")
 
 
+def test_optimizers():
+    p = wisp.ones(2, requires_grad=True)
+    optimizer = wisp.optim.SGD([p], lr=0.1)
+    p.sum().backward()
+    with profile() as prof:
+        optimizer.step()
+    optimizer.step()
+    step, *inside = prof.events()
+    assert step.name == "Optimizer.step#SGD.step" and inside and all(event.cpu_parent is step for event in inside)
+    assert not wisp.optim.optimizer._global_pre_hooks and not wisp.optim.optimizer._global_post_hooks
+
+
 def test_off_and_nested():
     assert not wisp._core._profiler_enabled()
     with record_function("nothing"):

@@ -18,6 +18,7 @@ import gzip
 import json
 import os
 import socket
+import sys
 import time
 import warnings
 
@@ -102,6 +103,21 @@ def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
     return handler
 
 
+def _watch_optimizers():
+    """Ranges for the steps of optimizers, by hooks that are there only while a profiler runs."""
+    from wisp.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+    open_ranges = []
+
+    def before(optimizer, args, kwargs):
+        name = type(optimizer).__name__
+        open_ranges.append(record_function(f"Optimizer.step#{name}.step").__enter__())
+
+    def after(optimizer, args, kwargs):
+        if open_ranges:
+            open_ranges.pop().__exit__()
+    return [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
+
+
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
@@ -135,6 +151,7 @@ class profile:
         self.metadata = {}
         self._events = None
         self._running = False
+        self._handles = []
         self._step_range = None
 
     # --- running
@@ -186,9 +203,12 @@ class profile:
     def _start_trace(self):
         _core._profiler_start(self.record_shapes, self.with_stack, self.with_modules or self.with_stack)
         self._running = True
+        self._handles = _watch_optimizers() if "wisp.optim" in sys.modules else []
 
     def _stop_trace(self):
         self._running = False
+        for handle in self._handles:
+            handle.remove()
         self._events = read_events(_core._profiler_stop(), self.with_flops, self.profile_memory)
 
     def _ready(self):

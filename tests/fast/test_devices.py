@@ -1,6 +1,7 @@
 """Devices without a GPU: virtual ones that refuse to mix, meta tensors, the default device, and kernels that compile."""
 
 import pytest
+
 import wisp
 from wisp import nn
 

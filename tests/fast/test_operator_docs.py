@@ -24,6 +24,8 @@ def test_examples(family):
 def test_every_operator_is_described():
     missing = []
     for space, operators in _core._operators.items():
+        if space.startswith("_"):
+            continue  # what only the package itself calls
         for name in operators:
             if not name.startswith("_") and not _docs.describe("wisp." + space if space else "wisp", name):
                 missing.append(f"{space}.{name}".lstrip("."))

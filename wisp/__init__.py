@@ -30,6 +30,7 @@ _signatures.install(globals())
 __version__ = "0.1.0"
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 newaxis = None
+legacy_contiguous_format = _core.contiguous_format
 
 # Loaded on first use: `import wisp` stays quick.
 _SUBMODULES = {"sklearn", "nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
@@ -41,7 +42,9 @@ _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "
          "finfo": "_limits", "iinfo": "_limits", "from_dlpack": "utils.dlpack", "to_dlpack": "utils.dlpack",
          "autocast": "amp", "GradScaler": "amp", "vmap": "func",
          **dict.fromkeys(("SymInt", "SymFloat", "SymBool", "sym_int", "sym_float", "sym_not", "sym_max", "sym_min", "sym_ite",
-                          "sym_sum", "OutOfMemoryError"), "_symbols"),
+                          "sym_sum", "OutOfMemoryError", "AcceleratorError", "DisableTorchFunction",
+                          "DisableTorchFunctionSubclass"), "_symbols"),
+         **dict.fromkeys(("Stream", "Event"), "cuda"), **dict.fromkeys(("fork", "wait"), "jit"), "thread_safe_generator": "random",
          **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"),
          **dict.fromkeys(("sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_compressed_tensor"), "sparse"),
          **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",

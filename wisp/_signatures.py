@@ -47,10 +47,23 @@ _METHODS = (
     "sum(dim=None, keepdim=False, dtype=None)",
     "prod(dim=None, keepdim=False, dtype=None)",
     "sort(dim=-1, descending=False, stable=False)",
+    "cholesky_solve(input2, upper=False)",
+    "orgqr(input2)",
+    "ormqr(input2, input3, left=True, transpose=False)",
+    "hsplit(split_size_or_sections)",
+    "vsplit(split_size_or_sections)",
+    "dsplit(split_size_or_sections)",
+    "unsafe_split(split_size, dim=0)",
+    "resize_as_(tensor, memory_format=torch.contiguous_format)",
 )
+# Names of parameters that PyTorch documents, and those that the functions have.
+_RENAMED = {"split_size_or_sections": "indices_or_sections", "split_size": "split_size_or_sections", "tensor": "the_template", "A": "input"}
 _FUNCTIONS = (
     "broadcast_to(input, shape)",
+    "cholesky_solve(B, L, upper=False, *, out=None)",
     "heaviside(input, values, *, out=None)",
+    "lu_solve(b, LU_data, LU_pivots, *, out=None)",
+    "matrix_exp(A)",
     "searchsorted(sorted_sequence, values, *, out_int32=False, right=False, side=None, sorter=None, out=None)",
     "sort(input, dim=-1, descending=False, *, stable=False, out=None)",
     "std(input, dim=None, *, correction=1, keepdim=False, out=None)",
@@ -65,14 +78,26 @@ def _document(home, signature):
     operator = home.get(name)
     if type(operator).__name__.startswith("builtin_") and hasattr(operator, "_signatures"):
         operator.__doc__ = signature + " -> Tensor"
+    elif operator is not None:
+        return {name: _renaming(operator, signature)}
+    return {}
+
+
+def _renaming(function, signature):
+    """A function of Python that also takes its parameters by the names of `signature`."""
+    def renamed(*args, **kwargs):
+        return function(*args, **{_RENAMED.get(name, name): value for name, value in kwargs.items()})
+    renamed.__name__, renamed.__module__, renamed.__qualname__ = function.__name__, function.__module__, function.__qualname__
+    renamed.__doc__ = f"{signature} -> Tensor\n\n{function.__doc__}"
+    return renamed
 
 
 def install(namespace):
     """Give the operators named above the first line of their documentation."""
     for signature in _METHODS:
-        _document(_core.Tensor.__dict__, signature)
+        _core._extend_tensor(_document(_core.Tensor.__dict__, signature))
     for signature in _FUNCTIONS:
-        _document(namespace, signature)
+        namespace.update(_document(namespace, signature))
     _document(_core._operators["nn.functional"], "one_hot(tensor, num_classes=-1)")
     for name, operator in _core._operators["special"].items():
         if "_polynomial_" in name:

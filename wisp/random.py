@@ -11,7 +11,17 @@ import contextlib as _contextlib
 
 from wisp._core import default_generator
 
-__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",
+           "thread_safe_generator"]
+
+
+def thread_safe_generator():
+    """The generator that a data loader's thread should draw from, or None for the default one, as everywhere here.
+
+    >>> import wisp
+    >>> wisp.random.thread_safe_generator() is None
+    True
+    """
 
 
 def manual_seed(seed):

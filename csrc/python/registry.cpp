@@ -398,7 +398,8 @@ bool is_alias(const std::string& text, PyObject* given, PyObject* name) {
         {"index_copy", "tensor2", "source"}, {"index_copy", "tensor", "source"}, {"index_copy_", "tensor", "source"}, {"masked_scatter", "tensor", "source"},
         {"masked_scatter_", "tensor", "source"}, {"matmul", "tensor2", "other"}, {"mul", "value", "other"}, {"mul_", "value", "other"}, {"narrow", "dimension", "dim"},
         {"one_hot", "tensor", "input"}, {"remainder", "divisor", "other"}, {"remainder_", "divisor", "other"}, {"searchsorted", "values", "input"},
-        {"take", "indices", "index"}, {"type_as", "tensor", "other"}, {"where", "y", "other"}, {"", "n", "other"}};
+        {"take", "indices", "index"}, {"cholesky_solve", "B", "input"}, {"cholesky_solve", "input2", "L"},
+        {"lu_solve", "b", "input"}, {"orgqr", "input2", "tau"}, {"ormqr", "input2", "tau"}, {"ormqr", "input3", "other"}, {"type_as", "tensor", "other"}, {"where", "y", "other"}, {"", "n", "other"}};
     for (auto& [op, alias, meant] : aliases)
         if (PyUnicode_CompareWithASCIIString(given, alias) == 0 && PyUnicode_CompareWithASCIIString(name, meant) == 0 &&
             (!*op || text.substr(0, text.find('(')) == op))

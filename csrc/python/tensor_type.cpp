@@ -3,6 +3,8 @@
 
 #include <structmember.h>
 
+#include <cstring>
+
 #include "../autograd/engine.h"
 #include "../autograd/profiler.h"
 #include "../ops/ops.h"
@@ -316,6 +318,10 @@ PyGetSetDef getset[] = {
     {"is_sparse", get_false, nullptr, nullptr, nullptr},
     {"is_sparse_csr", get_false, nullptr, nullptr, nullptr},
     {"is_quantized", get_false, nullptr, nullptr, nullptr},
+    {"is_xla", get_false, nullptr, nullptr, nullptr},
+    {"is_maia", get_false, nullptr, nullptr, nullptr},
+    {"volatile", get_false, nullptr, nullptr, nullptr},
+    {"grad_dtype", get_dtype, nullptr, nullptr, nullptr},
     {"is_nested", get_false, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
@@ -544,6 +550,17 @@ PyObject* tensor_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
     });
 }
 
+// Python's methods of number slots call their argument `value`; PyTorch's have a name for it. The slot stays as it is.
+void name_slot_argument(const char* method, const char* argument) {
+    auto* old = reinterpret_cast<PyWrapperDescrObject*>(PyDict_GetItemString(type.tp_dict, method));
+    if (!old || !Py_IS_TYPE(reinterpret_cast<PyObject*>(old), &PyWrapperDescr_Type)) return;
+    auto* base = new wrapperbase(*old->d_base);
+    const char* text = std::strstr(base->doc, "\n--\n");
+    base->doc = (new std::string(str(method, "($self, ", argument, ", /)", text ? text : "\n--\n\n")))->c_str();  // lives as long as the type
+    Ref renamed(PyDescr_NewWrapper(&type, base, old->d_wrapped));
+    if (PyDict_SetItemString(type.tp_dict, method, renamed.get()) < 0) throw PythonError();
+}
+
 }  // namespace
 
 PyObject* new_tensor_of_type(PyTypeObject* cls, const Tensor& t) {
@@ -625,6 +642,10 @@ void add_tensor_type(PyObject* module) {
     type.tp_getset = getset;
     type.tp_methods = methods;
     if (PyType_Ready(&type) < 0) throw PythonError();
+    for (const char* method : {"__floordiv__", "__rfloordiv__", "__rlshift__", "__rmatmul__", "__rmod__", "__rpow__", "__rrshift__", "__rsub__", "__rtruediv__"})
+        name_slot_argument(method, "other");
+    name_slot_argument("__contains__", "element");
+    PyType_Modified(&type);
     tensor_type = &type;
     PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(&type));
 }

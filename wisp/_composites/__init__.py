@@ -9,7 +9,7 @@ import types
 from wisp import _core
 
 _FAMILIES = ("aliases", "reduce", "shape", "copies", "measure", "signal", "objects", "foreach", "matmul", "linear", "misc", "neural",
-             "sparse")
+             "sparse", "rare")
 
 
 def _inplace(function):

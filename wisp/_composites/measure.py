@@ -151,7 +151,7 @@ def cross(input, other, dim=None, *, out=None):
     return linalg_cross(input, other, dim=dim, out=out)
 
 
-def linalg_vander(x, *, N=None):
+def linalg_vander(x, N=None):
     """Vandermonde matrices: the powers 0 .. N-1 of each element, a row each."""
     x = x.reshape(1) if x.dim() == 0 else x
     n = x.shape[-1] if N is None else N

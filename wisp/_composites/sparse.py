@@ -47,16 +47,16 @@ def dense_dim(self):
     return self.dim()
 
 
-def smm(self, mat):
+def smm(input, mat):
     """The product of a sparse matrix with a dense one, as a sparse tensor."""
     from wisp.sparse import _operators
-    return _operators.call("smm", self, mat)
+    return _operators.call("smm", input, mat)
 
 
-def sspaddmm(self, mat1, mat2, *, beta=1, alpha=1, out=None):
-    """beta * self + alpha * (mat1 @ mat2) of sparse `self` and `mat1`, as a sparse tensor."""
+def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
+    """beta * input + alpha * (mat1 @ mat2) of sparse `input` and `mat1`, as a sparse tensor."""
     from wisp.sparse import _operators
-    return _operators.call("sspaddmm", self, mat1, mat2, beta=beta, alpha=alpha, out=out)
+    return _operators.call("sspaddmm", input, mat1, mat2, beta=beta, alpha=alpha, out=out)
 
 
 def hspmm(mat1, mat2, *, out=None):
@@ -66,7 +66,7 @@ def hspmm(mat1, mat2, *, out=None):
 
 
 def _needs_sparse(name, layout):
-    def method(self):
+    def method(self, *args):
         raise RuntimeError(f"{name} expected {layout} tensor layout but got Strided")
     method.__name__ = name
     method.__doc__ = f"{name} of a sparse tensor (a {layout} layout); strided tensors have none."
@@ -76,6 +76,7 @@ def _needs_sparse(name, layout):
 FUNCTIONS = [smm, sspaddmm, hspmm]
 METHODS = [to_sparse, to_sparse_coo, to_sparse_csr, to_sparse_csc, to_dense, sparse_mask, sparse_dim, dense_dim, smm, sspaddmm,
            *(_needs_sparse(name, layout) for layout, names in {
-               "sparse coordinate": ("coalesce", "is_coalesced", "indices", "_indices"), "sparse": ("values", "_values", "_nnz"),
+               "sparse coordinate": ("coalesce", "is_coalesced", "indices", "_indices"),
+               "sparse": ("values", "_values", "_nnz", "sparse_resize_", "sparse_resize_and_clear_"),
                "sparse row compressed": ("crow_indices", "col_indices"),
                "sparse column compressed": ("ccol_indices", "row_indices")}.items() for name in names)]

@@ -103,7 +103,7 @@ is_ucc_available = is_xccl_available = is_mpi_available
 
 
 def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None,
-                       device_id=None):
+                       device_id=None, _ranks=None):
     """Begin: a group of this one process. RANK and WORLD_SIZE of the environment count where no argument is given.
 
     >>> import wisp
@@ -166,7 +166,8 @@ def get_process_group_ranks(group=None):
     return [0]
 
 
-def new_group(ranks=None, timeout=None, backend=None, pg_options=None, **options):
+def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None,
+              sort_ranks=True):
     """A group of some of the processes; here the one."""
     _check("new_group")
     return ProcessGroup(str(backend or _group.name()).lower())
@@ -182,7 +183,7 @@ def _done(async_op):
     return Work() if async_op else None
 
 
-def barrier(group=None, async_op=False, device_ids=None):
+def barrier(group=None, async_op=False, device_ids=None, timeout=None):
     """Wait for all processes: for none."""
     _check("barrier")
     return _done(async_op)

@@ -11,7 +11,9 @@ from wisp.func._modules import functional_call, replace_all_batch_norm_modules_,
 from wisp.func._vmap import vmap
 
 __all__ = [
+    "debug_unwrap",
     "functional_call",
+    "functionalize",
     "grad",
     "grad_and_value",
     "hessian",
@@ -24,3 +26,25 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+
+def functionalize(func, *, remove="mutations"):
+    """The function itself: functions that write in place can be differentiated and mapped here as they are.
+
+    >>> import wisp
+    >>> wisp.func.functionalize(lambda x: x.clone().add_(1))(wisp.zeros(2))
+    tensor([1., 1.])
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(f"functionalize: remove must be 'mutations' or 'mutations_and_views', got {remove!r}")
+    return func
+
+
+def debug_unwrap(tensor, *, recurse=True):
+    """The tensor itself: inside a transform tensors are not wrapped here.
+
+    >>> import wisp
+    >>> wisp.func.debug_unwrap(wisp.ones(2))
+    tensor([1., 1.])
+    """
+    return tensor

@@ -2,8 +2,8 @@
 import math
 
 import wisp
-from wisp import _core
-from wisp._composites.linear import _check_square, matrix_exp
+from wisp import _core, matrix_exp
+from wisp._composites.linear import _check_square
 from wisp._composites.linear import matrix_power as _matrix_power
 from wisp._composites.reduce import into
 from wisp.linalg.norms import matrix_norm

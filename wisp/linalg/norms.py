@@ -49,22 +49,22 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     return into(out, result if keepdim else result.squeeze(dim))
 
 
-def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
-    """A vector norm, or a matrix norm where two dimensions are meant."""
+def norm(input, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+    """input vector norm, or a matrix norm where two dimensions are meant."""
     if dim is not None:
         dims = (dim,) if isinstance(dim, int) else tuple(dim)
         if len(dims) not in (1, 2):
             raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
     elif ord is not None:
-        if A.dim() not in (1, 2):
+        if input.dim() not in (1, 2):
             raise RuntimeError(
-                f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.dim()}D."
+                f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {input.dim()}D."
             )
-        dims = tuple(range(A.dim()))
+        dims = tuple(range(input.dim()))
     else:
         dims = None
     if ord is not None and len(dims) == 2:
-        return matrix_norm(A, ord, dims, keepdim, dtype=dtype, out=out)
+        return matrix_norm(input, ord, dims, keepdim, dtype=dtype, out=out)
     if isinstance(ord, str):
         raise RuntimeError(f"linalg.norm: Order {ord} is for matrices, and needs two dimensions.")
-    return into(out, vector_norm(A, 2 if ord is None else ord, dims, keepdim, dtype=dtype))
+    return into(out, vector_norm(input, 2 if ord is None else ord, dims, keepdim, dtype=dtype))

@@ -10,7 +10,7 @@ from wisp.optim.adamw import AdamW
 from wisp.optim.asgd import ASGD
 from wisp.optim.lbfgs import LBFGS
 from wisp.optim.nadam import NAdam
-from wisp.optim.optimizer import Optimizer
+from wisp.optim.optimizer import Optimizer, swap_in_optimizer_params_and_state
 from wisp.optim.radam import RAdam
 from wisp.optim.rmsprop import RMSprop
 from wisp.optim.rprop import Rprop
@@ -18,7 +18,8 @@ from wisp.optim.sgd import SGD
 from wisp.optim.sparse_adam import SparseAdam
 
 __all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "Muon", "NAdam", "Optimizer",
-           "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam", "lr_scheduler", "swa_utils"]
+           "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam", "lr_scheduler", "swa_utils",
+           "swap_in_optimizer_params_and_state"]
 
 
 def __getattr__(name):

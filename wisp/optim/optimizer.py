@@ -3,6 +3,7 @@
 An elementwise optimizer only names its state (`_init_state`) and makes one call over all parameters of a group
 (`_update`); everything around it is here.
 """
+import contextlib
 import copy
 import warnings
 from collections import OrderedDict, defaultdict
@@ -364,3 +365,41 @@ def _check_fused(fused, foreach, differentiable):
 def _number(value):
     """A hyperparameter, which may be a tensor of one element, as a float for the core."""
     return value if type(value) is float else float(value)
+
+
+@contextlib.contextmanager
+def swap_in_optimizer_params_and_state(optimizer, swapin_parameters, swapin_optim_state):
+    """A context in which an optimizer works on other parameters, with the state and hyperparameters of a `state_dict()`.
+
+    In-place changes of the state's tensors are seen in `swapin_optim_state`; afterwards the optimizer is as before.
+
+    >>> import wisp
+    >>> p, other = wisp.ones(1, requires_grad=True), wisp.zeros(1, requires_grad=True)
+    >>> optimizer = wisp.optim.SGD([p], lr=1.0)
+    >>> other.grad = wisp.ones(1)
+    >>> with wisp.optim.swap_in_optimizer_params_and_state(optimizer, {"p": other}, optimizer.state_dict()):
+    ...     optimizer.step()
+    >>> p.item(), other.item()
+    (1.0, -1.0)
+    """
+    parameters = list(swapin_parameters.values() if isinstance(swapin_parameters, dict) else swapin_parameters)
+    groups, states = swapin_optim_state["param_groups"], swapin_optim_state["state"]
+    counts = [len(group["params"]) for group in optimizer.param_groups]
+    if counts != [len(group["params"]) for group in groups] or sum(counts) != len(parameters):
+        raise ValueError(f"swap_in_optimizer_params_and_state: the optimizer has groups of {counts} parameters, which "
+                         f"{len(parameters)} parameters in groups of {[len(group['params']) for group in groups]} do not fit")
+    state, before = optimizer.state, [dict(group) for group in optimizer.param_groups]
+    try:
+        optimizer.state = defaultdict(dict)
+        for live, group in zip(optimizer.param_groups, groups):
+            live.update({name: value for name, value in group.items() if name != "params"})
+            live["params"], parameters = parameters[:len(group["params"])], parameters[len(group["params"]):]
+            for p, number in zip(live["params"], group["params"]):
+                if number in states:
+                    optimizer.state[p] = dict(states[number])
+        yield
+    finally:
+        for live, contents in zip(optimizer.param_groups, before):
+            live.clear()
+            live.update(contents)
+        optimizer.state = state

@@ -9,7 +9,7 @@ def to_dlpack(tensor):
     return tensor.__dlpack__()
 
 
-def from_dlpack(ext_tensor):
+def from_dlpack(ext_tensor, *, device=None, copy=None):
     """A tensor on the memory of anything that speaks DLPack (or on a DLPack capsule).
 
     >>> import numpy, wisp
@@ -19,6 +19,9 @@ def from_dlpack(ext_tensor):
     >>> tensor
     tensor([7., 1., 2.], dtype=torch.float64)
     """
+    if device is not None and str(device).split(":")[0] != "cpu" or copy is True:
+        tensor = from_dlpack(ext_tensor)
+        return tensor.clone() if device is None else tensor.to(device, copy=bool(copy))
     if hasattr(ext_tensor, "__dlpack__"):
         ext_tensor = ext_tensor.__dlpack__()
     return _core._from_dlpack(ext_tensor)

@@ -9,10 +9,15 @@ globals().update(_core._operators["nn.functional"])
 for _family in ("_activation", "_ctc", "_distance", "_dropout", "_loss", "_normalization", "_sparse"):
     _module = _importlib.import_module("wisp.nn.functional." + _family)
     globals().update({name: getattr(_module, name) for name in _module.__all__})
+GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 
 
 def __getattr__(name):
     if name == "multi_head_attention_forward":  # lazily: the modules import this package first
         from wisp.nn.modules.attention import multi_head_attention_forward
         return multi_head_attention_forward
+    if name in ("conv_tbc", "native_channel_shuffle"):
+        from wisp._composites import rare
+        return getattr(rare, name)
     raise AttributeError(f"module 'wisp.nn.functional' has no attribute {name!r}")

@@ -1,0 +1,212 @@
+"""Operators that few programs use: control flow as functions, segments, fake quantisation, files as tensors."""
+import wisp
+from wisp import _core
+
+
+def cond(pred, true_fn, false_fn, operands=()):
+    """`true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`.
+
+    >>> import wisp
+    >>> wisp.cond(wisp.tensor(True), lambda x: x + 1, lambda x: x - 1, (wisp.tensor(1.0),))
+    tensor(2.)
+    """
+    if not callable(true_fn) or not callable(false_fn) or not isinstance(operands, (tuple, list)):
+        raise RuntimeError("cond: expected two functions and a tuple or list of operands")
+    return (true_fn if bool(pred) else false_fn)(*operands)
+
+
+def while_loop(cond_fn, body_fn, carried_inputs):
+    """Apply `body_fn` to the carried inputs as long as `cond_fn` of them holds.
+
+    >>> import wisp
+    >>> wisp.while_loop(lambda x: x < 10, lambda x: (x * 2,), (wisp.tensor(3),))
+    (tensor(12),)
+    """
+    carried = tuple(carried_inputs)
+    while bool(cond_fn(*carried)):
+        result = body_fn(*carried)
+        carried = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    return carried
+
+
+def conv_tbc(input, weight, bias, pad=0):
+    """A 1-D convolution of (time, batch, channels) with a weight of (width, channels in, channels out).
+
+    >>> import wisp
+    >>> wisp.conv_tbc(wisp.ones(3, 1, 1), wisp.ones(2, 1, 1), wisp.zeros(1)).flatten()
+    tensor([2., 2.])
+    """
+    return _core.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
+
+
+def native_channel_shuffle(input, groups):
+    """`channel_shuffle` under another name.
+
+    >>> import wisp
+    >>> wisp.native_channel_shuffle(wisp.arange(4.0).view(1, 4, 1), 2).flatten()
+    tensor([0., 2., 1., 3.])
+    """
+    return wisp.nn.functional.channel_shuffle(input, groups)
+
+
+def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, largest=None, method=None, tracker=None, ortho_iparams=None,
+           ortho_fparams=None, ortho_bparams=None):
+    """The k largest (or smallest) eigenvalues, with eigenvectors, of symmetric A, or of A x = e B x.
+
+    The whole spectrum is computed, so the arguments that steer PyTorch's iteration have no effect.
+
+    >>> import wisp
+    >>> wisp.lobpcg(wisp.diag(wisp.tensor([1.0, 3.0, 2.0])))[0]
+    tensor([3.])
+    """
+    A, B = A.to_dense(), None if B is None else B.to_dense()
+    k = k if k is not None else 1 if X is None else X.size(-1)
+    if B is None:
+        values, vectors = wisp.linalg.eigh(A)
+    else:
+        lower = wisp.linalg.cholesky(B)
+        half = wisp.linalg.solve_triangular(lower, A, upper=False)
+        values, vectors = wisp.linalg.eigh(wisp.linalg.solve_triangular(lower, half.mT, upper=False))
+        vectors = wisp.linalg.solve_triangular(lower.mT, vectors, upper=True)
+    if largest is None or largest:
+        values, vectors = values.flip(-1), vectors.flip(-1)
+    return values[..., :k], vectors[..., :k]
+
+
+def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+    """The "sum", "mean", "max", "min" or "prod" of consecutive segments along `axis`, given by lengths or by offsets.
+
+    >>> import wisp
+    >>> wisp.segment_reduce(wisp.tensor([1.0, 2.0, 3.0]), "sum", lengths=wisp.tensor([2, 1]))
+    tensor([3., 3.])
+    """
+    starts = {"sum": 0.0, "mean": 0.0, "max": -float("inf"), "min": float("inf"), "prod": 1.0}
+    if reduce not in starts:
+        raise RuntimeError(f"segment_reduce: reduce must be one of {', '.join(starts)}, got {reduce!r}")
+    if lengths is None and offsets is None:
+        raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
+    axis = axis % data.dim()
+    if lengths is None:
+        lengths = offsets.diff(dim=-1)
+    if lengths.dim() != axis + 1 or tuple(lengths.shape[:axis]) != tuple(data.shape[:axis]):
+        raise RuntimeError(f"segment_reduce(): expected lengths of shape {(*data.shape[:axis], 'segments')}, got {tuple(lengths.shape)}")
+    if bool((lengths < 0).any()):
+        raise RuntimeError("lengths contains negative value!")
+    if bool((lengths.sum(-1) != data.size(axis)).any()):
+        raise RuntimeError("segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.")
+    inner = tuple(data.shape[axis + 1:])
+    counts = lengths.reshape(-1)
+    segment = wisp.arange(counts.numel()).repeat_interleave(counts)
+    rows = data.reshape(-1, *inner)
+    start = rows.new_full((counts.numel(), *inner), starts[reduce] if initial is None else initial)
+    if reduce in ("sum", "mean"):
+        result = start.index_add(0, segment, rows)
+    else:
+        where = segment.reshape(-1, *[1] * len(inner)).expand(rows.shape)
+        result = start.scatter_reduce(0, where, rows, {"max": "amax", "min": "amin", "prod": "prod"}[reduce])
+    if reduce == "mean":
+        shape = (-1, *[1] * len(inner))
+        result = result / counts.clamp(min=1).to(result.dtype).reshape(shape)
+        if initial is None:
+            result = result.masked_fill((counts == 0).reshape(shape), float("nan"))
+    return result.reshape(*lengths.shape, *inner)
+
+
+def _fake_quantize(input, scale, zero_point, quant_min, quant_max):
+    if quant_min > quant_max:
+        raise RuntimeError("`quant_min` should be less than or equal to `quant_max`.")
+    with wisp.no_grad():
+        levels = (input / scale).round() + zero_point
+        inside = (levels >= quant_min) & (levels <= quant_max)
+        result = (levels.clamp(quant_min, quant_max) - zero_point) * scale
+    # The gradient goes straight through where nothing was cut off.
+    return wisp.where(inside, input, result) + (result - input).detach() * inside
+
+
+def fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_max):
+    """What quantising to integers and back makes of the values; the gradient passes where nothing was cut off.
+
+    >>> import wisp
+    >>> wisp.fake_quantize_per_tensor_affine(wisp.tensor([0.26, 9.0]), 0.1, 0, 0, 10)
+    tensor([0.3000, 1.0000])
+    """
+    return _fake_quantize(input, scale, zero_point, quant_min, quant_max)
+
+
+def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, quant_max):
+    """`fake_quantize_per_tensor_affine` with a scale and a zero point for each slice along `axis`.
+
+    >>> import wisp
+    >>> wisp.fake_quantize_per_channel_affine(wisp.tensor([0.26, 0.26]), wisp.tensor([0.1, 1.0]), wisp.tensor([0, 0]), 0, 0, 10)
+    tensor([0.3000, 0.0000])
+    """
+    shape = [-1 if d == axis % input.dim() else 1 for d in range(input.dim())]
+    return _fake_quantize(input, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max)
+
+
+def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=False):
+    """A tensor on the memory of a file of `size` elements; with `shared`, writing to it writes to the file.
+
+    >>> import tempfile, wisp
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     written = wisp.from_file(file.name, shared=True, size=2, dtype=wisp.int32).fill_(7)
+    ...     wisp.from_file(file.name, size=2, dtype=wisp.int32)
+    tensor([7, 7], dtype=torch.int32)
+    """
+    import os
+
+    import numpy
+    like = wisp.empty(0, dtype=dtype)
+    needed = size * like.element_size()
+    if os.path.getsize(filename) < needed:
+        if not shared:
+            raise RuntimeError(f"from_file: {filename} has fewer than the {needed} bytes of {size} elements")
+        os.truncate(filename, needed)
+    if size == 0:
+        return like
+    memory = numpy.memmap(filename, numpy.uint8, "r+" if shared else "c", shape=(needed,))
+    return wisp.from_numpy(memory).view(like.dtype)
+
+
+def get_device_module(device=None):
+    """The module of a device: wisp.cuda, wisp.cpu and so on.
+
+    >>> import wisp
+    >>> wisp.get_device_module("cpu") is wisp.cpu
+    True
+    """
+    kind = "cpu" if device is None else wisp.device(device).type
+    module = getattr(wisp, kind, None)
+    if module is None:
+        raise RuntimeError(f"get_device_module: there is no device '{kind}'")
+    return module
+
+
+def compiled_with_cxx11_abi():
+    """Whether the core uses C++11's string type.
+
+    >>> import wisp
+    >>> wisp.compiled_with_cxx11_abi()
+    True
+    """
+    return True
+
+
+def init_num_threads():
+    """Nothing to do: the number of threads is known from the start.
+
+    >>> import wisp
+    >>> wisp.init_num_threads()
+    """
+
+
+def resize(self, *sizes):
+    """An old name of `reshape` for a shape of as many elements."""
+    import warnings
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    return self.reshape(*sizes)
+
+
+FUNCTIONS = [cond, while_loop, conv_tbc, native_channel_shuffle, lobpcg, segment_reduce, fake_quantize_per_tensor_affine,
+             fake_quantize_per_channel_affine, from_file, get_device_module, compiled_with_cxx11_abi, init_num_threads]
+METHODS = [resize]

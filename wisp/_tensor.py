@@ -151,6 +151,7 @@ def type_(self, dtype=None, non_blocking=False, **kwargs):
 
 
 def cuda(self, device=None, non_blocking=False, memory_format=None):
+    """The tensor on a GPU: the current one, or `device`."""
     return self.to("cuda" if device is None else device)
 
 
@@ -161,15 +162,18 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layo
 
 
 def new(self, *args, **kwargs):
+    """A tensor of this one's dtype, made as by the old constructors: of sizes, or of data."""
     from wisp._legacy import new_tensor as legacy
     return legacy(*args, **kwargs).to(self.dtype)
 
 
 def pin_memory(self, device=None):
+    """The tensor itself: memory is not pinned."""
     return self
 
 
 def is_pinned(self, device=None):
+    """Whether the memory is pinned for copies to a GPU: it is not."""
     return False
 
 
@@ -192,7 +196,8 @@ def is_shared(self):
 
 
 def get_device(self):
-    return -1
+    """The number of the GPU that the tensor lives on, -1 on the CPU."""
+    return -1 if self.device.type == "cpu" else self.device.index or 0
 
 
 def is_set_to(self, tensor):

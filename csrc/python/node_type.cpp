@@ -284,6 +284,8 @@ PyObject* node_object(Node* node) {
 
 void add_node_type(PyObject* module) {
     type.tp_name = "wisp.autograd.graph.Node";
+    type.tp_doc = "A node of the backward graph, `tensor.grad_fn`.\n\n>>> x = wisp.ones(1, requires_grad=True)\n"
+                  ">>> (x * x).grad_fn.name()\n'MulBackward0'";
     type.tp_basicsize = sizeof(Node);
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE;
     type.tp_dealloc = dealloc_node;

@@ -265,8 +265,9 @@ PyGetSetDef generator_getset[] = {
     {"device", [](PyObject*, void*) { return device_object(Device{}); }, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-void ready(PyTypeObject& type, const char* name, Py_ssize_t size) {
+void ready(PyTypeObject& type, const char* name, Py_ssize_t size, const char* doc) {
     type.tp_name = name;
+    type.tp_doc = doc;
     type.tp_basicsize = size;
     type.tp_flags |= Py_TPFLAGS_DEFAULT;
     if (PyType_Ready(&type) < 0) throw PythonError();
@@ -332,7 +333,8 @@ void add_types(PyObject* module) {
     dtype_type.tp_repr = dtype_repr;
     dtype_type.tp_getset = dtype_getset;
     dtype_type.tp_methods = dtype_methods;
-    ready(dtype_type, "torch.dtype", sizeof(DTypeObject));
+    ready(dtype_type, "torch.dtype", sizeof(DTypeObject),
+          "The type of a tensor's elements: wisp.float32, wisp.int64, ...\n\n>>> wisp.float32.itemsize\n4");
     device_type.tp_new = device_new;
     device_type.tp_repr = device_repr;
     device_type.tp_str = [](PyObject* s) { return PyUnicode_FromString(text_of(device_of_object(s)).c_str()); };
@@ -340,11 +342,14 @@ void add_types(PyObject* module) {
     device_type.tp_hash = device_hash;
     device_type.tp_getset = device_getset;
     device_type.tp_methods = device_methods;
-    ready(device_type, "torch.device", sizeof(DeviceObject));
+    ready(device_type, "torch.device", sizeof(DeviceObject),
+          "Where a tensor lives: a kind, and a number.\n\n>>> wisp.device('cuda:1').index\n1");
     format_type.tp_repr = format_repr;
-    ready(format_type, "torch.memory_format", sizeof(FormatObject));
+    ready(format_type, "torch.memory_format", sizeof(FormatObject),
+          "The order of dimensions in memory: wisp.contiguous_format, wisp.channels_last, ...\n\n>>> wisp.channels_last\ntorch.channels_last");
     layout_type.tp_repr = layout_repr;
-    ready(layout_type, "torch.layout", sizeof(LayoutObject));
+    ready(layout_type, "torch.layout", sizeof(LayoutObject),
+          "How a tensor keeps its elements: wisp.strided, wisp.sparse_coo, ...\n\n>>> wisp.ones(2).layout\ntorch.strided");
     size_sequence = {};
     size_sequence.sq_concat = size_concat;
     size_sequence.sq_repeat = size_repeat;
@@ -357,11 +362,13 @@ void add_types(PyObject* module) {
     size_type.tp_as_mapping = &size_mapping;
     size_type.tp_methods = size_methods;
     size_type.tp_itemsize = PyTuple_Type.tp_itemsize;
-    ready(size_type, "torch.Size", PyTuple_Type.tp_basicsize);
+    ready(size_type, "torch.Size", PyTuple_Type.tp_basicsize,
+          "The shape of a tensor: a tuple of its sizes.\n\n>>> wisp.ones(2, 3).shape.numel()\n6");
     generator_type.tp_new = generator_new;
     generator_type.tp_methods = generator_methods;
     generator_type.tp_getset = generator_getset;
-    ready(generator_type, "torch.Generator", sizeof(GeneratorObject));
+    ready(generator_type, "torch.Generator", sizeof(GeneratorObject),
+          "A source of random numbers; its state is a seed and how much was drawn.\n\n>>> g = wisp.Generator().manual_seed(7)\n>>> g.initial_seed()\n7");
 
     for (int i = 0; i < int(DType::count); i++) {
         auto* o = PyObject_New(DTypeObject, &dtype_type);

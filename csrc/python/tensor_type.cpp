@@ -622,6 +622,8 @@ void add_tensor_type(PyObject* module) {
     sequence.sq_contains = contains;
 
     type.tp_name = "torch.Tensor";
+    type.tp_doc = "An array of numbers with a shape, a dtype and a device, which can remember how it was computed.\n\n"
+                  ">>> x = wisp.tensor([1.0, 2.0], requires_grad=True)\n>>> (x * x).sum().backward()\n>>> x.grad\ntensor([2., 4.])";
     type.tp_basicsize = sizeof(TensorObject);
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
     type.tp_dictoffset = offsetof(TensorObject, dict);

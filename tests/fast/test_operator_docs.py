@@ -35,6 +35,13 @@ def test_every_operator_is_described():
     assert missing == []
 
 
+@pytest.mark.parametrize("kind", [wisp.Tensor, wisp.dtype, wisp.device, wisp.memory_format, wisp.layout, wisp.Size, wisp.Generator, _core.Node])
+def test_types(kind):
+    example = doctest.DocTestParser().get_doctest(kind.__doc__, {"wisp": wisp}, kind.__name__, None, 0)
+    result = doctest.DocTestRunner(verbose=False).run(example)
+    assert result.failed == 0 and result.attempted > 0
+
+
 def test_named_results():
     assert doctest.testmod(wisp.return_types, extraglobs={"wisp": wisp}).failed == 0 and "max" in dir(wisp.return_types)
 

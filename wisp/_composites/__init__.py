@@ -16,6 +16,7 @@ def _inplace(function):
     def method(self, *args, **kwargs):
         return _core._assign(self, function(self.clone() if self.requires_grad else self, *args, **kwargs))
     method.__name__ = function.__name__ + "_"
+    method.__doc__ = f"Like `{function.__name__}`, but the tensor itself is changed."
     return method
 
 

@@ -13,6 +13,7 @@ import os
 import pickle
 import struct
 import sys
+import threading
 import zipfile
 
 import numpy
@@ -194,11 +195,30 @@ def replacing(path):
     try:
         with open(temporary, "xb") as file:
             yield file
-        os.replace(temporary, path)
+        with _freed_aside(path):
+            os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+@contextlib.contextmanager
+def _freed_aside(path):
+    """While `path` is replaced: its old content is kept until a thread of its own lets go of it, as giving back the
+    blocks of a large file takes about as long as writing it."""
+    old = None
+    with contextlib.suppress(OSError):
+        if os.stat(path).st_size >= 1 << 20:
+            old = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        yield
+    finally:
+        if old is not None:
+            try:
+                threading.Thread(target=os.close, args=(old,)).start()
+            except RuntimeError:  # no more threads, or the interpreter is about to end
+                os.close(old)
 
 
 def _write_archive(obj, file, name, protocol):

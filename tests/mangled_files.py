@@ -3,6 +3,7 @@
 `mangle(random)` gives a file's bytes; `load_mangled(content)` loads them and raises `Escaped` for everything but a value or
 one of the errors that `load` documents. The tests use it, and so does `tools/fuzz_files.py`.
 """
+import argparse
 import io
 import math
 import pickle
@@ -10,6 +11,8 @@ import struct
 import sys
 import zipfile
 from collections import OrderedDict
+
+import numpy
 
 import wisp
 from wisp.utils import safetensors
@@ -19,6 +22,8 @@ ALLOWED = (RuntimeError, EOFError, pickle.UnpicklingError, safetensors.Safetenso
 # Names that must never be called, and names whose careless use would allocate too much.
 _NAMES = ["os system", "posix system", "builtins eval", "builtins exec", "builtins getattr", "builtins __import__", "builtins open",
           "subprocess Popen", "wisp load", "torch load", "wisp.hub load", "operator attrgetter", "functools partial",
+          "numpy dtype", "numpy ndarray", "numpy.core.multiarray scalar", "numpy._core.multiarray _reconstruct", "argparse Namespace",
+          "types SimpleNamespace", "pathlib PosixPath", "datetime datetime", "torch.optim.adam Adam", "torch.nn.utils.rnn PackedSequence",
           "builtins bytearray", "builtins list", "builtins range", "builtins set", "builtins tuple", "builtins str", "builtins dict",
           "builtins frozenset", "builtins int", "builtins complex", "collections OrderedDict", "collections Counter",
           "collections defaultdict", "collections deque", "_codecs encode", "torch._utils _rebuild_tensor_v2",
@@ -41,9 +46,10 @@ def samples():
     optimizer.step()
     value = {"x": x, "view": x[1:], "half": x.bfloat16(), "flags": x > 3, "unsigned": x.to(wisp.uint16), "nested": [1, (2.5, "a", None)],
              "model": model.state_dict(), "optimizer": optimizer.state_dict(), "set": {1, 2}, "ordered": OrderedDict(a=1), 3: 2 ** 70,
-             "parameter": wisp.nn.Parameter(x), "sparse": x.to_sparse(), "rows": x.to_sparse_csr(), "complex": 1j, "size": wisp.Size([2]), "bytes": b"12"}
+             "parameter": wisp.nn.Parameter(x), "sparse": x.to_sparse(), "rows": x.to_sparse_csr(), "complex": 1j, "size": wisp.Size([2]), "bytes": b"12",
+             "array": numpy.arange(6.0).reshape(2, 3), "number": numpy.float32(3), "names": argparse.Namespace(a=1)}
     result = []
-    for content in (value, model):
+    for content in (value, model, optimizer):
         buffer = io.BytesIO()
         wisp.save(content, buffer)
         result.append(buffer.getvalue())

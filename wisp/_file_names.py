@@ -6,11 +6,14 @@ what they are given, and refuses all others.
 import collections
 import contextlib
 import importlib
+import math
 import pickle
 import sys
 
+import numpy
+
 import wisp
-from wisp._unpickle import BLANK, CALL, TRUSTED, check_key
+from wisp._unpickle import BLANK, CALL, TRUSTED, Unpickler, check_key
 
 __all__ = ["Finder", "StorageKind", "STORAGES", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
 
@@ -149,6 +152,49 @@ def _deque(content=(), maxlen=None):
     return collections.deque(content, maxlen)
 
 
+# ---------------------------------------------------------------- numbers of NumPy
+def _numpy_dtype(name, *_):
+    if type(name) is not str or name[:1] not in "biufc" or not name[1:].isdigit():
+        raise pickle.UnpicklingError(f"an array in the file has the dtype {name!r}, which is not one of numbers")
+    return numpy.dtype(name, False, True)  # an object of its own, which may get another byte order
+
+
+def _numpy_order(dtype, state):
+    if type(state) is not tuple or state[2:] != (None, None, None, -1, -1, 0) or state[0] != 3 or state[1] not in ("<", ">", "|", "="):
+        raise pickle.UnpicklingError("a dtype in the file is not one of numbers")
+    if dtype.isbuiltin != 1:
+        dtype.__setstate__(state)
+
+
+def _numpy_scalar(dtype, content):
+    if not isinstance(dtype, numpy.dtype) or type(content) is not bytes or len(content) != dtype.itemsize:
+        raise pickle.UnpicklingError("a number of NumPy in the file is incomplete")
+    return numpy.frombuffer(content, dtype)[0]
+
+
+def _numpy_array(kind, *_):
+    if kind is not numpy.ndarray:
+        raise pickle.UnpicklingError("an array in the file is of a class that is not known")
+    return numpy.empty(0)
+
+
+def _numpy_content(array, state):
+    """Fill an array: version, shape, dtype, whether by columns, bytes."""
+    if type(state) is not tuple or len(state) != 5:
+        raise pickle.UnpicklingError("an array in the file is incomplete")
+    version, shape, dtype, columns, content = state
+    if version != 1 or not isinstance(dtype, numpy.dtype) or dtype.kind not in "biufc" or type(content) is not bytes \
+            or type(columns) is not bool:
+        raise pickle.UnpicklingError("an array in the file holds no numbers")
+    if type(shape) is not tuple or len(shape) > 32 or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape) \
+            or math.prod(shape) * dtype.itemsize != len(content):
+        raise pickle.UnpicklingError(f"an array in the file of shape {str(shape)[:200]} has {len(content)} bytes")
+    array.__setstate__(state)
+
+
+Unpickler.finishers.update({numpy.ndarray: _numpy_content, numpy.dtype: _numpy_order})
+
+
 _SCALARS = (int, float, bool, str, complex, slice, range)
 _CONTAINERS = {list: False, tuple: False, set: True, frozenset: True, dict: "items"}
 
@@ -174,6 +220,10 @@ _NAMES = {
     "builtins bytearray": (bytearray, lambda *args: bytearray(_bytes(*args))),
     **{f"builtins {kind.__name__}": (kind, _scalar(kind)) for kind in _SCALARS},
     **{f"builtins {kind.__name__}": (kind, _container(kind, keyed)) for kind, keyed in _CONTAINERS.items()},
+    **{f"numpy{package}.multiarray {name}": (function, function) for package in (".core", "._core")
+       for name, function in (("scalar", _numpy_scalar), ("_reconstruct", _numpy_array))},
+    "numpy dtype": (numpy.dtype, _numpy_dtype),
+    "numpy ndarray": (numpy.ndarray, None),
     **{f"torch {name}": (StorageKind(dtype), None) for name, dtype in STORAGES.items()},
     "torch.storage UntypedStorage": (StorageKind("uint8"), None),
 }
@@ -229,19 +279,47 @@ class _Refused(dict):
         pass
 
 
+def _plain(kind):
+    """Makes a value of a class of the standard library whose arguments are numbers, texts or bytes."""
+    def make(*args):
+        if any(type(value) not in (str, int, float, bytes, type(None)) for value in args):
+            raise pickle.UnpicklingError(f"{kind.__name__} of something that is no number or text")
+        return kind(*args)
+    return make
+
+
+# With `weights_only=False`: what training scripts like to put into checkpoints.
+_HARMLESS = {"argparse Namespace": BLANK, "types SimpleNamespace": BLANK,
+             **dict.fromkeys(("datetime date", "datetime time", "datetime datetime", "datetime timedelta", "pathlib PosixPath",
+                              "pathlib PurePosixPath", "pathlib WindowsPath", "pathlib PureWindowsPath"), _plain)}
+
+
 def _of_a_model(module, name):
-    """A class of layers which the program has loaded, or an operator: with `weights_only=False` whole models can be
-    read. Files may not call them."""
+    """With `weights_only=False` whole models and optimizers can be read: a class of layers which the program has loaded, an
+    optimizer or schedule of ours, an operator, or a plain class of the standard library. Files may not call their code."""
     if module == "torch" or module.startswith("torch."):
         operator = wisp._core._operators.get(module[6:], {}).get(name)
         if operator is not None and not name.startswith("_"):
             return operator, None
         module = "wisp" + module[5:]
-    importlib.import_module("wisp.nn.modules")  # the layers are known even if the program has used none
+    harmless = _HARMLESS.get(f"{module} {name}")
+    if harmless is not None:
+        kind = getattr(importlib.import_module(module), name)
+        if name == "WindowsPath":  # on other systems there is only the pure form
+            kind = importlib.import_module(module).PureWindowsPath
+        return kind, BLANK if harmless is BLANK else harmless(kind)
+    if f"{module} {name}" == "wisp.nn.utils.rnn PackedSequence":
+        kind = wisp.nn.utils.rnn.PackedSequence
+        return kind, lambda *args: kind(*args)
+    # The layers are known even if the program has used none.
+    importlib.import_module("wisp.nn.modules")
+    bases = [wisp.nn.Module]
+    if module.startswith("wisp.optim."):
+        bases += [wisp.optim.Optimizer, wisp.optim.lr_scheduler.LRScheduler]
     kind = sys.modules.get(module)
     for part in name.split("."):
         kind = getattr(kind, part, None)
-    return (kind, BLANK) if isinstance(kind, type) and issubclass(kind, wisp.nn.Module) else None
+    return (kind, BLANK) if isinstance(kind, type) and issubclass(kind, tuple(bases)) else None
 
 
 # ---------------------------------------------------------------- names that the user adds

@@ -125,6 +125,8 @@ class _Pickler(pickle._Pickler):
             return _DEVICE, (value.type,) if value.index is None else (value.type, value.index)
         if isinstance(value, wisp.Size):
             return _SIZE, (tuple(value),)
+        if type(value).__module__ == "wisp.storage":
+            raise TypeError(f"save: a {type(value).__name__} has no tensor around it; save the tensor, which keeps what it shares")
         if isinstance(value, wisp.layout):
             return _LAYOUT, (str(value),)
         if isinstance(value, dict) and type(value).__module__ == "wisp.nn.modules.registry":

@@ -1,9 +1,14 @@
 """save and load: safety, atomic writes, sharing, mapping."""
+import argparse
+import datetime
 import io
 import os
+import pathlib
 import pickle
+import types
 import zipfile
 
+import numpy
 import pytest
 
 import wisp
@@ -142,3 +147,40 @@ def test_whole_models():
     again = round_trip(model, weights_only=False)
     assert type(again) is Model and wisp.equal(again(x), model(x))
     assert list(again.state_dict()) == list(model.state_dict())
+
+
+def test_numbers_of_numpy():
+    """They are common in checkpoints (the best loss so far), and nothing can go wrong with numbers."""
+    arrays = [numpy.float64(2.5), numpy.int32(7), numpy.bool_(True), numpy.arange(6).reshape(2, 3), numpy.asfortranarray(numpy.eye(3)),
+              numpy.arange(0.0), numpy.array(5), numpy.arange(3, dtype=">i4"), numpy.complex64(1j)]
+    shared = [arrays[3], arrays[3]]
+    for loaded in (round_trip([arrays, shared]), round_trip([arrays, shared], weights_only=False)):
+        for mine, array in zip(loaded[0], arrays):
+            assert type(mine) is type(array) and mine.dtype.newbyteorder("=") == array.dtype.newbyteorder("=")
+            assert mine.shape == array.shape and (mine == array).all()
+        assert loaded[1][0] is loaded[1][1] is loaded[0][3]
+    for wrong in (numpy.array([object()]), numpy.array(["a"]), numpy.zeros(2, dtype=[("a", "f4")])):
+        with pytest.raises(pickle.UnpicklingError):
+            round_trip(wrong, weights_only=False)
+
+
+def test_what_training_scripts_save():
+    value = {"args": argparse.Namespace(lr=0.1, layers=[1, 2]), "more": types.SimpleNamespace(a=1), "when": datetime.datetime(2024, 1, 2),
+             "path": pathlib.PurePosixPath("a/b"), "took": datetime.timedelta(seconds=5)}
+    with pytest.raises(pickle.UnpicklingError, match="Namespace"):
+        round_trip(value)
+    assert round_trip(value, weights_only=False) == value
+    model = Model()
+    optimizer = wisp.optim.Adam(model.parameters(), lr=0.1)
+    scheduler = wisp.optim.lr_scheduler.StepLR(optimizer, 2)
+    model(wisp.ones(4, 2)).sum().backward()
+    optimizer.step()
+    loaded, again, schedule = round_trip((model, optimizer, scheduler), weights_only=False)
+    assert again.param_groups[0]["params"][0] is loaded.layers[0].weight and schedule.optimizer is again
+    for m, o in ((model, optimizer), (loaded, again)):
+        o.zero_grad()
+        m(wisp.ones(4, 2)).sum().backward()
+        o.step()
+    assert all(wisp.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters()))
+    with pytest.raises(TypeError, match="save the tensor"):
+        wisp.save(wisp.ones(2).untyped_storage(), io.BytesIO())

@@ -33,7 +33,7 @@ newaxis = None
 legacy_contiguous_format = _core.contiguous_format
 
 # Loaded on first use: `import wisp` stays quick.
-_SUBMODULES = {"sklearn", "nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
+_SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
                "masked", "sparse", "distributed", "return_types", "functional", "version", "storage", "types", "profiler", "viz",
                "vision", "as_torch", "torch_version", "jit", "compiler", "onnx", "accelerator", "mps", "xpu", "cpu",

@@ -188,6 +188,7 @@ def _preflight():
 
 class Workers:
     """The worker processes of one loader."""
+    processes = ()
 
     def __init__(self, loader, seed):
         context = loader._worker_context()
@@ -346,6 +347,7 @@ class Workers:
 
 class WorkerBatches:
     """The batches of one epoch, loaded by worker processes."""
+    workers = None
 
     def __init__(self, loader, seed, tasks):
         self.loader, self.seed, self.tasks = loader, seed, tasks
@@ -353,7 +355,6 @@ class WorkerBatches:
         self.answers, self.given, self.wanted, self.number = {}, {}, 0, None
         self.exhausted = False
         self.alive, self.turn = list(range(loader.num_workers)), itertools.count()
-        self.workers = None
         self._start()
 
     def _start(self):

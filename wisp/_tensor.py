@@ -236,7 +236,7 @@ def _named(name):
 # These types go by PyTorch's names, under which pickle would not find them.
 _copyreg.pickle(_core.Size, lambda size: (_size, (tuple(size),)))
 _copyreg.pickle(_core.device, lambda device: (_device, (str(device),)))
-for _type in (_core.layout, _core.memory_format):
+for _type in (_core.dtype, _core.layout, _core.memory_format):
     _copyreg.pickle(_type, lambda value: (_named, (str(value).split(".")[-1],)))
 
 

@@ -25,6 +25,7 @@ if hasattr(os, "register_at_fork"):
 
 # ---------------------------------------------------------------- pickling
 def _rebuild_tensor(buffer, dtype, shape, order, requires_grad):
+    dtype = getattr(wisp, dtype)  # by name: pickle looks for such an object in all modules
     tensor = wisp.frombuffer(buffer, dtype=dtype).view(shape) if len(buffer) else wisp.empty(shape, dtype=dtype)
     if order is not None:
         tensor = tensor.permute(order)
@@ -48,7 +49,7 @@ class _Pickler(pickle.Pickler):
             raw = b""
         else:
             raw = pickle.PickleBuffer(plain.view(-1).view(wisp.uint8).numpy())
-        return _rebuild_tensor, (raw, value.dtype, tuple(plain.shape), order, value.requires_grad)
+        return _rebuild_tensor, (raw, str(value.dtype)[6:], tuple(plain.shape), order, value.requires_grad)
 
 
 class _Bytes:

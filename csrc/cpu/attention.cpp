@@ -100,6 +100,17 @@ void block_scores(const AttentionArgs& a, const Head<C>& head, Matrix<C> queries
         }
 }
 
+// What dropout makes of the weights of row i from key k0 on: factors of keep_scale or 0.
+template <class C>
+void keep_factors(const AttentionArgs& a, int64_t b, int64_t h, int64_t i, int64_t k0, int64_t nk, C* factors) {
+    alignas(64) uint32_t words[key_block];
+    random.bits32(words, nk, a.stream, ((b * a.heads + h) * a.queries + i) * a.keys + k0);
+    const bool all = a.keep_below > 0xffffffffu;
+    const uint32_t limit = uint32_t(a.keep_below);
+    const C scale = C(a.keep_scale);
+    for (int64_t j = 0; j < nk; j++) factors[j] = all || words[j] < limit ? scale : C(0);
+}
+
 template <class C>
 void forward_block(const AttentionArgs& a, const AttentionTensor& out, C* logsumexp, int64_t b, int64_t h, int64_t q0) {
     const Head<C> head(a, b, h);
@@ -138,6 +149,11 @@ void forward_block(const AttentionArgs& a, const AttentionTensor& out, C* logsum
             }
             total[i] += C(added[0]);
             top[i] = new_top;
+            if (a.dropout) {
+                alignas(64) C factors[key_block];
+                keep_factors(a, b, h, q0 + i, k0, nk, factors);
+                for (int64_t j = 0; j < nk; j++) row[j] *= factors[j];
+            }
         }
         multiply<C>(nq, wide, nk, Matrix<C>{scores, nk, 1}, rows_from(head.value, k0), sums, wide, k0 > 0);
     }
@@ -171,19 +187,29 @@ template <class C> struct Gradients {
     const C* products;  // (batch, heads, queries): the dot product of grad and out of each row
 };
 
-// The weights of one block, and the gradient of its scores times the scale, both nq x nk.
+// The weights of one block after dropout, and the gradient of its scores times `scale`, both nq x nk.
 template <class C>
 void block_gradients(const Gradients<C>& g, const Head<C>& head, int64_t b, int64_t h, int64_t q0, int64_t nq,
-                     int64_t k0, int64_t nk, C* weights, C* slopes) {
+                     int64_t k0, int64_t nk, C scale, C* weights, C* slopes) {
     const AttentionArgs& a = g.a;
     const int64_t first = (b * a.heads + h) * a.queries + q0;
     block_scores(a, head, scaled_queries(a, head, q0, nq), q0, nq, k0, nk, weights);
     const Matrix<C> grad = rows_from(Head<C>::at(g.grad, b, h), q0);
     multiply<C>(nq, nk, a.value_width, grad, transposed(rows_from(head.value, k0)), slopes, nk, false);
-    const C scale = C(a.scale);
     for (int64_t i = 0; i < nq; i++) {
         const C lse = g.logsumexp[first + i], product = g.products[first + i];
         C *w = weights + i * nk, *s = slopes + i * nk;
+        if (a.dropout) {
+            alignas(64) C factors[key_block];
+            keep_factors(a, b, h, q0 + i, k0, nk, factors);
+            each_vector<C>(nk, [&](int64_t j, auto vector) {
+                const Vector<C> p = exp_nonpositive(vector.load((const C*)w + j) - lse);
+                const Vector<C> f = vector.load((const C*)factors + j);
+                vector.store(w + j, p * f);
+                vector.store(s + j, p * (vector.load((const C*)s + j) * f - product) * scale);
+            });
+            continue;
+        }
         each_vector<C>(nk, [&](int64_t j, auto vector) {
             const Vector<C> p = exp_nonpositive(vector.load((const C*)w + j) - lse);
             vector.store(w + j, p);
@@ -225,7 +251,7 @@ void backward_keys(const Gradients<C>& g, int64_t b, int64_t key_head, int64_t k
             const int64_t nq = least(query_block, a.queries - q0);
             const int64_t seen = least(nk, visible_keys(a, q0 + nq) - k0);
             if (seen <= 0) continue;
-            block_gradients(g, head, b, h, q0, nq, k0, seen, weights, slopes);
+            block_gradients(g, head, b, h, q0, nq, k0, seen, C(a.scale), weights, slopes);
             const Matrix<C> w{weights, seen, 1}, s{slopes, seen, 1};
             multiply<C>(seen, a.value_width, nq, transposed(w), rows_from(Head<C>::at(g.grad, b, h), q0), grad_value,
                         g.grad_value.row_stride, true);
@@ -246,16 +272,49 @@ template <class C> void backward_queries(const Gradients<C>& g, int64_t b, int64
     const int64_t nq = least(query_block, a.queries - q0), limit = visible_keys(a, q0 + nq);
     for (int64_t k0 = 0; k0 < limit; k0 += key_block) {
         const int64_t nk = least(key_block, limit - k0);
-        block_gradients(g, head, b, h, q0, nq, k0, nk, weights, slopes);
+        block_gradients(g, head, b, h, q0, nq, k0, nk, C(a.scale), weights, slopes);
         multiply<C>(nq, a.width, nk, Matrix<C>{slopes, nk, 1}, rows_from(head.key, k0),
                     row_of<C>(g.grad_query, b, h, q0), g.grad_query.row_stride, true);
     }
 }
 
+// The gradient of the mask: each task owns a part of it, and adds up all heads and blocks that the part is repeated for.
+template <class C> void backward_mask(const Gradients<C>& g, const AttentionMaskGradient& m) {
+    const AttentionArgs& a = g.a;
+    const int64_t batches = m.batch ? a.batch : 1, heads = m.head ? a.heads : 1;
+    const int64_t row_tasks = m.row ? (a.queries + query_block - 1) / query_block : 1;
+    const int64_t column_tasks = m.column ? (a.keys + key_block - 1) / key_block : 1;
+    parallel_for(batches * heads * row_tasks * column_tasks, 1, [&](int64_t begin, int64_t end) {
+        const Buffers buffers = block_buffers<C>(a);
+        C *weights = (C*)buffers.weights, *slopes = (C*)buffers.slopes;
+        for (int64_t task = begin; task < end; task++) {
+            const int64_t column = task % column_tasks, row = task / column_tasks % row_tasks;
+            const int64_t first_head = task / (column_tasks * row_tasks) % heads;
+            const int64_t first_batch = task / (column_tasks * row_tasks * heads);
+            const int64_t q_end = m.row ? least(a.queries, (row + 1) * query_block) : a.queries;
+            const int64_t k_end = m.column ? least(a.keys, (column + 1) * key_block) : a.keys;
+            for (int64_t b = first_batch; b < (m.batch ? first_batch + 1 : a.batch); b++)
+                for (int64_t h = first_head; h < (m.head ? first_head + 1 : a.heads); h++) {
+                    const Head<C> head(a, b, h);
+                    for (int64_t q0 = row * query_block; q0 < q_end; q0 += query_block)
+                        for (int64_t k0 = column * key_block; k0 < k_end; k0 += key_block) {
+                            const int64_t nq = least(query_block, q_end - q0), nk = least(key_block, k_end - k0);
+                            block_gradients(g, head, b, h, q0, nq, k0, nk, C(1), weights, slopes);
+                            for (int64_t i = 0; i < nq; i++) {
+                                C* to = (C*)m.data + b * m.batch + h * m.head + (q0 + i) * m.row +
+                                        k0 * m.column;
+                                for (int64_t j = 0; j < nk; j++) to[j * m.column] += slopes[i * nk + j];
+                            }
+                        }
+                }
+        }
+    });
+}
+
 template <class C>
 void backward_as(const AttentionArgs& a, const AttentionTensor& grad, const AttentionTensor& out, const C* logsumexp,
                  const AttentionTensor& grad_query, const AttentionTensor& grad_key,
-                 const AttentionTensor& grad_value) {
+                 const AttentionTensor& grad_value, const AttentionMaskGradient& grad_mask) {
     C* products = static_cast<C*>(scratch(2, size_t(a.batch * a.heads * a.queries + 1) * sizeof(C)));
     parallel_for(a.batch * a.heads, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
@@ -272,6 +331,7 @@ void backward_as(const AttentionArgs& a, const AttentionTensor& grad, const Atte
         }
     });
     const Gradients<C> g{a, grad, out, grad_query, grad_key, grad_value, logsumexp, products};
+    if (grad_mask.data) backward_mask(g, grad_mask);
     const int64_t key_blocks = (a.keys + key_block - 1) / key_block;
     // Enough heads: each is one task and its scores are computed once. Few: blocks are the tasks, and the scores are
     // computed for the keys and again for the queries. The choice must not depend on the number of threads.
@@ -303,11 +363,12 @@ void forward(const AttentionArgs& a, const AttentionTensor& out, void* logsumexp
     else forward_as(a, out, (double*)logsumexp);
 }
 void backward(const AttentionArgs& a, const AttentionTensor& grad, const AttentionTensor& out, const void* logsumexp,
-              const AttentionTensor& grad_query, const AttentionTensor& grad_key, const AttentionTensor& grad_value) {
+              const AttentionTensor& grad_query, const AttentionTensor& grad_key, const AttentionTensor& grad_value,
+              const AttentionMaskGradient& grad_mask) {
     if (a.dtype == DType::f32)
-        backward_as(a, grad, out, (const float*)logsumexp, grad_query, grad_key, grad_value);
+        backward_as(a, grad, out, (const float*)logsumexp, grad_query, grad_key, grad_value, grad_mask);
     else
-        backward_as(a, grad, out, (const double*)logsumexp, grad_query, grad_key, grad_value);
+        backward_as(a, grad, out, (const double*)logsumexp, grad_query, grad_key, grad_value, grad_mask);
 }
 
 }  // namespace

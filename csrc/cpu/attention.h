@@ -3,6 +3,7 @@
 // Backward recomputes the scores block by block from the logarithms of the row sums that forward leaves.
 #pragma once
 #include "core/dtype.h"
+#include "cpu/random.h"
 
 namespace wisp::cpu {
 
@@ -23,15 +24,27 @@ struct AttentionArgs {
     const void* mask;
     bool mask_is_bool;
     int64_t mask_batch, mask_head, mask_row, mask_column;
+    // Dropout of the weights: weight (b, h, i, j) is kept and multiplied by keep_scale where random number
+    // ((b * heads + h) * queries + i) * keys + j of the stream is below keep_below.
+    bool dropout;
+    RandomStream stream;
+    uint64_t keep_below;
+    double keep_scale;
+};
+
+// The gradient of the mask, with zero strides where the mask repeats; data null: not wanted.
+struct AttentionMaskGradient {
+    void* data = nullptr;
+    int64_t batch = 0, head = 0, row = 0, column = 0;
 };
 
 struct AttentionKernels {
     // logsumexp: (batch, heads, queries) contiguous, in dtype. A row that sees no key gives zeros.
     void (*forward)(const AttentionArgs&, const AttentionTensor& out, void* logsumexp);
-    // All gradients are overwritten.
+    // All gradients are overwritten, but that of the mask, which is added to.
     void (*backward)(const AttentionArgs&, const AttentionTensor& grad, const AttentionTensor& out,
                      const void* logsumexp, const AttentionTensor& grad_query, const AttentionTensor& grad_key,
-                     const AttentionTensor& grad_value);
+                     const AttentionTensor& grad_value, const AttentionMaskGradient& grad_mask);
 };
 extern const AttentionKernels& attention;
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "../core/generator.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -75,6 +76,8 @@ struct Problem {
     int64_t share;
     double scale;
     bool causal;
+    double dropout_p = 0;
+    uint64_t seed = 0, offset = 0;  // of the draw that dropout uses
 };
 
 cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -85,6 +88,13 @@ cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tenso
     a.queries = q.size(2), a.keys = k.size(2), a.width = q.size(3), a.value_width = v.size(3);
     a.query = place(q), a.key = place(k), a.value = place(v);
     a.scale = p.scale, a.causal = p.causal;
+    if (p.dropout_p > 0) {
+        const double keep = 1 - p.dropout_p;
+        a.dropout = true;
+        a.stream = {p.seed, p.offset};
+        a.keep_below = uint64_t(std::llround(keep * 4294967296.0));
+        a.keep_scale = keep > 0 ? 1 / keep : 0;
+    }
     if (mask) {
         a.mask = mask.data();
         a.mask_is_bool = mask.dtype() == DType::boolean;
@@ -109,14 +119,16 @@ int64_t work_of(const Tensor& q, const Tensor& k) { return q.numel() * k.size(-2
 
 void attention_backward(Backward& bw, const Problem& p) {
     const Tensor g = bw.grad(), q = bw.saved(0), k = bw.saved(1), v = bw.saved(2), mask = bw.saved(3);
-    if (needs_grad(g, q, k, v)) {
+    if (needs_grad(g, q, k, v) || (mask && needs_grad(mask))) {
+        auto dropped = [&](const Tensor& t) { return p.dropout_p > 0 ? dropout_of(t, p.dropout_p, p.seed, p.offset) : t; };
         const Tensor keys = repeat_heads(k, p.share), values = repeat_heads(v, p.share);
         const Tensor weights = attention_weights(q, keys, mask, p.causal, p.scale);
-        const Tensor slopes = matmul(g, transpose(values, -2, -1));
-        const Tensor scores = weights * (slopes - sum(slopes * weights, {-1}, true)) * Scalar(p.scale);
-        if (bw.needs(0)) bw.set(0, matmul(scores, keys));
-        if (bw.needs(1)) bw.set(1, sum_repeated(matmul(transpose(scores, -2, -1), q), p.share));
-        if (bw.needs(2)) bw.set(2, sum_repeated(matmul(transpose(weights, -2, -1), g), p.share));
+        const Tensor slopes = dropped(matmul(g, transpose(values, -2, -1)));
+        const Tensor scores = weights * (slopes - sum(slopes * weights, {-1}, true)), scaled = scores * Scalar(p.scale);
+        if (bw.needs(0)) bw.set(0, matmul(scaled, keys));
+        if (bw.needs(1)) bw.set(1, sum_repeated(matmul(transpose(scaled, -2, -1), q), p.share));
+        if (bw.needs(2)) bw.set(2, sum_repeated(matmul(transpose(dropped(weights), -2, -1), g), p.share));
+        if (mask && bw.needs(3)) bw.set(3, scores);
         return;
     }
     const Tensor q4 = four(q), k4 = four(k), v4 = four(v), g4 = four(to(g, q.dtype())), y4 = bw.saved(4),
@@ -126,10 +138,19 @@ void attention_backward(Backward& bw, const Problem& p) {
     const Tensor dq = empty_heads(a.batch, a.heads, a.queries, a.width, q.dtype());
     const Tensor dk = empty_heads(a.batch, a.key_heads, a.keys, a.width, q.dtype());
     const Tensor dv = empty_heads(a.batch, a.key_heads, a.keys, a.value_width, q.dtype());
+    Tensor dmask;
+    cpu::AttentionMaskGradient mask_place;
+    if (mask && bw.needs(3)) {
+        dmask = zeros(mask.sizes(), q.dtype());
+        const Tensor d4 = four_mask(dmask, q, k.size(-2));
+        mask_place = {dmask.data(), d4.stride(0), d4.stride(1), d4.stride(2), d4.stride(3)};
+    }
     {
         Unlocked unlocked(work_of(q, k));
-        cpu::attention.backward(a, place(g4), place(y4), lse.data(), place(dq), place(dk), place(dv));
+        cpu::attention.backward(a, place(g4), place(y4), lse.data(), place(dq), place(dk), place(dv),
+            mask_place);
     }
+    if (dmask) bw.set(3, dmask);
     if (bw.needs(0)) bw.set(0, reshape(dq, q.sizes()));
     if (bw.needs(1)) bw.set(1, reshape(dk, k.sizes()));
     if (bw.needs(2)) bw.set(2, reshape(dv, v.sizes()));
@@ -147,8 +168,8 @@ Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     Dims sizes = q.sizes();
     sizes.back() = v.size(-1);
     Tensor y = q.dim() == 4 ? alias(y4) : reshape(y4, sizes);
-    if (needs_grad(q, k, v))
-        record(y, "ScaledDotProductFlashAttentionForCpuBackward0", {q, k, v}, {q, k, v, mask, y4, lse},
+    if (needs_grad(q, k, v) || (mask && needs_grad(mask)))
+        record(y, "ScaledDotProductFlashAttentionForCpuBackward0", {q, k, v, mask}, {q, k, v, mask, y4, lse},
             [p](Backward& bw) { attention_backward(bw, p); });
     return y;
 }
@@ -160,7 +181,7 @@ bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
         if (k.size(i) != v.size(i) || (i + 3 != q.dim() && q.size(i) != k.size(i))) return false;
     if (q.dtype() != DType::f32 && q.dtype() != DType::f64) return false;
     if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
-    return !wants_grad(mask);
+    return !wants_grad(mask) || q.dim() <= 4;
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
@@ -198,8 +219,13 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
             ") at non-singleton dimension ", q.dim() - 3);
     }
     const bool same_heads = q.dim() < 3 || (k.dim() == q.dim() && q.size(-3) == k.size(-3) * share);
-    if (dropout_p == 0 && same_heads && fits_kernel(q, k, v, mask)) return by_kernel(q, k, v, mask,
-        {share, scale, causal});
+    if (!(dropout_p >= 0 && dropout_p <= 1))
+        throw ValueError("dropout probability has to be between 0 and 1, but got ", dropout_p);
+    if (same_heads && fits_kernel(q, k, v, mask)) {
+        Problem p{share, scale, causal, dropout_p};
+        if (dropout_p > 0) p.seed = default_generator().seed, p.offset = default_generator().next();
+        return by_kernel(q, k, v, mask, p);
+    }
     return by_formula(q, k, v, mask, dropout_p, causal, scale, share);
 }
 

@@ -10,22 +10,6 @@
 namespace wisp {
 namespace {
 
-// Linear in x, so the gradient is the same function of the incoming gradient.
-Tensor masked(const Tensor& x, double p, uint64_t seed, uint64_t offset) {
-    const Tensor in = kernel_input(x);
-    Tensor y = empty(x.sizes(), x.dtype());
-    {
-        Unlocked unlocked(x.numel());
-        const double keep = 1 - p;
-        cpu::dropout.apply(x.dtype(), in.data(), y.data(), x.numel(), {seed, offset},
-            uint64_t(std::llround(keep * 4294967296.0)), 1 / keep);
-    }
-    if (needs_grad(x))
-        record(y, "DropoutBackward0", {x}, {}, [p, seed, offset](Backward& bw) { bw.set(0,
-            masked(bw.grad(), p, seed, offset)); });
-    return y;
-}
-
 void check_probability(double p) {
     if (!(p >= 0 && p <= 1)) throw ValueError("dropout probability has to be between 0 and 1, but got ", p);
 }
@@ -38,6 +22,22 @@ Tensor dropout_(const Tensor& x, double p, bool training) {
 
 }  // namespace
 
+// Linear in x, so the gradient is the same function of the incoming gradient.
+Tensor dropout_of(const Tensor& x, double p, uint64_t seed, uint64_t offset) {
+    const Tensor in = kernel_input(x);
+    Tensor y = empty(x.sizes(), x.dtype());
+    {
+        Unlocked unlocked(x.numel());
+        const double keep = 1 - p;
+        cpu::dropout.apply(x.dtype(), in.data(), y.data(), x.numel(), {seed, offset},
+            uint64_t(std::llround(keep * 4294967296.0)), 1 / keep);
+    }
+    if (needs_grad(x))
+        record(y, "DropoutBackward0", {x}, {}, [p, seed, offset](Backward& bw) { bw.set(0,
+            dropout_of(bw.grad(), p, seed, offset)); });
+    return y;
+}
+
 Tensor dropout(const Tensor& x, double p, bool training) {
     check_probability(p);
     if (!training || p == 0 || x.numel() == 0) return x;
@@ -46,7 +46,7 @@ Tensor dropout(const Tensor& x, double p, bool training) {
     if (!is_floating(x.dtype())) throw RuntimeError("result type Float can't be cast to the desired output type ",
         type_name(x.dtype()));
     Generator& g = default_generator();
-    return masked(x, p, g.seed, g.next());
+    return dropout_of(x, p, g.seed, g.next());
 }
 
 static const Operators operators = {

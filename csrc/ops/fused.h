@@ -7,6 +7,7 @@ namespace wisp {
 Tensor softmax(const Tensor& x, int64_t dim);
 Tensor log_softmax(const Tensor& x, int64_t dim);
 Tensor dropout(const Tensor& x, double p, bool training);
+Tensor dropout_of(const Tensor& x, double p, uint64_t seed, uint64_t offset);  // by the numbers of a given draw
 
 // The values of t for a kernel: contiguous, of the given dtype, without history.
 inline Tensor kernel_input(const Tensor& t, DType dtype) {

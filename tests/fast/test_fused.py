@@ -1,5 +1,7 @@
 """Fused operators equal the plain formulas, in values and in first and second derivatives, whatever the layout."""
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -182,12 +184,84 @@ def test_attention_masks_heads_and_strides():
     assert (nothing == 0).all()
 
 
+def dropped_attention(q, k, v, p, mask=None):
+    """The formula with dropout; draws as the operator does."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    return F.dropout(F.softmax(scores if mask is None else scores + mask, -1), p) @ v
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (2, 3, 70, 8), (1, 2, 300, 16)])
+@pytest.mark.parametrize("p", [0.25, 1.0])
+def test_attention_with_dropout_is_its_formula(shape, p):
+    q, k, v = (leaf(*shape, seed=i) for i in range(3))
+    weight = leaf(*shape, seed=4).detach()
+    results = []
+    for attend in (lambda: F.scaled_dot_product_attention(q, k, v, dropout_p=p), lambda: dropped_attention(q, k, v, p)):
+        wisp.manual_seed(5)
+        out = attend()
+        results.append((out, *wisp.autograd.grad((out * weight).sum(), (q, k, v))))
+    for mine, other in zip(*results):
+        close(mine, other, 1e-9)
+
+
+@pytest.mark.parametrize("mask", [(70, 300), (1, 300), (70, 1), (1,), (2, 1, 1, 300), (1, 3, 70, 300), (3, 70, 1)])
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_attention_differentiates_its_mask(mask, p):
+    q, k, v = (leaf(2, 3, n, 8, seed=n) for n in (70, 300, 300))
+    added, weight = leaf(*mask, seed=3), leaf(2, 3, 70, 8, seed=4).detach()
+    results = []
+    for attend in (lambda: F.scaled_dot_product_attention(q, k, v, added, p),
+                   lambda: dropped_attention(q, k, v, p, added)):
+        wisp.manual_seed(5)
+        results.append(wisp.autograd.grad((attend() * weight).sum(), (added, q, k, v)))
+    for mine, other in zip(*results):
+        close(mine, other, 1e-9)
+
+
+def test_attention_differentiates_a_strided_mask():
+    q, k, v = (leaf(2, 6, 4, seed=i) for i in range(3))
+    added = leaf(6, 6, seed=3)
+    for view in (lambda: added.t(), lambda: added[:1].expand(6, 6), lambda: added[::2, ::2].repeat(2, 2)):
+        grads = [wisp.autograd.grad(attend(q, k, v, view()).square().sum(), added)[0]
+                 for attend in (F.scaled_dot_product_attention, plain_attention)]
+        close(*grads, 1e-9)
+
+
+# Peak memory over what was held before, in MB, of attention over a long sequence, forward and backward.
+MEMORY = """
+import resource, sys
+import wisp
+from wisp.nn import functional as F
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+q, k, v = (wisp.randn(1, 1, 8192, 8, requires_grad=True) for _ in range(3))
+F.scaled_dot_product_attention(*(t[:, :, :64] for t in (q, k, v)), dropout_p=0.1).sum().backward()
+options = {"dropout": dict(dropout_p=0.1), "causal": dict(is_causal=True),
+           "mask": dict(attn_mask=wisp.zeros(1, 8192, requires_grad=True))}[sys.argv[1]]
+before = peak()
+F.scaled_dot_product_attention(q, k, v, **options).sum().backward()
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize("kind", ["dropout", "causal", "mask"])
+def test_attention_needs_memory_linear_in_the_sequence(kind):
+    run = subprocess.run([sys.executable, "-c", MEMORY, kind], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout) < 40  # the matrix of weights alone would be 256
+
+
 def test_attention_derivatives():
     q, k, v = (leaf(1, 2, 3, 4, seed=i) for i in range(3))
     both_derivatives(lambda *a: F.scaled_dot_product_attention(*a, is_causal=True), q, k, v)
     shared = [t[:, :1] for t in (k, v)]
     both_derivatives(lambda *a: F.scaled_dot_product_attention(*a, enable_gqa=True), q,
                      *(t.detach().requires_grad_() for t in shared))
+    both_derivatives(lambda *a: F.scaled_dot_product_attention(*a), q, k, v, leaf(3, 3, seed=6))
+
+    def dropped(*args):
+        wisp.manual_seed(1)
+        return F.scaled_dot_product_attention(*args, dropout_p=0.5)
+    both_derivatives(dropped, q, k, v)
 
 
 def test_dropout_draws_the_same_mask_backward():

@@ -357,6 +357,9 @@ bool is_ints(PyObject* o) {
     return is_int(o);
 }
 
+// layout=torch.sparse_coo asks for another kind of tensor, as a sparse argument does.
+bool is_sparse_layout(PyObject* o) { return Py_TYPE(o) == &layout_type && o != layout_strided(); }
+
 bool fits(const Parameter& p, PyObject* o) {
     if (o == Py_None) return p.optional || p.kind == Kind::any;
     switch (p.kind) {
@@ -383,7 +386,7 @@ bool fits(const Parameter& p, PyObject* o) {
         case Kind::device: return Py_TYPE(o) == &device_type || PyUnicode_Check(o) || PyLong_Check(o);
         case Kind::format: return Py_TYPE(o) == &format_type;
         case Kind::generator: return Py_TYPE(o) == &generator_type;
-        case Kind::any: return true;
+        case Kind::any: return !is_sparse_layout(o);
     }
     return false;
 }
@@ -601,7 +604,7 @@ PyObject* call_inplace(const Operator& op, const Overload& o, PyObject** slots) 
 
 bool any_sparse(PyObject* const* args, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++) {
-        if (is_sparse(args[i])) return true;
+        if (is_sparse(args[i]) || is_sparse_layout(args[i])) return true;
         if ((PyList_Check(args[i]) || PyTuple_Check(args[i])) && any_sparse(PySequence_Fast_ITEMS(args[i]), PySequence_Fast_GET_SIZE(args[i]))) return true;
     }
     return false;
@@ -698,7 +701,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             }
             return o.call(o.f, slots, o.named);
         }
-        if (sparse_type && any_sparse(args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)))
+        if (any_sparse(args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)))
             return call_sparse((op.name + (self->form == form_inplace ? "_" : "")).c_str(), args, n, kwnames);
         refuse(op, args, n, kwnames);
     } catch (const MissingKernel& e) {

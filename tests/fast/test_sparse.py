@@ -268,7 +268,7 @@ def test_memory(no_leaks):
 def test_no_method_reads_the_shell():
     """Every method either agrees with the dense tensor's or refuses; none works on the memory behind the shell."""
     dense, wrong = wisp.tensor(DENSE), []
-    says_otherwise = {"is_contiguous", "stride", "_repr", "type", "sparse_dim", "dense_dim", "_nnz", "_values", "_indices", "values", "indices",
+    says_otherwise = {"is_contiguous", "stride", "_repr", "_repr_html_", "type", "sparse_dim", "dense_dim", "_nnz", "_values", "_indices", "values", "indices",
                       "is_coalesced", "__truediv__", "__floordiv__", "__itruediv__", "__ifloordiv__", "true_divide", "true_divide_", "div", "div_",
                       "divide", "divide_", "floor_divide", "floor_divide_", "__iter__", "__hash__"}
     for name in dir(wisp.Tensor):
@@ -296,7 +296,7 @@ def test_no_method_reads_the_shell():
     assert not wrong
     for refused in (lambda a: wisp.exp(a), lambda a: dense[a], lambda a: dense.__setitem__(0, a), lambda a: wisp.tensor(a), lambda a: wisp.tensor([a]),
                     lambda a: wisp.add(dense, dense, out=a), lambda a: a.tolist(), lambda a: wisp.nn.functional.linear(dense, a.to_dense(), a),
-                    lambda a: wisp.where(dense > 0, a, dense), lambda a: a.data_ptr()):
+                    lambda a: wisp.where(dense > 0, a, dense), lambda a: a.data_ptr(), lambda a: wisp.ones(2, layout=wisp.sparse_coo)):
         with pytest.raises((RuntimeError, TypeError, IndexError)):
             refused(matrix())
     with pytest.raises(NotImplementedError, match=r"exp: sparse tensors are not supported here; call .to_dense\(\)"):

@@ -39,8 +39,7 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
     """
     if values is None:  # sparse_coo_tensor(size)
         size = tuple(size if size is not None else indices)
-        values = wisp.zeros(0, dtype=dtype, device=device, requires_grad=requires_grad)
-        return make(_COO, (wisp.zeros((len(size), 0), dtype=wisp.int64),), values, size, True)
+        return _operators.zeros(size, dtype=dtype, layout=_COO, device=device, requires_grad=requires_grad)
     values = _values(values, dtype, device, requires_grad)
     index = wisp.as_tensor(indices).detach().to(device=values.device, dtype=wisp.int64)
     if index.dim() == 1 and index.numel() == 0:

@@ -241,12 +241,22 @@ def zero_(input):
     return input._become(zeros_like(input))
 
 
+@_operator("zeros", "empty")
+def zeros(*size, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
+    """A sparse tensor without entries: zeros(2, 3, layout=torch.sparse_coo)."""
+    size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    values = wisp.zeros(0, dtype=dtype, device=device, requires_grad=requires_grad)
+    return make(_COO, (wisp.zeros((len(size), 0), dtype=wisp.int64),), values, size, True).to_sparse(layout=layout)
+
+
 @_operator("zeros_like", "empty_like")
 def zeros_like(input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, pin_memory=False):
     dtype = input.dtype if dtype is None else dtype
-    layout = input._kind if layout is None else layout
+    layout = input.layout if layout is None else layout
     if layout is wisp.strided:
         return wisp.zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
+    if not _is_sparse(input):
+        return zeros(*input.shape, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
     values = input._sparse_values.detach()[:0].to(dtype)
     empty = make(_COO, (input._coordinates()[:, :0],), values, input.shape, True).to_sparse(layout=layout)
     return empty.requires_grad_(requires_grad)

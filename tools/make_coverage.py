@@ -1,0 +1,138 @@
+"""Writes docs/coverage.md from the results of the comparison with PyTorch's own databases of operators, modules and optimizers.
+
+    python tools/make_coverage.py ops.json second.json modules.json optimizers.json surface.json
+
+Each file is what one of the programs of the comparison wrote with --json. Whatever fails gets its reason from REASONS, the
+first line whose patterns fit its name and its failed checks; a failure without a reason is listed as not explained.
+"""
+import json
+import pathlib
+import re
+import sys
+
+PATH = pathlib.Path(__file__).parent.parent / "docs" / "coverage.md"
+
+# kind of comparison, name, failed check and its note (all regular expressions) -> reason
+REASONS = (
+    ("surface", r"^cuda\.", "", "wisp.cuda has what programs use; PyTorch's allocator, profiler and driver interfaces are its own"),
+    ("surface", r"^distributed\.", "", "wisp.distributed is a group of one process, with the collectives that programs call"),
+    ("surface", r"utils\.data\..*(DataPipe|datapipe|DataChunk|determinis|validation)", "", "DataPipes are deprecated in PyTorch"),
+    ("surface", r"semi_structured|SemiStructured", "", "2:4 sparsity needs the instructions of a GPU"),
+    ("surface", r"bsr|bsc", "", "sparse layouts of blocks are not supported"),
+    ("surface", r"(dequantize|int_repr|qscheme)$", "", "there are no quantised dtypes"),
+    ("surface", r"(chalf|complex32|float8_\w+|scaled_mm|scaled_grouped_mm|grouped_mm|bit)$", "",
+     "there is no such dtype (float8, complex32, bit)"),
+    ("surface", r"jagged|to_padded_tensor", "", "there are no nested tensors"),
+    ("surface", r"^(AVG|SUM|FatalError|JITException|import_ir\w*|merge_type\w*|parse_\w+|unify_type_list)$", "",
+     "parts of TorchScript's compiler"),
+    ("surface", r"_notes$|BroadcastingList|boolean_dispatch|handle_torch_function", "", "internals of PyTorch's Python code"),
+    ("surface", r"utils\.checkpoint\.", "", "selective checkpointing works on PyTorch's dispatcher"),
+    ("surface", r"Tensor\.(frexp|histogram|put)$", "signature",
+     "PyTorch documents the tensor as an argument of its own method, but does not take it"),
+    ("surface", r"Tensor\.to_sparse$", "signature", "PyTorch documents `sparseDims`, but takes `sparse_dim`"),
+    ("surface", r"Tensor\.index$|func\.rearrange$", "", "needs first-class dimensions"),
+    ("surface", r"Tensor\.__(annotations|weakref|cuda_array_interface|dlpack_c_exchange_api)__$", "",
+     "an attribute of how PyTorch's class is made"),
+    ("surface", r"hash_tensor$", "", "not written: no program that we know uses it"),
+    ("surface", r"autograd\.", "", "not written: no program that we know uses it"),
+)
+
+
+def kind_of(result):
+    return {"operators": "operators", "api surface": "surface"}.get(result["kind"], result["kind"])
+
+
+def reason_for(kind, name, failures):
+    for where, pattern, check, reason in REASONS:
+        if where in kind and re.search(pattern, name):
+            if all(re.search(check, f"{failure['check']} {failure['note']}") for failure in failures):
+                return reason
+    return None
+
+
+def percent(part, whole):
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def totals(results):
+    yield "| comparison | items | right in everything | checks | right |"
+    yield "|---|---|---|---|---|"
+    for title, result in results.items():
+        verdicts = {name: count for name, count in result["verdicts"].items() if name != "n/a"}
+        items, full = sum(verdicts.values()), verdicts.get("full", 0)
+        top = [c for name, c in result["categories"].items() if " " not in name]
+        checks, right = sum(c["checks"] for c in top), sum(c["checks_right"] for c in top)
+        yield f"| {title} | {items} | {full} ({percent(full, items)}) | {checks} | {percent(right, checks)} |"
+
+
+def categories(result):
+    yield "| check | items | right in all | checks | right |"
+    yield "|---|---|---|---|---|"
+    for name, c in result["categories"].items():
+        right, checks = percent(c["items_right"], c["items"]), percent(c["checks_right"], c["checks"])
+        yield f"| {name} | {c['items']} | {right} | {c['checks']} | {checks} |"
+
+
+def short(note):
+    text = " ".join(str(note).split()).replace("|", "\\|")
+    return text if len(text) <= 110 else text[:107] + "..."
+
+
+def failing(kind, result):
+    """Lines about what fails: by reason where many share one, else one by one."""
+    shared, alone = {}, []
+    for name, item in sorted(result["items"].items()):
+        if item["verdict"] in ("full", "n/a") or not item["failures"]:
+            continue
+        reason = reason_for(kind, name, item["failures"])
+        if "surface" in kind and reason:
+            shared.setdefault(reason, []).append(name)
+        else:
+            first = item["failures"][0]
+            wrong = ", ".join(f"{category} {right}/{whole}" for category, (right, whole) in item["right"].items() if right < whole)
+            alone.append(f"| `{name}` | {wrong} | {reason or 'not explained: ' + short(first['note'])} |")
+    if shared:
+        yield "| reason | names |"
+        yield "|---|---|"
+        for reason, names in sorted(shared.items(), key=lambda entry: -len(entry[1])):
+            yield f"| {reason} | {', '.join(f'`{name}`' for name in names)} |"
+        yield ""
+    if alone:
+        yield "| name | right | why |"
+        yield "|---|---|---|"
+        yield from alone
+    if not shared and not alone:
+        yield "Nothing."
+
+
+def page(results):
+    yield "# What is covered, and what is not"
+    yield ""
+    version = next(iter(results.values()))["torch"].split("+")[0]
+    yield f"Wisp against PyTorch {version}'s own databases: every operator with its sample inputs, every module, every optimizer and"
+    yield "scheduler, and every public name with its parameters. Written by `tools/make_coverage.py` from the results."
+    yield ""
+    yield from totals(results)
+    for title, result in results.items():
+        if len(result["categories"]) > 4 and "surface" not in kind_of(result):
+            yield from ("", f"## {title[0].upper()}{title[1:]}: by kind of check", "")
+            yield from categories(result)
+    for title, result in results.items():
+        yield from ("", f"## {title[0].upper()}{title[1:]}: what fails", "")
+        yield from failing(kind_of(result), result)
+
+
+def main(paths):
+    results = {}
+    for path in paths:
+        result = json.loads(pathlib.Path(path).read_text())
+        title = {"api surface": "public names"}.get(result["kind"], result["kind"])
+        if result["options"].get("second"):
+            title += ", second derivatives"
+        results[title] = result
+    PATH.write_text("\n".join(page(results)) + "\n")
+    print(f"{PATH}: {sum(1 for _ in page(results))} lines")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

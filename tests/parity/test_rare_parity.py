@@ -14,7 +14,8 @@ t.fake_quantize_per_tensor_affine(a, 0.1, 3, 0, 20); t.fake_quantize_per_channel
 t.conv_tbc(a.view(5, 2, 1), t.ones(2, 1, 3), t.zeros(3), 1); t.native_channel_shuffle(a.detach().view(1, 10, 1), 5); t.lobpcg((a @ a.t()).detach() + t.eye(5), k=1)[0];
 t.lobpcg((a @ a.t()).detach() + t.diag(t.arange(5.0)), k=1, largest=False)[0]; t.cond(a.sum() > 0, lambda x: x + 1, lambda x: x - 1, (a,));
 t.matrix_exp(a.t() @ a / 10); t.cholesky_solve(t.ones(2, 1), t.eye(2) * 2); a.hsplit([1])[0]; a.vsplit(5)[2]; t.linalg.norm(a); t.linalg.norm(input=a, ord=1);
-t.linalg.vander(a[:, 0], N=3); a.unsafe_split(2)[1]
+t.linalg.vander(a[:, 0], N=3); a.unsafe_split(2)[1];
+t.hash_tensor(a.round()).view(t.float64); t.hash_tensor(t.arange(12.0).view(3, 4), 1, keepdim=True).view(t.float64)
 """
 
 

@@ -26,7 +26,8 @@ t.sparse.spdiags(t.arange(6.0).view(2, 3), t.tensor([0, -1]), (4, 4)); t.sparse_
 t.zeros(2, 3, layout=t.sparse_coo); t.zeros(2, 3, layout=t.sparse_csr); t.zeros_like(d, layout=t.sparse_coo);
 t.zeros_like(s, layout=t.strided); c; c.sum(); c.sum(0, keepdim=True); c * 2; c + c; d + c; c * d; c @ d.t(); d.t() @ c; c.t(); c[0]; c.relu(); c.to_sparse(); c.to_sparse_csc(); c.double();
 c.values(); c.crow_indices(); c.col_indices(); c @ d[0]; t.addmm(d[:, :3], c, d.t()); c * c; t.zeros_like(c); c.clone().mul_(2); c.sin();
-c.clone().zero_(); c.is_sparse_csr; c.is_sparse; c.t().ccol_indices(); t.sparse.sampled_addmm(c, d, d.t()[:, :1].expand(4, 4))
+c.clone().zero_(); c.is_sparse_csr; c.is_sparse; c.t().ccol_indices(); t.sparse.sampled_addmm(c, d, d.t()[:, :1].expand(4, 4));
+t.sparse.mm(c, d.t(), "sum"); t.sparse.mm(c, d.t(), "mean"); t.sparse.mm(c, d.t(), "amax"); t.sparse.mm(c, d.t(), "amin")
 """
 
 

@@ -144,6 +144,42 @@ def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, 
     return _fake_quantize(input, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max)
 
 
+def hash_tensor(input, dim=None, *, keepdim=False, mode=0, out=None):
+    """The exclusive or of all elements, or along dimensions, as bits of 64-bit numbers.
+
+    >>> import wisp
+    >>> wisp.hash_tensor(wisp.tensor([3, 5]))
+    tensor(6, dtype=torch.uint64)
+    """
+    if mode != 0:
+        raise RuntimeError(f"hash_tensor: Unknown hash_tensor mode: {mode}")
+    if input.is_complex():
+        raise NotImplementedError("hash_tensor: complex numbers are not supported")
+    dims = [] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if input.numel() == 0 and not dims:
+        raise RuntimeError("hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+                           "'dim' argument.")
+    for d in dims:
+        if not -max(input.dim(), 1) <= d < max(input.dim(), 1):
+            raise IndexError(f"Dimension out of range: hash_tensor got {d} for a tensor of {input.dim()} dimensions")
+    dims = sorted({d % max(input.dim(), 1) for d in dims}) if dims else list(range(input.dim()))
+    if input.dim() == 0:
+        dims = []
+    if dims and any(input.size(d) == 0 for d in dims) and dim is not None:
+        raise IndexError(f"hash_tensor: Expected reduction dim {dims[0]} to have non-zero size.")
+    bits = input.detach().to(wisp.float64 if input.is_floating_point() else wisp.int64).contiguous().view(wisp.int64)
+    kept = [d for d in range(input.dim()) if d not in dims]
+    rows = bits.permute(*dims, *kept).reshape(-1, *(input.size(d) for d in kept)) if dims else bits.unsqueeze(0)
+    while rows.size(0) > 1:
+        half = rows.size(0) // 2
+        folded = rows[:half] ^ rows[half:2 * half]
+        rows = folded if rows.size(0) % 2 == 0 else wisp.cat([folded, rows[-1:]])
+    result = rows[0].contiguous().view(wisp.uint64)
+    if keepdim:
+        result = result.reshape([1 if d in dims else n for d, n in enumerate(input.shape)])
+    return result if out is None else out.resize_(result.shape).copy_(result)
+
+
 def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=False):
     """A tensor on the memory of a file of `size` elements; with `shared`, writing to it writes to the file.
 
@@ -208,5 +244,5 @@ def resize(self, *sizes):
 
 
 FUNCTIONS = [cond, while_loop, conv_tbc, native_channel_shuffle, lobpcg, segment_reduce, fake_quantize_per_tensor_affine,
-             fake_quantize_per_channel_affine, from_file, get_device_module, compiled_with_cxx11_abi, init_num_threads]
-METHODS = [resize]
+             fake_quantize_per_channel_affine, hash_tensor, from_file, get_device_module, compiled_with_cxx11_abi, init_num_threads]
+METHODS = [resize, hash_tensor]

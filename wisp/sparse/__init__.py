@@ -164,8 +164,10 @@ def _from_dense(tensor, sparse_dim, layout):
 
 # ---- functions
 
-def mm(mat1, mat2):
+def mm(mat1, mat2, reduce=None):
     """The product of two matrices of which one or both are sparse; gradients go to the stored values and to the dense matrix.
+
+    With `reduce` ("mean", "amax" or "amin") the products of a row are not added up, but that is taken of them.
 
     >>> import wisp
     >>> graph = wisp.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0])
@@ -173,7 +175,9 @@ def mm(mat1, mat2):
     tensor([[3.],
             [2.]])
     """
-    return wisp.mm(mat1, mat2)
+    if reduce in (None, "sum"):
+        return wisp.mm(mat1, mat2)
+    return _operators.mm_reduced(mat1, mat2, reduce)
 
 
 def addmm(mat, mat1, mat2, *, beta=1.0, alpha=1.0):
@@ -226,12 +230,17 @@ def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0, out=None):
     >>> wisp.sparse.sampled_addmm(wisp.eye(2).to_sparse_csr(), wisp.ones(2, 3), wisp.ones(3, 2)).values()
     tensor([4., 4.])
     """
-    if out is not None:
-        raise NotImplementedError("sampled_addmm: out= is not supported for sparse tensors")
     if not isinstance(input, SparseTensor) or input.layout is not _CSR:
         raise RuntimeError(f"sampled_addmm: expected `input` in the layout torch.sparse_csr, got {input.layout}")
-    product = wisp._core._csr_sampled(*input._index, mat1, mat2.t())
-    return input._with(product * alpha + input._sparse_values * beta)
+    if tuple(input.shape) != (mat1.size(0), mat2.size(1)):
+        raise RuntimeError(f"sampled_addmm: expected a product of shape {tuple(input.shape)}, got {(mat1.size(0), mat2.size(1))}")
+    if mat1.is_complex():
+        row, col = input._coordinates()
+        product = (mat1.index_select(0, row) * mat2.t().index_select(0, col)).sum(1)
+    else:
+        product = wisp._core._csr_sampled(*input._index, mat1, mat2.t())
+    result = input._with(product * alpha + input._sparse_values * beta)
+    return result if out is None else out._become(result)
 
 
 def spdiags(diagonals, offsets, shape, layout=None):

@@ -354,6 +354,23 @@ def _sparse_product(a, b):
     return product.coalesce().to_sparse(layout=kind if kind is b._kind else _COO if _COO in (kind, b._kind) else wisp.sparse_csr)
 
 
+def mm_reduced(matrix, dense, reduce):
+    """The mean, largest or smallest of the products that make up each element of matrix @ dense; 0 for an empty row."""
+    if reduce not in ("mean", "amax", "amin"):
+        raise RuntimeError(f"sparse.mm: reduce must be 'sum', 'mean', 'amax' or 'amin', got {reduce!r}")
+    if not _is_sparse(matrix) or _is_sparse(dense) or matrix.dim() != 2 or dense.dim() != 2:
+        raise RuntimeError("sparse.mm: with `reduce`, expected a sparse and a dense matrix")
+    _check_product(matrix, dense)
+    crow, col, values, _ = matrix._matrix()
+    count = crow.long().diff()
+    if reduce == "mean":
+        return mm(matrix, dense) / count.clamp(min=1).to(dense.dtype).unsqueeze(1)
+    row = wisp.arange(count.numel()).repeat_interleave(count)
+    products = values.unsqueeze(1) * dense.index_select(0, col.long())
+    result = dense.new_zeros((count.numel(), dense.size(1)))
+    return result.scatter_reduce(0, row.unsqueeze(1).expand(products.shape), products, reduce, include_self=False)
+
+
 @_operator("mv")
 def mv(input, vec):
     if not _is_sparse(input) or _is_sparse(vec) or vec.dim() != 1:

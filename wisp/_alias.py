@@ -108,7 +108,7 @@ def install():
     import wisp
     from wisp.torch_version import TorchVersion
     sys.meta_path.insert(0, _Finder())
-    sys.modules["torch"] = wisp
+    sys.modules["torch"] = wisp.torch = wisp      # `torch.torch` is torch
     _explain(wisp)
     wisp.__version__ = wisp.version.__version__ = TorchVersion(f"{VERSIONS['torch']}+wisp{wisp.__version__}")
     # a process started from here finds `torch` in this folder, which calls install() again

@@ -8,6 +8,7 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
+from urllib.parse import urlparse  # noqa: F401 (programs import it from here)
 
 import wisp
 

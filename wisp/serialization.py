@@ -14,6 +14,7 @@ import pickle
 import struct
 import sys
 import threading
+import typing
 import zipfile
 
 import numpy
@@ -29,6 +30,8 @@ __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_un
 
 _STORAGE_OF = {dtype: name for name, dtype in _STORAGES.items() if name != "UntypedStorage"}
 _ALIGNMENT = 64
+# the types that annotated programs import from here
+FILE_LIKE, MAP_LOCATION, FileLike = typing.Any, typing.Any, typing.Any
 
 
 def _dtype_name(dtype):

@@ -90,7 +90,7 @@ if __name__ == "__main__":
 def test_what_is_missing_is_named(tmp_path):
     out = good(tmp_path, """
 import torch
-for text in ("from torch.nn import Linearr", "import torch.nn.functionl", "torch.softplus", "import torch.fx"):
+for text in ("from torch.nn import Linearr", "import torch.nn.functionl", "torch.softplus", "import torch.export"):
     try:
         exec(compile(text, "there.py", "exec"))
     except (ImportError, AttributeError) as error:
@@ -101,7 +101,7 @@ assert not hasattr(torch, "no_such_thing") and getattr(torch.nn, "Nope", 3) == 3
     assert "torch.nn.Linearr" in lines[0] and "there.py:1" in lines[0] and "closest: torch.nn.Linear" in lines[0]
     assert "torch.nn.functionl" in lines[1] and "torch.nn.functional" in lines[1]
     assert "torch.nn.functional.softplus" in lines[2]
-    assert "symbolic tracing" in lines[3]
+    assert "graph export" in lines[3]
     result = run_script(tmp_path, "import torch\n\ntorch.ones(2).no_such_method()\n")
     assert result.returncode == 1 and "program.py\", line 3" in result.stderr and "torch.Tensor.no_such_method" in result.stderr
     assert "runpy" not in result.stderr and "wisp/run.py" not in result.stderr
@@ -124,11 +124,11 @@ def test_check_lists_what_is_missing(tmp_path):
         "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
         "class Net(nn.Module):\n    layer = nn.Linear(2, 3)\n    other = nn.Liner(2, 3)\n"
         "def f(x):\n    return F.relu(torch.no_such_operator(x))\n"
-        "try:\n    import torch.fx\nexcept ImportError:\n    pass\n")
+        "try:\n    import torch.export\nexcept ImportError:\n    pass\n")
     result = python("-m", "wisp", "check", str(tmp_path))
     assert "model.py:6: torch.nn.Liner" in result.stdout and "torch.nn.Linear" in result.stdout
     assert "model.py:8: torch.no_such_operator" in result.stdout
-    assert "torch.fx" in result.stdout and "guarded" in result.stdout and result.returncode == 1
+    assert "torch.export" in result.stdout and "guarded" in result.stdout and result.returncode == 1
     (tmp_path / "model.py").write_text("import torch\nprint(torch.ones(2).sum())\n")
     result = python("-m", "wisp", "check", str(tmp_path))
     assert result.returncode == 0 and "0 missing" in result.stdout
@@ -165,7 +165,8 @@ except NotImplementedError as error:
 
 
 @pytest.mark.parametrize("name", ["wisp.jit", "wisp.compiler", "wisp.futures", "wisp.accelerator", "wisp.distributed", "wisp.torch_version",
-                                  "wisp.utils.benchmark", "wisp.nn.parallel.data_parallel", "wisp.nn.parallel.scatter_gather"])
+                                  "wisp.utils.benchmark", "wisp.nn.parallel.data_parallel", "wisp.fx",
+                                  "wisp.nn.attention.flex_attention", "wisp.nn.parallel.scatter_gather"])
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0 and result.attempted > 0
@@ -182,3 +183,27 @@ def test_replicas_share_gradients():
     model(x).square().sum().backward()
     for one, parameter in zip(split, model.parameters()):
         wisp.testing.assert_close(one, parameter.grad)
+
+
+def test_results_may_be_changed_in_place_where_pytorch_allows_it():
+    """Operators keep their inputs, not their results, for backward where PyTorch does."""
+    for function in (lambda a, b: a / b, lambda a, b: wisp.logaddexp(a, b), lambda a, b: a * b, lambda a, b: wisp.atan2(a, b)):
+        a, b = wisp.rand(3, dtype=wisp.double, requires_grad=True), wisp.rand(3, dtype=wisp.double, requires_grad=True)
+        result = function(a, b)
+        result *= 2
+        result.sum().backward()
+        found = a.grad.clone(), b.grad.clone()
+        a.grad = b.grad = None
+        (function(a, b) * 2).sum().backward()
+        wisp.testing.assert_close(found, (a.grad, b.grad))
+
+
+def test_flex_attention_and_fx():
+    from wisp.nn.attention.flex_attention import create_block_mask, flex_attention
+    q, k, v = (wisp.rand(2, 2, 5, 4) for _ in range(3))
+    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, 5, 5)
+    wisp.testing.assert_close(flex_attention(q, k, v, block_mask=mask),
+                              wisp.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+    assert wisp.fx.wrap("len") == "len"
+    with pytest.raises(NotImplementedError, match="symbolic tracing"):
+        wisp.fx.symbolic_trace(wisp.nn.Linear(1, 1))

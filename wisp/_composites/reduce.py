@@ -62,7 +62,7 @@ def _bins_of(values, bins, range):
     return at, (values >= low) & (values <= high), edges
 
 
-def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
+def histogram(input, bins=100, *, range=None, weight=None, density=False, out=None):
     """Counts of the elements in `bins` intervals, and the edges of these: (hist, bin_edges)."""
     values = input.detach().reshape(-1)
     at, inside, edges = _bins_of(values, bins, range)

@@ -149,3 +149,7 @@ class _StandardGamma(wisp.autograd.Function):
 def standard_gamma(concentration):
     """Samples of the gamma distribution with rate 1; gradients reach the concentration."""
     return _StandardGamma.apply(concentration)
+
+
+def _standard_normal(shape, dtype, device):
+    return wisp.randn(shape, dtype=dtype, device=device)

@@ -220,3 +220,15 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
     for start, end in zip(ends, ends[1:]):
         input = checkpoint(run(functions[start:end]), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return run(functions[ends[-1]:])(input)
+
+
+def get_device_states(*args):
+    """The devices (other than the CPU) of the tensors, and the states of their random generators."""
+    devices = list({arg.get_device() for arg in args if isinstance(arg, wisp.Tensor) and arg.is_cuda})
+    return devices, [wisp.cuda.get_rng_state(device) for device in devices]
+
+
+def set_device_states(devices, states, *, device_type=None):
+    """Restore what `get_device_states` returned."""
+    for device, state in zip(devices, states):
+        wisp.cuda.set_rng_state(state, device)

@@ -1,0 +1,1 @@
+"""Parts of `torch._subclasses` that libraries ask."""

@@ -1,0 +1,1 @@
+"""Parts of `torch.fx.experimental` that libraries ask; nothing is ever traced."""

@@ -1,0 +1,105 @@
+"""Attention whose scores a function changes: biases, masks and windows written in Python.
+
+The functions get whole tensors of indices that broadcast against the scores, so they must be written with operators,
+as PyTorch's must.
+"""
+import math
+
+import wisp
+
+__all__ = ["BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention", "noop_mask", "or_masks"]
+
+
+def _indices(batch, heads, queries, keys, device):
+    shape = lambda count, dim: wisp.arange(count, device=device).reshape([count if d == dim else 1 for d in range(4)])
+    return shape(batch, 0), shape(heads, 1), shape(queries, 2), shape(keys, 3)
+
+
+def noop_mask(batch, head, token_q, token_kv):
+    """Everything is seen."""
+    return wisp.ones((), dtype=wisp.bool)
+
+
+def and_masks(*mask_mods):
+    """What all of the functions let through."""
+    def combined(b, h, q, kv):
+        result = mask_mods[0](b, h, q, kv)
+        for mask in mask_mods[1:]:
+            result = result & mask(b, h, q, kv)
+        return result
+    return combined
+
+
+def or_masks(*mask_mods):
+    """What any of the functions lets through."""
+    def combined(b, h, q, kv):
+        result = mask_mods[0](b, h, q, kv)
+        for mask in mask_mods[1:]:
+            result = result | mask(b, h, q, kv)
+        return result
+    return combined
+
+
+def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device="cpu"):
+    """The boolean mask [B, H, Q, KV] that a function of (batch, head, query, key) describes.
+
+    >>> from wisp.nn.attention.flex_attention import create_mask
+    >>> create_mask(lambda b, h, q, kv: q >= kv, 1, 1, 2, 2).int().tolist()
+    [[[[1, 0], [1, 1]]]]
+    """
+    size = (B or 1, H or 1, Q_LEN, KV_LEN)
+    return mod_fn(*_indices(*size, device)).expand(size)
+
+
+class BlockMask:
+    """The mask of `create_block_mask`: the function, and the size it is for."""
+
+    def __init__(self, mask_mod, shape, device):
+        self.mask_mod, self.shape, self.device = mask_mod, tuple(shape), device
+        self.seq_lengths = self.shape[2:]
+
+    def to(self, device):
+        """For another device."""
+        return BlockMask(self.mask_mod, self.shape, device)
+
+    def to_dense(self):
+        """The mask as a tensor."""
+        return create_mask(self.mask_mod, *self.shape, device=self.device)
+
+    def __repr__(self):
+        return f"BlockMask(shape={self.shape})"
+
+
+def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, device="cpu", BLOCK_SIZE=128, _compile=False):
+    """A mask for `flex_attention`, from a function of (batch, head, query, key)."""
+    return BlockMask(mask_mod, (B or 1, H or 1, Q_LEN, KV_LEN), device)
+
+
+def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False,
+                   kernel_options=None):
+    """Attention with scores changed by `score_mod(score, batch, head, query, key)` and hidden by `block_mask`.
+
+    >>> import wisp
+    >>> from wisp.nn.attention.flex_attention import flex_attention
+    >>> x = wisp.ones(1, 1, 3, 2)
+    >>> flex_attention(x, x, x, lambda score, b, h, q, kv: score + (q - kv)).shape
+    torch.Size([1, 1, 3, 2])
+    """
+    if query.shape[1] != key.shape[1]:
+        if not enable_gqa:
+            raise ValueError(f"Expect query and key/value to have the same number of heads but got Hq={query.shape[1]} and "
+                             f"Hkv={key.shape[1]}. Try setting enable_gqa=True for GQA.")
+        groups = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    batch, heads, queries = query.shape[:3]
+    scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    places = _indices(batch, heads, queries, key.shape[2], query.device)
+    if score_mod is not None:
+        scores = score_mod(scores, *places)
+    if block_mask is not None:
+        scores = scores.masked_fill(~block_mask.mask_mod(*places), -math.inf)
+    weights = scores.softmax(-1)
+    if block_mask is not None:  # a query that sees nothing gives zeros
+        weights = weights.nan_to_num(0.0)
+    result = weights @ value
+    return (result, scores.logsumexp(-1)) if return_lse else result

@@ -16,6 +16,8 @@ import sys
 import threading
 import typing
 import zipfile
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 
@@ -355,14 +357,18 @@ def _load_archive(file, map_location, finder, mapped):
             raise RuntimeError("the archive holds no data.pkl: it was not written by save()"
                                + (" (TorchScript files are not supported)" if "constants.pkl" in entries else ""))
 
+        checks = _Checksums()
+
         def read(name):
             info = entries[name]
             if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
                 raise RuntimeError(f"the archive is damaged: {name} is compressed or larger than the file")
-            try:
-                return archive.read(info)
-            except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError, struct.error) as error:
-                raise RuntimeError(f"the archive is damaged: {name}: {error}") from None
+            file.seek(_begin(file, info))
+            content = file.read(info.file_size)
+            if len(content) < info.file_size:
+                raise RuntimeError(f"the archive is truncated: it ends within {name}")
+            checks.add(info, content)
+            return content
         if "byteorder" in entries and read("byteorder") != sys.byteorder.encode():
             raise RuntimeError("the file was written on a machine with the other byte order")
         memory = mapping.mmap(file.fileno(), 0, access=mapping.ACCESS_COPY) if mapped else None
@@ -377,10 +383,43 @@ def _load_archive(file, map_location, finder, mapped):
                 left -= info.file_size  # entries that overlap could hold more than the file
                 if left < 0:
                     raise RuntimeError("the archive is damaged: its storages are larger than the file")
-                storages[key] = place(_read_storage(file, info, memory, dtype, count), location)
+                storages[key] = place(_read_storage(file, info, memory, dtype, count, checks), location)
             return storages[key]
         pickled = read("data.pkl")
-        return Unpickler(io.BytesIO(pickled), finder, _persistent(load_storage)).load()
+        with checks:
+            return Unpickler(io.BytesIO(pickled), finder, _persistent(load_storage)).load()
+
+
+class _Checksums:
+    """Compares what was read with the checksums in the archive: at once where it is little, else in other threads, while more
+    is read; at the end of the context all must fit. PyTorch can be told to write zeros instead, which are not compared."""
+
+    def __init__(self):
+        self.pool, self.waiting = None, []
+
+    def add(self, info, content):
+        if not info.CRC or len(content) != info.file_size:
+            return
+        if len(content) < 1 << 18:
+            self.compare(info, zlib.crc32(content))
+        else:
+            self.pool = self.pool or ThreadPoolExecutor(2)
+            self.waiting.append((info, self.pool.submit(zlib.crc32, content)))
+
+    def compare(self, info, checksum):
+        if checksum != info.CRC:
+            raise RuntimeError(f"the archive is damaged: the checksum of {info.filename} does not fit its content")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            for info, checksum in self.waiting if kind is None else ():
+                self.compare(info, checksum.result())
+        finally:
+            if self.pool is not None:
+                self.pool.shutdown()
 
 
 def _persistent(load_storage):
@@ -397,7 +436,19 @@ def _persistent(load_storage):
     return load
 
 
-def _read_storage(file, info, memory, dtype, count):
+def _begin(file, info):
+    """Where the content of an entry begins."""
+    header = b""
+    if info.header_offset >= 0:
+        file.seek(info.header_offset)
+        header = file.read(30)
+    if len(header) < 30 or header[:4] != b"PK\x03\x04":
+        raise RuntimeError(f"the archive is damaged: {info.filename} is not where it should be")
+    name_length, extra_length = struct.unpack("<HH", header[26:30])
+    return info.header_offset + 30 + name_length + extra_length
+
+
+def _read_storage(file, info, memory, dtype, count, checks):
     """The tensor of one dimension that an entry of the archive holds, read straight into its memory."""
     dtype = getattr(wisp, dtype)
     size = count * dtype.itemsize
@@ -405,17 +456,13 @@ def _read_storage(file, info, memory, dtype, count):
         raise RuntimeError(f"storage {info.filename} has {info.file_size} bytes, expected {size}")
     if size == 0:
         return wisp.empty(0, dtype=dtype)
-    file.seek(info.header_offset)
-    header = file.read(30)
-    if header[:4] != b"PK\x03\x04":
-        raise RuntimeError(f"storage {info.filename} is damaged")
-    name_length, extra_length = struct.unpack("<HH", header[26:30])
-    begin = info.header_offset + 30 + name_length + extra_length
+    begin = _begin(file, info)
     if memory is not None and begin % dtype.itemsize == 0:
         return wisp.from_numpy(numpy.frombuffer(memory, numpy.uint8, size, begin)).view(dtype)
     file.seek(begin)
     flat = wisp.empty(count, dtype=dtype)
     _fill(file, flat)
+    checks.add(info, _bytes(flat))
     return flat
 
 

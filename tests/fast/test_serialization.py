@@ -184,3 +184,14 @@ def test_what_training_scripts_save():
     assert all(wisp.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters()))
     with pytest.raises(TypeError, match="save the tensor"):
         wisp.save(wisp.ones(2).untyped_storage(), io.BytesIO())
+
+
+@pytest.mark.parametrize("size", [100, 1_000_000])
+def test_changed_bits_are_noticed(tmp_path, size):
+    path = tmp_path / "model.pt"
+    wisp.save({"a": wisp.arange(size), "b": wisp.ones(3)}, path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(RuntimeError, match="checksum of model/data/0"):
+        wisp.load(path)

@@ -258,6 +258,15 @@ def test_large_files(tmp_path):
         assert wisp.load(tmp_path / "theirs.pt", mmap=mmap)["a"].numpy().tobytes() == data.tobytes()
 
 
+def test_files_without_checksums(tmp_path):
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"a": torch.arange(1000)}, tmp_path / "file.pt")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert wisp.load(tmp_path / "file.pt")["a"].sum() == 499500
+
+
 # ---------------------------------------------------------------- safetensors, against the library
 SAFE = [dtype for dtype in DTYPES if dtype != "complex128"]
 

@@ -137,6 +137,29 @@ def test_values_carry_the_gradient():
         leaf.mul_(2)
 
 
+def test_transforms_see_the_values():
+    a, x = random_sparse(4, 5), wisp.randn(5, 2, dtype=wisp.float64)
+    values, direction = a.values().clone(), wisp.randn(a._nnz(), dtype=wisp.float64)
+
+    def product(v):
+        return wisp.sparse_coo_tensor(a.indices(), v, a.shape) @ x
+    _, tangent = wisp.func.jvp(product, (values,), (direction,))
+    assert wisp.allclose(tangent, product(direction))
+    _, tangent = wisp.func.jvp(lambda x: a @ x, (x,), (x * 2,))
+    assert wisp.allclose(tangent, a @ (x * 2))
+    jacobian = wisp.func.jacrev(product)(values)
+    assert wisp.allclose(jacobian @ direction, product(direction))
+    assert wisp.allclose(wisp.func.jacfwd(product)(values), jacobian)
+    assert wisp.func.vmap(lambda v: a @ v)(x.t()).shape == (2, 4)
+
+
+def test_linear_layer_of_sparse_rows():
+    layer, rows = wisp.nn.Linear(3, 4), matrix()
+    assert wisp.allclose(layer(rows), layer(rows.to_dense()), atol=1e-6)
+    layer(rows).sum().backward()
+    assert wisp.allclose(layer.weight.grad, rows.to_dense().sum(0).expand(4, 3))
+
+
 def test_threads_do_not_change_results():
     a, x = random_sparse(400, 300, dtype=wisp.float32), wisp.randn(300, 50, requires_grad=True)
     before, results = wisp.get_num_threads(), []
@@ -295,7 +318,7 @@ def test_no_method_reads_the_shell():
                 wrong.append((name, arguments))
     assert not wrong
     for refused in (lambda a: wisp.exp(a), lambda a: dense[a], lambda a: dense.__setitem__(0, a), lambda a: wisp.tensor(a), lambda a: wisp.tensor([a]),
-                    lambda a: wisp.add(dense, dense, out=a), lambda a: a.tolist(), lambda a: wisp.nn.functional.linear(dense, a.to_dense(), a),
+                    lambda a: wisp.add(dense, dense, out=a), lambda a: a.tolist(), lambda a: wisp.nn.functional.conv1d(dense, a),
                     lambda a: wisp.where(dense > 0, a, dense), lambda a: a.data_ptr(), lambda a: wisp.ones(2, layout=wisp.sparse_coo)):
         with pytest.raises((RuntimeError, TypeError, IndexError)):
             refused(matrix())

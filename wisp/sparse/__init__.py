@@ -15,7 +15,7 @@ def _values(values, dtype, device, requires_grad):
     if isinstance(values, SparseTensor):
         raise TypeError("the values of a sparse tensor must be a dense tensor")
     values = values.to(device=device or values.device, dtype=dtype or values.dtype)
-    if values.requires_grad and wisp.is_grad_enabled():
+    if values.requires_grad and wisp.is_grad_enabled() or wisp._core._has_tangent(values):
         return values.view_as(values)
     return values.detach().requires_grad_(requires_grad)
 

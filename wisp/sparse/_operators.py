@@ -415,6 +415,13 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     return wisp.add(product, input, alpha=beta)
 
 
+@_operator("linear")
+def linear(input, weight, bias=None):
+    """input @ weight^T + bias, with a sparse input or weight."""
+    product = mm(input, weight.t())
+    return product if bias is None else product + bias
+
+
 @_operator("addmm_")
 def addmm_(input, mat1, mat2, *, beta=1, alpha=1):
     result = addmm(input, mat1, mat2, beta=beta, alpha=alpha)

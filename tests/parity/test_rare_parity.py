@@ -44,3 +44,13 @@ def test_documented_names_of_parameters():
     p = wisp.nn.Parameter(wisp.ones(2))
     assert (5 - p).tolist() == [4.0, 4.0] and p.__rsub__(5).tolist() == [4.0, 4.0] and (2 ** p).tolist() == [2.0, 2.0] and 1 in p
     assert "other" in wisp.Tensor.__rsub__.__text_signature__
+
+
+@pytest.mark.parametrize("pattern, lengths", [("b (h w) c -> b c h w", {"h": 2}), ("a b c -> c (a b)", {}), ("... c -> c ...", {}), ("a b c -> (a b c)", {}),
+                                              ("a (b b2) c -> a b 1 (b2 c)", {"b2": 3}), ("a ... -> a (...)", {})])
+def test_rearrange(pattern, lengths):
+    x = torch.arange(2 * 6 * 4).view(2, 6, 4)
+    theirs, ours = torch.func.rearrange(x, pattern, **lengths), wisp.func.rearrange(wisp.from_numpy(x.numpy()), pattern, **lengths)
+    assert ours.tolist() == theirs.tolist()
+    with pytest.raises(ValueError):
+        wisp.func.rearrange(wisp.ones(2, 3), "a (b c) -> a b c")

@@ -91,6 +91,16 @@ def test_layers():
         optimizer.step()
 
 
+def test_sparse():
+    for rows, columns, width in ((0, 3, 2), (3, 0, 2), (7, 5, 1), (40, 33, 70)):
+        dense = wisp.randn(rows, columns) * (wisp.rand(rows, columns) < 0.3)
+        for layout in (wisp.sparse_coo, wisp.sparse_csr, wisp.sparse_csc):
+            matrix, x = dense.to_sparse(layout=layout).requires_grad_(), wisp.randn(columns, width, requires_grad=True)
+            (matrix @ x).sum().backward()
+            (matrix @ matrix.t()).to_dense()
+    F.embedding(wisp.tensor([[0, 2], [3, 3]]), wisp.randn(4, 33, requires_grad=True), sparse=True).sum().backward()
+
+
 def test_indexing():
     x = wisp.randn(5, 7, 3)
     for key in (0, -1, slice(1, None, 2), (slice(None), 1), (..., 0), None, wisp.tensor([0, 4]), [1, 2], (slice(None), [0, 6]),

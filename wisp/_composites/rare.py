@@ -49,6 +49,32 @@ def native_channel_shuffle(input, groups):
     return wisp.nn.functional.channel_shuffle(input, groups)
 
 
+def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
+    """Products of groups of rows (or columns) of one matrix with matrices of their own; group i ends at `offs[i]`.
+
+    >>> import wisp
+    >>> wisp.nn.functional.grouped_mm(wisp.ones(3, 1), wisp.tensor([[[1.0]], [[2.0]]]), offs=wisp.tensor([1, 3])).flatten()
+    tensor([1., 2., 2.])
+    """
+    dims = mat_a.dim(), mat_b.dim()
+    if dims not in ((2, 2), (2, 3), (3, 2), (3, 3)) or (offs is None) != (dims == (3, 3)) or bias is not None:
+        raise RuntimeError("grouped_mm: expected matrices or batches of them, `offs` where one is a matrix, and no bias; got shapes "
+                           f"{tuple(mat_a.shape)} and {tuple(mat_b.shape)}")
+    if dims == (3, 3):
+        result = mat_a @ mat_b
+    else:
+        ends = offs.tolist()
+        spans = list(zip([0, *ends], ends))
+        if dims == (2, 3):
+            parts = [mat_a[start:end] @ matrix for (start, end), matrix in zip(spans, mat_b)]
+        elif dims == (3, 2):
+            parts = [matrix @ mat_b[:, start:end] for (start, end), matrix in zip(spans, mat_a)]
+        else:
+            parts = [mat_a[:, start:end] @ mat_b[start:end] for start, end in spans]
+        result = wisp.stack(parts) if dims == (2, 2) else wisp.cat(parts, 0 if dims == (2, 3) else 1)
+    return result if out_dtype is None else result.to(out_dtype)
+
+
 def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, largest=None, method=None, tracker=None, ortho_iparams=None,
            ortho_fparams=None, ortho_bparams=None):
     """The k largest (or smallest) eigenvalues, with eigenvectors, of symmetric A, or of A x = e B x.

@@ -8,6 +8,7 @@
 from wisp.func import _batching_rules  # noqa: F401
 from wisp.func._derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from wisp.func._modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
+from wisp.func._rearrange import rearrange
 from wisp.func._vmap import vmap
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "linearize",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
+    "rearrange",
     "vjp",
     "vmap",
 ]

@@ -17,7 +17,7 @@ def __getattr__(name):
     if name == "multi_head_attention_forward":  # lazily: the modules import this package first
         from wisp.nn.modules.attention import multi_head_attention_forward
         return multi_head_attention_forward
-    if name in ("conv_tbc", "native_channel_shuffle"):
+    if name in ("conv_tbc", "grouped_mm", "native_channel_shuffle"):
         from wisp._composites import rare
         return getattr(rare, name)
     raise AttributeError(f"module 'wisp.nn.functional' has no attribute {name!r}")

@@ -30,6 +30,7 @@ template <class T> WISP_INLINE T parameter(const Param& p) {
 
 template <class T> WISP_INLINE T where(bool c, T a, T b) { return c ? a : b; }
 template <class T> WISP_INLINE T nought(T) { return T(0); }
+template <class T> WISP_INLINE T piecewise(T, T gradient) { return gradient; }  // see unary.h
 template <class T> WISP_INLINE T conj(T x) {
     if constexpr (is_complex_number<T>) return T(x.real(), -x.imag());
     else return x;

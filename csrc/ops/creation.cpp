@@ -209,7 +209,7 @@ const Operators operators = {
      [](int64_t n, std::optional<int64_t> m, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev); return eye(n, m, d, rg); }, function},
     {"scalar_tensor(Number s, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
      [](Scalar v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev); return finish(scalar_tensor(v, d.value_or(default_dtype())), rg); }, function},
-    {"complex(Tensor real, Tensor imag, *, Tensor? out=None)", complex_of_parts, function},
+    {"complex(Tensor real, Tensor imag, *, Tensor!? out=None)", complex_of_parts, function},
     {"polar(Tensor abs, Tensor angle, *, Tensor? out=None)", [](const Tensor& r, const Tensor& a) { return complex_of_parts(r * cos(a), r * sin(a)); }, function},
 };
 

@@ -50,10 +50,16 @@ WISP_PROBE_2(operator!=) WISP_PROBE_2(operator&) WISP_PROBE_2(operator|)
 #undef WISP_PROBE_2
 Probe where(Probe c, Probe a, Probe b) { return {c.used | a.used | b.used}; }
 Probe nought(Probe) { return {}; }
+Probe piecewise(Probe x, Probe gradient) { return {x.used | gradient.used}; }
 
 // ---- functions of the rows on tensors that are no operators of their own
 
 Tensor nought(const Tensor& t) { return zeros_like(t); }
+Tensor piecewise(const Tensor& x, const Tensor& gradient) {
+    if (needs_grad(x) && !gradient.in_graph())
+        record(gradient, "PiecewiseBackward", {x}, {}, [sizes = x.sizes(), dtype = x.dtype()](Backward& bw) { bw.set(0, zeros(sizes, dtype)); });
+    return gradient;
+}
 Tensor re(const Tensor& t) { return is_complex(t.dtype()) ? real(t) : t; }
 Tensor magnitude(const Tensor& t) { return abs(t); }
 Tensor power(const Tensor& a, const Tensor& b) { return pow(a, b); }

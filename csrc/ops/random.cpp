@@ -508,7 +508,7 @@ const Operators operators = {
     {"bernoulli_(Tensor self, float p=0.5, *, Generator? generator=None)", [](const Tensor& self, double p, Generator& g) {
          return sample_inplace(self, "bernoulli_", "BernoulliBackward0", [&] { bernoulli_values(self, p, 1, g); });
      }, method},
-    {"multinomial(Tensor input, int num_samples, bool replacement=False, *, Generator? generator=None, Tensor? out=None)", multinomial,
+    {"multinomial(Tensor input, int num_samples, bool replacement=False, *, Generator? generator=None, Tensor!? out=None)", multinomial,
      function | method},
     {"poisson(Tensor input, Generator? generator=None)", poisson, function},
     {"binomial(Tensor count, Tensor prob, Generator? generator=None)", binomial, function},

@@ -440,10 +440,10 @@ std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& 
 
 static Tensor norm_gradient(const Tensor& x, const Tensor& g, const Tensor& y, double p, const Dims& dims) {
     const Scalar nought(0.0);
-    // g divided by a power of the norm, and 0 (with derivatives 0) where that is 0.
+    // g divided by a power of the norm, and 0 where that is 0.
     auto over = [&](const Tensor& power) {
         const Tensor zero = eq(detach(y), Scalar(0));
-        return where(zero, nought, div(g, where(zero, Scalar(1.0), power)));
+        return mul(g, where(zero, nought, reciprocal(power)));
     };
     if (p == 0) return zeros_like(x);
     if (p == 1) return mul(sgn(x), g);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "../ops/ops.h"
+#include "../ops/second_order.h"
 #include "registry.h"
 
 namespace wisp {
@@ -130,6 +131,21 @@ Tensor power_number(const Tensor& x, const Scalar& e) {
     return pointwise(Pointwise::pow_number, base, {}, {}, &params);
 }
 
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+    Tensor y;
+    {
+        GradMode off(false);
+        y = where(x > Scalar(0), x, weight * x);
+    }
+    if (needs_grad(x, weight))
+        record(y, "PreluKernelBackward0", {x, weight}, {x, weight}, [](Backward& bw) {
+            const Tensor x = bw.saved(0), positive = x > Scalar(0);
+            if (bw.needs(0)) set_piecewise_linear(bw, 0, where(positive, bw.grad(), bw.grad() * bw.saved(1)), "PreluKernelBackward0");
+            if (bw.needs(1)) bw.set(1, where(positive, Scalar(0.0), bw.grad() * x));
+        });
+    return y;
+}
+
 Tensor power(const Arg& a, const Arg& b) {
     if (a.tensor && !b.tensor) return power_number(*a.tensor, b.number);
     if (!a.tensor && !b.tensor) throw TypeError("pow(): expected at least one Tensor");
@@ -215,6 +231,7 @@ const Operators operators = {
          return x;
      }, method},
     {"float_power(Operand input, Operand exponent, *, Tensor? out=None)", [](const Arg& a, const Arg& b) {
+         if (!a.tensor && !b.tensor) throw TypeError("float_power(): expected at least one Tensor");
          const bool complex = (a.tensor ? is_complex(a.tensor->dtype()) : a.number.is_complex()) || (b.tensor ? is_complex(b.tensor->dtype()) : b.number.is_complex());
          const DType d = complex ? DType::c128 : DType::f64;
          const Tensor x = a.tensor ? to(*a.tensor, d) : scalar_tensor(a.number, d);
@@ -298,6 +315,7 @@ const Operators operators = {
          return activation(Pointwise::celu, x, i, Scalar(a));
      }, function},
     {"celu(Tensor input, float alpha=1.0)", [](const Tensor& x, double a) { return activation(Pointwise::celu, x, false, Scalar(a)); }, function | inplace_function},
+    {"_prelu_kernel(Tensor input, Tensor weight)", prelu, function},
     {"nn.functional.leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False)", [](const Tensor& x, double s, bool i) { return activation(Pointwise::leaky_relu, x, i, Scalar(s)); }, function},
     {"nn.functional.hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False)", [](const Tensor& x, double a, double b, bool i) {
          if (a > b) throw ValueError("min_val cannot be greater than max_val: got ", a, " and ", b);

@@ -81,6 +81,37 @@ def block_diag(*tensors):
     )
 
 
-FUNCTIONS = [norm, histogram, block_diag]
-METHODS = [_norm_method, histogram]
+def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None):
+    """All elements (or those along `dim`), as 64-bit patterns (numbers as float64 or int64), joined by exclusive or.
+
+    >>> wisp.hash_tensor(wisp.tensor([1, 2, 4])).item()
+    7
+    """
+    import numpy
+
+    if mode != 0:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    if input.is_complex():
+        raise NotImplementedError("hash_tensor: complex tensors are not supported")
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    if not dims and input.numel() == 0:
+        raise RuntimeError("hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
+                           "dim with the 'dim' argument.")
+    rank = max(input.dim(), 1)
+    for d in dims:
+        if not -rank <= d < rank:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})")
+    if len({d % rank for d in dims}) < len(dims):
+        raise RuntimeError(f"hash_tensor: a dim appears multiple times in the list of dims {dims}")
+    wide = input.detach().to(_core.float64 if input.is_floating_point() else _core.int64).cpu().contiguous()
+    if input.dtype == _core.uint64:
+        wide = input.cpu().contiguous()
+    patterns = wide.numpy().view(numpy.uint64) if wide.dim() else wide.reshape(1).numpy().view(numpy.uint64).reshape(())
+    axes = tuple(d % rank for d in dims) if wide.dim() and dims else None
+    joined = numpy.bitwise_xor.reduce(patterns, axis=axes, keepdims=keepdim and bool(wide.dim()))
+    return into(out, _core.from_numpy(numpy.array(joined, dtype=numpy.uint64)).to(input.device))
+
+
+FUNCTIONS = [norm, histogram, block_diag, hash_tensor]
+METHODS = [_norm_method, histogram, hash_tensor]
 INPLACE = []

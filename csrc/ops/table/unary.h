@@ -6,6 +6,7 @@
 // types: what it takes, of F (floating) C (complex) I (integers) B (bool).
 // result: same dtype; promote (integers become the default float); boolean; real (complex gives its real dtype).
 // forward: of x. gradient: of g (incoming gradient), x (input), y (result), or `none`. k(v) is a constant of x's type.
+// piecewise(x, gradient): the gradient, which depends on x with derivative zero (as PyTorch has it for some operators).
 // conj() makes the gradient right for complex numbers and is nothing for real ones.
 //
 // A row is instantiated on numbers for kernels and on tensors when a gradient must itself be differentiable.
@@ -60,12 +61,12 @@ UNARY(isneginf, F | I | B, boolean, x == k(-INFINITY) && is_infinite(x), none)
 UNARY(signbit, F | I | B, boolean, sign_bit(x), none)
 UNARY(logical_not, F | C | I | B, boolean, x == k(0), none)
 UNARY(bitwise_not, I | B, same, bit_not(x), none)
-UNARY(relu, F | I, same, where(x < k(0), k(0), x), where(y > k(0), g, nought(g)))
+UNARY(relu, F | I, same, where(x < k(0), k(0), x), piecewise(y, where(y > k(0), g, nought(g))))
 
 // Of wisp.special alone, from here to the end.
 UNARY(i0e, F | I | B, promote, i0e(x), g * (i1e(x) - sgn(x) * y))
-UNARY(i1, F | I | B, promote, i1(x), g * where(x == k(0), k(0.5) + nought(x), i0(x) - y / x))
-UNARY(i1e, F | I | B, promote, i1e(x), g * where(x == k(0), k(0.5) + nought(x), i0e(x) - y * (sgn(x) + k(1) / x)))
+UNARY(i1, F | I | B, promote, i1(x), g * where(x == k(0), k(0.5) + nought(x), i0(x) - y / where(x == k(0), k(1) + nought(x), x)))
+UNARY(i1e, F | I | B, promote, i1e(x), g * where(x == k(0), k(0.5) + nought(x), i0e(x) - y * (sgn(x) + k(1) / where(x == k(0), k(1) + nought(x), x))))
 UNARY(entr, F | I | B, promote, entr(x), g * where(x > k(0), -log(x) - k(1), where(x == k(0), k(INFINITY) + nought(x), k(NAN) + nought(x))))
 UNARY(ndtri, F | I | B, promote, ndtri(x), g * k(2.506628274631000502416) * exp(y * y * k(0.5)))
 UNARY(log_ndtr, F | I | B, promote, log_ndtr(x), g / erfcx(x * k(-0.70710678118654752440)) * k(0.79788456080286535588))

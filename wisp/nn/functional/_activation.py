@@ -75,7 +75,7 @@ def prelu(input, weight):
         weight = weight.reshape(())
     if input.dtype != weight.dtype:
         raise RuntimeError(f"prelu: Type promoting not supported. Got {input.dtype} and {weight.dtype}")
-    return wisp.where(input > 0, input, weight * input)
+    return _core._prelu_kernel(input, weight)
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
@@ -85,8 +85,8 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     if not training:
         return _ops["leaky_relu"](input, (lower + upper) / 2, inplace)
     slope = wisp.empty_like(input, requires_grad=False).uniform_(lower, upper)
-    factor = wisp.where(input.detach() <= 0, slope, wisp.ones_like(slope))
-    return input.mul_(factor) if inplace else input * factor
+    result = _core._prelu_kernel(input.clone() if inplace else input, slope)
+    return _core._assign(input, result) if inplace else result
 
 
 def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False):

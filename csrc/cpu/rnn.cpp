@@ -6,6 +6,8 @@
 #include "cpu/gemm.h"
 #include "cpu/math.h"
 
+#include <cstring>
+
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
@@ -131,54 +133,95 @@ void plain_backward(const T* __restrict h, const T* __restrict dh, const T* __re
 template <class T> T* at(void* p, int64_t i) { return static_cast<T*>(p) + i; }
 template <class T> const T* at(const void* p, int64_t i) { return static_cast<const T*>(p) + i; }
 
+template <class T> void copy(T* to, const T* from, int64_t count) { std::memcpy(to, from, size_t(count) * sizeof(T)); }
+
+// How many of the rows [first, first + rows) of the batch are there at step s.
+int64_t live_rows(const RnnArgs& a, int64_t s, int64_t first, int64_t rows) {
+    const int64_t live = a.starts[s + 1] - a.starts[s] - first;
+    return live < 0 ? 0 : live < rows ? live : rows;
+}
+
+// The running state is in a.h and a.c: sequences that join or have ended are simply not touched.
 template <class T> void forward_rows(const RnnArgs& a, int64_t first, int64_t rows) {
-    const int64_t n = a.size, gates = a.gates;
+    const int64_t n = a.size, gates = a.gates, width = a.width;
     const T* weight = at<T>(a.weight, 0);
-    const T* before = at<T>(a.h, first * n);
-    const T* cell = a.c ? at<T>(a.c, first * n) : nullptr;
-    for (int64_t s = 0; s < a.steps; s++) {
-        const int64_t row = (a.reverse ? a.steps - 1 - s : s) * a.batch + first;
-        const T* x = at<T>(a.x, row * gates);
-        T* out = at<T>(a.out, row * n);
+    T* h = at<T>(a.h, first * width);
+    for (int64_t t = 0; t < a.steps; t++) {
+        const int64_t s = a.reverse ? a.steps - 1 - t : t, live = live_rows(a, s, first, rows);
+        if (live == 0) continue;
+        const int64_t row = a.starts[s] + first;
+        const T* x = a.x ? at<T>(a.x, row * gates) : nullptr;
+        T* out = at<T>(a.out, row * width);
         if (a.mode == RnnMode::lstm) {
-            T *kept = at<T>(a.kept, row * 4 * n), *next = at<T>(a.cells, row * n);
-            multiply(before, weight, kept, rows, gates, n, x, gates);
-            lstm_forward(kept, cell, next, out, rows, n);
-            cell = next;
+            T *kept = at<T>(a.kept, row * 4 * n), *cells = at<T>(a.cells, row * n), *c = at<T>(a.c, first * n);
+            T* wide = a.wide ? at<T>(a.wide, row * n) : out;
+            if (!x) {
+                multiply(at<T>(a.input, row * a.features), at<T>(a.weight_input, 0), kept, live, gates, a.features,
+                         static_cast<const T*>(a.bias_input), 0);
+                x = kept;
+            }
+            multiply(h, weight, kept, live, gates, width, x, gates);
+            lstm_forward(kept, c, cells, wide, live, n);
+            copy(c, cells, live * n);
+            if (a.project) multiply<T>(wide, at<T>(a.project, 0), out, live, width, n, nullptr, 0);
         } else if (a.mode == RnnMode::gru) {
             T* hidden = static_cast<T*>(scratch(0, size_t(rows * gates) * sizeof(T)));
-            multiply(before, weight, hidden, rows, gates, n, static_cast<const T*>(a.bias), 0);
-            gru_forward(x, hidden, before, at<T>(a.kept, row * 4 * n), out, rows, n);
+            multiply(h, weight, hidden, live, gates, n, static_cast<const T*>(a.bias), 0);
+            gru_forward(x, hidden, h, at<T>(a.kept, row * 4 * n), out, live, n);
         } else {
-            multiply(before, weight, out, rows, gates, n, x, gates);
-            plain_forward(out, rows * n, a.mode == RnnMode::relu);
+            multiply(h, weight, out, live, gates, n, x, gates);
+            plain_forward(out, live * n, a.mode == RnnMode::relu);
         }
-        before = out;
+        copy(h, out, live * width);
     }
 }
 
 template <class T> void backward_rows(const RnnArgs& a, int64_t first, int64_t rows) {
-    const int64_t n = a.size, gates = a.gates;
+    const int64_t n = a.size, gates = a.gates, width = a.width;
     const T* weight = at<T>(a.weight, 0);
-    T* dh = at<T>(a.dh, first * n);
-    for (int64_t s = a.steps - 1; s >= 0; s--) {
-        const int64_t row = (a.reverse ? a.steps - 1 - s : s) * a.batch + first;
-        const int64_t earlier = a.reverse ? row + a.batch : row - a.batch;
-        const T* extra = a.grad_out ? at<T>(a.grad_out, row * n) : nullptr;
+    T* dh = at<T>(a.dh, first * width);
+    for (int64_t t = a.steps - 1; t >= 0; t--) {
+        const int64_t s = a.reverse ? a.steps - 1 - t : t, live = live_rows(a, s, first, rows);
+        if (live == 0) continue;
+        const int64_t row = a.starts[s] + first;
+        // The state before this step: of the first `known` rows that after another one, of the rest the first state.
+        const int64_t other = a.reverse ? s + 1 : s - 1, known = t > 0 ? live_rows(a, other, first, live) : 0;
+        const int64_t earlier = t > 0 ? a.starts[other] + first : 0;
+        auto in_two = [&](const void* after, const void* initial, int64_t columns, auto&& body) {
+            if (known > 0) body(int64_t(0), known, at<T>(after, earlier * columns));
+            if (known < live) body(known, live - known, at<T>(initial, (first + known) * columns));
+        };
+        const T* extra = a.grad_out ? at<T>(a.grad_out, row * width) : nullptr;
         T* dx = at<T>(a.dx, row * gates);
+        if (a.before)
+            in_two(a.out, a.h, width, [&](int64_t i, int64_t count, const T* before) {
+                copy(at<T>(a.before, (row + i) * width), before, count * width);
+            });
         if (a.mode == RnnMode::lstm) {
-            const T* before = s ? at<T>((const void*)a.cells, earlier * n) : at<T>(a.c, first * n);
-            lstm_backward(at<T>((const void*)a.kept, row * 4 * n), before, at<T>((const void*)a.cells, row * n), dh, extra,
-                          at<T>(a.dc, first * n), dx, rows, n);
-            multiply<T>(dx, weight, dh, rows, n, gates, nullptr, 0);
+            const T* grad = dh;
+            if (a.project) {
+                T* total = at<T>(a.dprojected, row * width);
+                for (int64_t i = 0; i < live * width; i++) total[i] = extra ? dh[i] + extra[i] : dh[i];
+                T* wide = static_cast<T*>(scratch(0, size_t(rows * n) * sizeof(T)));
+                multiply<T>(total, at<T>(a.project, 0), wide, live, n, width, nullptr, 0);
+                grad = wide, extra = nullptr;
+            }
+            in_two(a.cells, a.c, n, [&](int64_t i, int64_t count, const T* before) {
+                lstm_backward(at<T>((const void*)a.kept, (row + i) * 4 * n), before,
+                              at<T>((const void*)a.cells, (row + i) * n), grad + i * n, extra ? extra + i * n : nullptr,
+                              at<T>(a.dc, (first + i) * n), dx + i * gates, count, n);
+            });
+            multiply<T>(dx, weight, dh, live, width, gates, nullptr, 0);
         } else if (a.mode == RnnMode::gru) {
-            const T* before = s ? at<T>((const void*)a.out, earlier * n) : at<T>(a.h, first * n);
             T* dhidden = at<T>(a.dhidden, row * gates);
-            gru_backward(at<T>((const void*)a.kept, row * 4 * n), before, dh, extra, dx, dhidden, rows, n);
-            multiply<T>(dhidden, weight, dh, rows, n, gates, dh, n);
+            in_two(a.out, a.h, n, [&](int64_t i, int64_t count, const T* before) {
+                gru_backward(at<T>((const void*)a.kept, (row + i) * 4 * n), before, dh + i * n,
+                             extra ? extra + i * n : nullptr, dx + i * gates, dhidden + i * gates, count, n);
+            });
+            multiply<T>(dhidden, weight, dh, live, n, gates, dh, n);
         } else {
-            plain_backward<T>(at<T>((const void*)a.out, row * n), dh, extra, dx, rows * n, a.mode == RnnMode::relu);
-            multiply<T>(dx, weight, dh, rows, n, gates, nullptr, 0);
+            plain_backward<T>(at<T>((const void*)a.out, row * n), dh, extra, dx, live * n, a.mode == RnnMode::relu);
+            multiply<T>(dx, weight, dh, live, n, gates, nullptr, 0);
         }
     }
 }
@@ -186,14 +229,14 @@ template <class T> void backward_rows(const RnnArgs& a, int64_t first, int64_t r
 // Rows do not meet: they go through all steps apart. How many make a task depends on the sizes alone, so that the
 // number of threads does not show in the result; a weight too large for the cache wants more rows per reading.
 template <class Body> void over_rows(const RnnArgs& a, size_t element, Body&& body) {
-    const int64_t weight = a.size * a.gates;
+    const int64_t weight = a.width * a.gates, batch = a.starts[1];
     const int64_t rows = weight * int64_t(element) > (1 << 19) ? 64 : 16;
-    const int64_t tasks = (a.batch + rows - 1) / rows;
+    const int64_t tasks = (batch + rows - 1) / rows;
     const int64_t work = a.steps * rows * (weight + 64 * a.gates);
     parallel_for(tasks, 1 + 400000 / (work + 1), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             const int64_t first = i * rows;
-            body(first, a.batch - first < rows ? a.batch - first : rows);
+            body(first, batch - first < rows ? batch - first : rows);
         }
     });
 }

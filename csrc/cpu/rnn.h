@@ -8,27 +8,39 @@ namespace wisp::cpu {
 
 enum class RnnMode { tanh, relu, lstm, gru };
 
-// All arrays are contiguous. A step's rows are its batch; `gates` is the number of rows of the hidden weight: `size`,
-// times 4 in an LSTM (input, forget, cell, output) and 3 in a GRU (reset, update, new). Null where a mode has none.
+// All arrays are contiguous; a row is one sequence at one time step. `gates` is the number of rows of the hidden weight:
+// `size`, times 4 in an LSTM (input, forget, cell, output) and 3 in a GRU (reset, update, new). `width` is that of the
+// outputs: `size`, or what an LSTM projects to. Null where a mode has none.
 struct RnnArgs {
     RnnMode mode;
     bool reverse;  // the last time step first
-    int64_t steps, batch, size, gates;
-    const void* x;      // (steps, batch, gates): the input's part of the gates, with the biases that may be added to it
-    const void* h;      // (batch, size): the first state
-    const void* c;      // (batch, size): LSTM
-    const void* weight; // forward: (size, gates), transposed; backward: (gates, size)
-    const void* bias;   // (gates): GRU, whose hidden part must stay apart
-    void* out;          // (steps, batch, size)
-    void* kept;         // (steps, batch, 4 * size): LSTM: the gates; GRU: the gates, and the hidden part of `new`
-    void* cells;        // (steps, batch, size): LSTM
+    int64_t steps, size, gates, width, features;
+    // Step s has rows [starts[s], starts[s + 1]), never more than the step before: sequences sorted by length.
+    const int64_t* starts;
+    // The input's part of the gates, (rows, gates), with the biases that may be added to it; may be `kept` of an LSTM.
+    // Null in an LSTM: made step by step of the input (rows, features), its transposed weight and those biases.
+    const void* x;
+    const void* input;
+    const void* weight_input;
+    const void* bias_input;
+    const void* weight;   // forward: (width, gates), transposed; backward: (gates, width)
+    const void* bias;     // (gates): GRU, whose hidden part must stay apart
+    const void* project;  // LSTM: forward: (size, width), transposed; backward: (width, size)
+    void* h;              // (sequences, width): forward: the first state, becomes the last; backward: the first
+    void* c;              // (sequences, size): likewise: LSTM
+    void* out;            // (rows, width)
+    void* kept;           // (rows, 4 * size): LSTM: the gates; GRU: the gates, and the hidden part of `new`
+    void* cells;          // (rows, size): LSTM
+    void* wide;           // (rows, size): outputs before they are projected
 
     // Backward. dh and dc hold the gradients of the last state and become those of the first one.
-    const void* grad_out = nullptr;  // (steps, batch, size); null: zeros
+    const void* grad_out = nullptr;  // (rows, width); null: zeros
     void* dh = nullptr;
     void* dc = nullptr;
-    void* dx = nullptr;       // (steps, batch, gates)
+    void* dx = nullptr;       // (rows, gates)
     void* dhidden = nullptr;  // the same for the hidden part: GRU; the others' is dx
+    void* dprojected = nullptr;  // (rows, width): gradients of all outputs, where they are projected
+    void* before = nullptr;   // (rows, width): the state before each step; null: not wanted
 };
 
 struct RnnKernels {

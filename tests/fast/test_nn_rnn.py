@@ -5,35 +5,60 @@ import wisp
 from wisp import nn
 from wisp.nn.modules import rnn as rnn_module
 
+
+def leaves_of(arguments):
+    _, x, weights, state = arguments
+    return [t for t in (x, *weights, *state) if t is not None]
+
+
 MODES = ["RNN_TANH", "RNN_RELU", "LSTM", "GRU"]
 
 
-def inputs(mode, dtype=wisp.float64, steps=5, batch=3, size=4):
+def inputs(mode, dtype=wisp.float64, steps=5, batch=3, size=4, features=6, width=None, lengths=None):
+    """What the fused layer takes: batch_sizes (None: not packed), the input, five weights, the state."""
     wisp.manual_seed(0)
-    gates = rnn_module._GATES[mode] * size
-    x = wisp.randn(steps, batch, gates, dtype=dtype, requires_grad=True)
-    w = wisp.randn(gates, size, dtype=dtype, requires_grad=True)
-    b = wisp.randn(gates, dtype=dtype, requires_grad=True) if mode == "GRU" else None
-    state = [wisp.randn(batch, size, dtype=dtype, requires_grad=True) for _ in range(2 if mode == "LSTM" else 1)]
-    return x, w, b, state
+    gates, width = rnn_module._GATES[mode] * size, width or size
+
+    def leaf(*shape):
+        return wisp.randn(*shape, dtype=dtype).mul_(0.5).requires_grad_()
+    batch_sizes = lengths and [sum(n > t for n in lengths) for t in range(max(lengths))]
+    x = leaf(steps, batch, features) if lengths is None else leaf(sum(lengths), features)
+    batch = batch if lengths is None else len(lengths)
+    weights = [leaf(gates, features), leaf(gates, width), leaf(gates), leaf(gates)]
+    weights.append(leaf(width, size) if width != size else None)
+    return batch_sizes, x, weights, [leaf(batch, width)] + [leaf(batch, size)] * (mode == "LSTM")
 
 
-def both(mode, reverse, x, w, b, state):
-    fused = rnn_module._FusedLayer.apply(mode, reverse, x, w, b, *state)
-    out, last = rnn_module._run_steps(mode, x, tuple(state), w, b, None, reverse)
+def both(mode, reverse, batch_sizes, x, weights, state):
+    fused = rnn_module._FusedLayer.apply(mode, reverse, batch_sizes, x, *weights, *state)
+    out, last = rnn_module._run_plain(mode, x, tuple(state), weights, batch_sizes, reverse)
     return fused, (out, *last)
 
 
+SHAPES = [dict(steps=7, batch=37, size=19), dict(steps=1, batch=2), dict(steps=3, batch=20, size=33, features=600),
+          dict(lengths=[9, 7, 7, 4, 1, 1]), dict(lengths=[6] * 5 + [2] * 30, size=9)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_fused_equals_steps(mode, reverse, dtype):
-    x, w, b, state = inputs(mode, dtype, steps=7, batch=37, size=19)
-    fused, plain = both(mode, reverse, x, w, b, state)
+def test_fused_equals_steps(mode, reverse, dtype, shape):
+    check(inputs(mode, dtype, **shape), mode, reverse, dtype)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape", [dict(width=2), dict(width=2, lengths=[5, 3, 1]), dict(width=7, batch=40)])
+def test_projections(shape, reverse):
+    check(inputs("LSTM", **shape), "LSTM", reverse, wisp.float64)
+
+
+def check(arguments, mode, reverse, dtype):
+    fused, plain = both(mode, reverse, *arguments)
+    leaves = leaves_of(arguments)
     tolerance = 1e-4 if dtype == wisp.float32 else 1e-9
     grads = []
     for outputs in (fused, plain):
-        leaves = [t for t in (x, w, b, *state) if t is not None]
         weights = [wisp.linspace(-1, 1, y.numel(), dtype=dtype).view(y.shape) for y in outputs]
         grads.append(wisp.autograd.grad([(y * v).sum() for y, v in zip(outputs, weights)], leaves))
     for a, p in zip((*fused, *grads[0]), (*plain, *grads[1])):
@@ -43,20 +68,21 @@ def test_fused_equals_steps(mode, reverse, dtype):
 @pytest.mark.parametrize("which", ["output", "state"])
 @pytest.mark.parametrize("mode", MODES)
 def test_part_of_the_results(mode, which):
-    x, w, b, state = inputs(mode)
-    fused, plain = both(mode, False, x, w, b, state)
+    arguments = inputs(mode)
+    fused, plain = both(mode, False, *arguments)
     pick = (lambda r: r[0][2]) if which == "output" else (lambda r: r[-1])
-    got, want = (wisp.autograd.grad(pick(r).square().sum(), [x, w, *state]) for r in (fused, plain))
+    got, want = (wisp.autograd.grad(pick(r).square().sum(), leaves_of(arguments), allow_unused=True)
+                 for r in (fused, plain))
     assert all(wisp.allclose(a, p) for a, p in zip(got, want))
 
 
+@pytest.mark.parametrize("shape", [{}, dict(lengths=[4, 3, 1])])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_second_derivatives(mode, reverse):
-    x, w, b, state = inputs(mode)
-    results = []
-    for outputs in both(mode, reverse, x, w, b, state):
-        leaves = [t for t in (x, w, b, *state) if t is not None]
+def test_second_derivatives(mode, reverse, shape):
+    arguments = inputs(mode, **shape)
+    results, leaves = [], leaves_of(arguments)
+    for outputs in both(mode, reverse, *arguments):
         first = wisp.autograd.grad(outputs[0].square().sum() + outputs[-1].sum(), leaves, create_graph=True)
         results.append(wisp.autograd.grad(sum(g.square().sum() for g in first), leaves))
     assert all(wisp.allclose(a, p) for a, p in zip(*results))
@@ -82,11 +108,11 @@ def test_half_precision_takes_the_steps():
 @pytest.mark.parametrize("threads", [1, 2])
 def test_thread_count_does_not_show(threads):
     before = wisp.get_num_threads()
-    x, w, b, state = inputs("LSTM", wisp.float32, steps=30, batch=70, size=64)
-    want = rnn_module._FusedLayer.apply("LSTM", False, x, w, b, *state)[0]
+    batch_sizes, x, weights, state = inputs("LSTM", wisp.float32, steps=30, batch=70, size=64)
+    want = rnn_module._FusedLayer.apply("LSTM", False, batch_sizes, x, *weights, *state)[0]
     try:
         wisp.set_num_threads(threads)
-        got = rnn_module._FusedLayer.apply("LSTM", False, x, w, b, *state)[0]
+        got = rnn_module._FusedLayer.apply("LSTM", False, batch_sizes, x, *weights, *state)[0]
     finally:
         wisp.set_num_threads(before)
     assert (got == want).all()

@@ -56,17 +56,23 @@ def run_layer(mode, x, state, weights, batch_sizes, reverse):
     `x` is (T, N, features), or (sum of batch_sizes, features) if packed; `state` is a tuple of (N, hidden).
     Returns the outputs, shaped as `x`, and the state after the last step of every sequence.
     """
+    if batch_sizes is None and x.shape[0] == 0:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    tensors = [t for t in (x, *weights, *state) if t is not None]
+    if (x.dtype in (wisp.float32, wisp.float64) and not wisp.is_autocast_enabled("cpu")
+            and all(t.dtype == x.dtype and t.device.type == "cpu" for t in tensors)):
+        output, *state = _FusedLayer.apply(mode, reverse, batch_sizes, x, *weights, *state)
+        return output, tuple(state)
+    return _run_plain(mode, x, state, weights, batch_sizes, reverse)
+
+
+def _run_plain(mode, x, state, weights, batch_sizes, reverse):
+    """The same, of operators."""
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     # The input's part of all steps in one product. Only a GRU needs the second bias apart.
     bias = b_ih if b_ih is None or mode == "GRU" else b_ih + b_hh
     contributions = F.linear(x, w_ih, bias)
     if batch_sizes is None:
-        if x.shape[0] == 0:
-            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        tensors = [contributions, w_hh, *state]
-        if w_hr is None and all(t.dtype in (wisp.float32, wisp.float64) and t.device.type == "cpu" for t in tensors):
-            output, *state = _FusedLayer.apply(mode, reverse, contributions, w_hh, b_hh, *state)
-            return output, tuple(state)
         return _run_steps(mode, contributions, state, w_hh, b_hh, w_hr, reverse)
     return _run_packed(mode, contributions, state, w_hh, b_hh, w_hr, batch_sizes, reverse)
 
@@ -85,48 +91,64 @@ def _run_steps(mode, contributions, state, w_hh, b_hh, w_hr, reverse):
 
 
 class _FusedLayer(wisp.autograd.Function):
-    """The recurrence as one operator of the core. Returns the outputs, and the parts of the last state."""
+    """The layer as one operator of the core. Returns the outputs, and the parts of the last state."""
 
     @staticmethod
-    def forward(ctx, mode, reverse, contributions, w_hh, b_hh, *state):
-        ctx.mode, ctx.reverse = mode, reverse
+    def forward(ctx, mode, reverse, batch_sizes, x, w_ih, w_hh, b_ih, b_hh, w_hr, h, c=None):
+        ctx.mode, ctx.reverse, ctx.batch_sizes = mode, reverse, batch_sizes
         ctx.set_materialize_grads(False)
-        h, c = (*state, None)[:2]
-        number, last = _MODES.index(mode), 0 if reverse else -1
-        out, kept, cells = _core._rnn_forward(number, reverse, contributions, h, c, w_hh, b_hh)
-        ctx.save_for_backward(contributions, w_hh, b_hh, h, c, out, kept, cells)
-        return (out, out[last].clone()) if c is None else (out, out[last].clone(), cells[last].clone())
+        x = x.contiguous()
+        out, last_h, last_c, kept, cells, wide = _core._rnn_forward(
+            _MODES.index(mode), reverse, x, batch_sizes, w_ih, w_hh, b_ih, b_hh, w_hr, h, c)
+        ctx.save_for_backward(x, w_ih, w_hh, b_ih, b_hh, w_hr, h, c, out, kept, cells, wide)
+        shaped = out if batch_sizes is not None else out.view(*x.shape[:2], h.shape[1])
+        return (shaped, last_h) if c is None else (shaped, last_h, last_c)
 
     @staticmethod
     def backward(ctx, grad_out, grad_h, grad_c=None):
-        contributions, w_hh, b_hh, h, c, out, kept, cells = ctx.saved_tensors
+        *inputs, out, kept, cells, wide = ctx.saved_tensors
+        x, w_ih, w_hh, b_ih, b_hh, w_hr, h, c = inputs
+        count = 10 if c is None else 11
         if wisp.is_grad_enabled():
-            return _FusedLayer._differentiable_backward(ctx, (contributions, w_hh, b_hh, h, c), (grad_out, grad_h, grad_c))
+            return _FusedLayer._differentiable_backward(ctx, inputs, (grad_out, grad_h, grad_c))[:count]
         if grad_out is None and grad_h is None and grad_c is None:
-            return (None,) * (6 if c is None else 7)
-        d_x, d_hidden, d_h, d_c = _core._rnn_backward(_MODES.index(ctx.mode), ctx.reverse, contributions, h, c, w_hh, out,
-                                                      kept, cells, grad_out, grad_h, grad_c)
-        d_hidden = d_x if d_hidden is None else d_hidden
-        d_w = d_b = None
-        if ctx.needs_input_grad[3]:  # the states before each step, times the gradients of the gates
-            before = [out[1:], h.unsqueeze(0)] if ctx.reverse else [h.unsqueeze(0), out[:-1]]
-            d_w = d_hidden.flatten(0, 1).t() @ wisp.cat(before).flatten(0, 1)
-        if ctx.mode == "GRU" and ctx.needs_input_grad[4]:
-            d_b = d_hidden.sum((0, 1))
-        return (None, None, d_x, d_w, d_b, d_h) if c is None else (None, None, d_x, d_w, d_b, d_h, d_c)
+            return (None,) * count
+        d_gates, d_hidden, d_h, d_c, d_projected, before = _core._rnn_backward(
+            _MODES.index(ctx.mode), ctx.reverse, x, ctx.batch_sizes, w_ih, w_hh, w_hr, h, c, out, kept, cells,
+            grad_out, grad_h, grad_c)
+        d_hidden = d_gates if d_hidden is None else d_hidden
+        needs = ctx.needs_input_grad[3:]
+        d_x = (d_gates @ w_ih).view(x.shape) if needs[0] else None
+        d_ih = d_gates.t() @ x.flatten(0, -2) if needs[1] else None
+        d_hh = _FusedLayer._hidden_weight_grad(ctx, d_hidden, out, h, before) if needs[2] else None
+        d_b_ih = d_gates.sum(0) if needs[3] else None
+        d_b_hh = d_hidden.sum(0) if needs[4] else None
+        d_hr = d_projected.t() @ wide if needs[5] else None
+        return (None, None, None, d_x, d_ih, d_hh, d_b_ih, d_b_hh, d_hr, d_h, d_c)[:count]
+
+    @staticmethod
+    def _hidden_weight_grad(ctx, d_hidden, out, h, before):
+        """The gradients of the gates times the states before each step."""
+        if before is not None:
+            return d_hidden.t() @ before
+        batch, later = h.shape[0], out.shape[0] - h.shape[0]  # all steps but the first have the outputs of another
+        if ctx.reverse:
+            grad = d_hidden[later:].t() @ h
+            return grad.addmm_(d_hidden[:later].t(), out[batch:]) if later else grad
+        grad = d_hidden[:batch].t() @ h
+        return grad.addmm_(d_hidden[batch:].t(), out[:later]) if later else grad
 
     @staticmethod
     def _differentiable_backward(ctx, inputs, grads):
         """Gradients that can be differentiated again: those of the plain formula."""
-        contributions, w_hh, b_hh, h, c = inputs
-        bias = b_hh if ctx.mode == "GRU" else None
-        output, state = _run_steps(ctx.mode, contributions, (h,) if c is None else (h, c), w_hh, bias, None, ctx.reverse)
+        x, *weights, h, c = inputs
+        output, state = _run_plain(ctx.mode, x, (h,) if c is None else (h, c), weights, ctx.batch_sizes, ctx.reverse)
         pairs = [(y, g) for y, g in zip((output, *state), grads) if g is not None]
-        wanted = [i for i, t in enumerate(inputs) if t is not None and ctx.needs_input_grad[i + 2]]
+        wanted = [i for i, t in enumerate(inputs) if t is not None and ctx.needs_input_grad[i + 3]]
         found = wisp.autograd.grad([y for y, _ in pairs], [inputs[i] for i in wanted], [g for _, g in pairs],
                                    create_graph=True, allow_unused=True) if pairs else [None] * len(wanted)
         results = dict(zip(wanted, found))
-        return (None, None, *(results.get(i) for i in range(4 if c is None else 5)))
+        return (None, None, None, *(results.get(i) for i in range(8)))
 
 
 def _run_packed(mode, contributions, state, w_hh, b_hh, w_hr, batch_sizes, reverse):

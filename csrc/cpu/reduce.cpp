@@ -390,10 +390,11 @@ void evaluate_pieces(const Problem& p, bool by_columns, const T* parameters, typ
             evaluate_range<Fold>(part, by_columns, 0, results, parameters, partial + k * results);
         }
     });
-    for (int64_t r = 0; r < results; r++) {
-        Total total = partial[r];
-        for (int64_t k = 1; k < pieces; k++) total = Fold::step(total, partial[k * results + r]);
-        totals[r] = total;
+    for (int64_t r = 0; r < results; r++) totals[r] = partial[r];
+    for (int64_t k = 1; k < pieces; k++) {
+        const Total* __restrict part = partial + k * results;
+        Total* __restrict to = totals;
+        for (int64_t r = 0; r < results; r++) to[r] = Fold::step(to[r], part[r]);
     }
 }
 

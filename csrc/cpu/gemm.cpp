@@ -451,6 +451,14 @@ template <class T> Product<T> product_of(const GemmArgs& g) {
 }
 template <class T> void real_one(const GemmArgs& g) { real_product(product_of<T>(g)); }
 
+}  // namespace
+}  // namespace wisp::cpu::WISP_ISA
+
+#include "cpu/gemm_bf16.h"
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
 // ---- other dtypes -------------------------------------------------------------------------------------------------
 
 // Working memory that is kept while it is small and given back when it is large.
@@ -490,9 +498,40 @@ void gather(To* to, const From* from, int64_t rows, int64_t columns, int64_t row
     });
 }
 
+// Rounds alpha * sums + beta * D to C; rows of sums are `pitch` apart.
+template <class Half> void round_to(const GemmArgs& g, const float* sums_of, int64_t pitch) {
+    const auto* d = g.beta == 0 ? nullptr : static_cast<const Half*>(g.d);
+    auto* out = static_cast<Half*>(g.c);
+    const float alpha = float(g.alpha), beta = float(g.beta);
+    parallel_for(g.m, most(1, 32768 / g.n), [&](int64_t i0, int64_t i1) {
+        for (int64_t i = i0; i < i1; ++i) {
+            const float* sums = sums_of + i * pitch;
+            Half* to = out + i * g.c_row;
+            if (d) {
+                const Half* from = d + i * g.d_row;
+                for (int64_t j = 0; j < g.n; ++j) to[j] = Half(alpha * sums[j] + beta * float(from[j * g.d_col]));
+            } else {
+                for (int64_t j = 0; j < g.n; ++j) to[j] = Half(alpha * sums[j]);
+            }
+        }
+    });
+}
+
 template <class Half> void reduced_one(const GemmArgs& g) {
     if (g.m <= 0 || g.n <= 0) return;
     using W = Workspace;
+#if defined(__AVX512F__)
+    if constexpr (std::is_same_v<Half, bf16>)
+        if (g.k > 0 && (g.m > 1 || g.b_row != 1) && has_bf16()) {  // one row times columns is bound by memory
+            const Bf16Plan plan(g);
+            W work(W::bytes_for<uint32_t>(plan.a_size()) + W::bytes_for<uint32_t>(plan.b_size()) +
+                   W::bytes_for<float>(plan.c_size()));
+            auto *a = work.take<uint32_t>(plan.a_size()), *b = work.take<uint32_t>(plan.b_size());
+            float* c = work.take<float>(plan.c_size());
+            bf16_product(g, plan, a, b, c);
+            return round_to<Half>(g, c, plan.c_row());
+        }
+#endif
     W work(W::bytes_for<float>(g.m * g.k) + W::bytes_for<float>(g.k * g.n) + W::bytes_for<float>(g.m * g.n));
     float *a = work.take<float>(g.m * g.k), *b = work.take<float>(g.k * g.n), *c = work.take<float>(g.m * g.n);
     const auto widen = [](Half x) { return float(x); };
@@ -505,21 +544,7 @@ template <class Half> void reduced_one(const GemmArgs& g) {
         gather(b, static_cast<const Half*>(g.b), g.k, g.n, g.b_row, g.b_col, widen);
     }
     real_product(p);
-    const auto* d = g.beta == 0 ? nullptr : static_cast<const Half*>(g.d);
-    auto* out = static_cast<Half*>(g.c);
-    const float alpha = float(g.alpha), beta = float(g.beta);
-    parallel_for(g.m, most(1, 32768 / g.n), [&](int64_t i0, int64_t i1) {
-        for (int64_t i = i0; i < i1; ++i) {
-            const float* sums = c + i * g.n;
-            Half* to = out + i * g.c_row;
-            if (d) {
-                const Half* from = d + i * g.d_row;
-                for (int64_t j = 0; j < g.n; ++j) to[j] = Half(alpha * sums[j] + beta * float(from[j * g.d_col]));
-            } else {
-                for (int64_t j = 0; j < g.n; ++j) to[j] = Half(alpha * sums[j]);
-            }
-        }
-    });
+    round_to<Half>(g, c, g.n);
 }
 
 // Complex numbers as pairs: std::complex brings multiplications with special cases and shared templates.

@@ -201,3 +201,25 @@ def test_errors(call, message):
 def test_bool_is_not_supported():
     with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
         wisp.ones(2, 2, dtype=wisp.bool) @ wisp.ones(2, 2, dtype=wisp.bool)
+
+
+@pytest.mark.parametrize("m, n, k", [(1, 70, 33), (2, 1, 1), (6, 64, 512), (7, 65, 513), (13, 130, 1100), (100, 17, 3)])
+def test_bfloat16_sums_in_float(m, n, k):
+    for transpose_a in (False, True):
+        for transpose_b in (False, True):
+            a = wisp.randn(k, m).bfloat16().t() if transpose_a else wisp.randn(m, k).bfloat16()
+            b = wisp.randn(n, k).bfloat16().t() if transpose_b else wisp.randn(k, n).bfloat16()
+            c = wisp.randn(n).bfloat16()
+            exact = a.double().numpy() @ b.double().numpy()
+            bound = 2 ** -8 * np.abs(exact) + 1e-5 * k
+            assert (np.abs((a @ b).double().numpy() - exact) <= bound).all()
+            exact = 2 * exact + 0.5 * c.double().numpy()
+            bound = 2 ** -8 * np.abs(exact) + 2e-5 * k + 1e-2
+            assert (np.abs(wisp.addmm(c, a, b, beta=0.5, alpha=2).double().numpy() - exact) <= bound).all()
+    strided = wisp.randn(2 * m, 3 * k).bfloat16()[::2, ::3]
+    square = wisp.randn(k, n).bfloat16()
+    exact = strided.double().numpy() @ square.double().numpy()
+    assert np.allclose((strided @ square).double().numpy(), exact, rtol=1e-2, atol=1e-3 * k)
+    infinite = wisp.full((m, k), float("inf")).bfloat16()
+    assert (infinite @ wisp.ones(k, n).bfloat16()).isinf().all()
+    assert (infinite @ wisp.zeros(k, n).bfloat16()).isnan().all()

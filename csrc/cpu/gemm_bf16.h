@@ -1,0 +1,136 @@
+// Products of bf16 matrices on processors that multiply them natively (AVX512-BF16), for gemm.cpp. Sums are float.
+//
+// One instruction multiplies pairs of neighbouring steps of k, so both operands are packed as pairs: A by panels of six
+// rows, B by panels of up to four vectors of columns. It takes denormal operands for zeros.
+#pragma once
+#if defined(__AVX512F__)
+#include <immintrin.h>
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+constexpr int bf16_rows = 6;
+constexpr int64_t bf16_depth = 256;      // pairs of k at a time: a panel of B is then 64 KB
+constexpr int64_t bf16_row_panels = 16;  // panels of A that share one pass over B
+
+inline bool has_bf16() { return __builtin_cpu_supports("avx512bf16"); }
+
+WISP_INLINE uint32_t bf16_pair(const bf16* low, const bf16* high) {
+    return uint32_t(low->bits) | (high ? uint32_t(high->bits) << 16 : 0);
+}
+
+// to[pair][lane], lanes [0, count) of `width`, the rest zero: lane l, step q is from[l * lane + q * step].
+inline void pack_pairs(const bf16* from, int64_t lane, int64_t step, int64_t k, int64_t count, int64_t width,
+                       uint32_t* to) {
+    const int64_t whole = k / 2, pairs = (k + 1) / 2;
+    if (count < width)
+        for (int64_t q = 0; q < pairs; ++q)
+            for (int64_t l = count; l < width; ++l) to[q * width + l] = 0;
+    if (lane == 1) {
+        for (int64_t q = 0; q < whole; ++q) {
+            const bf16 *low = from + 2 * q * step, *high = low + step;
+            uint32_t* out = to + q * width;
+            for (int64_t l = 0; l < count; ++l) out[l] = uint32_t(low[l].bits) | uint32_t(high[l].bits) << 16;
+        }
+    } else {
+        constexpr int64_t block = 16;  // pairs: a cache line of each lane
+        for (int64_t q0 = 0; q0 < whole; q0 += block) {
+            const int64_t q1 = least(q0 + block, whole);
+            for (int64_t l = 0; l < count; ++l) {
+                const bf16* x = from + l * lane;
+                if (step == 1)
+                    for (int64_t q = q0; q < q1; ++q) std::memcpy(to + q * width + l, x + 2 * q, 4);
+                else
+                    for (int64_t q = q0; q < q1; ++q)
+                        to[q * width + l] = bf16_pair(x + 2 * q * step, x + (2 * q + 1) * step);
+            }
+        }
+    }
+    if (pairs > whole)
+        for (int64_t l = 0; l < count; ++l)
+            to[whole * width + l] = bf16_pair(from + l * lane + (k - 1) * step, nullptr);
+}
+
+template <int vectors>
+__attribute__((noinline, target("avx512bf16"))) void bf16_tile(int64_t pairs, const uint32_t* a, const uint32_t* b,
+                                                               float* c, int64_t c_row, bool add) {
+    __m512 sum[bf16_rows][vectors];
+#pragma GCC unroll 8
+    for (int r = 0; r < bf16_rows; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v)
+            sum[r][v] = add ? _mm512_loadu_ps(c + r * c_row + 16 * v) : _mm512_setzero_ps();
+    for (int64_t q = 0; q < pairs; ++q, a += bf16_rows, b += 16 * vectors) {
+        __m512i x[vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) x[v] = _mm512_loadu_si512(b + 16 * v);
+#pragma GCC unroll 8
+        for (int r = 0; r < bf16_rows; ++r) {
+            const __m512i y = _mm512_set1_epi32(int(a[r]));
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; ++v)
+                sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)y, (__m512bh)x[v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < bf16_rows; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) _mm512_storeu_ps(c + r * c_row + 16 * v, sum[r][v]);
+}
+
+// How a product is laid out in working memory; rows and columns are filled up to whole panels.
+struct Bf16Plan {
+    int64_t vectors, width, row_panels, column_panels, pairs;
+    explicit Bf16Plan(const GemmArgs& g) {
+        const int64_t all = divide_up(g.n, 16);
+        vectors = divide_up(all, divide_up(all, 4));
+        width = 16 * vectors;
+        row_panels = divide_up(g.m, bf16_rows);
+        column_panels = divide_up(g.n, width);
+        pairs = (g.k + 1) / 2;
+    }
+    int64_t a_size() const { return row_panels * bf16_rows * pairs; }
+    int64_t b_size() const { return column_panels * width * pairs; }
+    int64_t c_row() const { return column_panels * width; }
+    int64_t c_size() const { return row_panels * bf16_rows * c_row(); }
+};
+
+// c = A·B in float, c_row() apart.
+inline void bf16_product(const GemmArgs& g, const Bf16Plan& p, uint32_t* a, uint32_t* b, float* c) {
+    using Tile = void (*)(int64_t, const uint32_t*, const uint32_t*, float*, int64_t, bool);
+    static constexpr Tile tiles[4] = {bf16_tile<1>, bf16_tile<2>, bf16_tile<3>, bf16_tile<4>};
+    const Tile tile = tiles[p.vectors - 1];
+    const auto *from_a = static_cast<const bf16*>(g.a), *from_b = static_cast<const bf16*>(g.b);
+    const int64_t a_panel = bf16_rows * p.pairs, b_panel = p.width * p.pairs;
+    parallel_for(p.row_panels, most(1, 8192 / a_panel), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+            pack_pairs(from_a + i * bf16_rows * g.a_row, g.a_row, g.a_col, g.k,
+                       least(bf16_rows, g.m - i * bf16_rows), bf16_rows, a + i * a_panel);
+    });
+    parallel_for(p.column_panels, most(1, 8192 / b_panel), [&](int64_t begin, int64_t end) {
+        for (int64_t j = begin; j < end; ++j)
+            pack_pairs(from_b + j * p.width * g.b_col, g.b_col, g.b_row, g.k, least(p.width, g.n - j * p.width),
+                       p.width, b + j * b_panel);
+    });
+    // A share is a stack of row panels by some of the column panels.
+    const int64_t threads = num_threads(), stacks = divide_up(p.row_panels, bf16_row_panels);
+    const int64_t cuts = least(p.column_panels, divide_up(4 * threads, stacks));
+    const double work = double(p.row_panels) * double(p.column_panels) * double(b_panel) * bf16_rows;
+    auto share = [&](int64_t at) {
+        const int64_t i0 = p.row_panels * (at / cuts) / stacks, i1 = p.row_panels * (at / cuts + 1) / stacks;
+        const int64_t j0 = p.column_panels * (at % cuts) / cuts, j1 = p.column_panels * (at % cuts + 1) / cuts;
+        for (int64_t q = 0; q < p.pairs; q += bf16_depth)
+            for (int64_t j = j0; j < j1; ++j)
+                for (int64_t i = i0; i < i1; ++i)
+                    tile(least(bf16_depth, p.pairs - q), a + i * a_panel + q * bf16_rows,
+                         b + j * b_panel + q * p.width, c + i * bf16_rows * p.c_row() + j * p.width, p.c_row(), q > 0);
+    };
+    if (work < 2e5)
+        for (int64_t at = 0; at < stacks * cuts; ++at) share(at);
+    else
+        run_parallel(stacks * cuts, share);
+}
+
+}  // namespace
+}  // namespace wisp::cpu::WISP_ISA
+#endif

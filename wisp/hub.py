@@ -67,11 +67,8 @@ def save_safetensors(model, path, max_bytes=5_000_000_000, metadata=None):
     ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors', 'model.safetensors.index.json']
     """
     from wisp.serialization import replacing
-    from wisp.utils.safetensors import save_file, shared_names
-    state = dict(model.state_dict())
-    for names in shared_names(state):
-        for name in names[1:]:
-            del state[name]
+    from wisp.utils.safetensors import save_file, untied
+    state, dropped = untied(model)
     parts, size = [{}], 0
     for name, tensor in state.items():
         count = tensor.numel() * tensor.element_size()
@@ -81,7 +78,7 @@ def save_safetensors(model, path, max_bytes=5_000_000_000, metadata=None):
         parts[-1][name] = tensor
         size += count
     os.makedirs(path, exist_ok=True)
-    metadata = {"format": "pt", **(metadata or {})}
+    metadata = {"format": "pt", **(metadata or {}), **dropped}
     if len(parts) == 1:
         save_file(parts[0], os.path.join(path, "model.safetensors"), metadata)
         return

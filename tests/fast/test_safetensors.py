@@ -131,6 +131,12 @@ def test_tied_weights(tmp_path):
     assert safetensors.load_model(other, path) == (set(), [])
     assert wisp.equal(other.head.weight, model.embedding.weight) and other.head.weight is other.embedding.weight
     assert wisp.hub.load_safetensors(Tied(), path) == (set(), [])
+    wisp.hub.save_safetensors(model, tmp_path / "folder")
+    assert wisp.hub.load_safetensors(Tied(), tmp_path / "folder") == (set(), [])
+    model.head.weight = wisp.nn.Parameter(model.embedding.weight.detach()[:3])  # the same memory, but not all of it
+    for save in (safetensors.save_model, wisp.hub.save_safetensors):
+        with pytest.raises(RuntimeError, match="share a part"):
+            save(model, tmp_path / "folder2")
 
 
 def test_into_models(tmp_path):

@@ -344,16 +344,28 @@ def save_model(model, filename, metadata=None, force_contiguous=True):
     >>> wisp.utils.safetensors.load_model(model, path)
     (set(), [])
     """
-    state, metadata = dict(model.state_dict()), dict(metadata or {})
+    state, dropped = untied(model)
+    save_file(state, filename, {**(metadata or {}), **dropped} or None)
+
+
+def untied(model):
+    """The state of a module with one of every group of tied weights -> (state, which name was left out for which).
+
+    >>> import wisp
+    >>> tied = wisp.nn.Linear(2, 2, bias=False)
+    >>> state, dropped = wisp.utils.safetensors.untied(wisp.nn.Sequential(tied, tied))
+    >>> list(state), dropped
+    (['0.weight'], {'1.weight': '0.weight'})
+    """
+    state, dropped = dict(model.state_dict()), {}
     for names in shared_names(state):
-        kept = max(names, key=lambda name: (state[name].numel(), -names.index(name)))
-        for name in names:
-            if name != kept:
-                if state[name].shape != state[kept].shape or state[name].stride() != state[kept].stride():
-                    raise RuntimeError(f"save_model: {name} is a part of {kept} in memory; clone() one of them")
-                metadata[name] = kept
-                del state[name]
-    save_file(state, filename, metadata or None)
+        kept = state[names[0]]
+        for name in names[1:]:
+            if state[name].shape != kept.shape or state[name].stride() != kept.stride():
+                raise RuntimeError(f"{name} and {names[0]} share a part of their memory; clone() one of them to save them")
+            dropped[name] = names[0]
+            del state[name]
+    return state, dropped
 
 
 def load_model(model, filename, strict=True, device="cpu"):

@@ -6,6 +6,7 @@ from wisp._core import Tensor as TensorBase  # noqa: F401
 from wisp._core import Tensor as _TensorBase  # noqa: F401
 from wisp.linalg import LinAlgError as _LinAlgError  # noqa: F401
 
+_TensorMeta = type(TensorBase)
 DisableTorchFunctionSubclass = DisableTorchFunction = _contextlib.nullcontext
 
 
@@ -25,3 +26,10 @@ def _jit_set_profiling_mode(mode):
 
 _jit_set_profiling_executor = _jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _jit_set_profiling_mode
 _jit_override_can_fuse_on_gpu = _jit_override_can_fuse_on_cpu = _jit_set_profiling_mode
+
+
+class PyTorchFileReader:
+    """The reader of PyTorch's archives; here `wisp.load` reads them."""
+
+    def __init__(self, *args):
+        raise NotImplementedError("PyTorchFileReader: use torch.load, which reads PyTorch's archives")

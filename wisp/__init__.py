@@ -37,7 +37,7 @@ _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
                "masked", "sparse", "distributed", "return_types", "functional", "version", "storage", "types", "profiler", "viz",
                "vision", "as_torch", "torch_version", "jit", "compiler", "onnx", "accelerator", "mps", "xpu", "cpu",
-               "futures", "_C", "_dynamo", "_inductor", "_six", "_utils", "fx"}
+               "futures", "_C", "_dynamo", "_inductor", "_six", "_utils", "fx", "overrides"}
 _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
          "finfo": "_limits", "iinfo": "_limits", "from_dlpack": "utils.dlpack", "to_dlpack": "utils.dlpack",
          "autocast": "amp", "GradScaler": "amp", "vmap": "func",
@@ -45,7 +45,7 @@ _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "
                           "sym_sum", "OutOfMemoryError", "AcceleratorError", "DisableTorchFunction",
                           "DisableTorchFunctionSubclass"), "_symbols"),
          **dict.fromkeys(("Stream", "Event"), "cuda"), **dict.fromkeys(("fork", "wait"), "jit"), "thread_safe_generator": "random",
-         **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"),
+         **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"), "PyTorchFileReader": "_C",
          **dict.fromkeys(("sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_compressed_tensor"), "sparse"),
          **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",
                           "is_autocast_cpu_enabled",

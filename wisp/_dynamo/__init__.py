@@ -24,3 +24,12 @@ def mark_static(t, index=None):
 
 def mark_static_address(t, guard=True):
     """Nothing to mark."""
+
+
+class OptimizedModule:
+    """The class of compiled modules: none is one, `compile` returns the module itself."""
+
+
+def explain(f, *args, **kwargs):
+    """Not available: there is no compiler to ask."""
+    raise NotImplementedError("_dynamo.explain: Wisp runs eagerly and has no compiler to ask")

@@ -47,7 +47,7 @@ class group(metaclass=_GroupHolder):
 
 
 GroupMember = group
-reduce_op = ReduceOp
+reduce_op = ReduceOp.RedOpType = ReduceOp
 default_pg_timeout = _datetime.timedelta(minutes=30)
 
 
@@ -295,3 +295,13 @@ def _no_peer(name):
 
 
 send, recv, isend, irecv = map(_no_peer, ("send", "recv", "isend", "irecv"))
+
+
+def __getattr__(name):
+    if name in ("nn", "algorithms", "tensor", "device_mesh"):
+        import importlib
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in ("DeviceMesh", "init_device_mesh"):
+        from wisp.distributed import device_mesh
+        return getattr(device_mesh, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -107,7 +107,11 @@ DType to_dtype(PyObject* o) {
 Device to_device(PyObject* o) {
     if (Py_TYPE(o) == &device_type) return reinterpret_cast<DeviceObject*>(o)->device;
     if (PyUnicode_Check(o)) return parse_device(PyUnicode_AsUTF8(o));
-    if (PyLong_Check(o)) return Device{DeviceType::cuda, int8_t(PyLong_AsLong(o))};
+    if (PyLong_Check(o)) {
+        const int64_t index = to_int(o);
+        if (index < 0 || index > 127) throw RuntimeError("device index must be between 0 and 127, got ", index);
+        return Device{DeviceType::cuda, int8_t(index)};
+    }
     throw TypeError("expected a device such as 'cpu', got ", Py_TYPE(o)->tp_name);
 }
 

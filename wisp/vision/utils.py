@@ -125,8 +125,9 @@ def draw_segmentation_masks(image, masks, alpha=0.8, colors=None):
     over = picture.clone()
     for mask, colour in zip(masks, _colours(colors, len(masks))):
         over[:, mask] = wisp.tensor(colour[:3], dtype=wisp.uint8)[:, None]
+    over[:, masks.sum(0) > 1] = 0     # where masks overlap, no colour is the right one
     mixed = picture.float() * (1 - alpha) + over.float() * alpha
-    return convert_image_dtype(wisp.where(masks.any(0), mixed, picture.float()).to(wisp.uint8), image.dtype)
+    return convert_image_dtype(mixed.to(wisp.uint8), image.dtype)
 
 
 @wisp.no_grad()

@@ -241,7 +241,7 @@ def _sample(img, grid, mode, fill):
     result = nnf.grid_sample(flat, grid, mode=mode, padding_mode="zeros", align_corners=False)
     if mode == "nearest":
         return back(wisp.where(inside < 0.5, colour.expand_as(result), result))
-    return back(result + (1.0 - inside) * colour)
+    return back(result * inside + (1.0 - inside) * colour)
 
 
 def inverse_affine_matrix(center, angle, translate, scale, shear):
@@ -268,6 +268,12 @@ def _affine_grid(matrix, width, height, new_width, new_height):
     return wisp.stack((columns, rows), -1).unsqueeze(0)
 
 
+def _whole(values, shift):
+    """How many whole pixels the values span, when counted from the image's corner as Pillow does."""
+    cut = lambda value: math.trunc(value / 1e-4) * 1e-4
+    return int(math.ceil(cut(max(values) + shift)) - math.floor(cut(min(values) + shift)))
+
+
 def _pil_fill(img, fill):
     if fill is None:
         fill = 0
@@ -292,8 +298,7 @@ def rotate(img, angle, interpolation=InterpolationMode.NEAREST, expand=False, ce
         a, b, _, c, d, _ = matrix
         xs = [a * x + b * y for x in (-0.5 * width, 0.5 * width) for y in (-0.5 * height, 0.5 * height)]
         ys = [c * x + d * y for x in (-0.5 * width, 0.5 * width) for y in (-0.5 * height, 0.5 * height)]
-        new_width = math.ceil(round(max(xs) - min(xs), 4))
-        new_height = math.ceil(round(max(ys) - min(ys), 4))
+        new_width, new_height = _whole(xs, 0.5 * width), _whole(ys, 0.5 * height)
     return _sample(img, _affine_grid(matrix, width, height, new_width, new_height), mode, fill)
 
 
@@ -325,7 +330,7 @@ def perspective_coefficients(startpoints, endpoints):
         rows.append([x, y, 1, 0, 0, 0, -u * x, -u * y])
         rows.append([0, 0, 0, x, y, 1, -v * x, -v * y])
     target = wisp.tensor(startpoints, dtype=wisp.float64).reshape(8)
-    return wisp.linalg.solve(wisp.tensor(rows, dtype=wisp.float64), target).tolist()
+    return wisp.linalg.solve(wisp.tensor(rows, dtype=wisp.float64), target).float().tolist()
 
 
 def perspective(img, startpoints, endpoints, interpolation=InterpolationMode.BILINEAR, fill=None):

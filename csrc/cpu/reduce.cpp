@@ -379,6 +379,7 @@ void evaluate_pieces(const Problem& p, bool by_columns, const T* parameters, typ
     if (pieces < 1) pieces = 1;
     int64_t size = (outer + pieces - 1) / pieces;
     if (p.reduced == 1 && !by_columns && size >= stretch) size = (size + stretch - 1) / stretch * stretch;
+    if (p.reduced == 1 && by_columns && size >= 16) size -= size % 8;  // columns takes eight rows at a time
     pieces = size ? (outer + size - 1) / size : 1;
     if (pieces <= 1) return evaluate_range<Fold>(p, by_columns, 0, results, parameters, totals);
     auto* partial = static_cast<Total*>(scratch(0, size_t(pieces * results) * sizeof(Total)));

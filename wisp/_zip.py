@@ -4,8 +4,9 @@ Python's zipfile computes checksums in the thread that writes; here other thread
 halves the time to save a large model.
 """
 import struct
-import zlib
 from concurrent.futures import ThreadPoolExecutor
+
+from wisp import _core
 
 _LARGE = 0xFFFFFFFF
 _DATE = 0x21  # 1980-01-01: the same content makes the same file
@@ -18,7 +19,7 @@ def _zip64(*values):
 def write_archive(file, entries, alignment):
     """Write `entries`, a list of (name, bytes-like), into a file object that only needs `write`."""
     with ThreadPoolExecutor(2) as pool:
-        sums = [pool.submit(zlib.crc32, content) for _, content in entries]
+        sums = [pool.submit(_core._crc32, content) for _, content in entries]
         directory, position = [], 0
         for (name, content), checksum in zip(entries, sums):
             name, size = name.encode(), memoryview(content).nbytes

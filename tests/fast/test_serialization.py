@@ -7,6 +7,7 @@ import pathlib
 import pickle
 import types
 import zipfile
+import zlib
 
 import numpy
 import pytest
@@ -195,3 +196,12 @@ def test_changed_bits_are_noticed(tmp_path, size):
     path.write_bytes(content)
     with pytest.raises(RuntimeError, match="checksum of model/data/0"):
         wisp.load(path)
+
+
+def test_the_checksum_is_zlibs():
+    content = bytes(range(256)) * 20
+    for start in (0, 1, 7):
+        for length in [*range(200), 1000, 4095, 4096, 5000]:
+            part = memoryview(content)[start:start + length]
+            assert wisp._core._crc32(part) == zlib.crc32(part)
+    assert wisp._core._crc32(bytes(1000)) == zlib.crc32(bytes(1000))

@@ -88,7 +88,7 @@ def gpt(torch):
 MAKERS = {"small": small, "large": large, "mlp": mlp, "lenet": lenet, "gpt": gpt}
 
 
-def serve(package):
+def serve(package, makers):
     """Answers requests `maker, workload, count` with seconds per call."""
     torch = importlib.import_module(package)
     torch.manual_seed(0)
@@ -96,7 +96,7 @@ def serve(package):
     for line in sys.stdin:
         maker, name, count = json.loads(line)
         if maker not in work:
-            work = {maker: MAKERS[maker](torch)}
+            work = {maker: makers[maker](torch)}
         run = work[maker].get(name)
         if run is None:
             print(json.dumps(list(work[maker])), flush=True)
@@ -108,8 +108,8 @@ def serve(package):
 
 
 class Side:
-    def __init__(self, package):
-        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--serve", package], text=True,
+    def __init__(self, script, package):
+        self.process = subprocess.Popen([sys.executable, os.path.abspath(script), "--serve", package], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, *request):
@@ -118,10 +118,11 @@ class Side:
         return json.loads(self.process.stdout.readline())
 
 
-def main(words):
-    sides = [Side("torch"), Side("wisp")]
+def compare(script, makers, words):
+    """Prints a line for each workload of `makers` whose name contains one of the words; `script` serves them."""
+    sides = [Side(script, "torch"), Side(script, "wisp")]
     print(f"{'':32}{'PyTorch µs':>12}{'Wisp µs':>10}{'ratio':>8}")
-    for maker in MAKERS:
+    for maker in makers:
         names = [side.ask(maker, None, 0) for side in sides][0]
         for name in names:
             if words and not any(word.lower() in name.lower() for word in words):
@@ -134,5 +135,12 @@ def main(words):
             print(f"{name:32}{best[0]:12.1f}{best[1]:10.1f}{statistics.median(b / a for a, b in times):8.2f}", flush=True)
 
 
+def main(script, makers):
+    if sys.argv[1:2] == ["--serve"]:
+        serve(sys.argv[2], makers)
+    else:
+        compare(script, makers, sys.argv[1:])
+
+
 if __name__ == "__main__":
-    serve(sys.argv[2]) if sys.argv[1:2] == ["--serve"] else main(sys.argv[1:])
+    main(__file__, MAKERS)

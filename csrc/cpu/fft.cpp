@@ -423,7 +423,7 @@ template <class T>
 void columns_of(const FftPlan& plan, const T* in, T* out, int64_t outer, int64_t inner, bool swap, T scale) {
     constexpr int64_t L = lanes<T>;
     const int64_t blocks = (inner + L - 1) / L, size = plan.n * inner;
-    parallel_for(outer * blocks, 1 + 16384 / (plan.n * L), [&](int64_t begin, int64_t end) {
+    parallel_for(outer * blocks, 1 + 8191 / (plan.n * L), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             const int64_t at = i % blocks * L, place = 2 * (i / blocks * size + at);
             const int64_t count = inner - at < L ? inner - at : L;
@@ -469,7 +469,7 @@ void rows_of(const FftPlan& plan, FftKind kind, const T* in, int64_t in_stride, 
         });
         return;
     }
-    parallel_for((count + L - 1) / L, 1 + 16384 / (tile_length * L), [&](int64_t begin, int64_t end) {
+    parallel_for((count + L - 1) / L, 1 + 8191 / (tile_length * L), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             const int64_t first = i * L, active = count - first < L ? count - first : L;
             Point<T>* b;

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <complex>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "../core/threads.h"
+#include "gemm.h"
 
 namespace wisp::cpu {
 namespace {
@@ -20,7 +22,7 @@ namespace {
     X(trsm, "trsm", "trsm") X(geqrf, "geqrf", "geqrf") X(orgqr, "orgqr", "ungqr") X(ormqr, "ormqr", "unmqr")         \
     X(gesdd, "gesdd", "gesdd") X(syevd, "syevd", "heevd") X(geev, "geev", "geev") X(gels, "gels", "gels")            \
     X(gelsy, "gelsy", "gelsy") X(gelsd, "gelsd", "gelsd") X(gelss, "gelss", "gelss") X(sytrf, "sytrf", "sytrf")      \
-    X(hetrf, "sytrf", "hetrf") X(sytrs, "sytrs", "sytrs") X(hetrs, "sytrs", "hetrs")
+    X(hetrf, "sytrf", "hetrf") X(sytrs, "sytrs", "sytrs") X(hetrs, "sytrs", "hetrs") X(laswp, "laswp", "laswp")
 
 enum Routine {
 #define WISP_X(name, real, complex) name,
@@ -52,34 +54,88 @@ template <class T> int query_size(T answer) {
     return std::max(1, int(size * (1 + 1e-6)) + 1);
 }
 
-// Over the matrices of a batch. The library stays on one thread: its own pool spins and stalls on a busy machine.
-// body(begin, end) may run in several threads; each call costs about `flops` a matrix.
+// Over the matrices of a batch: body(begin, end) may run in several threads; each call costs about `flops` a matrix.
 template <class Body>
 void over(int64_t batch, double flops, Body&& body) {
     const int64_t grain = std::max<int64_t>(1, int64_t(5e4 / std::max(1.0, flops)));
     parallel_for(batch, grain, body);
 }
 
+// The same for routines that only the library can cut into pieces: it gets the threads for one large matrix. The
+// number is the library's global; threads that change it at the same time get each other's, and right results.
+template <class Body>
+void over_or_within(int64_t batch, double flops, Body&& body) {
+    const int threads = batch == 1 && flops > 1e8 ? num_threads() : 1;
+    if (threads > 1) set_library_threads(threads);
+    over(batch, flops, body);
+    if (threads > 1) set_library_threads(1);
+}
+
 int leading(int64_t rows) { return int(std::max<int64_t>(1, rows)); }
 
+// One matrix by halves of its columns. What the left half does to the right one is independent for every column, so
+// blocks of columns are spread over the pool: they do not depend on its size, and so neither does the result.
 template <class T>
-void lu(int64_t batch, int64_t m_, int64_t n_, void* a, int32_t* pivots, int32_t* info) {
-    const int m = int(m_), n = int(n_), ld = leading(m);
-    const int64_t k = std::min(m_, n_);
-    over(batch, double(m) * n * k, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++)
-            call<T>(getrf, &m, &n, static_cast<T*>(a) + i * m_ * n_, &ld, pivots + i * k, info + i);
+void lu_halves(int64_t m_, int64_t n_, T* a, int64_t stride, int32_t* pivots, int32_t* info) {
+    const int m = int(m_), n = int(n_), ld = leading(stride);
+    constexpr int64_t width = 64;
+    const int64_t k = std::min(m_, n_), left_ = k / 2 / width * width;
+    if (left_ == 0) return call<T>(getrf, &m, &n, a, &ld, pivots, info);
+    const int left = int(left_), low = int(k), one = 1, below = left + 1;
+    T* const right = a + left_ * stride;
+    auto by_columns = [&](int64_t columns, auto&& work) {
+        parallel_for((columns + width - 1) / width, 1, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; i++) work(i * width, int(std::min(width, columns - i * width)));
+        });
+    };
+    lu_halves(m_, left_, a, stride, pivots, info);
+    by_columns(n_ - left_, [&](int64_t first, int count) {
+        T* const block = right + first * stride;
+        const char side = 'L', part = 'L', trans = 'N', diagonal = 'U';
+        const T unit(1);
+        call<T>(laswp, &count, block, &ld, &one, &left, pivots, &one);
+        call<T>(trsm, &side, &part, &trans, &diagonal, &left, &count, &unit, a, &ld, block, &ld);
+        // Row-major, the matrices are their transposes: C^T -= B^T A^T.
+        GemmArgs product{};
+        product.m = count, product.n = m_ - left_, product.k = left_;
+        product.a = block, product.a_row = stride, product.a_col = 1;
+        product.b = a + left_, product.b_row = stride, product.b_col = 1;
+        product.c = block + left_, product.c_row = stride;
+        product.d = product.c, product.d_row = stride, product.d_col = 1;
+        product.alpha = -1, product.beta = 1;
+        if (product.n > 0) gemm.matmul(dtype_of<T>, product);
     });
+    int32_t later = 0;
+    lu_halves(m_ - left_, n_ - left_, right + left_, stride, pivots + left_, &later);
+    for (int64_t i = left_; i < k; i++) pivots[i] += left;
+    by_columns(left_, [&](int64_t first, int count) {
+        call<T>(laswp, &count, a + first * stride, &ld, &below, &low, pivots, &one);
+    });
+    if (*info == 0 && later > 0) *info = later + left;
 }
 
 template <class T>
+void lu(int64_t batch, int64_t m_, int64_t n_, void* a, int32_t* pivots, int32_t* info) {
+    const int64_t k = std::min(m_, n_);
+    over(batch, double(m_) * n_ * k, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++)
+            lu_halves(m_, n_, static_cast<T*>(a) + i * m_ * n_, m_, pivots + i * k, info + i);
+    });
+}
+
+// Columns are independent, so they are spread over the pool too, in blocks that do not depend on its size.
+template <class T>
 void lu_solve(int64_t batch, char trans, int64_t n_, int64_t columns, const void* lu, const int32_t* pivots, void* b) {
-    const int n = int(n_), nrhs = int(columns), ld = leading(n);
-    over(batch, 2.0 * n * n * nrhs, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++) {
+    constexpr int64_t width = 128;
+    const int64_t blocks = (columns + width - 1) / width;
+    const int n = int(n_), ld = leading(n);
+    over(batch * blocks, 2.0 * n * n * std::min(columns, width), [&](int64_t begin, int64_t end) {
+        for (int64_t block = begin; block < end; block++) {
+            const int64_t i = block / blocks, first = block % blocks * width;
+            const int nrhs = int(std::min(width, columns - first));
             int info = 0;
             call<T>(getrs, &trans, &n, &nrhs, static_cast<const T*>(lu) + i * n_ * n_, &ld, pivots + i * n_,
-                    static_cast<T*>(b) + i * n_ * columns, &ld, &info);
+                    static_cast<T*>(b) + (i * columns + first) * n_, &ld, &info);
         }
     });
 }
@@ -87,7 +143,7 @@ void lu_solve(int64_t batch, char trans, int64_t n_, int64_t columns, const void
 template <class T>
 void lu_inverse(int64_t batch, int64_t n_, void* lu, const int32_t* pivots, int32_t* info) {
     const int n = int(n_), ld = leading(n);
-    over(batch, 2.0 * n * n * n, [&](int64_t begin, int64_t end) {
+    over_or_within(batch, 2.0 * n * n * n, [&](int64_t begin, int64_t end) {
         T answer{};
         int size = -1, ignored = 0;
         call<T>(getri, &n, static_cast<T*>(lu), &ld, pivots, &answer, &size, &ignored);
@@ -101,7 +157,7 @@ void lu_inverse(int64_t batch, int64_t n_, void* lu, const int32_t* pivots, int3
 template <class T>
 void cholesky(int64_t batch, char part, int64_t n_, void* a, int32_t* info) {
     const int n = int(n_), ld = leading(n);
-    over(batch, double(n) * n * n / 3, [&](int64_t begin, int64_t end) {
+    over_or_within(batch, double(n) * n * n / 3, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) call<T>(potrf, &part, &n, static_cast<T*>(a) + i * n_ * n_, &ld, info
             + i);
     });
@@ -126,7 +182,7 @@ template <class T>
 void qr(int64_t batch, int64_t m_, int64_t n_, void* a, void* tau) {
     const int m = int(m_), n = int(n_), ld = leading(m);
     const int64_t k = std::min(m_, n_);
-    over(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
+    over_or_within(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
         T answer{};
         int size = -1, info = 0;
         call<T>(geqrf, &m, &n, static_cast<T*>(a), &ld, static_cast<T*>(tau), &answer, &size, &info);
@@ -141,7 +197,7 @@ void qr(int64_t batch, int64_t m_, int64_t n_, void* a, void* tau) {
 template <class T>
 void householder(int64_t batch, int64_t m_, int64_t n_, int64_t k_, void* a, const void* tau) {
     const int m = int(m_), n = int(n_), k = int(k_), ld = leading(m);
-    over(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
+    over_or_within(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
         T answer{};
         int size = -1, info = 0;
         call<T>(orgqr, &m, &n, &k, static_cast<T*>(a), &ld, static_cast<const T*>(tau), &answer, &size, &info);
@@ -159,7 +215,7 @@ void householder_apply(int64_t batch, char side, char trans, int64_t m_, int64_t
                        const void* a, const void* tau, void* c) {
     if (trans == 'C' && !complex_type<T>) trans = 'T';
     const int m = int(m_), n = int(n_), k = int(k_), ld_a = leading(rows), ld_c = leading(m);
-    over(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
+    over_or_within(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
         T answer{};
         int size = -1, info = 0;
         call<T>(ormqr, &side, &trans, &m, &n, &k, static_cast<const T*>(a), &ld_a, static_cast<const T*>(tau),
@@ -180,7 +236,7 @@ void svd(int64_t batch, char job, int64_t m_, int64_t n_, void* a, void* s, void
     const int rows_vh = job == 'S' ? k : n, ld_u = leading(m), ld_vh = leading(rows_vh);
     const int64_t columns_u = job == 'S' ? k : m, real_work = std::max<int64_t>(
         1, job == 'N' ? 7 * int64_t(k) : int64_t(k) * std::max(5 * k + 7, 2 * std::max(m, n) + 2 * k + 1));
-    over(batch, 8.0 * m * n * k, [&](int64_t begin, int64_t end) {
+    over_or_within(batch, 8.0 * m * n * k, [&](int64_t begin, int64_t end) {
         std::vector<Real<T>> rwork(complex_type<T> ? real_work : 1);
         std::vector<int> iwork(8 * std::max(1, k));
         auto run = [&](int64_t i, T* work, int size) {
@@ -207,7 +263,7 @@ template <class T>
 void eigh(int64_t batch, bool vectors, char part, int64_t n_, void* a, void* values, int32_t* info) {
     const int n = int(n_), ld = leading(n);
     const char job = vectors ? 'V' : 'N';
-    over(batch, 6.0 * n * n * n, [&](int64_t begin, int64_t end) {
+    over_or_within(batch, 6.0 * n * n * n, [&](int64_t begin, int64_t end) {
         std::vector<T> work(1);
         std::vector<Real<T>> rwork(1);
         std::vector<int> iwork(1);
@@ -234,7 +290,7 @@ void eig(int64_t batch, int64_t n_, void* a, void* values, void* vectors, int32_
     using C = std::complex<Real<T>>;
     const int n = int(n_), ld = leading(n), one = 1;
     const char left = 'N', right = vectors ? 'V' : 'N';
-    over(batch, 25.0 * n * n * n, [&](int64_t begin, int64_t end) {
+    over_or_within(batch, 25.0 * n * n * n, [&](int64_t begin, int64_t end) {
         std::vector<T> work(1), real_vectors(!complex_type<T> && vectors ? n_ * n_ : 1);
         std::vector<Real<T>> rwork(2 * std::max<int64_t>(1, n_));
         T nothing{};
@@ -277,7 +333,7 @@ void least_squares(int64_t batch, char driver, int64_t m_, int64_t n_, int64_t c
     const int m = int(m_), n = int(n_), nrhs = int(columns), ld_a = leading(m), ld_b = leading(std::max(m_, n_));
     const int64_t k = std::min(m_, n_);
     const Real<T> rcond = Real<T>(rcond_);
-    over(batch, 2.0 * m * n * (k + nrhs), [&](int64_t begin, int64_t end) {
+    over_or_within(batch, 2.0 * m * n * (k + nrhs), [&](int64_t begin, int64_t end) {
         std::vector<T> work(1);
         std::vector<Real<T>> rwork(1), spare(std::max<int64_t>(1, k));
         std::vector<int> iwork(1), columns_order(std::max(1, n));
@@ -366,7 +422,12 @@ bool lapack_is_open() { return is_open; }
 
 std::string open_lapack(const char* path) {
     if (is_open) return {};
+    // OpenBLAS's threads spin for 2^26 cycles after their work unless told otherwise, and our own pool needs the cores.
+    const char* const timeout = "OPENBLAS_THREAD_TIMEOUT";
+    const bool told = std::getenv(timeout) != nullptr;
+    if (!told) setenv(timeout, "18", 0);
     void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!told) unsetenv(timeout);
     if (!library) return dlerror();
     static const char* const names[routines][2] = {
 #define WISP_X(name, real, complex) {real, complex},

@@ -1,7 +1,7 @@
 // LAPACK, found at run time: one table of batched routines per dtype (f32, f64, c64, c128).
 //
 // Matrices are column-major and packed, one after the other; `info` has one entry per matrix, 0 where all went well.
-// A batch is spread over the thread pool; the library itself stays on one thread.
+// A batch is spread over the thread pool, each matrix on one thread; one large matrix gets the threads for itself.
 #pragma once
 #include <cstdint>
 #include <string>

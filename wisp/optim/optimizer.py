@@ -5,6 +5,7 @@ An elementwise optimizer only names its state (`_init_state`) and makes one call
 """
 import contextlib
 import copy
+import types
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
@@ -93,6 +94,9 @@ class Optimizer:
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__ and not getattr(cls.step, "hooked", False):
             cls.step = _with_hooks(cls.step)
+
+    # of optimizers that wrap another one and never call this class's __init__
+    _optimizer_step_pre_hooks = _optimizer_step_post_hooks = types.MappingProxyType({})
 
     def __init__(self, params, defaults):
         if isinstance(params, wisp.Tensor):

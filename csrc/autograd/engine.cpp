@@ -304,7 +304,7 @@ std::mutex Turn::mutex;
 
 Tensor accumulated(const Tensor& variable, const Tensor& grad, Tensor& g, bool create_graph) {
     if (is_sparse(grad) || is_sparse(g)) {
-        if (!grad) return g;
+        if (!grad) return create_graph ? g : call_sparse("detach", {g});  // hooks may have kept g, and .grad changes in place
         GradMode mode(create_graph);
         // A sparse gradient cannot become dense in place.
         return call_sparse(create_graph || !is_sparse(g) ? "add" : "add_", {grad, g});

@@ -14,6 +14,14 @@ PATH = pathlib.Path(__file__).parent.parent / "docs" / "coverage.md"
 
 # kind of comparison, name, failed check and its note (all regular expressions) -> reason
 REASONS = (
+    ("operators", r"^(special\.(airy_ai|bessel_\w+))$", "float64", "PyTorch's result has six or seven digits, Wisp's fifteen (checked with series)"),
+    ("operators", r"^linalg\.eig(vals)?$", "float32|complex64|bfloat16", "the last digits of an eigenvalue: another LAPACK library"),
+    ("operators", r"^as_strided_scatter$", "gradient", "PyTorch's gradient is not the derivative (checked with differences); Wisp's is"),
+    ("operators", r"^matrix_exp$", "bfloat16.* for nan", "PyTorch's result is NaN in bfloat16"),
+    ("operators", r"^(pca|svd)_lowrank$", "random", "random projections: the signs of their vectors are not determined"),
+    ("operators", r"", "^inplace.*elements differ", "rounding: for the in-place form the comparison does not know which of the two results is "
+     "nearer to the exact one, as it does for the plain form, which passes"),
+    ("operators", r"", "random values", "a borderline case of a statistical test"),
     ("operators", r"^chalf$", "", "there is no complex32"),
     ("operators", r"^sparse\.sampled_addmm$", "gradient",
      "the gradient of a sparse tensor has its pattern; PyTorch's is dense here"),

@@ -23,7 +23,8 @@ REASONS = (
     ("operators", r"", "^inplace.*elements differ", "rounding: for the in-place form the comparison does not know which result "
      "is nearer to the exact one, as it does for the plain form, which passes"),
     ("operators", r"", "random values", "a borderline case of a statistical test"),
-    ("operators", r"^cat$", "^errors/function/8 ", "the comparison does not carry over the memory that out= shares here; Wisp refuses it too"),
+    ("operators", r"^cat$", "^errors/function/8 ",
+     "the comparison does not carry over the memory that out= shares here; Wisp refuses it too"),
     ("operators", r"^chalf$", "", "there is no complex32"),
     ("operators", r"^sparse\.sampled_addmm$", "gradient",
      "the gradient of a sparse tensor has its pattern; PyTorch's is dense here"),

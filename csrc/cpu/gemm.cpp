@@ -94,18 +94,19 @@ template <class T> struct Finish {
 template <class T>
 WISP_INLINE void run_tile(int rows, int vectors, int columns, bool unit, bool padded, int64_t k, const T* a,
                           int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c, int64_t c_row, int64_t i,
-                          int64_t j, const Finish<T>& finish) {
+                          int64_t j, const Finish<T>& finish, const T* ahead = nullptr, int64_t ahead_step = 0) {
     constexpr int L = lanes<T>;
+    if (!ahead) ahead = b;
     const int last = columns - (vectors - 1) * L;
     const Tile<T> kernel = tile_for<T>(rows, vectors, unit, !padded && last < L);
     c += i * c_row + j;
     if (finish.direct) {
         const T* d = finish.d ? finish.d + i * finish.d_row + j : nullptr;
-        return kernel(k, a, a_row, a_col, b, b_row, c, c_row, d, finish.d_row, finish.add, last);
+        return kernel(k, a, a_row, a_col, b, b_row, c, c_row, d, finish.d_row, finish.add, last, ahead, ahead_step);
     }
     alignas(64) T sums[most_rows * max_vectors * L];
     const int64_t width = vectors * L;
-    kernel(k, a, a_row, a_col, b, b_row, sums, width, nullptr, 0, false, last);
+    kernel(k, a, a_row, a_col, b, b_row, sums, width, nullptr, 0, false, last, ahead, ahead_step);
     for (int r = 0; r < rows; ++r) finish.put(sums + r * width, c + r * c_row, i + r, j, columns);
 }
 
@@ -252,14 +253,22 @@ template <class T> void shared_panels(const Product<T>& p) {
             const int columns = int(least(width, p.n - j)), used = int(divide_up(columns, L));
             const T* b = packed ? packed + t * width * deep : p.b + q * p.b_row + j;
             const int64_t b_row = packed ? used * L : p.b_row;
-            for (int64_t i = i0; i < i1; i += rows) {
+            for (int64_t i = i0, tile = 0; i < i1; i += rows, ++tile) {
                 const int high = int(least(rows, i1 - i));
+                // The first tiles bring the next panel of B, a vector each; the others of the first panel the lines
+                // of a transposed A that come next.
+                const T* ahead = nullptr;
+                int64_t ahead_step = b_row;
+                if (tile < vectors && t + 1 < to)
+                    ahead = packed ? b + width * deep + tile * L : b + width + tile * L;
+                else if (t == from && !pack_left && p.a_row == 1)
+                    ahead = left + (i - i0) + L, ahead_step = p.a_col;
                 if (pack_left)
                     run_tile(high, used, columns, true, pack_right, deep, left + (i - i0) * deep, int64_t(1),
-                             int64_t(high), b, b_row, p.c, p.c_row, i, j, finish);
+                             int64_t(high), b, b_row, p.c, p.c_row, i, j, finish, ahead, ahead ? ahead_step : 0);
                 else
                     run_tile(high, used, columns, p.a_row == 1, pack_right, deep, left + (i - i0) * p.a_row, p.a_row,
-                             p.a_col, b, b_row, p.c, p.c_row, i, j, finish);
+                             p.a_col, b, b_row, p.c, p.c_row, i, j, finish, ahead, ahead ? ahead_step : 0);
             }
         }
     };
@@ -317,7 +326,8 @@ template <class T> void from_the_right(const Product<T>& p) {
             for (int64_t r = 0; r < high; r += rows)
                 tile_for<T>(int(least(rows, high - r)), vectors, false, false)(
                     least(depth, p.k - q), p.b + (j0 + r) * p.b_col + q, p.b_col, int64_t(1),
-                    packed + i0 * p.k + q * width, width, sums + r * width, width, nullptr, 0, q > 0, L);
+                    packed + i0 * p.k + q * width, width, sums + r * width, width, nullptr, 0, q > 0, L, packed,
+                    int64_t(0));
         for (int64_t i = 0; i < wide; i += L)
             for (int64_t r = 0; r < high; r += L) {
                 const int count = int(least(L, high - r));

@@ -127,13 +127,15 @@ constexpr int most_rows = 12;
 
 template <class T> using Tile = void (*)(int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,
                                          int64_t b_row, T* c, int64_t c_row, const T* d, int64_t d_row, bool add,
-                                         int last);
+                                         int last, const T* ahead, int64_t ahead_step);
 
 // C = A·B + D (d null: nothing) (+ C if add). `last` is the number of columns in the last vector; `unit`: a_row is 1
-// (packed or transposed A); `part`: B may not be read beyond `last`, else it is padded.
+// (packed or transposed A); `part`: B may not be read beyond `last`, else it is padded. Meanwhile memory for later comes
+// into the cache: a line from `ahead` on for each of the k steps.
 template <class T, int vectors, int rows, bool unit, bool part>
 void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row,
-          T* __restrict c, int64_t c_row, const T* d, int64_t d_row, bool add, int last) {
+          T* __restrict c, int64_t c_row, const T* d, int64_t d_row, bool add, int last, const T* ahead,
+          int64_t ahead_step) {
     constexpr int L = lanes<T>;
     Vec<T> sum[rows][vectors];
     if (d) {
@@ -148,12 +150,11 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; ++v) sum[i][v] = Vec<T>{};
     }
-    if (add) {
+    // C comes while the sums are made.
 #pragma GCC unroll 16
-        for (int i = 0; i < rows; ++i)
+    for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-            for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + i * c_row + v * L);
-    }
+        for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + i * c_row + v * L);
     auto step = [&](const T* pa, const T* pb) __attribute__((always_inline)) {
         Vec<T> right[vectors];
 #pragma GCC unroll 4
@@ -173,16 +174,22 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
             for (int i = 0; i < rows; ++i) __builtin_prefetch(a + (rows + i) * a_row);
             for (int s = 0; s < 16; s += 2) {
                 step(a, b);
+                __builtin_prefetch(ahead, 0, 2);
                 step(a + a_col, b + b_row);
+                __builtin_prefetch(ahead + ahead_step, 0, 2);
                 a += 2 * a_col;
                 b += 2 * b_row;
+                ahead += 2 * ahead_step;
             }
         }
     for (; p + 2 <= k; p += 2) {
         step(a, b);
+        __builtin_prefetch(ahead, 0, 2);
         step(a + a_col, b + b_row);
+        __builtin_prefetch(ahead + ahead_step, 0, 2);
         a += 2 * a_col;
         b += 2 * b_row;
+        ahead += 2 * ahead_step;
     }
     if (p < k) step(a, b);
 #pragma GCC unroll 16

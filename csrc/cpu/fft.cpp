@@ -387,7 +387,7 @@ template <class T> void long_row(const FftPlan& plan, const T* in, T* out, bool 
     const int64_t rows = plan.rows->n, columns = plan.columns->n;
     const int64_t blocks = (rows + L - 1) / L, column_blocks = (columns + L - 1) / L;
     auto* folded = static_cast<Point<T>*>(scratch(1, size_t(blocks * columns) * sizeof(Point<T>)));
-    auto grain = [](int64_t length) { return 1 + 32768 / (length * lanes<T>); };
+    auto grain = [](int64_t length) { return 1 + 8191 / (length * lanes<T>); };
     parallel_for(column_blocks, grain(rows), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) fold_first(plan, in, folded, i, swap);
     });
@@ -464,7 +464,7 @@ void rows_of(const FftPlan& plan, FftKind kind, const T* in, int64_t in_stride, 
             for (int64_t i = 0; i < count; i++) one(i);
             return;
         }
-        parallel_for(count, 1 + 16384 / tile_length, [&](int64_t begin, int64_t end) {
+        parallel_for(count, 1 + 8191 / tile_length, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++) one(i);
         });
         return;

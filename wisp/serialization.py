@@ -149,8 +149,8 @@ class _Pickler(pickle._Pickler):
         if nn is not None and isinstance(tensor, nn.Parameter):
             self.alive.append(plain)
             return _PARAMETER, (plain, tensor.requires_grad, hooks)
-        if plain.is_complex():
-            plain = plain.resolve_conj()
+        if plain.is_complex() and plain.is_conj():  # the same copy for both passes
+            plain = self.storages.setdefault(("conjugate", id(tensor)), plain.resolve_conj())
         self.alive.append(plain)
         place = plain._storage_ptr(), plain.dtype, str(plain.device)
         storage = self.storages.get(place) if plain.numel() else _Storage(plain)

@@ -1,5 +1,6 @@
 // Hooks: on gradients of tensors, around nodes, on saved tensors; and the lazily made extras of a tensor.
 #include "../ops/ops.h"
+#include "../ops/sparse.h"
 #include "engine.h"
 
 namespace wisp {
@@ -29,7 +30,7 @@ PyObject* tensor_or_none(const Tensor& t) {
 Tensor expect_tensor(PyObject* o, const char* what) {
     if (o == Py_None) return {};
     if (!is_tensor(o)) throw TypeError(what, " must return a Tensor or None, got ", Py_TYPE(o)->tp_name);
-    return Tensor::borrow(as_tensor_object(o));
+    return resolve_conjugate(Tensor::borrow(as_tensor_object(o)));
 }
 
 PyObject* tuple_of(const Tensor* tensors, int64_t n) {

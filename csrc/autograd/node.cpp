@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../ops/ops.h"
+#include "../ops/sparse.h"
 #include "engine.h"
 #include "source.h"
 
@@ -264,6 +265,13 @@ Node* grad_fn_of(const Tensor& t) {
             add_input(*n, base);
             set_as_strided_backward(*n, base.layout(), t.layout());
             n->outputs.push_back({t.sizes(), t.dtype(), t.device()});
+            if (is_conjugate(t.object())) {
+                NodePtr view = NodePtr::steal(new_node("ConjBackward0"));
+                view->next.push_back({n, 0});
+                set_closure(*view, [](Backward& bw) { bw.set(0, conj(bw.grad())); });
+                view->outputs.push_back({t.sizes(), t.dtype(), t.device()});
+                n = view;
+            }
             set_history(t, n.get(), 0);
         }
     }

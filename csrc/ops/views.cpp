@@ -435,10 +435,6 @@ static const Operators operators = {
     {"swapdims_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); }, method},
     {"t(Tensor input)", transposed, function | method},
     {"t_(Tensor input)", [](const Tensor& t) { return become(t, transposed(t)); }, method},
-    {"adjoint(Tensor input)", [](const Tensor& t) {
-         if (t.dim() < 2) throw RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
-         return conj(transpose(t, -2, -1));
-     }, function | method},
     {"permute(Tensor input, int... dims)", [](const Tensor& t, Dims d) { return permute(t, d); }, method},
     {"permute(Tensor input, int[] dims)", [](const Tensor& t, Dims d) { return permute(t, d); }, function},
     {"movedim(Tensor input, int[] source, int[] destination)", [](const Tensor& t, Dims a, Dims b) { return movedim(t, a, b); }, function | method},

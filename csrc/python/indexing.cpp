@@ -6,6 +6,7 @@
 #include "../ops/gather.h"
 #include "../ops/sparse.h"
 #include "../ops/views.h"
+#include "conjugate.h"
 #include "registry.h"
 #include "tensor_type.h"
 
@@ -241,6 +242,12 @@ int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
         const Key key = parse(key_object, t);
         Tensor source;
         if (is_tensor(value) && is_sparse(value)) refuse_sparse("assigning to an index");
+        Tensor plain;
+        if (has_conjugate(value)) {
+            if (!is_conjugate(value)) throw TypeError("x[...] = a list of conjugate views is not supported; use torch.stack of it");
+            plain = resolve_conjugate(as_tensor(value));
+            value = plain.object();
+        }
         if (is_tensor(value)) source = as_tensor(value);
         else if (number) source = scalar_tensor(to_scalar(value), is_complex(t.dtype()) ? t.dtype() : to_scalar(value).is_complex() ? complex_of(t.dtype()) : t.dtype());
         else source = tensor_from_data(value, t.dtype());

@@ -4,6 +4,7 @@
 #include "../autograd/engine.h"
 #include "../autograd/source.h"
 #include "../ops/ops.h"
+#include "conjugate.h"
 #include "registry.h"
 #include "tensor_type.h"
 
@@ -137,6 +138,7 @@ PyTypeObject* class_named(const char* name) {
 void fill_request(BackwardRequest& r, PyObject* tensors, PyObject* grads, PyObject* inputs) {
     r.roots = to_tensors(tensors);
     r.grads = to_tensors(grads);
+    for (Tensor& g : r.grads) g = resolve_conjugate(g);
     if (r.grads.size() != r.roots.size()) throw RuntimeError("got ", r.roots.size(), " tensors and ", r.grads.size(), " gradients");
     if (inputs != Py_None) r.inputs = to_tensors(inputs);
 }
@@ -229,7 +231,7 @@ PyObject* function_record(PyObject*, PyObject* args) {
             Ref results(PyObject_CallMethod(bw.node.context, "_run_backward", "(OO)", grads.get(), node.get()));
             TensorList list = to_tensors(results.get());
             for (int64_t i = 0; i < list.size() && i < bw.node.next.size(); i++)
-                if (bw.needs(int(i))) bw.set(int(i), list[i]);
+                if (bw.needs(int(i))) bw.set(int(i), resolve_conjugate(list[i]));
         };
         for (const Tensor& t : dirty) {
             check_inplace(t, name, true);

@@ -288,7 +288,6 @@ const Operators operators = {
          return columns;
      }, function},
     {"where(Tensor input, Tensor condition, Operand other)", [](const Tensor& x, const Tensor& c, const Arg& other) { return where(c, x, other); }, method},
-    {"conj(Tensor input)", [](const Tensor& t) { return conj(t); }, function | method},
     {"conj_physical(Tensor input, *, Tensor? out=None)", [](const Tensor& t) { return conj(t); }, everywhere},
     {"resolve_conj(Tensor input)", [](const Tensor& t) { return t; }, function | method},
     {"resolve_neg(Tensor input)", [](const Tensor& t) { return t; }, function | method},

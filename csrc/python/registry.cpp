@@ -12,6 +12,7 @@
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
 #include "autocast.h"
+#include "conjugate.h"
 #include "tensor_type.h"
 
 namespace wisp {
@@ -390,7 +391,7 @@ bool fits(const Parameter& p, PyObject* o) {
         case Kind::device: return Py_TYPE(o) == &device_type || PyUnicode_Check(o) || PyLong_Check(o);
         case Kind::format: return Py_TYPE(o) == &format_type;
         case Kind::generator: return Py_TYPE(o) == &generator_type;
-        case Kind::any: return !is_sparse_layout(o);
+        case Kind::any: return !is_sparse_layout(o) && !(conjugate_type && PyUnicode_CompareWithASCIIString(p.name, "data") == 0 && has_conjugate(o));
     }
     return false;
 }
@@ -552,6 +553,7 @@ PyObject* take_out(const Overload& o, PyObject** slots) {
 
 PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots, PyObject* out) {
     if (is_sparse(out)) refuse_sparse((op.name + "(out=)").c_str());
+    if (has_conjugate(out)) throw RuntimeError(op.name, "(): out= is a conjugate view, which cannot be written to as a whole; pass an ordinary tensor");
     for (size_t i = 0; grad_enabled() && i + 1 < o.parameters.size(); i++)
         if (is_tensor(slots[i]) && FromPython<const Tensor&>::get(slots[i]).requires_grad())
             throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
@@ -707,6 +709,8 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
         }
         if (any_sparse(args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)))
             return call_sparse((op.name + (self->form == form_inplace ? "_" : "")).c_str(), args, n, kwnames);
+        for (Py_ssize_t i = 0, all = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0); i < all; i++)
+            if (has_conjugate(args[i])) return call_conjugate(callable, op.name.c_str(), self->form == form_inplace, args, n, kwnames);
         refuse(op, args, n, kwnames);
     } catch (const MissingKernel& e) {
         MissingKernel(op.name, ": ", e.what()).restore();

@@ -10,6 +10,7 @@
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
 #include "autocast.h"
+#include "conjugate.h"
 #include "registry.h"
 
 namespace wisp {
@@ -54,6 +55,7 @@ PyObject* binary_inplace(PyObject* a, PyObject* b) {
         if (!operand(b, y)) {
             PyObject* args[] = {a, b};
             if (is_sparse(b)) return call_sparse((std::string(pointwise_info(op).name) + "_").c_str(), args, 2, nullptr);
+            if (is_conjugate(b)) return pointwise_(op, as_tensor(a), Arg(resolve_conjugate(as_tensor(b)))).release();
             Py_RETURN_NOTIMPLEMENTED;
         }
         if (batching && has_batched(b)) refuse_batched_write("an in-place operator");
@@ -197,7 +199,7 @@ int set_grad_attribute(PyObject* self, PyObject* value, void*) {
         if (!(g.sizes() == t.sizes()))
             throw RuntimeError("attempting to assign a gradient of size '", g.sizes(), "' to a tensor of size '", t.sizes(),
                                "'. Please ensure that the gradient and the tensor are the same size");
-        set_grad(t, g);
+        set_grad(t, resolve_conjugate(g));
         return 0;
     });
 }
@@ -247,7 +249,7 @@ int set_data_attribute(PyObject* self, PyObject* value, void*) {
     return guarded(-1, [&] {
         if (!value || !is_tensor(value)) throw TypeError("Variable data has to be a tensor, but got ", value ? Py_TYPE(value)->tp_name : "nothing");
         if (is_sparse(value)) refuse_sparse("Tensor.data = ...");
-        set_data(as_tensor(self), as_tensor(value));
+        set_data(as_tensor(self), resolve_conjugate(as_tensor(value)));
         return 0;
     });
 }
@@ -277,11 +279,11 @@ GETTER(H) {
     return guarded([&] {
         const Tensor& t = as_tensor(self);
         if (t.dim() != 0 && t.dim() != 2) throw RuntimeError("tensor.H is only supported on matrices (2-D tensors). Got ", t.dim(), "-D tensor.");
-        return t.dim() == 0 ? conj(t).release() : conj(matrix_transposed(t, "H")).release();
+        return conjugate_view(t.dim() == 0 ? t : matrix_transposed(t, "H")).release();
     });
 }
 GETTER(mH) {
-    return guarded([&] { return conj(matrix_transposed(as_tensor(self), "mH")).release(); });
+    return guarded([&] { return conjugate_view(matrix_transposed(as_tensor(self), "mH")).release(); });
 }
 
 PyGetSetDef getset[] = {
@@ -343,7 +345,7 @@ PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
             *places[i] = args[n + j];
         }
         if (gradient != Py_None) {
-            if (is_tensor(gradient)) request.grads.push_back(as_tensor(gradient));
+            if (is_tensor(gradient)) request.grads.push_back(resolve_conjugate(as_tensor(gradient)));
             else throw TypeError("backward(): gradient must be a Tensor or None, got ", Py_TYPE(gradient)->tp_name);
         }
         request.create_graph = truth_of(create);
@@ -470,7 +472,7 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
     return guarded([&]() -> PyObject* {
         if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &type)) throw TypeError("cls must be a subclass of Tensor");
         if (is_sparse(data)) refuse_sparse("a subclass of Tensor, such as nn.Parameter");
-        const Tensor& t = as_tensor(data);
+        const Tensor t = resolve_conjugate(as_tensor(data));
         PyObject* self = new_tensor_of_type(reinterpret_cast<PyTypeObject*>(cls), t);
         Tensor result = Tensor::steal(as_tensor_object(self));
         if (requires_grad) require_grad(result, true);

@@ -201,6 +201,8 @@ class Function:
         places = [i for i, value in enumerate(values) if isinstance(value, wisp.Tensor)]
         plain = []
         for i in places:
+            if values[i].is_complex():
+                values[i] = values[i].resolve_conj()
             output = values[i]
             changed = any(output is tensor for tensor in dirty)
             if not changed and (output.requires_grad or any(output is arg for arg in inputs)):

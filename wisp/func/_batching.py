@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import wisp
 from wisp import _core
+from wisp._tensor_operators import by_name
 
 Tensor = wisp.Tensor
 _state = threading.local()
@@ -58,7 +59,6 @@ class BatchedTensor(Tensor):
     data_ptr = _refuse("calling .data_ptr()")
     __bool__ = _refuse("using data-dependent control flow")
     __float__ = __int__ = __index__ = __complex__ = __contains__ = _refuse("converting to a Python number")
-    __hash__ = Tensor.__hash__
 
     requires_grad = property(lambda self: self._physical.requires_grad,
                              lambda self, on: setattr(self._physical, "requires_grad", on))
@@ -96,32 +96,6 @@ class BatchedTensor(Tensor):
 
     def __setitem__(self, key, value):
         _set(self, key, value)
-
-    def __pow__(self, other):
-        return _core.pow(self, other)
-
-    def __rpow__(self, other):
-        return _core.pow(other, self)
-
-    def __ipow__(self, other):
-        return self.pow_(other)
-
-
-def _operators():
-    """Arithmetic and comparisons of Python, by way of the named operators."""
-    pairs = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
-             "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
-             "rshift": "bitwise_right_shift", "matmul": "matmul"}
-    for short, name in pairs.items():
-        op = getattr(_core, name)
-        setattr(BatchedTensor, f"__{short}__", lambda self, other, op=op: op(self, other))
-        setattr(BatchedTensor, f"__r{short}__", lambda self, other, op=op: op(other, self))
-        if short != "matmul":
-            setattr(BatchedTensor, f"__i{short}__", lambda self, other, name=name: getattr(self, name + "_")(other))
-    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        setattr(BatchedTensor, f"__{name}__", lambda self, other, op=getattr(_core, name): op(self, other))
-    for short, name in {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}.items():
-        setattr(BatchedTensor, f"__{short}__", lambda self, op=getattr(_core, name): op(self))
 
 
 # --- wrapping ------------------------------------------------------------------------------------------------------------
@@ -439,5 +413,5 @@ def apply_function(cls, args, kwargs):
     return tuple(put(part, dim) for part, dim in zip(result, dims))
 
 
-_operators()
+by_name(BatchedTensor)
 _core._set_batching(BatchedTensor, _call)

@@ -1,0 +1,166 @@
+// Conjugate views: making, resolving and calling operators with them. See conjugate.h.
+#include "conjugate.h"
+
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "../ops/ops.h"
+#include "registry.h"
+#include "tensor_type.h"
+
+namespace wisp {
+
+namespace {
+
+// Their result is a view of the first argument: the same view of its memory, conjugated.
+bool is_view_operator(const std::string& name) {
+    static const std::unordered_set<std::string> names = {
+        "view_as", "reshape", "reshape_as", "expand", "expand_as", "broadcast_to", "transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis",
+        "unsqueeze", "squeeze", "select", "narrow", "flatten", "ravel", "unflatten", "diagonal", "unbind", "chunk", "split", "split_with_sizes",
+        "tensor_split", "t", "detach", "alias", "unfold", "as_strided", "_without_graph"};
+    return names.count(name) != 0;
+}
+
+// The memory of a conjugate view as an ordinary tensor.
+Tensor plain_view(const Tensor& z) {
+    Tensor v = make_view(z, z.layout());
+    if (needs_grad(z)) record(v, "ConjBackward0", {z}, {}, [](Backward& bw) { bw.set(0, conj(bw.grad())); });
+    return v;
+}
+
+PyObject* conjugated(PyObject* result) {
+    if (is_tensor(result)) return conjugate_view(Tensor::borrow(as_tensor_object(result))).release();
+    if (PyTuple_Check(result)) {
+        Ref tuple(PyTuple_New(PyTuple_GET_SIZE(result)));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); i++) PyTuple_SET_ITEM(tuple.get(), i, conjugated(PyTuple_GET_ITEM(result, i)));
+        return tuple.release();
+    }
+    Py_INCREF(result);
+    return result;
+}
+
+Ref resolved(PyObject* o) {
+    if (is_conjugate(o)) return Ref(resolve_conjugate(Tensor::borrow(as_tensor_object(o))).release());
+    if (!has_conjugate(o)) return Ref::borrow(o);
+    Ref list(PyList_New(0));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++) {
+        Ref item = resolved(PySequence_Fast_GET_ITEM(o, i));
+        if (PyList_Append(list.get(), item.get()) < 0) throw PythonError();
+    }
+    return list;
+}
+
+}  // namespace
+
+bool has_conjugate(PyObject* o) {
+    if (!conjugate_type) return false;
+    if (is_conjugate(o)) return true;
+    if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+        if (has_conjugate(PySequence_Fast_GET_ITEM(o, i))) return true;
+    return false;
+}
+
+Tensor conjugate_view(const Tensor& t) {
+    if (!is_complex(t.dtype())) return t;
+    if (!(t.device() == Device{})) return conj(t);
+    if (!conjugate_type) Ref module(PyImport_ImportModule("wisp._conjugate"));
+    const Tensor plain = make_view(t, t.layout());
+    PyObject* const o = new_tensor_of_type(conjugate_type, plain);
+    Tensor z = Tensor::steal(as_tensor_object(o));
+    z->base = plain->base;
+    Py_INCREF(reinterpret_cast<PyObject*>(z->base));
+    z->view_kind = plain->view_kind;
+    z->view_version = plain->view_version;
+    z->inference = plain->inference;
+    z->untracked_writes = t->untracked_writes;
+    track(z.get());
+    if (needs_grad(t)) record(z, "ConjBackward0", {t}, {}, [](Backward& bw) { bw.set(0, conj(bw.grad())); });
+    return z;
+}
+
+Tensor resolve_conjugate(const Tensor& z) {
+    if (!z || !is_conjugate(z.object())) return z;
+    Tensor r;
+    {
+        GradMode off(false);
+        r = conj(alias(z));
+    }
+    if (needs_grad(z)) record(r, "ResolveConjBackward0", {z}, {}, [](Backward& bw) { bw.set(0, bw.grad()); });
+    return r;
+}
+
+PyObject* call_conjugate(PyObject* callable, const char* name, bool inplace, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    const std::string op = name;
+    const Py_ssize_t total = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    const bool first = n > 0 && is_conjugate(args[0]);
+    const Tensor z = first ? Tensor::borrow(as_tensor_object(args[0])) : Tensor();
+    bool others = false;
+    for (Py_ssize_t i = 1; i < total; i++) others |= has_conjugate(args[i]);
+    std::vector<Ref> kept;
+    std::vector<PyObject*> given;
+    auto call = [&] { return PyObject_Vectorcall(callable, given.data(), size_t(n), kwnames); };
+    auto give = [&](Ref value) {
+        given.push_back(value.get());
+        kept.push_back(std::move(value));
+    };
+    inplace |= (op.size() > 1 && op.back() == '_' && op.front() != '_') || op == "_assign";
+    if (total > 0 && !first && has_conjugate(args[0]) && (inplace || op.back() == '_' || op.ends_with("_step") || op == "_scale_tensors"))
+        throw RuntimeError(name, ": a list of tensors to be changed contains a conjugate view; use resolve_conj() first");
+    if (first && (op == "_set" || op == "_extend_tensor" || op == "_move_to_shared"))
+        throw RuntimeError(name, ": not possible on a conjugate view; use resolve_conj() first");
+
+    if (first && total == 1) {
+        if (op == "conj") return plain_view(z).release();
+        if (op == "adjoint") return transpose(plain_view(z), -2, -1).release();
+        if (op == "real") return real(plain_view(z)).release();
+        if (op == "is_conj") Py_RETURN_TRUE;
+        if (op == "view_as_real")
+            throw RuntimeError("view_as_real doesn't work on unresolved conjugated tensors. To resolve the conjugate tensor so you can view it as "
+                               "real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.");
+    }
+    if (first && !inplace && !others && is_view_operator(op)) {
+        give(Ref(op == "detach" || op == "_without_graph" ? alias(z).release() : plain_view(z).release()));
+        for (Py_ssize_t i = 1; i < total; i++) given.push_back(args[i]);
+        Ref result(call());
+        return conjugated(result.get());
+    }
+    if (first && !inplace && op == "view" && total > 1 && Py_TYPE(args[1]) != &dtype_type) {
+        give(Ref(plain_view(z).release()));
+        for (Py_ssize_t i = 1; i < total; i++) given.push_back(args[i]);
+        Ref result(call());
+        return conjugated(result.get());
+    }
+    if (first && inplace) {
+        check_inplace(z, name, z.requires_grad());
+        const Tensor values = resolve_conjugate(z);
+        give(Ref::borrow(values.object()));
+        for (Py_ssize_t i = 1; i < total; i++) give(resolved(args[i]));
+        Ref result(call());
+        if (!(values.sizes() == z.sizes()) || values.dtype() != z.dtype())
+            throw RuntimeError(name, ": not possible on a conjugate view; use resolve_conj() first");
+        copy_(plain_view(z), conj(values));
+        Py_INCREF(args[0]);
+        return args[0];
+    }
+    for (Py_ssize_t i = 0; i < total; i++) give(resolved(args[i]));
+    return call();
+}
+
+namespace {
+
+const Operators operators = {
+    {"_set_conjugate_type(any cls)", [](PyObject* cls) {
+         conjugate_type = reinterpret_cast<PyTypeObject*>(cls);
+         Py_INCREF(cls);
+     }, function},
+    {"conj(Tensor input)", [](const Tensor& t) { return conjugate_view(t); }, function | method},
+    {"adjoint(Tensor input)", [](const Tensor& t) {
+         if (t.dim() < 2) throw RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
+         return conjugate_view(transpose(t, -2, -1));
+     }, function | method},
+};
+
+}  // namespace
+}  // namespace wisp

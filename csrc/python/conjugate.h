@@ -1,0 +1,17 @@
+// Conjugate views: what Tensor.conj() gives for complex tensors.
+//
+// Such a view is an object of one Python class (wisp/_conjugate.py) on the memory of another tensor, whose values are the
+// conjugates of what lies there. As with sparse tensors (csrc/ops/sparse.h), the argument parser takes none for a Tensor:
+// a call with one fits no signature and comes to call_conjugate, which applies views to the memory, writes in-place results
+// back conjugated, and for everything else makes a copy with the values. So operators need no check of their own.
+#pragma once
+#include "../ops/sparse.h"
+
+namespace wisp {
+
+Tensor conjugate_view(const Tensor& t);     // of an ordinary tensor; t itself if it is real
+bool has_conjugate(PyObject* o);            // it is one, or a list or tuple with one
+// A call with a conjugate view among its arguments.
+PyObject* call_conjugate(PyObject* callable, const char* name, bool inplace, PyObject* const* args, Py_ssize_t n, PyObject* kwnames);
+
+}  // namespace wisp

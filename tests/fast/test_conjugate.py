@@ -1,0 +1,126 @@
+"""Conjugate views: they share memory, read and write conjugates, and take part in autograd."""
+import copy
+import io
+import pickle
+
+import pytest
+
+import wisp
+
+X = wisp.tensor([[1 + 2j, 3 - 1j], [0.5j, 2 + 0j]], dtype=wisp.complex128)
+C = X.conj_physical()
+
+
+def close(actual, expected):
+    wisp.testing.assert_close(actual.resolve_conj(), expected.resolve_conj(), rtol=1e-12, atol=1e-14)
+
+
+def test_shares_memory():
+    x = X.clone()
+    z = x.conj()
+    assert z.is_conj() and not x.is_conj() and isinstance(z, wisp.Tensor)
+    assert z.data_ptr() == x.data_ptr() and z._is_view() and z.stride() == x.stride()
+    x.mul_(2)
+    close(z, 2 * C)
+    assert not z.conj().is_conj() and z.conj().data_ptr() == x.data_ptr()
+    assert not z.resolve_conj().is_conj() and x.resolve_conj() is x
+    assert wisp.ones(2).conj().is_conj() is False
+
+
+def test_views_stay_lazy():
+    z = X.conj()
+    for view in (z[0], z.t(), z.T, z.mT, z.reshape(4), z.view(4), z[:, 1], z.unsqueeze(0), z.detach(), z.expand(2, 2, 2), z.unbind(0)[1],
+                 z.transpose(0, 1).flatten()[1:], X.mH, X.H, X.adjoint()):
+        assert view.is_conj()
+    assert not z.mH.is_conj() and not z.adjoint().is_conj()
+    close(X.mH, C.t())
+    close(z.mH, X.t())
+    close(z[0], C[0])
+    close(wisp.stack(list(z)), C)
+    with pytest.raises(RuntimeError, match="view_as_real"):
+        wisp.view_as_real(z)
+
+
+def test_values():
+    z = X.conj()
+    for f in (lambda t: t * 2, lambda t: 2j - t, lambda t: t / X, lambda t: X @ t, lambda t: t @ t.mH, lambda t: t.sum(0), lambda t: t.exp(),
+              lambda t: t**2, lambda t: 2**t, lambda t: -t, lambda t: t == C, lambda t: t.abs(), lambda t: t.real + 0, lambda t: t.imag + 0,
+              lambda t: wisp.cat([t, X]), lambda t: wisp.stack([X, t]), lambda t: wisp.tensor([t[0, 0], t[1, 1]]), lambda t: t.angle(),
+              lambda t: wisp.einsum("ij,jk->ik", t, X), lambda t: wisp.linalg.inv(t), lambda t: wisp.fft.fft(t), lambda t: t.clone(),
+              lambda t: wisp.as_tensor(t), lambda t: t.to(wisp.complex64), lambda t: t.contiguous(), lambda t: t[wisp.tensor([1, 0])],
+              lambda t: wisp.where(X.real > 0, t, X), lambda t: wisp.vdot(t[0], X[0]), lambda t: wisp.nn.Parameter(t).detach()):
+        close(f(z), f(C))
+    assert z.tolist() == C.tolist() and z[0, 0].item() == 1 - 2j and complex(z[0, 0]) == 1 - 2j
+    assert repr(z) == repr(C) and (z.numpy() == C.numpy()).all()
+    for copied in (copy.deepcopy(z), pickle.loads(pickle.dumps(z))):
+        close(copied, C)
+    file = io.BytesIO()
+    wisp.save({"z": z, "x": X}, file)
+    file.seek(0)
+    close(wisp.load(file)["z"], C)
+
+
+def test_writes_reach_the_base():
+    x, plain = X.clone(), C.clone()
+    z = x.conj()
+    for write in (lambda t: t.mul_(1j), lambda t: t.add_(X), lambda t: t.__setitem__(0, 5 + 1j), lambda t: t[0].sub_(2j), lambda t: t.copy_(X),
+                  lambda t: t[:, 1].fill_(3 - 2j), lambda t: t.__iadd__(1j), lambda t: t.__setitem__((1, 1), X[0, 0]), lambda t: t.exp_(),
+                  lambda t: t.zero_()):
+        write(z)
+        write(plain)
+        close(z, plain)
+        close(x, plain.conj_physical())
+    y = X.clone()
+    y += y.conj()
+    close(y, X + C)
+    y[0] = X.conj()[1]
+    close(y[0], C[1])
+    with pytest.raises(RuntimeError, match="conjugate view"):
+        wisp.add(X, X, out=z)
+
+
+def test_autograd():
+    weight = wisp.tensor([[1j, 2.0], [0.3, -1j]], dtype=wisp.complex128)
+
+    def gradient(f):
+        x = X.clone().requires_grad_()
+        f(x).abs().square().sum().backward()
+        return x.grad
+    close(gradient(lambda x: x.conj() * weight), gradient(lambda x: x.conj_physical() * weight))
+    close(gradient(lambda x: x.mH @ x), gradient(lambda x: x.mT.conj_physical() @ x))
+    close(gradient(lambda x: x.conj()[0].exp() * weight), gradient(lambda x: x.conj_physical()[0].exp() * weight))
+
+    def write(conj):
+        def f(x):
+            y = x * 1
+            z = conj(y)
+            z.mul_(weight)
+            y[0].mul_(2j)
+            return (z if z.is_conj() else y.conj_physical()) * y
+        return f
+
+    def write_plainly(x):
+        y = (x.conj_physical() * weight).conj_physical()
+        y = wisp.stack([y[0] * 2j, y[1]])
+        return y.conj_physical() * y
+    close(gradient(write(lambda y: y.conj())), gradient(write_plainly))
+    leaf = X.conj().requires_grad_()
+    (leaf * weight).abs().square().sum().backward()
+    close(leaf.grad, gradient(lambda x: x.conj_physical() * weight).conj())
+    seen = []
+    x = X.clone().requires_grad_()
+    z = x.conj()
+    z.register_hook(lambda g: seen.append(g) or g.conj())
+    (z * weight).sum().abs().backward()
+    assert len(seen) == 1
+    x = X.clone().requires_grad_()
+    (x * weight).backward(X.conj())
+    close(x.grad, weight.conj_physical() * C)
+    with pytest.raises(RuntimeError, match="leaf"):
+        X.clone().requires_grad_().conj().mul_(2)
+
+
+def test_with_transforms():
+    close(wisp.func.jvp(lambda x: x.conj() * x, (X,), (C,))[1], C.conj_physical() * X + C * C)
+    close(wisp.vmap(lambda row: row.conj() * 2)(X), 2 * C)
+    close(wisp.vmap(lambda row: row.conj() * 2)(X.conj()), 2 * X)

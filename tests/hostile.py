@@ -27,6 +27,7 @@ SKIPPED = {
     "_hide_tangents",
     "_batching",
     "_set_batching",
+    "_set_conjugate_type",
 }
 
 

@@ -1,4 +1,4 @@
-"""The command `wisp`: demo, doctor, run, check."""
+"""The command `wisp`: demo, doctor, run, launch, check."""
 import argparse
 import os
 import platform
@@ -60,13 +60,19 @@ def run(arguments):
     run(arguments)
 
 
+def launch(arguments):
+    """Run a program as several processes that work together: wisp launch -n 4 train.py [arguments]."""
+    from wisp.distributed.run import main
+    main(arguments)
+
+
 def check(arguments):
     """List what a PyTorch project uses and Wisp lacks, without running it: wisp check path/."""
     from wisp.check import main
     main(arguments)
 
 
-COMMANDS = {"demo": demo, "doctor": doctor, "run": run, "check": check}
+COMMANDS = {"demo": demo, "doctor": doctor, "run": run, "launch": launch, "check": check}
 
 
 def main(arguments=None):

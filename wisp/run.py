@@ -28,6 +28,9 @@ def _own_lines(trace):
 
 def _report(error):
     from wisp import _missing
+    world = sys.modules.get("wisp.distributed._world")
+    if world is not None:
+        world.fail()    # the other ranks must not be waited for
     trace = _own_lines(error.__traceback__)
     traceback.print_exception(type(error), error, trace or error.__traceback__)
     text = _missing.explain(error)

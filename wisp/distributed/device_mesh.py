@@ -28,5 +28,5 @@ class DeviceMesh:
 def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, **options):
     """A grid of processes, of which there is one."""
     if any(size != 1 for size in mesh_shape):
-        raise RuntimeError(f"init_device_mesh: Wisp runs one process so far, got a grid of {tuple(mesh_shape)}")
+        raise RuntimeError(f"init_device_mesh: Wisp has grids of one process so far, got one of {tuple(mesh_shape)}")
     return DeviceMesh(device_type, mesh_dim_names=mesh_dim_names)

@@ -49,6 +49,9 @@ def _run(function, index, args, report):
     except KeyboardInterrupt:
         pass  # the parent was interrupted too
     except Exception:
+        world = sys.modules.get("wisp.distributed._world")
+        if world is not None:
+            world.fail()    # the other ranks must not be waited for
         with open(report, "wb") as file:
             pickle.dump(traceback.format_exc(), file)
         sys.exit(1)

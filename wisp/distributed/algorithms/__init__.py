@@ -1,1 +1,1 @@
-"""Algorithms over process groups."""
+"""Algorithms of communication."""

@@ -23,3 +23,7 @@ class Join(contextlib.nullcontext):
 
     def __init__(self, joinables=(), enable=True, throw_on_early_termination=False, **options):
         super().__init__()
+        from wisp import distributed
+        if enable and distributed.is_initialized() and distributed.get_world_size() > 1:
+            raise NotImplementedError("Join: processes with different numbers of batches are not supported; give each rank as many "
+                                      "(DistributedSampler does)")

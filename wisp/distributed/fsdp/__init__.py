@@ -1,9 +1,9 @@
-"""Sharded data parallelism: needs several processes, which Wisp does not run so far."""
+"""Sharded data parallelism: the names of it, which raise an error where they are used."""
 import enum
 
 from wisp.nn import Module as _Module
 
-_TEXT = "Wisp runs one process so far: use the model as it is"
+_TEXT = "Wisp does not cut models over processes so far: use nn.parallel.DistributedDataParallel, which keeps the whole model in each"
 
 
 class FullyShardedDataParallel(_Module):

@@ -2,7 +2,7 @@
 from wisp.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: F401
 from wisp.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard  # noqa: F401
 
-_TEXT = "Wisp runs one process so far: a tensor has no parts elsewhere"
+_TEXT = "Wisp does not cut tensors over processes so far"
 
 
 class DTensor:

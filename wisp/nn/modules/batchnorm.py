@@ -196,19 +196,20 @@ class SyncBatchNorm(_BatchNorm):
         self._check_input_dim(input)
         dims = [d for d in range(input.dim()) if d != 1]
         shape = [1, -1] + [1] * (input.dim() - 2)
+        # the mean first and the squares around it second: the difference of two large sums would lose the variance
         count = input.new_full((1,), input.numel() / input.shape[1])
-        sums = wisp.cat([count, input.sum(dims), (input * input).sum(dims)])
-        sums = _AllReduceSum.apply(sums, self.process_group)
-        count, total, total_of_squares = sums.split([1, self.num_features, self.num_features])
+        sums = _AllReduceSum.apply(wisp.cat([count, input.sum(dims)]), self.process_group)
+        count, total = sums.split([1, self.num_features])
         mean = total / count
-        var = total_of_squares / count - mean * mean
+        centred = input - mean.view(shape)
+        var = _AllReduceSum.apply((centred * centred).sum(dims), self.process_group) / count
         if self.track_running_stats:
             self.num_batches_tracked.add_(1)
             momentum = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
             with wisp.no_grad():
                 self.running_mean.mul_(1 - momentum).add_(mean.detach() * momentum)
                 self.running_var.mul_(1 - momentum).add_(var.detach() * (count / (count - 1)) * momentum)
-        output = (input - mean.view(shape)) * (var + self.eps).rsqrt().view(shape)
+        output = centred * (var + self.eps).rsqrt().view(shape)
         if self.weight is not None:
             output = output * self.weight.view(shape)
         return output if self.bias is None else output + self.bias.view(shape)

@@ -1,35 +1,282 @@
-"""DistributedDataParallel over the process groups that `wisp.distributed` has."""
-import contextlib
+"""DistributedDataParallel: the same model in every process, each on its part of the batch, with gradients averaged during backward.
 
+Gradients travel in buckets, in the order in which backward makes them: while MPI carries a full bucket, backward fills the next.
+"""
+import contextlib
+import hashlib
+
+import wisp
 from wisp.nn.modules.module import Module
 
 __all__ = ["DistributedDataParallel"]
 
+FIRST_BUCKET = 1 << 20      # bytes; small, so that the first reduction begins early
+
+
+class GradBucket:
+    """Some gradients in one flat tensor, as a communication hook gets them."""
+
+    def __init__(self, index, parameters):
+        self._index, self._parameters, self._last = index, parameters, False
+        first = parameters[0]
+        self.flat = wisp.zeros(sum(p.numel() for p in parameters), dtype=first.dtype, device=first.device)
+        self.views, at = [], 0
+        for parameter in parameters:
+            self.views.append(self.flat[at:at + parameter.numel()].view(parameter.shape))
+            at += parameter.numel()
+        self.left, self.result = len(parameters), None
+
+    def index(self):
+        """The number of the bucket; 0 is the first to be full."""
+        return self._index
+
+    def buffer(self):
+        """The flat tensor of all gradients."""
+        return self.flat
+
+    def set_buffer(self, tensor):
+        """Other values for the flat tensor."""
+        self.flat.copy_(tensor)
+
+    def gradients(self):
+        """The gradients, as views of the flat tensor."""
+        return list(self.views)
+
+    def parameters(self):
+        """The parameters whose gradients are here."""
+        return list(self._parameters)
+
+    def is_last(self):
+        """Whether no bucket comes after this one."""
+        return self._last
+
 
 class DistributedDataParallel(Module):
-    """A module whose gradients are averaged over all processes; in a group of one, the module itself.
+    """A module whose gradients are averaged over all processes during backward. The state_dict's keys begin with "module.", as in PyTorch.
 
-    The state_dict's keys begin with "module.", as in PyTorch.
+    >>> import wisp
+    >>> wisp.distributed.init_process_group("mpi", rank=0, world_size=1)
+    >>> model = wisp.nn.parallel.DistributedDataParallel(wisp.nn.Linear(2, 1))
+    >>> model(wisp.ones(3, 2)).sum().backward()
+    >>> model.module.bias.grad, list(model.state_dict())
+    (tensor([3.]), ['module.weight', 'module.bias'])
+    >>> wisp.distributed.destroy_process_group()
     """
 
     def __init__(self, module, device_ids=None, output_device=None, dim=0, broadcast_buffers=True, init_sync=True, process_group=None,
                  bucket_cap_mb=None, find_unused_parameters=False, check_reduction=False, gradient_as_bucket_view=False,
-                 static_graph=False, **options):
+                 static_graph=False, delay_all_reduce_named_params=None, param_to_hook_all_reduce=None, mixed_precision=None,
+                 device_mesh=None, skip_all_reduce_unused_params=False):
         super().__init__()
         from wisp import distributed
-        if not distributed.is_initialized():
-            raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
+        from wisp.distributed._groups import resolve
+        self.process_group = resolve("DistributedDataParallel", process_group)
+        for name, value in (("mixed_precision", mixed_precision), ("device_mesh", device_mesh),
+                            ("delay_all_reduce_named_params", delay_all_reduce_named_params)):
+            if value is not None:
+                raise NotImplementedError(f"DistributedDataParallel: {name} is not supported; leave it away (autocast works inside "
+                                          f"of forward)")
         if not any(parameter.requires_grad for parameter in module.parameters()):
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.")
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError("device_ids can only be None or contain a single element.")
         self.module, self.device_ids, self.output_device, self.dim = module, device_ids, output_device, dim
-        self.process_group, self.require_backward_grad_sync = process_group, True
+        self.broadcast_buffers, self.find_unused_parameters, self.static_graph = broadcast_buffers, find_unused_parameters, static_graph
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        # each tensor once, under the first of its names
+        self._names = {parameter: name for name, parameter in module.named_parameters() if parameter.requires_grad and name not in ignored}
+        self._shared_buffers = [buffer for name, buffer in module.named_buffers() if name not in ignored]
+        self._comm_hook = None
+        self._seen, self._armed, self._started, self._rebuilt = [], False, False, False
+        if init_sync and self.process_group.size() > 1:
+            self._check_models()
+            states = [parameter for name, parameter in module.named_parameters() if name not in ignored]
+            self._broadcast(states + self._shared_buffers)
+        self._all_reduce, self._average = distributed.all_reduce, distributed.ReduceOp.AVG
+        # backward makes gradients roughly in the reverse order of the parameters; after the first step the true order is known
+        self._order = list(reversed(self._names))
+        self._build()
+        self._handles = [parameter.register_post_accumulate_grad_hook(self._ready) for parameter in self._names]
+
+    def _check_models(self):
+        from wisp.distributed.collectives import agree
+        listing = "; ".join(f"{name} {list(p.shape)} {p.dtype}" for p, name in self._names.items())
+        total = sum(parameter.numel() for parameter in self._names)
+        agree(self.process_group, "model " + hashlib.sha1(listing.encode()).hexdigest(),
+              f"DistributedDataParallel({type(self.module).__name__} with {len(self._names)} parameters of {total} elements)")
+
+    def _broadcast(self, tensors):
+        """Rank 0's values, few messages: one flat tensor per dtype."""
+        from wisp import distributed
+        kinds = {}
+        for tensor in tensors:
+            if tensor.numel():
+                kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor.detach())
+        for same in kinds.values():
+            flat = wisp.cat([tensor.reshape(-1) for tensor in same])
+            distributed.broadcast(flat, group_src=0, group=self.process_group)
+            if self.process_group.rank() != 0:
+                with wisp.no_grad():
+                    for tensor, part in zip(same, flat.split([tensor.numel() for tensor in same])):
+                        tensor.copy_(part.view(tensor.shape))
+
+    def _build(self):
+        """Cut the parameters, in the order of their gradients, into buckets."""
+        self._buckets, self._place, open_ = [], {}, {}
+        limit = min(FIRST_BUCKET, self.bucket_bytes_cap)
+
+        def close(kind):
+            nonlocal limit
+            bucket = GradBucket(len(self._buckets), open_.pop(kind)[0])
+            for position, parameter in enumerate(bucket._parameters):
+                self._place[parameter] = bucket, position
+            self._buckets.append(bucket)
+            limit = self.bucket_bytes_cap
+        for parameter in self._order:
+            kind = parameter.dtype, parameter.device
+            members = open_.setdefault(kind, [[], 0])
+            members[0].append(parameter)
+            members[1] += parameter.numel() * parameter.element_size()
+            if members[1] >= limit:
+                close(kind)
+        for kind in list(open_):
+            close(kind)
+        self._buckets[-1]._last = True
 
     def forward(self, *inputs, **kwargs):
-        return self.module(*inputs, **kwargs)
+        if self.process_group.size() == 1 and self._comm_hook is None:
+            return self.module(*inputs, **kwargs)
+        syncing = wisp.is_grad_enabled() and self.require_backward_grad_sync
+        if syncing:
+            self._check_finished()
+            if not self._rebuilt and len(self._seen) == len(self._names):
+                self._reorder()
+        if self.require_forward_param_sync and self.broadcast_buffers and self._shared_buffers:
+            self._broadcast(self._shared_buffers)
+        output = self.module(*inputs, **kwargs)
+        self.require_forward_param_sync = self.require_backward_grad_sync
+        self._armed = syncing
+        if syncing:
+            self._begin(output)
+        return output
+
+    def _begin(self, output):
+        """Before backward: nothing is ready, except what the output does not depend on."""
+        self._seen, self._next, self._unused = [], 0, set()
+        for bucket in self._buckets:
+            bucket.left, bucket.result = len(bucket._parameters), None
+        if self.find_unused_parameters or self.static_graph:
+            used = _leaves(output)
+            self._unused = {parameter for parameter in self._names if parameter not in used}
+            for parameter in self._unused:
+                bucket, position = self._place[parameter]
+                if parameter.grad is None:
+                    bucket.views[position].zero_()
+                elif parameter.grad is not bucket.views[position]:      # what earlier backwards under no_sync have left
+                    bucket.views[position].copy_(parameter.grad.detach())
+                bucket.left -= 1
+
+    def _ready(self, parameter):
+        """A gradient is there (called by backward)."""
+        if not self._armed:
+            return
+        bucket, position = self._place[parameter]
+        if not self._started:
+            self._started, self._done = True, set()
+        if parameter in self._done or parameter in self._unused:
+            raise RuntimeError(f"DistributedDataParallel: Expected to mark a variable ready only once: the gradient of "
+                               f"{self._names[parameter]} "
+                               "was made twice in one backward, or after it was found unused. A part of the model that runs again "
+                               "inside of "
+                               "backward (reentrant checkpoints) does that: use checkpoint(..., use_reentrant=False)")
+        self._done.add(parameter)
+        self._seen.append(parameter)
+        with wisp.no_grad():
+            if parameter.grad is not bucket.views[position]:
+                bucket.views[position].copy_(parameter.grad)
+        bucket.left -= 1
+        while self._next < len(self._buckets) and self._buckets[self._next].left == 0:
+            self._reduce(self._buckets[self._next])
+            self._next += 1
+        if self._next == len(self._buckets):
+            self._finish()
+        elif self.process_group.pending:
+            self.process_group.pending[0].is_completed()       # MPI goes on when it is asked
+
+    def _reduce(self, bucket):
+        if self._comm_hook is None:
+            bucket.result = self._all_reduce(bucket.flat, self._average, self.process_group, async_op=True)
+        else:
+            state, hook = self._comm_hook
+            bucket.result = hook(state, bucket)
+
+    def _finish(self):
+        """All buckets are on their way: wait for them, and put the averages where the gradients are."""
+        self._armed = self._started = False
+        absent = self._unused
+        if self.find_unused_parameters or self.static_graph:
+            absent = self._unused_everywhere()
+        with wisp.no_grad():
+            for bucket in self._buckets:
+                self._wait(bucket)
+                for parameter, view in zip(bucket._parameters, bucket.views):
+                    if parameter in absent:
+                        continue
+                    if self.gradient_as_bucket_view:
+                        if parameter.grad is not view:
+                            parameter.grad = view
+                    elif parameter.grad is None:
+                        parameter.grad = view.clone()
+                    else:
+                        parameter.grad.copy_(view)
+
+    def _wait(self, bucket):
+        value, bucket.result = bucket.result.wait(), None
+        if self._comm_hook is not None:
+            value = value[0] if isinstance(value, (list, tuple)) else value
+            if not isinstance(value, wisp.Tensor) or value.numel() != bucket.flat.numel():
+                raise RuntimeError("DistributedDataParallel: the communication hook must give a Future of a tensor of "
+                                   f"{bucket.flat.numel()} elements, got {type(value).__name__}")
+            if value.data_ptr() != bucket.flat.data_ptr():
+                bucket.flat.copy_(value.view(-1))
+
+    def _unused_everywhere(self):
+        """Parameters that no rank used: their gradients stay as they are."""
+        names = list(self._names)
+        used = wisp.tensor([parameter not in self._unused for parameter in names], dtype=wisp.int32)
+        self._all_reduce(used, group=self.process_group)
+        return {parameter for parameter, count in zip(names, used.tolist()) if count == 0}
+
+    def _check_finished(self):
+        if not self._started:
+            return
+        self._started = self._armed = False
+        missing = [name for parameter, name in self._names.items() if parameter not in self._done and parameter not in self._unused]
+        raise RuntimeError(
+            "DistributedDataParallel: Expected to have finished reduction in the prior iteration before starting a new one. This "
+            "error indicates "
+            f"that your module has parameters that were not used in producing loss: rank {self.process_group.rank()} got no gradient for "
+            f"{', '.join(missing)}. Pass find_unused_parameters=True, and make sure that the output of forward takes part in the loss.")
+
+    def _reorder(self):
+        """From the second step on, buckets follow the order in which rank 0's gradients came."""
+        from wisp import distributed
+        self._rebuilt = True
+        if self.find_unused_parameters or self.static_graph:
+            return
+        names = list(self._names)
+        positions = {parameter: number for number, parameter in enumerate(names)}
+        order = [[positions[parameter] for parameter in self._seen]]
+        distributed.broadcast_object_list(order, group_src=0, group=self.process_group)
+        self._order = [names[number] for number in order[0]]
+        self._build()
 
     @contextlib.contextmanager
     def no_sync(self):
-        """Gradients made in this block are not averaged yet."""
+        """Gradients made by the forward passes of this block stay with their process, and are averaged with the next ones after it."""
         self.require_backward_grad_sync, before = False, self.require_backward_grad_sync
         try:
             yield
@@ -37,4 +284,44 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state, hook):
-        """Accepted: in a group of one process nothing is sent."""
+        """`hook(state, bucket)` instead of the average: it returns a Future of the tensor that replaces the bucket.
+        wisp.distributed.algorithms.ddp_comm_hooks has some."""
+        if self._comm_hook is not None:
+            raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
+        if not callable(hook):
+            raise TypeError("Communication hook must be callable.")
+        self._comm_hook = state, hook
+
+    def __getstate__(self):
+        raise RuntimeError("DistributedDataParallel belongs to its process group and can't be copied or pickled: use model.module")
+
+
+def _leaves(output):
+    """The leaves that the tensors of a nested structure depend on."""
+    stack, seen, leaves = [], set(), set()
+
+    def collect(value):
+        if isinstance(value, wisp.Tensor):
+            if value.grad_fn is not None:
+                stack.append(value.grad_fn)
+            elif value.requires_grad:
+                leaves.add(value)
+            return
+        if isinstance(value, dict):
+            value = value.values()
+        elif hasattr(value, "__dict__") and not isinstance(value, (type, list, tuple, set)):
+            value = vars(value).values()
+        if not isinstance(value, (str, bytes)) and hasattr(value, "__iter__"):
+            for item in value:
+                collect(item)
+    collect(output)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            leaves.add(variable)
+        stack.extend(following for following, _ in node.next_functions if following is not None)
+    return leaves

@@ -1,2 +1,4 @@
-"""Ways to send gradients that `DistributedDataParallel.register_comm_hook` takes; in a group of one nothing is sent."""
-from wisp.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook  # noqa: F401
+"""Communication hooks for `DistributedDataParallel.register_comm_hook`."""
+from wisp.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
+
+__all__ = ["default_hooks", "post_localSGD_hook", "powerSGD_hook"]

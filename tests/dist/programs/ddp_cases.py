@@ -1,0 +1,106 @@
+"""Unused and shared parameters, buffers, names and refusals of DistributedDataParallel; run as ranks by test_ddp.py."""
+import wisp
+import wisp.distributed as dist
+from wisp import nn
+from wisp.nn.parallel import DistributedDataParallel
+
+
+class Branches(nn.Module):
+    """Two layers of which the input chooses one, a third that nobody uses, and a shared one."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.idle, self.shared = (nn.Linear(2, 2) for _ in range(4))
+        self.again = self.shared
+
+    def forward(self, x, left):
+        return self.again(self.shared((self.left if left else self.right)(x)))
+
+
+def unused(rank, size):
+    wisp.manual_seed(0)
+    model = Branches()
+    parallel = DistributedDataParallel(model, find_unused_parameters=True)
+    for _ in range(3):
+        model.zero_grad()
+        parallel(wisp.full((1, 2), rank + 1.0), left=rank == 0).sum().backward()
+    wisp.manual_seed(0)
+    alone = Branches()
+    for other in range(size):
+        (alone(wisp.full((1, 2), other + 1.0), left=other == 0).sum() / size).backward()
+    for (name, ours), theirs in zip(model.named_parameters(), alone.parameters()):
+        if name.startswith("idle"):
+            assert ours.grad is None, name
+        else:
+            wisp.testing.assert_close(ours.grad, theirs.grad)
+
+
+def forgotten(rank):
+    parallel = DistributedDataParallel(Branches())
+    parallel(wisp.ones(1, 2), left=True).sum().backward()
+    try:
+        parallel(wisp.ones(1, 2), left=True)
+    except RuntimeError as error:
+        text = str(error)
+        assert "find_unused_parameters=True" in text and "right.weight, right.bias, idle.weight" in text and "left" not in text, text
+    else:
+        raise AssertionError("unused parameters were not found")
+
+
+def state(rank):
+    wisp.manual_seed(rank)
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    model[1].running_mean.fill_(rank)
+    parallel = DistributedDataParallel(model)
+    assert list(parallel.state_dict()) == ["module." + name for name in model.state_dict()]
+    assert model[1].running_mean.tolist() == [0, 0]
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, {name: value.tolist() for name, value in model.state_dict().items()})
+    assert all(one == everyone[0] for one in everyone)
+    model[1].running_mean.fill_(rank + 1)
+    parallel.eval()
+    parallel(wisp.ones(2, 2))
+    assert model[1].running_mean.tolist() == [1, 1]         # rank 0's buffers, at every forward
+
+
+def different_models(rank):
+    try:
+        DistributedDataParallel(nn.Linear(2, 3 + (rank == 1)))
+    except dist.DistBackendError as error:
+        assert "2 parameters of 9 elements" in str(error) and "2 parameters of 12 elements" in str(error), error
+    else:
+        raise AssertionError("different models were not found")
+
+
+def batch_norm(rank, size):
+    """SyncBatchNorm is BatchNorm of the whole batch: values, gradients and running statistics, with parts of different size."""
+    generator = wisp.Generator().manual_seed(1)
+    whole = wisp.randn(2 * size + 1, 3, 4, generator=generator) * 0.1 + 100
+    bounds = [0, *(2 * i + 3 for i in range(size))]
+    one, many = nn.BatchNorm1d(3).double(), nn.SyncBatchNorm(3).double()
+    x, part = whole.double().requires_grad_(), whole.double()[bounds[rank]:bounds[rank + 1]].clone().requires_grad_()
+    weights = wisp.arange(x.numel()).view_as(x).double().sin()
+    (one(x) * weights).sum().backward()
+    result = many(part)
+    (result * weights[bounds[rank]:bounds[rank + 1]]).sum().backward()
+    wisp.testing.assert_close(result, one(x)[bounds[rank]:bounds[rank + 1]], rtol=1e-7, atol=1e-7)
+    wisp.testing.assert_close(part.grad, x.grad[bounds[rank]:bounds[rank + 1]], rtol=1e-6, atol=1e-6)
+    fresh = nn.BatchNorm1d(3).double()
+    fresh(x)
+    wisp.testing.assert_close(many.running_var, fresh.running_var)
+    wisp.testing.assert_close(many.running_mean, fresh.running_mean)
+
+
+def main():
+    dist.init_process_group("mpi")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    unused(rank, size)
+    forgotten(rank)
+    state(rank)
+    batch_norm(rank, size)
+    different_models(rank)
+    print("all is well in rank", rank)
+
+
+if __name__ == "__main__":
+    main()

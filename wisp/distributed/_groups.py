@@ -1,0 +1,272 @@
+"""Process groups: the world that init_process_group makes, and groups of some of its ranks."""
+import datetime
+import os
+import warnings
+
+from wisp.distributed import _world
+
+default_pg_timeout = datetime.timedelta(minutes=30)
+_default = None
+_count = 0
+
+
+class Backend(str):
+    """The name of a backend, in lower case.
+
+    >>> import wisp
+    >>> wisp.distributed.Backend("MPI") == wisp.distributed.Backend.MPI
+    True
+    """
+
+    UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl"
+    backend_list = ["undefined", "gloo", "nccl", "mpi", "ucc", "xccl"]
+
+    def __new__(cls, name):
+        if not isinstance(name, str):
+            raise ValueError(f"Backend constructor parameter must be string-ish, got {name!r}")
+        return super().__new__(cls, name.lower())
+
+
+class ProcessGroup:
+    """Some processes that act together: `rank()`, `size()`, `name()`. Made by `new_group`."""
+
+    def __init__(self, comm, ranks, backend, timeout, description=None):
+        global _count
+        self.comm, self.ranks, self.timeout, self._backend = comm, ranks, timeout, backend
+        self.control, self.second = comm.Dup(), comm.Dup()     # for headers, and for later stages of an operation
+        self.index, self.calls, self.pending = _count, 0, []
+        self.group_desc = description or "default_pg"
+        _count += 1
+
+    def size(self):
+        """The number of processes."""
+        return self.comm.size
+
+    def rank(self):
+        """The number of this process within the group."""
+        return self.comm.rank
+
+    def name(self):
+        """The name of the backend."""
+        return self._backend
+
+    def __repr__(self):
+        return f"<ProcessGroup {self._backend}: ranks {self.ranks}>"
+
+    def release(self):
+        for comm in (self.control, self.second, self.comm):
+            if comm is not _world.comm:
+                comm.Free()
+
+
+class _GroupHolder(type):
+    @property
+    def WORLD(cls):
+        return _default
+
+
+class group(metaclass=_GroupHolder):
+    """`group.WORLD`: all processes."""
+
+
+class GroupMember(metaclass=_GroupHolder):
+    """`GroupMember.NON_GROUP_MEMBER`: what `new_group` gives a process that is not in the group."""
+
+    NON_GROUP_MEMBER = -100
+
+
+def _seconds(timeout):
+    if timeout is None:
+        timeout = default_pg_timeout
+    if not isinstance(timeout, datetime.timedelta):
+        raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout!r}")
+    return timeout.total_seconds()
+
+
+def _backend_name(what, backend):
+    """The name under which a backend is known; "cpu:gloo,cuda:nccl" is answered by its part for the CPU."""
+    name = str(backend or "mpi").lower()
+    if ":" in name:
+        parts = dict(part.split(":", 1) for part in name.split(","))
+        name = parts.get("cpu") or next(iter(parts.values()))
+    if name in ("nccl", "xccl", "ucc"):
+        raise RuntimeError(f"{what}: the backend {name!r} is not there in this build of Wisp: collectives go through MPI so far, "
+                           f"which takes "
+                           'tensors of the CPU and of GPUs; use backend="mpi" (or "gloo", which MPI answers)')
+    if name not in ("mpi", "gloo"):
+        raise ValueError(f"{what}: unknown backend {backend!r}; there are \"mpi\" and \"gloo\" (both MPI)")
+    return name
+
+
+def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None,
+                       device_id=None, _ranks=None):
+    """Begin: find the other processes. Under `wisp launch` and `mpiexec` no arguments are needed; else rank, number and meeting place
+    come from
+    the arguments or from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Backends are "mpi" and "gloo", both answered by MPI.
+
+    >>> import wisp
+    >>> wisp.distributed.init_process_group("gloo", rank=0, world_size=1)
+    >>> wisp.distributed.get_rank(), wisp.distributed.get_world_size()
+    (0, 1)
+    >>> wisp.distributed.destroy_process_group()
+    """
+    global _default
+    if _default is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    if store is not None:
+        raise NotImplementedError("init_process_group: store= is not supported; use init_method=\"tcp://host:port\" or \"file:///path\"")
+    name, seconds = _backend_name("init_process_group", backend), _seconds(timeout)
+    comm = _world.enter(rank, world_size, init_method, seconds)
+    _default = ProcessGroup(comm, list(range(comm.size)), name, seconds)
+    _world.forget_shared_files()
+
+
+def destroy_process_group(group=None):
+    """End: the group is gone; without an argument, all groups are."""
+    global _default
+    if group is GroupMember.NON_GROUP_MEMBER:
+        return
+    if group is None or group is _default:
+        if _default is None:
+            raise ValueError("destroy_process_group: Invalid process group specified: there is none")
+        if _default.size() > 1:
+            _world.board.write("destroyed its process group")
+        _default.release()
+        _default = None
+    else:
+        group.release()
+
+
+def resolve(what, group=None):
+    """The group meant, or None where this process is not in it."""
+    if group is GroupMember.NON_GROUP_MEMBER:
+        warnings.warn(f"Running {what} on global rank {get_rank()} which does not belong to the given group.", stacklevel=4)
+        return None
+    if group is not None and not isinstance(group, ProcessGroup):
+        raise TypeError(f"{what}: group must be a ProcessGroup (of new_group) or None, got {type(group).__name__}")
+    if _default is None:
+        raise ValueError(f"{what}: Default process group has not been initialized, please make sure to call init_process_group.")
+    return group or _default
+
+
+def is_initialized():
+    """Whether `init_process_group` was called."""
+    return _default is not None
+
+
+def is_available():
+    """True."""
+    return True
+
+
+def is_mpi_available():
+    """Whether mpi4py is installed (`pip install wisp[mpi]`)."""
+    import importlib.util
+    return importlib.util.find_spec("mpi4py") is not None
+
+
+def is_gloo_available():
+    """True: MPI answers for it, and a group of one needs no transport."""
+    return True
+
+
+def is_nccl_available():
+    """False: collectives go through MPI."""
+    return False
+
+
+is_ucc_available = is_xccl_available = is_nccl_available
+
+
+def is_torchelastic_launched():
+    """Whether `wisp launch` started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def get_rank(group=None):
+    """The number of this process in a group; -1 if it is not in it."""
+    if group is GroupMember.NON_GROUP_MEMBER:
+        return -1
+    return resolve("get_rank", group).rank()
+
+
+def get_world_size(group=None):
+    """The number of processes in a group; -1 if this one is not in it."""
+    if group is GroupMember.NON_GROUP_MEMBER:
+        return -1
+    return resolve("get_world_size", group).size()
+
+
+def get_node_local_rank(fallback_rank=None):
+    """The number of this process on its machine, which `wisp launch` says in LOCAL_RANK."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError("get_node_local_rank: LOCAL_RANK is not in the environment; pass fallback_rank, or start with `wisp launch`")
+
+
+def get_backend(group=None):
+    """The name of the backend."""
+    return resolve("get_backend", group).name()
+
+
+def get_process_group_ranks(group=None):
+    """The ranks of a group, as numbers of the world."""
+    return list(resolve("get_process_group_ranks", group).ranks)
+
+
+def get_global_rank(group, group_rank):
+    """The number in the world of a rank of a group."""
+    ranks = resolve("get_global_rank", group).ranks
+    if not 0 <= group_rank < len(ranks):
+        raise ValueError(f"get_global_rank: there is no rank {group_rank} in a group of {len(ranks)}")
+    return ranks[group_rank]
+
+
+def get_group_rank(group, global_rank):
+    """The number within a group of a rank of the world."""
+    ranks = resolve("get_group_rank", group).ranks
+    if global_rank not in ranks:
+        raise ValueError(f"get_group_rank: global rank {global_rank} is not part of the group of ranks {ranks}")
+    return ranks.index(global_rank)
+
+
+def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None,
+              sort_ranks=True):
+    """A group of some ranks. All processes call it, in the same order; those outside of it get GroupMember.NON_GROUP_MEMBER.
+
+    >>> import wisp
+    >>> wisp.distributed.init_process_group("mpi", rank=0, world_size=1)
+    >>> wisp.distributed.new_group([0]).size()
+    1
+    >>> wisp.distributed.destroy_process_group()
+    """
+    global _count
+    world = resolve("new_group")
+    ranks = list(range(world.size())) if ranks is None else [int(rank) for rank in ranks]
+    if len(set(ranks)) != len(ranks) or not ranks or min(ranks) < 0 or max(ranks) >= world.size():
+        raise ValueError(f"new_group: ranks must be different numbers from 0 to {world.size() - 1}, got {ranks}")
+    ranks = sorted(ranks) if sort_ranks else ranks
+    name = world.name() if backend is None else _backend_name("new_group", backend)
+    seconds = world.timeout if timeout is None else _seconds(timeout)
+    if world.size() == 1:
+        return ProcessGroup(world.comm, ranks, name, seconds, group_desc)
+    from wisp.distributed.collectives import agree
+    agree(world, f"new_group {ranks}", f"new_group({ranks})")
+    mine = world.rank() in ranks
+    comm = world.comm.Split(0 if mine else _world.mpi().UNDEFINED, ranks.index(world.rank()) if mine else 0)
+    if not mine:
+        _count += 1     # the numbers of groups agree on all ranks
+        return GroupMember.NON_GROUP_MEMBER
+    return ProcessGroup(comm, ranks, name, seconds, group_desc)
+
+
+def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_options=None, group_desc=None):
+    """Groups of `group_size` neighbours each: (this rank's, all)."""
+    size = get_world_size()
+    if not group_size or size % group_size:
+        raise ValueError(f"new_subgroups: the world of {size} ranks can't be divided into groups of {group_size}")
+    parts = [list(range(begin, begin + group_size)) for begin in range(0, size, group_size)]
+    groups = [new_group(part, timeout, backend) for part in parts]
+    return groups[get_rank() // group_size], groups

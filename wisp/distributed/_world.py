@@ -1,0 +1,215 @@
+"""How a process comes into the world of MPI, and how it leaves it.
+
+Under `mpiexec` MPI knows rank and size. Without it, the ranks find each other as PyTorch's do (RANK, WORLD_SIZE, MASTER_ADDR,
+MASTER_PORT, or
+the arguments of init_process_group): rank 0 starts the meeting point of _pmi.py and MPI starts over it. A world of one needs no MPI.
+"""
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+
+from wisp.distributed._alone import Alone
+from wisp.distributed._board import Board
+
+_UNDER_MPI = ("PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+comm = None        # the communicator of all ranks; lives until the process ends
+board = None       # what every rank of this machine does
+failed = False     # an error ends this process: don't wait for the others
+
+
+def mpi():
+    """The module mpi4py.MPI, or an error that says how to get it."""
+    try:
+        import mpi4py
+        mpi4py.rc.finalize = False      # `_leave` does that, without hanging on ranks that are gone
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise RuntimeError("wisp.distributed: more than one process needs MPI, and it could not be loaded "
+                           f"({error}); `pip install wisp[mpi]` brings mpi4py and MPICH") from None
+    return MPI
+
+
+def enter(rank, size, init_method, timeout):
+    """The communicator of all ranks. Rank and size may be -1: MPI or the environment says."""
+    global comm, board
+    if comm is None:
+        comm = _enter(rank, size, init_method, timeout)
+        board = Board(comm)
+        if comm.size > 1:
+            atexit.register(_leave)
+            _hook_errors()
+    elif (rank >= 0 and rank != comm.rank) or (size >= 0 and size != comm.size):
+        raise RuntimeError(f"init_process_group: this process is rank {comm.rank} of {comm.size} already, and can't become rank {rank} of "
+                           f"{size}: MPI starts once in a process")
+    return comm
+
+
+def _number(name):
+    try:
+        return int(os.environ.get(name, -1))
+    except ValueError:
+        raise ValueError(f"init_process_group: the environment variable {name}={os.environ[name]!r} is not a number") from None
+
+
+def _enter(rank, size, init_method, timeout):
+    loaded = sys.modules.get("mpi4py.MPI")
+    if any(name in os.environ for name in _UNDER_MPI) or (loaded and loaded.Is_initialized() and loaded.COMM_WORLD.size > 1):
+        world = mpi().COMM_WORLD
+        for what, want, has in (("rank", rank, world.rank), ("world_size", size, world.size),
+                                ("RANK", _number("RANK"), world.rank), ("WORLD_SIZE", _number("WORLD_SIZE"), world.size)):
+            if want >= 0 and want != has:
+                raise ValueError(f"init_process_group: {what} is {want}, but mpiexec started this process as rank {world.rank} of "
+                                 f"{world.size}; leave {what} away")
+        return world.Dup() if world.size > 1 else Alone()
+    rank = _number("RANK") if rank < 0 else rank
+    size = _number("WORLD_SIZE") if size < 0 else size
+    if size < 0:
+        raise ValueError("init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable "
+                         "WORLD_SIZE "
+                         "expected, but not set; start the program with `wisp launch -n 2 script.py` or `mpiexec -n 2 python script.py`")
+    if rank < 0 and size == 1:
+        rank = 0
+    if rank < 0:
+        raise ValueError("init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable RANK "
+                         "expected, but not set")
+    if rank >= size:
+        raise ValueError(f"init_process_group: there is no rank {rank} in a world of {size} (ranks are 0 to {size - 1})")
+    if size == 1:
+        return Alone()
+    if loaded and loaded.Is_initialized():
+        raise RuntimeError("init_process_group: mpi4py started MPI in this process alone, before the other ranks were known; import "
+                           "mpi4py.MPI "
+                           "after init_process_group, or start the program with mpiexec")
+    _meet(rank, size, init_method or "env://", timeout)
+    try:
+        return mpi().COMM_WORLD.Dup()
+    finally:
+        for name in ("PMI_FD", "PMI_RANK", "PMI_SIZE"):
+            os.environ.pop(name, None)      # not for programs that this one starts
+
+
+def _address(init_method, rank, deadline):
+    """Host and port of the meeting point, and the file in which rank 0 writes them (for file://)."""
+    parts = urllib.parse.urlparse(init_method)
+    if parts.scheme == "env":
+        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+        if missing:
+            raise ValueError("init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable "
+                             f"{missing[0]} expected, but not set")
+        return os.environ["MASTER_ADDR"], _number("MASTER_PORT"), None
+    if parts.scheme == "tcp" and parts.hostname and parts.port:
+        return parts.hostname, parts.port, None
+    if parts.scheme == "file":
+        if rank == 0:
+            return "0.0.0.0", 0, parts.path
+        while time.monotonic() < deadline:
+            if os.path.exists(parts.path) and os.path.getsize(parts.path):
+                with open(parts.path) as file:
+                    host, port = file.read().split()
+                return host, int(port), None
+            time.sleep(0.02)
+        raise RuntimeError(f"init_process_group: rank 0 has not written its address to {parts.path}")
+    raise ValueError(f"init_process_group: init_method {init_method!r} is none of env://, tcp://host:port and file:///path")
+
+
+def _meet(rank, size, init_method, timeout):
+    deadline = time.monotonic() + timeout
+    host, port, file = _address(init_method, rank, deadline)
+    if rank == 0:
+        try:
+            listener = socket.create_server(("", port), backlog=max(size, 16))
+        except OSError as error:
+            raise RuntimeError(f"init_process_group: rank 0 can't listen at port {port}: {error}; choose another MASTER_PORT") from None
+        with listener:
+            port = listener.getsockname()[1]
+            script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_pmi.py")
+            subprocess.Popen([sys.executable, "-S", "-E", script, str(listener.fileno()), str(size), str(timeout)],
+                             pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
+        host = "localhost"
+        if file is not None:
+            with open(file + ".new", "w") as out:
+                out.write(f"{socket.gethostname()} {port}")
+            os.replace(file + ".new", file)
+    connection = _connect(host, port, rank, deadline)
+    connection.sendall(f"wisp {rank} {size} {socket.gethostname()}\n".encode())
+    connection.settimeout(max(deadline - time.monotonic(), 0) + 30)
+    try:
+        reply = b""
+        while not reply.endswith(b"\n"):
+            more = connection.recv(1)
+            if not more:
+                raise ConnectionError("the meeting point at rank 0 is gone")
+            reply += more
+    except OSError as error:
+        raise RuntimeError(f"init_process_group: rank {rank} waited for the others at {host}:{port}: {error}") from None
+    if reply != b"go\n":
+        raise RuntimeError(f"init_process_group: rank {rank} of {size} at {host}:{port}: {reply.decode()[3:].strip()} (timeout "
+                           f"{timeout:g} s)")
+    connection.settimeout(None)
+    os.environ.update(PMI_FD=str(connection.detach()), PMI_RANK=str(rank), PMI_SIZE=str(size))
+
+
+def _connect(host, port, rank, deadline):
+    while True:
+        try:
+            return socket.create_connection((host, port), timeout=5)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"init_process_group: rank {rank} does not reach rank 0 at {host}:{port}: {error}") from None
+            time.sleep(0.05)
+
+
+def fail():
+    """This process ends with an error: leave without waiting for the other ranks."""
+    global failed
+    failed = True
+
+
+def _hook_errors():
+    before = sys.excepthook
+
+    def hook(kind, error, trace):
+        fail()
+        before(kind, error, trace)
+    sys.excepthook = hook
+
+
+def _shared_files():
+    """The files of MPICH's shared memory that this process has mapped."""
+    try:
+        with open("/proc/self/maps") as maps:
+            return {line.split(None, 5)[-1].strip() for line in maps if "/dev/shm/mpich_shm_" in line}
+    except OSError:
+        return set()
+
+
+def forget_shared_files():
+    """Unlink MPICH's shared memory: those who mapped it keep it, and nothing stays behind when a rank is killed."""
+    for path in _shared_files():
+        try:
+            os.unlink(path)
+        except OSError:
+            pass
+
+
+def _leave():
+    """The end of the process: together, if all come to it; alone, if this rank failed or another one is gone."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if not failed:
+        slot = board.read(board.rank)
+        board.write(f"leaves the program ({slot[2] if slot else ''})")
+    from mpi4py import MPI
+    if not failed and not MPI.Is_finalized():
+        request, pause = comm.Ibarrier(), 1e-4
+        while not request.Test():
+            if board.gone():
+                break
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.05)
+        else:
+            MPI.Finalize()

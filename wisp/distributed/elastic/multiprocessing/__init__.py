@@ -1,0 +1,1 @@
+"""Processes that torchrun starts; here `wisp launch` does."""

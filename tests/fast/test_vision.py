@@ -237,7 +237,16 @@ def test_boxes():
                                   "transforms.transforms", "transforms._random", "transforms.autoaugment", "transforms.v2",
                                   "transforms.v2._mix", "transforms.v2.functional", "tv_tensors", "utils", "ops.boxes", "ops.layers",
                                   "datasets.others", "models._api", "models.alexnet", "models.resnet", "models.vision_transformer",
-                                  "models.unet"])
+                                  "models.unet", "models._utils", "models.feature_extraction"])
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(f"wisp.vision.{name}"), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0 and result.attempted > 0
+
+
+def test_segmentation_models():
+    made = models.segmentation.deeplabv3_resnet50(num_classes=3, aux_loss=True).eval()
+    with wisp.no_grad():
+        result = made(wisp.rand(1, 3, 33, 40))
+    assert result["out"].shape == result["aux"].shape == (1, 3, 33, 40)
+    assert "classifier.0.convs.4.1.weight" in made.state_dict() and "backbone.layer4.2.bn3.bias" in made.state_dict()
+    assert sum(p.numel() for p in models.segmentation.fcn_resnet50(aux_loss=True).parameters()) == 35322218

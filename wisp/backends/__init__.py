@@ -69,3 +69,15 @@ def __getattr__(name):
     if name == "fp32_precision":
         return "ieee"
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _sdp_backend():
+    from wisp.nn.attention import SDPBackend
+    return SDPBackend
+
+
+cuda.__getattr__ = lambda name: _sdp_backend() if name == "SDPBackend" else _lacking(name)
+
+
+def _lacking(name):
+    raise AttributeError(f"module 'wisp.backends.cuda' has no attribute {name!r}")

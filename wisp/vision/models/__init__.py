@@ -37,3 +37,10 @@ for _module in (alexnet, vgg, resnet, squeezenet, densenet, mobilenet, efficient
 for _old, _new in (("mobilenetv2", "mobilenet"), ("mobilenetv3", "mobilenet"), ("mnasnet", "shufflenetv2")):
     _sys.modules[f"{__name__}.{_old}"] = globals()[_old] = _sys.modules[f"{__name__}.{_new}"]
 
+
+
+def __getattr__(name):
+    if name in ("segmentation", "feature_extraction"):
+        import importlib
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

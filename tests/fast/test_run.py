@@ -209,3 +209,13 @@ def test_flex_attention_and_fx():
     assert wisp.fx.wrap("len") == "len"
     with pytest.raises(NotImplementedError, match="symbolic tracing"):
         wisp.fx.symbolic_trace(wisp.nn.Linear(1, 1))
+
+
+def test_old_sparse_names():
+    indices, values = wisp.LongTensor([[0, 1, 1], [2, 0, 2]]), wisp.FloatTensor([3, 4, 5])
+    matrix = wisp.sparse.FloatTensor(indices, values, wisp.Size([2, 3]))
+    dense = wisp.rand(3, 2, requires_grad=True)
+    product = wisp.spmm(matrix, dense)
+    product.sum().backward()
+    wisp.testing.assert_close(product, matrix.to_dense() @ dense)
+    wisp.testing.assert_close(dense.grad[:, 0], matrix.to_dense().sum(0))

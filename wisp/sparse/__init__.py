@@ -325,3 +325,19 @@ def as_sparse_gradcheck(gradcheck):
             return result.to_dense() if isinstance(result, SparseTensor) else result
         return gradcheck(of_values, dense, **kwargs)
     return check
+
+
+# ---- the constructors of old code: sparse.FloatTensor(indices, values, size)
+
+def _old_constructor(dtype, name):
+    def construct(indices=None, values=None, size=None):
+        if indices is None:
+            indices, values, size = wisp.empty(1, 0, dtype=wisp.int64), wisp.empty(0, dtype=dtype), (0,)
+        return sparse_coo_tensor(indices, values, size, dtype=dtype)
+    construct.__name__ = construct.__qualname__ = name
+    construct.__doc__ = "The old form of `sparse_coo_tensor`."
+    return construct
+
+
+FloatTensor, DoubleTensor, LongTensor, IntTensor = (_old_constructor(dtype, name) for dtype, name in (
+    (wisp.float32, "FloatTensor"), (wisp.float64, "DoubleTensor"), (wisp.int64, "LongTensor"), (wisp.int32, "IntTensor")))

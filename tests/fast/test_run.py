@@ -166,7 +166,7 @@ except NotImplementedError as error:
 
 @pytest.mark.parametrize("name", ["wisp.jit", "wisp.compiler", "wisp.futures", "wisp.accelerator", "wisp.torch_version",
                                   "wisp.distributed.collectives", "wisp.distributed.objects", "wisp.distributed._groups",
-                                  "wisp.distributed._work", "wisp.distributed.nn.functional", "wisp.nn.parallel.distributed",
+                                  "wisp.distributed._work", "wisp.distributed.optim.zero_redundancy_optimizer", "wisp.distributed.nn.functional", "wisp.nn.parallel.distributed",
                                   "wisp.utils.benchmark", "wisp.nn.parallel.data_parallel", "wisp.fx",
                                   "wisp.nn.attention.flex_attention", "wisp.nn.parallel.scatter_gather"])
 def test_examples_in_docstrings(name):

@@ -91,6 +91,7 @@ struct Packed {  // keys of up to 32 bits in rows of less than 2^32 elements
     uint64_t word;
     static constexpr int key_bytes = 4;
     static Packed make(uint64_t key, int64_t index) { return {key << 32 | uint64_t(index)}; }
+    static Packed beyond() { return {UINT64_MAX}; }  // no entry is larger, or equal
     int64_t index() const { return int64_t(word & 0xffffffff); }
     unsigned digit(int k) const { return unsigned(word >> (32 + 8 * k)) & 255; }
     bool same_key(Packed other) const { return word >> 32 == other.word >> 32; }
@@ -101,6 +102,7 @@ struct Wide {
     int64_t at;
     static constexpr int key_bytes = 8;
     static Wide make(uint64_t key, int64_t index) { return {key, index}; }
+    static Wide beyond() { return {UINT64_MAX, INT64_MAX}; }
     int64_t index() const { return at; }
     unsigned digit(int k) const { return unsigned(key >> (8 * k)) & 255; }
     bool same_key(Wide other) const { return key == other.key; }
@@ -205,20 +207,74 @@ void sort_rows(void* values, int64_t* indices, const void* in, DType dtype, int6
              [&](auto* e, auto* spare, const char*) { return sort_entries(e, spare, n); });
 }
 
+// The k first of n > 16 k elements. One pass keeps those before a limit, the kth of what it has seen, and brings the
+// limit down whenever there are k + 256 more; most elements cost a comparison. Long rows are cut for the threads.
+template <class Entry, class KeyOf, class Key>
+void first_few(void* values, int64_t* indices, const char* in, int64_t item, int64_t rows, int64_t n, int64_t k,
+               KeyOf key, Key flip) {
+    constexpr int64_t piece = 65536;
+    const bool cut = n >= 2 * piece && k * 16 <= piece && rows < 2 * num_threads();
+    const int64_t pieces = cut ? (n + piece - 1) / piece : 1, length = cut ? piece : n, room = 2 * k + 256;
+    auto* best = static_cast<Entry*>(cut ? scratch(3, size_t(rows * pieces * k) * sizeof(Entry)) : nullptr);
+    auto write = [&](int64_t r, Entry* e, int64_t count) {
+        if (count > k) std::nth_element(e, e + k - 1, e + count);
+        std::sort(e, e + k);
+        for (int64_t i = 0; i < k; i++) indices[r * k + i] = e[i].index();
+        take_items(static_cast<char*>(values) + r * k * item, in + r * n * item, indices + r * k, k, item);
+    };
+    // Everything that the pass reads is a local value here: a reference would be read again for every element.
+    auto pass = [room, k, item, key, flip](const char* row, int64_t first, int64_t last, Entry* kept) {
+        Entry limit = Entry::beyond();
+        int64_t count = 0;
+        const char* p = row + first * item;
+        for (int64_t i = first; i < last; i++, p += item) {
+            const Entry e = Entry::make(key(p) ^ flip, i);
+            if (!(e < limit)) continue;
+            kept[count++] = e;
+            if (count < room) continue;
+            std::nth_element(kept, kept + k - 1, kept + count);
+            limit = kept[k - 1];
+            count = k;
+        }
+        return count;
+    };
+    parallel_for(rows * pieces, std::max<int64_t>(1, 16384 / length), [&](int64_t begin, int64_t end) {
+        auto* kept = static_cast<Entry*>(scratch(0, size_t(room) * sizeof(Entry)));
+        for (int64_t job = begin; job < end; job++) {
+            const int64_t r = job / pieces, first = job % pieces * length;
+            const int64_t count = pass(in + r * n * item, first, std::min(n, first + length), kept);
+            if (!cut) {
+                write(r, kept, count);
+                continue;
+            }
+            if (count > k) std::nth_element(kept, kept + k - 1, kept + count);
+            std::copy(kept, kept + std::min(k, count), best + job * k);
+        }
+    });
+    // Only the last piece of a row can have less than k.
+    const int64_t rest = std::min(k, n - (pieces - 1) * length);
+    for (int64_t r = 0; cut && r < rows; r++) write(r, best + r * pieces * k, (pieces - 1) * k + rest);
+}
+
 void topk(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t k,
           bool largest) {
-    if (k <= 0) return;
+    if (k <= 0 || rows <= 0) return;
+    if (k * 16 <= n && n >= radix_from) {
+        with_key(dtype, [&](auto key) {
+            using Key = decltype(key(static_cast<const char*>(nullptr)));
+            const Key flip = largest ? ~Key(0) : Key(0);
+            const auto* data = static_cast<const char*>(in);
+            if (sizeof(Key) == 4 && n < int64_t(UINT32_MAX))
+                first_few<Packed>(values, indices, data, item_size(dtype), rows, n, k, key, flip);
+            else first_few<Wide>(values, indices, data, item_size(dtype), rows, n, k, key, flip);
+        });
+        return;
+    }
     each_row(values, indices, in, dtype, rows, n, k, largest, [&](auto* e, auto* spare, const char*) {
-        if (k * 16 <= n || n < radix_from) {
-            std::partial_sort(e, e + k, e + n);
-            return e;
-        }
-        if (k * 4 <= n) {
-            std::nth_element(e, e + k - 1, e + n);
-            std::sort(e, e + k);
-            return e;
-        }
-        return sort_entries(e, spare, n);
+        if (k * 4 > n) return sort_entries(e, spare, n);
+        std::nth_element(e, e + k - 1, e + n);
+        std::sort(e, e + k);
+        return e;
     });
 }
 

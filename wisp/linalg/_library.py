@@ -1,5 +1,6 @@
 """Where LAPACK comes from: the scipy-openblas32 wheel, opened on first use."""
 import glob
+import importlib.util
 import os
 
 from wisp import _core
@@ -9,11 +10,12 @@ def find():
     """The path of the shared library, or None."""
     if "WISP_LAPACK" in os.environ:
         return os.environ["WISP_LAPACK"]
-    try:
-        import scipy_openblas32
-    except ImportError:
+    # Found but not imported: that would open the library before the core can say how long its threads may spin.
+    wheel = importlib.util.find_spec("scipy_openblas32")
+    if wheel is None:
         return None
-    found = sorted(glob.glob(os.path.join(scipy_openblas32.get_lib_dir(), "*scipy_openblas*")))
+    folder = os.path.join(wheel.submodule_search_locations[0], "lib")
+    found = sorted(glob.glob(os.path.join(folder, "*scipy_openblas*")))
     return found[0] if found else None
 
 

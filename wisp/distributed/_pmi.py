@@ -73,7 +73,8 @@ class Server:
                     try:
                         self.answer(connection, line.decode(), finished)
                     except OSError:
-                        return
+                        if connection not in finished:
+                            return
 
     def answer(self, connection, line, finished):
         words = dict(word.split("=", 1) for word in line.split() if "=" in word)

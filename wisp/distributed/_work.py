@@ -6,6 +6,7 @@ import time
 from wisp.distributed import _world
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 HEADER = 256
 
 
@@ -127,9 +128,11 @@ class Work:
         seconds = self._group.timeout if timeout is None else _seconds(timeout)
         begin = time.monotonic()
         look, pause, spins = begin + 0.3, 2e-5, 0
+        # where every rank has a processor, a short wait is better spent asking than sleeping
+        limit = 2000 if _world.comm.size <= _PROCESSORS else 20
         while not self._advance():
             spins += 1
-            if spins < 20:
+            if spins < limit:
                 continue
             time.sleep(pause)
             pause = min(pause * 1.3, 1e-3)

@@ -163,7 +163,7 @@ def main(rank=-1, size=-1, method=None):
     dist.destroy_process_group()
     dist.init_process_group("mpi", rank=rank, world_size=size)      # and again
     dist.barrier()
-    print("all is well in rank", rank, flush=True)
+    sys.stdout.write(f"all is well in rank {rank}\n")      # one write, that ranks do not mix
 
 
 def on_spawned(rank, size, method):

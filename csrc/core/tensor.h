@@ -154,10 +154,11 @@ inline TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<Ten
 // "Float", "Long": PyTorch's names of tensor types in error messages.
 const char* type_name(DType d);
 
-// Lets other Python threads run while a long kernel works. `work`: elements touched or multiply-adds.
+// Lets other Python threads run while a long kernel works. `work`: elements touched or multiply-adds. A GPU's kernel is
+// only started, which takes no time.
 class Unlocked {
 public:
-    explicit Unlocked(int64_t work) : state_(work > 200000 ? PyEval_SaveThread() : nullptr) {}
+    explicit Unlocked(int64_t work) : state_(work > 200000 && !current_device().is_cuda() ? PyEval_SaveThread() : nullptr) {}
     ~Unlocked() {
         if (state_) PyEval_RestoreThread(state_);
     }

@@ -1,6 +1,8 @@
 // Optimizer steps over whole lists of parameters at once, and the two list kernels behind clip_grad_norm_.
 #pragma once
+#ifndef __CUDACC_RTC__  // the GPU's compiler gets this text too
 #include "core/dtype.h"
+#endif
 
 namespace wisp::cpu {
 
@@ -37,6 +39,7 @@ struct OptimizerSettings {
     bool nesterov = false, maximize = false, decoupled = false;
 };
 
+#ifndef __CUDACC_RTC__
 struct OptimizerKernels {
     void (*step)(OptimizerRule, const OptimizerSettings&, const OptimizerTensor* tensors, int64_t count);
     // The sum of the squares of all `param`s of the list; the same for any number of threads.
@@ -44,5 +47,6 @@ struct OptimizerKernels {
     void (*scale)(const OptimizerTensor* tensors, int64_t count, double factor);  // param *= factor
 };
 extern const OptimizerKernels& optimizer;
+#endif
 
 }  // namespace wisp::cpu

@@ -17,7 +17,19 @@
     X(numbers, "cuda/kernels/numbers.cuh")                 \
     X(pointwise, "cuda/kernels/pointwise.cuh")             \
     X(copy, "cuda/kernels/copy.cuh")                       \
-    X(reduce, "cuda/kernels/reduce.cuh")
+    X(reduce, "cuda/kernels/reduce.cuh")                   \
+    X(rows, "cuda/kernels/rows.cuh")                       \
+    X(softmax, "cuda/kernels/softmax.cuh")                 \
+    X(norm, "cuda/kernels/norm.cuh")                       \
+    X(loss, "cuda/kernels/loss.cuh")                       \
+    X(pool, "cuda/kernels/pool.cuh")                       \
+    X(index, "cuda/kernels/index.cuh")                     \
+    X(sort, "cuda/kernels/sort.cuh")                       \
+    X(random, "cuda/kernels/random.cuh")                   \
+    X(random_rules, "cpu/random_rules.h")                  \
+    X(optimizer, "cuda/kernels/optimizer.cuh")             \
+    X(optimizer_rules, "cpu/optimizer_rules.h")            \
+    X(optimizer_types, "cpu/optimizer.h")
 
 #define WISP_X(symbol, path) WISP_EMBED(symbol, path)
 WISP_TEXTS(WISP_X)

@@ -201,7 +201,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     if (mask && mask.dtype() != DType::boolean && !is_floating(mask.dtype()))
         throw RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, "
             "but got attn_mask.dtype: ", mask.dtype(), " and  query.dtype: ", q.dtype(), " instead.");
-    if (is_reduced(q.dtype())) {
+    if (is_reduced(q.dtype()) && !q.is_cuda()) {
         auto wide = [](const Tensor& t) { return t && is_reduced(t.dtype()) ? to(t, DType::f32) : t; };
         return to(scaled_dot_product_attention(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale_,
             enable_gqa), q.dtype());
@@ -221,7 +221,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     const bool same_heads = q.dim() < 3 || (k.dim() == q.dim() && q.size(-3) == k.size(-3) * share);
     if (!(dropout_p >= 0 && dropout_p <= 1))
         throw ValueError("dropout probability has to be between 0 and 1, but got ", dropout_p);
-    if (same_heads && fits_kernel(q, k, v, mask)) {
+    if (!q.is_cuda() && same_heads && fits_kernel(q, k, v, mask)) {
         Problem p{share, scale, causal, dropout_p};
         if (dropout_p > 0) p.seed = default_generator().seed, p.offset = default_generator().next();
         return by_kernel(q, k, v, mask, p);

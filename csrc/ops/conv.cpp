@@ -5,6 +5,7 @@
 // order need nothing else. A transposed convolution is I with its input in the place of the gradient.
 #include "conv.h"
 
+#include "../cuda/conv.h"
 #include "../python/registry.h"
 
 namespace wisp {
@@ -26,6 +27,10 @@ Tensor plain_as(const Tensor& t, DType dtype) { return t.defined() ? plain(to(al
 void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias,
                  const Tensor& out) {
     const cpu::ConvShape& s = g.shape;
+    if (out.device().type == DeviceType::meta) return;
+    if (out.is_cuda())
+        return cuda::convolve(cuda::ConvProduct(int(product)), out.dtype(), s, a.device_data(), b.device_data(), bias.defined() ? bias.device_data() : nullptr,
+                              out.device_data());
     const int64_t taps = s.kernel[0] * s.kernel[1] * s.kernel[2] * s.in_channels / s.groups;
     Unlocked unlocked(s.batch * s.out_channels * s.out[0] * s.out[1] * s.out[2] * std::max<int64_t>(1, taps) / 16);
     auto run = [&]<class T>(auto output, auto input, auto weight) {
@@ -48,7 +53,7 @@ void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const 
 Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias) {
     const DType dtype = a.dtype();
     GradMode off(false);
-    if (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64) {
+    if (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64 || (a.is_cuda() && is_floating(dtype))) {
         const Tensor out = empty(sizes_of(product, g), dtype);
         if (out.numel() > 0) call_kernel(product, g, plain(a), plain(b), plain(bias), out);
         return out;
@@ -70,7 +75,7 @@ Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Te
 }
 
 Tensor bias_grad(const ConvGeometry& g, const Tensor& grad, bool of_input, bool create_graph) {
-    if (!create_graph && !of_input && (grad.dtype() == DType::f32 || grad.dtype() == DType::f64)) {
+    if (!create_graph && !of_input && !grad.is_cuda() && (grad.dtype() == DType::f32 || grad.dtype() == DType::f64)) {
         const Tensor from = plain(grad), out = empty({g.shape.out_channels}, grad.dtype());
         if (grad.dtype() == DType::f32)
             cpu::conv_weight.bias_grad_f32(g.shape, from.data<float>(), out.data<float>());

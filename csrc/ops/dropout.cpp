@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../core/generator.h"
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -29,7 +30,7 @@ Tensor dropout_of(const Tensor& x, double p, uint64_t seed, uint64_t offset) {
     {
         Unlocked unlocked(x.numel());
         const double keep = 1 - p;
-        cpu::dropout.apply(x.dtype(), in.data(), y.data(), x.numel(), {seed, offset},
+        on_device(cpu::dropout, cuda::dropout).apply(x.dtype(), in.device_data(), y.device_data(), x.numel(), {seed, offset},
             uint64_t(std::llround(keep * 4294967296.0)), 1 / keep);
     }
     if (needs_grad(x))

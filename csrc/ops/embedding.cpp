@@ -1,6 +1,7 @@
 // Front doors of embedding and embedding_bag.
 #include "../cpu/embedding.h"
 
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -13,8 +14,8 @@ Tensor checked_indices(const Tensor& index, int64_t rows) {
                            "Long, Int; but got ", type_name(index.dtype()),
                            "Tensor instead (while checking arguments for embedding)");
     const Tensor i = kernel_input(index, DType::i64);
-    const int64_t bad = cpu::embedding.first_bad(i.data<int64_t>(), i.numel(), rows);
-    if (bad >= 0) throw IndexError("index out of range in self: got ", i.data<int64_t>()[bad], ", "
+    const int64_t bad = on_device(cpu::embedding, cuda::embedding).first_bad(i.device_data<int64_t>(), i.numel(), rows);
+    if (bad >= 0) throw IndexError("index out of range in self: got ", item(select(reshape(i, {-1}), 0, bad)).to_int(), ", "
         "but the table has ", rows, " rows");
     return i;
 }
@@ -28,7 +29,7 @@ Tensor table_gradient(const Tensor& g, const Tensor& index, int64_t rows, int64_
     Tensor table = empty({rows, width}, g.dtype());
     {
         Unlocked unlocked(table.numel());
-        cpu::embedding.backward(g.dtype(), grad.data(), index.data<int64_t>(), table.data(), index.numel(), rows,
+        on_device(cpu::embedding, cuda::embedding).backward(g.dtype(), grad.device_data(), index.device_data<int64_t>(), table.device_data(), index.numel(), rows,
             width, padding, by_count);
     }
     if (needs_grad(g))
@@ -53,7 +54,7 @@ Tensor embedding_rows(const Tensor& weight, const Tensor& index, int64_t padding
     Tensor y = empty(sizes, weight.dtype());
     {
         Unlocked unlocked(y.numel());
-        cpu::embedding.gather(table.data(), i.data<int64_t>(), y.data(), i.numel(),
+        on_device(cpu::embedding, cuda::embedding).gather(table.device_data(), i.device_data<int64_t>(), y.device_data(), i.numel(),
             weight.size(1) * weight.item_size());
     }
     if (needs_grad(weight))
@@ -71,7 +72,7 @@ struct BagResult {
 
 cpu::BagArgs bag_args(const Tensor& table, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight,
     int64_t padding, int mode) {
-    return {table.dtype(), table.data(), table.size(0), table.size(1), index.data<int64_t>(),
+    return {table.dtype(), table.device_data(), table.size(0), table.size(1), index.device_data<int64_t>(),
         offsets.data<int64_t>(), offsets.numel() - 1,
             pointer(sample_weight), padding, cpu::BagMode(mode)};
 }
@@ -94,7 +95,7 @@ BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor
         : Tensor()};
     {
         Unlocked unlocked(index.numel() * weight.size(1));
-        cpu::embedding.bag(bag_args(table, index, offsets, w, padding, mode), r.y.data(),
+        on_device(cpu::embedding, cuda::embedding).bag(bag_args(table, index, offsets, w, padding, mode), r.y.device_data(),
             r.picked ? r.picked.data<int64_t>() : nullptr);
     }
     if (needs_grad(weight, sample_weight))
@@ -128,7 +129,7 @@ BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor
                 ds = bw.needs(1) ? zeros(index.sizes(), weight.dtype()) : Tensor();
             {
                 Unlocked unlocked(weight.numel());
-                cpu::embedding.bag_backward(bag_args(table, index, offsets, w, padding, mode), grad.data(),
+                on_device(cpu::embedding, cuda::embedding).bag_backward(bag_args(table, index, offsets, w, padding, mode), grad.device_data(),
                     picked ? picked.data<int64_t>() : nullptr,
                                             dw ? dw.data() : nullptr, ds ? ds.data() : nullptr);
             }

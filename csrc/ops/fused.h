@@ -16,7 +16,7 @@ inline Tensor kernel_input(const Tensor& t, DType dtype) {
     return contiguous(to(t, dtype));
 }
 inline Tensor kernel_input(const Tensor& t) { return t ? kernel_input(t, t.dtype()) : t; }
-inline const void* pointer(const Tensor& t) { return t ? t.data() : nullptr; }
+inline const void* pointer(const Tensor& t) { return t ? t.device_data() : nullptr; }
 // Statistics and per-sample losses of a dtype are kept in this one.
 inline DType compute_dtype(DType d) { return d == DType::f64 ? DType::f64 : DType::f32; }
 

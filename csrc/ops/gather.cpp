@@ -5,6 +5,8 @@
 
 #include "gather.h"
 
+#include "../cuda/tables.h"
+
 #include "../core/threads.h"
 #include "../python/registry.h"
 #include "reduce.h"
@@ -26,10 +28,10 @@ void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, cons
     Layout layout = index.layout();  // what is repeated needs one look
     for (int64_t i = 0; i < layout.dim(); i++)
         if (layout.strides[i] == 0) layout.sizes[i] = 1;
-    const Tensor once = contiguous(alias(index, layout));
-    const int64_t at = cpu::index.first_out_of_range(once.data<int64_t>(), once.numel(), size, wrap);
+    const Tensor once = reshape(contiguous(alias(index, layout)), {-1});
+    const int64_t at = on_device(cpu::index, cuda::index).first_out_of_range(once.device_data<int64_t>(), once.numel(), size, wrap);
     if (at >= 0)
-        throw IndexError(name, "(): index ", once.data<int64_t>()[at], " is out of bounds for dimension ", dim,
+        throw IndexError(name, "(): index ", item(select(once, 0, at)).to_int(), " is out of bounds for dimension ", dim,
                          " with size ", size);
 }
 
@@ -73,7 +75,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
     if (index.numel() > 0) {
         const Tensor from = at_least_1d(x), at = at_least_1d(index);
         Unlocked unlocked(y.numel());
-        cpu::index.gather(y.data(), from.data(), from.strides().data(), at.data<int64_t>(), at.strides().data(),
+        on_device(cpu::index, cuda::index).gather(y.device_data(), from.device_data(), from.strides().data(), at.device_data<int64_t>(), at.strides().data(),
                           at.sizes().data(), int(at.dim()), int(dim), x.item_size());
     }
     if (needs_grad(x))
@@ -97,8 +99,8 @@ static void scatter_values(Scatter how, const Tensor& out, int64_t dim, const Te
         ? at_least_1d(source) : source;
     const Dims none(at.dim());
     Unlocked unlocked(index.numel());
-    cpu::index.scatter(how, to_.data(), out.dtype(), to_.strides().data(), at.data<int64_t>(), at.strides().data(),
-                       from.data(),
+    on_device(cpu::index, cuda::index).scatter(how, to_.device_data(), out.dtype(), to_.strides().data(), at.device_data<int64_t>(), at.strides().data(),
+                       from.device_data(),
                        source.numel() == 1 && source.dim() == 0 ? none.data() : from.strides().data(),
                            at.sizes().data(),
                        int(at.dim()), int(dim));
@@ -295,8 +297,8 @@ static Tensor check_slices(const char* name, const Tensor& x, int64_t dim, const
 
 static Tensor offsets_of(const Tensor& index, int64_t size, int64_t stride) {
     Tensor offsets = empty({index.numel()}, DType::i64);
-    const int64_t* one[] = {index.data<int64_t>()};
-    cpu::index.offsets(offsets.data<int64_t>(), one, &size, &stride, 1, index.numel());
+    const int64_t* one[] = {index.device_data<int64_t>()};
+    on_device(cpu::index, cuda::index).offsets(offsets.device_data<int64_t>(), one, &size, &stride, 1, index.numel());
     return offsets;
 }
 
@@ -312,16 +314,19 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
         from.push_back(x.stride(i));
     }
     to = contiguous_strides(sizes);
-    if (outer > 1 && n >= 16) {  // one outer index after the other, so that what is read and written stays in order
+    if (outer > 1 && n >= 16 && !y.is_cuda()) {  // one outer index after the other, so that what is read and written stays in order
         const Slice slice{int(sizes.size()), sizes.data(), from.data()};
         const int64_t per_thread = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, n * inner));
+        char* const written = y.device_data();
+        const char* const read = x.device_data();
+        const int64_t* const places = offsets.device_data<int64_t>();
         parallel_for(outer, per_thread, [&](int64_t begin, int64_t end) {
             for (int64_t o = begin; o < end; o++) {
                 int64_t start = 0;
                 for (int64_t i = before - 1, rest = o; i >= 0; rest /= x.size(i),
                      i--) start += rest % x.size(i) * x.stride(i);
-                cpu::index.take(y.data() + o * n * inner * x.item_size(), inner, to.data(),
-                                x.data() + start * x.item_size(), offsets.data<int64_t>(), n, slice, x.item_size());
+                cpu::index.take(written + o * n * inner * x.item_size(), inner, to.data(), read + start * x.item_size(), places, n, slice,
+                                x.item_size());
             }
         });
         return;
@@ -333,7 +338,7 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
         to.insert(0, step);
         step *= x.size(i);
     }
-    cpu::index.take(y.data(), inner, to.data(), x.data(), offsets.data<int64_t>(), n,
+    on_device(cpu::index, cuda::index).take(y.device_data(), inner, to.data(), x.device_data(), offsets.device_data<int64_t>(), n,
                     Slice{int(sizes.size()), sizes.data(), from.data()},
                     x.item_size());
 }
@@ -373,7 +378,7 @@ static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor
     const Dims none(s.sizes.size());
     const Tensor offsets = offsets_of(index, s.size, s.stride);
     Unlocked unlocked(index.numel() * product(s.sizes));
-    cpu::index.put(how, out.data(), out.dtype(), offsets.data<int64_t>(), index.numel(), s.slice(), values.data(),
+    on_device(cpu::index, cuda::index).put(how, out.device_data(), out.dtype(), offsets.device_data<int64_t>(), index.numel(), s.slice(), values.device_data(),
                    single ? 0 : v.stride,
                    single ? none.data() : v.strides.data());
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../cpu/index.h"
+#include "../cuda/tables.h"
 #include "gather.h"
 
 namespace wisp {
@@ -12,12 +13,15 @@ int64_t item_value(const Tensor& t) { return item(t).to_int(); }
 
 TensorList nonzero_coordinates(const Tensor& mask_) {
     const Tensor mask = contiguous(to(mask_, DType::boolean));
-    const bool* p = mask.data<bool>();
+    OnDevice on(mask.device());
+    const bool* p = mask.device_data<bool>();
     int64_t count = 0;
-    for (int64_t i = 0; i < mask.numel(); i++) count += p[i];
+    if (mask.is_cuda()) count = item(sum(mask)).to_int();
+    else
+        for (int64_t i = 0; i < mask.numel(); i++) count += p[i];
     const int64_t dims = mask.dim();
     Tensor all = empty({dims, count}, DType::i64);
-    if (count && dims) cpu::index.nonzero(all.data<int64_t>(), 1, count, p, mask.sizes().data(), int(dims), count);
+    if (count && dims) on_device(cpu::index, cuda::index).nonzero(all.device_data<int64_t>(), 1, count, p, mask.sizes().data(), int(dims), count);
     TensorList list;
     for (int64_t d = 0; d < dims; d++) list.push_back(alias(all, Layout{{count}, {1}, d * count}));
     return list;
@@ -43,6 +47,7 @@ struct Picked {
 };
 
 Picked pick(const Tensor& t, const TensorList& indices) {
+    OnDevice on(t.device());
     Picked p;
     if (indices.size() > t.dim()) throw IndexError("too many indices for tensor of dimension ", t.dim(), " (got ",
                                                    indices.size(), ")");
@@ -85,24 +90,25 @@ Picked pick(const Tensor& t, const TensorList& indices) {
     for (int64_t k = 0; k < given.size(); k++) {
         const int64_t d = p.indexed[k];
         Tensor i = given[k];
-        i = to(i, DType::i64);
+        i = to(to(i, DType::i64), t.device());
         GradMode off(false);
         Tensor c = contiguous(expanded(i, p.index_sizes));
-        const int64_t bad = cpu::index.first_out_of_range(c.data<int64_t>(), n, t.size(d), true);
+        const int64_t bad = on_device(cpu::index, cuda::index).first_out_of_range(c.device_data<int64_t>(), n, t.size(d), true);
         if (bad >= 0)
-            throw IndexError("index ", c.data<int64_t>()[bad], " is out of bounds for dimension ", d, " with size ",
+            throw IndexError("index ", item(select(reshape(c, {-1}), 0, bad)).to_int(), " is out of bounds for dimension ", d, " with size ",
                              t.size(d));
         flat.push_back(c);
-        pointers.push_back(c.data<int64_t>());
+        pointers.push_back(c.device_data<int64_t>());
         sizes.push_back(t.size(d));
         strides.push_back(t.stride(d));
     }
-    cpu::index.offsets(p.offsets.data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()),
+    on_device(cpu::index, cuda::index).offsets(p.offsets.device_data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()),
                        n);
     return p;
 }
 
 void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate) {
+    OnDevice on(t.device());
     if (p.count() == 0 || product(p.slice_sizes) == 0) return;
     // Values with the index dimensions first: contiguous rows for the kernel.
     Tensor v = expanded(values, p.result_sizes());
@@ -115,11 +121,11 @@ void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate
         v = alias(v, v.layout().permute(order));
     }
     GradMode off(false);
-    v = contiguous(to(v, t.dtype()));
+    v = contiguous(to(to(v, t.dtype()), t.device()));
     const Dims strides = contiguous_strides(p.slice_sizes);
     const cpu::Slice slice{int(p.slice_sizes.size()), p.slice_sizes.data(), p.slice_strides.data()};
-    cpu::index.put(accumulate ? cpu::Scatter::add : cpu::Scatter::set, t.data(), t.dtype(), p.offsets.data<int64_t>(),
-                   p.count(), slice, v.data(),
+    on_device(cpu::index, cuda::index).put(accumulate ? cpu::Scatter::add : cpu::Scatter::set, t.device_data(), t.dtype(), p.offsets.device_data<int64_t>(),
+                   p.count(), slice, v.device_data(),
                    product(p.slice_sizes), strides.data());
 }
 

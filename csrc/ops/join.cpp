@@ -4,6 +4,7 @@
 
 #include "../core/threads.h"
 #include "../cpu/index.h"
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "reduce.h"
@@ -80,7 +81,7 @@ Tensor cat(const TensorList& given, int64_t dim) {
         lengths.push_back(is_nothing(t) && model->dim() != 1 ? 0 : t.size(dim));
         plain &= t.dtype() == dtype && t.is_contiguous();
     }
-    if (plain) {
+    if (plain && y.device().type == DeviceType::cpu) {
         join_rows(y, given, dim, lengths);
     } else {
         for (int64_t k = 0; k < given.size(); k++) {
@@ -296,7 +297,7 @@ Tensor triangle(const Tensor& x, int64_t diagonal, bool upper) {
     if (y.numel()) {
         Unlocked unlocked(y.numel());
         const int64_t rows = x.size(-2), columns = x.size(-1);
-        cpu::index.triangle(y.data(), in.data(), y.numel() / (rows * columns), rows, columns, diagonal, upper,
+        on_device(cpu::index, cuda::index).triangle(y.device_data(), in.device_data(), y.numel() / (rows * columns), rows, columns, diagonal, upper,
                             x.item_size());
     }
     if (needs_grad(x))

@@ -1,6 +1,7 @@
 // Front doors of the losses: cross_entropy and nll_loss with their own kernels, the others as formulas.
 #include "../cpu/loss.h"
 
+#include "../cuda/loss.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -82,7 +83,7 @@ struct LossKind {
 };
 
 cpu::LossArgs loss_args(const LossKind& k, const Tensor& x, const Tensor& target, const Tensor& weight) {
-    return {x.dtype(), k.outer, k.classes, k.inner, x.data(), target.data<int64_t>(), pointer(weight),
+    return {x.dtype(), k.outer, k.classes, k.inner, x.device_data(), target.device_data<int64_t>(), pointer(weight),
         k.ignore_index, k.smoothing};
 }
 
@@ -104,7 +105,9 @@ Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor
     Tensor constant = empty(x.sizes(), x.dtype());
     {
         const Tensor one = full({1}, 1.0, compute_dtype(x.dtype()));
-        cpu::loss.nll_backward(loss_args(k, kernel_input(x), target, weight), one.data(), true, 1.0, constant.data());
+        const cpu::LossArgs args = loss_args(k, kernel_input(x), target, weight);
+        if (x.is_cuda()) cuda::class_loss_backward(args, false, nullptr, one.device_data(), true, nullptr, constant.device_data());
+        else cpu::loss.nll_backward(args, one.data(), true, 1.0, constant.data());
     }
     auto per_sample = [&](const Tensor& t) { return t.dim() == 0 || x.dim() == 1 ? t : unsqueeze(t, class_dim); };
     if (k.smoothing != 0) {
@@ -124,6 +127,35 @@ Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor
     return through - softmax(x, class_dim) * sum(through, {class_dim}, true);
 }
 
+// The same where numbers stay on the device: the mean's divisor is a tensor.
+Tensor class_loss_on_gpu(LossKind kind, const cpu::LossArgs& args, const Tensor& x, const Tensor& target, const Tensor& w, const Tensor& losses, const Tensor& lse) {
+    const Tensor shares = empty(losses.sizes(), losses.dtype());
+    cuda::class_loss(args, kind.entropy, losses.device_data(), lse ? lse.device_data() : nullptr, shares.device_data());
+    Tensor result, total;
+    {
+        GradMode off(false);
+        if (kind.reduction == Reduction::mean) total = sum(shares);
+        result = kind.reduction == Reduction::none ? losses : kind.reduction == Reduction::sum ? sum(losses) : sum(losses) / total;
+        result = to(result, x.dtype());
+        if (result.same(losses)) result = alias(losses);
+    }
+    if (needs_grad(x))
+        record(result, kind.entropy ? "CrossEntropyBackward0" : "NllLossBackward0", {x}, {x, target, w, lse, total}, [kind](Backward& bw) {
+            const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2), lse = bw.saved(3), total = bw.saved(4);
+            if (needs_grad(g, x)) {
+                LossKind known = kind;
+                known.total_weight = total ? item(total).to_double() : 0;
+                return bw.set(0, differentiable_gradient(known, g, x, target, weight));
+            }
+            const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
+            Tensor dx = empty(x.sizes(), x.dtype());
+            cuda::class_loss_backward(loss_args(kind, in, target, weight), kind.entropy, pointer(lse), grad.device_data(), kind.reduction != Reduction::none,
+                                      pointer(total), dx.device_data());
+            bw.set(0, dx);
+        });
+    return result;
+}
+
 Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, Reduction reduction,
     int64_t ignore_index, double smoothing, bool entropy) {
     check_floating(entropy ? "log_softmax_lastdim_kernel_impl" : "nll_loss_out_frame", x);
@@ -134,6 +166,7 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
     const cpu::LossArgs args = loss_args(kind, in, target, w);
     const bool recording = needs_grad(x);
     Tensor losses = empty(s.sizes, c), lse = entropy && recording ? empty(s.sizes, c) : Tensor();
+    if (x.is_cuda()) return class_loss_on_gpu(kind, args, x, target, w, losses, lse);
     int64_t bad;
     {
         Unlocked unlocked(x.numel());

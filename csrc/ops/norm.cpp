@@ -3,6 +3,7 @@
 // The backward pass is one kernel. Where it must itself be differentiable it is the formula, on tensors.
 #include "../cpu/norm.h"
 
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -73,8 +74,8 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
     LayerResult r{empty(x.sizes(), d), centered ? empty(stat_sizes, c) : Tensor(), empty(stat_sizes, c)};
     if (x.numel()) {
         Unlocked unlocked(x.numel());
-        cpu::norm.layer_norm(d, in.data(), pointer(w), pointer(b), r.y.data(), r.mean ? r.mean.data() : nullptr,
-            r.rstd.data(), rows, n, eps);
+        on_device(cpu::norm, cuda::norm).layer_norm(d, in.device_data(), pointer(w), pointer(b), r.y.device_data(), r.mean ? r.mean.device_data() : nullptr,
+            r.rstd.device_data(), rows, n, eps);
     } else if (n == 0) {  // rows of nothing: PyTorch's statistics
         if (r.mean) fill_(r.mean, NAN);
         fill_(r.rstd, NAN);
@@ -100,9 +101,9 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
                    Tensor dw = bw.needs(1) ? empty(shape, d) : Tensor(), db = bw.needs(2) ? empty(shape, d) : Tensor();
                    {
                        Unlocked unlocked(x.numel());
-                       cpu::norm.layer_norm_backward(d, grad.data(), in.data(), pointer(w), pointer(mean), rstd.data(),
-                                                     dx ? dx.data() : nullptr, dw ? dw.data() : nullptr,
-                                                         db ? db.data() : nullptr, rows, n);
+                       on_device(cpu::norm, cuda::norm).layer_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), pointer(mean), rstd.device_data(),
+                                                     dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
+                                                         db ? db.device_data() : nullptr, rows, n);
                    }
                    bw.set(0, dx);
                    bw.set(1, dw);
@@ -142,7 +143,7 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
     Tensor y = empty(x.sizes(), d), mean = empty({batch, groups}, c), rstd = empty({batch, groups}, c);
     if (x.numel()) {
         Unlocked unlocked(x.numel());
-        cpu::norm.group_norm(d, in.data(), pointer(w), pointer(b), y.data(), mean.data(), rstd.data(), batch, groups,
+        on_device(cpu::norm, cuda::norm).group_norm(d, in.device_data(), pointer(w), pointer(b), y.device_data(), mean.device_data(), rstd.device_data(), batch, groups,
             channels / groups, spatial, eps);
     }
     if (needs_grad(x, weight, bias))
@@ -168,9 +169,9 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
                 db = bw.needs(2) ? empty({channels}, d) : Tensor();
             {
                 Unlocked unlocked(x.numel());
-                cpu::norm.group_norm_backward(d, grad.data(), in.data(), pointer(w), mean.data(), rstd.data(),
-                    dx ? dx.data() : nullptr,
-                                              dw ? dw.data() : nullptr, db ? db.data() : nullptr, batch, groups,
+                on_device(cpu::norm, cuda::norm).group_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), mean.device_data(), rstd.device_data(),
+                    dx ? dx.device_data() : nullptr,
+                                              dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, batch, groups,
                                                   channels / groups, spatial);
             }
             bw.set(0, dx);
@@ -216,9 +217,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
         const Tensor moved_mean = kernel_input(running_mean, running), moved_var = kernel_input(running_var, running);
         if (x.numel()) {
             Unlocked unlocked(x.numel());
-            cpu::norm.batch_norm_stats(d, in.data(), mean.data(), rstd.data(), running,
-                moved_mean ? moved_mean.data() : nullptr,
-                                       moved_var ? moved_var.data() : nullptr, momentum, batch, channels, spatial, eps);
+            on_device(cpu::norm, cuda::norm).batch_norm_stats(d, in.device_data(), mean.device_data(), rstd.device_data(), running,
+                moved_mean ? moved_mean.device_data() : nullptr,
+                                       moved_var ? moved_var.device_data() : nullptr, momentum, batch, channels, spatial, eps);
         }
         for (auto [t, moved] : {std::pair{&running_mean, &moved_mean}, {&running_var, &moved_var}})
             if (*t) {
@@ -227,7 +228,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
             }
     } else {
         const Tensor m = kernel_input(running_mean), v = kernel_input(running_var, running_mean.dtype());
-        cpu::norm.batch_norm_from_running(d, m.dtype(), m.data(), v.data(), mean.data(), rstd.data(), channels, eps);
+        on_device(cpu::norm, cuda::norm).batch_norm_from_running(d, m.dtype(), m.device_data(), v.device_data(), mean.device_data(), rstd.device_data(), channels, eps);
     }
     if (statistics) {
         *statistics = {mean, rstd};
@@ -235,7 +236,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     }
     if (x.numel()) {
         Unlocked unlocked(x.numel());
-        cpu::norm.batch_norm_apply(d, in.data(), mean.data(), rstd.data(), pointer(w), pointer(b), y.data(), batch,
+        on_device(cpu::norm, cuda::norm).batch_norm_apply(d, in.device_data(), mean.device_data(), rstd.device_data(), pointer(w), pointer(b), y.device_data(), batch,
             channels, spatial);
     }
     if (needs_grad(x, weight, bias))
@@ -265,9 +266,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                 db = bw.needs(2) ? zeros({channels}, d) : Tensor();
             if (x.numel()) {
                 Unlocked unlocked(x.numel());
-                cpu::norm.batch_norm_backward(d, grad.data(), in.data(), mean.data(), rstd.data(), pointer(w),
-                    dx ? dx.data() : nullptr,
-                                              dw ? dw.data() : nullptr, db ? db.data() : nullptr, batch, channels,
+                on_device(cpu::norm, cuda::norm).batch_norm_backward(d, grad.device_data(), in.device_data(), mean.device_data(), rstd.device_data(), pointer(w),
+                    dx ? dx.device_data() : nullptr,
+                                              dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, batch, channels,
                                                   spatial, training);
             }
             bw.set(0, dx);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -39,15 +40,31 @@ public:
             read(grad, shared), {}, {}};
         int i = 0;
         for (const Tensor& s : states) t.state[i++] = s ? written(s, shared) : nullptr;
+        check_same_device("optimizer", param, grad);
+        for (const Tensor& s : states)
+            if (s) check_same_device("optimizer", param, s);
         items_.push_back(t);
+        devices_.push_back(param.device());
         return items_.back();
     }
     void run(OptimizerRule rule, const OptimizerSettings& settings) {
         int64_t work = 0;
         for (const OptimizerTensor& t : items_) work += t.n;
-        {
-            Unlocked unlocked(work);
-            cpu::optimizer.step(rule, settings, items_.data(), int64_t(items_.size()));
+        // Parameters may be spread over devices: one call each.
+        std::vector<bool> done(items_.size());
+        for (size_t i = 0; i < items_.size(); i++) {
+            if (done[i]) continue;
+            std::vector<OptimizerTensor> here;
+            for (size_t j = i; j < items_.size() && devices_in_use; j++)
+                if (devices_[j] == devices_[i]) {
+                    here.push_back(items_[j]);
+                    done[j] = true;
+                }
+            const std::vector<OptimizerTensor>& list = devices_in_use ? here : items_;
+            OnDevice on(devices_[i]);
+            Unlocked unlocked(devices_[i].is_cuda() ? 0 : work);
+            on_device(cpu::optimizer, cuda::optimizer).step(rule, settings, list.data(), int64_t(list.size()));
+            if (!devices_in_use) break;
         }
         for (auto& [original, copy] : copies_) copy_values(original, copy);
         for (const Tensor& t : written_) bump_version(t);
@@ -56,19 +73,21 @@ public:
 private:
     void* written(const Tensor& t, bool in_place) {
         written_.push_back(t);
-        if (in_place) return t.data();
+        if (in_place) return place(t);
         GradMode off(false);
         const Tensor copy = contiguous(t);
         if (!copy.same(t)) copies_.emplace_back(t, copy);
         kept_.push_back(copy);
-        return copy.data();
+        return place(copy);
     }
     const void* read(const Tensor& t, bool in_place) {
-        if (in_place) return t.data();
+        if (in_place) return place(t);
         kept_.push_back(kernel_input(t));
-        return kept_.back().data();
+        return place(kept_.back());
     }
+    static char* place(const Tensor& t) { return static_cast<char*>(t.storage()->data) + t.offset() * t.item_size(); }
     std::vector<OptimizerTensor> items_;
+    std::vector<Device> devices_;
     std::vector<std::pair<Tensor, Tensor>> copies_;
     std::vector<Tensor> kept_, written_;
 };
@@ -270,7 +289,7 @@ void asgd_step(const TensorList& params, const TensorList& grads, const TensorLi
 std::vector<OptimizerTensor> plain_list(const TensorList& tensors) {
     std::vector<OptimizerTensor> list;
     for (const Tensor& t : tensors)
-        list.push_back({real_of(t.dtype()), t.numel() * (is_complex(t.dtype()) ? 2 : 1), t.data(), nullptr, {}, {}});
+        list.push_back({real_of(t.dtype()), t.numel() * (is_complex(t.dtype()) ? 2 : 1), t.device_data(), nullptr, {}, {}});
     return list;
 }
 
@@ -286,7 +305,7 @@ double total_norm(const TensorList& tensors) {
     }
     const std::vector<OptimizerTensor> list = plain_list(dense);
     Unlocked unlocked(work);
-    return std::sqrt(cpu::optimizer.sum_squares(list.data(), int64_t(list.size())));
+    return std::sqrt(on_device(cpu::optimizer, cuda::optimizer).sum_squares(list.data(), int64_t(list.size())));
 }
 
 // Multiplies every tensor by a number, in place.
@@ -301,7 +320,7 @@ void scale_tensors(const TensorList& tensors, double factor) {
         }
     }
     const std::vector<OptimizerTensor> list = plain_list(dense);
-    cpu::optimizer.scale(list.data(), int64_t(list.size()), factor);
+    on_device(cpu::optimizer, cuda::optimizer).scale(list.data(), int64_t(list.size()), factor);
     for (const Tensor& t : dense) bump_version(t);
 }
 

@@ -5,6 +5,7 @@
 // its window; indices are made only for those who ask.
 #include "../cpu/pool.h"
 
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "pool.h"
 #include "random.h"
@@ -118,7 +119,7 @@ Tensor pick(const Tensor& x, const Tensor& chosen, const PoolShape& s) {
     Tensor indices = chosen;
     if (chosen.dtype() == DType::u8) {
         indices = empty(chosen.sizes(), DType::i64);
-        cpu::pool.indices_of_taps(s, chosen.data<uint8_t>(), indices.data<int64_t>());
+        on_device(cpu::pool, cuda::pool).indices_of_taps(s, chosen.device_data<uint8_t>(), indices.device_data<int64_t>());
     }
     const int64_t in_size = s.in[0] * s.in[1] * s.in[2];
     const int64_t count = s.planes == 0 ? 0 : chosen.numel() / s.planes;
@@ -133,8 +134,8 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& chosen, const PoolSha
     {
         Unlocked unlocked(out.numel());
         const bool bytes = chosen.dtype() == DType::u8;
-        cpu::pool.max_grad(g.dtype(), s, g.data(), bytes ? nullptr : places.data<int64_t>(),
-                           bytes ? places.data<uint8_t>() : nullptr, out.data());
+        on_device(cpu::pool, cuda::pool).max_grad(g.dtype(), s, g.device_data(), bytes ? nullptr : places.device_data<int64_t>(),
+                           bytes ? places.device_data<uint8_t>() : nullptr, out.device_data());
     }
     Tensor result = out.dtype() == grad.dtype() ? out : to(out, grad.dtype());
     if (needs_grad(grad))
@@ -172,8 +173,8 @@ MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const
     const Tensor taps = bytes ? empty(sizes, DType::u8) : Tensor();
     {
         Unlocked unlocked(work_of(s));
-        cpu::pool.max(x.dtype(), s, x.data(), out.data(), indices.defined() ? indices.data<int64_t>() : nullptr,
-                      taps.defined() ? taps.data<uint8_t>() : nullptr);
+        on_device(cpu::pool, cuda::pool).max(x.dtype(), s, x.device_data(), out.device_data(), indices.defined() ? indices.device_data<int64_t>() : nullptr,
+                      taps.defined() ? taps.device_data<uint8_t>() : nullptr);
     }
     if (out.dtype() != d) out = to(out, d);
     if (recording) record_max(out, max_names[dims - 1], input, bytes ? taps : indices, s);
@@ -212,7 +213,7 @@ Tensor apply(const LinearPool& p, const Tensor& input, const Dims& sizes) {
     Tensor out = empty(sizes, x.dtype());
     if (out.numel() > 0) {
         Unlocked unlocked(std::max(out.numel(), x.numel()));
-        (p.reversed ? p.backward : p.forward)(p.shape, p.average, x.dtype(), x.data(), out.data());
+        (p.reversed ? p.backward : p.forward)(p.shape, p.average, x.dtype(), x.device_data(), out.device_data());
     }
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input))
@@ -232,10 +233,10 @@ Tensor avg_pool(int dims, const char* op, const Tensor& input, const Dims& kerne
     p.average = {count_include_pad, divisor_override.value_or(0)};
     p.name = average_names[dims - 1];
     p.forward = [](const PoolShape& s, const AveragePool& a, DType d, const void* x, void* y) {
-        cpu::pool.average(d, s, a, x, y);
+        on_device(cpu::pool, cuda::pool).average(d, s, a, x, y);
     };
     p.backward = [](const PoolShape& s, const AveragePool& a, DType d, const void* x, void* y) {
-        cpu::pool.average_grad(d, s, a, x, y);
+        on_device(cpu::pool, cuda::pool).average_grad(d, s, a, x, y);
     };
     return apply(p, input, output_sizes(input, dims, p.shape));
 }
@@ -299,10 +300,10 @@ Tensor adaptive_avg_pool(int dims, const Tensor& input, const Dims& output_size)
     check_floating(op, input);
     p.name = adaptive_average_names[dims - 1];
     p.forward = [](const PoolShape& s, const AveragePool&, DType d, const void* x, void* y) {
-        cpu::pool.adaptive_average(d, s, x, y);
+        on_device(cpu::pool, cuda::pool).adaptive_average(d, s, x, y);
     };
     p.backward = [](const PoolShape& s, const AveragePool&, DType d, const void* x, void* y) {
-        cpu::pool.adaptive_average_grad(d, s, x, y);
+        on_device(cpu::pool, cuda::pool).adaptive_average_grad(d, s, x, y);
     };
     return apply(p, input, output_sizes(input, dims, p.shape));
 }
@@ -320,7 +321,7 @@ MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_si
     const Dims sizes = output_sizes(input, dims, s);
     const Tensor x = widened(input), indices = empty(sizes, DType::i64);
     Tensor out = empty(sizes, x.dtype());
-    if (out.numel() > 0) cpu::pool.adaptive_max(x.dtype(), s, x.data(), out.data(), indices.data<int64_t>());
+    if (out.numel() > 0) on_device(cpu::pool, cuda::pool).adaptive_max(x.dtype(), s, x.device_data(), out.device_data(), indices.device_data<int64_t>());
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input)) record_max(out, adaptive_max_names[dims - 1], input, indices, s);
     return {out, indices};
@@ -396,7 +397,7 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
     const Dims sizes = output_sizes(input, dims, s);
     const Tensor x = widened(input), indices = empty(sizes, DType::i64);
     Tensor out = empty(sizes, x.dtype());
-    cpu::pool.fractional_max(x.dtype(), s, begin, x.data(), out.data(), indices.data<int64_t>());
+    on_device(cpu::pool, cuda::pool).fractional_max(x.dtype(), s, begin, x.device_data(), out.device_data(), indices.device_data<int64_t>());
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input))
         record_max(out, dims == 2 ? "FractionalMaxPool2DBackward0" : "FractionalMaxPool3DBackward0", input, indices, s);
@@ -462,9 +463,9 @@ Tensor max_unpool(int dims, const Tensor& input, const Tensor& indices, const Di
     }
     const Tensor x = plain(input), at = plain(indices), out = empty(sizes, input.dtype());
     const int64_t bad =
-        cpu::pool.unpool(input.dtype(), s.planes, count, size, x.data(), at.data<int64_t>(), out.data());
+        on_device(cpu::pool, cuda::pool).unpool(input.dtype(), s.planes, count, size, x.device_data(), at.device_data<int64_t>(), out.device_data());
     if (bad >= 0)
-        throw RuntimeError("Found an invalid max index: ", at.data<int64_t>()[bad], " (output volumes are of size ",
+        throw RuntimeError("Found an invalid max index: ", at.device_data<int64_t>()[bad], " (output volumes are of size ",
                            times(output_size), ")");
     if (needs_grad(input))
         record(out, dims == 3 ? "MaxUnpool3DBackward0" : "MaxUnpool2DBackward0", {input}, {indices},

@@ -9,6 +9,8 @@
 
 #include "../core/threads.h"
 #include "../cpu/random.h"
+#include "../cuda/random.h"
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 
 namespace wisp {
@@ -20,19 +22,29 @@ cpu::RandomStream draw(Generator& g) { return {g.seed, g.next()}; }
 void uniform_fill(void* to, int64_t n, DType dtype, cpu::RandomStream stream, double from, double range) {
     if (n == 0) return;
     Unlocked unlocked(n);
-    if (dtype == DType::f64) cpu::random.uniform_f64(static_cast<double*>(to), n, stream, 0, from, range);
-    else cpu::random.uniform_f32(static_cast<float*>(to), n, stream, 0, float(from), float(range));
+    if (dtype == DType::f64) on_device(cpu::random, cuda::random).uniform_f64(static_cast<double*>(to), n, stream, 0, from, range);
+    else on_device(cpu::random, cuda::random).uniform_f32(static_cast<float*>(to), n, stream, 0, float(from), float(range));
 }
 void normal_fill(void* to, int64_t n, DType dtype, cpu::RandomStream stream, double mean, double deviation) {
     if (n == 0) return;
     Unlocked unlocked(n);
-    if (dtype == DType::f64) cpu::random.normal_f64(static_cast<double*>(to), n, stream, 0, mean, deviation);
-    else cpu::random.normal_f32(static_cast<float*>(to), n, stream, 0, float(mean), float(deviation));
+    if (dtype == DType::f64) on_device(cpu::random, cuda::random).normal_f64(static_cast<double*>(to), n, stream, 0, mean, deviation);
+    else on_device(cpu::random, cuda::random).normal_f32(static_cast<float*>(to), n, stream, 0, float(mean), float(deviation));
 }
 
 // Runs fill on contiguous memory of `dtype` in self's shape: self's own where it is that, else a copy of it.
 template <class F> void fill_values(const Tensor& self, DType dtype, F&& fill) {
+    if (self.device().type == DeviceType::meta) return;
     if (self.dtype() == dtype && self.is_contiguous()) return fill(self);
+    Tensor t = empty(self.sizes(), dtype);
+    fill(t);
+    copy_values(self, t);
+}
+
+// The same with memory that the processor can touch, for the rarer samplers.
+template <class F> void fill_on_host(const Tensor& self, DType dtype, F&& fill) {
+    if (!self.is_cuda()) return fill_values(self, dtype, fill);
+    OnDevice host(Device{});
     Tensor t = empty(self.sizes(), dtype);
     fill(t);
     copy_values(self, t);
@@ -41,12 +53,19 @@ template <class F> void fill_values(const Tensor& self, DType dtype, F&& fill) {
 DType sampled_dtype(DType d) { return is_reduced(d) ? DType::f32 : d; }
 
 void uniform_values(const Tensor& self, double from, double to, Generator& g) {
+    OnDevice on(self.device());
     const cpu::RandomStream stream = draw(g);
     fill_values(self, sampled_dtype(self.dtype()), [&](const Tensor& t) {
         const int64_t n = t.numel() * (is_complex(t.dtype()) ? 2 : 1);
-        if (!is_reduced(self.dtype())) return uniform_fill(t.data(), n, real_of(t.dtype()), stream, from, to - from);
+        if (!is_reduced(self.dtype())) return uniform_fill(t.device_data(), n, real_of(t.dtype()), stream, from, to - from);
         // As many bits as the short type holds: rounding more of them could give `to` itself.
-        uniform_fill(t.data(), n, DType::f32, stream, 0, 1);
+        uniform_fill(t.device_data(), n, DType::f32, stream, 0, 1);
+        if (t.is_cuda()) {
+            GradMode off(false);
+            const double steps = self.dtype() == DType::f16 ? 2048 : 256;
+            copy_values(t, trunc(t * Scalar(steps)) / Scalar(steps) * Scalar(double(float(to - from))) + Scalar(double(float(from))));
+            return;
+        }
         const float steps = self.dtype() == DType::f16 ? 2048.f : 256.f, range = float(to - from), start = float(from);
         float* p = t.data<float>();
         for (int64_t i = 0; i < n; i++) p[i] = float(int(p[i] * steps)) / steps * range + start;
@@ -54,18 +73,21 @@ void uniform_values(const Tensor& self, double from, double to, Generator& g) {
 }
 
 void normal_values(const Tensor& self, double mean, double deviation, Generator& g) {
+    OnDevice on(self.device());
     const cpu::RandomStream stream = draw(g);
     fill_values(self, sampled_dtype(self.dtype()), [&](const Tensor& t) {
         const bool complex = is_complex(t.dtype());  // real and imaginary part share the variance
         const int64_t n = t.numel() * (complex ? 2 : 1);
-        normal_fill(t.data(), n, real_of(t.dtype()), stream, mean, complex ? deviation * std::sqrt(0.5) : deviation);
+        normal_fill(t.device_data(), n, real_of(t.dtype()), stream, mean, complex ? deviation * std::sqrt(0.5) : deviation);
     });
 }
 
 // Integers in [from, from + range); range 0 stands for 2^64.
 void integer_values(const Tensor& self, int64_t from, uint64_t range, Generator& g) {
+    OnDevice on(self.device());
     const cpu::RandomStream stream = draw(g);
     fill_values(self, DType::i64, [&](const Tensor& t) {
+        if (t.is_cuda()) return cuda::random_integers(t.device_data<int64_t>(), t.numel(), stream, from, range);
         int64_t* out = t.data<int64_t>();
         Unlocked unlocked(t.numel());
         const bool narrow = range != 0 && range <= (uint64_t(1) << 32);
@@ -93,7 +115,7 @@ void integer_values(const Tensor& self, int64_t from, uint64_t range, Generator&
 // out = f(uniform in [0, 1)) in double for each element, into any dtype.
 template <class F> void transform_values(const Tensor& self, Generator& g, F f) {
     const cpu::RandomStream stream = draw(g);
-    fill_values(self, DType::f64, [&](const Tensor& t) {
+    fill_on_host(self, DType::f64, [&](const Tensor& t) {
         uniform_fill(t.data(), t.numel(), DType::f64, stream, 0, 1);
         Unlocked unlocked(t.numel());
         double* p = t.data<double>();
@@ -186,12 +208,13 @@ void random_values(const Tensor& self, int64_t from, std::optional<int64_t> to, 
 Tensor new_tensor(const Dims& sizes, DType dtype, const std::optional<Device>& device) {
     for (int64_t s : sizes)
         if (s < 0) throw RuntimeError("Trying to create tensor with negative dimension ", s, ": ", sizes);
-    return empty(sizes, dtype, device.value_or(Device{}));
+    return empty(sizes, dtype, device ? *device : current_device());
 }
-Tensor new_like(const Tensor& t, std::optional<DType> dtype, std::optional<Device>, std::optional<MemoryFormat> format) {
+Tensor new_like(const Tensor& t, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format) {
     const DType d = dtype.value_or(t.dtype());
-    if (format && *format != MemoryFormat::preserve) return empty_strided(t.sizes(), strides_for(t.sizes(), *format), d);
-    return empty_like(t, d);
+    const Device where = device ? *device : t.device();
+    if (format && *format != MemoryFormat::preserve) return empty_strided(t.sizes(), strides_for(t.sizes(), *format), d, where);
+    return t.is_contiguous() ? empty(t.sizes(), d, where) : empty_strided(t.sizes(), strides_like(t.layout()), d, where);
 }
 Tensor finish(Tensor t, std::optional<bool> requires_grad) {
     if (requires_grad.value_or(false)) {
@@ -224,7 +247,9 @@ Tensor integers_into(Tensor t, int64_t low, int64_t high, MaybeBool requires_gra
 
 Tensor randperm(int64_t n, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool requires_grad) {
     const DType d = dtype.value_or(DType::i64);
-    new_tensor({n}, DType::u8, device);  // refuses a negative n and other devices
+    const Device target = device ? resolve(*device) : current_device();
+    if (n < 0) throw RuntimeError("n must be non-negative, got ", n);
+    OnDevice host(Device{});
     if (is_complex(d) || d == DType::boolean) throw NotImplemented("\"randperm\" not implemented for '", type_name(d), "'");
     if (n > 0 && uint64_t(n - 1) > uint64_t(bounds_of(d).high))
         throw RuntimeError("value cannot be converted to type ", is_integral(d) ? std::string(name_of(d)) + "_t" : name_of(d), " without overflow");
@@ -240,21 +265,21 @@ Tensor randperm(int64_t n, Generator& g, MaybeDType dtype, PyObject*, MaybeDevic
             p[j] = i;
         }
     }
-    return finish(to(t, d), requires_grad);
+    return finish(to(to(t, d), target), requires_grad);
 }
 
 // ---- distributions ----
 
 Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& g) {
     // The comparison needs as fine a uniform as the probability is.
-    const Tensor p = to(contiguous(expanded(detach(probabilities), self.sizes())), DType::f64);
+    const Tensor p = to(to(contiguous(expanded(detach(probabilities), self.sizes())), DType::f64), Device{});
     const double* limit = p.data<double>();
     for (int64_t i = 0; i < p.numel(); i++)
         if (!(limit[i] >= 0 && limit[i] <= 1))
             throw RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, "
                                "please report an enhancement request to PyTorch.)");
     const cpu::RandomStream stream = draw(g);
-    fill_values(self, DType::f64, [&](const Tensor& t) {
+    fill_on_host(self, DType::f64, [&](const Tensor& t) {
         uniform_fill(t.data(), t.numel(), DType::f64, stream, 0, 1);
         double* u = t.data<double>();
         for (int64_t i = 0; i < t.numel(); i++) u[i] = u[i] < limit[i];
@@ -266,7 +291,7 @@ void bernoulli_values(const Tensor& self, double p, double scale, Generator& g) 
     if (!(p >= 0 && p <= 1)) throw RuntimeError("bernoulli_ expects p to be in [0, 1], but got p=", p);
     const cpu::RandomStream stream = draw(g);
     const bool wide = p != double(float(p)) || p * 0x1p24 != std::floor(p * 0x1p24);
-    fill_values(self, wide && self.dtype() == DType::f64 ? DType::f64 : DType::f32, [&](const Tensor& t) {
+    fill_on_host(self, wide && self.dtype() == DType::f64 ? DType::f64 : DType::f32, [&](const Tensor& t) {
         if (t.dtype() == DType::f64) {
             uniform_fill(t.data(), t.numel(), DType::f64, stream, 0, 1);
             double* u = t.data<double>();
@@ -298,6 +323,10 @@ Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Gener
     if (!replacement && samples > categories)
         throw RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
     if (categories > (1 << 24)) throw RuntimeError("number of categories cannot exceed 2^24");
+    if (input.is_cuda()) {
+        OnDevice host(Device{});
+        return to(multinomial(to(detach(input), Device{}), samples, replacement, g), input.device());
+    }
     const Tensor weights = contiguous(to(detach(input), DType::f64));
     const double* w = weights.data<double>();
     Tensor out = empty(input.dim() == 2 ? Dims{rows, samples} : Dims{samples}, DType::i64);
@@ -411,6 +440,10 @@ template <class F> Tensor sample_each(const Dims& sizes, DType dtype, Generator&
 }
 
 Tensor poisson(const Tensor& rates, Generator& g) {
+    if (rates.is_cuda()) {
+        OnDevice host(Device{});
+        return with_zero_gradient(to(poisson(to(detach(rates), Device{}), g), rates.device()), "PoissonBackward0", rates);
+    }
     if (!is_floating(rates.dtype())) throw NotImplemented("\"poisson_cpu\" not implemented for '", type_name(rates.dtype()), "'");
     const Tensor r = contiguous(to(detach(rates), DType::f64));
     const double* rate = r.data<double>();
@@ -576,7 +609,7 @@ const Operators operators = {
          if (!is_floating(self.dtype())) throw NotImplemented("\"log_normal_cpu\" not implemented for '", type_name(self.dtype()), "'");
          return sample_inplace(self, "log_normal_", "LogNormalBackward0", [&] {
              const cpu::RandomStream stream = draw(g);
-             fill_values(self, DType::f64, [&](const Tensor& t) {
+             fill_on_host(self, DType::f64, [&](const Tensor& t) {
                  normal_fill(t.data(), t.numel(), DType::f64, stream, mean, deviation);
                  double* p = t.data<double>();
                  for (int64_t i = 0; i < t.numel(); i++) p[i] = std::exp(p[i]);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../cpu/scan.h"
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "reduce.h"
@@ -23,7 +24,7 @@ static Tensor run(Scan kind, const Tensor& x, int64_t dim, const Tensor& indices
         if (i > dim) inner *= x.size(i);
     }
     Unlocked unlocked(x.numel());
-    cpu::scan.scan(kind, y.data(), indices ? indices.data<int64_t>() : nullptr, in.data(), x.dtype(), outer,
+    on_device(cpu::scan, cuda::scan).scan(kind, y.device_data(), indices ? indices.device_data<int64_t>() : nullptr, in.device_data(), x.dtype(), outer,
                    x.dim() ? x.size(dim) : 1, inner);
     return y;
 }

@@ -66,6 +66,9 @@ template <class T> struct alignas(2 * sizeof(T)) complex {
 
 namespace wisp {
 
+// As in csrc/core/dtype.h.
+enum class DType : uint8_t { u8, i8, i16, i32, i64, f16, f32, f64, c64, c128, boolean, bf16, u16, u32, u64, count };
+
 using c64 = std::complex<float>;
 using c128 = std::complex<double>;
 

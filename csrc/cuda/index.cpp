@@ -1,0 +1,246 @@
+// Launches the kernels of indexing, scans, sorting and embeddings.
+#include <cstring>
+
+#include "../cpu/embedding.h"
+#include "../cpu/index.h"
+#include "../cpu/scan.h"
+#include "../cpu/sort.h"
+#include "pointwise.h"
+#include "runtime.h"
+#include "tables.h"
+
+namespace wisp::cuda {
+namespace {
+
+constexpr const char* file = "cuda/kernels/index.cuh";
+constexpr const char* sort_file = "cuda/kernels/sort.cuh";
+constexpr int max_dims = 12;
+constexpr int64_t tile = 2048;
+
+struct Shape {  // as IndexShape in the kernels
+    int dims = 0;
+    int64_t sizes[max_dims], a[max_dims], b[max_dims], c[max_dims];
+    void add(int64_t size, int64_t sa, int64_t sb, int64_t sc) {  // from the innermost outwards
+        if (size == 1) return;
+        if (dims && a[dims - 1] * sizes[dims - 1] == sa && b[dims - 1] * sizes[dims - 1] == sb && c[dims - 1] * sizes[dims - 1] == sc) {
+            sizes[dims - 1] *= size;
+            return;
+        }
+        if (dims == max_dims) throw RuntimeError("indexing: more than ", max_dims, " dimensions that cannot be merged are not supported on cuda");
+        sizes[dims] = size, a[dims] = sa, b[dims] = sb, c[dims++] = sc;
+    }
+};
+
+Grid threads(int64_t n) { return {unsigned((n + 255) / 256)}; }
+Kernel* sized(const char* name, int64_t bytes) { return find_kernel(file, str(name, "<", bytes, ">")); }
+
+// Sorts keys with their positions by the lowest `bits` bits; the result is in the arrays that were given.
+struct Pairs {
+    Scratch keys, positions, other_keys, other_positions, counts;
+    int64_t n;
+    uint64_t *k, *k2;
+    int64_t *p, *p2;
+    explicit Pairs(int64_t n)
+        : keys(size_t(n) * 8), positions(size_t(n) * 8), other_keys(size_t(n) * 8), other_positions(size_t(n) * 8),
+          counts(size_t((n + tile - 1) / tile) * 256 * 8), n(n), k(keys.as<uint64_t>()), k2(other_keys.as<uint64_t>()), p(positions.as<int64_t>()),
+          p2(other_positions.as<int64_t>()) {}
+    void sort(int bits) {
+        const unsigned blocks = unsigned((n + tile - 1) / tile);
+        int64_t* c = counts.as<int64_t>();
+        for (int shift = 0; shift < bits; shift += 8) {
+            launch_with(find_kernel(sort_file, "radix_count"), {blocks}, {256}, 0, k, n, shift, c);
+            launch_with(find_kernel(sort_file, "exclusive_sums"), {1}, {1024}, 0, c, int64_t(blocks) * 256);
+            launch_with(find_kernel(sort_file, "radix_scatter"), {blocks}, {256}, 0, k, p, n, shift, c, k2, p2);
+            std::swap(k, k2);
+            std::swap(p, p2);
+        }
+    }
+};
+
+constexpr int offset_bits = 40;  // of an element in a storage
+
+int64_t first_out_of_range(const int64_t* index, int64_t n, int64_t size, bool wrap) {
+    if (n == 0) return -1;
+    Scratch cell(8);
+    unsigned long long* found = cell.as<unsigned long long>();
+    check(driver().fill_bytes(Pointer(found), 0xff, 8, current_stream()), "filling memory");
+    launch_with(find_kernel(file, "first_bad_index"), threads(n), {256}, 0, index, n, size, int(wrap), found);
+    int64_t at = -1;
+    to_host(&at, found, 8, true);
+    return at;
+}
+
+void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, int64_t n) {
+    struct {
+        int count;
+        const int64_t* indices[max_dims];
+        int64_t sizes[max_dims], strides[max_dims];
+    } list;
+    if (count > max_dims) throw RuntimeError("indexing with more than ", max_dims, " tensors is not supported on cuda");
+    list.count = count;
+    for (int i = 0; i < count; i++) list.indices[i] = indices[i], list.sizes[i] = sizes[i], list.strides[i] = strides[i];
+    if (n) launch_with(find_kernel(file, "index_offsets"), threads(n), {256}, 0, out, list, n);
+}
+
+int64_t slice_shape(Shape& s, const cpu::Slice& slice, const int64_t* a, const int64_t* b) {
+    int64_t n = 1;
+    for (int d = slice.ndim - 1; d >= 0; d--) {
+        n *= slice.sizes[d];
+        s.add(slice.sizes[d], a[d], b[d], 0);
+    }
+    return n;
+}
+
+void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* at, int64_t n, const cpu::Slice& slice, int64_t item) {
+    Shape s;
+    const int64_t count = slice_shape(s, slice, out_strides, slice.strides);
+    if (n * count) launch_with(sized("take", item), threads(n * count), {256}, 0, out, out_step, in, at, n, count, s);
+}
+
+void put(cpu::Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, const cpu::Slice& slice, const void* values, int64_t value_step,
+         const int64_t* value_strides) {
+    Shape s;
+    const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
+    if (n * count == 0) return;
+    Pairs pairs(n);
+    launch_with(find_kernel(file, "as_places"), threads(n), {256}, 0, at, pairs.k, pairs.p, n);
+    pairs.sort(offset_bits);
+    launch_with(find_kernel(file, str("put_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n * count), {256}, 0, out, pairs.k, pairs.p, n, count, values,
+                value_step, s);
+}
+
+void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes, int ndim, int dim,
+            int64_t item) {
+    Shape s;
+    int64_t n = 1;
+    for (int d = ndim - 1; d >= 0; d--) {
+        n *= sizes[d];
+        s.add(sizes[d], d == dim ? 0 : in_strides[d], index_strides[d], 0);
+    }
+    if (n) launch_with(sized("gather", item), threads(n), {256}, 0, out, in, index, n, in_strides[dim], s);
+}
+
+void scatter(cpu::Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides, const void* values,
+             const int64_t* value_strides, const int64_t* sizes, int ndim, int dim) {
+    Shape s;
+    int64_t n = 1;
+    for (int d = ndim - 1; d >= 0; d--) {
+        n *= sizes[d];
+        s.add(sizes[d], d == dim ? 0 : out_strides[d], index_strides[d], value_strides[d]);
+    }
+    if (n == 0) return;
+    Pairs pairs(n);
+    launch_with(find_kernel(file, "scatter_places"), threads(n), {256}, 0, pairs.k, pairs.p, index, n, out_strides[dim], s);
+    pairs.sort(offset_bits);
+    launch_with(find_kernel(file, str("scatter_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n), {256}, 0, out, pairs.k, pairs.p, n, values, s);
+}
+
+void ranks_of(const bool* mask, int64_t* ranks, int64_t n) {
+    launch_with(find_kernel(file, "mask_as_counts"), threads(n), {256}, 0, mask, ranks, n);
+    launch_with(find_kernel(sort_file, "exclusive_sums"), {1}, {1024}, 0, ranks, n);
+}
+
+void masked_select(void* out, const void* in, const bool* mask, int64_t n, int64_t, int64_t item) {
+    if (n == 0) return;
+    Scratch ranks(size_t(n) * 8);
+    int64_t* r = ranks.as<int64_t>();
+    ranks_of(mask, r, n);
+    launch_with(sized("masked_select", item), threads(n), {256}, 0, out, in, mask, r, n);
+}
+
+void masked_scatter(void* out, const bool* mask, const void* values, int64_t n, int64_t item) {
+    if (n == 0) return;
+    Scratch ranks(size_t(n) * 8);
+    int64_t* r = ranks.as<int64_t>();
+    ranks_of(mask, r, n);
+    launch_with(sized("masked_scatter", item), threads(n), {256}, 0, out, mask, values, r, n);
+}
+
+void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* sizes, int ndim, int64_t) {
+    int64_t n = 1;
+    Shape s;
+    for (int d = ndim - 1; d >= 0; d--) {
+        n *= sizes[d];
+        s.sizes[s.dims++] = sizes[d];
+    }
+    if (n == 0) return;
+    Scratch ranks(size_t(n) * 8);
+    int64_t* r = ranks.as<int64_t>();
+    ranks_of(mask, r, n);
+    launch_with(find_kernel(file, "nonzero"), threads(n), {256}, 0, out, row_step, column_step, mask, r, n, s);
+}
+
+void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper, int64_t item) {
+    const int64_t n = batch * rows * columns;
+    if (n) launch_with(sized("triangle", item), threads(n), {256}, 0, out, in, n, rows, columns, diagonal, int(upper));
+}
+
+// --- embedding
+
+int64_t first_bad(const int64_t* index, int64_t n, int64_t rows) { return first_out_of_range(index, n, rows, false); }
+
+void embedding_gather(const void* table, const int64_t* index, void* out, int64_t n, int64_t row_bytes) {
+    int64_t cell = 16;
+    while (row_bytes % cell || uintptr_t(table) % uintptr_t(cell) || uintptr_t(out) % uintptr_t(cell)) cell /= 2;
+    const int64_t cells = row_bytes / cell;
+    if (n * cells) launch_with(sized("embedding_rows", cell), threads(n * cells), {256}, 0, table, index, out, n, cells);
+}
+
+void embedding_backward(DType d, const void* grad, const int64_t* index, void* table, int64_t n, int64_t rows, int64_t width, int64_t padding, bool by_count) {
+    fill_zero(table, size_t(rows * width * item_size(d)));
+    if (n * width == 0) return;
+    Pairs pairs(n);
+    launch_with(find_kernel(file, "as_places"), threads(n), {256}, 0, index, pairs.k, pairs.p, n);
+    int bits = 8;
+    while (bits < 40 && (int64_t(1) << bits) < rows) bits += 8;
+    pairs.sort(bits);
+    launch_with(find_kernel(file, str("embedding_sums<", type_text(d), ">")), {unsigned(n), unsigned(std::min<int64_t>((width + 255) / 256, 64))}, {256}, 0, grad, pairs.k,
+                pairs.p, table, n, width, padding, int(by_count));
+}
+
+// --- scans
+
+void scan_(cpu::Scan kind, void* out, int64_t* indices, const void* in, DType d, int64_t outer, int64_t n, int64_t inner) {
+    if (outer * n * inner == 0) return;
+    if (inner == 1 && !indices && n > 64 && (kind == cpu::Scan::sum || kind == cpu::Scan::prod))
+        launch_with(find_kernel(file, str("scan_rows<", int(kind), ", ", type_text(d), ">")), {unsigned(outer)}, {256}, 0, in, out, n);
+    else
+        launch_with(find_kernel(file, str("scan_columns<", int(kind), ", ", type_text(d), ">")), {unsigned((outer * inner + 127) / 128)}, {128}, 0, in, out, indices,
+                    outer * inner, n, inner);
+}
+
+// --- sorting
+
+void sort_(void* values, int64_t* indices, const void* in, DType d, int64_t rows, int64_t n, bool descending, int64_t kept) {
+    const int64_t all = rows * n;
+    if (all == 0) return;
+    Pairs pairs(all);
+    launch_with(find_kernel(sort_file, str("make_keys<", type_text(d), ">")), threads(all), {256}, 0, in, pairs.k, pairs.p, all, n, int(descending));
+    const bool narrow = d == DType::f32 || is_reduced(d) || d == DType::u8 || d == DType::boolean || d == DType::u16 || d == DType::u32;
+    pairs.sort(descending && !is_floating(d) ? 64 : narrow ? 32 : 64);
+    if (rows > 1) {
+        launch_with(find_kernel(sort_file, "row_keys"), threads(all), {256}, 0, pairs.p, pairs.k, all, n);
+        int bits = 8;
+        while (bits < 40 && (int64_t(1) << bits) < rows) bits += 8;
+        pairs.sort(bits);
+    }
+    Scratch copy(values == in ? size_t(all * item_size(d)) : 1);  // sorting in place reads what it overwrites
+    if (values == in) within(copy.data(), in, size_t(all * item_size(d)));
+    const void* from = values == in ? copy.data() : in;
+    launch_with(find_kernel(sort_file, str("sorted_results<", type_text(d), ">")), threads(all), {256}, 0, from, pairs.p, values, indices, all, n, kept);
+}
+void sort_all(void* values, int64_t* indices, const void* in, DType d, int64_t rows, int64_t n, bool descending) {
+    sort_(values, indices, in, d, rows, n, descending, n);
+}
+void topk(void* values, int64_t* indices, const void* in, DType d, int64_t rows, int64_t n, int64_t k, bool largest) {
+    sort_(values, indices, in, d, rows, n, largest, k);
+}
+
+}  // namespace
+
+const cpu::IndexKernels index = {first_out_of_range, offsets, take, put, gather, scatter, masked_select, masked_scatter, nonzero, triangle};
+const cpu::EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, Absent(), Absent()};
+const cpu::ScanKernels scan = {scan_};
+const cpu::SortKernels sort = {sort_all, topk, Absent(), Absent(), Absent()};
+
+}  // namespace wisp::cuda

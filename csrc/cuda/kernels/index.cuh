@@ -1,0 +1,261 @@
+// Reading and writing by index. Scatters work on destinations that were sorted with their positions: every destination is
+// the work of one thread, which takes what goes there in order, so repeated indices give the same result every time.
+#include "cuda/kernels/base.cuh"
+
+namespace wisp {
+
+constexpr int index_dims = 12;
+
+struct IndexShape {
+    int dims;  // innermost first
+    int64_t sizes[index_dims], a[index_dims], b[index_dims], c[index_dims];  // strides of up to three tensors, in elements
+};
+
+template <int Bytes> struct Cell;
+template <> struct Cell<1> { using type = uint8_t; };
+template <> struct Cell<2> { using type = uint16_t; };
+template <> struct Cell<4> { using type = uint32_t; };
+template <> struct Cell<8> { using type = uint64_t; };
+template <> struct Cell<16> { using type = Vector<uint64_t, 2>; };
+
+struct Offsets {
+    int64_t a, b, c;
+};
+WISP_INLINE Offsets offsets_of(const IndexShape& s, int64_t i) {
+    Offsets o = {0, 0, 0};
+    for (int d = 0; d < s.dims; d++) {
+        const int64_t next = i / s.sizes[d], k = i - next * s.sizes[d];
+        i = next;
+        o.a += k * s.a[d];
+        o.b += k * s.b[d];
+        o.c += k * s.c[d];
+    }
+    return o;
+}
+
+__global__ void __launch_bounds__(256) first_bad_index(const int64_t* index, int64_t n, int64_t size, int wrap, unsigned long long* found) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i < n && (index[i] >= size || index[i] < (wrap ? -size : 0))) atomicMin(found, static_cast<unsigned long long>(i));
+}
+
+struct IndexList {
+    int count;
+    const int64_t* indices[index_dims];
+    int64_t sizes[index_dims], strides[index_dims];
+};
+__global__ void __launch_bounds__(256) index_offsets(int64_t* out, const IndexList list, int64_t n) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n) return;
+    int64_t offset = 0;
+    for (int k = 0; k < list.count; k++) {
+        const int64_t at = list.indices[k][i];
+        offset += (at < 0 ? at + list.sizes[k] : at) * list.strides[k];
+    }
+    out[i] = offset;
+}
+
+// a: strides of a slice of out, b: of in.
+template <int Bytes> __global__ void __launch_bounds__(256) take(void* out, int64_t out_step, const void* in, const int64_t* offsets, int64_t n, int64_t slice, const IndexShape s) {
+    using T = typename Cell<Bytes>::type;
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n * slice) return;
+    const int64_t k = i / slice;
+    const Offsets o = offsets_of(s, i - k * slice);
+    static_cast<T*>(out)[k * out_step + o.a] = static_cast<const T*>(in)[offsets[k] + o.b];
+}
+
+enum How : int { how_set, how_add, how_multiply, how_minimum, how_maximum };
+template <int H, class T> WISP_INLINE T combine(T old, T x) {
+    if constexpr (H == how_set) return x;
+    else {
+        using C = compute<T>;
+        const C a = convert<C>(old), b = convert<C>(x);
+        if constexpr (H == how_add) {
+            if constexpr (std::is_same_v<T, bool>) return old || x;
+            else return convert<T>(C(a + b));
+        }
+        else if constexpr (H == how_multiply) return convert<T>(C(a * b));
+        else if constexpr (is_complex<C>) return old;
+        else if constexpr (H == how_minimum) return convert<T>(a != a ? a : b != b ? b : b < a ? b : a);
+        else return convert<T>(a != a ? a : b != b ? b : b > a ? b : a);
+    }
+}
+
+// places: destinations in order, with the positions that they had. a: strides of a slice of out, b: of values.
+template <int H, class T> __global__ void __launch_bounds__(256) put_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, int64_t slice, const T* values, int64_t value_step, const IndexShape s) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n * slice) return;
+    const int64_t k = i / slice;
+    if (k > 0 && places[k - 1] == places[k]) return;  // not the first of its destination
+    const Offsets o = offsets_of(s, i - k * slice);
+    T* target = out + int64_t(places[k]) + o.a;
+    T value = *target;
+    for (int64_t j = k; j < n && places[j] == places[k]; j++) value = combine<H>(value, values[positions[j] * value_step + o.b]);
+    *target = value;
+}
+
+// a: strides of in, b: of index; `along`: the stride of in along the indexed dimension, which a leaves out.
+template <int Bytes> __global__ void __launch_bounds__(256) gather(void* out, const void* in, const int64_t* index, int64_t n, int64_t along, const IndexShape s) {
+    using T = typename Cell<Bytes>::type;
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n) return;
+    const Offsets o = offsets_of(s, i);
+    static_cast<T*>(out)[i] = static_cast<const T*>(in)[o.a + index[o.b] * along];
+}
+// Where each element of a scatter goes.
+__global__ void __launch_bounds__(256) scatter_places(uint64_t* places, int64_t* positions, const int64_t* index, int64_t n, int64_t along, const IndexShape s) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n) return;
+    const Offsets o = offsets_of(s, i);
+    places[i] = uint64_t(o.a + index[o.b] * along);
+    positions[i] = i;
+}
+// c: strides of values.
+template <int H, class T> __global__ void __launch_bounds__(256) scatter_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, const T* values, const IndexShape s) {
+    const int64_t k = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (k >= n || (k > 0 && places[k - 1] == places[k])) return;
+    T value = out[places[k]];
+    for (int64_t j = k; j < n && places[j] == places[k]; j++) value = combine<H>(value, values[offsets_of(s, positions[j]).c]);
+    out[places[k]] = value;
+}
+
+__global__ void __launch_bounds__(256) as_places(const int64_t* offsets, uint64_t* places, int64_t* positions, int64_t n) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n) return;
+    places[i] = uint64_t(offsets[i]);
+    positions[i] = i;
+}
+
+// Masks: ranks[i] is the number of true elements before i.
+__global__ void __launch_bounds__(256) mask_as_counts(const bool* mask, int64_t* ranks, int64_t n) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i < n) ranks[i] = mask[i];
+}
+template <int Bytes> __global__ void __launch_bounds__(256) masked_select(void* out, const void* in, const bool* mask, const int64_t* ranks, int64_t n) {
+    using T = typename Cell<Bytes>::type;
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i < n && mask[i]) static_cast<T*>(out)[ranks[i]] = static_cast<const T*>(in)[i];
+}
+template <int Bytes> __global__ void __launch_bounds__(256) masked_scatter(void* out, const bool* mask, const void* values, const int64_t* ranks, int64_t n) {
+    using T = typename Cell<Bytes>::type;
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i < n && mask[i]) static_cast<T*>(out)[i] = static_cast<const T*>(values)[ranks[i]];
+}
+__global__ void __launch_bounds__(256) nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* ranks, int64_t n, const IndexShape s) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n || !mask[i]) return;
+    int64_t rest = i;
+    for (int d = 0; d < s.dims; d++) {
+        const int64_t next = rest / s.sizes[d];
+        out[ranks[i] * row_step + (s.dims - 1 - d) * column_step] = rest - next * s.sizes[d];
+        rest = next;
+    }
+}
+
+template <int Bytes> __global__ void __launch_bounds__(256) triangle(void* out, const void* in, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, int upper) {
+    using T = typename Cell<Bytes>::type;
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n) return;
+    const int64_t c = i % columns, r = i / columns % rows;
+    const bool keep = upper ? c - r >= diagonal : c - r <= diagonal;
+    static_cast<T*>(out)[i] = keep ? static_cast<const T*>(in)[i] : T{};
+}
+
+// --- embedding: rows of a table ---
+
+template <class T> __global__ void __launch_bounds__(256) embedding_sums(const T* grad, const uint64_t* places, const int64_t* positions, T* table, int64_t n, int64_t width,
+                                                                         int64_t padding, int by_count) {
+    using C = compute<T>;
+    const int64_t k = blockIdx.x;
+    const uint64_t row = places[k];
+    if ((k > 0 && places[k - 1] == row) || int64_t(row) == padding) return;
+    int64_t last = k + 1;
+    while (last < n && places[last] == row) last++;
+    const C scale = by_count ? C(1) / C(last - k) : C(1);
+    for (int64_t c = int64_t(blockIdx.y) * 256 + threadIdx.x; c < width; c += int64_t(gridDim.y) * 256) {
+        C sum = 0;
+        for (int64_t j = k; j < last; j++) sum += convert<C>(grad[positions[j] * width + c]) * scale;
+        table[int64_t(row) * width + c] = convert<T>(sum);
+    }
+}
+template <int Bytes> __global__ void __launch_bounds__(256) embedding_rows(const void* table, const int64_t* index, void* out, int64_t n, int64_t cells) {
+    using T = typename Cell<Bytes>::type;
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n * cells) return;
+    const int64_t k = i / cells;
+    static_cast<T*>(out)[i] = static_cast<const T*>(table)[index[k] * cells + (i - k * cells)];
+}
+
+// --- running sums, products and extremes along the middle of (outer, n, inner): a thread a column ---
+
+enum ScanKind : int { scan_sum, scan_prod, scan_max, scan_min, scan_logsumexp };
+template <int K, class T> __global__ void __launch_bounds__(128) scan_columns(const T* in, T* out, int64_t* indices, int64_t columns, int64_t n, int64_t inner) {
+    using C = compute<T>;
+    const int64_t c = int64_t(blockIdx.x) * 128 + threadIdx.x;
+    if (c >= columns) return;
+    const int64_t base = c / inner * n * inner + c % inner;
+    C acc = C();
+    int64_t where = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const C x = convert<C>(in[base + i * inner]);
+        if (i == 0) acc = x;
+        else if constexpr (K == scan_sum) acc = acc + x;
+        else if constexpr (K == scan_prod) acc = acc * x;
+        else if constexpr (K == scan_logsumexp && !is_complex<C> && !std::is_integral_v<C>) {
+            const C m = acc > x ? acc : x;
+            acc = acc != acc || x != x ? acc + x : m == C(-INFINITY) || m == C(INFINITY) ? m : m + ::log(::exp(acc - m) + ::exp(x - m));
+        } else if constexpr (!is_complex<C>) {
+            const bool better = acc == acc && (x != x || (K == scan_max ? x >= acc : x <= acc));
+            if (better || (acc != acc && x != x)) {
+                acc = x;
+                where = i;
+            }
+        }
+        out[base + i * inner] = convert<T>(acc);
+        if (indices) indices[base + i * inner] = where;
+    }
+}
+// A block a row: pieces of 1024 elements one after another.
+template <int K, class T> __global__ void __launch_bounds__(256) scan_rows(const T* in, T* out, int64_t n) {
+    using C = compute<T>;
+    __shared__ C sums[256];
+    __shared__ C carried;
+    in += blockIdx.x * n;
+    out += blockIdx.x * n;
+    if (threadIdx.x == 0) carried = K == scan_prod ? C(1) : C(0);
+    __syncthreads();
+    for (int64_t base = 0; base < n; base += 1024) {
+        C own[4], total = K == scan_prod ? C(1) : C(0);
+        for (int k = 0; k < 4; k++) {
+            const int64_t i = base + threadIdx.x * 4 + k;
+            own[k] = i < n ? convert<C>(in[i]) : K == scan_prod ? C(1) : C(0);
+            if constexpr (K == scan_prod) total = total * own[k];
+            else total = total + own[k];
+        }
+        sums[threadIdx.x] = total;
+        __syncthreads();
+        for (int by = 1; by < 256; by *= 2) {
+            const C before = threadIdx.x >= by ? sums[threadIdx.x - by] : K == scan_prod ? C(1) : C(0);
+            __syncthreads();
+            if constexpr (K == scan_prod) sums[threadIdx.x] = sums[threadIdx.x] * before;
+            else sums[threadIdx.x] = sums[threadIdx.x] + before;
+            __syncthreads();
+        }
+        C running = carried;
+        if (threadIdx.x > 0) {
+            if constexpr (K == scan_prod) running = running * sums[threadIdx.x - 1];
+            else running = running + sums[threadIdx.x - 1];
+        }
+        __syncthreads();
+        for (int k = 0; k < 4; k++) {
+            const int64_t i = base + threadIdx.x * 4 + k;
+            if constexpr (K == scan_prod) running = running * own[k];
+            else running = running + own[k];
+            if (i < n) out[i] = convert<T>(running);
+        }
+        if (threadIdx.x == 255) carried = running;
+        __syncthreads();
+    }
+}
+
+}  // namespace wisp

@@ -1,0 +1,138 @@
+// Random numbers and dropout, by the rules of csrc/cpu/random.h: the same bits as the CPU's. Compiled without fused
+// products and sums.
+#include "cuda/kernels/base.cuh"
+
+namespace wisp {
+
+WISP_INLINE float float_of(uint32_t bits) { return __uint_as_float(bits); }
+WISP_INLINE uint32_t bits_of(float x) { return __float_as_uint(x); }
+WISP_INLINE double double_of(uint64_t bits) { return __longlong_as_double(int64_t(bits)); }
+WISP_INLINE uint64_t bits_of(double x) { return uint64_t(__double_as_longlong(x)); }
+WISP_INLINE float root(float x) { return __fsqrt_rn(x); }
+WISP_INLINE double root(double x) { return __dsqrt_rn(x); }
+
+#include "cpu/random_rules.h"
+
+struct Words {
+    uint32_t at[4];
+};
+
+WISP_INLINE Words philox(uint64_t seed, uint64_t offset, uint64_t block) {
+    uint32_t x0 = uint32_t(block), x1 = uint32_t(block >> 32), x2 = uint32_t(offset), x3 = uint32_t(offset >> 32);
+    uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p = uint64_t(0xD2511F53u) * x0, q = uint64_t(0xCD9E8D57u) * x2;
+        x0 = uint32_t(q >> 32) ^ x1 ^ k0;
+        x1 = uint32_t(q);
+        x2 = uint32_t(p >> 32) ^ x3 ^ k1;
+        x3 = uint32_t(p);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return {{x0, x1, x2, x3}};
+}
+
+// A generator makes the elements of one block; element e of it is number e * 16 + lane of its group of 16 blocks.
+struct Bits32 {
+    using Element = uint32_t;
+    static constexpr int count = 4;
+    static WISP_INLINE void make(const Words& w, uint32_t* out, double, double) {
+        for (int i = 0; i < 4; i++) out[i] = w.at[i];
+    }
+};
+struct Bits64 {
+    using Element = uint64_t;
+    static constexpr int count = 2;
+    static WISP_INLINE void make(const Words& w, uint64_t* out, double, double) {
+        out[0] = uint64_t(w.at[1]) << 32 | w.at[0];
+        out[1] = uint64_t(w.at[3]) << 32 | w.at[2];
+    }
+};
+struct UniformFloat {
+    using Element = float;
+    static constexpr int count = 4;
+    static WISP_INLINE void make(const Words& w, float* out, double from, double range) {
+        for (int i = 0; i < 4; i++) out[i] = unit_float(w.at[i]) * float(range) + float(from);
+    }
+};
+struct UniformDouble {
+    using Element = double;
+    static constexpr int count = 2;
+    static WISP_INLINE void make(const Words& w, double* out, double from, double range) {
+        out[0] = unit_double(w.at[0], w.at[1]) * range + from;
+        out[1] = unit_double(w.at[2], w.at[3]) * range + from;
+    }
+};
+struct NormalFloat {
+    using Element = float;
+    static constexpr int count = 4;
+    static WISP_INLINE void make(const Words& w, float* out, double mean, double deviation) {
+#pragma unroll
+        for (int k = 0; k < 4; k += 2) {
+            const float u = unit_float(w.at[k]) + 0x1p-24f;
+            const uint32_t turn = w.at[k + 1];
+            const float t = float(int32_t(turn >> 6 & 0xffffffu)) * 0x1p-24f - 0.5f;
+            float a, b;
+            box_muller(u, turn >> 30, t * 1.57079632679f, a, b);
+            out[k] = a * float(deviation) + float(mean);
+            out[k + 1] = b * float(deviation) + float(mean);
+        }
+    }
+};
+struct NormalDouble {
+    using Element = double;
+    static constexpr int count = 2;
+    static WISP_INLINE void make(const Words& w, double* out, double mean, double deviation) {
+        const double u = unit_double(w.at[0], w.at[1]) + 0x1p-53;
+        const uint32_t high = w.at[3];
+        const double t = unit_double(w.at[2], high << 2) - 0.5;
+        double a, b;
+        box_muller(u, high >> 30, t * 1.57079632679489661923, a, b);
+        out[0] = a * deviation + mean;
+        out[1] = b * deviation + mean;
+    }
+};
+
+template <class G> __global__ void __launch_bounds__(256) random_fill(typename G::Element* out, int64_t n, uint64_t seed, uint64_t offset, double a, double b) {
+    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * (16 * G::count) + block % 16;
+    if (first >= n) return;
+    typename G::Element made[G::count];
+    G::make(philox(seed, offset, uint64_t(block)), made, a, b);
+#pragma unroll
+    for (int e = 0; e < G::count; e++)
+        if (first + e * 16 < n) out[first + e * 16] = made[e];
+}
+
+// from + word * range / 2^32, as integers.
+__global__ void __launch_bounds__(256) random_integers(int64_t* out, int64_t n, uint64_t seed, uint64_t offset, int64_t from, uint64_t range) {
+    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (range != 0 && range <= (uint64_t(1) << 32)) {
+        const int64_t first = block / 16 * 64 + block % 16;
+        if (first >= n) return;
+        const Words w = philox(seed, offset, uint64_t(block));
+        for (int e = 0; e < 4; e++)
+            if (first + e * 16 < n) out[first + e * 16] = int64_t(uint64_t(from) + (uint64_t(w.at[e]) * range >> 32));
+    } else {
+        const int64_t first = block / 16 * 32 + block % 16;
+        if (first >= n) return;
+        uint64_t bits[2];
+        Bits64::make(philox(seed, offset, uint64_t(block)), bits, 0, 0);
+        for (int e = 0; e < 2; e++)
+            if (first + e * 16 < n) out[first + e * 16] = int64_t(uint64_t(from) + (range == 0 ? bits[e] : __umul64hi(bits[e], range)));
+    }
+}
+
+template <class T> __global__ void __launch_bounds__(256) dropout(const T* x, T* y, int64_t n, uint64_t seed, uint64_t offset, uint64_t threshold, double scale) {
+    using C = compute<T>;
+    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 64 + block % 16;
+    if (first >= n) return;
+    const Words w = philox(seed, offset, uint64_t(block));
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        const int64_t at = first + e * 16;
+        if (at < n) y[at] = convert<T>(uint64_t(w.at[e]) < threshold ? convert<C>(x[at]) * C(scale) : C(0));
+    }
+}
+
+}  // namespace wisp

@@ -1,0 +1,107 @@
+// Softmax and log-softmax over rows, or over the middle dimension of (outer, n, inner).
+#include "cuda/kernels/rows.cuh"
+
+namespace wisp {
+
+// A block a row. The row is kept in shared memory between the passes where it fits (Kept).
+template <class T, bool Log, bool Kept> __global__ void __launch_bounds__(1024) softmax_rows(const T* x, T* y, int64_t n) {
+    using C = compute<T>;
+    extern __shared__ __align__(16) char memory[];
+    C* reduced = reinterpret_cast<C*>(memory);
+    C* row = reduced + 34;
+    x += blockIdx.x * n;
+    y += blockIdx.x * n;
+    C largest = -INFINITY;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        const C v = convert<C>(x[i]);
+        if (Kept) row[i] = v;
+        largest = Max::join(largest, v);
+    }
+    largest = over_block<Max>(largest, reduced);
+    C sum = 0;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        const C v = Kept ? row[i] : convert<C>(x[i]);
+        const C e = ::exp(v - largest);
+        if (Kept && !Log) row[i] = e;
+        sum += e;
+    }
+    sum = over_block<Add>(sum, reduced);
+    const C scale = C(1) / sum, shift = largest + ::log(sum);
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        if (Log) y[i] = convert<T>((Kept ? row[i] : convert<C>(x[i])) - shift);
+        else y[i] = convert<T>((Kept ? row[i] : ::exp(convert<C>(x[i]) - largest)) * scale);
+    }
+}
+
+// A warp a row of at most 32 * N elements, in registers.
+template <class T, bool Log, int N> __global__ void __launch_bounds__(128) softmax_warp(const T* x, T* y, int64_t rows, int n) {
+    using C = compute<T>;
+    const int64_t r = int64_t(blockIdx.x) * 4 + threadIdx.x / 32;
+    if (r >= rows) return;
+    const int lane = threadIdx.x % 32;
+    x += r * n;
+    y += r * n;
+    C v[N], largest = -INFINITY, sum = 0;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        v[k] = lane + k * 32 < n ? convert<C>(x[lane + k * 32]) : C(-INFINITY);
+        largest = Max::join(largest, v[k]);
+    }
+#pragma unroll
+    for (int by = 16; by > 0; by /= 2) largest = Max::join(largest, __shfl_xor_sync(0xffffffffu, largest, by));
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        if (lane + k * 32 < n) sum += ::exp(v[k] - largest);
+#pragma unroll
+    for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+    const C scale = C(1) / sum, shift = largest + ::log(sum);
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        if (lane + k * 32 < n) y[lane + k * 32] = convert<T>(Log ? v[k] - shift : ::exp(v[k] - largest) * scale);
+}
+
+template <class T, bool Log> __global__ void __launch_bounds__(1024) softmax_rows_backward(const T* g, const T* y, T* dx, int64_t n) {
+    using C = compute<T>;
+    __shared__ C reduced[34];
+    g += blockIdx.x * n;
+    y += blockIdx.x * n;
+    dx += blockIdx.x * n;
+    C sum = 0;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += Log ? convert<C>(g[i]) : convert<C>(g[i]) * convert<C>(y[i]);
+    sum = over_block<Add>(sum, reduced);
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        const C gi = convert<C>(g[i]), yi = convert<C>(y[i]);
+        dx[i] = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);
+    }
+}
+
+// A thread a column: neighbouring threads take neighbouring columns.
+template <class T, bool Log> __global__ void __launch_bounds__(256) softmax_columns(const T* x, T* y, int64_t columns, int64_t n, int64_t inner) {
+    using C = compute<T>;
+    const int64_t c = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (c >= columns) return;
+    const int64_t at = c / inner * n * inner + c % inner;
+    C largest = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) largest = Max::join(largest, convert<C>(x[at + i * inner]));
+    for (int64_t i = 0; i < n; i++) sum += ::exp(convert<C>(x[at + i * inner]) - largest);
+    const C scale = C(1) / sum, shift = largest + ::log(sum);
+    for (int64_t i = 0; i < n; i++) {
+        const C v = convert<C>(x[at + i * inner]);
+        y[at + i * inner] = convert<T>(Log ? v - shift : ::exp(v - largest) * scale);
+    }
+}
+
+template <class T, bool Log> __global__ void __launch_bounds__(256) softmax_columns_backward(const T* g, const T* y, T* dx, int64_t columns, int64_t n, int64_t inner) {
+    using C = compute<T>;
+    const int64_t c = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (c >= columns) return;
+    const int64_t at = c / inner * n * inner + c % inner;
+    C sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += Log ? convert<C>(g[at + i * inner]) : convert<C>(g[at + i * inner]) * convert<C>(y[at + i * inner]);
+    for (int64_t i = 0; i < n; i++) {
+        const C gi = convert<C>(g[at + i * inner]), yi = convert<C>(y[at + i * inner]);
+        dx[at + i * inner] = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);
+    }
+}
+
+}  // namespace wisp

@@ -1,0 +1,72 @@
+// Launches optimizer steps: lists of tensors travel as arguments of the kernel, up to a hundred at a time.
+#include <vector>
+
+#include "pointwise.h"
+#include "runtime.h"
+#include "tables.h"
+
+namespace wisp::cuda {
+namespace {
+
+using cpu::OptimizerTensor;
+
+constexpr const char* file = "cuda/kernels/optimizer.cuh";
+constexpr int list_length = 96;
+constexpr int64_t piece = 8192;
+
+struct List {  // as in the kernel
+    int count;
+    int first_block[list_length + 1];
+    OptimizerTensor tensors[list_length];
+};
+
+// Calls run(dtype, list, blocks) for lists that together hold every tensor, one dtype each.
+template <class Run> void in_lists(const OptimizerTensor* tensors, int64_t count, Run run) {
+    for (DType d : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+        List list;
+        list.count = 0;
+        list.first_block[0] = 0;
+        for (int64_t i = 0; i <= count; i++) {
+            const bool last = i == count;
+            if (list.count && (last || list.count == list_length)) {
+                run(d, list, unsigned(list.first_block[list.count]));
+                list.count = 0;
+            }
+            if (last || tensors[i].dtype != d || tensors[i].n == 0) continue;
+            list.tensors[list.count] = tensors[i];
+            list.first_block[list.count + 1] = list.first_block[list.count] + int((tensors[i].n + piece - 1) / piece);
+            list.count++;
+        }
+    }
+}
+
+void step(cpu::OptimizerRule rule, const cpu::OptimizerSettings& settings, const OptimizerTensor* tensors, int64_t count) {
+    in_lists(tensors, count, [&](DType d, const List& list, unsigned blocks) {
+        launch_with(find_kernel(file, str("optimizer_step<", type_text(d), ", ", int(rule), ">")), {blocks}, {256}, 0, list, settings);
+    });
+}
+
+double sum_squares(const OptimizerTensor* tensors, int64_t count) {
+    double total = 0;
+    in_lists(tensors, count, [&](DType d, const List& list, unsigned blocks) {
+        Scratch sums(blocks * sizeof(double));
+        void* p = sums.data();
+        launch_with(find_kernel(file, str("squares_of_list<", type_text(d), ">")), {blocks}, {256}, 0, list, p);
+        std::vector<double> host(blocks);
+        to_host(host.data(), p, blocks * sizeof(double), true);
+        for (double s : host) total += s;
+    });
+    return total;
+}
+
+void scale(const OptimizerTensor* tensors, int64_t count, double factor) {
+    in_lists(tensors, count, [&](DType d, const List& list, unsigned blocks) {
+        launch_with(find_kernel(file, str("scale_list<", type_text(d), ">")), {blocks}, {256}, 0, list, factor);
+    });
+}
+
+}  // namespace
+
+const cpu::OptimizerKernels optimizer = {step, sum_squares, scale};
+
+}  // namespace wisp::cuda

@@ -1,0 +1,50 @@
+// Launches the kernels of softmax.
+#include "pointwise.h"
+#include "runtime.h"
+#include "tables.h"
+
+namespace wisp::cuda {
+namespace {
+
+constexpr const char* file = "cuda/kernels/softmax.cuh";
+constexpr int64_t kept_bytes = 100 * 1024;  // of shared memory for a row
+
+unsigned threads_for(int64_t n) {
+    unsigned t = 64;
+    while (t < 1024 && int64_t(t) * 4 < n) t *= 2;
+    return t;
+}
+
+void forward(DType d, const void* x, void* y, int64_t outer, int64_t n, int64_t inner, bool logarithm) {
+    if (outer * n * inner == 0) return;
+    const std::string head = str(type_text(d), ", ", logarithm ? "true" : "false");
+    if (inner > 1) {
+        launch_with(find_kernel(file, "softmax_columns<" + head + ">"), {unsigned((outer * inner + 255) / 256)}, {256}, 0, x, y, outer * inner, n, inner);
+        return;
+    }
+    if (n <= 1024) {
+        int per_lane = 1;
+        while (per_lane * 32 < n) per_lane *= 2;
+        launch_with(find_kernel(file, str("softmax_warp<", head, ", ", per_lane, ">")), {unsigned((outer + 3) / 4)}, {128}, 0, x, y, outer, int(n));
+        return;
+    }
+    const int64_t item = d == DType::f64 ? 8 : 4;
+    const bool kept = n * item <= kept_bytes;
+    const unsigned shared = unsigned(34 * item + (kept ? n * item : 0));
+    launch_with(find_kernel(file, str("softmax_rows<", head, ", ", kept ? "true" : "false", ">")), {unsigned(outer)}, {threads_for(n)}, shared, x, y, n);
+}
+
+void backward(DType d, const void* g, const void* y, void* dx, int64_t outer, int64_t n, int64_t inner, bool logarithm) {
+    if (outer * n * inner == 0) return;
+    const std::string head = str(type_text(d), ", ", logarithm ? "true" : "false");
+    if (inner > 1)
+        launch_with(find_kernel(file, "softmax_columns_backward<" + head + ">"), {unsigned((outer * inner + 255) / 256)}, {256}, 0, g, y, dx, outer * inner, n, inner);
+    else
+        launch_with(find_kernel(file, "softmax_rows_backward<" + head + ">"), {unsigned(outer)}, {n <= 256 ? 32u : threads_for(n)}, 0, g, y, dx, n);
+}
+
+}  // namespace
+
+const cpu::SoftmaxKernels softmax = {forward, backward};
+
+}  // namespace wisp::cuda

@@ -252,7 +252,10 @@ Tensor starting_gradient(const Tensor& root, const Tensor& given) {
                            ". Reduce it first (e.g. .sum() or .mean()), or pass a gradient of its shape: backward(gradient)");
     if (is_complex(root.dtype()))
         throw RuntimeError("grad can be implicitly created only for real scalar outputs but got ", root.dtype());
-    if (root.dim() == 0) return scalar_tensor(Scalar(1), root.dtype());
+    if (root.dim() == 0) {
+        OnDevice on(root.device());
+        return scalar_tensor(Scalar(1), root.dtype());
+    }
     return ones_like(root);
 }
 

@@ -37,6 +37,10 @@ struct Absent {
 }  // namespace cuda
 
 // The table of the device that the running operator works on: on_device(cpu::softmax, cuda::softmax).forward(...).
-template <class Table> const Table& on_device(const Table& cpu, const Table& cuda) { return current_device().is_cuda() ? cuda : cpu; }
+template <class Table> const Table& on_device(const Table& cpu, const Table& cuda) {
+    const Device d = current_device();
+    if (d.type == DeviceType::meta) throw MissingKernel("a meta tensor has no data; make it with device='cpu'");
+    return d.is_cuda() ? cuda : cpu;
+}
 
 }  // namespace wisp

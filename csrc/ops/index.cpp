@@ -14,6 +14,7 @@ int64_t item_value(const Tensor& t) { return item(t).to_int(); }
 TensorList nonzero_coordinates(const Tensor& mask_) {
     const Tensor mask = contiguous(to(mask_, DType::boolean));
     OnDevice on(mask.device());
+    if (mask.device().type == DeviceType::meta) mask.data();  // refuses: how many there are depends on the data
     const bool* p = mask.device_data<bool>();
     int64_t count = 0;
     if (mask.is_cuda()) count = item(sum(mask)).to_int();
@@ -132,6 +133,7 @@ void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate
 }  // namespace
 
 Tensor index(const Tensor& t, const TensorList& indices) {
+    OnDevice on(t.device());
     if (indices.size() == 1 && indices[0] && indices[0].dtype() == DType::boolean && t.dim() == indices[0].dim())
         return masked_select(t, indices[0]);
     Picked p = pick(t, indices);
@@ -163,6 +165,7 @@ Tensor index(const Tensor& t, const TensorList& indices) {
 }
 
 Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& values, bool accumulate) {
+    OnDevice on(t.device());
     if (values.dtype() != t.dtype())
         throw RuntimeError("Index put requires the source and destination dtypes match, got ", type_name(t.dtype()),
                            " for the destination and ",

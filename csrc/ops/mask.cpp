@@ -167,6 +167,10 @@ Tensor masked_scatter(const Tensor& self, const Tensor& given, const Tensor& sou
 static Tensor one_hot(const Tensor& given, int64_t classes) {
     if (given.dtype() != DType::i64) throw RuntimeError("one_hot is only applicable to index tensor of type "
                                                         "LongTensor, got ", type_name(given.dtype()));
+    if (given.is_cuda()) {
+        OnDevice host(Device{});
+        return to(one_hot(to(given, Device{}), classes), given.device());
+    }
     const Tensor x = contiguous(given);
     if (x.numel() == 0 && classes <= 0) throw RuntimeError("Can not infer total number of classes from empty tensor.");
     int64_t high = -1, low = 0;

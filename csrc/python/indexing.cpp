@@ -215,6 +215,7 @@ PyObject* get_item(PyObject* self, PyObject* key_object) {
             Ref module(PyImport_ImportModule("wisp.func._batching"));
             return PyObject_CallMethod(module.get(), "get_with_batched_index", "(OO)", self, key_object);
         }
+        OnDevice on(t.device());
         Profiled profiled;
         if (profiling) [[unlikely]] profiled.begin(EventKind::operation, "getitem", "", &self, 1);
         if (is_whole_mask(key_object, t)) return masked_select(t, as_tensor(key_object)).release();
@@ -230,6 +231,7 @@ int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
         if (!value) throw TypeError("Tensor does not support deleting items");
         if (batching && (has_batched(key_object) || has_batched(value))) refuse_batched_write("x[...] = value");
         const Tensor& t = as_tensor(self);
+        OnDevice on(t.device());
         Profiled profiled;
         if (profiling) [[unlikely]] profiled.begin(EventKind::operation, "setitem", "", &self, 1);
         const bool number = !is_tensor(value) && is_number(value);

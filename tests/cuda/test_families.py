@@ -114,7 +114,6 @@ def test_indexing():
     near(wisp.nonzero(b > 0.3), wisp.nonzero(a > 0.3), 0)
     with pytest.raises(IndexError):
         b[wisp.tensor([11]).cuda()]
-    near(F.one_hot(i.cuda(), 12), F.one_hot(i, 12), 0) if False else None
 
 
 def test_scans_and_sorting():
@@ -160,7 +159,7 @@ def test_optimizers(name):
     start, grads = [wisp.randn(5, 7), wisp.randn(3)], [[wisp.randn(5, 7), wisp.randn(3)] for _ in range(4)]
     ends = []
     for device in ("cpu", "cuda"):
-        params = [nn.Parameter(p.to(device)) for p in start]
+        params = [nn.Parameter(p.clone().to(device)) for p in start]
         optimizer = getattr(wisp.optim, name)(params, lr=0.01, **({"momentum": 0.9} if name == "SGD" else {}))
         for step in grads:
             for p, g in zip(params, step):

@@ -26,6 +26,22 @@ def test_virtual_devices_are_apart(virtual):
         wisp.ones(1, device="cpu:7")
 
 
+def test_operators_work_where_their_tensors_live(virtual):
+    d = "cpu:1"
+    x, i = wisp.randn(10, 6, 5, device=d, requires_grad=True), wisp.tensor([3, 0, 9], device=d)
+    for f in (lambda: x[i], lambda: x[:, i % 3], lambda: x[wisp.tensor([3, 0], device="cpu:0"), :, -1], lambda: x[x.detach() > 0.5],
+              lambda: wisp.stack([x, x], 1), lambda: x.flip(0).roll(2, 1).tril(), lambda: x.softmax(1), lambda: x.cumsum(0), lambda: x.sort().values):
+        y = f()
+        y.sum().backward()
+        assert str(y.device) == d and str(x.grad.device) == d
+    model = nn.Sequential(nn.Conv2d(3, 6, 5), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(), nn.Flatten(), nn.Linear(1176, 10)).to(d)
+    optimizer = wisp.optim.Adam(model.parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(wisp.randn(4, 3, 32, 32, device=d)), wisp.randint(0, 10, (4,), device=d)).backward()
+        optimizer.step()
+
+
 def test_gradients_cross_devices(virtual):
     first, second = nn.Linear(4, 5).to("cpu:1"), nn.Linear(5, 2).to("cpu:2")
     x = wisp.randn(3, 4, device="cpu:1")

@@ -176,9 +176,10 @@ Tensor alias(const Tensor& t, Layout layout) {
 }
 
 Tensor scalar_tensor(const Scalar& value, DType dtype) {
+    if (!(current_device() == Device{})) return full({}, value, dtype);  // by a kernel: nothing is copied from the host
     Tensor t = empty({}, dtype, Device{});
     value.store(t.data(), dtype);
-    return current_device() == Device{} ? t : to(t, current_device());
+    return t;
 }
 
 Tensor wrapped_number(const Scalar& value) {

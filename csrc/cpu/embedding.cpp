@@ -27,7 +27,7 @@ int64_t first_bad(const int64_t* index, int64_t n, int64_t rows) {
     return -1;
 }
 
-void gather(const void* table, const int64_t* index, void* out, int64_t n, int64_t row_bytes) {
+void gather(const void* table, int64_t, const int64_t* index, void* out, int64_t n, int64_t row_bytes) {
     parallel_for(n, 1 + 4 * elements_per_task / (row_bytes + 1), [=](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++)
             std::memcpy((char*)out + i * row_bytes, (const char*)table + index[i] * row_bytes, size_t(row_bytes));

@@ -23,7 +23,7 @@ struct BagArgs {
 
 struct EmbeddingKernels {
     int64_t (*first_bad)(const int64_t* index, int64_t n, int64_t rows);  // position of an index out of range, or -1
-    void (*gather)(const void* table, const int64_t* index, void* out, int64_t n, int64_t row_bytes);
+    void (*gather)(const void* table, int64_t rows, const int64_t* index, void* out, int64_t n, int64_t row_bytes);
     // grad_table (rows, width) is overwritten. With scale_by_count, each contribution is divided by how often its index
     // occurs.
     void (*backward)(DType, const void* grad, const int64_t* index, void* grad_table, int64_t n, int64_t rows,

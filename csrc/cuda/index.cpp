@@ -32,7 +32,15 @@ struct Shape {  // as IndexShape in the kernels
 };
 
 Grid threads(int64_t n) { return {unsigned((n + 255) / 256)}; }
-Kernel* sized(const char* name, int64_t bytes) { return find_kernel(file, str(name, "<", bytes, ">")); }
+template <int Which> Kernel* sized(const char* name, int64_t bytes) {
+    static Instances<17> instances(file);
+    return instances(int(bytes), [&] { return str(name, "<", bytes, ">"); });
+}
+// A kernel that has one instance.
+template <int Which> Kernel* plain(const char* file, const char* name) {
+    static Kernel* const kernel = find_kernel(file, name);
+    return kernel;
+}
 
 // Sorts keys with their positions by the lowest `bits` bits; the result is in the arrays that were given.
 struct Pairs {
@@ -48,9 +56,9 @@ struct Pairs {
         const unsigned blocks = unsigned((n + tile - 1) / tile);
         int64_t* c = counts.as<int64_t>();
         for (int shift = 0; shift < bits; shift += 8) {
-            launch_with(find_kernel(sort_file, "radix_count"), {blocks}, {256}, 0, k, n, shift, c);
-            launch_with(find_kernel(sort_file, "exclusive_sums"), {1}, {1024}, 0, c, int64_t(blocks) * 256);
-            launch_with(find_kernel(sort_file, "radix_scatter"), {blocks}, {256}, 0, k, p, n, shift, c, k2, p2);
+            launch_with(plain<1>(sort_file, "radix_count"), {blocks}, {256}, 0, k, n, shift, c);
+            launch_with(plain<2>(sort_file, "exclusive_sums"), {1}, {1024}, 0, c, int64_t(blocks) * 256);
+            launch_with(plain<3>(sort_file, "radix_scatter"), {blocks}, {256}, 0, k, p, n, shift, c, k2, p2);
             std::swap(k, k2);
             std::swap(p, p2);
         }
@@ -64,7 +72,7 @@ int64_t first_out_of_range(const int64_t* index, int64_t n, int64_t size, bool w
     Scratch cell(8);
     unsigned long long* found = cell.as<unsigned long long>();
     check(driver().fill_bytes(Pointer(found), 0xff, 8, current_stream()), "filling memory");
-    launch_with(find_kernel(file, "first_bad_index"), threads(n), {256}, 0, index, n, size, int(wrap), found);
+    launch_with(plain<4>(file, "first_bad_index"), threads(n), {256}, 0, index, n, size, int(wrap), found);
     int64_t at = -1;
     to_host(&at, found, 8, true);
     return at;
@@ -79,7 +87,7 @@ void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, 
     if (count > max_dims) throw RuntimeError("indexing with more than ", max_dims, " tensors is not supported on cuda");
     list.count = count;
     for (int i = 0; i < count; i++) list.indices[i] = indices[i], list.sizes[i] = sizes[i], list.strides[i] = strides[i];
-    if (n) launch_with(find_kernel(file, "index_offsets"), threads(n), {256}, 0, out, list, n);
+    if (n) launch_with(plain<5>(file, "index_offsets"), threads(n), {256}, 0, out, list, n);
 }
 
 int64_t slice_shape(Shape& s, const cpu::Slice& slice, const int64_t* a, const int64_t* b) {
@@ -94,7 +102,7 @@ int64_t slice_shape(Shape& s, const cpu::Slice& slice, const int64_t* a, const i
 void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* at, int64_t n, const cpu::Slice& slice, int64_t item) {
     Shape s;
     const int64_t count = slice_shape(s, slice, out_strides, slice.strides);
-    if (n * count) launch_with(sized("take", item), threads(n * count), {256}, 0, out, out_step, in, at, n, count, s);
+    if (n * count) launch_with(sized<2>("take", item), threads(n * count), {256}, 0, out, out_step, in, at, n, count, s);
 }
 
 void put(cpu::Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, const cpu::Slice& slice, const void* values, int64_t value_step,
@@ -103,7 +111,7 @@ void put(cpu::Scatter how, void* out, DType dtype, const int64_t* at, int64_t n,
     const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
     if (n * count == 0) return;
     Pairs pairs(n);
-    launch_with(find_kernel(file, "as_places"), threads(n), {256}, 0, at, pairs.k, pairs.p, n);
+    launch_with(plain<6>(file, "as_places"), threads(n), {256}, 0, at, pairs.k, pairs.p, n);
     pairs.sort(offset_bits);
     launch_with(find_kernel(file, str("put_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n * count), {256}, 0, out, pairs.k, pairs.p, n, count, values,
                 value_step, s);
@@ -117,7 +125,7 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
         n *= sizes[d];
         s.add(sizes[d], d == dim ? 0 : in_strides[d], index_strides[d], 0);
     }
-    if (n) launch_with(sized("gather", item), threads(n), {256}, 0, out, in, index, n, in_strides[dim], s);
+    if (n) launch_with(sized<3>("gather", item), threads(n), {256}, 0, out, in, index, n, in_strides[dim], s);
 }
 
 void scatter(cpu::Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides, const void* values,
@@ -130,14 +138,14 @@ void scatter(cpu::Scatter how, void* out, DType dtype, const int64_t* out_stride
     }
     if (n == 0) return;
     Pairs pairs(n);
-    launch_with(find_kernel(file, "scatter_places"), threads(n), {256}, 0, pairs.k, pairs.p, index, n, out_strides[dim], s);
+    launch_with(plain<7>(file, "scatter_places"), threads(n), {256}, 0, pairs.k, pairs.p, index, n, out_strides[dim], s);
     pairs.sort(offset_bits);
     launch_with(find_kernel(file, str("scatter_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n), {256}, 0, out, pairs.k, pairs.p, n, values, s);
 }
 
 void ranks_of(const bool* mask, int64_t* ranks, int64_t n) {
-    launch_with(find_kernel(file, "mask_as_counts"), threads(n), {256}, 0, mask, ranks, n);
-    launch_with(find_kernel(sort_file, "exclusive_sums"), {1}, {1024}, 0, ranks, n);
+    launch_with(plain<8>(file, "mask_as_counts"), threads(n), {256}, 0, mask, ranks, n);
+    launch_with(plain<9>(sort_file, "exclusive_sums"), {1}, {1024}, 0, ranks, n);
 }
 
 void masked_select(void* out, const void* in, const bool* mask, int64_t n, int64_t, int64_t item) {
@@ -145,7 +153,7 @@ void masked_select(void* out, const void* in, const bool* mask, int64_t n, int64
     Scratch ranks(size_t(n) * 8);
     int64_t* r = ranks.as<int64_t>();
     ranks_of(mask, r, n);
-    launch_with(sized("masked_select", item), threads(n), {256}, 0, out, in, mask, r, n);
+    launch_with(sized<4>("masked_select", item), threads(n), {256}, 0, out, in, mask, r, n);
 }
 
 void masked_scatter(void* out, const bool* mask, const void* values, int64_t n, int64_t item) {
@@ -153,7 +161,7 @@ void masked_scatter(void* out, const bool* mask, const void* values, int64_t n, 
     Scratch ranks(size_t(n) * 8);
     int64_t* r = ranks.as<int64_t>();
     ranks_of(mask, r, n);
-    launch_with(sized("masked_scatter", item), threads(n), {256}, 0, out, mask, values, r, n);
+    launch_with(sized<5>("masked_scatter", item), threads(n), {256}, 0, out, mask, values, r, n);
 }
 
 void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* sizes, int ndim, int64_t) {
@@ -167,35 +175,46 @@ void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* ma
     Scratch ranks(size_t(n) * 8);
     int64_t* r = ranks.as<int64_t>();
     ranks_of(mask, r, n);
-    launch_with(find_kernel(file, "nonzero"), threads(n), {256}, 0, out, row_step, column_step, mask, r, n, s);
+    launch_with(plain<10>(file, "nonzero"), threads(n), {256}, 0, out, row_step, column_step, mask, r, n, s);
 }
 
 void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper, int64_t item) {
     const int64_t n = batch * rows * columns;
-    if (n) launch_with(sized("triangle", item), threads(n), {256}, 0, out, in, n, rows, columns, diagonal, int(upper));
+    if (n) launch_with(sized<6>("triangle", item), threads(n), {256}, 0, out, in, n, rows, columns, diagonal, int(upper));
 }
 
 // --- embedding
 
-int64_t first_bad(const int64_t* index, int64_t n, int64_t rows) { return first_out_of_range(index, n, rows, false); }
+// Indices are looked at by the kernel that uses them: a bad one is raised at the next synchronisation.
+int64_t first_bad(const int64_t* index, int64_t n, int64_t rows) {
+    const char* name = "embedding";
+    if (n) launch_with(plain<100>(file, "report_bad_indices"), threads(n), {256}, 0, index, n, rows, name, report_cell());
+    return -1;
+}
 
-void embedding_gather(const void* table, const int64_t* index, void* out, int64_t n, int64_t row_bytes) {
+void embedding_gather(const void* table, int64_t rows, const int64_t* index, void* out, int64_t n, int64_t row_bytes) {
     int64_t cell = 16;
     while (row_bytes % cell || uintptr_t(table) % uintptr_t(cell) || uintptr_t(out) % uintptr_t(cell)) cell /= 2;
     const int64_t cells = row_bytes / cell;
-    if (n * cells) launch_with(sized("embedding_rows", cell), threads(n * cells), {256}, 0, table, index, out, n, cells);
+    if (n * cells) launch_with(sized<7>("embedding_rows", cell), threads(n * cells), {256}, 0, table, rows, index, out, n, cells);
 }
 
 void embedding_backward(DType d, const void* grad, const int64_t* index, void* table, int64_t n, int64_t rows, int64_t width, int64_t padding, bool by_count) {
     fill_zero(table, size_t(rows * width * item_size(d)));
     if (n * width == 0) return;
+    if (n <= 4096) {
+        static Instances<16> few(file);
+        launch_with(few(int(d), [&] { return str("embedding_sums_of_few<", type_text(d), ">"); }), {unsigned(n)}, {256}, unsigned(n * 8), grad, index, table, n, rows,
+                    width, padding, int(by_count));
+        return;
+    }
     Pairs pairs(n);
-    launch_with(find_kernel(file, "as_places"), threads(n), {256}, 0, index, pairs.k, pairs.p, n);
+    launch_with(plain<11>(file, "as_places"), threads(n), {256}, 0, index, pairs.k, pairs.p, n);
     int bits = 8;
     while (bits < 40 && (int64_t(1) << bits) < rows) bits += 8;
     pairs.sort(bits);
     launch_with(find_kernel(file, str("embedding_sums<", type_text(d), ">")), {unsigned(n), unsigned(std::min<int64_t>((width + 255) / 256, 64))}, {256}, 0, grad, pairs.k,
-                pairs.p, table, n, width, padding, int(by_count));
+                pairs.p, table, n, rows, width, padding, int(by_count));
 }
 
 // --- scans
@@ -219,7 +238,7 @@ void sort_(void* values, int64_t* indices, const void* in, DType d, int64_t rows
     const bool narrow = d == DType::f32 || is_reduced(d) || d == DType::u8 || d == DType::boolean || d == DType::u16 || d == DType::u32;
     pairs.sort(descending && !is_floating(d) ? 64 : narrow ? 32 : 64);
     if (rows > 1) {
-        launch_with(find_kernel(sort_file, "row_keys"), threads(all), {256}, 0, pairs.p, pairs.k, all, n);
+        launch_with(plain<12>(sort_file, "row_keys"), threads(all), {256}, 0, pairs.p, pairs.k, all, n);
         int bits = 8;
         while (bits < 40 && (int64_t(1) << bits) < rows) bits += 8;
         pairs.sort(bits);

@@ -32,7 +32,8 @@ void class_loss(const cpu::LossArgs& a, bool entropy, void* losses, void* logsum
     if (a.inner == 1) {
         unsigned threads = 32;
         while (threads < 1024 && int64_t(threads) * 8 < a.classes) threads *= 2;
-        launch_with(find_kernel(file, instance("loss_rows", a.dtype, entropy)), {unsigned(samples)}, {threads}, 0, p, a.input, a.target, a.weight, losses, logsumexp, shares);
+        static Instances<32> rows(file);
+        launch_with(rows(int(a.dtype) * 2 + entropy, [&] { return instance("loss_rows", a.dtype, entropy); }), {unsigned(samples)}, {threads}, 0, p, a.input, a.target, a.weight, losses, logsumexp, shares);
     } else {
         launch_with(find_kernel(file, instance("loss_columns", a.dtype, entropy)), {unsigned((samples + 255) / 256)}, {256}, 0, p, a.input, a.target, a.weight, losses,
                     logsumexp, shares);
@@ -46,7 +47,8 @@ void class_loss_backward(const cpu::LossArgs& a, bool entropy, const void* logsu
     const void* all = sum.data();
     if (a.weight && a.label_smoothing != 0)
         launch_with(find_kernel(file, str("weight_total<", type_text(a.dtype), ">")), {1}, {256}, 0, a.weight, all, a.classes);
-    launch_with(find_kernel(file, instance("loss_backward", a.dtype, entropy)), {unsigned((n + 255) / 256)}, {256}, 0, arguments(a), a.input, a.target, a.weight, logsumexp,
+    static Instances<32> backward(file);
+    launch_with(backward(int(a.dtype) * 2 + entropy, [&] { return instance("loss_backward", a.dtype, entropy); }), {unsigned((n + 255) / 256)}, {256}, 0, arguments(a), a.input, a.target, a.weight, logsumexp,
                 grad, int(one), total, all, dx);
 }
 

@@ -10,6 +10,12 @@ namespace {
 constexpr const char* file = "cuda/kernels/norm.cuh";
 constexpr int64_t kept_bytes = 100 * 1024;
 
+// The instances of one kernel of this file; Which keeps those of different kernels apart.
+template <int Which, class Name> Kernel* one_of(int instance, Name name) {
+    static Instances<256> instances(file);
+    return instances(instance, name);
+}
+
 DType compute_of(DType d) { return d == DType::f64 ? DType::f64 : DType::f32; }
 int64_t item(DType d) { return item_size(compute_of(d)); }
 unsigned threads_for(int64_t n) {
@@ -23,18 +29,18 @@ void rows_forward(DType d, const void* x, const void* weight, const void* bias, 
                   int64_t channels, int64_t spatial, double eps) {
     const bool kept = n * item(d) <= kept_bytes;
     const unsigned shared = unsigned(34 * item(d) + (kept ? n * item(d) : 0));
-    launch_with(find_kernel(file, str("norm_rows<", type_text(d), ", ", kept ? "true" : "false", ">")), {unsigned(rows)}, {threads_for(n)}, shared, x, weight, bias, y,
+    launch_with(one_of<20>(int(d) * 2 + kept, [&] { return str("norm_rows<", type_text(d), ", ", kept ? "true" : "false", ">"); }), {unsigned(rows)}, {threads_for(n)}, shared, x, weight, bias, y,
                 mean, rstd, n, groups, channels, spatial, eps);
 }
 
 void rows_backward(DType d, const void* g, const void* x, const void* weight, const void* mean, const void* rstd, void* dx, int64_t rows, int64_t n, int64_t groups,
                    int64_t channels, int64_t spatial) {
-    launch_with(find_kernel(file, str("norm_rows_backward<", type_text(d), ">")), {unsigned(rows)}, {threads_for(n)}, 0, g, x, weight, mean, rstd, dx, n, groups,
+    launch_with(one_of<1>(int(d), [&] { return str("norm_rows_backward<", type_text(d), ">"); }), {unsigned(rows)}, {threads_for(n)}, 0, g, x, weight, mean, rstd, dx, n, groups,
                 channels, spatial);
 }
 
 void join(DType d, void* partial, void* dw, void* db, int64_t splits, int64_t n) {
-    launch_with(find_kernel(file, str("join_weights<", type_text(d), ">")), {blocks(n)}, {256}, 0, partial, dw, db, splits, n);
+    launch_with(one_of<2>(int(d), [&] { return str("join_weights<", type_text(d), ">"); }), {blocks(n)}, {256}, 0, partial, dw, db, splits, n);
 }
 
 void layer_norm(DType d, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd, int64_t rows, int64_t n, double eps) {
@@ -53,7 +59,7 @@ void layer_norm_backward(DType d, const void* g, const void* x, const void* weig
     const int64_t columns = (n + 31) / 32, splits = std::max<int64_t>(1, std::min<int64_t>(rows / 64, 1056 / columns + 1));
     Scratch partial(size_t(2 * splits * n * item(d)));
     void* p = partial.data();
-    launch_with(find_kernel(file, str("layer_weights<", type_text(d), ">")), {unsigned(columns), unsigned(splits)}, {256}, 0, g, x, mean, rstd, p, rows, n);
+    launch_with(one_of<3>(int(d), [&] { return str("layer_weights<", type_text(d), ">"); }), {unsigned(columns), unsigned(splits)}, {256}, 0, g, x, mean, rstd, p, rows, n);
     join(d, p, dw, db, splits, n);
 }
 
@@ -66,7 +72,7 @@ int64_t splits_of(int64_t channels, int64_t count) { return std::max<int64_t>(1,
 
 void sums_of_channels(DType d, const void* g, const void* x, const void* mean, const void* rstd, void* partial, int64_t batch, int64_t channels, int64_t spatial,
                       int64_t groups, int64_t splits) {
-    launch_with(find_kernel(file, str("channel_sums<", type_text(d), ">")), {unsigned(channels), unsigned(splits)}, {256}, 0, g, x, mean, rstd, partial, batch, channels,
+    launch_with(one_of<4>(int(d), [&] { return str("channel_sums<", type_text(d), ">"); }), {unsigned(channels), unsigned(splits)}, {256}, 0, g, x, mean, rstd, partial, batch, channels,
                 spatial, groups);
 }
 
@@ -103,7 +109,7 @@ void batch_norm_stats(DType d, const void* x, void* mean, void* rstd, DType runn
     a.mean = mean;
     reduce(cpu::Reduction::variance, a);
     void* v = variance.data();
-    launch_with(find_kernel(file, str("batch_statistics<", type_text(c), ", ", type_text(running), ">")), {blocks(channels)}, {256}, 0, v, mean, rstd, running_mean,
+    launch_with(one_of<21>(int(c) * 16 + int(running), [&] { return str("batch_statistics<", type_text(c), ", ", type_text(running), ">"); }), {blocks(channels)}, {256}, 0, v, mean, rstd, running_mean,
                 running_var, channels, double(batch * spatial), momentum, eps);
 }
 
@@ -118,7 +124,7 @@ Grid planes(int64_t batch, int64_t channels, int64_t spatial) {
 
 void batch_norm_apply(DType d, const void* x, const void* mean, const void* rstd, const void* weight, const void* bias, void* y, int64_t batch, int64_t channels,
                       int64_t spatial) {
-    launch_with(find_kernel(file, str("batch_apply<", type_text(d), ">")), planes(batch, channels, spatial), {256}, 0, x, mean, rstd, weight, bias, y, channels, spatial);
+    launch_with(one_of<5>(int(d), [&] { return str("batch_apply<", type_text(d), ">"); }), planes(batch, channels, spatial), {256}, 0, x, mean, rstd, weight, bias, y, channels, spatial);
 }
 
 void batch_norm_backward(DType d, const void* g, const void* x, const void* mean, const void* rstd, const void* weight, void* dx, void* dw, void* db,
@@ -128,7 +134,7 @@ void batch_norm_backward(DType d, const void* g, const void* x, const void* mean
     void* p = partial.data();
     if (training || dw || db) sums_of_channels(d, g, x, mean, rstd, p, batch, channels, spatial, 0, splits);
     if (dx)
-        launch_with(find_kernel(file, str("batch_backward<", type_text(d), ">")), planes(batch, channels, spatial), {256}, 0, g, x, mean, rstd, weight, p, dx, channels,
+        launch_with(one_of<6>(int(d), [&] { return str("batch_backward<", type_text(d), ">"); }), planes(batch, channels, spatial), {256}, 0, g, x, mean, rstd, weight, p, dx, channels,
                     spatial, splits, double(batch * spatial), int(training));
     if (dw || db) join(d, p, dw, db, splits, channels);
 }

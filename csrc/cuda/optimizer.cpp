@@ -42,7 +42,8 @@ template <class Run> void in_lists(const OptimizerTensor* tensors, int64_t count
 
 void step(cpu::OptimizerRule rule, const cpu::OptimizerSettings& settings, const OptimizerTensor* tensors, int64_t count) {
     in_lists(tensors, count, [&](DType d, const List& list, unsigned blocks) {
-        launch_with(find_kernel(file, str("optimizer_step<", type_text(d), ", ", int(rule), ">")), {blocks}, {256}, 0, list, settings);
+        static Instances<256> steps(file);
+        launch_with(steps(int(d) * 16 + int(rule), [&] { return str("optimizer_step<", type_text(d), ", ", int(rule), ">"); }), {blocks}, {256}, 0, list, settings);
     });
 }
 

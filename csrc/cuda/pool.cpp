@@ -15,19 +15,22 @@ constexpr const char* file = "cuda/kernels/pool.cuh";
 
 int64_t volume(const int64_t* sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 Grid threads(int64_t n) { return {unsigned((n + 255) / 256)}; }
-Kernel* typed(const char* name, DType d, const char* more = "") { return find_kernel(file, str(name, "<", type_text(d), more, ">")); }
+template <int Which> Kernel* typed(const char* name, DType d, const char* more = "", bool flag = false) {
+    static Instances<32> instances(file);
+    return instances(int(d) * 2 + flag, [&] { return str(name, "<", type_text(d), more, ">"); });
+}
 
 void max(DType d, const PoolShape& s, const void* x, void* y, int64_t* indices, uint8_t* taps) {
     const int64_t n = s.planes * volume(s.out);
-    if (n) launch_with(typed("max_pool", d), threads(n), {256}, 0, s, x, y, indices, taps, n);
+    if (n) launch_with(typed<0>("max_pool", d), threads(n), {256}, 0, s, x, y, indices, taps, n);
 }
 
 void max_grad(DType d, const PoolShape& s, const void* g, const int64_t* indices, const uint8_t* taps, void* dx) {
     const int64_t n = s.planes * volume(s.in);
     if (n == 0) return;
     // Indices may come from windows that the shape does not tell (adaptive, fractional).
-    if (taps) launch_with(typed("max_pool_grad", d), threads(n), {256}, 0, s, g, taps, dx, n);
-    else launch_with(typed("max_pool_grad_any", d), threads(n), {256}, 0, s, g, indices, dx, n);
+    if (taps) launch_with(typed<1>("max_pool_grad", d), threads(n), {256}, 0, s, g, taps, dx, n);
+    else launch_with(typed<2>("max_pool_grad_any", d), threads(n), {256}, 0, s, g, indices, dx, n);
 }
 
 void indices_of_taps(const PoolShape& s, const uint8_t* taps, int64_t* indices) {
@@ -37,11 +40,11 @@ void indices_of_taps(const PoolShape& s, const uint8_t* taps, int64_t* indices) 
 
 void pool_average(DType d, const PoolShape& s, const AveragePool& a, const void* x, void* y, bool adaptive) {
     const int64_t n = s.planes * volume(s.out);
-    if (n) launch_with(typed("average_pool", d, adaptive ? ", true" : ", false"), threads(n), {256}, 0, s, int(a.count_include_pad), a.divisor_override, x, y, n);
+    if (n) launch_with(typed<10>("average_pool", d, adaptive ? ", true" : ", false", adaptive), threads(n), {256}, 0, s, int(a.count_include_pad), a.divisor_override, x, y, n);
 }
 void pool_average_grad(DType d, const PoolShape& s, const AveragePool& a, const void* g, void* dx, bool adaptive) {
     const int64_t n = s.planes * volume(s.in);
-    if (n) launch_with(typed("average_pool_grad", d, adaptive ? ", true" : ", false"), threads(n), {256}, 0, s, int(a.count_include_pad), a.divisor_override, g, dx, n);
+    if (n) launch_with(typed<11>("average_pool_grad", d, adaptive ? ", true" : ", false", adaptive), threads(n), {256}, 0, s, int(a.count_include_pad), a.divisor_override, g, dx, n);
 }
 void average(DType d, const PoolShape& s, const AveragePool& a, const void* x, void* y) { pool_average(d, s, a, x, y, false); }
 void average_grad(DType d, const PoolShape& s, const AveragePool& a, const void* g, void* dx) { pool_average_grad(d, s, a, g, dx, false); }
@@ -50,7 +53,7 @@ void adaptive_average_grad(DType d, const PoolShape& s, const void* g, void* dx)
 
 void adaptive_max(DType d, const PoolShape& s, const void* x, void* y, int64_t* indices) {
     const int64_t n = s.planes * volume(s.out);
-    if (n) launch_with(typed("adaptive_max_pool", d), threads(n), {256}, 0, s, x, y, indices, n);
+    if (n) launch_with(typed<3>("adaptive_max_pool", d), threads(n), {256}, 0, s, x, y, indices, n);
 }
 
 }  // namespace

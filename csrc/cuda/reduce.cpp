@@ -140,7 +140,7 @@ void reduce(Reduction kind, const cpu::ReduceArguments& given) {
         block.y = std::max(1u, 256 / block.x);
         grid.x = unsigned((a.outputs + block.y - 1) / block.y);
         shared = unsigned(size_t(block.x) * block.y * acc_bytes);
-        a.splits = std::max<int64_t>(1, std::min<int64_t>({processors * 4 / grid.x, a.count / (int64_t(block.x) * vector * 16), 1024}));
+        a.splits = std::max<int64_t>(1, std::min<int64_t>({processors * 12 / grid.x, a.count / (int64_t(block.x) * vector * 16), 2048}));
     }
     grid.y = unsigned(a.splits);
 

@@ -80,6 +80,21 @@ void pinned_free(void* data);
 struct Kernel;
 Kernel* find_kernel(const char* file, const std::string& instance);
 
+// The instances of one kernel, found once each: kernels(number of the instance, [] { return its name; }).
+template <int N> class Instances {
+public:
+    explicit Instances(const char* file) : file_(file) {}
+    template <class Name> Kernel* operator()(int i, Name name) {
+        Kernel*& k = at_[i];
+        if (!k) [[unlikely]] k = find_kernel(file_, name());
+        return k;
+    }
+
+private:
+    const char* file_;
+    Kernel* at_[N] = {};
+};
+
 struct Grid {
     unsigned x = 1, y = 1, z = 1;
 };

@@ -102,6 +102,28 @@ const Operators operators = {
      }, function},
     {"_cuda.event_destroy(int event)", [](int64_t e) { cuda::driver().event_destroy(handle(e)); }, function},
 
+    {"_cuda.graph_begin(int stream)", [](int64_t s) {
+         // 2: relaxed, so that memory may be taken from the driver and kernels loaded meanwhile.
+         cuda::check(cuda::driver().stream_capture_begin(handle(s), 2), "beginning to capture a graph");
+     }, function},
+    {"_cuda.graph_end(int stream)", [](int64_t s) {
+         Handle graph = nullptr, executable = nullptr;
+         cuda::check(cuda::driver().stream_capture_end(handle(s), &graph), "ending the capture of a graph");
+         const cuda::Result r = cuda::driver().graph_instantiate(&executable, graph, 0);
+         cuda::driver().graph_destroy(graph);
+         cuda::check(r, "making a graph ready");
+         return int64_t(executable);
+     }, function},
+    {"_cuda.graph_launch(int graph, int stream)", [](int64_t g, int64_t s) {
+         cuda::check(cuda::driver().graph_launch(handle(g), handle(s)), "replaying a graph");
+     }, function},
+    {"_cuda.graph_destroy(int graph)", [](int64_t g) { cuda::driver().graph_executable_destroy(handle(g)); }, function},
+    {"_cuda.is_capturing(int stream)", [](int64_t s) {
+         int capturing = 0;
+         cuda::check(cuda::driver().stream_capturing(handle(s), &capturing), "asking a stream whether it is captured");
+         return capturing != 0;
+     }, function},
+
     // Compiles one kernel and gives its image: for `wisp doctor --warm` and for tests, which have no GPU.
     {"_cuda.compile(str file, str instance, int arch, bool use_cache=True)", [](std::string file, std::string instance, int64_t arch, bool use_cache) {
          const std::string image = cuda::compile(file, instance, int(arch), use_cache).image;

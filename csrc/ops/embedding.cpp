@@ -54,7 +54,7 @@ Tensor embedding_rows(const Tensor& weight, const Tensor& index, int64_t padding
     Tensor y = empty(sizes, weight.dtype());
     {
         Unlocked unlocked(y.numel());
-        on_device(cpu::embedding, cuda::embedding).gather(table.device_data(), i.device_data<int64_t>(), y.device_data(), i.numel(),
+        on_device(cpu::embedding, cuda::embedding).gather(table.device_data(), table.size(0), i.device_data<int64_t>(), y.device_data(), i.numel(),
             weight.size(1) * weight.item_size());
     }
     if (needs_grad(weight))

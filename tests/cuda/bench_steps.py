@@ -87,3 +87,27 @@ for name, make, n in (("mlp", mlp, 300), ("lenet b4", lambda t: lenet(t, 4), 300
             traceback.print_exc(limit=-3)
             times.append(float("nan"))
     print(f"{name:12} wisp {times[0]:10.1f} us   torch {times[1]:10.1f} us   {times[0] / times[1]:.2f}   losses {losses}", flush=True)
+
+# LeNet's step captured once and replayed.
+for batch in (4, 128):
+    times = []
+    for t in (wisp, torch):
+        t.manual_seed(0)
+        model, x, y = lenet(t, batch)
+        parameters = list(model.parameters())
+
+        def step():
+            loss = t.nn.functional.cross_entropy(model(x), y)
+            for p, g in zip(parameters, t.autograd.grad(loss, parameters)):
+                p.detach().sub_(g, alpha=1e-3)
+
+        if t is torch:
+            times.append(per_step(step, t.cuda.synchronize, 200))
+            break
+        for _ in range(3):
+            step()
+        g = t.cuda.CUDAGraph()
+        with t.cuda.graph(g):
+            step()
+        times.append(per_step(g.replay, t.cuda.synchronize, 300))
+    print(f"lenet graph b{batch}: wisp {times[0]:.1f} us, torch eager {times[1]:.1f} us, {times[0] / times[1]:.3f}", flush=True)

@@ -202,3 +202,49 @@ def test_streams_and_events():
     near(b, a.cpu() @ a.cpu(), 1e-3)
     end.synchronize()
     assert start.elapsed_time(end) > 0
+
+
+def test_graphs_replay_a_training_step():
+    wisp.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).cuda()
+    twin = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).cuda()
+    twin.load_state_dict(model.state_dict())
+    x, y = wisp.randn(8, 16, device="cuda"), wisp.randint(0, 4, (8,), device="cuda")
+
+    def step(m, x, y):
+        loss = F.cross_entropy(m(x), y)
+        for p, g in zip(m.parameters(), wisp.autograd.grad(loss, list(m.parameters()))):
+            p.detach().sub_(g, alpha=0.1)
+        return loss.detach()
+
+    saved = [p.detach().clone() for p in model.parameters()]
+    step(model, x, y)  # kernels are compiled before the capture
+    for p, s in zip(model.parameters(), saved):
+        p.detach().copy_(s)
+    g = wisp.cuda.CUDAGraph()
+    with wisp.cuda.graph(g):
+        loss = step(model, x, y)
+    for _ in range(5):
+        new, target = wisp.randn(8, 16, device="cuda"), wisp.randint(0, 4, (8,), device="cuda")
+        x.copy_(new)
+        y.copy_(target)
+        g.replay()
+        near(loss, step(twin, new, target).cpu(), 1e-5)
+    with pytest.raises(RuntimeError, match="nothing was captured"):
+        wisp.cuda.CUDAGraph().replay()
+
+
+def test_graphed_callables():
+    model, twin = nn.Linear(6, 3).cuda(), nn.Linear(6, 3).cuda()
+    twin.load_state_dict(model.state_dict())
+    model = wisp.cuda.make_graphed_callables(model, (wisp.randn(5, 6, device="cuda", requires_grad=True),))
+    for _ in range(3):
+        x = wisp.randn(5, 6, device="cuda", requires_grad=True)
+        a = model(x)
+        a.square().sum().backward()
+        first, x.grad = x.grad, None
+        b = twin(x)
+        b.square().sum().backward()
+        near(a.detach(), b.detach().cpu(), 1e-5)
+        near(first, x.grad.cpu(), 1e-5)
+    near(model.weight.grad, twin.weight.grad.cpu(), 1e-4)

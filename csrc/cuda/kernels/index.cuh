@@ -38,6 +38,20 @@ __global__ void __launch_bounds__(256) first_bad_index(const int64_t* index, int
     if (i < n && (index[i] >= size || index[i] < (wrap ? -size : 0))) atomicMin(found, static_cast<unsigned long long>(i));
 }
 
+struct Report {
+    unsigned long long flag;
+    long long value, size;
+    unsigned long long name;
+};
+__global__ void __launch_bounds__(256) report_bad_indices(const int64_t* index, int64_t n, int64_t size, unsigned long long name, Report* report) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n || (index[i] >= 0 && index[i] < size) || atomicCAS(&report->flag, 0ULL, 1ULL) != 0) return;
+    report->value = index[i];
+    report->size = size;
+    report->name = name;
+    __threadfence_system();
+}
+
 struct IndexList {
     int count;
     const int64_t* indices[index_dims];
@@ -163,12 +177,12 @@ template <int Bytes> __global__ void __launch_bounds__(256) triangle(void* out, 
 
 // --- embedding: rows of a table ---
 
-template <class T> __global__ void __launch_bounds__(256) embedding_sums(const T* grad, const uint64_t* places, const int64_t* positions, T* table, int64_t n, int64_t width,
+template <class T> __global__ void __launch_bounds__(256) embedding_sums(const T* grad, const uint64_t* places, const int64_t* positions, T* table, int64_t n, int64_t rows, int64_t width,
                                                                          int64_t padding, int by_count) {
     using C = compute<T>;
     const int64_t k = blockIdx.x;
     const uint64_t row = places[k];
-    if ((k > 0 && places[k - 1] == row) || int64_t(row) == padding) return;
+    if ((k > 0 && places[k - 1] == row) || int64_t(row) == padding || row >= uint64_t(rows)) return;
     int64_t last = k + 1;
     while (last < n && places[last] == row) last++;
     const C scale = by_count ? C(1) / C(last - k) : C(1);
@@ -178,12 +192,47 @@ template <class T> __global__ void __launch_bounds__(256) embedding_sums(const T
         table[int64_t(row) * width + c] = convert<T>(sum);
     }
 }
-template <int Bytes> __global__ void __launch_bounds__(256) embedding_rows(const void* table, const int64_t* index, void* out, int64_t n, int64_t cells) {
+// The same for few indices, without sorting them: a block for each, which goes on if no earlier index is the same.
+template <class T> __global__ void __launch_bounds__(256) embedding_sums_of_few(const T* grad, const int64_t* index, T* table, int64_t n, int64_t rows, int64_t width, int64_t padding,
+                                                                                int by_count) {
+    using C = compute<T>;
+    extern __shared__ int64_t same[];  // positions of this row, in order
+    __shared__ int earlier, found[256];
+    const int64_t k = blockIdx.x, row = index[k];
+    if (row == padding || row < 0 || row >= rows) return;
+    if (threadIdx.x == 0) earlier = 0;
+    __syncthreads();
+    for (int64_t j = threadIdx.x; j < k; j += 256)
+        if (index[j] == row) earlier = 1;
+    __syncthreads();
+    if (earlier) return;
+    // Each thread looks at a run of its own, so that the order is kept.
+    const int64_t run = (n - k + 255) / 256, first = k + threadIdx.x * run, last = first + run < n ? first + run : n;
+    int own = 0;
+    for (int64_t j = first; j < last; j++) own += index[j] == row;
+    found[threadIdx.x] = own;
+    __syncthreads();
+    int before = 0, total = 0;
+    for (int t = 0; t < 256; t++) {
+        if (t < threadIdx.x) before += found[t];
+        total += found[t];
+    }
+    for (int64_t j = first; j < last; j++)
+        if (index[j] == row) same[before++] = j;
+    __syncthreads();
+    const C scale = by_count ? C(1) / C(total) : C(1);
+    for (int64_t c = threadIdx.x; c < width; c += 256) {
+        C sum = 0;
+        for (int i = 0; i < total; i++) sum += convert<C>(grad[same[i] * width + c]) * scale;
+        table[row * width + c] = convert<T>(sum);
+    }
+}
+template <int Bytes> __global__ void __launch_bounds__(256) embedding_rows(const void* table, int64_t rows, const int64_t* index, void* out, int64_t n, int64_t cells) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * cells) return;
-    const int64_t k = i / cells;
-    static_cast<T*>(out)[i] = static_cast<const T*>(table)[index[k] * cells + (i - k * cells)];
+    const int64_t k = i / cells, r = index[k];
+    static_cast<T*>(out)[i] = r >= 0 && r < rows ? static_cast<const T*>(table)[r * cells + (i - k * cells)] : T{};
 }
 
 // --- running sums, products and extremes along the middle of (outer, n, inner): a thread a column ---

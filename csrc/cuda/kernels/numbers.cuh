@@ -53,7 +53,12 @@ WISP_INLINE float abs(float x) { return ::fabsf(x); }
 WISP_INLINE double abs(double x) { return ::fabs(x); }
 WISP_INLINE float sigmoid(float x) { return 1.0f / (1.0f + ::expf(-x)); }
 WISP_INLINE double sigmoid(double x) { return 1.0 / (1.0 + ::exp(-x)); }
-WISP_INLINE float normal_cdf(float x) { return 0.5f * ::erfcf(x * -0.70710678118654752f); }
+WISP_INLINE float normal_cdf(float x) {  // the CPU's rational approximation: within 3e-7, and cheaper than erfc
+    const float c = ::fminf(::fmaxf(x, -5.5579f), 5.5579f), s = c * c;
+    const float p = 0.398942274f + s * (0.0337261534f + s * (0.00466604747f + s * (0.000167036923f + s * (6.29344463e-06f + s * 2.25608048e-08f))));
+    const float q = 1.0f + s * (0.251205289f + s * (0.0285643915f + s * (0.00187468086f + s * (7.28258787e-05f + s * 1.18762771e-06f))));
+    return x < -5.5579f ? 0.0f : x != x ? x : 0.5f + c * __fdividef(p, q);
+}
 WISP_INLINE double normal_cdf(double x) { return 0.5 * ::erfc(x * -0.70710678118654752); }
 
 template <class T> WISP_INLINE T horner(T, T last) { return last; }

@@ -140,13 +140,13 @@ void reduce(Reduction kind, const cpu::ReduceArguments& given) {
         block.y = std::max(1u, 256 / block.x);
         grid.x = unsigned((a.outputs + block.y - 1) / block.y);
         shared = unsigned(size_t(block.x) * block.y * acc_bytes);
-        a.splits = std::max<int64_t>(1, std::min<int64_t>({processors * 12 / grid.x, a.count / (int64_t(block.x) * vector * 16), 2048}));
+        a.splits = std::max<int64_t>(1, std::min<int64_t>({processors * 8 / grid.x, a.count / (int64_t(block.x) * vector * 16), 2048}));
     }
     grid.y = unsigned(a.splits);
 
     const int norm = kind == Reduction::norm ? norm_of(given.parameter) : 0;
     struct Kernels {
-        Kernel *main = nullptr, *join = nullptr;
+        Kernel *main = nullptr, *join = nullptr, *join_few = nullptr;
     };
     static std::unordered_map<uint64_t, Kernels> known;
     const uint64_t key = uint64_t(kind) | uint64_t(norm) << 8 | uint64_t(given.in_dtype) << 16 | uint64_t(given.out_dtype) << 24 | uint64_t(vector) << 32 | uint64_t(columns) << 40;
@@ -156,6 +156,7 @@ void reduce(Reduction kind, const cpu::ReduceArguments& given) {
         k.main = find_kernel("cuda/kernels/reduce.cuh", str(columns ? "reduce_columns<" : "reduce_rows<", head, ", ", type_text(given.in_dtype), ", ",
                                                             type_text(given.out_dtype), ", ", vector, ">"));
         k.join = find_kernel("cuda/kernels/reduce.cuh", str("reduce_join<", head, ", ", type_text(given.out_dtype), ">"));
+        k.join_few = find_kernel("cuda/kernels/reduce.cuh", str("reduce_join_few<", head, ", ", type_text(given.out_dtype), ">"));
     }
     if (a.splits == 1) {
         launch_with(k.main, grid, block, shared, a);
@@ -164,7 +165,9 @@ void reduce(Reduction kind, const cpu::ReduceArguments& given) {
     Scratch partial(size_t(a.splits * a.outputs) * acc_bytes);
     a.partial = partial.as<char>();
     launch_with(k.main, grid, block, shared, a);
-    launch_with(k.join, {unsigned((a.outputs + 255) / 256)}, {256}, 0, a, static_cast<const char*>(a.partial));
+    const char* partials = a.partial;
+    if (a.outputs < 4096 && a.splits > 16) launch_with(k.join_few, {unsigned(a.outputs)}, {256}, 0, a, partials);
+    else launch_with(k.join, {unsigned((a.outputs + 255) / 256)}, {256}, 0, a, partials);
 }
 
 }  // namespace wisp::cuda

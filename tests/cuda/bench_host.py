@@ -3,6 +3,7 @@
 import time
 
 import torch
+
 import wisp
 
 

@@ -3,6 +3,7 @@
 import time
 
 import torch
+
 import wisp
 
 
@@ -82,7 +83,7 @@ for name, make, n in (("mlp", mlp, 300), ("lenet b4", lambda t: lenet(t, 4), 300
         try:
             times.append(per_step(step, t.cuda.synchronize, n))
             losses.append(last[0].item())
-        except Exception as e:
+        except Exception:
             import traceback
             traceback.print_exc(limit=-3)
             times.append(float("nan"))

@@ -1,9 +1,10 @@
 """Families beyond arithmetic: random numbers to the bit, softmax, norms, losses, indexing, scans, sorting, pooling, convolution, optimizers."""
 
 import pytest
+from test_operators import near
+
 import wisp
 import wisp.nn.functional as F
-from test_operators import near
 from wisp import nn
 
 

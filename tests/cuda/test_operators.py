@@ -1,6 +1,7 @@
 """The GPU gives what the CPU gives: pointwise rows, copies, reductions, products, over dtypes and layouts."""
 
 import pytest
+
 import wisp
 
 UNARY = """abs neg sgn sign square reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh

@@ -275,4 +275,22 @@ template <int K, class A, int N, class Out> __global__ void __launch_bounds__(25
     R::template write<Out>(p, at, acc);
 }
 
+// The same with a block a result: where there are few results and many splits.
+template <int K, class A, int N, class Out> __global__ void __launch_bounds__(256) reduce_join_few(const ReduceArguments p, const char* partial) {
+    using R = Reducer<K, A, N>;
+    using Acc = typename R::Acc;
+    __shared__ __align__(16) char memory[256 * sizeof(Acc)];
+    Acc* joined = reinterpret_cast<Acc*>(memory);
+    const auto* accs = reinterpret_cast<const Acc*>(partial);
+    const int64_t at = blockIdx.x;
+    Acc acc = R::start();
+    for (int64_t s = threadIdx.x; s < p.splits; s += 256) acc = R::join(acc, accs[s * p.outputs + at]);
+    joined[threadIdx.x] = acc;
+    for (int half = 128; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) joined[threadIdx.x] = acc = R::join(acc, joined[threadIdx.x + half]);
+    }
+    if (threadIdx.x == 0) R::template write<Out>(p, at, acc);
+}
+
 }  // namespace wisp

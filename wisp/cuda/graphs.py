@@ -96,7 +96,8 @@ class graph:
 def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unused_input=False, pool=None):
     """Functions or modules whose forward and backward are replayed graphs, for inputs of the shapes of `sample_args`."""
     single = not isinstance(callables, tuple)
-    made = tuple(_graphed(f, a, num_warmup_iters) for f, a in zip((callables,) if single else callables, (sample_args,) if single else sample_args))
+    pairs = [(callables, sample_args)] if single else zip(callables, sample_args)
+    made = tuple(_graphed(function, arguments, num_warmup_iters) for function, arguments in pairs)
     return made[0] if single else made
 
 

@@ -342,8 +342,9 @@ WISP_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 // The distribution function of the normal law through a rational approximation of erf: one division, no exponential,
 // within 3e-7 everywhere. Enough for gelu, whose result is multiplied by x; use erfc where the tail matters.
 WISP_INLINE float normal_cdf(float x) {
-    float c = x > 5.5579f ? 5.5579f : x;
-    c = c < -5.5579f ? -5.5579f : c;
+    // Clamped to +-5.5579 as an integer, for which there are more units.
+    const uint32_t bits = bits_as<uint32_t>(x), size = bits & 0x7fffffffu;
+    const float c = bits_as<float>((size < 0x40b1da51u ? size : 0x40b1da51u) | (bits & 0x80000000u));
     const float s = c * c;
     const float p = horner(s, 0.398942274f, 0.0337261534f, 0.00466604747f, 0.000167036923f, 6.29344463e-06f,
                            2.25608048e-08f);

@@ -248,7 +248,7 @@ Tensor integers_into(Tensor t, int64_t low, int64_t high, MaybeBool requires_gra
 Tensor randperm(int64_t n, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool requires_grad) {
     const DType d = dtype.value_or(DType::i64);
     const Device target = device ? resolve(*device) : current_device();
-    if (n < 0) throw RuntimeError("n must be non-negative, got ", n);
+    if (n < 0) throw RuntimeError("Trying to create tensor with negative dimension ", n, ": ", Dims{n});
     OnDevice host(Device{});
     if (is_complex(d) || d == DType::boolean) throw NotImplemented("\"randperm\" not implemented for '", type_name(d), "'");
     if (n > 0 && uint64_t(n - 1) > uint64_t(bounds_of(d).high))

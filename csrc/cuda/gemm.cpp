@@ -41,7 +41,8 @@ const Lt& lt() {
         if (!library) throw RuntimeError("products on the GPU need cuBLASLt, and it was not found (tried ", tried, "): pip install 'wisp[cuda]'");
         Lt t;
         auto** slot = reinterpret_cast<void**>(&t);
-#define WISP_X(name, symbol, parameters) *slot++ = library_symbol(library, #symbol);
+#define WISP_X(name, symbol, parameters) \
+    if (!(*slot++ = library_symbol(library, #symbol))) throw RuntimeError("cuBLASLt lacks the function ", #symbol);
         WISP_CUBLASLT(WISP_X)
 #undef WISP_X
         return t;

@@ -31,6 +31,7 @@ from wisp.distributed._groups import (
     new_group,
     new_subgroups,
 )
+from wisp.distributed._traffic import Traffic, count_traffic
 from wisp.distributed._work import DistBackendError, DistError, DistNetworkError, DistStoreError, Work
 from wisp.distributed.collectives import (
     ReduceOp,
@@ -67,8 +68,8 @@ from wisp.distributed.objects import (
 _all_gather_base, _reduce_scatter_base = _collectives._all_gather_base, _collectives._reduce_scatter_base
 
 __all__ = ["Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "P2POp", "ProcessGroup",
-           "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
-           "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "default_pg_timeout",
+           "ReduceOp", "Traffic", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+           "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "count_traffic", "default_pg_timeout",
            "destroy_process_group", "gather", "gather_object", "get_backend", "get_global_rank", "get_group_rank",
            "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group", "irecv",
            "is_available", "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",

@@ -1,20 +1,8 @@
-"""The communicator of a group of one process: mpi4py's methods that Wisp uses, as copies in memory. No MPI is needed for it."""
-
-
-class Request:
-    """Done already."""
-
-    def Test(self):
-        return True
-
-
-def _copy(source, target):
-    target[0].reshape(-1)[:] = source[0].reshape(-1)[:target[0].size]
-    return Request()
+"""A group of one process: its communicator and its backend. No MPI is needed for it, and tensors stay on their device."""
 
 
 class Alone:
-    """Rank 0 of 1. Buffers are (array, ...) as elsewhere; an in-place operation passes the array as `target` only."""
+    """Rank 0 of 1, with what Wisp asks of a communicator apart from moving data."""
 
     rank, size = 0, 1
 
@@ -24,31 +12,32 @@ class Alone:
     def Free(self):
         pass
 
-    def Ibarrier(self):
-        return Request()
 
-    def Ibcast(self, buffer, root=0):
-        return Request()
+class AloneBackend:
+    """The primitives (see _mpi.py) of one rank: nothing, or a copy."""
 
-    def Iallreduce(self, source, target, op=None):
-        return Request()
+    def release(self):
+        """Nothing to free."""
 
-    def Ireduce(self, source, target, op=None, root=0):
-        return Request()
+    def plain(self, tensor):
+        """The tensor itself, or a contiguous copy."""
+        return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
-    def Iallgather(self, source, target):
-        return _copy(source, target)
+    def empty(self, like, count):
+        """A flat tensor of `count` elements."""
+        return like.new_empty(count)
 
-    def Igather(self, source, target, root=0):
-        return _copy(source, target)
+    def staged(self, dtype):
+        """Nothing is ever under way."""
+        return False
 
-    def Iscatter(self, source, target, root=0):
-        return _copy(source, target)
+    def _nothing(self, *arguments):
+        return iter(())
 
-    def Ialltoall(self, source, target):
-        return _copy(source, target)
+    all_reduce = reduce = broadcast = barrier = _nothing
 
-    Ialltoallv = Ialltoall
+    def _copy(self, output, tensor, *more):
+        output.view(tensor.shape).copy_(tensor)
+        return iter(())
 
-    def Ireduce_scatter_block(self, source, target, op=None):
-        return _copy(source, target)
+    all_gather = gather = scatter = reduce_scatter = all_to_all = _copy

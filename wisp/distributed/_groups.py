@@ -4,6 +4,7 @@ import os
 import warnings
 
 from wisp.distributed import _world
+from wisp.distributed._alone import AloneBackend
 
 default_pg_timeout = datetime.timedelta(minutes=30)
 _default = None
@@ -27,13 +28,19 @@ class Backend(str):
         return super().__new__(cls, name.lower())
 
 
+def _mpi_backend(comm):
+    from wisp.distributed._mpi import MpiBackend
+    return MpiBackend(comm)
+
+
 class ProcessGroup:
     """Some processes that act together: `rank()`, `size()`, `name()`. Made by `new_group`."""
 
     def __init__(self, comm, ranks, backend, timeout, description=None):
         global _count
         self.comm, self.ranks, self.timeout, self._backend = comm, ranks, timeout, backend
-        self.control, self.second = comm.Dup(), comm.Dup()     # for headers, and for later stages of an operation
+        self.control = comm.Dup()       # for headers
+        self.backends = {"cpu": AloneBackend() if comm.size == 1 else _mpi_backend(comm)}
         self.index, self.calls, self.pending = _count, 0, []
         self.group_desc = description or "default_pg"
         _count += 1
@@ -50,11 +57,17 @@ class ProcessGroup:
         """The name of the backend."""
         return self._backend
 
+    def backend(self, tensor):
+        """What moves tensors of this one's device: the backend for it, or MPI by way of copies."""
+        return self.backends.get(tensor.device.type) or self.backends["cpu"]
+
     def __repr__(self):
         return f"<ProcessGroup {self._backend}: ranks {self.ranks}>"
 
     def release(self):
-        for comm in (self.control, self.second, self.comm):
+        for backend in self.backends.values():
+            backend.release()
+        for comm in (self.control, self.comm):
             if comm is not _world.comm:
                 comm.Free()
 

@@ -1,16 +1,17 @@
-"""The collectives on tensors. A tensor's own memory is handed to MPI; where it can't be (strided, on a GPU), a copy travels.
+"""The collectives on tensors: what users may pass, what ranks compare before they begin, and where results go.
 
-Every collective has two parts: a header in which the ranks compare what they are about to do (_work.header), and MPI's nonblocking
-operation.
+Every collective has two parts: a header in which the ranks compare what they are about to do (_work.header), and the primitive of the
+group's backend (_mpi.py) for the tensor's device. Where a tensor's own memory can't be used, a copy travels.
 """
+import functools
+import inspect
 import os
-
-import numpy
 
 import wisp
 from wisp.distributed import _world
 from wisp.distributed._groups import resolve
-from wisp.distributed._work import Work, header, place
+from wisp.distributed._traffic import moved
+from wisp.distributed._work import HEADER, Work, header, place
 
 
 class ReduceOp:
@@ -20,15 +21,20 @@ class ReduceOp:
 
 
 reduce_op = ReduceOp.RedOpType = ReduceOp
-_MPI_OP = {"SUM": "SUM", "AVG": "SUM", "PRODUCT": "PROD", "MIN": "MIN", "MAX": "MAX", "BAND": "BAND", "BOR": "BOR", "BXOR": "BXOR"}
-_TYPES = {wisp.float32: "FLOAT", wisp.float64: "DOUBLE", wisp.int8: "INT8_T", wisp.uint8: "UINT8_T", wisp.int16: "INT16_T",
-          wisp.int32: "INT32_T", wisp.int64: "INT64_T", wisp.complex64: "C_FLOAT_COMPLEX", wisp.complex128: "C_DOUBLE_COMPLEX",
-          wisp.bool: "UINT8_T"}
+_OPERATIONS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 _CHECK = os.environ.get("WISP_DISTRIBUTED_CHECK", "1") != "0"
 
 
 def _name(dtype):
     return str(dtype).partition(".")[2]
+
+
+def _kind(tensor):
+    return f"{_name(tensor.dtype)} {list(tensor.shape)}"
+
+
+def _bytes(*tensors):
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _tensor(what, tensor, name="tensor"):
@@ -40,113 +46,36 @@ def _tensor(what, tensor, name="tensor"):
     return tensor
 
 
-def _tensors(what, tensors, count, name):
+def _tensors(what, tensors, count, name, like=None):
+    """A list of one tensor per rank, which all fit the tensor `like`."""
     if not isinstance(tensors, (list, tuple)) or not all(isinstance(tensor, wisp.Tensor) for tensor in tensors):
         raise TypeError(f"{what}: Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor].")
     if len(tensors) != count:
         raise ValueError(f"{what}: `{name}` needs one tensor per rank, {count}, but has {len(tensors)}")
+    for i, other in enumerate(tensors):
+        if like is not None and (other.dtype != like.dtype or other.numel() != like.numel()):
+            raise ValueError(f"{what}: {name}[{i}] is {_kind(other)}, which does not fit the tensor {_kind(like)}")
     return list(tensors)
 
 
-def _same(what, tensors, tensor, name):
-    for i, other in enumerate(tensors):
-        if other.dtype != tensor.dtype or other.numel() != tensor.numel():
-            raise ValueError(f"{what}: {name}[{i}] is {_name(other.dtype)} {list(other.shape)}, which does not fit the tensor "
-                             f"{_name(tensor.dtype)} {list(tensor.shape)}")
-
-
-def plain(tensor):
-    """The tensor itself where MPI can use its memory, else a contiguous copy on the CPU."""
-    tensor = tensor.detach()
-    if tensor.device.type != "cpu":
-        tensor = tensor.cpu()
-    if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
-    return tensor.contiguous()
-
-
-def array(tensor):
-    """The memory of a plain tensor as an array; 16-bit floats as their bytes."""
-    if tensor.dtype in (wisp.bfloat16, wisp.float16):
-        return tensor.view(wisp.int16).numpy()
-    if tensor.dtype == wisp.bool:
-        return tensor.view(wisp.uint8).numpy()
-    return tensor.numpy()
-
-
-def buffer(tensor, count=None):
-    """What mpi4py takes: memory, number of elements, type."""
-    memory = array(tensor)
-    if _world.comm.size == 1:
-        return [memory]
-    return [memory, memory.size if count is None else count, getattr(_world.mpi(), _TYPES.get(tensor.dtype, "INT16_T"))]
-
-
-def give_back(target, used):
-    """What was received in a copy goes to the tensor that the user gave."""
-    with wisp.no_grad():
-        if used.data_ptr() != target.data_ptr() or target.device.type != "cpu":
-            target.detach().copy_(used.view(target.shape))
+def _tensors_of_root(what, tensors, mine, count, name, like, side):
+    """The list that the root alone passes; None elsewhere."""
+    if mine:
+        return _tensors(what, tensors, count, name, like)
+    if tensors:
+        raise ValueError(f"{what}: Argument ``{name}`` must NOT be specified on non-{side} ranks.")
+    return None
 
 
 def _op(what, op, dtype):
     name = op if isinstance(op, str) else getattr(op, "name", str(op))
-    if name not in _MPI_OP:
-        raise ValueError(f"{what}: op {op!r} is none of ReduceOp.{', '.join(_MPI_OP)}")
+    if name not in _OPERATIONS:
+        raise ValueError(f"{what}: op {op!r} is none of ReduceOp.{', '.join(_OPERATIONS)}")
     if name[0] == "B" and (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError(f"{what}: Cannot use ReduceOp.{name} with tensors of {_name(dtype)}: bits of integers only")
     if name in ("MIN", "MAX") and dtype.is_complex:
         raise RuntimeError(f"{what}: {name} is not defined for {_name(dtype)}: complex numbers have no order")
     return name
-
-
-def _mpi_op(name, dtype):
-    if _world.comm.size == 1:
-        return None
-    if dtype == wisp.bool:
-        name = {"PRODUCT": "BAND", "MIN": "BAND", "BAND": "BAND", "BXOR": "BXOR"}.get(name, "BOR")
-    return getattr(_world.mpi(), _MPI_OP[name])
-
-
-def _average(tensor, name, size):
-    if name == "AVG" and size > 1:
-        tensor.div_(size) if tensor.dtype.is_floating_point or tensor.dtype.is_complex else tensor.div_(size, rounding_mode="trunc")
-
-
-def perform(group, signature, text, chain, results, async_op, staged=False):
-    """Begin an operation; without `async_op`, end it too."""
-    group.calls += 1
-    text = f"{text} at {place()}"
-    chains = [chain]
-    if group.size() > 1:
-        _world.board.begin(group.index, "in " + text)
-        if _CHECK:
-            check = header(group, signature, text)
-            chains = [check, chain] if async_op else [_both(check, chain)]
-    work = Work(group, text, chains, results, staged=staged)
-    if async_op:
-        return work
-    work.wait()
-    return None
-
-
-def _both(first, second):
-    yield from first
-    yield from second
-
-
-def agree(group, signature, text):
-    """Only the header: all ranks must be here with the same signature."""
-    perform(group, signature, text, iter(()), (), False)
-
-
-def _describe(name, tensor, *more):
-    extra = "".join(f"{word}, " for word in more)
-    return f"{name}({extra}{_name(tensor.dtype)} {list(tensor.shape)})"
-
-
-def _signature(name, tensor, *more):
-    return " ".join(map(str, (name, *more, tensor.dtype, tensor.numel())))
 
 
 def _root(what, group, rank, group_rank, name):
@@ -163,6 +92,95 @@ def _root(what, group, rank, group_rank, name):
     return group.ranks.index(rank)
 
 
+def collective(function):
+    """Resolve the argument `group`; a process that is not in it does nothing."""
+    at = list(inspect.signature(function).parameters).index("group")
+
+    @functools.wraps(function)
+    def call(*arguments, **options):
+        given = arguments[at] if len(arguments) > at else options.get("group")
+        group = resolve(function.__name__, given)
+        if group is None:
+            return None
+        if len(arguments) > at:
+            arguments = (*arguments[:at], group, *arguments[at + 1:])
+        else:
+            options["group"] = group
+        return function(*arguments, **options)
+    return call
+
+
+def perform(group, signature, text, chain, results=(), async_op=False, staged=False):
+    """Begin an operation; without `async_op`, end it too."""
+    group.calls += 1
+    text = f"{text} at {place()}"
+    chains = [chain]
+    if group.size() > 1:
+        _world.board.begin(group.index, "in " + text)
+        if _CHECK:
+            moved("header", HEADER, group.size())
+            check = header(group, signature, text)
+            chains = [check, chain] if async_op else [_both(check, chain)]
+    work = Work(group, text, chains, results, staged=staged)
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+def _both(first, second):
+    yield from first
+    yield from second
+
+
+def agree(group, signature, text):
+    """Only the header: all ranks must be here with the same signature."""
+    perform(group, signature, text, iter(()))
+
+
+def _begin(group, what, tensor, chain, results, async_op, *labels, family=None, reduces=False):
+    """Perform a collective whose ranks must agree on `family` (what is called), labels, dtype and number of elements."""
+    signature = " ".join(map(str, (family or what, *labels, tensor.dtype, tensor.numel())))
+    text = f"{what}({', '.join((*labels, _kind(tensor)))})"
+    staged = reduces and group.backend(tensor).staged(tensor.dtype)
+    return perform(group, signature, text, chain, results, async_op, staged)
+
+
+def give_back(target, used):
+    """What was received in a copy goes to the tensor that the user gave."""
+    with wisp.no_grad():
+        if used.data_ptr() != target.data_ptr() or target.device != used.device:
+            target.detach().copy_(used.view(target.shape))
+
+
+def _in_place(group, tensor, primitive, *arguments, receives=True):
+    """A chain: a primitive of the backend on one tensor."""
+    backend = group.backend(tensor)
+    used = backend.plain(tensor)
+    result = yield from getattr(backend, primitive)(used, *arguments)
+    if receives:
+        give_back(tensor, used)
+    return result
+
+
+def _into(group, output, tensor, primitive, *arguments):
+    """A chain: a primitive from a tensor or list of them (None: another rank has it) to one, or to None."""
+    some = output[0] if isinstance(output, list) else tensor if output is None else output
+    backend = group.backend(some)
+    sent = used = None
+    if tensor is not None:
+        sent = wisp.cat([backend.plain(part).view(-1) for part in tensor]) if isinstance(tensor, list) else backend.plain(tensor)
+    if output is not None:
+        used = backend.empty(some, sum(part.numel() for part in output)) if isinstance(output, list) else backend.plain(output)
+    yield from getattr(backend, primitive)(used, sent, *arguments)
+    if isinstance(output, list):
+        for part, values in zip(output, used.split([part.numel() for part in output])):
+            give_back(part, values)
+    elif output is not None:
+        give_back(output, used)
+
+
+@collective
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     """The tensor becomes the reduction of all processes' tensors, in all of them.
 
@@ -174,91 +192,32 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     tensor([1., 1.])
     >>> wisp.distributed.destroy_process_group()
     """
-    group = resolve("all_reduce", group)
-    if group is None:
-        return None
     name = _op("all_reduce", op, _tensor("all_reduce", tensor).dtype)
-    half = tensor.dtype in (wisp.bfloat16, wisp.float16) and group.size() > 1
-    chain = (_all_reduce_half if half else _all_reduce)(group, tensor, name)
-    return perform(group, _signature("all_reduce", tensor, name), _describe("all_reduce", tensor, name), chain, (tensor,), async_op, half)
+    moved("all_reduce", _bytes(tensor), group.size())
+    return _begin(group, "all_reduce", tensor, _in_place(group, tensor, "all_reduce", name), (tensor,), async_op, name, reduces=True)
 
 
-def _all_reduce(group, tensor, name):
-    used = plain(tensor)
-    in_place = _world.mpi().IN_PLACE if group.size() > 1 else None
-    yield group.comm.Iallreduce(in_place, buffer(used), _mpi_op(name, tensor.dtype))
-    _average(used, name, group.size())
-    give_back(tensor, used)
-
-
-_FOLD = {"SUM": wisp.Tensor.sum, "AVG": wisp.Tensor.mean, "PRODUCT": wisp.Tensor.prod, "MIN": wisp.Tensor.amin, "MAX": wisp.Tensor.amax}
-
-
-def _fold_parts(group, tensor, name):
-    """16-bit floats, which MPI can't add: each rank gets everybody's part, and folds it in 32 bits. Returns this rank's part."""
-    size = group.size()
-    flat = plain(tensor).view(-1)
-    share = -(-flat.numel() // size)
-    sent = wisp.zeros(size * share, dtype=tensor.dtype)
-    sent[:flat.numel()] = flat
-    parts = wisp.empty_like(sent)
-    yield group.comm.Ialltoall(buffer(sent, share), buffer(parts, share))
-    return _FOLD[name](parts.view(size, share).float(), 0).to(tensor.dtype)
-
-
-def _all_reduce_half(group, tensor, name):
-    part = yield from _fold_parts(group, tensor, name)
-    whole = wisp.empty(group.size() * part.numel(), dtype=tensor.dtype)
-    yield group.second.Iallgather(buffer(part), buffer(whole, part.numel()))
-    give_back(tensor, whole[:tensor.numel()])
-
-
+@collective
 def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     """The tensor becomes that of rank `src`."""
-    group = resolve("broadcast", group)
-    if group is None:
-        return None
     _tensor("broadcast", tensor)
     root = _root("broadcast", group, src, group_src, "src")
-
-    def chain():
-        used = plain(tensor)
-        yield group.comm.Ibcast(buffer(used), root)
-        if group.rank() != root:
-            give_back(tensor, used)
-    label = f"src={group.ranks[root]}"
-    return perform(group, _signature("broadcast", tensor, label), _describe("broadcast", tensor, label), chain(), (tensor,), async_op)
+    moved("broadcast", _bytes(tensor), group.size())
+    chain = _in_place(group, tensor, "broadcast", root, receives=group.rank() != root)
+    return _begin(group, "broadcast", tensor, chain, (tensor,), async_op, f"src={group.ranks[root]}")
 
 
+@collective
 def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
     """The tensor of rank `dst` becomes the reduction of all processes' tensors."""
-    group = resolve("reduce", group)
-    if group is None:
-        return None
     name = _op("reduce", op, _tensor("reduce", tensor).dtype)
     root = _root("reduce", group, dst, group_dst, "dst")
-
-    def chain():
-        if tensor.dtype in (wisp.bfloat16, wisp.float16) and group.size() > 1:
-            whole = tensor.detach().clone()
-            yield from _all_reduce_half(group, whole, name)
-            if group.rank() == root:
-                give_back(tensor, whole)
-            return
-        used = plain(tensor)
-        if group.rank() == root:
-            in_place = _world.mpi().IN_PLACE if group.size() > 1 else None
-            yield group.comm.Ireduce(in_place, buffer(used), _mpi_op(name, tensor.dtype), root)
-            _average(used, name, group.size())
-            give_back(tensor, used)
-        else:
-            yield group.comm.Ireduce(buffer(used), None, _mpi_op(name, tensor.dtype), root)
-    label = f"dst={group.ranks[root]}"
-    half = tensor.dtype in (wisp.bfloat16, wisp.float16)
-    return perform(group, _signature("reduce", tensor, name, label), _describe("reduce", tensor, name, label), chain(), (tensor,),
-                   async_op, half)
+    moved("reduce", _bytes(tensor), group.size())
+    chain = _in_place(group, tensor, "reduce", name, root, receives=group.rank() == root)
+    return _begin(group, "reduce", tensor, chain, (tensor,), async_op, name, f"dst={group.ranks[root]}", reduces=True)
 
 
+@collective
 def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
     """The tensors of all processes, one after the other, in one tensor.
 
@@ -271,182 +230,100 @@ def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=Fal
     >>> wisp.distributed.destroy_process_group()
     """
     what = "all_gather_into_tensor"
-    group = resolve(what, group)
-    if group is None:
-        return None
     _tensor(what, output_tensor, "output_tensor"), _tensor(what, input_tensor, "input_tensor")
     if output_tensor.numel() != input_tensor.numel() * group.size() or output_tensor.dtype != input_tensor.dtype:
         raise ValueError(f"{what}: output tensor size must be equal to world_size times input tensor size: input is "
-                         f"{_name(input_tensor.dtype)} "
-                         f"{list(input_tensor.shape)}, output {_name(output_tensor.dtype)} {list(output_tensor.shape)} for "
-                         f"{group.size()} ranks")
-    chain = _all_gather(group, input_tensor, lambda whole: give_back(output_tensor, whole), output_tensor)
-    return perform(group, _signature("all_gather", input_tensor), _describe(what, input_tensor), chain, (output_tensor,), async_op)
+                         f"{_kind(input_tensor)}, output {_kind(output_tensor)} for {group.size()} ranks")
+    moved("all_gather", _bytes(output_tensor), group.size())
+    chain = _into(group, output_tensor, input_tensor, "all_gather")
+    return _begin(group, what, input_tensor, chain, (output_tensor,), async_op, family="all_gather")
 
 
-def _all_gather(group, tensor, finish, target=None):
-    """`finish` gets all tensors in one, as rows; `target` is used for it where its memory can be."""
-    used = plain(tensor)
-    direct = target is not None and target.device.type == "cpu" and target.is_contiguous()
-    whole = target.detach() if direct else wisp.empty(group.size() * used.numel(), dtype=used.dtype)
-    yield group.comm.Iallgather(buffer(used), buffer(whole, used.numel()))
-    finish(whole)
-
-
-def _spread(tensors, whole):
-    rows = whole.view(len(tensors), -1) if whole.numel() else [whole] * len(tensors)
-    for tensor, row in zip(tensors, rows):
-        give_back(tensor, row)
-
-
+@collective
 def all_gather(tensor_list, tensor, group=None, async_op=False):
     """The list gets the tensors of all processes."""
-    group = resolve("all_gather", group)
-    if group is None:
-        return None
     _tensor("all_gather", tensor)
-    tensors = _tensors("all_gather", tensor_list, group.size(), "tensor_list")
-    _same("all_gather", tensors, tensor, "tensor_list")
-    return perform(group, _signature("all_gather", tensor), _describe("all_gather", tensor),
-                   _all_gather(group, tensor, lambda whole: _spread(tensors, whole)), tensors, async_op)
+    tensors = _tensors("all_gather", tensor_list, group.size(), "tensor_list", tensor)
+    moved("all_gather", _bytes(*tensors), group.size())
+    return _begin(group, "all_gather", tensor, _into(group, tensors, tensor, "all_gather"), tensors, async_op)
 
 
+@collective
 def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
     """The list of rank `dst` gets the tensors of all processes."""
-    group = resolve("gather", group)
-    if group is None:
-        return None
     _tensor("gather", tensor)
     root = _root("gather", group, dst, group_dst, "dst")
     mine = group.rank() == root
-    if not mine and gather_list:
-        raise ValueError("gather: Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    if mine:
-        tensors = _tensors("gather", gather_list, group.size(), "gather_list")
-        _same("gather", tensors, tensor, "gather_list")
-
-    def chain():
-        used = plain(tensor)
-        whole = wisp.empty(group.size() * used.numel(), dtype=used.dtype) if mine else None
-        yield group.comm.Igather(buffer(used), buffer(whole, used.numel()) if mine else None, root)
-        if mine:
-            _spread(tensors, whole)
-    label = f"dst={group.ranks[root]}"
-    return perform(group, _signature("gather", tensor, label), _describe("gather", tensor, label), chain(), tensors if mine else (),
-                   async_op)
+    tensors = _tensors_of_root("gather", gather_list, mine, group.size(), "gather_list", tensor, "destination")
+    moved("gather", _bytes(tensor) * group.size(), group.size(), mine)
+    chain = _into(group, tensors, tensor, "gather", root)
+    return _begin(group, "gather", tensor, chain, tensors or (), async_op, f"dst={group.ranks[root]}")
 
 
-def _joined(tensors):
-    return wisp.cat([plain(tensor).view(-1) for tensor in tensors])
-
-
+@collective
 def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, group_src=None):
     """The tensor becomes this process's part of the list of rank `src`."""
-    group = resolve("scatter", group)
-    if group is None:
-        return None
     _tensor("scatter", tensor)
     root = _root("scatter", group, src, group_src, "src")
     mine = group.rank() == root
-    if not mine and scatter_list:
-        raise ValueError("scatter: Argument ``scatter_list`` must NOT be specified on non-source ranks.")
-    if mine:
-        tensors = _tensors("scatter", scatter_list, group.size(), "scatter_list")
-        _same("scatter", tensors, tensor, "scatter_list")
-
-    def chain():
-        used = plain(tensor)
-        whole = _joined(tensors) if mine else None
-        yield group.comm.Iscatter(buffer(whole, used.numel()) if mine else None, buffer(used), root)
-        give_back(tensor, used)
-    label = f"src={group.ranks[root]}"
-    return perform(group, _signature("scatter", tensor, label), _describe("scatter", tensor, label), chain(), (tensor,), async_op)
+    tensors = _tensors_of_root("scatter", scatter_list, mine, group.size(), "scatter_list", tensor, "source")
+    moved("scatter", _bytes(tensor) * group.size(), group.size(), mine)
+    chain = _into(group, tensor, tensors, "scatter", root)
+    return _begin(group, "scatter", tensor, chain, (tensor,), async_op, f"src={group.ranks[root]}")
 
 
-def _reduce_scatter(group, output, joined, name):
-    whole = joined()
-    if whole.dtype in (wisp.bfloat16, wisp.float16) and group.size() > 1:
-        part = yield from _fold_parts(group, whole, name)
-        give_back(output, part)
-        return
-    used = plain(output)
-    yield group.comm.Ireduce_scatter_block(buffer(whole, used.numel()), buffer(used), _mpi_op(name, output.dtype))
-    _average(used, name, group.size())
-    give_back(output, used)
-
-
+@collective
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
     """This process's part of the reduction of the lists: the sum of everybody's tensor number `rank`."""
-    group = resolve("reduce_scatter", group)
-    if group is None:
-        return None
     name = _op("reduce_scatter", op, _tensor("reduce_scatter", output, "output").dtype)
-    tensors = _tensors("reduce_scatter", input_list, group.size(), "input_list")
-    _same("reduce_scatter", tensors, output, "input_list")
-    return perform(group, _signature("reduce_scatter", output, name), _describe("reduce_scatter", output, name),
-                   _reduce_scatter(group, output, lambda: _joined(tensors), name), (output,), async_op)
+    tensors = _tensors("reduce_scatter", input_list, group.size(), "input_list", output)
+    moved("reduce_scatter", _bytes(*tensors), group.size())
+    chain = _into(group, output, tensors, "reduce_scatter", name)
+    return _begin(group, "reduce_scatter", output, chain, (output,), async_op, name, reduces=True)
 
 
+@collective
 def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
     """This process's part of the reduction of the tensors."""
     what = "reduce_scatter_tensor"
-    group = resolve(what, group)
-    if group is None:
-        return None
     name = _op(what, op, _tensor(what, output, "output").dtype)
     _tensor(what, input, "input")
     if input.numel() != output.numel() * group.size() or input.dtype != output.dtype:
-        raise ValueError(f"{what}: input tensor must be the same size as output size times world size: output is {_name(output.dtype)} "
-                         f"{list(output.shape)}, input {_name(input.dtype)} {list(input.shape)} for {group.size()} ranks")
-    return perform(group, _signature("reduce_scatter", output, name), _describe(what, output, name),
-                   _reduce_scatter(group, output, lambda: plain(input), name), (output,), async_op)
+        raise ValueError(f"{what}: input tensor must be the same size as output size times world size: output is {_kind(output)}, "
+                         f"input {_kind(input)} for {group.size()} ranks")
+    moved("reduce_scatter", _bytes(input), group.size())
+    chain = _into(group, output, input, "reduce_scatter", name)
+    return _begin(group, what, output, chain, (output,), async_op, name, family="reduce_scatter", reduces=True)
 
 
-def _offsets(counts):
-    return [0, *numpy.cumsum(counts[:-1]).tolist()]
+def _all_to_all(group, output, tensor, receive_counts, send_counts, signature, text, results, async_op):
+    size = (tensor[0] if isinstance(tensor, list) else tensor).element_size()
+    moved("all_to_all", size * sum(send_counts), group.size(), sent=size * (sum(send_counts) - send_counts[group.rank()]))
+    return perform(group, signature, text, _into(group, output, tensor, "all_to_all", receive_counts, send_counts), results, async_op)
 
 
-def _all_to_all(group, sent, send_counts, receive_counts, finish):
-    received = wisp.empty(sum(receive_counts), dtype=sent.dtype)
-    source, target = buffer(sent), buffer(received)
-    if group.size() > 1:
-        source[1:2] = [(send_counts, _offsets(send_counts))]
-        target[1:2] = [(receive_counts, _offsets(receive_counts))]
-    yield group.comm.Ialltoallv(source, target)
-    finish(received)
-
-
+@collective
 def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False):
     """Tensor number i of the input goes to process i; the output gets one from each."""
-    group = resolve("all_to_all", group)
-    if group is None:
-        return None
     outputs = _tensors("all_to_all", output_tensor_list, group.size(), "output_tensor_list")
     inputs = _tensors("all_to_all", input_tensor_list, group.size(), "input_tensor_list")
     if len({tensor.dtype for tensor in outputs + inputs}) != 1:
         found = sorted({_name(tensor.dtype) for tensor in outputs + inputs})
         raise ValueError(f"all_to_all: all tensors must have one dtype, got {', '.join(found)}")
-    counts = [tensor.numel() for tensor in outputs]
-
-    def finish(received):
-        for tensor, part in zip(outputs, received.split(counts)):
-            give_back(tensor, part)
-    chain = _all_to_all(group, _joined(inputs), [tensor.numel() for tensor in inputs], counts, finish)
-    return perform(group, f"all_to_all {inputs[0].dtype}", f"all_to_all({_name(inputs[0].dtype)} {[list(t.shape) for t in inputs]})", chain,
-                   outputs, async_op)
+    counts = [[tensor.numel() for tensor in tensors] for tensors in (outputs, inputs)]
+    return _all_to_all(group, outputs, inputs, *counts, f"all_to_all {inputs[0].dtype}",
+                       f"all_to_all({_name(inputs[0].dtype)} {[list(t.shape) for t in inputs]})", outputs, async_op)
 
 
+@collective
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
     """Parts of the input go to the processes in turn; the output is what came from them. Sizes count along dimension 0."""
     what = "all_to_all_single"
-    group = resolve(what, group)
-    if group is None:
-        return None
     _tensor(what, output, "output"), _tensor(what, input, "input")
     if output.dtype != input.dtype:
         raise ValueError(f"{what}: output is {_name(output.dtype)}, input {_name(input.dtype)}")
     counts = []
-    for tensor, sizes, name in ((input, input_split_sizes, "input"), (output, output_split_sizes, "output")):
+    for tensor, sizes, name in ((output, output_split_sizes, "output"), (input, input_split_sizes, "input")):
         rows = tensor.shape[0] if tensor.dim() else 1
         if not sizes:
             if rows % group.size():
@@ -458,33 +335,23 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
                                f"{group.size()} ranks")
         row = tensor.numel() // rows if rows else 0
         counts.append([size * row for size in sizes])
-    chain = _all_to_all(group, plain(input), *counts, lambda received: give_back(output, received))
-    return perform(group, f"{what} {input.dtype}", _describe(what, input), chain, (output,), async_op)
+    return _all_to_all(group, output, input, *counts, f"{what} {input.dtype}", f"{what}({_kind(input)})", (output,), async_op)
 
 
+@collective
 def barrier(group=None, async_op=False, device_ids=None, timeout=None):
     """Wait for all processes of the group."""
-    group = resolve("barrier", group)
-    if group is None:
-        return None
-
-    def chain():
-        yield group.comm.Ibarrier()
-    return perform(group, "barrier", "barrier()", chain(), (), async_op)
+    return perform(group, "barrier", "barrier()", group.backends["cpu"].barrier(), (), async_op)
 
 
+@collective
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """A barrier that says which ranks did not come within `timeout` (a timedelta; the group's by default)."""
-    group = resolve("monitored_barrier", group)
-    if group is None:
-        return
     group.calls += 1
     text = f"monitored_barrier() at {place()}"
-    if group.size() == 1:
-        return
-    _world.board.begin(group.index, "in " + text)
-    chain = header(group, "monitored_barrier", text)
-    Work(group, text, [chain]).wait(timeout)
+    if group.size() > 1:
+        _world.board.begin(group.index, "in " + text)
+        Work(group, text, [header(group, "monitored_barrier", text)]).wait(timeout)
 
 
 _all_gather_base = all_gather_into_tensor

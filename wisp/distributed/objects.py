@@ -5,9 +5,9 @@ import numpy
 
 import wisp
 from wisp.distributed import _world
-from wisp.distributed._groups import resolve
+from wisp.distributed._traffic import moved
 from wisp.distributed._work import Work, place
-from wisp.distributed.collectives import _root, _tensor, buffer, give_back, perform, plain
+from wisp.distributed.collectives import _in_place, _root, _tensor, collective, perform
 
 __all__ = ["P2POp", "all_gather_object", "batch_isend_irecv", "broadcast_object_list", "gather_object", "irecv", "isend", "recv",
            "recv_object_list", "scatter_object_list", "send", "send_object_list"]
@@ -27,12 +27,14 @@ def _everyone(group, what, obj, receive=True):
         yield group.comm.Iallgather([numpy.array([mine.size]), 1, MPI.INT64_T], [sizes, 1, MPI.INT64_T])
         counts = sizes.tolist()
         whole = numpy.empty(sum(counts), numpy.uint8)
+        moved("objects", whole.size, group.size(), sent=mine.size * (group.size() - 1))
         yield group.comm.Iallgatherv([mine, mine.size, MPI.BYTE], [whole, (counts, numpy.cumsum([0, *counts[:-1]]).tolist()), MPI.BYTE])
         result.extend(numpy.split(whole, numpy.cumsum(counts)[:-1]))
-    perform(group, what, what, chain(), (), False)
+    perform(group, what, what, chain())
     return [pickle.loads(part.tobytes()) for part in result] if receive else None
 
 
+@collective
 def all_gather_object(object_list, obj, group=None):
     """The list gets the objects of all processes.
 
@@ -44,19 +46,14 @@ def all_gather_object(object_list, obj, group=None):
     [{'loss': 2}]
     >>> wisp.distributed.destroy_process_group()
     """
-    group = resolve("all_gather_object", group)
-    if group is None:
-        return
     if len(object_list) != group.size():
         raise ValueError(f"all_gather_object: the list needs one place per rank, {group.size()}, but has {len(object_list)}")
     object_list[:] = [obj] if group.size() == 1 else _everyone(group, "all_gather_object()", obj)
 
 
+@collective
 def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None):
     """The list of rank `dst` gets the objects of all processes."""
-    group = resolve("gather_object", group)
-    if group is None:
-        return
     root = _root("gather_object", group, dst, group_dst, "dst")
     mine = group.rank() == root
     if mine and (object_gather_list is None or len(object_gather_list) != group.size()):
@@ -79,27 +76,24 @@ def _from_root(group, what, root, obj):
         yield group.comm.Ibcast([size, 1, MPI.INT64_T], root)
         if not mine:
             data[0] = numpy.empty(int(size[0]), numpy.uint8)
+        moved("objects", data[0].size, group.size())
         yield group.comm.Ibcast([data[0], int(size[0]), MPI.BYTE], root)
-    perform(group, what, what, chain(), (), False)
+    perform(group, what, what, chain())
     return obj if mine else pickle.loads(data[0].tobytes())
 
 
+@collective
 def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None):
     """The list becomes that of rank `src`."""
-    group = resolve("broadcast_object_list", group)
-    if group is None:
-        return
     root = _root("broadcast_object_list", group, src, group_src, "src")
     if group.size() > 1:
         what = f"broadcast_object_list(src={group.ranks[root]}, {len(object_list)} objects)"
         object_list[:] = _from_root(group, what, root, object_list)
 
 
+@collective
 def scatter_object_list(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None):
     """Place 0 of the output list becomes this process's object of the list of rank `src`."""
-    group = resolve("scatter_object_list", group)
-    if group is None:
-        return
     root = _root("scatter_object_list", group, src, group_src, "src")
     if not scatter_object_output_list:
         raise ValueError("scatter_object_list: Expected argument scatter_object_output_list to be a list of size at least 1.")
@@ -116,7 +110,7 @@ def _peer(what, group, rank, group_rank, name, anyone=False):
         raise RuntimeError(f"{what}: there is no other process in a group of one")
     if rank is None and group_rank is None:
         if anyone:
-            return _world.mpi().ANY_SOURCE
+            return None
         raise ValueError(f"{what}: {name} is missing")
     peer = _root(what, group, rank, group_rank, name)
     if peer == group.rank():
@@ -130,53 +124,34 @@ class _Message(Work):
     def __init__(self, group, text, chain, results=()):
         self._source = -1
         _world.board.write("in " + text)
-        super().__init__(group, text, [chain], results, collective=False)
+        super().__init__(group, text, [self._noting(chain)], results, collective=False)
+
+    def _noting(self, chain):
+        source = yield from chain
+        if source is not None:
+            self._source = self._group.ranks[source]
 
 
+@collective
 def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
     """Begin to send a tensor to rank `dst`."""
-    group = resolve("isend", group)
-    if group is None:
-        return None
     _tensor("isend", tensor)
     peer = _peer("isend", group, dst, group_dst, "dst")
 
-    def chain():
-        used = plain(tensor)
-        yield group.comm.Isend(buffer(used), peer, tag)
-    return _Message(group, f"send({list(tensor.shape)} to rank {group.ranks[peer]}, tag {tag}) at {place()}", chain())
+    moved("send", tensor.numel() * tensor.element_size(), group.size())
+    chain = _in_place(group, tensor, "send", peer, tag, receives=False)
+    return _Message(group, f"send({list(tensor.shape)} to rank {group.ranks[peer]}, tag {tag}) at {place()}", chain)
 
 
+@collective
 def irecv(tensor, src=None, group=None, tag=0, group_src=None):
     """Begin to receive a tensor from rank `src` (from anyone by default)."""
-    group = resolve("irecv", group)
-    if group is None:
-        return None
     _tensor("irecv", tensor)
     peer = _peer("irecv", group, src, group_src, "src", anyone=True)
-    status = _world.mpi().Status()
-    holder = []
-
-    class Request:
-        def __init__(self, request):
-            self.request = request
-
-        def Test(self):
-            return self.request.Test(status)
-
-    def chain():
-        used = plain(tensor)
-        what = buffer(used)
-        yield Request(group.comm.Irecv(what, peer, tag))
-        count = status.Get_count(what[2])
-        if count != what[1]:
-            raise RuntimeError(f"a message of {count} elements came for a tensor of {what[1]}: {list(tensor.shape)}")
-        give_back(tensor, used)
-        holder[0]._source = group.ranks[status.Get_source()]
-    who = "any rank" if peer < 0 else f"rank {group.ranks[peer]}"
-    work = _Message(group, f"recv({list(tensor.shape)} from {who}, tag {tag}) at {place()}", chain(), (tensor,))
-    holder.append(work)
-    return work
+    who = "any rank" if peer is None else f"rank {group.ranks[peer]}"
+    moved("recv", tensor.numel() * tensor.element_size(), group.size())
+    chain = _in_place(group, tensor, "receive", peer, tag)
+    return _Message(group, f"recv({list(tensor.shape)} from {who}, tag {tag}) at {place()}", chain, (tensor,))
 
 
 def send(tensor, dst=None, group=None, tag=0, group_dst=None):

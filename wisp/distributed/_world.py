@@ -19,6 +19,7 @@ _UNDER_MPI = ("PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 comm = None        # the communicator of all ranks; lives until the process ends
 board = None       # what every rank of this machine does
 failed = False     # an error ends this process: don't wait for the others
+_listener = None   # where the ranks will meet, if this process said so beforehand
 
 
 def mpi():
@@ -116,20 +117,33 @@ def _address(init_method, rank, deadline):
     raise ValueError(f"init_process_group: init_method {init_method!r} is none of env://, tcp://host:port and file:///path")
 
 
+def reserve_port():
+    """Listen already, so that others can be told where to meet rank 0 before it comes to init_process_group; the port."""
+    global _listener
+    _listener = socket.create_server(("", 0), backlog=1024)
+    return _listener.getsockname()[1]
+
+
+def _listen(port, size):
+    if _listener is not None and _listener.getsockname()[1] == port:
+        return _listener
+    try:
+        return socket.create_server(("", port), backlog=max(size, 16))
+    except OSError as error:
+        raise RuntimeError(f"init_process_group: rank 0 can't listen at port {port}: {error}; choose another MASTER_PORT") from None
+
+
 def _meet(rank, size, init_method, timeout):
+    global _listener
     deadline = time.monotonic() + timeout
     host, port, file = _address(init_method, rank, deadline)
     if rank == 0:
-        try:
-            listener = socket.create_server(("", port), backlog=max(size, 16))
-        except OSError as error:
-            raise RuntimeError(f"init_process_group: rank 0 can't listen at port {port}: {error}; choose another MASTER_PORT") from None
-        with listener:
+        with _listen(port, size) as listener:
             port = listener.getsockname()[1]
             script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_pmi.py")
             subprocess.Popen([sys.executable, "-S", "-E", script, str(listener.fileno()), str(size), str(timeout)],
                              pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
-        host = "localhost"
+        host, _listener = "localhost", None
         if file is not None:
             with open(file + ".new", "w") as out:
                 out.write(f"{socket.gethostname()} {port}")

@@ -1,13 +1,24 @@
 """What programs take from PyTorch's extension module `torch._C`; Wisp's own is `wisp._core`."""
-import contextlib as _contextlib
-
 from wisp._core import Generator, Size, default_generator, device, dtype, layout, memory_format  # noqa: F401
 from wisp._core import Tensor as TensorBase  # noqa: F401
 from wisp._core import Tensor as _TensorBase  # noqa: F401
+from wisp._tensor import _disabled_torch_function_impl  # noqa: F401
 from wisp.linalg import LinAlgError as _LinAlgError  # noqa: F401
+from wisp.overrides import (  # noqa: F401
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    _local,
+    has_torch_function_unary,
+    has_torch_function_variadic,
+)
+from wisp.overrides import has_torch_function as _has_torch_function  # noqa: F401
 
 _TensorMeta = type(TensorBase)
-DisableTorchFunctionSubclass = DisableTorchFunction = _contextlib.nullcontext
+
+
+def _len_torch_function_stack():
+    """How many modes of `torch.overrides` are active."""
+    return len(_local.modes)
 
 
 def _log_api_usage_once(event):

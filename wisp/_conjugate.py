@@ -3,6 +3,7 @@
 The core hands operators that are called with one to csrc/python/conjugate.cpp; here is what is no operator.
 """
 from wisp import _core
+from wisp._tensor import _disabled_torch_function_impl
 from wisp._tensor_operators import by_name
 
 Tensor = _core.Tensor
@@ -17,6 +18,8 @@ class ConjugateView(Tensor):
     >>> x.mul_(2), y, y.is_conj()
     (tensor([2.+4.j]), tensor([2.-4.j]), True)
     """
+
+    __torch_function__ = _disabled_torch_function_impl
 
     T = property(lambda self: self.permute(*reversed(range(self.dim()))))
     mT = property(lambda self: self.transpose(-2, -1))

@@ -56,16 +56,3 @@ class OutOfMemoryError(RuntimeError):
 
 class AcceleratorError(RuntimeError):
     """A device has failed."""
-
-
-class DisableTorchFunction:
-    """A context in which subclasses of Tensor are treated as tensors, which they always are here."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
-
-
-DisableTorchFunctionSubclass = DisableTorchFunction

@@ -221,6 +221,24 @@ def __rdiv__(self, other):
     return self.reciprocal() * other
 
 
+def _disabled_torch_function_impl(func, types=(), args=(), kwargs=None):
+    from wisp.overrides import DisableTorchFunctionSubclass
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+def _torch_function(cls, func, types, args=(), kwargs=None):
+    from wisp.overrides import default_torch_function
+    return default_torch_function(cls, func, types, args, kwargs)
+
+
+def _init_subclass(cls, **kwargs):
+    super(_core.Tensor, cls).__init_subclass__(**kwargs)
+    if cls.__torch_function__ is not _disabled_torch_function_impl:
+        from wisp.overrides import subclassed
+        subclassed(cls)
+
+
 def _size(sizes):
     return _core.Size(sizes)
 
@@ -244,9 +262,12 @@ def install():
     """Put the functions above into the Tensor type."""
     methods = {name: f for name, f in globals().items()
                if callable(f) and getattr(f, "__module__", None) == __name__
-               and name not in ("install", "_Array", "_rebuild", "_size", "_device", "_named")}
+               and name not in ("install", "_Array", "_rebuild", "_size", "_device", "_named", "_disabled_torch_function_impl",
+                                "_torch_function", "_init_subclass")}
     methods["type"] = methods.pop("type_")
     methods["__array_priority__"] = 1000
+    methods["__torch_function__"] = classmethod(_torch_function)
+    methods["__init_subclass__"] = classmethod(_init_subclass)
     methods.pop("__cuda_array_interface__")
     methods["__module__"] = "torch"
     _core._extend_tensor(methods)

@@ -8,6 +8,7 @@
 #include "../ops/views.h"
 #include "conjugate.h"
 #include "registry.h"
+#include "overrides.h"
 #include "tensor_type.h"
 
 namespace wisp {
@@ -215,6 +216,8 @@ PyObject* get_item(PyObject* self, PyObject* key_object) {
             Ref module(PyImport_ImportModule("wisp.func._batching"));
             return PyObject_CallMethod(module.get(), "get_with_batched_index", "(OO)", self, key_object);
         }
+        if (overriding) [[unlikely]]
+            if (PyObject* answer = call_overridden("__getitem__", self, key_object)) return answer;
         OnDevice on(t.device());
         Profiled profiled;
         if (profiling) [[unlikely]] profiled.begin(EventKind::operation, "getitem", "", &self, 1);

@@ -13,6 +13,7 @@
 #include "../ops/sparse.h"
 #include "autocast.h"
 #include "conjugate.h"
+#include "overrides.h"
 #include "tensor_type.h"
 
 namespace wisp {
@@ -680,6 +681,8 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
     const Operator& op = *self->op;
     const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     try {
+        if (overriding) [[unlikely]]
+            if (PyObject* result = call_overridden(callable, op.name.c_str(), args, n, kwnames)) return result;
         PyObject* slots[max_parameters];
         Ref rest;
         Profiled profiled;
@@ -711,6 +714,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             return call_sparse((op.name + (self->form == form_inplace ? "_" : "")).c_str(), args, n, kwnames);
         for (Py_ssize_t i = 0, all = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0); i < all; i++)
             if (has_conjugate(args[i])) return call_conjugate(callable, op.name.c_str(), self->form == form_inplace, args, n, kwnames);
+        if (PyObject* result = call_foreign(callable, args, n, kwnames)) return result;
         refuse(op, args, n, kwnames);
     } catch (const MissingKernel& e) {
         MissingKernel(op.name, ": ", e.what()).restore();

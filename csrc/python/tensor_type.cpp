@@ -11,6 +11,7 @@
 #include "../ops/sparse.h"
 #include "autocast.h"
 #include "conjugate.h"
+#include "overrides.h"
 #include "registry.h"
 
 namespace wisp {
@@ -33,6 +34,14 @@ bool operand(PyObject* const& o, Arg& arg) {
     return true;
 }
 
+// The method of Tensor behind a row of the table, which is what a class or a mode is told that answers the call itself.
+std::string method_of(Pointwise op, const char* suffix) {
+    return (op == Pointwise::div_floor ? std::string("floor_divide") : std::string(pointwise_info(op).name)) + suffix;
+}
+#define ANSWERED(op, suffix, a, b)                                                                                            \
+    if (overriding) [[unlikely]]                                                                                              \
+        if (PyObject* answer = call_overridden(method_of(op, suffix).c_str(), a, b)) return answer;
+
 void profile(Profiled& profiled, const char* name, const char* suffix, PyObject* a, PyObject* b) {
     PyObject* arguments[] = {a, b};
     profiled.begin(EventKind::operation, name, suffix, arguments, b ? 2 : 1);
@@ -43,6 +52,7 @@ PyObject* binary(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
         if (!operand(a, x) || !operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
+        ANSWERED(op, "", a, b)
         Profiled profiled;
         if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "", a, b);
         return pointwise(op, x, y).release();
@@ -58,6 +68,7 @@ PyObject* binary_inplace(PyObject* a, PyObject* b) {
             if (is_conjugate(b)) return pointwise_(op, as_tensor(a), Arg(resolve_conjugate(as_tensor(b)))).release();
             Py_RETURN_NOTIMPLEMENTED;
         }
+        ANSWERED(op, "_", a, b)
         if (batching && has_batched(b)) refuse_batched_write("an in-place operator");
         Profiled profiled;
         if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "_", a, b);
@@ -66,7 +77,8 @@ PyObject* binary_inplace(PyObject* a, PyObject* b) {
 }
 template <Pointwise op>
 PyObject* unary(PyObject* a) {
-    return guarded([&] {
+    return guarded([&]() -> PyObject* {
+        ANSWERED(op, "", a, nullptr)
         Profiled profiled;
         if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "", a, nullptr);
         return pointwise(op, as_tensor(a)).release();
@@ -85,7 +97,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
 PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) { return PyObject_CallMethod(a, "pow_", "(O)", b); }
 PyObject* matrix_multiply(PyObject* a, PyObject* b) {
     if (!is_strided(a) || !is_strided(b)) Py_RETURN_NOTIMPLEMENTED;
-    if (autocast_users || profiling) return call_by_name("matmul", a, b);
+    if (autocast_users || profiling || overriding) return call_by_name("matmul", a, b);
     return guarded([&] { return matmul(as_tensor(a), as_tensor(b)).release(); });
 }
 PyObject* positive(PyObject* a) {
@@ -126,6 +138,7 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
             Py_RETURN_NOTIMPLEMENTED;
         }
         static const Pointwise ops[] = {Pointwise::lt, Pointwise::le, Pointwise::eq, Pointwise::ne, Pointwise::gt, Pointwise::ge};
+        ANSWERED(ops[op], "", a, b)
         Profiled profiled;
         if (profiling) [[unlikely]] profile(profiled, pointwise_info(ops[op]).name, "", a, b);
         return pointwise(ops[op], x, y).release();

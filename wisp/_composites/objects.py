@@ -64,12 +64,9 @@ def map_(self, tensor, callable):
 
 def as_subclass(self, cls):
     """The same tensor, with the same history, as an instance of a subclass of Tensor."""
-    view = self.view_as(self) if self.requires_grad else self.detach()
-    if cls is _core.Tensor:
-        return view
-    if view.grad_fn is not None:
-        raise RuntimeError(f"as_subclass: a tensor with a history can't become a {cls.__name__}; detach() it first")
-    return _core.Tensor._make_subclass(cls, view, False)
+    if cls is _core.Tensor and not self.requires_grad:
+        return self.detach()
+    return _core._operators[""]["_as_class"](self, cls)
 
 
 def dim_order(self, *, ambiguity_check=False):

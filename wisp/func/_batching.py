@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import wisp
 from wisp import _core
+from wisp._tensor import _disabled_torch_function_impl
 from wisp._tensor_operators import by_name
 
 Tensor = wisp.Tensor
@@ -54,6 +55,8 @@ def _refuse(what):
 
 class BatchedTensor(Tensor):
     """One sample of a batch, as a function inside of vmap sees it."""
+
+    __torch_function__ = _disabled_torch_function_impl
 
     item = tolist = numpy = __array__ = _refuse("calling .item(), .tolist() or .numpy()")
     data_ptr = _refuse("calling .data_ptr()")

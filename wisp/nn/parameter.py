@@ -2,6 +2,7 @@
 from collections import OrderedDict
 
 import wisp
+from wisp._tensor import _disabled_torch_function_impl
 
 __all__ = ["Parameter", "UninitializedParameter", "is_lazy", "Buffer", "UninitializedBuffer",
            "UninitializedTensorMixin"]
@@ -20,6 +21,8 @@ class Parameter(wisp.Tensor):
     >>> weight.requires_grad, weight.is_leaf
     (True, True)
     """
+
+    __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
@@ -57,6 +60,8 @@ class Buffer(wisp.Tensor, metaclass=_BufferMeta):
     >>> list(module.state_dict())
     ['mean']
     """
+
+    __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, data=None, *, persistent=True):
         if data is None:

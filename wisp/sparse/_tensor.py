@@ -6,6 +6,7 @@ shell (csrc/ops/sparse.h): whatever reads elements must be overridden here or in
 """
 import wisp
 from wisp import _core
+from wisp._tensor import _disabled_torch_function_impl
 
 _STRIDED, _COO, _CSR, _CSC = wisp.strided, wisp.sparse_coo, wisp.sparse_csr, wisp.sparse_csc
 _KINDS = {_STRIDED: "Strided", _COO: "Sparse", _CSR: "SparseCsr", _CSC: "SparseCsc"}
@@ -23,6 +24,8 @@ class SparseTensor(_core.Tensor):
     >>> matrix.values(), (matrix @ wisp.ones(2, 1)).tolist()
     (tensor([2., 3.]), [[2.0], [3.0]])
     """
+
+    __torch_function__ = _disabled_torch_function_impl
 
     # ---- what it is
     layout = property(lambda self: self._kind)

@@ -2,12 +2,15 @@
 import enum
 
 import wisp
+from wisp._tensor import _disabled_torch_function_impl
 
 __all__ = ["BoundingBoxFormat", "BoundingBoxes", "Image", "Mask", "TVTensor", "Video", "is_pure_tensor", "wrap"]
 
 
 class TVTensor(wisp.Tensor):
     """The base of the classes here; operators return plain tensors."""
+
+    __torch_function__ = _disabled_torch_function_impl
 
     @staticmethod
     def __new__(cls, data, *, dtype=None, device=None, requires_grad=None):

@@ -1,0 +1,101 @@
+// Finds the arguments whose classes answer calls themselves and hands such calls to wisp/overrides.py.
+#include "overrides.h"
+
+#include "../autograd/node.h"
+#include "../ops/ops.h"
+#include "registry.h"
+#include "tensor_type.h"
+
+namespace wisp {
+
+int overriding = 0;
+
+namespace {
+
+thread_local int active_modes = 0, classes_off = 0, all_off = 0;
+PyObject* handler = nullptr;   // (function, arguments, keywords) -> result, or the handler itself: go on
+PyObject* disabled = nullptr;  // the __torch_function__ of classes that answer nothing, such as Parameter
+PyObject* protocol = nullptr;  // "__torch_function__"
+
+bool answers(PyTypeObject* type) {
+    PyObject* found = _PyType_Lookup(type, protocol);
+    return found && found != disabled;
+}
+
+// `foreign` looks for objects that are no tensors, otherwise tensors alone are looked at.
+bool has_answering(PyObject* o, bool foreign) {
+    if (Py_TYPE(o) == tensor_type) return false;
+    if (PyTuple_Check(o) || PyList_Check(o)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+            if (has_answering(PySequence_Fast_GET_ITEM(o, i), foreign)) return true;
+        return false;
+    }
+    if (is_tensor(o)) return !foreign && answers(Py_TYPE(o));
+    return foreign && !PyLong_Check(o) && !PyFloat_Check(o) && !PyUnicode_Check(o) && !PyType_Check(o) && answers(Py_TYPE(o));
+}
+
+PyObject* hand_over(PyObject* callable, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    Ref arguments(PyTuple_New(n)), keywords(PyDict_New());
+    for (Py_ssize_t i = 0; i < n; i++) PyTuple_SET_ITEM(arguments.get(), i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); i++)
+        if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, i), args[n + i]) < 0) throw PythonError();
+    Ref result(PyObject_CallFunctionObjArgs(handler, callable, arguments.get(), keywords.get(), nullptr));
+    return result.get() == handler ? nullptr : result.release();
+}
+
+bool wanted(bool modes, PyObject* const* args, Py_ssize_t n) {
+    if (!handler || all_off) return false;
+    if (active_modes && modes) return true;
+    if (classes_off) return false;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (has_answering(args[i], false)) return true;
+    return false;
+}
+
+Tensor as_class(const Tensor& t, PyObject* cls) {
+    if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type)) throw TypeError("as_subclass: cls must be a subclass of Tensor");
+    Tensor result = Tensor::steal(as_tensor_object(new_tensor_of_type(reinterpret_cast<PyTypeObject*>(cls), t)));
+    if (needs_grad(t)) record(result, "AliasBackward0", {t}, {}, [](Backward& bw) { bw.set(0, bw.grad()); });
+    return result;
+}
+
+const Operators operators = {
+    {"_set_overrides(any call, any off)", [](PyObject* call, PyObject* off) {
+         handler = Py_NewRef(call);
+         disabled = Py_NewRef(off);
+         protocol = PyUnicode_InternFromString("__torch_function__");
+     }, function},
+    {"_overriding(int change)", [](int64_t change) { overriding += int(change); }, function},
+    {"_function_modes(int change)", [](int64_t change) {
+         active_modes += int(change);
+         overriding += int(change);
+     }, function},
+    {"_functions_off(bool modes, int change)", [](bool modes, int64_t change) { (modes ? all_off : classes_off) += int(change); }, function},
+    {"_functions_are_off(bool modes)", [](bool modes) { return modes ? all_off > 0 : classes_off > 0 || all_off > 0; }, function},
+    {"_as_class(Tensor input, any cls)", as_class, function},
+};
+
+}  // namespace
+
+PyObject* call_overridden(PyObject* callable, const char* name, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    return wanted(*name != '_', args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)) ? hand_over(callable, args, n, kwnames) : nullptr;
+}
+
+PyObject* call_overridden(const char* method, PyObject* a, PyObject* b) {
+    PyObject* args[] = {a, b};
+    if (!wanted(true, args, b ? 2 : 1)) return nullptr;
+    Ref callable(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method));
+    return hand_over(callable.get(), args, b ? 2 : 1, nullptr);
+}
+
+PyObject* call_foreign(PyObject* callable, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    if (!protocol) {
+        Ref module(PyImport_ImportModule("wisp.overrides"));  // tells us its handler
+    }
+    const Py_ssize_t all = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    for (Py_ssize_t i = 0; i < all; i++)
+        if (has_answering(args[i], true)) return hand_over(callable, args, n, kwnames);
+    return nullptr;
+}
+
+}  // namespace wisp

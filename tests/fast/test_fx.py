@@ -1,0 +1,86 @@
+"""torch.fx: tracing, changing and running graphs."""
+import copy
+import operator
+import pickle
+
+import pytest
+
+import wisp
+import wisp.fx as fx
+from wisp import nn
+from wisp.nn import functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.tail = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        self.weight = nn.Parameter(wisp.rand(4))
+
+    def forward(self, x, scale=2.0):
+        y = self.tail(self.linear(x) + self.weight).view(x.shape[0], -1) * scale
+        left, right = y.chunk(2, dim=1)
+        return {"out": F.interpolate(left[None], scale_factor=2.0), "sum": wisp.cat([left, right], dim=1).sum(), "weight": self.weight * 2}
+
+
+def same(a, b):
+    return all(wisp.equal(a[key], b[key]) for key in a)
+
+
+def test_a_module_is_traced_and_runs_as_before():
+    net, x = Net(), wisp.rand(3, 4)
+    traced = fx.symbolic_trace(net)
+    assert same(traced(x), net(x)) and same(traced(x, scale=1.0), net(x, 1.0))
+    assert {node.op for node in traced.graph.nodes} == {"placeholder", "call_module", "call_function", "call_method", "get_attr", "output"}
+    traced.graph.lint()
+    assert same(copy.deepcopy(traced)(x), net(x)) and same(pickle.loads(pickle.dumps(traced))(x), net(x))
+    assert same(fx.Interpreter(traced).run(x), net(x))
+    assert [name for name, _ in traced.named_parameters()] and "forward" in traced.code
+
+
+def test_nodes_can_be_replaced_inserted_and_erased():
+    traced = fx.symbolic_trace(lambda x: wisp.relu(x) + x)
+    relu = next(node for node in traced.graph.nodes if node.target is wisp.relu)
+    with traced.graph.inserting_after(relu):
+        twice = traced.graph.call_function(operator.mul, (relu, 2))
+    relu.replace_all_uses_with(twice, lambda user: user is not twice)
+    traced.recompile()
+    assert traced(wisp.ones(1)).item() == 3
+    dead = traced.graph.call_function(wisp.neg, (relu,))
+    assert traced.graph.eliminate_dead_code() and dead._erased
+    with pytest.raises(RuntimeError, match="users"):
+        traced.graph.erase_node(relu)
+
+
+def test_patterns_and_transformers():
+    traced = fx.symbolic_trace(lambda x: wisp.sigmoid(wisp.relu(x)))
+    fx.replace_pattern(traced, lambda x: wisp.relu(x), lambda x: wisp.abs(x))
+    assert traced(wisp.tensor([-1.0])) == wisp.sigmoid(wisp.tensor([1.0]))
+
+    class Negating(fx.Transformer):
+        def call_function(self, target, args, kwargs):
+            return super().call_function(wisp.neg if target is wisp.abs else target, args, kwargs)
+
+    assert Negating(traced).transform()(wisp.tensor([-2.0])) == wisp.sigmoid(wisp.tensor([2.0]))
+
+
+def test_what_depends_on_values_is_refused():
+    with pytest.raises(fx.proxy.TraceError):
+        fx.symbolic_trace(lambda x: x if x.sum() > 0 else -x)
+    with pytest.raises(fx.proxy.TraceError):
+        fx.symbolic_trace(lambda x: [y for y in x])
+
+
+def test_leaf_modules_are_the_tracers_choice():
+    class Inside(fx.Tracer):
+        def is_leaf_module(self, m, module_qualified_name):
+            return False
+
+    graph = Inside().trace(nn.Sequential(nn.Linear(2, 2)))
+    assert F.linear in [node.target for node in graph.nodes]
+
+
+def test_modules_are_called_as_usual_after_tracing():
+    fx.symbolic_trace(nn.Sequential(nn.ReLU()))
+    assert "__call__" not in vars(nn.Module) and "__getattribute__" not in vars(nn.Module)
+    assert nn.ReLU()(wisp.tensor([-1.0])).item() == 0

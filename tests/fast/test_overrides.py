@@ -1,0 +1,85 @@
+"""__torch_function__: subclasses of Tensor, objects that are no tensors, and modes."""
+import copy
+
+import pytest
+
+import wisp
+from wisp.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
+
+
+class Plain(wisp.Tensor):
+    pass
+
+
+class Counting(wisp.Tensor):
+    calls = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.calls.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def test_results_keep_the_subclass():
+    x = Plain([1.0, 2.0])
+    for result in (x + 1, 1 + x, wisp.ones(2) * x, x.sum(), wisp.cat([x, x]), x[0], wisp.relu(x), x.max(0).values, x == x,
+                   wisp.nn.functional.linear(x, wisp.ones(3, 2)), copy.deepcopy(x), next(iter(x))):
+        assert type(result) is Plain
+    assert type(x * wisp.nn.Parameter(wisp.ones(2))) is Plain
+    assert hash(x) == hash(x) and repr(x) == "Plain([1., 2.])"
+
+
+def test_gradients_flow_through_a_subclass():
+    leaf = wisp.ones(3, requires_grad=True)
+    (leaf.as_subclass(Plain) * 2).sum().backward()
+    assert leaf.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_parameters_and_plain_tensors_are_not_touched():
+    assert type(wisp.nn.Parameter(wisp.ones(2)) * 2) is wisp.Tensor
+    assert type(wisp.ones(2) + 1) is wisp.Tensor
+
+
+def test_functions_methods_operators_and_attributes_are_seen():
+    x = Counting([1.0, 2.0])
+    Counting.calls.clear()
+    wisp.exp(x), x.sum(), x + 1, x[0], x.shape
+    assert Counting.calls == ["exp", "sum", "add", "__getitem__", "__get__"]
+
+
+def test_objects_that_are_no_tensors_answer():
+    class Other:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return NotImplemented if func is wisp.mean else func.__name__
+
+    assert wisp.add(Other(), 1) == "add" and wisp.cat([wisp.ones(1), Other()]) == "cat"
+    with pytest.raises(TypeError, match="no implementation found"):
+        wisp.mean(Other())
+    with pytest.raises(TypeError):
+        wisp.add(object(), 1)
+
+
+def test_modes_see_every_operator_and_may_nest():
+    class Doubling(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            return result * 2 if func is wisp.ones else result
+
+    with Doubling():
+        assert wisp.ones(1).item() == 2
+        with Doubling():
+            assert wisp.ones(1).item() == 4
+    assert wisp.ones(1).item() == 1
+
+
+def test_python_functions_can_take_part():
+    def double(x):
+        return handle_torch_function(double, (x,), x) if has_torch_function((x,)) else x * 2
+
+    class Other:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return "answered"
+
+    assert double(Other()) == "answered" and double(2) == 4

@@ -1,0 +1,199 @@
+"""A module whose `forward` is made from a graph."""
+import copy
+import itertools
+import linecache
+import re
+
+from wisp import nn
+
+__all__ = ["GraphModule"]
+
+_count = itertools.count()
+
+
+def _copy_attribute(source, target, path):
+    *owners, name = path.split(".")
+    for owner in owners:
+        source = getattr(source, owner)
+        if not isinstance(getattr(target, owner, None), nn.Module):
+            target.add_module(owner, nn.Module())
+        target = getattr(target, owner)
+    value = getattr(source, name)
+    if hasattr(target, name) and getattr(target, name) is value:
+        return
+    if name in getattr(source, "_buffers", {}):
+        target.register_buffer(name, value)
+    else:
+        setattr(target, name, value)
+
+
+def _rebuild(attributes, graph, name):
+    module = nn.Module()
+    module.__dict__.update(attributes)
+    return GraphModule(module, graph, name)
+
+
+class GraphModule(nn.Module):
+    """A module that runs `graph`; after a change of the graph call `recompile()`.
+
+    >>> import wisp.fx
+    >>> graph = wisp.fx.Graph()
+    >>> x = graph.placeholder("x")
+    >>> _ = graph.output(graph.call_module("layer", (x,)))
+    >>> wisp.fx.GraphModule({"layer": wisp.nn.Identity()}, graph)(3)
+    3
+    """
+
+    def __new__(cls, *args, **kwargs):
+        # each has a class of its own, which carries its forward
+        own = type(cls.__name__, (cls,), {"__module__": cls.__module__, "_graph_module_base": cls})
+        return super().__new__(own)
+
+    def __init__(self, root, graph, class_name="GraphModule"):
+        super().__init__()
+        type(self).__name__ = re.sub(r"\W", "_", class_name)
+        if isinstance(root, nn.Module):
+            self.training = root.training
+            for node in graph.nodes:
+                if node.op in ("get_attr", "call_module"):
+                    _copy_attribute(root, self, node.target)
+        else:
+            for path in sorted({node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}, key=lambda p: p.count(".")):
+                if path not in root:
+                    raise RuntimeError(f"Node referenced target {path} but that target was not provided in `root`!")
+                *owners, name = path.split(".")
+                target = self
+                for owner in owners:
+                    if not hasattr(target, owner):
+                        target.add_module(owner, nn.Module())
+                    target = getattr(target, owner)
+                setattr(target, name, root[path])
+        self.meta = {}
+        self.graph = graph
+
+    @property
+    def graph(self):
+        """The steps; assigning another graph compiles it."""
+        return self._graph
+
+    @graph.setter
+    def graph(self, graph):
+        object.__setattr__(self, "_graph", copy.deepcopy(graph) if graph.owning_module not in (None, self) else graph)
+        self._graph.owning_module = self
+        self.recompile()
+
+    @property
+    def code(self):
+        """The Python text of `forward`."""
+        return self._code
+
+    def recompile(self):
+        """Make `forward` from the graph as it is now."""
+        made = self._graph.python_code("self")
+        object.__setattr__(self, "_code", made.src)
+        file = f"<wisp.fx graph {next(_count)}>"
+        linecache.cache[file] = (len(made.src), None, made.src.splitlines(True), file)
+        names = dict(made.globals)
+        exec(compile(made.src, file, "exec"), names)
+        type(self).forward = names["forward"]
+        return made
+
+    def add_submodule(self, target, m):
+        """Put a module at a dotted name; whether that was possible."""
+        *owners, name = target.split(".")
+        place = self
+        for owner in owners:
+            found = getattr(place, owner, None)
+            if found is None:
+                found = nn.Module()
+                place.add_module(owner, found)
+            if not isinstance(found, nn.Module):
+                return False
+            place = found
+        place.add_module(name, m)
+        return True
+
+    def delete_submodule(self, target):
+        """Remove the module at a dotted name; whether there was one."""
+        *owners, name = target.split(".")
+        place = self
+        for owner in owners:
+            place = getattr(place, owner, None)
+            if not isinstance(place, nn.Module):
+                return False
+        if name not in place._modules:
+            return False
+        del place._modules[name]
+        return True
+
+    def delete_all_unused_submodules(self):
+        """Remove modules that no step of the graph uses."""
+        used = set()
+        for node in self.graph.nodes:
+            if node.op in ("call_module", "get_attr"):
+                parts = node.target.split(".")
+                used.update(".".join(parts[:i + 1]) for i in range(len(parts)))
+                if node.op == "call_module":
+                    used.update(f"{node.target}.{name}" for name, _ in self.get_submodule(node.target).named_modules() if name)
+        for name in [name for name, _ in self.named_modules() if name and name not in used]:
+            self.delete_submodule(name)
+
+    def print_readable(self, print_output=True, **options):
+        """The text of the module."""
+        text = f"class {type(self).__name__}(torch.nn.Module):\n" + "\n".join("    " + line for line in self.code.strip().splitlines())
+        if print_output:
+            print(text)
+        return text
+
+    def _attributes(self):
+        return {name: value for name, value in self.__dict__.items() if name not in ("_graph", "_code")}
+
+    def __deepcopy__(self, memo):
+        copied = type(self)._graph_module_base.__new__(type(self)._graph_module_base)
+        type(copied).__name__ = type(self).__name__
+        copied.__dict__.update(copy.deepcopy(self._attributes(), memo))
+        graph = copy.deepcopy(self._graph)
+        object.__setattr__(copied, "_graph", graph)
+        graph.owning_module = copied
+        copied.recompile()
+        return copied
+
+    def __copy__(self):
+        return GraphModule(self, copy.deepcopy(self._graph), type(self).__name__)
+
+    def __reduce__(self):
+        graph = copy.deepcopy(self._graph)
+        return _rebuild, (self._attributes(), _Frozen(graph), type(self).__name__)
+
+    def __str__(self):
+        return f"{super().__repr__()}\n\n{self._code}\n\n# To see more debug info, please use `graph_module.print_readable()`"
+
+
+class _Frozen:
+    """A graph as pickle keeps it: a list of steps that name each other."""
+
+    def __init__(self, graph):
+        self.graph = graph
+
+    def __reduce__(self):
+        from wisp.fx.node import map_arg
+        def named(value):
+            return map_arg(value, lambda n: _Name(n.name))
+        steps = [(node.op, node.target, named(node.args), named(node.kwargs), node.name) for node in self.graph.nodes]
+        return _thaw, (steps,)
+
+
+class _Name:
+    def __init__(self, name):
+        self.name = name
+
+
+def _thaw(steps):
+    from wisp.fx.graph import Graph
+    from wisp.fx.node import map_aggregate
+    graph, nodes = Graph(), {}
+    for op, target, args, kwargs, name in steps:
+        def known(value):
+            return nodes[value.name] if isinstance(value, _Name) else value
+        nodes[name] = graph.create_node(op, target, map_aggregate(args, known), map_aggregate(kwargs, known), name)
+    return graph

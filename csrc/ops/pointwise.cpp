@@ -3,6 +3,7 @@
 
 #include "../core/threads.h"
 #include "../cuda/pointwise.h"
+#include "onto.h"
 #include "ops.h"
 
 namespace wisp {
@@ -475,6 +476,23 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
         end_pointwise(*node, info, args, self, true);
     }
     return self;
+}
+
+Tensor pointwise_onto(Pointwise op, const Tensor& own, const Arg& a, const Arg& b) {
+    const PointwiseInfo& info = pointwise_info(op);
+    const Arg args[3] = {a, b, {}};
+    Promotion promotion;
+    Dims sizes = own.sizes();
+    for (const Arg& arg : args) {
+        promotion.see(arg);
+        if (arg.tensor) sizes = broadcast(sizes, arg.tensor->sizes());
+    }
+    const Types t = types_of(op, info, promotion.result());
+    const cpu::PointwiseKernel kernel = forward_kernel(op, t);
+    if (!kernel || t.result != own.dtype() || !(sizes == own.sizes()) || (is_integral(t.common) && is_integer_division(op))) return {};
+    compute_values(own, op, kernel, args, info.arity, t, nullptr);
+    own.storage()->version = 0;
+    return own;
 }
 
 Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {

@@ -13,6 +13,7 @@
 #include "conjugate.h"
 #include "overrides.h"
 #include "registry.h"
+#include "temporary.h"
 
 namespace wisp {
 namespace {
@@ -55,6 +56,9 @@ PyObject* binary(PyObject* a, PyObject* b) {
         ANSWERED(op, "", a, b)
         Profiled profiled;
         if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "", a, b);
+        if constexpr (op == Pointwise::add || op == Pointwise::sub || op == Pointwise::mul || op == Pointwise::div)
+            if (may_be_temporary(x) || may_be_temporary(y)) [[unlikely]]
+                if (Tensor result = pointwise_in_temporary(op, x, y)) return result.release();
         return pointwise(op, x, y).release();
     });
 }

@@ -25,7 +25,13 @@ void TypeError::restore() const { PyErr_SetString(PyExc_TypeError, what()); }
 void ValueError::restore() const { PyErr_SetString(PyExc_ValueError, what()); }
 void IndexError::restore() const { PyErr_SetString(PyExc_IndexError, what()); }
 void NotImplemented::restore() const { PyErr_SetString(PyExc_NotImplementedError, what()); }
-void OutOfMemory::restore() const { PyErr_SetString(PyExc_RuntimeError, what()); }
+void OutOfMemory::restore() const {  // as wisp.OutOfMemoryError, a RuntimeError
+    PyObject* module = PyImport_ImportModule("wisp._symbols");
+    PyObject* type = module ? PyObject_GetAttrString(module, "OutOfMemoryError") : nullptr;
+    PyErr_SetString(type ? type : PyExc_RuntimeError, what());
+    Py_XDECREF(type);
+    Py_XDECREF(module);
+}
 void MissingKernel::restore() const { PyErr_SetString(PyExc_NotImplementedError, what()); }
 void LinAlgError::restore() const { PyErr_SetString(static_cast<PyObject*>(linalg_error_class()), what()); }
 

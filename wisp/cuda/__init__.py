@@ -11,6 +11,7 @@ import collections as _collections
 
 import wisp as _wisp
 from wisp import _core
+from wisp._symbols import AcceleratorError, OutOfMemoryError  # noqa: F401
 from wisp.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables  # noqa: F401
 from wisp.cuda.streams import Event, ExternalStream, Stream, StreamContext  # noqa: F401
 from wisp.cuda.streams import stream as stream

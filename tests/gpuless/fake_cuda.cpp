@@ -1,0 +1,149 @@
+// A stand-in for NVIDIA's driver and libraries on a machine without a GPU: memory is the processor's, kernels do nothing,
+// and NVRTC notes what it was asked to compile. The host's side of every operator runs as it does on a GPU.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace {
+
+long launches = 0, live_bytes = 0;
+constexpr size_t memory = size_t(8) << 30;
+
+struct Program {
+    std::string file, expression;
+};
+
+// Handles are addresses that are never read.
+int handle(void** out) {
+    static char cells[1 << 16];
+    static unsigned next = 0;
+    *out = &cells[next++ % sizeof cells];
+    return 0;
+}
+
+}  // namespace
+
+#define FINE(name) int name() { return 0; }
+#define MAKES(name) int name(void** out) { return handle(out); }
+
+extern "C" {
+
+// --- driver -----------------------------------------------------------------------------------------------------------
+FINE(cuInit) FINE(cuCtxSetCurrent) FINE(cuCtxSynchronize) FINE(cuStreamDestroy_v2) FINE(cuStreamSynchronize) FINE(cuStreamQuery)
+FINE(cuStreamWaitEvent) FINE(cuStreamBeginCapture_v2) FINE(cuGraphLaunch) FINE(cuGraphDestroy) FINE(cuGraphExecDestroy) FINE(cuEventDestroy_v2)
+FINE(cuEventRecord) FINE(cuEventSynchronize) FINE(cuEventQuery) FINE(cuFuncSetAttribute)
+MAKES(cuDevicePrimaryCtxRetain) MAKES(cuStreamCreateWithPriority) MAKES(cuGraphInstantiateWithFlags) MAKES(cuEventCreate) MAKES(cuModuleGetFunction)
+
+int cuDriverGetVersion(int* v) { return *v = 13000, 0; }
+int cuDeviceGetCount(int* n) {
+    const char* asked = std::getenv("FAKE_CUDA_DEVICES");
+    return *n = asked ? std::atoi(asked) : 2, 0;
+}
+int cuDeviceGet(int* device, int index) { return *device = index, 0; }
+int cuDeviceGetName(char* name, int size, int) { return std::snprintf(name, size, "Stand-in GPU"), 0; }
+int cuDeviceGetAttribute(int* v, int attribute, int) {
+    switch (attribute) {
+        case 75: *v = 9; break;           // compute capability
+        case 76: *v = 0; break;
+        case 16: *v = 132; break;         // multiprocessors
+        case 97: *v = 227 * 1024; break;  // shared memory per block
+        case 38: *v = 50 << 20; break;    // L2
+        case 13: *v = 1980000; break;     // clock
+        default: *v = 1;
+    }
+    return 0;
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = memory, 0; }
+int cuDeviceGetUuid_v2(void* uuid, int) { return std::memset(uuid, 7, 16), 0; }
+int cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = memory - live_bytes, *total = memory, 0; }
+int cuMemAlloc_v2(unsigned long long* p, size_t bytes) {
+    if (live_bytes + bytes > memory) return 2;
+    auto* block = static_cast<size_t*>(std::calloc(1, bytes + 512));
+    if (!block) return 2;
+    *block = bytes;
+    live_bytes += bytes;
+    return *p = reinterpret_cast<unsigned long long>(block) + 256, 0;
+}
+int cuMemFree_v2(unsigned long long p) {
+    auto* block = reinterpret_cast<size_t*>(p - 256);
+    live_bytes -= *block;
+    return std::free(block), 0;
+}
+int cuMemHostAlloc(void** p, size_t bytes, unsigned) { return *p = std::calloc(1, bytes), 0; }
+int cuMemFreeHost(void* p) { return std::free(p), 0; }
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t n, void*) { return std::memcpy(reinterpret_cast<void*>(to), from, n), 0; }
+int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t n, void*) {
+    // What kernels should have written is old memory: where a program reads counts, zeros are the better nonsense.
+    static const bool zeros = std::getenv("FAKE_CUDA_ZEROS");
+    return zeros ? std::memset(to, 0, n) : std::memcpy(to, reinterpret_cast<void*>(from), n), 0;
+}
+int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t n, void*) {
+    return std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n), 0;
+}
+int cuMemcpyPeerAsync(unsigned long long to, void*, unsigned long long from, void*, size_t n, void*) {
+    return std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n), 0;
+}
+int cuMemsetD8Async(unsigned long long to, unsigned char v, size_t n, void*) { return std::memset(reinterpret_cast<void*>(to), v, n), 0; }
+int cuStreamEndCapture(void*, void** graph) { return handle(graph); }
+int cuStreamIsCapturing(void*, int* state) { return *state = 0, 0; }
+int cuEventElapsedTime(float* t, void*, void*) { return *t = 0.5f, 0; }
+int cuModuleLoadData(void** module, const void*) { return handle(module); }
+int cuLaunchKernel(void*, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared) {
+    launches++;
+    // What a real device refuses.
+    if (!x || !y || !z || y > 65535 || z > 65535 || x > 0x7fffffffu || !(bx * by * bz) || bx * by * bz > 1024 || shared > 227 * 1024) return 1;
+    return 0;
+}
+int cuGetErrorString(int, const char** text) { return *text = "the stand-in refused", 0; }
+int cuGetErrorName(int, const char** text) { return *text = "STAND_IN", 0; }
+long fake_launches() { return launches; }
+
+// --- NVRTC ------------------------------------------------------------------------------------------------------------
+int nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 0, 0; }
+int nvrtcCreateProgram(void** program, const char*, const char* name) {
+    auto* p = new Program;
+    p->file = name;
+    return *program = p, 0;
+}
+int nvrtcDestroyProgram(void** program) { return delete static_cast<Program*>(*program), 0; }
+int nvrtcAddNameExpression(void* program, const char* expression) {
+    auto* p = static_cast<Program*>(program);
+    p->expression = expression;
+    if (const char* path = std::getenv("FAKE_CUDA_KERNELS"))
+        if (FILE* f = std::fopen(path, "a")) {
+            std::fprintf(f, "%s\t%s\n", p->file.c_str(), expression);
+            std::fclose(f);
+        }
+    return 0;
+}
+FINE(nvrtcCompileProgram)
+int nvrtcGetLoweredName(void*, const char* expression, const char** name) { return *name = expression, 0; }
+int nvrtcGetCUBINSize(void*, size_t* n) { return *n = 4, 0; }
+int nvrtcGetCUBIN(void*, char* image) { return std::memcpy(image, "fake", 4), 0; }
+int nvrtcGetProgramLogSize(void*, size_t* n) { return *n = 1, 0; }
+int nvrtcGetProgramLog(void*, char* log) { return *log = 0, 0; }
+
+// --- cuBLASLt ---------------------------------------------------------------------------------------------------------
+MAKES(cublasLtCreate) MAKES(cublasLtMatmulDescCreate) MAKES(cublasLtMatrixLayoutCreate) MAKES(cublasLtMatmulPreferenceCreate)
+FINE(cublasLtMatmulDescSetAttribute) FINE(cublasLtMatrixLayoutSetAttribute) FINE(cublasLtMatmulPreferenceSetAttribute) FINE(cublasLtMatmul)
+FINE(cublasLtMatmulDescDestroy) FINE(cublasLtMatrixLayoutDestroy) FINE(cublasLtMatmulPreferenceDestroy) FINE(cublasLtDestroy)
+int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*, int* found) { return *found = 1, 0; }
+size_t cublasLtGetVersion() { return 130000; }
+
+// --- cuDNN ------------------------------------------------------------------------------------------------------------
+MAKES(cudnnCreate) MAKES(cudnnCreateTensorDescriptor) MAKES(cudnnCreateFilterDescriptor) MAKES(cudnnCreateConvolutionDescriptor)
+FINE(cudnnSetStream) FINE(cudnnSetTensorNdDescriptor) FINE(cudnnSetFilterNdDescriptor) FINE(cudnnSetConvolutionNdDescriptor)
+FINE(cudnnSetConvolutionGroupCount) FINE(cudnnSetConvolutionMathType) FINE(cudnnConvolutionForward) FINE(cudnnConvolutionBackwardData)
+FINE(cudnnConvolutionBackwardFilter) FINE(cudnnAddTensor)
+int choose(int* found, void* results) {
+    std::memset(results, 0, 48);  // one cudnnConvolution...AlgoPerf_t: algorithm 0, fine, no memory
+    static_cast<int*>(results)[6] = 1;  // deterministic
+    return *found = 1, 0;
+}
+int cudnnGetConvolutionForwardAlgorithm_v7(void*, void*, void*, void*, void*, int, int* found, void* results) { return choose(found, results); }
+int cudnnGetConvolutionBackwardDataAlgorithm_v7(void*, void*, void*, void*, void*, int, int* found, void* results) { return choose(found, results); }
+int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void*, void*, void*, void*, void*, int, int* found, void* results) { return choose(found, results); }
+const char* cudnnGetErrorString(int) { return "the stand-in refused"; }
+size_t cudnnGetVersion() { return 91000; }
+}

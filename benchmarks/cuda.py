@@ -3,6 +3,7 @@
 `pytest tests/cuda && python benchmarks/cuda.py` is all that a machine with a GPU can tell.
 """
 
+import gc
 import time
 
 import torch
@@ -25,10 +26,21 @@ def per_call(f, sync, n):
     return best * 1e6
 
 
-def compare(name, make, n):
-    """make(t) gives what is timed, in the package t."""
-    ours, theirs = (per_call(make(t), t.cuda.synchronize, n) for t in (wisp, torch))
-    print(f"{name:24} wisp {ours:10.1f} us   torch {theirs:10.1f} us   {ours / theirs:.2f}", flush=True)
+def compare(name, make, n, memory=False):
+    """make(t) gives what is timed, in the package t; with `memory`, the peaks of the memory that tensors held are shown too."""
+    times, peaks = [], []
+    for t in (wisp, torch):
+        f = make(t)
+        f()
+        t.cuda.reset_peak_memory_stats()
+        times.append(per_call(f, t.cuda.synchronize, n))
+        peaks.append(t.cuda.max_memory_allocated() / 2**20)
+        del f
+        gc.collect()
+        t.cuda.empty_cache()
+    ours, theirs = times
+    print(f"{name:24} wisp {ours:10.1f} us   torch {theirs:10.1f} us   {ours / theirs:.2f}", end="")
+    print(f"   peak {peaks[0]:.0f} and {peaks[1]:.0f} MiB   {peaks[0] / peaks[1]:.2f}" if memory else "", flush=True)
 
 
 def backward(t):
@@ -66,7 +78,7 @@ def lenet(t, batch):
     return model, t.randn(batch, 3, 32, 32).cuda(), t.randint(0, 10, (batch,)).cuda()
 
 
-def gpt(t):
+def gpt_model(t, words, length, width, depth, heads):
     nn, F = t.nn, t.nn.functional
 
     class Block(nn.Module):
@@ -86,15 +98,93 @@ def gpt(t):
     class GPT(nn.Module):
         def __init__(self):
             super().__init__()
-            self.tokens, self.places = nn.Embedding(1000, 256), nn.Embedding(64, 256)
-            self.blocks = nn.Sequential(*[Block(256, 4) for _ in range(4)])
-            self.norm, self.head = nn.LayerNorm(256), nn.Linear(256, 1000)
+            self.tokens, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+            self.blocks = nn.Sequential(*[Block(width, heads) for _ in range(depth)])
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+            self.head.weight = self.tokens.weight
 
         def forward(self, x):
             h = self.tokens(x) + self.places(t.arange(x.shape[1], device=x.device))
             return self.head(self.norm(self.blocks(h))).flatten(0, 1)
 
-    return GPT().cuda(), t.randint(0, 1000, (8, 64)).cuda(), t.randint(0, 1000, (512,)).cuda()
+    return GPT()
+
+
+def gpt(t):
+    return gpt_model(t, 1000, 64, 256, 4, 4).cuda(), t.randint(0, 1000, (8, 64)).cuda(), t.randint(0, 1000, (512,)).cuda()
+
+
+def convolution(t):
+    """Forward and backward."""
+    x, w = t.randn(64, 64, 56, 56).cuda().requires_grad_(), t.randn(64, 64, 3, 3).cuda().requires_grad_()
+    g = t.randn(64, 64, 56, 56).cuda()
+    return lambda: t.autograd.grad(t.nn.functional.conv2d(x, w, padding=1), (x, w), g)
+
+
+def resnet50(t):
+    nn = t.nn
+
+    class Block(nn.Module):
+        def __init__(self, channels, width, stride):
+            super().__init__()
+            layers = []
+            for a, b, k, s in ((channels, width, 1, 1), (width, width, 3, stride), (width, 4 * width, 1, 1)):
+                layers += [nn.Conv2d(a, b, k, s, k // 2, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True)]
+            self.main, self.last = nn.Sequential(*layers[:-1]), layers[-1]
+            self.side = nn.Identity()
+            if stride > 1 or channels != 4 * width:
+                self.side = nn.Sequential(nn.Conv2d(channels, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+
+        def forward(self, x):
+            return self.last(self.main(x) + self.side(x))
+
+    layers, channels = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)], 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for i in range(count):
+            layers.append(Block(channels, width, stride if i == 0 else 1))
+            channels = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+
+
+def resnet_step(mixed):
+    """A step with momentum on 64 images, channels last: all in bfloat16, or with autocast."""
+
+    def made(t):
+        t.manual_seed(0)
+        model = resnet50(t).cuda().to(memory_format=t.channels_last)
+        x = t.randn(64, 3, 224, 224).cuda().to(memory_format=t.channels_last)
+        y = t.randint(0, 1000, (64,)).cuda()
+        if not mixed:
+            model, x = model.bfloat16(), x.bfloat16()
+        optimizer = t.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+        def step():
+            optimizer.zero_grad()
+            with t.autocast("cuda", dtype=t.bfloat16, enabled=mixed):
+                loss = t.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+
+        return step
+
+    return made
+
+
+def gpt2_step(t):
+    """GPT-2 124M on 8 x 1024 tokens: autocast to bfloat16, fused AdamW."""
+    t.manual_seed(0)
+    model = gpt_model(t, 50304, 1024, 768, 12, 12).cuda()
+    x, y = t.randint(0, 50304, (8, 1024)).cuda(), t.randint(0, 50304, (8192,)).cuda()
+    optimizer = t.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step():
+        optimizer.zero_grad()
+        with t.autocast("cuda", dtype=t.bfloat16):
+            loss = t.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+    return step
 
 
 def training(make):
@@ -154,9 +244,13 @@ if __name__ == "__main__":
     compare("transposed copy 64M", large(lambda t, x: x.t().contiguous()), 50)
     compare("product bf16 8192", product(8192, "bfloat16"), 20)
     compare("product f32 4096", product(4096, "float32"), 20)
+    compare("conv 64x64x56x56", convolution, 50)
     compare("mlp step", training(mlp), 300)
     compare("lenet step b4", training(lambda t: lenet(t, 4)), 300)
     compare("lenet step b128", training(lambda t: lenet(t, 128)), 300)
     compare("gpt 4x256 step", training(gpt), 60)
     compare("lenet b4 as a graph", replayed(4), 300)
     compare("lenet b128 as a graph", replayed(128), 300)
+    compare("resnet50 step bf16", resnet_step(False), 10, True)
+    compare("resnet50 step autocast", resnet_step(True), 10, True)
+    compare("gpt2 124M step", gpt2_step, 10, True)

@@ -48,7 +48,8 @@ _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "
          **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"), "PyTorchFileReader": "_C",
          **dict.fromkeys(("sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_compressed_tensor"), "sparse"),
          **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",
-                          "is_autocast_cpu_enabled",
+                          "is_autocast_cpu_enabled", "set_autocast_cpu_enabled", "set_autocast_cpu_dtype", "get_autocast_gpu_dtype",
+                          "set_autocast_gpu_dtype", "autocast_increment_nesting", "autocast_decrement_nesting",
                           "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "set_autocast_cache_enabled", "clear_autocast_cache"),
                          "amp.autocast_mode"),
          **dict.fromkeys(("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "random")}

@@ -107,8 +107,26 @@ void scale(const OptimizerTensor* tensors, int64_t count, double factor) {
     });
 }
 
+void unscale(const OptimizerTensor* tensors, int64_t count, const float* factor, float* found) {
+    each_piece(tensors, count, [&](const OptimizerTensor& t, int64_t begin, int64_t end) {
+        with_floating(t.dtype, [&](auto zero) {
+            using T = decltype(zero);
+            using C = Compute<T>;
+            T* x = (T*)t.param;
+            const C by = C(*factor);
+            int bad = 0;
+            for (int64_t i = begin; i < end; i++) {
+                const C v = C(x[i]);
+                bad |= !(v - v == C(0));
+                x[i] = T(v * by);
+            }
+            if (bad) __atomic_store_n(reinterpret_cast<uint32_t*>(found), 0x3f800000u, __ATOMIC_RELAXED);  // 1.0f
+        });
+    });
+}
+
 }  // namespace
 
-extern const OptimizerKernels optimizer_table = {&step, &sum_squares, &scale};
+extern const OptimizerKernels optimizer_table = {&step, &sum_squares, &scale, &unscale};
 
 }  // namespace wisp::cpu::WISP_ISA

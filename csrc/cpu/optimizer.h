@@ -45,6 +45,8 @@ struct OptimizerKernels {
     // The sum of the squares of all `param`s of the list; the same for any number of threads.
     double (*sum_squares)(const OptimizerTensor* tensors, int64_t count);
     void (*scale)(const OptimizerTensor* tensors, int64_t count, double factor);  // param *= factor
+    // param *= *factor; *found becomes 1 where a param was not finite.
+    void (*unscale)(const OptimizerTensor* tensors, int64_t count, const float* factor, float* found);
 };
 extern const OptimizerKernels& optimizer;
 #endif

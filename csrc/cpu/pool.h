@@ -10,6 +10,7 @@ namespace wisp::cpu {
 struct PoolShape {
     int64_t planes;
     int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
+    int64_t inner;  // 1; on the GPU also the number of channels, where they come last: [planes / inner, in..., inner]
 };
 
 struct AveragePool {

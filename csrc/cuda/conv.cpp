@@ -1,60 +1,41 @@
-// Convolution by cuDNN. Descriptions and the chosen algorithm are made once per shape and kept.
+// Convolution by cuDNN's graphs. The plan of a shape is made once and kept.
+//
+// A graph of one operation is described by "descriptors", objects with numbered attributes; cuDNN then lists engines for
+// it, the most promising first. The numbers below are those of cudnn_graph.h, which have not changed since version 8.
 #include "conv.h"
 
 #include <cstring>
 #include <unordered_map>
+#include <vector>
 
 #include "../core/device.h"
 #include "../core/errors.h"
-#include "pointwise.h"
 #include "runtime.h"
 
 namespace wisp::cuda {
+
+ConvSettings conv_settings;
+
 namespace {
 
 // X(name in the table, symbol, parameters)
-#define WISP_CUDNN(X)                                                                                                        \
-    X(create, cudnnCreate, (Handle*))                                                                                        \
-    X(set_stream, cudnnSetStream, (Handle, Handle))                                                                          \
-    X(tensor, cudnnCreateTensorDescriptor, (Handle*))                                                                        \
-    X(set_tensor, cudnnSetTensorNdDescriptor, (Handle, int type, int dims, const int* sizes, const int* strides))            \
-    X(filter, cudnnCreateFilterDescriptor, (Handle*))                                                                        \
-    X(set_filter, cudnnSetFilterNdDescriptor, (Handle, int type, int format, int dims, const int* sizes))                    \
-    X(convolution, cudnnCreateConvolutionDescriptor, (Handle*))                                                              \
-    X(set_convolution, cudnnSetConvolutionNdDescriptor, (Handle, int dims, const int*, const int*, const int*, int mode, int compute)) \
-    X(set_groups, cudnnSetConvolutionGroupCount, (Handle, int))                                                              \
-    X(set_math, cudnnSetConvolutionMathType, (Handle, int))                                                                  \
-    X(choose_forward, cudnnGetConvolutionForwardAlgorithm_v7, (Handle, Handle, Handle, Handle, Handle, int, int*, void*))    \
-    X(choose_input, cudnnGetConvolutionBackwardDataAlgorithm_v7, (Handle, Handle, Handle, Handle, Handle, int, int*, void*)) \
-    X(choose_weight, cudnnGetConvolutionBackwardFilterAlgorithm_v7, (Handle, Handle, Handle, Handle, Handle, int, int*, void*)) \
-    X(forward, cudnnConvolutionForward,                                                                                      \
-      (Handle, const void*, Handle, const void*, Handle, const void*, Handle, int, void*, size_t, const void*, Handle, void*)) \
-    X(input_grad, cudnnConvolutionBackwardData,                                                                              \
-      (Handle, const void*, Handle, const void*, Handle, const void*, Handle, int, void*, size_t, const void*, Handle, void*)) \
-    X(weight_grad, cudnnConvolutionBackwardFilter,                                                                           \
-      (Handle, const void*, Handle, const void*, Handle, const void*, Handle, int, void*, size_t, const void*, Handle, void*)) \
-    X(add, cudnnAddTensor, (Handle, const void*, Handle, const void*, const void*, Handle, void*))                           \
-    X(error_text, cudnnGetErrorString, (int))
+#define WISP_CUDNN(X)                                                                                          \
+    X(create, cudnnCreate, (Handle*))                                                                          \
+    X(set_stream, cudnnSetStream, (Handle, Handle))                                                            \
+    X(make, cudnnBackendCreateDescriptor, (int kind, Handle*))                                                 \
+    X(destroy, cudnnBackendDestroyDescriptor, (Handle))                                                        \
+    X(set, cudnnBackendSetAttribute, (Handle, int name, int type, int64_t count, const void* values))          \
+    X(get, cudnnBackendGetAttribute, (Handle, int name, int type, int64_t asked, int64_t* count, void* values)) \
+    X(finalize, cudnnBackendFinalize, (Handle))                                                                \
+    X(execute, cudnnBackendExecute, (Handle, Handle plan, Handle pack))                                        \
+    X(version, cudnnGetVersion, ())
 
 struct Cudnn {
-#define WISP_X(name, symbol, parameters) Result(*name) parameters;
-    WISP_CUDNN(WISP_X)
-#undef WISP_X
+    WISP_CUDNN(WISP_FIELD)
 };
 
 const Cudnn& cudnn() {
-    static const Cudnn table = [] {
-        std::string tried;
-        void* library = open_library("cudnn", {"libcudnn.so.9"}, tried);
-        if (!library) throw RuntimeError("convolution on the GPU needs cuDNN 9, and it was not found (tried ", tried, "): pip install 'wisp[cuda]'");
-        Cudnn t;
-        auto** slot = reinterpret_cast<void**>(&t);
-#define WISP_X(name, symbol, parameters) \
-    if (!(*slot++ = library_symbol(library, #symbol))) throw RuntimeError("cuDNN lacks the function ", #symbol);
-        WISP_CUDNN(WISP_X)
-#undef WISP_X
-        return t;
-    }();
+    static const Cudnn table = open_table<Cudnn>({"cuDNN 9", "convolution on the GPU needs", "cudnn", {"libcudnn.so.9"}}, {WISP_CUDNN(WISP_SYMBOL)});
     return table;
 }
 
@@ -63,15 +44,49 @@ void must(Result r, const char* what) {
 }
 
 Handle handle(int device) {
-    static Handle handles[64] = {};
+    static Handle handles[64] = {}, streams[64] = {};
     if (!handles[device]) must(cudnn().create(&handles[device]), "starting");
-    must(cudnn().set_stream(handles[device], current_stream()), "choosing the stream");
+    const Handle stream = current_stream();
+    if (stream != streams[device]) {
+        must(cudnn().set_stream(handles[device], stream), "choosing the stream");
+        streams[device] = stream;
+    }
     return handles[device];
+}
+
+enum Kind { convolution_kind = 1, engine_kind, configuration_kind, heuristic_kind, plan_kind, forward_kind = 10, weight_kind, input_kind, graph_kind = 15, pack_kind, tensor_kind };
+enum Type { type_handle, type_dtype, type_boolean, type_integer, type_float, type_double, type_pointer, type_mode, type_heuristic, type_note = 11, type_descriptor = 15 };
+enum Mode { fallback_mode = 2, best_mode = 3 };
+enum Note { tensor_cores, down_convert, reduced_reduction, fourier, nondeterministic };
+
+struct Attribute {
+    int name, type;
+    int64_t count;
+    const void* values;
+};
+
+// A descriptor with these attributes; null if cuDNN will not have it.
+Handle describe(int kind, std::initializer_list<Attribute> attributes) {
+    const Cudnn& c = cudnn();
+    Handle d = nullptr;
+    must(c.make(kind, &d), "making a descriptor");
+    Result r = 0;
+    for (const Attribute& a : attributes)
+        if (r == 0) r = c.set(d, a.name, a.type, a.count, a.values);
+    if (r == 0) r = c.finalize(d);
+    if (r == 0) return d;
+    c.destroy(d);
+    return nullptr;
+}
+Handle describe_surely(const char* what, int kind, std::initializer_list<Attribute> attributes) {
+    const Handle d = describe(kind, attributes);
+    if (!d) throw RuntimeError("cuDNN does not accept ", what, " of this convolution");
+    return d;
 }
 
 struct Key {
     cpu::ConvShape shape;
-    int64_t product, dtype, device;
+    int32_t product, dtype, device, channels_last, alignment, benchmark, deterministic, tf32;
     bool operator==(const Key& o) const { return std::memcmp(this, &o, sizeof *this) == 0; }
 };
 struct HashKey {
@@ -82,17 +97,11 @@ struct HashKey {
         return h ^ h >> 29;
     }
 };
-struct Found {  // cudnnConvolution...AlgoPerf_t
-    int algorithm, status;
-    float time;
-    size_t memory;
-    int deterministic, math, reserved[3];
-};
 struct Plan {
-    Handle x, y, w, convolution, bias;
-    int algorithm;
-    size_t workspace;
+    Handle plan = nullptr;
+    int64_t workspace = 0;
 };
+constexpr int64_t most_workspace = int64_t(4) << 30;
 
 int data_type(DType d) {
     switch (d) {
@@ -104,94 +113,166 @@ int data_type(DType d) {
     }
 }
 
-Handle tensor(int type, int64_t batch, int64_t channels, const int64_t* spatial, int dims) {
-    int sizes[5], strides[5], n = 0;
-    sizes[n++] = int(batch);
-    sizes[n++] = int(channels);
-    for (int d = 3 - dims; d < 3; d++) sizes[n++] = int(spatial[d]);
-    int step = 1;
-    for (int i = n - 1; i >= 0; i--) {
+Handle tensor(int64_t name, const Key& key, int64_t outer, int64_t channels, const int64_t* spatial, int dims) {
+    int64_t sizes[5] = {outer, channels}, strides[5];
+    for (int i = 0; i < dims; i++) sizes[2 + i] = spatial[3 - dims + i];
+    int64_t step = key.channels_last ? channels : 1;
+    for (int i = dims + 1; i > 1; i--) {
         strides[i] = step;
         step *= sizes[i];
     }
-    Handle h;
-    must(cudnn().tensor(&h), "describing a tensor");
-    must(cudnn().set_tensor(h, type, n, sizes, strides), "describing a tensor");
-    return h;
+    strides[1] = key.channels_last ? 1 : step;
+    strides[0] = key.channels_last ? step : step * channels;
+    const int64_t alignment = key.alignment;
+    const int type = data_type(DType(key.dtype));
+    return describe_surely("a tensor", tensor_kind, {{901, type_dtype, 1, &type}, {902, type_integer, dims + 2, sizes}, {903, type_integer, dims + 2, strides},
+                                                     {906, type_integer, 1, &name}, {900, type_integer, 1, &alignment}});
 }
 
-const Plan& plan_for(const Key& key) {
-    static std::unordered_map<Key, Plan, HashKey> plans;
-    auto it = plans.find(key);
-    if (it != plans.end()) return it->second;
+Handle graph_of(const Key& key, Handle cudnn_handle) {
     const cpu::ConvShape& s = key.shape;
+    const int dims = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 ? 2 : 3, at = 3 - dims;
+    const Handle x = tensor(0, key, s.batch, s.in_channels, s.in, dims), w = tensor(1, key, s.out_channels, s.in_channels / s.groups, s.kernel, dims),
+                 y = tensor(2, key, s.batch, s.out_channels, s.out, dims);
+    const bool wide = DType(key.dtype) == DType::f64;
+    const int compute = wide ? 1 : 0, cross_correlation = 1;
+    const int64_t n = dims;
+    const Handle convolution = describe_surely("the description", convolution_kind,
+                                               {{100, type_dtype, 1, &compute}, {101, type_mode, 1, &cross_correlation}, {102, type_integer, dims, s.dilation + at},
+                                                {103, type_integer, dims, s.stride + at}, {104, type_integer, dims, s.padding + at},
+                                                {105, type_integer, dims, s.padding + at}, {106, type_integer, 1, &n}});
+    const float one_f = 1, zero_f = 0;
+    const double one_d = 1, zero_d = 0;
+    const void *one = wide ? static_cast<const void*>(&one_d) : &one_f, *zero = wide ? static_cast<const void*>(&zero_d) : &zero_f;
+    const int number = wide ? type_double : type_float;
+    Handle operation;
+    if (key.product == int(ConvProduct::output))
+        operation = describe_surely("the forward product", forward_kind, {{700, number, 1, one}, {701, number, 1, zero}, {702, type_descriptor, 1, &convolution},
+                                    {703, type_descriptor, 1, &w}, {704, type_descriptor, 1, &x}, {705, type_descriptor, 1, &y}});
+    else if (key.product == int(ConvProduct::input))
+        operation = describe_surely("the input's gradient", input_kind, {{706, number, 1, one}, {707, number, 1, zero}, {708, type_descriptor, 1, &convolution},
+                                    {709, type_descriptor, 1, &w}, {710, type_descriptor, 1, &x}, {711, type_descriptor, 1, &y}});
+    else
+        operation = describe_surely("the weight's gradient", weight_kind, {{712, number, 1, one}, {713, number, 1, zero}, {714, type_descriptor, 1, &convolution},
+                                    {715, type_descriptor, 1, &w}, {716, type_descriptor, 1, &x}, {717, type_descriptor, 1, &y}});
+    return describe_surely("the graph", graph_kind, {{800, type_handle, 1, &cudnn_handle}, {801, type_descriptor, 1, &operation}});
+}
+
+// Whether the settings rule out what an engine does.
+bool ruled_out(const Key& key, Handle configuration) {
     const Cudnn& c = cudnn();
-    const DType dtype = DType(key.dtype);
-    const int type = data_type(dtype), dims = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 ? 2 : 3;
-    Plan p{};
-    p.x = tensor(type, s.batch, s.in_channels, s.in, dims);
-    p.y = tensor(type, s.batch, s.out_channels, s.out, dims);
-    int sizes[5], pad[3], stride[3], dilation[3], n = 2;
-    sizes[0] = int(s.out_channels);
-    sizes[1] = int(s.in_channels / s.groups);
-    for (int d = 3 - dims, i = 0; d < 3; d++, i++) {
-        sizes[n++] = int(s.kernel[d]);
-        pad[i] = int(s.padding[d]);
-        stride[i] = int(s.stride[d]);
-        dilation[i] = int(s.dilation[d]);
-        const int64_t expected = (s.in[d] + 2 * s.padding[d] - s.dilation[d] * (s.kernel[d] - 1) - 1) / s.stride[d] + 1;
-        if (s.padding[d] < 0 || expected != s.out[d])
-            throw RuntimeError("convolution with different padding on both sides is not supported on cuda; pad the input first");
+    Handle engine = nullptr;
+    must(c.make(engine_kind, &engine), "making a descriptor");
+    int64_t count = 0, notes_count = 0;
+    int notes[32];
+    if (c.get(configuration, 300, type_descriptor, 1, &count, &engine) == 0) c.get(engine, 1303, type_note, 32, &notes_count, notes);
+    c.destroy(engine);
+    const bool single = DType(key.dtype) == DType::f32;
+    for (int64_t i = 0; i < notes_count && i < 32; i++)
+        if ((notes[i] == nondeterministic && key.deterministic) || (single && notes[i] == down_convert) || (single && !key.tf32 && notes[i] == tensor_cores)) return true;
+    return false;
+}
+
+void run(const Plan& p, Handle cudnn_handle, const void* const* pointers) {
+    const Cudnn& c = cudnn();
+    const int64_t names[3] = {0, 1, 2};
+    Scratch workspace(size_t(std::max<int64_t>(p.workspace, 1)));
+    const void* memory = workspace.data();
+    const Handle pack = describe_surely("the pointers", pack_kind, {{1000, type_integer, 3, names}, {1001, type_pointer, 3, pointers}, {1003, type_pointer, 1, &memory}});
+    const Result r = c.execute(cudnn_handle, p.plan, pack);
+    c.destroy(pack);
+    must(r, "a convolution");
+}
+
+float time_of(const Plan& p, Handle cudnn_handle, const void* const* pointers) {
+    const Driver& d = driver();
+    Handle from, to;
+    float best = 1e30f;
+    check(d.event_create(&from, 0), "making an event");
+    check(d.event_create(&to, 0), "making an event");
+    for (int round = 0; round < 4; round++) {
+        float time = 0;
+        d.event_record(from, current_stream());
+        run(p, cudnn_handle, pointers);
+        d.event_record(to, current_stream());
+        d.event_synchronize(to);
+        if (d.event_elapsed(&time, from, to) == 0 && round > 0) best = std::min(best, time);
     }
-    must(c.filter(&p.w), "describing a weight");
-    must(c.set_filter(p.w, type, 0, n, sizes), "describing a weight");
-    must(c.convolution(&p.convolution), "describing a convolution");
-    must(c.set_convolution(p.convolution, dims, pad, stride, dilation, 1, dtype == DType::f64 ? 1 : 0), "describing a convolution");
-    must(c.set_groups(p.convolution, int(s.groups)), "describing a convolution");
-    must(c.set_math(p.convolution, dtype == DType::f64 ? 0 : 1), "describing a convolution");  // tensor cores, TF32 for float32, as PyTorch
-    const int64_t ones[3] = {1, 1, 1};
-    p.bias = tensor(type, 1, key.product == int64_t(ConvProduct::input) ? s.in_channels : s.out_channels, ones, dims);
-    Found found[8];
-    int count = 0;
-    const Handle h = handle(int(key.device));
-    if (key.product == int64_t(ConvProduct::output)) must(c.choose_forward(h, p.x, p.w, p.convolution, p.y, 8, &count, found), "choosing an algorithm");
-    else if (key.product == int64_t(ConvProduct::input)) must(c.choose_input(h, p.w, p.y, p.convolution, p.x, 8, &count, found), "choosing an algorithm");
-    else must(c.choose_weight(h, p.x, p.y, p.convolution, p.w, 8, &count, found), "choosing an algorithm");
-    bool chosen = false;
-    for (int i = 0; i < count && !chosen; i++) {
-        // Only what gives the same result every time.
-        if (found[i].status != 0 || !found[i].deterministic || found[i].memory > (size_t(1) << 30)) continue;
-        p.algorithm = found[i].algorithm;
-        p.workspace = found[i].memory;
-        must(c.set_math(p.convolution, found[i].math), "describing a convolution");
-        chosen = true;
+    d.event_destroy(from);
+    d.event_destroy(to);
+    return best;
+}
+
+Plan make_plan(const Key& key, Handle cudnn_handle, const void* const* pointers) {
+    const Cudnn& c = cudnn();
+    const Handle graph = graph_of(key, cudnn_handle);
+    Plan best;
+    float best_time = 1e30f;
+    int tried = 0;
+    for (int mode : {int(best_mode), int(fallback_mode)}) {
+        const Handle heuristic = describe(heuristic_kind, {{200, type_heuristic, 1, &mode}, {201, type_descriptor, 1, &graph}});
+        if (!heuristic) continue;
+        int64_t count = 0;
+        if (c.get(heuristic, 202, type_descriptor, 0, &count, nullptr) != 0) count = 0;
+        std::vector<Handle> configurations(static_cast<size_t>(count));
+        for (Handle& h : configurations) must(c.make(configuration_kind, &h), "making a descriptor");
+        int64_t given = 0;
+        if (count) c.get(heuristic, 202, type_descriptor, count, &given, configurations.data());
+        for (int64_t i = 0; i < given; i++) {
+            if (ruled_out(key, configurations[i])) continue;
+            Plan p;
+            p.plan = describe(plan_kind, {{400, type_handle, 1, &cudnn_handle}, {401, type_descriptor, 1, &configurations[i]}});
+            if (!p.plan) continue;
+            int64_t one = 0;
+            if (c.get(p.plan, 402, type_integer, 1, &one, &p.workspace) != 0 || p.workspace > most_workspace) {
+                c.destroy(p.plan);
+                continue;
+            }
+            if (!key.benchmark) return p;
+            const float time = time_of(p, cudnn_handle, pointers);
+            if (time < best_time) {
+                std::swap(best, p);
+                best_time = time;
+            }
+            if (p.plan) c.destroy(p.plan);
+            if (++tried == 10) return best;
+        }
+        if (best.plan) return best;
     }
-    if (!chosen) throw RuntimeError("cuDNN has no algorithm for this convolution in ", name_of(dtype));
-    return plans.emplace(key, p).first->second;
+    throw RuntimeError("cuDNN has no algorithm for this convolution in ", name_of(DType(key.dtype)));
 }
 
 }  // namespace
 
-void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, const void* a, const void* b, const void* bias, void* out) {
+int64_t cudnn_version() {
+    try {
+        return int64_t(cudnn().version());
+    } catch (const Error&) {
+        return 0;
+    }
+}
+
+void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, bool channels_last, const void* a, const void* b, void* out) {
+    const void* pointers[3] = {};  // x, w, y
+    if (product == ConvProduct::output) pointers[0] = a, pointers[1] = b, pointers[2] = out;
+    else if (product == ConvProduct::input) pointers[0] = out, pointers[1] = b, pointers[2] = a;
+    else pointers[0] = a, pointers[1] = out, pointers[2] = b;
     Key key{};
     key.shape = shape;
-    key.product = int64_t(product);
-    key.dtype = int64_t(dtype);
+    key.product = int32_t(product);
+    key.dtype = int32_t(dtype);
     key.device = current_device().index;
-    const Plan& p = plan_for(key);
-    const Cudnn& c = cudnn();
-    const Handle h = handle(int(key.device));
-    Scratch workspace(std::max<size_t>(p.workspace, 1));
-    const double one_d = 1, zero_d = 0;
-    const float one_f = 1, zero_f = 0;
-    const void *one = dtype == DType::f64 ? static_cast<const void*>(&one_d) : &one_f, *zero = dtype == DType::f64 ? static_cast<const void*>(&zero_d) : &zero_f;
-    if (product == ConvProduct::output)
-        must(c.forward(h, one, p.x, a, p.w, b, p.convolution, p.algorithm, workspace.data(), p.workspace, zero, p.y, out), "a convolution");
-    else if (product == ConvProduct::input)
-        must(c.input_grad(h, one, p.w, b, p.y, a, p.convolution, p.algorithm, workspace.data(), p.workspace, zero, p.x, out), "the gradient of a convolution's input");
-    else
-        must(c.weight_grad(h, one, p.x, a, p.y, b, p.convolution, p.algorithm, workspace.data(), p.workspace, zero, p.w, out), "the gradient of a convolution's weight");
-    if (bias) must(c.add(h, one, p.bias, bias, one, product == ConvProduct::input ? p.x : p.y, out), "adding a bias");
+    key.channels_last = channels_last;
+    const uintptr_t all = uintptr_t(a) | uintptr_t(b) | uintptr_t(out) | 16;
+    key.alignment = int32_t(all & -all);
+    key.benchmark = conv_settings.benchmark;
+    key.deterministic = conv_settings.deterministic;
+    key.tf32 = conv_settings.tf32;
+    static std::unordered_map<Key, Plan, HashKey> plans;
+    const Handle h = handle(key.device);
+    auto it = plans.find(key);
+    if (it == plans.end()) it = plans.emplace(key, make_plan(key, h, pointers)).first;
+    run(it->second, h, pointers);
 }
 
 }  // namespace wisp::cuda

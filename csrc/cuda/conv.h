@@ -6,8 +6,16 @@
 namespace wisp::cuda {
 
 enum class ConvProduct { output, input, weight };
-// output(input, weight), input gradient(grad, weight) or weight gradient(input, grad); contiguous, of one floating dtype.
-// bias (per channel of the result) may be null.
-void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, const void* a, const void* b, const void* bias, void* out);
+// output(input, weight), input gradient(grad, weight) or weight gradient(input, grad), of one floating dtype; all three
+// tensors are contiguous, or all have their channels last. The padding is the same on both sides.
+void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, bool channels_last, const void* a, const void* b, void* out);
+
+struct ConvSettings {       // wisp.backends.cudnn
+    bool benchmark = false; // try the algorithms and keep the fastest
+    bool deterministic = false;
+    bool tf32 = true;
+};
+extern ConvSettings conv_settings;
+int64_t cudnn_version();    // 91002; 0 where there is none
 
 }  // namespace wisp::cuda

@@ -40,15 +40,6 @@ std::vector<std::string> wheel_folders(const char* wheel) {
     return folders;
 }
 
-template <class Table> void fill(Table& table, void* library, const char* what, std::initializer_list<const char*> symbols) {
-    auto** slot = reinterpret_cast<void**>(&table);
-    for (const char* symbol : symbols) {
-        *slot = dlsym(library, symbol);
-        if (!*slot) throw RuntimeError(what, " lacks the function ", symbol, ": it is too old; Wisp needs CUDA 12.8 or newer");
-        slot++;
-    }
-}
-
 }  // namespace
 
 void* open_library(const char* wheel_folder, std::initializer_list<const char*> names, std::string& tried) {
@@ -68,6 +59,20 @@ std::string library_path(void* library) {
 
 void* library_symbol(void* library, const char* name) { return dlsym(library, name); }
 
+static void fill(void** slot, void* library, const char* what, std::initializer_list<const char*> symbols) {
+    for (const char* symbol : symbols)
+        if (!(*slot++ = dlsym(library, symbol)))
+            throw RuntimeError(what, " lacks the function ", symbol, ": it is too old; Wisp needs CUDA 12.8 or newer");
+}
+
+void* open_table(const Library& wanted, void** slots, std::initializer_list<const char*> symbols) {
+    std::string tried;
+    void* library = open_library(wanted.folder, wanted.files, tried);
+    if (!library) throw RuntimeError(wanted.purpose, " ", wanted.name, ", and it was not found (tried ", tried, "): pip install 'wisp[cuda]'");
+    fill(slots, library, wanted.name, symbols);
+    return library;
+}
+
 const Driver& driver() {
     static const Driver table = [] {
         std::string tried;
@@ -76,8 +81,7 @@ const Driver& driver() {
             throw RuntimeError("CUDA is not available: found no NVIDIA driver on this machine (libcuda.so.1 could not be opened): use device='cpu', or install the "
                                "driver; `wisp doctor` tells more");
         Driver d;
-#define WISP_X(name, symbol, parameters) #symbol,
-        fill(d, library, "the NVIDIA driver (libcuda.so.1)", {WISP_DRIVER(WISP_X)});
+        fill(reinterpret_cast<void**>(&d), library, "the NVIDIA driver (libcuda.so.1)", {WISP_DRIVER(WISP_SYMBOL)});
         return d;
     }();
     return table;
@@ -85,11 +89,9 @@ const Driver& driver() {
 
 const Nvrtc& nvrtc() {
     static const Nvrtc table = [] {
-        std::string tried;
-        void* library = open_library("cuda_nvrtc", {"libnvrtc.so.13", "libnvrtc.so.12"}, tried);
-        if (!library)
-            throw RuntimeError("CUDA kernels need NVRTC, NVIDIA's run-time compiler, and it was not found (tried ", tried,
-                               "): pip install 'wisp[cuda]'");
+        Nvrtc n;
+        void* library = open_table({"NVRTC, NVIDIA's run-time compiler", "CUDA kernels need", "cuda_nvrtc", {"libnvrtc.so.13", "libnvrtc.so.12"}},
+                                   reinterpret_cast<void**>(&n), {WISP_NVRTC(WISP_SYMBOL)});
         // Its own search for this second library does not look where a wheel put it.
         const std::string folder = library_path(library);
         if (DIR* d = opendir(folder.c_str())) {
@@ -97,9 +99,6 @@ const Nvrtc& nvrtc() {
                 if (std::strncmp(entry->d_name, "libnvrtc-builtins.so", 20) == 0) dlopen((folder + "/" + entry->d_name).c_str(), RTLD_NOW | RTLD_GLOBAL);
             closedir(d);
         }
-        Nvrtc n;
-        fill(n, library, "NVRTC", {WISP_NVRTC(WISP_X)});
-#undef WISP_X
         return n;
     }();
     return table;

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 namespace wisp::cuda {
@@ -72,15 +73,15 @@ using Pointer = unsigned long long;
     X(log_size, nvrtcGetProgramLogSize, (Handle, size_t*))                                                              \
     X(log, nvrtcGetProgramLog, (Handle, char*))
 
+// For lists such as those above: the fields of a table of functions, and the names of their symbols.
+#define WISP_FIELD(name, symbol, parameters) Result(*name) parameters;
+#define WISP_SYMBOL(name, symbol, parameters) #symbol,
+
 struct Driver {
-#define WISP_X(name, symbol, parameters) Result(*name) parameters;
-    WISP_DRIVER(WISP_X)
-#undef WISP_X
+    WISP_DRIVER(WISP_FIELD)
 };
 struct Nvrtc {
-#define WISP_X(name, symbol, parameters) Result(*name) parameters;
-    WISP_NVRTC(WISP_X)
-#undef WISP_X
+    WISP_NVRTC(WISP_FIELD)
 };
 
 // Each opens its library on first use and throws a RuntimeError that says what is missing and how to get it.
@@ -92,5 +93,21 @@ const Nvrtc& nvrtc();
 void* open_library(const char* wheel_folder, std::initializer_list<const char*> names, std::string& tried);
 std::string library_path(void* library);  // where an opened one came from
 void* library_symbol(void* library, const char* name);  // null if it is not there
+
+// A library and what it is for, as errors say it.
+struct Library {
+    const char* name;     // "cuDNN 9"
+    const char* purpose;  // "convolution on the GPU needs"
+    const char* folder;   // of its wheel
+    std::initializer_list<const char*> files;
+};
+// Opens a library and fills a table of functions in the order of `symbols`; RuntimeError if it, or one of them, is not
+// there: static const Cudnn table = open_table<Cudnn>({...}, {WISP_CUDNN(WISP_SYMBOL)}).
+void* open_table(const Library& library, void** slots, std::initializer_list<const char*> symbols);
+template <class Table> Table open_table(const Library& library, std::initializer_list<const char*> symbols) {
+    Table table;
+    open_table(library, reinterpret_cast<void**>(&table), symbols);
+    return table;
+}
 
 }  // namespace wisp::cuda

@@ -29,24 +29,11 @@ namespace {
        const void*, void*, size_t, Handle))
 
 struct Lt {
-#define WISP_X(name, symbol, parameters) Result(*name) parameters;
-    WISP_CUBLASLT(WISP_X)
-#undef WISP_X
+    WISP_CUBLASLT(WISP_FIELD)
 };
 
 const Lt& lt() {
-    static const Lt table = [] {
-        std::string tried;
-        void* library = open_library("cublas", {"libcublasLt.so.13", "libcublasLt.so.12"}, tried);
-        if (!library) throw RuntimeError("products on the GPU need cuBLASLt, and it was not found (tried ", tried, "): pip install 'wisp[cuda]'");
-        Lt t;
-        auto** slot = reinterpret_cast<void**>(&t);
-#define WISP_X(name, symbol, parameters) \
-    if (!(*slot++ = library_symbol(library, #symbol))) throw RuntimeError("cuBLASLt lacks the function ", #symbol);
-        WISP_CUBLASLT(WISP_X)
-#undef WISP_X
-        return t;
-    }();
+    static const Lt table = open_table<Lt>({"cuBLASLt", "products on the GPU need", "cublas", {"libcublasLt.so.13", "libcublasLt.so.12"}}, {WISP_CUBLASLT(WISP_SYMBOL)});
     return table;
 }
 

@@ -1,6 +1,5 @@
 // Launches the kernels of normalisation.
 #include "pointwise.h"
-#include "reduce.h"
 #include "runtime.h"
 #include "tables.h"
 
@@ -92,56 +91,9 @@ void group_norm_backward(DType d, const void* g, const void* x, const void* weig
     join(d, partial.data(), dw, db, splits, all);
 }
 
-void batch_norm_stats(DType d, const void* x, void* mean, void* rstd, DType running, void* running_mean, void* running_var, double momentum, int64_t batch,
-                      int64_t channels, int64_t spatial, double eps) {
-    const DType c = compute_of(d);
-    Scratch variance(size_t(channels * item(d)));
-    const int64_t sizes[3] = {batch, channels, spatial}, strides[3] = {channels * spatial, spatial, 1};
-    cpu::ReduceArguments a{};
-    a.in = x;
-    a.in_dtype = d;
-    a.sizes = sizes;
-    a.strides = strides;
-    a.ndim = 3;
-    a.reduced = 5;
-    a.out = variance.data();
-    a.out_dtype = c;
-    a.mean = mean;
-    reduce(cpu::Reduction::variance, a);
-    void* v = variance.data();
-    launch_with(one_of<21>(int(c) * 16 + int(running), [&] { return str("batch_statistics<", type_text(c), ", ", type_text(running), ">"); }), {blocks(channels)}, {256}, 0, v, mean, rstd, running_mean,
-                running_var, channels, double(batch * spatial), momentum, eps);
-}
-
-void batch_norm_from_running(DType d, DType running, const void* running_mean, const void* running_var, void* mean, void* rstd, int64_t channels, double eps) {
-    launch_with(find_kernel(file, str("batch_from_running<", type_text(compute_of(d)), ", ", type_text(running), ">")), {blocks(channels)}, {256}, 0, running_mean,
-                running_var, mean, rstd, channels, eps);
-}
-
-Grid planes(int64_t batch, int64_t channels, int64_t spatial) {
-    return {unsigned(batch * channels), unsigned(std::max<int64_t>(1, std::min<int64_t>((spatial + 1023) / 1024, 64)))};
-}
-
-void batch_norm_apply(DType d, const void* x, const void* mean, const void* rstd, const void* weight, const void* bias, void* y, int64_t batch, int64_t channels,
-                      int64_t spatial) {
-    launch_with(one_of<5>(int(d), [&] { return str("batch_apply<", type_text(d), ">"); }), planes(batch, channels, spatial), {256}, 0, x, mean, rstd, weight, bias, y, channels, spatial);
-}
-
-void batch_norm_backward(DType d, const void* g, const void* x, const void* mean, const void* rstd, const void* weight, void* dx, void* dw, void* db,
-                         int64_t batch, int64_t channels, int64_t spatial, bool training) {
-    const int64_t splits = splits_of(channels, batch * spatial);
-    Scratch partial(size_t(2 * splits * channels * item(d)));
-    void* p = partial.data();
-    if (training || dw || db) sums_of_channels(d, g, x, mean, rstd, p, batch, channels, spatial, 0, splits);
-    if (dx)
-        launch_with(one_of<6>(int(d), [&] { return str("batch_backward<", type_text(d), ">"); }), planes(batch, channels, spatial), {256}, 0, g, x, mean, rstd, weight, p, dx, channels,
-                    spatial, splits, double(batch * spatial), int(training));
-    if (dw || db) join(d, p, dw, db, splits, channels);
-}
-
 }  // namespace
 
-const cpu::NormKernels norm = {layer_norm, layer_norm_backward, group_norm, group_norm_backward, batch_norm_stats, batch_norm_from_running, batch_norm_apply,
-                               batch_norm_backward};
+// Batch norms have their own kernels: batch_norm.h.
+const cpu::NormKernels norm = {layer_norm, layer_norm_backward, group_norm, group_norm_backward, Absent(), Absent(), Absent(), Absent()};
 
 }  // namespace wisp::cuda

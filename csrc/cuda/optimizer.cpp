@@ -66,8 +66,14 @@ void scale(const OptimizerTensor* tensors, int64_t count, double factor) {
     });
 }
 
+void unscale(const OptimizerTensor* tensors, int64_t count, const float* factor, float* found) {
+    in_lists(tensors, count, [&](DType d, const List& list, unsigned blocks) {
+        launch_with(find_kernel(file, str("unscale_list<", type_text(d), ">")), {blocks}, {256}, 0, list, factor, found);
+    });
+}
+
 }  // namespace
 
-const cpu::OptimizerKernels optimizer = {step, sum_squares, scale};
+const cpu::OptimizerKernels optimizer = {step, sum_squares, scale, unscale};
 
 }  // namespace wisp::cuda

@@ -20,16 +20,31 @@ template <int Which> Kernel* typed(const char* name, DType d, const char* more =
     return instances(int(d) * 2 + flag, [&] { return str(name, "<", type_text(d), more, ">"); });
 }
 
+// Neighbouring channels that a thread takes at a time.
+int vector_of(DType d, const PoolShape& s, std::initializer_list<const void*> pointers) {
+    const int n = int(16 / item_size(d));
+    if (s.inner % n) return 1;
+    for (const void* p : pointers)
+        if (uintptr_t(p) % 16) return 1;
+    return n;
+}
+template <int Which> Kernel* vectored(const char* name, DType d, int vector) {
+    static Instances<32> instances(file);
+    return instances(int(d) * 2 + (vector > 1), [&] { return str(name, "<", type_text(d), ", ", vector, ">"); });
+}
+
 void max(DType d, const PoolShape& s, const void* x, void* y, int64_t* indices, uint8_t* taps) {
     const int64_t n = s.planes * volume(s.out);
-    if (n) launch_with(typed<0>("max_pool", d), threads(n), {256}, 0, s, x, y, indices, taps, n);
+    const int v = vector_of(d, s, {x, y});
+    if (n) launch_with(vectored<0>("max_pool", d, v), threads(n / v), {256}, 0, s, x, y, indices, taps, n);
 }
 
 void max_grad(DType d, const PoolShape& s, const void* g, const int64_t* indices, const uint8_t* taps, void* dx) {
     const int64_t n = s.planes * volume(s.in);
     if (n == 0) return;
+    const int v = vector_of(d, s, {g, taps, dx});
     // Indices may come from windows that the shape does not tell (adaptive, fractional).
-    if (taps) launch_with(typed<1>("max_pool_grad", d), threads(n), {256}, 0, s, g, taps, dx, n);
+    if (taps) launch_with(vectored<1>("max_pool_grad", d, v), threads(n / v), {256}, 0, s, g, taps, dx, n);
     else launch_with(typed<2>("max_pool_grad_any", d), threads(n), {256}, 0, s, g, indices, dx, n);
 }
 

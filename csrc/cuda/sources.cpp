@@ -21,6 +21,7 @@
     X(rows, "cuda/kernels/rows.cuh")                       \
     X(softmax, "cuda/kernels/softmax.cuh")                 \
     X(norm, "cuda/kernels/norm.cuh")                       \
+    X(batch_norm, "cuda/kernels/batch_norm.cuh")           \
     X(loss, "cuda/kernels/loss.cuh")                       \
     X(pool, "cuda/kernels/pool.cuh")                       \
     X(index, "cuda/kernels/index.cuh")                     \

@@ -6,7 +6,9 @@
 #include "conv.h"
 
 #include "../cuda/conv.h"
+#include "../cuda/pointwise.h"
 #include "../python/registry.h"
+#include "format.h"
 
 namespace wisp {
 namespace {
@@ -28,9 +30,6 @@ void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const 
                  const Tensor& out) {
     const cpu::ConvShape& s = g.shape;
     if (out.device().type == DeviceType::meta) return;
-    if (out.is_cuda())
-        return cuda::convolve(cuda::ConvProduct(int(product)), out.dtype(), s, a.device_data(), b.device_data(), bias.defined() ? bias.device_data() : nullptr,
-                              out.device_data());
     const int64_t taps = s.kernel[0] * s.kernel[1] * s.kernel[2] * s.in_channels / s.groups;
     Unlocked unlocked(s.batch * s.out_channels * s.out[0] * s.out[1] * s.out[2] * std::max<int64_t>(1, taps) / 16);
     auto run = [&]<class T>(auto output, auto input, auto weight) {
@@ -49,11 +48,79 @@ void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const 
         run.operator()<int64_t>(k.forward_i64, k.input_grad_i64, nullptr);
 }
 
+// --- on the GPU
+
+// t with `before` and `after` zeros added along each spatial dimension; negative amounts cut.
+Tensor framed(const Tensor& t, const Dims& before, const Dims& after) {
+    Dims sizes = t.sizes();
+    for (int64_t d = 0; d < before.size(); ++d) sizes[2 + d] += before[d] + after[d];
+    const Tensor out = zeros(sizes, t.dtype());
+    Tensor from = alias(t), to = out;
+    for (int64_t d = 0; d < before.size(); ++d) {
+        const int64_t skipped = std::max<int64_t>(-before[d], 0), first = std::max<int64_t>(before[d], 0);
+        const int64_t length = std::min(t.size(2 + d) - skipped, sizes[2 + d] - first);
+        if (length <= 0) return out;
+        from = narrow(from, 2 + d, skipped, length);
+        to = narrow(to, 2 + d, first, length);
+    }
+    copy_values(to, from);
+    return out;
+}
+
+void add_bias(const Tensor& out, const Tensor& bias) {
+    Dims strides(out.dim(), 0);
+    strides[1] = bias.stride(0);
+    const cuda::Operand result{out.device_data(), out.dtype(), out.strides().data(), nullptr};
+    const cuda::Operand operands[3] = {result, result, {bias.device_data(), bias.dtype(), strides.data(), nullptr}};
+    cuda::pointwise(cpu::Pointwise::add, cuda::which_forward, out.dtype() == DType::f64 ? DType::f64 : DType::f32, operands, 3, out.sizes(), nullptr);
+}
+
+// cuDNN takes the same padding on both sides: what is left over is added to the input, or cut from it.
+Tensor compute_on_gpu(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias) {
+    const cpu::ConvShape& s = g.shape;
+    Dims before(g.dims, 0), after(g.dims, 0), back_before(g.dims, 0), back_after(g.dims, 0);
+    ConvGeometry even = g;
+    bool one_sided = false;
+    for (int i = 0; i < g.dims; ++i) {
+        const int d = 3 - g.dims + i;
+        const int64_t window = s.dilation[d] * (s.kernel[d] - 1) + 1, room = s.in[d] + 2 * s.padding[d] - window;
+        if (s.padding[d] >= 0 && room >= 0 && room / s.stride[d] + 1 == s.out[d]) continue;
+        const int64_t behind = (s.out[d] - 1) * s.stride[d] + window - s.in[d] - s.padding[d], common = std::max<int64_t>(0, std::min(s.padding[d], behind));
+        before[i] = s.padding[d] - common, after[i] = behind - common;
+        back_before[i] = -before[i], back_after[i] = -after[i];
+        even.shape.in[d] += before[i] + after[i];
+        even.shape.padding[d] = common;
+        one_sided = true;
+    }
+    if (one_sided) {
+        if (product != Product::input) return compute_on_gpu(product, even, framed(a, before, after), b, bias);
+        const Tensor out = framed(compute_on_gpu(product, even, a, b, {}), back_before, back_after);
+        if (bias.defined()) add_bias(out, bias);
+        return out;
+    }
+    MemoryFormat format = MemoryFormat::contiguous;
+    if (g.dims > 1 && a.dtype() != DType::f64) {
+        format = format_of(a);
+        if (format == MemoryFormat::contiguous) format = format_of(b);
+    }
+    const Tensor out = empty_in(sizes_of(product, g), a.dtype(), format);
+    if (out.numel() == 0) return out;
+    if (a.numel() == 0 || b.numel() == 0) zero_(out);
+    else {
+        const Tensor left = values_in(a, format), right = values_in(b, format);
+        cuda::convolve(cuda::ConvProduct(int(product)), a.dtype(), s, format != MemoryFormat::contiguous, left.device_data(), right.device_data(), out.device_data());
+    }
+    if (bias.defined()) add_bias(out, bias);
+    return out;
+}
+
 // The product without a gradient. Half precision is computed in float and rounded once, smaller integers in int64.
 Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias) {
     const DType dtype = a.dtype();
     GradMode off(false);
-    if (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64 || (a.is_cuda() && is_floating(dtype))) {
+    if (a.is_cuda() && is_floating(dtype)) return compute_on_gpu(product, g, a, b, bias);
+    if (a.is_cuda() && !is_complex(dtype)) throw NotImplemented("convolution on cuda is not implemented for '", type_name(dtype), "'");
+    if (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64) {
         const Tensor out = empty(sizes_of(product, g), dtype);
         if (out.numel() > 0) call_kernel(product, g, plain(a), plain(b), plain(bias), out);
         return out;
@@ -94,7 +161,8 @@ Tensor conv_output(const ConvGeometry& g, const Tensor& input, const Tensor& wei
     const Tensor out = compute(Product::output, g, input, weight, bias);
     if (needs_grad(input, weight, bias))
         record(out, "ConvolutionBackward0", {input, weight, bias}, {input, weight}, [g](Backward& bw) {
-            const Tensor grad = contiguous(bw.grad());  // once for all three
+            // The layout is changed once for all three.
+            const Tensor grad = bw.grad().is_cuda() ? contiguous(bw.grad(), format_of(bw.saved(0))) : contiguous(bw.grad());
             // the input's gradient last: it is what the next node reads
             if (bw.needs(2)) bw.set(2, bias_grad(g, grad, false, bw.create_graph));
             if (bw.needs(1)) bw.set(1, conv_weight(g, conjugate(bw.saved(0)), grad));

@@ -1,5 +1,6 @@
 // Devices from Python: the default one, virtual ones, and what wisp.cuda is made of (namespace _cuda).
 #include "../cuda/compiler.h"
+#include "../cuda/conv.h"
 #include "../cuda/gemm.h"
 #include "../cuda/runtime.h"
 #include "../python/registry.h"
@@ -68,6 +69,15 @@ const Operators operators = {
     {"_cuda.empty_cache(int device)", [](int64_t i) { cuda::empty_cache(index_of(i)); }, function},
     {"_cuda.allow_tf32(bool allowed)", [](bool b) { cuda::allow_tf32(b); }, function},
     {"_cuda.tf32_allowed()", []() { return cuda::tf32_allowed(); }, function},
+
+    {"_cuda.conv_settings()", []() {
+         const cuda::ConvSettings& s = cuda::conv_settings;
+         return Py_BuildValue("(NNN)", PyBool_FromLong(s.benchmark), PyBool_FromLong(s.deterministic), PyBool_FromLong(s.tf32));
+     }, function},
+    {"_cuda.set_conv_settings(bool benchmark, bool deterministic, bool tf32)", [](bool benchmark, bool deterministic, bool tf32) {
+         cuda::conv_settings = {benchmark, deterministic, tf32};
+     }, function},
+    {"_cuda.cudnn_version()", []() { return cuda::cudnn_version(); }, function},
 
     {"_cuda.default_stream(int device)", [](int64_t i) { return int64_t(cuda::default_stream(index_of(i))); }, function},
     {"_cuda.current_stream(int device)", [](int64_t i) {

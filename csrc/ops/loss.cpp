@@ -2,6 +2,7 @@
 #include "../cpu/loss.h"
 
 #include "../cuda/loss.h"
+#include "../python/autocast.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -136,7 +137,8 @@ Tensor class_loss_on_gpu(LossKind kind, const cpu::LossArgs& args, const Tensor&
         GradMode off(false);
         if (kind.reduction == Reduction::mean) total = sum(shares);
         result = kind.reduction == Reduction::none ? losses : kind.reduction == Reduction::sum ? sum(losses) : sum(losses) / total;
-        result = to(result, x.dtype());
+        // Under autocast losses are float32, as they are computed.
+        if (!(kind.entropy && autocast_enabled())) result = to(result, x.dtype());
         if (result.same(losses)) result = alias(losses);
     }
     if (needs_grad(x))
@@ -225,6 +227,9 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight
     const Reduction reduction = reduction_of(reduction_name, size_average, reduce);
     if (smoothing < 0 || smoothing > 1) throw RuntimeError("label_smoothing must be between 0.0 and 1.0. Got: ",
         smoothing);
+    // Autocast on the GPU: the kernel for class indices reads lower precision itself, all else gets float32.
+    if (x.is_cuda() && is_reduced(x.dtype()) && (weight || x.sizes() == target.sizes()) && autocast_enabled())
+        return cross_entropy(to(x, DType::f32), target, weight, size_average, ignore_index, reduce, reduction_name, smoothing);
     if (x.sizes() == target.sizes() && x.dim() > 0) {
         if (!is_floating(target.dtype()))
             throw RuntimeError("Expected floating point type for target with class probabilities, got ",

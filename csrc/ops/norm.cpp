@@ -3,8 +3,10 @@
 // The backward pass is one kernel. Where it must itself be differentiable it is the formula, on tensors.
 #include "../cpu/norm.h"
 
+#include "../cuda/batch_norm.h"
 #include "../cuda/tables.h"
 #include "../python/registry.h"
+#include "format.h"
 #include "fused.h"
 
 namespace wisp {
@@ -187,6 +189,15 @@ struct BatchStatistics {
     Tensor mean, rstd;
 };
 
+// How the GPU sees x: with channels last, all positions are the batch. Weights keep their dtype there.
+cuda::BatchNorm on_gpu(const Tensor& x, MemoryFormat format, const Tensor& weight, const Tensor& bias) {
+    int64_t spatial = 1;
+    for (int64_t i = 2; i < x.dim(); i++) spatial *= x.size(i);
+    const bool last = format != MemoryFormat::contiguous;
+    const DType w = weight ? weight.dtype() : bias ? bias.dtype() : x.dtype();
+    return {x.dtype(), w, last ? x.size(0) * spatial : x.size(0), x.size(1), last ? 1 : spatial, pointer(weight), pointer(bias)};
+}
+
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
     const Tensor& running_var,
                   bool training, double momentum, double eps, BatchStatistics* statistics = nullptr) {
@@ -209,15 +220,21 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
         throw RuntimeError("Expected running_mean and running_var to be defined when training=False");
     check_floating("batch_norm", x);
     const DType d = x.dtype(), c = compute_dtype(d);
-    const Tensor in = kernel_input(x), w = kernel_input(weight, d), b = kernel_input(bias, d);
-    Tensor y = empty(x.sizes(), d), mean = empty({channels}, c), rstd = empty({channels}, c);
+    const bool gpu = x.is_cuda();
+    const MemoryFormat format = gpu ? format_of(x) : MemoryFormat::contiguous;
+    const DType weights = gpu ? weight ? weight.dtype() : bias ? bias.dtype() : d : d;
+    const Tensor in = values_in(x, format), w = kernel_input(weight, weights), b = kernel_input(bias, weights);
+    Tensor y = empty_in(x.sizes(), d, format), mean = empty({channels}, c), rstd = empty({channels}, c);
     if (training) {
         // The kernel moves contiguous running statistics in place.
         const DType running = running_mean ? running_mean.dtype() : running_var ? running_var.dtype() : d;
         const Tensor moved_mean = kernel_input(running_mean, running), moved_var = kernel_input(running_var, running);
         if (x.numel()) {
             Unlocked unlocked(x.numel());
-            on_device(cpu::norm, cuda::norm).batch_norm_stats(d, in.device_data(), mean.device_data(), rstd.device_data(), running,
+            if (gpu)
+                cuda::batch_norm_statistics(on_gpu(x, format, w, b), in.device_data(), mean.device_data(), rstd.device_data(), running,
+                                            moved_mean ? moved_mean.device_data() : nullptr, moved_var ? moved_var.device_data() : nullptr, momentum, eps);
+            else on_device(cpu::norm, cuda::norm).batch_norm_stats(d, in.device_data(), mean.device_data(), rstd.device_data(), running,
                 moved_mean ? moved_mean.device_data() : nullptr,
                                        moved_var ? moved_var.device_data() : nullptr, momentum, batch, channels, spatial, eps);
         }
@@ -228,7 +245,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
             }
     } else {
         const Tensor m = kernel_input(running_mean), v = kernel_input(running_var, running_mean.dtype());
-        on_device(cpu::norm, cuda::norm).batch_norm_from_running(d, m.dtype(), m.device_data(), v.device_data(), mean.device_data(), rstd.device_data(), channels, eps);
+        if (gpu) cuda::batch_norm_from_running(on_gpu(x, format, w, b), m.dtype(), m.device_data(), v.device_data(), mean.device_data(), rstd.device_data(), eps);
+        else on_device(cpu::norm, cuda::norm).batch_norm_from_running(d, m.dtype(), m.device_data(), v.device_data(), mean.device_data(), rstd.device_data(), channels, eps);
     }
     if (statistics) {
         *statistics = {mean, rstd};
@@ -236,7 +254,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     }
     if (x.numel()) {
         Unlocked unlocked(x.numel());
-        on_device(cpu::norm, cuda::norm).batch_norm_apply(d, in.device_data(), mean.device_data(), rstd.device_data(), pointer(w), pointer(b), y.device_data(), batch,
+        if (gpu) cuda::batch_norm_apply(on_gpu(x, format, w, b), in.device_data(), mean.device_data(), rstd.device_data(), y.device_data());
+        else on_device(cpu::norm, cuda::norm).batch_norm_apply(d, in.device_data(), mean.device_data(), rstd.device_data(), pointer(w), pointer(b), y.device_data(), batch,
             channels, spatial);
     }
     if (needs_grad(x, weight, bias))
@@ -260,13 +279,19 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                 return;
             }
             const DType d = x.dtype();
-            const Tensor grad = kernel_input(g, d), in = kernel_input(x), w = kernel_input(weight, d);
-            Tensor dx = bw.needs(0) ? empty(x.sizes(), d) : Tensor();
-            Tensor dw = bw.needs(1) ? zeros({channels}, d) : Tensor(),
-                db = bw.needs(2) ? zeros({channels}, d) : Tensor();
+            const bool gpu = x.is_cuda();
+            const MemoryFormat format = gpu ? format_of(x) : MemoryFormat::contiguous;
+            const DType weights = gpu && weight ? weight.dtype() : d;
+            const Tensor grad = values_in(to(alias(g), d), format), in = values_in(x, format), w = kernel_input(weight, weights);
+            Tensor dx = bw.needs(0) ? empty_in(x.sizes(), d, format) : Tensor();
+            auto per_channel = [&] { return x.numel() ? empty({channels}, weights) : zeros({channels}, weights); };
+            Tensor dw = bw.needs(1) ? per_channel() : Tensor(), db = bw.needs(2) ? per_channel() : Tensor();
             if (x.numel()) {
                 Unlocked unlocked(x.numel());
-                on_device(cpu::norm, cuda::norm).batch_norm_backward(d, grad.device_data(), in.device_data(), mean.device_data(), rstd.device_data(), pointer(w),
+                if (gpu)
+                    cuda::batch_norm_backward(on_gpu(x, format, w, {}), grad.device_data(), in.device_data(), mean.device_data(), rstd.device_data(),
+                                              dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, training);
+                else on_device(cpu::norm, cuda::norm).batch_norm_backward(d, grad.device_data(), in.device_data(), mean.device_data(), rstd.device_data(), pointer(w),
                     dx ? dx.device_data() : nullptr,
                                               dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, batch, channels,
                                                   spatial, training);

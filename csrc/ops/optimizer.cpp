@@ -27,13 +27,13 @@ public:
         if (!is_differentiable(param.dtype())) throw RuntimeError("optimizer: cannot update a parameter of dtype ",
             param.dtype());
         // One dense order of elements that all of them share needs no copy: usually all are contiguous.
-        bool shared = param.layout().is_non_overlapping_and_dense() && grad.strides() == param.strides();
+        bool shared = param.layout().is_non_overlapping_and_dense() && same_places(grad, param);
         for (const Tensor& s : states) {
             if (s && (!(s.sizes() == param.sizes()) || s.dtype() != param.dtype()))
                 throw RuntimeError("optimizer: a parameter of shape ", param.sizes(), " and dtype ", param.dtype(),
                     " has a state of shape ",
                                    s.sizes(), " and dtype ", s.dtype());
-            shared = shared && (!s || s.strides() == param.strides());
+            shared = shared && (!s || same_places(s, param));
         }
         const bool complex = is_complex(param.dtype());
         OptimizerTensor t{real_of(param.dtype()), param.numel() * (complex ? 2 : 1), written(param, shared),
@@ -84,6 +84,12 @@ private:
         if (in_place) return place(t);
         kept_.push_back(kernel_input(t));
         return place(kept_.back());
+    }
+    // Strides of dimensions of size 1 say nothing.
+    static bool same_places(const Tensor& a, const Tensor& b) {
+        for (int64_t d = 0; d < a.dim(); d++)
+            if (a.size(d) > 1 && a.stride(d) != b.stride(d)) return false;
+        return true;
     }
     static char* place(const Tensor& t) { return static_cast<char*>(t.storage()->data) + t.offset() * t.item_size(); }
     std::vector<OptimizerTensor> items_;
@@ -324,6 +330,26 @@ void scale_tensors(const TensorList& tensors, double factor) {
     for (const Tensor& t : dense) bump_version(t);
 }
 
+// Multiplies gradients by a number on their device; `found` becomes 1 if one of their elements is not finite.
+void unscale_tensors(const TensorList& tensors, const Tensor& factor, const Tensor& found) {
+    for (const Tensor* t : {&factor, &found})
+        if (t->dtype() != DType::f32 || t->numel() != 1) throw RuntimeError("_unscale_tensors: expected one float32 number, got ", t->dtype(), " of shape ", t->sizes());
+    TensorList dense;
+    for (const Tensor& t : tensors) {
+        if (!is_differentiable(t.dtype())) throw RuntimeError("_unscale_tensors: expected floating tensors, got ", t.dtype());
+        check_same_device("_unscale_tensors", t, found);
+        dense.push_back(t.layout().is_non_overlapping_and_dense() ? t : kernel_input(t));
+    }
+    if (tensors.empty()) return;
+    const std::vector<OptimizerTensor> list = plain_list(dense);
+    on_device(cpu::optimizer, cuda::optimizer).unscale(list.data(), int64_t(list.size()), factor.device_data<float>(), found.device_data<float>());
+    for (int64_t i = 0; i < tensors.size(); i++) {
+        if (!dense[i].same(tensors[i])) copy_values(tensors[i], dense[i]);
+        bump_version(tensors[i]);
+    }
+    bump_version(found);
+}
+
 }  // namespace
 
 static const Operators operators = {
@@ -360,6 +386,7 @@ static const Operators operators = {
      }, function},
     {"_total_norm(Tensor[] tensors)", total_norm, function},
     {"_scale_tensors(Tensor[] tensors, float factor)", scale_tensors, function},
+    {"_unscale_tensors(Tensor[] tensors, Tensor factor, Tensor found)", unscale_tensors, function},
 };
 
 }  // namespace wisp

@@ -7,6 +7,7 @@
 
 #include "../cuda/tables.h"
 #include "../python/registry.h"
+#include "format.h"
 #include "pool.h"
 #include "random.h"
 #include "second_order.h"
@@ -19,8 +20,21 @@ using cpu::PoolShape;
 
 Tensor plain(const Tensor& t) { return t.is_contiguous() ? t : contiguous(alias(t)); }
 
-// Contiguous, without history, in a dtype that the kernels know: half precision becomes float.
-Tensor widened(const Tensor& t) { return plain(is_reduced(t.dtype()) ? to(alias(t), DType::f32) : t); }
+// Without history, in a format and a dtype that the kernels know: on the CPU half precision becomes float.
+Tensor widened(const Tensor& t, MemoryFormat format = MemoryFormat::contiguous) {
+    return values_in(is_reduced(t.dtype()) && !t.is_cuda() ? to(alias(t), DType::f32) : t, format);
+}
+
+// The GPU's kernels keep the channels last; the shape says so.
+MemoryFormat keep_format(const Tensor& input, int dims, PoolShape& s) {
+    if (!input.is_cuda() || input.dim() != dims + 2) return MemoryFormat::contiguous;
+    const MemoryFormat format = format_of(input);
+    if (format != MemoryFormat::contiguous) s.inner = input.size(1);
+    return format;
+}
+MemoryFormat format_of(const PoolShape& s, const Dims& sizes) {
+    return s.inner == 1 ? MemoryFormat::contiguous : sizes.size() == 5 ? MemoryFormat::channels_last_3d : MemoryFormat::channels_last;
+}
 
 void check_floating(const char* op, const Tensor& t) {
     if (!is_floating(t.dtype())) throw NotImplemented('"', op, "\" not implemented for '", type_name(t.dtype()), "'");
@@ -52,7 +66,7 @@ void check_input(const char* op, int dims, const Tensor& input) {
 
 PoolShape plane_shape(int dims, const Tensor& input) {
     PoolShape s{};
-    s.planes = 1;
+    s.planes = s.inner = 1;
     for (int64_t d = 0; d < input.dim() - dims; ++d) s.planes *= input.size(d);
     for (int d = 0; d < 3; ++d) {
         s.in[d] = s.out[d] = s.kernel[d] = s.stride[d] = s.dilation[d] = 1;
@@ -118,7 +132,7 @@ int64_t work_of(const PoolShape& s) {
 Tensor pick(const Tensor& x, const Tensor& chosen, const PoolShape& s) {
     Tensor indices = chosen;
     if (chosen.dtype() == DType::u8) {
-        indices = empty(chosen.sizes(), DType::i64);
+        indices = empty_in(chosen.sizes(), DType::i64, format_of(s, chosen.sizes()));
         on_device(cpu::pool, cuda::pool).indices_of_taps(s, chosen.device_data<uint8_t>(), indices.device_data<int64_t>());
     }
     const int64_t in_size = s.in[0] * s.in[1] * s.in[2];
@@ -130,7 +144,8 @@ Tensor pick(const Tensor& x, const Tensor& chosen, const PoolShape& s) {
 // Puts the gradient where the elements came from.
 Tensor max_pool_backward(const Tensor& grad, const Tensor& chosen, const PoolShape& s, const Dims& input_sizes,
                          const char* name) {
-    const Tensor g = widened(grad), out = empty(input_sizes, g.dtype()), places = plain(chosen);
+    const MemoryFormat format = format_of(s, input_sizes);
+    const Tensor g = widened(grad, format), out = empty_in(input_sizes, g.dtype(), format), places = values_in(chosen, format);
     {
         Unlocked unlocked(out.numel());
         const bool bytes = chosen.dtype() == DType::u8;
@@ -160,17 +175,18 @@ struct MaxPooled {
 MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
                    const Dims& padding, const Dims& dilation, bool ceil_mode, bool want_indices) {
     const char* op = max_ops[dims - 1];
-    const PoolShape s = window_shape(op, dims, input, kernel_size, stride, padding, dilation, ceil_mode);
+    PoolShape s = window_shape(op, dims, input, kernel_size, stride, padding, dilation, ceil_mode);
+    const MemoryFormat format = keep_format(input, dims, s);
     const DType d = input.dtype();
     if (is_complex(d) || d == DType::boolean || d == DType::u16 || d == DType::u32 || d == DType::u64)
         throw NotImplemented('"', op, "\" not implemented for '", type_name(d), "'");
     const Dims sizes = output_sizes(input, dims, s);
     const bool recording = needs_grad(input);
     const bool bytes = recording && !want_indices && s.kernel[0] * s.kernel[1] * s.kernel[2] <= 256;
-    const Tensor x = widened(input);
-    Tensor out = empty(sizes, x.dtype());
-    const Tensor indices = want_indices || (recording && !bytes) ? empty(sizes, DType::i64) : Tensor();
-    const Tensor taps = bytes ? empty(sizes, DType::u8) : Tensor();
+    const Tensor x = widened(input, format);
+    Tensor out = empty_in(sizes, x.dtype(), format);
+    const Tensor indices = want_indices || (recording && !bytes) ? empty_in(sizes, DType::i64, format) : Tensor();
+    const Tensor taps = bytes ? empty_in(sizes, DType::u8, format) : Tensor();
     {
         Unlocked unlocked(work_of(s));
         on_device(cpu::pool, cuda::pool).max(x.dtype(), s, x.device_data(), out.device_data(), indices.defined() ? indices.device_data<int64_t>() : nullptr,
@@ -209,8 +225,9 @@ struct LinearPool {
 };
 
 Tensor apply(const LinearPool& p, const Tensor& input, const Dims& sizes) {
-    const Tensor x = input.dtype() == DType::i64 ? plain(to(alias(input), DType::f64)) : widened(input);
-    Tensor out = empty(sizes, x.dtype());
+    const MemoryFormat format = format_of(p.shape, sizes);
+    const Tensor x = input.dtype() == DType::i64 ? values_in(to(alias(input), DType::f64), format) : widened(input, format);
+    Tensor out = empty_in(sizes, x.dtype(), format);
     if (out.numel() > 0) {
         Unlocked unlocked(std::max(out.numel(), x.numel()));
         (p.reversed ? p.backward : p.forward)(p.shape, p.average, x.dtype(), x.device_data(), out.device_data());
@@ -230,6 +247,7 @@ Tensor avg_pool(int dims, const char* op, const Tensor& input, const Dims& kerne
     LinearPool p;
     p.shape = window_shape(op, dims, input, kernel_size, stride, padding, {1}, ceil_mode);
     if (input.dtype() != DType::i64) check_floating(op, input);
+    keep_format(input, dims, p.shape);
     p.average = {count_include_pad, divisor_override.value_or(0)};
     p.name = average_names[dims - 1];
     p.forward = [](const PoolShape& s, const AveragePool& a, DType d, const void* x, void* y) {
@@ -298,6 +316,7 @@ Tensor adaptive_avg_pool(int dims, const Tensor& input, const Dims& output_size)
     LinearPool p;
     p.shape = adaptive_shape(op, dims, input, output_size);
     check_floating(op, input);
+    keep_format(input, dims, p.shape);
     p.name = adaptive_average_names[dims - 1];
     p.forward = [](const PoolShape& s, const AveragePool&, DType d, const void* x, void* y) {
         on_device(cpu::pool, cuda::pool).adaptive_average(d, s, x, y);
@@ -316,11 +335,12 @@ constexpr const char* adaptive_max_ops[] = {"adaptive_max_pool1d", "adaptive_max
 
 MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_size) {
     const char* op = adaptive_max_ops[dims - 1];
-    const PoolShape s = adaptive_shape(op, dims, input, output_size);
+    PoolShape s = adaptive_shape(op, dims, input, output_size);
     check_floating(op, input);
+    const MemoryFormat format = keep_format(input, dims, s);
     const Dims sizes = output_sizes(input, dims, s);
-    const Tensor x = widened(input), indices = empty(sizes, DType::i64);
-    Tensor out = empty(sizes, x.dtype());
+    const Tensor x = widened(input, format), indices = empty_in(sizes, DType::i64, format);
+    Tensor out = empty_in(sizes, x.dtype(), format);
     if (out.numel() > 0) on_device(cpu::pool, cuda::pool).adaptive_max(x.dtype(), s, x.device_data(), out.device_data(), indices.device_data<int64_t>());
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input)) record_max(out, adaptive_max_names[dims - 1], input, indices, s);

@@ -1,6 +1,8 @@
 // The state of autocast, per thread, and the casting of arguments.
 #include "autocast.h"
 
+#include <unordered_map>
+
 #include "../ops/ops.h"
 #include "registry.h"
 
@@ -10,8 +12,37 @@ int autocast_users = 0;
 
 namespace {
 
-thread_local bool enabled = false;
-thread_local DType lower = DType::bf16;
+struct State {
+    bool enabled = false;
+    DType lower;
+};
+thread_local State states[2] = {{false, DType::bf16}, {false, DType::f16}};  // CPU, GPU
+thread_local int depth = 0;                                                  // of nested regions
+
+State& state_here() { return states[current_device().is_cuda()]; }
+
+// Casts of weights to lower precision, kept until the outermost region ends: a weight is cast once, however often it is
+// used. One entry with and one without history.
+struct CachedCast {
+    Tensor original, cast;
+    uint32_t version;
+};
+thread_local std::unordered_map<TensorObject*, CachedCast> cached_casts[2];
+thread_local bool cache_enabled = true;
+
+void clear_cache() {
+    for (auto& casts : cached_casts) casts.clear();
+}
+
+Tensor cast_cached(const Tensor& t, DType target) {
+    if (!cache_enabled || depth == 0 || t.dtype() != DType::f32 || target != state_here().lower || !t->requires_grad || t->grad_fn || t->base) return to(t, target);
+    auto& casts = cached_casts[needs_grad(t)];
+    auto it = casts.find(t.get());
+    if (it != casts.end() && it->second.version == t.version() && it->second.cast.dtype() == target) return it->second.cast;
+    const Tensor cast = to(t, target);
+    casts[t.get()] = {t, cast, t.version()};
+    return cast;
+}
 
 // Doubles, complex numbers and integers pass through, as in PyTorch.
 bool may_be_cast(PyObject* o) {
@@ -22,7 +53,7 @@ bool may_be_cast(PyObject* o) {
 
 PyObject* cast_one(PyObject* o, DType target, std::vector<Ref>& kept) {
     if (!may_be_cast(o) || as_tensor_object(o)->dtype == target) return o;
-    kept.emplace_back(to(Tensor::borrow(as_tensor_object(o)), target).release());
+    kept.emplace_back(cast_cached(Tensor::borrow(as_tensor_object(o)), target).release());
     return kept.back().get();
 }
 
@@ -38,36 +69,56 @@ template <class Visit> void for_each_tensor(PyObject** slots, int count, Visit v
     }
 }
 
-bool set_autocast(bool on, DType dtype) {
-    if (on != enabled) autocast_users += on ? 1 : -1;
-    const bool before = enabled;
-    enabled = on;
-    lower = dtype;
-    return before;
+void set_autocast(bool gpu, bool on, DType dtype) {
+    State& s = states[gpu];
+    if (on != s.enabled) autocast_users += on ? 1 : -1;
+    s = {on, dtype};
 }
 
-void mark_all(PyObject* names, CastPolicy policy) {
+void mark_all(PyObject* names, bool gpu, CastPolicy policy) {
     Ref list(PySequence_Fast(names, "expected a sequence of operator names"));
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); i++)
-        mark_autocast(to_string(PySequence_Fast_GET_ITEM(list.get(), i)), policy);
+        mark_autocast(to_string(PySequence_Fast_GET_ITEM(list.get(), i)), gpu, policy);
 }
 
 const Operators operators = {
-    {"_set_autocast(bool enabled, dtype dtype)", set_autocast, function},
-    {"_autocast_enabled()", [] { return enabled; }, function},
-    {"_autocast_dtype()", [] { return lower; }, function},
-    {"_set_autocast_lists(any lower, any full, any widest)", [](PyObject* low, PyObject* full, PyObject* widest) {
-         mark_all(low, CastPolicy::lower);
-         mark_all(full, CastPolicy::full);
-         mark_all(widest, CastPolicy::widest);
+    {"_set_autocast(bool gpu, bool enabled, dtype dtype)", set_autocast, function},
+    {"_autocast_enabled(bool gpu)", [](bool gpu) { return states[gpu].enabled; }, function},
+    {"_autocast_dtype(bool gpu)", [](bool gpu) { return states[gpu].lower; }, function},
+    {"_autocast_nest(int by)", [](int64_t by) {
+         depth += int(by);
+         if (depth <= 0) clear_cache();
+         return int64_t(depth);
+     }, function},
+    {"_autocast_cache(bool? enabled=None)", [](std::optional<bool> enabled) {
+         const bool before = cache_enabled;
+         if (enabled) cache_enabled = *enabled;
+         return before;
+     }, function},
+    {"_clear_autocast_cache()", clear_cache, function},
+    {"_set_autocast_lists(bool gpu, any lower, any full, any widest, any banned)", [](bool gpu, PyObject* low, PyObject* full, PyObject* widest, PyObject* banned) {
+         mark_all(low, gpu, CastPolicy::lower);
+         mark_all(full, gpu, CastPolicy::full);
+         mark_all(widest, gpu, CastPolicy::widest);
+         mark_all(banned, gpu, CastPolicy::banned);
      }, function},
 };
 
 }  // namespace
 
+bool autocast_enabled() { return autocast_users && state_here().enabled; }
+
 void cast_arguments(CastPolicy policy, PyObject** slots, int count, std::vector<Ref>& kept) {
-    if (!enabled) return;
-    DType target = policy == CastPolicy::lower ? lower : DType::f32;
+    const State& state = state_here();
+    if (!state.enabled) return;
+    const DType lower = state.lower, target = policy == CastPolicy::lower ? lower : DType::f32;
+    if (policy == CastPolicy::banned)
+        throw RuntimeError("torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\nMany models use a sigmoid layer right before "
+                           "the binary cross entropy layer.\nIn this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits\nor "
+                           "torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\nsafe to autocast.");
+    if (policy == CastPolicy::full)  // a dtype that is asked for decides
+        for (int i = 0; i < count; i++)
+            if (Py_TYPE(slots[i]) == &dtype_type) return;
     if (policy == CastPolicy::widest) {
         bool all_lower = true;
         for_each_tensor(slots, count, [&](PyObject* o) { all_lower &= !may_be_cast(o) || as_tensor_object(o)->dtype == lower; });

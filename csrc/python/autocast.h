@@ -5,13 +5,15 @@
 
 namespace wisp {
 
-enum class CastPolicy : uint8_t { none, lower, full, widest };  // lower precision; float32; the widest of the arguments
+enum class CastPolicy : uint8_t { none, lower, full, widest, banned };  // lower precision; float32; the widest of the arguments
 
-extern int autocast_users;  // threads in which autocast is on
+extern int autocast_users;  // threads in which autocast is on, counted once for the CPU and once for the GPU
 
+// Whether it is on in this thread for the device that the running operator works on.
+bool autocast_enabled();
 // What an operator of this policy gets in this thread. `kept` holds the new tensors for the time of the call.
 void cast_arguments(CastPolicy policy, PyObject** slots, int count, std::vector<Ref>& kept);
-// Marks an operator ("nn.functional.linear"); unknown names are passed over.
-void mark_autocast(const std::string& path, CastPolicy policy);
+// Marks an operator ("nn.functional.linear") for the CPU or for the GPU; unknown names are passed over.
+void mark_autocast(const std::string& path, bool gpu, CastPolicy policy);
 
 }  // namespace wisp

@@ -197,7 +197,7 @@ struct Overload {
 struct Operator {
     std::string name;    // without namespace
     std::vector<Overload> overloads;
-    CastPolicy autocast = CastPolicy::none;
+    CastPolicy autocast[2] = {};  // on the CPU, on the GPU
 };
 
 enum Form : uint8_t { form_function, form_method, form_inplace };
@@ -703,9 +703,9 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             }
             if (self->form == form_inplace) return call_inplace(op, o, slots);
             if (out != Py_None) return call_with_out(op, o, slots, out);
-            if (autocast_users && op.autocast != CastPolicy::none) {
+            if (const CastPolicy policy = autocast_users ? op.autocast[current_device().is_cuda()] : CastPolicy::none; policy != CastPolicy::none) {
                 std::vector<Ref> kept;
-                cast_arguments(op.autocast, slots, int(o.parameters.size()) - (o.out >= 0), kept);
+                cast_arguments(policy, slots, int(o.parameters.size()) - (o.out >= 0), kept);
                 return o.call(o.f, slots, o.named);
             }
             return o.call(o.f, slots, o.named);
@@ -898,8 +898,8 @@ static const Operators batching_operators = {
 
 void register_operator(const std::string& signature, void* f, Thunk call, int places) { enter(signature, f, call, places); }
 
-void mark_autocast(const std::string& path, CastPolicy policy) {
-    if (auto it = table().operators.find(path); it != table().operators.end()) it->second->autocast = policy;
+void mark_autocast(const std::string& path, bool gpu, CastPolicy policy) {
+    if (auto it = table().operators.find(path); it != table().operators.end()) it->second->autocast[gpu] = policy;
 }
 
 PyObject* call_operator(const char* name, PyObject* const* args, Py_ssize_t n) {

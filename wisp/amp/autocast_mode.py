@@ -7,8 +7,8 @@
     >>> c.dtype
     torch.bfloat16
 
-Which operators are cast is data: the lists below, which are those of PyTorch for the CPU. Everything else takes
-what it is given.
+Which operators are cast is data: the lists below, which are those of PyTorch for the CPU and for CUDA. Everything else
+takes what it is given.
 """
 
 import functools
@@ -149,8 +149,42 @@ _FULL = tuple(
 )
 _WIDEST = ("cat", "stack", "index_copy", "concat", "concatenate")
 
-_core._set_autocast_lists(_LOWER, _FULL, _WIDEST)
-_cache_enabled = True
+_LOWER_CUDA = _LOWER + (
+    "prelu",
+    "nn.functional.prelu",
+    "addmv",
+    "addr",
+    "einsum",
+    "mv",
+    "chain_matmul",
+    "lstm_cell",
+    "gru_cell",
+    "rnn_tanh_cell",
+    "rnn_relu_cell",
+)
+# cross_entropy is not among them: its kernel reads any dtype, computes in float32 and returns that.
+_FULL_CUDA = (
+    *"""acos arccos asin arcsin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softmax log_softmax
+    layer_norm native_layer_norm rms_norm group_norm norm frobenius_norm nuclear_norm cosine_similarity cumprod cumsum dist pdist
+    cdist prod renorm sum logsumexp special.erfinv special.expm1 special.log1p special.softmax special.log_softmax
+    special.logsumexp linalg.vector_norm linalg.matrix_norm linalg.norm""".split(),
+    *(
+        "nn.functional." + name
+        for name in """softmax log_softmax softplus layer_norm rms_norm group_norm cosine_similarity poisson_nll_loss
+        cosine_embedding_loss hinge_embedding_loss kl_div margin_ranking_loss triplet_margin_loss
+        binary_cross_entropy_with_logits nll_loss l1_loss smooth_l1_loss huber_loss mse_loss multilabel_margin_loss
+        soft_margin_loss multi_margin_loss pdist interpolate upsample""".split()
+    ),
+)
+_WIDEST_CUDA = (
+    *_WIDEST,
+    *"addcdiv addcmul atan2 bilinear cross linalg.cross dot vdot grid_sampler index_put tensordot scatter_add".split(),
+    "nn.functional.bilinear",
+    "nn.functional.grid_sample",
+)
+
+_core._set_autocast_lists(False, _LOWER, _FULL, _WIDEST, ())
+_core._set_autocast_lists(True, _LOWER_CUDA, _FULL_CUDA, _WIDEST_CUDA, ("nn.functional.binary_cross_entropy",))
 
 
 def is_autocast_available(device_type):
@@ -158,57 +192,88 @@ def is_autocast_available(device_type):
     return device_type in ("cpu", "cuda")
 
 
-def is_autocast_enabled(device_type=None):
+def is_autocast_enabled(device_type="cuda"):
     """Whether autocast is on in this thread; without a device PyTorch asks about CUDA."""
-    return device_type == "cpu" and _core._autocast_enabled()
+    return is_autocast_available(device_type) and _core._autocast_enabled(device_type == "cuda")
 
 
 def set_autocast_enabled(device_type, enabled=None):
-    """Switch autocast on or off in this thread."""
-    if device_type == "cpu":
-        _core._set_autocast(bool(enabled), _core._autocast_dtype())
+    """Switch autocast on or off in this thread; without a device, for CUDA."""
+    device_type, enabled = ("cuda", device_type) if enabled is None else (device_type, enabled)
+    gpu = device_type == "cuda"
+    _core._set_autocast(gpu, bool(enabled), _core._autocast_dtype(gpu))
 
 
 def get_autocast_dtype(device_type):
     """The lower precision that autocast uses on a kind of device."""
-    return _core.float16 if device_type == "cuda" else _core._autocast_dtype()
+    return _core._autocast_dtype(device_type == "cuda")
 
 
 def set_autocast_dtype(device_type, dtype):
     """Choose the lower precision that autocast uses on a kind of device."""
-    if device_type == "cpu":
-        _core._set_autocast(_core._autocast_enabled(), dtype)
+    gpu = device_type == "cuda"
+    _core._set_autocast(gpu, _core._autocast_enabled(gpu), dtype)
 
 
 def is_autocast_cpu_enabled():
     """Whether autocast is on for the CPU."""
-    return _core._autocast_enabled()
+    return _core._autocast_enabled(False)
+
+
+def set_autocast_cpu_enabled(enabled):
+    """Switch autocast for the CPU."""
+    set_autocast_enabled("cpu", enabled)
 
 
 def get_autocast_cpu_dtype():
     """The lower precision of autocast on the CPU."""
-    return _core._autocast_dtype()
+    return _core._autocast_dtype(False)
+
+
+def get_autocast_gpu_dtype():
+    """The lower precision of autocast on CUDA."""
+    return _core._autocast_dtype(True)
+
+
+def set_autocast_cpu_dtype(dtype):
+    """Choose the lower precision of autocast on the CPU."""
+    set_autocast_dtype("cpu", dtype)
+
+
+def set_autocast_gpu_dtype(dtype):
+    """Choose the lower precision of autocast on CUDA."""
+    set_autocast_dtype("cuda", dtype)
 
 
 def is_autocast_cache_enabled():
-    """The value of `set_autocast_cache_enabled`."""
-    return _cache_enabled
+    """Whether casts of weights are kept until the outermost region ends."""
+    return _core._autocast_cache()
 
 
 def set_autocast_cache_enabled(enabled):
-    """Remembered only: Wisp casts a weight each time it is used."""
-    global _cache_enabled
-    _cache_enabled = bool(enabled)
+    """Choose whether casts of weights are kept until the outermost region ends."""
+    _core._autocast_cache(bool(enabled))
 
 
 def clear_autocast_cache():
-    """Nothing to clear: Wisp keeps no casts."""
+    """Drop the casts that are kept."""
+    _core._clear_autocast_cache()
+
+
+def autocast_increment_nesting():
+    """Note that a region begins; returns how many are open."""
+    return _core._autocast_nest(1)
+
+
+def autocast_decrement_nesting():
+    """Note that a region ends; returns how many are open."""
+    return _core._autocast_nest(-1)
 
 
 class autocast:
     """Run what is inside in mixed precision: a context manager, and a decorator.
 
-    `device_type` "cuda" is accepted and changes nothing as long as there is no such device.
+    Without a GPU `device_type` "cuda" changes nothing, with a warning.
     """
 
     def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
@@ -225,21 +290,24 @@ class autocast:
                 stacklevel=2,
             )
             enabled = False
-        if device_type == "cuda" and enabled:
+        if device_type == "cuda" and enabled and not _core._operators["_cuda"]["device_count"]():
             warnings.warn("User provided device_type of 'cuda', but CUDA is not available. Disabling", stacklevel=2)
             enabled = False
-        self._enabled = bool(enabled)
+        self._enabled, self._cache_enabled = bool(enabled), cache_enabled
         self._before = []
 
     def __enter__(self):
-        if self.device == "cpu":
-            self._before.append((_core._autocast_enabled(), _core._autocast_dtype()))
-            _core._set_autocast(self._enabled, self.fast_dtype)
+        gpu = self.device == "cuda"
+        self._before.append((_core._autocast_enabled(gpu), _core._autocast_dtype(gpu), _core._autocast_cache(self._cache_enabled)))
+        _core._set_autocast(gpu, self._enabled, self.fast_dtype)
+        _core._autocast_nest(1)
         return self
 
     def __exit__(self, kind, error, traceback):
-        if self.device == "cpu":
-            _core._set_autocast(*self._before.pop())
+        enabled, dtype, cache = self._before.pop()
+        _core._autocast_nest(-1)
+        _core._set_autocast(self.device == "cuda", enabled, dtype)
+        _core._autocast_cache(cache)
         return False
 
     def __call__(self, func):
@@ -256,7 +324,8 @@ class autocast:
 
 def _cast(value, device_type, dtype):
     if isinstance(value, _core.Tensor):
-        return value.to(dtype) if value.is_floating_point() and value.dtype != _core.float64 else value
+        eligible = value.is_floating_point() and value.dtype != _core.float64 and value.device.type == device_type
+        return value.to(dtype) if eligible else value
     if isinstance(value, dict):
         return {_cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -54,23 +54,31 @@ class GradScaler:
             raise AssertionError("The growth factor must be > 1.0.")
         if backoff_factor >= 1.0:
             raise AssertionError("The backoff factor must be < 1.0.")
-        self._scale, self._growth_tracker = float(init_scale), 0
+        # The scale and the number of good steps live on the device, so that nothing but step() waits for it.
+        self._init_scale, self._init_growth_tracker = float(init_scale), 0
+        self._scale = self._growth_tracker = None
         self._growth_factor, self._backoff_factor, self._growth_interval = (
             growth_factor,
             backoff_factor,
             growth_interval,
         )
-        self._states = {}  # by id of the optimizer: its OptState, and whether an infinity was found
+        self._states = {}  # by id of the optimizer: its OptState, and by device whether an infinity was found
 
     def _state(self, optimizer):
-        return self._states.setdefault(id(optimizer), {"stage": OptState.READY, "found_inf": None})
+        return self._states.setdefault(id(optimizer), {"stage": OptState.READY, "found_inf": {}})
+
+    def _start(self, device):
+        if self._scale is None:
+            self._scale = wisp.full((), self._init_scale, device=device)
+            self._growth_tracker = wisp.full((), self._init_growth_tracker, dtype=_core.int32, device=device)
 
     def scale(self, outputs):
         """The tensor, or each tensor of a nest of sequences, times the scale."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, _core.Tensor):
-            return outputs * self._scale
+            self._start(outputs.device)
+            return outputs * self._scale.to(outputs.device, non_blocking=True)
         if isinstance(outputs, (list, tuple)):
             scaled = [self.scale(o) for o in outputs]
             return scaled if isinstance(outputs, list) else tuple(scaled)
@@ -91,17 +99,22 @@ class GradScaler:
         state["stage"] = OptState.UNSCALED
 
     def _unscale(self, optimizer):
-        inverse, found = 1.0 / self._scale, False
+        gradients = {}
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                gradient = parameter.grad
+                if gradient is None:
+                    continue
+                if gradient.dtype == _core.float16 and parameter.dtype == _core.float16 and self._device == "cuda":
+                    raise ValueError("Attempting to unscale FP16 gradients.")
+                gradients.setdefault(gradient.device, []).append(gradient)
+        found = {}
         with wisp.no_grad():
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    gradient = parameter.grad
-                    if gradient is None:
-                        continue
-                    if gradient.dtype == _core.float16 and parameter.dtype == _core.float16 and self._device == "cuda":
-                        raise ValueError("Attempting to unscale FP16 gradients.")
-                    gradient.mul_(inverse)
-                    found = found or not bool(_core.isfinite(gradient).all())
+            for device, tensors in gradients.items():
+                self._start(device)
+                found[device] = wisp.zeros((), device=device)
+                inverse = self._scale.double().reciprocal().float().to(device, non_blocking=True)
+                _core._unscale_tensors(tensors, inverse, found[device])
         return found
 
     def step(self, optimizer, *args, **kwargs):
@@ -115,7 +128,11 @@ class GradScaler:
             raise RuntimeError("step() has already been called since the last update().")
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
-        result = None if state["found_inf"] else optimizer.step(*args, **kwargs)
+        if not state["found_inf"]:
+            raise AssertionError("No inf checks were recorded for this optimizer.")
+        result = None
+        if not any(found.item() for found in state["found_inf"].values()):
+            result = optimizer.step(*args, **kwargs)
         state["stage"] = OptState.STEPPED
         return result
 
@@ -123,25 +140,31 @@ class GradScaler:
         """Shrink the scale after an infinity, let it grow after `growth_interval` good steps, or set it."""
         if not self._enabled:
             return
-        if new_scale is not None:
-            self._scale = float(new_scale)
-        else:
-            found = [s["found_inf"] for s in self._states.values() if s["found_inf"] is not None]
-            if not found:
-                raise AssertionError("No inf checks were recorded prior to update.")
-            if any(found):
-                self._scale *= self._backoff_factor
-                self._growth_tracker = 0
+        if self._scale is None:
+            raise AssertionError("Attempted update but _scale is None.  This may indicate your script did not use "
+                                 "scaler.scale(loss or outputs) earlier in the iteration.")
+        with wisp.no_grad():
+            if new_scale is not None:
+                self._scale.fill_(new_scale) if isinstance(new_scale, (int, float)) else self._scale.copy_(new_scale)
             else:
-                self._growth_tracker += 1
-                if self._growth_tracker == self._growth_interval:
-                    self._scale *= self._growth_factor
-                    self._growth_tracker = 0
+                found = [f.to(self._scale.device) for s in self._states.values() for f in s["found_inf"].values()]
+                if not found:
+                    raise AssertionError("No inf checks were recorded prior to update.")
+                bad = (found[0] if len(found) == 1 else _core.stack(found).sum()) > 0
+                steps = self._growth_tracker + 1
+                enough = steps == self._growth_interval
+                grown = self._scale * self._growth_factor
+                grown = _core.where(_core.isfinite(grown), grown, self._scale)
+                kept = _core.where(enough, grown, self._scale)
+                self._scale.copy_(_core.where(bad, self._scale * self._backoff_factor, kept))
+                self._growth_tracker.copy_(_core.where(bad | enough, _core.zeros_like(steps), steps))
         self._states = {}
 
     def get_scale(self):
         """The scale as a Python number."""
-        return self._scale if self._enabled else 1.0
+        if not self._enabled:
+            return 1.0
+        return self._init_scale if self._scale is None else self._scale.item()
 
     def get_growth_factor(self):
         return self._growth_factor
@@ -170,11 +193,11 @@ class GradScaler:
         if not self._enabled:
             return {}
         return {
-            "scale": self._scale,
+            "scale": self.get_scale(),
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._growth_tracker,
+            "_growth_tracker": self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker.item(),
         }
 
     def load_state_dict(self, state_dict):
@@ -185,6 +208,9 @@ class GradScaler:
             raise RuntimeError(
                 "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
             )
-        self._scale, self._growth_tracker = state_dict["scale"], state_dict["_growth_tracker"]
+        self._init_scale, self._init_growth_tracker = state_dict["scale"], state_dict["_growth_tracker"]
+        if self._scale is not None:
+            self._scale.fill_(self._init_scale)
+            self._growth_tracker.fill_(self._init_growth_tracker)
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]

@@ -42,10 +42,61 @@ class _Matmul(_types.SimpleNamespace):
 
 
 cpu = _module("cpu", "The CPU's instruction set.", get_cpu_capability=lambda: _c._cpu_capability().upper())
-cudnn = _module("cudnn", "cuDNN's switches: kept, Wisp's results are deterministic anyway.", enabled=True, benchmark=False,
-                benchmark_limit=10, deterministic=True, allow_tf32=False, fastest=False, verbose=False, is_available=_no,
-                version=_version, flags=_context, is_acceptable=lambda tensor: False, set_flags=lambda *a, **k: (True,) * 4,
-                conv=_types.SimpleNamespace(fp32_precision="ieee"), rnn=_types.SimpleNamespace(fp32_precision="ieee"))
+
+
+class _Cudnn(_types.ModuleType):
+    """cuDNN's switches: which algorithms convolutions on the GPU may use."""
+
+    enabled, benchmark_limit, fastest, verbose = True, 10, False, False
+    conv, rnn = _types.SimpleNamespace(fp32_precision="tf32"), _types.SimpleNamespace(fp32_precision="tf32")
+
+    def _switch(place):
+        def read(self):
+            return _c._operators["_cuda"]["conv_settings"]()[place]
+
+        def write(self, value):
+            settings = list(_c._operators["_cuda"]["conv_settings"]())
+            settings[place] = bool(value)
+            _c._operators["_cuda"]["set_conv_settings"](*settings)
+
+        return property(read, write)
+
+    benchmark, deterministic, allow_tf32 = _switch(0), _switch(1), _switch(2)
+
+    def version(self=None):
+        """cuDNN's version as one number, None where it is not found."""
+        return (_c._operators["_cuda"]["cudnn_version"]() or None) if _c._operators["_cuda"]["device_count"]() else None
+
+    def is_available(self=None):
+        """Whether there is a GPU and cuDNN for it."""
+        return cudnn.version() is not None
+
+    def is_acceptable(self, tensor):
+        """Whether cuDNN can work on a tensor."""
+        return tensor.is_cuda and tensor.dtype.is_floating_point
+
+    def set_flags(self, _enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None,
+                  _fp32_precision="none"):
+        """Set several switches and give their values before."""
+        before = (self.enabled, self.benchmark, self.benchmark_limit, self.deterministic, self.allow_tf32)
+        for name, value in zip(("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"),
+                               (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)):
+            if value is not None:
+                setattr(self, name, value)
+        return before
+
+    @_contextlib.contextmanager
+    def flags(self, enabled=False, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True, fp32_precision="none"):
+        """Switches for the length of a `with` block."""
+        before = self.set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
+        try:
+            yield
+        finally:
+            self.set_flags(*before)
+
+
+cudnn = _Cudnn(f"{__name__}.cudnn", _Cudnn.__doc__)
+_sys.modules[cudnn.__name__] = cudnn
 cuda = _module("cuda", "CUDA's switches.", is_built=lambda: True, sdp_kernel=_context, enable_flash_sdp=_set, enable_math_sdp=_set,
                enable_mem_efficient_sdp=_set, enable_cudnn_sdp=_set, flash_sdp_enabled=_no, mem_efficient_sdp_enabled=_no,
                cudnn_sdp_enabled=_no, math_sdp_enabled=lambda: True, can_use_flash_attention=lambda *a, **k: False,

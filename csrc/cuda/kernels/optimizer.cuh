@@ -66,6 +66,23 @@ template <class T> __global__ void __launch_bounds__(256) scale_list(const Optim
     for (int64_t k = begin + threadIdx.x; k < end; k += 256) x[k] = convert<T>(convert<C>(x[k]) * C(factor));
 }
 
+// Every thread that finds infinity or NaN writes the same 1.
+template <class T> __global__ void __launch_bounds__(256) unscale_list(const OptimizerList list, const float* factor, float* found) {
+    using C = compute<T>;
+    const int i = tensor_of_block(list);
+    const cpu::OptimizerTensor& t = list.tensors[i];
+    T* x = static_cast<T*>(t.param);
+    const C by = C(*factor);
+    const int64_t begin = int64_t(blockIdx.x - list.first_block[i]) * piece, end = begin + piece < t.n ? begin + piece : t.n;
+    bool finite = true;
+    for (int64_t k = begin + threadIdx.x; k < end; k += 256) {
+        const C v = convert<C>(x[k]);
+        finite = finite && v - v == C(0);
+        x[k] = convert<T>(C(by == C(1) ? v : v * by));
+    }
+    if (!finite) *found = 1.0f;
+}
+
 // sums[block]: of the squares of its piece.
 template <class T> __global__ void __launch_bounds__(256) squares_of_list(const OptimizerList list, double* sums) {
     __shared__ double shared[256];

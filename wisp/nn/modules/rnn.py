@@ -59,7 +59,7 @@ def run_layer(mode, x, state, weights, batch_sizes, reverse):
     if batch_sizes is None and x.shape[0] == 0:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     tensors = [t for t in (x, *weights, *state) if t is not None]
-    if (x.dtype in (wisp.float32, wisp.float64) and not wisp.is_autocast_enabled("cpu")
+    if (x.dtype in (wisp.float32, wisp.float64) and not wisp.is_autocast_enabled(x.device.type)
             and all(t.dtype == x.dtype and t.device.type == "cpu" for t in tensors)):
         output, *state = _FusedLayer.apply(mode, reverse, batch_sizes, x, *weights, *state)
         return output, tuple(state)

@@ -152,29 +152,20 @@ def type_(self, dtype=None, non_blocking=False, **kwargs):
 
 def cuda(self, device=None, non_blocking=False, memory_format=None):
     """The tensor on a GPU: the current one, or `device`."""
-    return self.to("cuda" if device is None else device)
+    moved = self.to("cuda" if device is None else device, non_blocking=non_blocking)
+    return moved if memory_format is None else moved.to(memory_format=memory_format)
 
 
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False):
     """A tensor of `data` with this tensor's dtype."""
     data = data.detach().clone() if isinstance(data, _core.Tensor) else data
-    return _core.tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
+    return _core.tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
 def new(self, *args, **kwargs):
     """A tensor of this one's dtype, made as by the old constructors: of sizes, or of data."""
     from wisp._legacy import new_tensor as legacy
     return legacy(*args, **kwargs).to(self.dtype)
-
-
-def pin_memory(self, device=None):
-    """The tensor itself: memory is not pinned."""
-    return self
-
-
-def is_pinned(self, device=None):
-    """Whether the memory is pinned for copies to a GPU: it is not."""
-    return False
 
 
 def share_memory_(self):

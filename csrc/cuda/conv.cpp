@@ -239,7 +239,10 @@ Plan make_plan(const Key& key, Handle cudnn_handle, const void* const* pointers)
         }
         if (best.plan) return best;
     }
-    throw RuntimeError("cuDNN has no algorithm for this convolution in ", name_of(DType(key.dtype)));
+    if (!key.deterministic) throw RuntimeError("cuDNN has no algorithm for this convolution in ", name_of(DType(key.dtype)));
+    Key any = key;
+    any.deterministic = false;
+    return make_plan(any, cudnn_handle, pointers);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, boo
 
 struct ConvSettings {       // wisp.backends.cudnn
     bool benchmark = false; // try the algorithms and keep the fastest
-    bool deterministic = false;
+    bool deterministic = true;  // only algorithms that give the same bits each time, where there is one
     bool tf32 = true;
 };
 extern ConvSettings conv_settings;

@@ -158,8 +158,11 @@ void synchronize(int index) {
     raise_report(index);
 }
 
-void to_device(void* device, const void* host, size_t bytes, bool) {
-    if (bytes) check(driver().copy_to_device(Pointer(device), host, bytes, current_stream()), "copying to the device");
+void to_device(void* device, const void* host, size_t bytes, bool wait) {
+    if (!bytes) return;
+    const Handle stream = current_stream();
+    check(driver().copy_to_device(Pointer(device), host, bytes, stream), "copying to the device");
+    if (wait) check(driver().stream_synchronize(stream), "waiting for a copy to the device");
 }
 
 void upload(void* device, const void* host, size_t bytes) { to_device(device, host, bytes, false); }
@@ -199,13 +202,5 @@ void between(void* to, int to_index, const void* from, int from_index, size_t by
 void fill_zero(void* data, size_t bytes) {
     if (bytes) check(driver().fill_bytes(Pointer(data), 0, bytes, current_stream()), "filling memory");
 }
-
-void* pinned_allocate(size_t bytes) {
-    void* data = nullptr;
-    check_device(-1);
-    check(driver().host_allocate(&data, std::max<size_t>(bytes, 1), 1), "allocating pinned memory");
-    return data;
-}
-void pinned_free(void* data) { driver().host_free(data); }
 
 }  // namespace wisp::cuda

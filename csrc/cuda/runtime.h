@@ -60,9 +60,9 @@ struct MemoryStats {
 MemoryStats memory_stats(int index);
 void reset_peak(int index);
 
-// Copies in stream order. From host memory the bytes have been read when `to_device` returns unless `pinned`;
-// `to_host` waits unless told not to.
-void to_device(void* device, const void* host, size_t bytes, bool pinned);
+// Copies in stream order. From ordinary host memory the bytes have been read when `to_device` returns; from pinned memory
+// only where it is told to wait. `to_host` waits unless told not to.
+void to_device(void* device, const void* host, size_t bytes, bool wait);
 void to_host(void* host, const void* device, size_t bytes, bool wait);
 void within(void* to, const void* from, size_t bytes);
 void between(void* to, int to_device, const void* from, int from_device, size_t bytes);
@@ -71,8 +71,10 @@ void fill_zero(void* data, size_t bytes);
 // A small array for a kernel to read, such as pointers of many tensors; it is copied before this returns.
 void upload(void* device, const void* host, size_t bytes);
 
-void* pinned_allocate(size_t bytes);
-void pinned_free(void* data);
+// Pinned memory of the host (pinned.cpp): copies to and from it run while the host goes on.
+Storage* pinned_storage(size_t bytes);
+bool is_pinned(const Storage* storage);
+void note_copy(const Storage* storage, Handle stream);  // a pinned one takes part in a copy that is not waited for
 
 // A compiled kernel of the current device. `file`: one of csrc/cuda/kernels; `instance`: an expression that names a
 // __global__ function in namespace wisp, such as "softmax_forward<float>". Compiled by NVRTC the first time ever,

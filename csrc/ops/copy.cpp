@@ -6,20 +6,23 @@
 #include "../cuda/pointwise.h"
 #include "../cuda/runtime.h"
 #include "../python/registry.h"
-#include "ops.h"
+#include "format.h"
 
 namespace wisp {
 
 static cuda::Operand on_gpu(const Tensor& t) { return {t.device_data(), t.dtype(), t.strides().data(), nullptr}; }
 
-// Between devices: as contiguous bytes of the target's dtype where the target can take them, else through a copy there.
+// Between devices: as dense bytes of the target's dtype where the target can take them, else through a copy there.
 static void copy_across(const Tensor& to, const Tensor& from, bool wait) {
+    auto alike = [](const Tensor& a, const Tensor& b) {  // the same bytes, in the same order
+        return a.dtype() == b.dtype() && ((a.is_contiguous() && b.is_contiguous()) || (a.strides() == b.strides() && a.layout().is_non_overlapping_and_dense()));
+    };
     Tensor source = from;
-    if (!from.is_contiguous() || (from.dtype() != to.dtype() && from.item_size() > to.item_size())) {
+    if (!alike(to, from) && (!from.is_contiguous() || (from.dtype() != to.dtype() && from.item_size() > to.item_size()))) {
         source = empty(from.sizes(), from.item_size() > to.item_size() ? to.dtype() : from.dtype(), from.device());
         copy_values(source, from);
     }
-    const bool straight = to.is_contiguous() && to.dtype() == source.dtype();
+    const bool straight = alike(to, source);
     const Tensor target = straight ? to : empty(to.sizes(), source.dtype(), to.device());
     const size_t bytes = size_t(source.numel() * source.item_size());
     auto place = [](const Tensor& t) { return static_cast<char*>(t.storage()->data) + t.offset() * t.item_size(); };
@@ -27,10 +30,14 @@ static void copy_across(const Tensor& to, const Tensor& from, bool wait) {
         cuda::between(place(target), to.device().index, place(source), source.device().index, bytes);
     } else if (to.is_cuda()) {
         OnDevice on(to.device());
-        cuda::to_device(place(target), place(source), bytes, !wait);
+        const bool pinned = cuda::is_pinned(source.storage());
+        cuda::to_device(place(target), place(source), bytes, pinned && wait);
+        if (pinned && !wait) cuda::note_copy(source.storage(), cuda::current_stream());
     } else if (source.is_cuda()) {
         OnDevice on(source.device());
+        const bool pinned = cuda::is_pinned(target.storage());
         cuda::to_host(place(target), place(source), bytes, wait || !straight);
+        if (pinned && !wait) cuda::note_copy(target.storage(), cuda::current_stream());
     } else {
         std::memcpy(place(target), place(source), bytes);
     }
@@ -272,7 +279,23 @@ static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optiona
 
 template <DType dtype> static Tensor cast(const Tensor& t, std::optional<MemoryFormat> format) { return to_all(t, {}, dtype, false, false, format); }
 
+Tensor pinned(const Tensor& t) {
+    if (t.device().type != DeviceType::cpu)
+        throw RuntimeError("cannot pin '", t.device().is_cuda() ? "torch.cuda." : "", type_name(t.dtype()), "Tensor' only dense CPU tensors can be pinned");
+    if (cuda::is_pinned(t.storage())) return t;
+    if (cuda::device_count() == 0) throw RuntimeError("Cannot access accelerator device when none is available.");
+    const Dims strides = strides_like(t.layout());
+    Storage* storage = cuda::pinned_storage(size_t(std::max<int64_t>(t.numel() * t.item_size(), 1)));
+    Tensor r = from_storage(storage, Layout{t.sizes(), strides, 0}, t.dtype());
+    storage->drop();
+    copy_values(r, t);
+    if (needs_grad(t)) record_identity(r, "PinMemoryBackward0", t);
+    return r;
+}
+
 static const Operators operators = {
+    {"pin_memory(Tensor input, device? device=None)", [](const Tensor& t, std::optional<Device>) { return pinned(t); }, method},
+    {"is_pinned(Tensor input, device? device=None)", [](const Tensor& t, std::optional<Device>) { return cuda::is_pinned(t.storage()); }, method},
     {"clone(Tensor input, *, format? memory_format=None)", clone_as, function | method},
     {"contiguous(Tensor input, format? memory_format=None)",
      [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? contiguous(t, *f) : contiguous(t); }, method},

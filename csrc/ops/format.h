@@ -1,4 +1,4 @@
-// Memory formats: front doors with kernels for channels-last tensors keep them so from input to result.
+// Where and how a tensor's elements lie. Front doors with kernels for channels-last tensors keep them so from input to result.
 #pragma once
 #include "ops.h"
 
@@ -19,5 +19,7 @@ inline Tensor values_in(const Tensor& t, MemoryFormat format) {
 inline Tensor empty_in(const Dims& sizes, DType dtype, MemoryFormat format) {
     return format == MemoryFormat::contiguous ? empty(sizes, dtype) : empty_strided(sizes, strides_for(sizes, format), dtype);
 }
+
+Tensor pinned(const Tensor& t);  // in pinned memory, from which copies to a GPU run beside the host
 
 }  // namespace wisp

@@ -9,7 +9,8 @@
 #include <unordered_set>
 
 #include "../autograd/profiler.h"
-#include "../ops/ops.h"
+#include "../cuda/runtime.h"
+#include "../ops/format.h"
 #include "../ops/sparse.h"
 #include "autocast.h"
 #include "conjugate.h"
@@ -184,6 +185,7 @@ struct Overload {
     std::vector<Parameter> parameters;
     int positional = 0;  // how many may be given by position
     int out = -1;        // index of `out`
+    int pin = -1;        // index of `pin_memory`
     bool has_rest = false;
     bool exact_out = false;  // out= must have the dtype of the result
     bool random = false;     // draws from a generator
@@ -320,6 +322,7 @@ Parsed parse_signature(std::string_view s) {
             o.out = int(o.parameters.size());
             parameter.kind = Kind::any;
         }
+        if (PyUnicode_CompareWithASCIIString(parameter.name, "pin_memory") == 0) o.pin = int(o.parameters.size());
         if (parameter.kind == Kind::rest) o.has_rest = true;
         if (parameter.kind == Kind::generator) o.random = true;
         if (!keyword_only) o.positional++;
@@ -552,6 +555,20 @@ PyObject* take_out(const Overload& o, PyObject** slots) {
     return out;
 }
 
+// A constructor with pin_memory=True: what it makes on the host is moved into pinned memory.
+PyObject* call_pinned(const Overload& o, PyObject** slots) {
+    if (cuda::device_count() == 0)
+        throw RuntimeError("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is available on this system.");
+    if (o.out >= 0) take_out(o, slots);
+    Ref result(o.call(o.f, slots, o.named));
+    if (!is_tensor(result.get())) return result.release();
+    const Tensor made = Tensor::borrow(as_tensor_object(result.get()));
+    GradMode off(false);
+    Tensor moved = pinned(made);
+    if (made->requires_grad) moved->requires_grad = true;
+    return moved.release();
+}
+
 PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots, PyObject* out) {
     if (is_sparse(out)) refuse_sparse((op.name + "(out=)").c_str());
     if (has_conjugate(out)) throw RuntimeError(op.name, "(): out= is a conjugate view, which cannot be written to as a whole; pass an ordinary tensor");
@@ -695,6 +712,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             if (batching) [[unlikely]] {
                 if (PyObject* result = call_batched(*self, o, slots)) return result;
             }
+            if (o.pin >= 0 && slots[o.pin] == Py_True) [[unlikely]] return call_pinned(o, slots);
             PyObject* out = o.out >= 0 ? take_out(o, slots) : Py_None;
             std::optional<OnDevice> on;
             if (devices_in_use) [[unlikely]] {

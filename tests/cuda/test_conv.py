@@ -38,7 +38,7 @@ def test_convolution(dims, shape, weight, options, last):
         if last:
             x, w = x.contiguous(memory_format=format), w.contiguous(memory_format=format)
         y = convolution(x, w, b, **options)
-        if last and x.is_cuda and options.get("padding") != "same":
+        if last and x.is_cuda and options.get("padding") != "same" and x.dtype != wisp.float64:
             assert y.is_contiguous(memory_format=format)
         return y
 
@@ -52,6 +52,12 @@ def test_transposed(dims):
     x, w, b = wisp.randn(2, 6, *(5, 7, 6)[:dims]), wisp.randn(6, 4, *(3, 4, 2)[:dims]), wisp.randn(8)
     for options in ({"stride": 2, "padding": 1, "output_padding": 1, "groups": 2}, {"stride": 1, "dilation": 3, "output_padding": 2, "groups": 2}):
         both(lambda x, w, b: convolution(x, w, b, **options), x, w, b, tolerance=1e-4)
+
+
+def test_a_large_one_goes_through_channels_last():
+    x, w = wisp.randn(8, 64, 60, 60), wisp.randn(64, 64, 3, 3) / 24
+    both(lambda x, w: F.conv2d(x, w, padding=1), x, w, tolerance=1e-3)
+    assert F.conv2d(x.cuda(), w.cuda()).is_contiguous()
 
 
 def test_reduced_precision_and_second_order():
@@ -75,8 +81,8 @@ def test_empty_and_settings():
     settings = wisp.backends.cudnn
     x, w = wisp.randn(2, 8, 16, 16).cuda(), wisp.randn(8, 8, 3, 3).cuda()
     expected = F.conv2d(x, w).cpu()
-    with settings.flags(benchmark=True, deterministic=True, allow_tf32=False):
-        assert settings.benchmark and settings.deterministic and not settings.allow_tf32
+    with settings.flags(benchmark=True, deterministic=False, allow_tf32=False):
+        assert settings.benchmark and not settings.deterministic and not settings.allow_tf32
         near(F.conv2d(x, w), expected, 1e-4)
     assert settings.version() > 9000
 

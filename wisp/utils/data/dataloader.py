@@ -2,6 +2,8 @@
 import itertools
 import multiprocessing
 import os
+import queue
+import threading
 import warnings
 
 import wisp
@@ -18,8 +20,53 @@ _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "per
 
 
 def _pinned(batch):
+    """The batch with its tensors in pinned memory; an object with a `pin_memory` method of its own does that itself."""
     from wisp.utils import _pytree
-    return _pytree.tree_map(lambda leaf: leaf.pin_memory() if isinstance(leaf, wisp.Tensor) else leaf, batch)
+
+    def pin(leaf):
+        return leaf.pin_memory() if isinstance(leaf, wisp.Tensor) or hasattr(leaf, "pin_memory") else leaf
+
+    return pin(batch) if hasattr(batch, "pin_memory") else _pytree.tree_map(pin, batch)
+
+
+class _PinThread:
+    """Takes batches from the workers and pins them in a thread of its own, two batches ahead."""
+
+    def __init__(self, batches, pin=_pinned):
+        self._ready, self._stop = queue.Queue(2), threading.Event()
+        self.number = None
+        threading.Thread(target=self._run, args=(batches, pin, self._ready, self._stop), daemon=True, name="wisp-pin").start()
+
+    @staticmethod
+    def _run(batches, pin, ready, stop):
+        def put(item):
+            while not stop.is_set():
+                try:
+                    return ready.put(item, timeout=0.2)
+                except queue.Full:
+                    pass
+
+        try:
+            for batch in batches:
+                put((pin(batch), getattr(batches, "number", None), None))
+                if stop.is_set():
+                    return
+            put((None, None, StopIteration()))
+        except BaseException as error:
+            put((None, None, error))
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch, self.number, error = self._ready.get()
+        if error is not None:
+            self._ready.put((None, None, StopIteration()))  # whoever asks again
+            raise error
+        return batch
+
+    def __del__(self):
+        self._stop.set()
 
 
 class _InStream:
@@ -340,8 +387,13 @@ class _Iterator:
     def __init__(self, loader, position):
         self._loader, self._position = loader, position
         self._pin = loader.pin_memory and wisp.cuda.is_available()
+        if loader.pin_memory and not self._pin:
+            warnings.warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+                          stacklevel=3)
         self._out_of_order = loader.num_workers > 0 and not loader.in_order and not loader._iterable
         self._batches = loader._batches(position)
+        if self._pin and loader.num_workers > 0:
+            self._batches, self._pin = _PinThread(self._batches), False
 
     def __iter__(self):
         return self

@@ -1,4 +1,6 @@
 // Devices, contexts, streams, copies and launches.
+#include <Python.h>
+
 #include "runtime.h"
 
 #include <unistd.h>
@@ -152,17 +154,28 @@ static void raise_report(int index) {
                      int64_t(seen.size), " (found on cuda:", index, " by an earlier call)");
 }
 
+// Waits with the interpreter lock released: other threads load data, or watch over collectives.
+template <class Wait> Result unlocked(Wait wait) {
+    PyThreadState* state = PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+    const Result result = wait();
+    if (state) PyEval_RestoreThread(state);
+    return result;
+}
+
 void synchronize(int index) {
     index = check_device(index);
-    check(driver().context_synchronize(), "waiting for the device");
+    check(unlocked([] { return driver().context_synchronize(); }), "waiting for the device");
     raise_report(index);
 }
+
+void wait_stream(Handle stream) { check(unlocked([&] { return driver().stream_synchronize(stream); }), "waiting for a stream"); }
+void wait_event(Handle event) { check(unlocked([&] { return driver().event_synchronize(event); }), "waiting for an event"); }
 
 void to_device(void* device, const void* host, size_t bytes, bool wait) {
     if (!bytes) return;
     const Handle stream = current_stream();
     check(driver().copy_to_device(Pointer(device), host, bytes, stream), "copying to the device");
-    if (wait) check(driver().stream_synchronize(stream), "waiting for a copy to the device");
+    if (wait) wait_stream(stream);
 }
 
 void upload(void* device, const void* host, size_t bytes) { to_device(device, host, bytes, false); }
@@ -170,9 +183,13 @@ void upload(void* device, const void* host, size_t bytes) { to_device(device, ho
 void to_host(void* host, const void* device, size_t bytes, bool wait) {
     if (!bytes) return;
     const Handle stream = current_stream();
-    check(driver().copy_to_host(host, Pointer(device), bytes, stream), "copying to the host");
-    if (!wait) return;
-    check(driver().stream_synchronize(stream), "waiting for a copy to the host");
+    if (!wait) return check(driver().copy_to_host(host, Pointer(device), bytes, stream), "copying to the host");
+    // A copy to pageable memory waits for the work before it, as the synchronisation does.
+    const Result copied = unlocked([&] {
+        const Result result = driver().copy_to_host(host, Pointer(device), bytes, stream);
+        return result ? result : driver().stream_synchronize(stream);
+    });
+    check(copied, "copying to the host");
     raise_report(working());
 }
 

@@ -36,6 +36,8 @@ Handle current_stream();                    // of the current device
 Handle default_stream(int index);
 void set_stream(int index, Handle stream);
 void synchronize(int index);                // waits for all work; raises what kernels reported (see report below)
+void wait_stream(Handle stream);            // these wait with the interpreter lock released
+void wait_event(Handle event);
 
 // Memory of a storage on its device, in the order of the current stream.
 void provide(Storage* storage);             // sets storage->data

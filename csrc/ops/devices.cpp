@@ -91,7 +91,7 @@ const Operators operators = {
          cuda::check(cuda::driver().stream_create(&s, 1, int(priority)), "making a stream");
          return int64_t(s);
      }, function},
-    {"_cuda.stream_synchronize(int stream)", [](int64_t s) { cuda::check(cuda::driver().stream_synchronize(handle(s)), "waiting for a stream"); }, function},
+    {"_cuda.stream_synchronize(int stream)", [](int64_t s) { cuda::wait_stream(handle(s)); }, function},
     {"_cuda.stream_query(int stream)", [](int64_t s) { return done(cuda::driver().stream_query(handle(s)), "asking a stream"); }, function},
     {"_cuda.stream_wait(int stream, int event)", [](int64_t s, int64_t e) {
          cuda::check(cuda::driver().stream_wait(handle(s), handle(e), 0), "making a stream wait");
@@ -103,7 +103,7 @@ const Operators operators = {
     {"_cuda.event_record(int event, int stream)", [](int64_t e, int64_t s) {
          cuda::check(cuda::driver().event_record(handle(e), handle(s)), "recording an event");
      }, function},
-    {"_cuda.event_synchronize(int event)", [](int64_t e) { cuda::check(cuda::driver().event_synchronize(handle(e)), "waiting for an event"); }, function},
+    {"_cuda.event_synchronize(int event)", [](int64_t e) { cuda::wait_event(handle(e)); }, function},
     {"_cuda.event_query(int event)", [](int64_t e) { return done(cuda::driver().event_query(handle(e)), "asking an event"); }, function},
     {"_cuda.event_elapsed(int start, int end)", [](int64_t a, int64_t b) {
          float ms = 0;

@@ -4,7 +4,7 @@ import signal
 import subprocess
 
 import pytest
-from ranks import ENVIRONMENT, PROGRAMS, command, launch, shared_memory
+from ranks import ENVIRONMENT, PROGRAMS, command, launch, orphans, shared_memory
 
 pytest.importorskip("mpi4py")
 
@@ -13,6 +13,7 @@ SAID = {
     "dtype": ["rank 0: all_reduce(SUM, float32 [3]) at", "rank 1: all_reduce(SUM, float64 [3]) at"],
     "call": ["rank 0: all_reduce(SUM, float32 [3]) at", "rank 1: broadcast(src=0, float32 [3]) at", "faults.py:21", "faults.py:23"],
     "kill": ["rank 1 is gone", "rank 1 (process", "was killed by SIGKILL", "rank 1: after barrier() at"],
+    "midstep": ["rank 1 is gone", "all_reduce(SUM, float32", "was killed by SIGKILL"],
     "error": ["rank 1 said:\nTraceback", "ValueError: bad luck"],
     "never": ["not done after 3 s: rank 1 did not take part", "rank 1: after barrier() at"],
     "leave": ["rank 1 came to the end of the program without taking part"],
@@ -23,12 +24,12 @@ SAID = {
 def test_fault(what):
     before = shared_memory()
     result = launch(2, "faults", what)
-    assert result.returncode == (137 if what == "kill" else 1)
+    assert result.returncode == (137 if what in ("kill", "midstep") else 1)
     for words in SAID[what]:
         assert words in result.stderr, result.stderr
     if what == "error":     # the first failing rank's traceback is the last thing said
         assert result.stderr.rstrip().endswith("ValueError: bad luck")
-    assert shared_memory() <= before
+    assert not orphans() and shared_memory() <= before
 
 
 def test_interrupt():
@@ -41,7 +42,7 @@ def test_interrupt():
     _, said = process.communicate()
     assert process.returncode == 130 and "stopped by SIGINT; every process was ended" in said
     assert len(children) >= 2 and not any(os.path.exists(f"/proc/{child}") for child in children)
-    assert shared_memory() <= before
+    assert not orphans() and shared_memory() <= before
 
 
 def _children(pid):

@@ -2,7 +2,7 @@
 import sys
 
 import pytest
-from ranks import PROGRAMS, command, free_port, good, run
+from ranks import PROGRAMS, command, free_port, good, launch_on_machines, run
 
 pytest.importorskip("mpi4py")
 
@@ -16,6 +16,18 @@ def test_arguments_of_torchrun(tmp_path):
                        "--threads=1", str(script), "--lr", "0.1"]))
     for rank in range(2):
         assert f"[{rank}] ['--lr', '0.1'] {rank} {rank} 2 1\n" in result.stdout and f"[{rank}] partial\n" in result.stdout
+
+
+def test_two_machines():
+    results = launch_on_machines(2, 2, "collectives")
+    for machine, result in enumerate(results):
+        good(result, [f"[{rank}] all is well in rank {rank}" for rank in (2 * machine, 2 * machine + 1)])
+
+
+def test_a_rank_of_another_machine_is_killed():
+    first, second = launch_on_machines(2, 1, "faults", "kill")
+    assert first.returncode == 1 and "rank 1 is gone: the process has ended" in first.stderr, first.stderr
+    assert second.returncode == 137 and "was killed by SIGKILL" in second.stderr, second.stderr
 
 
 def test_a_failing_program(tmp_path):

@@ -80,7 +80,9 @@ def const_data_ptr(self):
 
 
 def record_stream(self, stream):
-    """Nothing to do in main memory."""
+    """Another stream uses this tensor too: its memory is not used again before that work is done. Nothing to do on the CPU."""
+    if self.is_cuda:
+        _core._operators["_cuda"]["record_stream"](self, stream.cuda_stream)
 
 
 def module_load(self, other, assign=False):

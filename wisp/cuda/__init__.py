@@ -262,4 +262,4 @@ def set_rng_state_all(new_states):
         _wisp.set_rng_state(state)
 
 
-from wisp.cuda import amp  # noqa: E402, F401
+from wisp.cuda import amp, nccl  # noqa: E402, F401

@@ -23,12 +23,13 @@ class Board:
         self.counts = [0] * GROUPS
         here, path, handle = socket.gethostname(), os.environ.get("WISP_BOARD"), None
         if self.size > 1:
-            if path is None and self.rank == 0:
+            first = comm.allgather(here).index(here)        # each machine has its own board, which its first rank makes
+            if path is None and self.rank == first:
                 folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
                 handle, path = tempfile.mkstemp(prefix="wisp-board-", dir=folder)
                 os.ftruncate(handle, SLOT * self.size)
-            host, path = comm.bcast((here, path))
-            if host == here and handle is None and path:
+            path = comm.allgather(path)[first]
+            if handle is None:
                 handle = os.open(path, os.O_RDWR)
         self.memory = mmap.mmap(handle if handle is not None else -1, SLOT * self.size)
         if handle is not None:
@@ -36,7 +37,7 @@ class Board:
         self.write("starts")
         if self.size > 1:
             comm.barrier()
-            if self.rank == 0 and "WISP_BOARD" not in os.environ:
+            if self.rank == first and "WISP_BOARD" not in os.environ:
                 os.unlink(path)         # whoever has it mapped keeps it
 
     def begin(self, group, text):

@@ -36,11 +36,14 @@ def _mpi_backend(comm):
 class ProcessGroup:
     """Some processes that act together: `rank()`, `size()`, `name()`. Made by `new_group`."""
 
-    def __init__(self, comm, ranks, backend, timeout, description=None):
+    def __init__(self, comm, ranks, backend, timeout, description=None, nccl=False):
         global _count
         self.comm, self.ranks, self.timeout, self._backend = comm, ranks, timeout, backend
         self.control = comm.Dup()       # for headers
         self.backends = {"cpu": AloneBackend() if comm.size == 1 else _mpi_backend(comm)}
+        if nccl:
+            from wisp.distributed._nccl import NcclBackend
+            self.backends["cuda"] = NcclBackend(self)
         self.index, self.calls, self.pending = _count, 0, []
         self.group_desc = description or "default_pg"
         _count += 1
@@ -97,25 +100,35 @@ def _seconds(timeout):
 
 
 def _backend_name(what, backend):
-    """The name under which a backend is known; "cpu:gloo,cuda:nccl" is answered by its part for the CPU."""
+    """The name under which a backend is known, once it is sure that its parts are there."""
     name = str(backend or "mpi").lower()
-    if ":" in name:
-        parts = dict(part.split(":", 1) for part in name.split(","))
-        name = parts.get("cpu") or next(iter(parts.values()))
-    if name in ("nccl", "xccl", "ucc"):
-        raise RuntimeError(f"{what}: the backend {name!r} is not there in this build of Wisp: collectives go through MPI so far, "
-                           f"which takes "
-                           'tensors of the CPU and of GPUs; use backend="mpi" (or "gloo", which MPI answers)')
-    if name not in ("mpi", "gloo"):
-        raise ValueError(f"{what}: unknown backend {backend!r}; there are \"mpi\" and \"gloo\" (both MPI)")
+    for part in name.split(","):
+        device, _, kind = part.rpartition(":")
+        if kind not in ("mpi", "gloo", "nccl") or device not in ("", "cpu", "cuda") or (kind, device) == ("nccl", "cpu"):
+            raise ValueError(f'{what}: unknown backend {backend!r}; there are "mpi", "gloo" (which MPI answers), "nccl" for GPUs, and '
+                             '"cpu:gloo,cuda:nccl"')
+    if name == "nccl":
+        from wisp import cuda
+        from wisp.distributed import _nccl
+        if not cuda.is_available():
+            raise RuntimeError(f'{what}: the backend "nccl" is for GPUs, no GPUs found; use backend="mpi" (or "gloo", which MPI answers)')
+        _nccl.library()
     return name
+
+
+def _uses_nccl(name, asked):
+    """Whether tensors on GPUs go through NCCL: where it was asked for, and where nothing was and it is there."""
+    if asked is None:
+        from wisp import cuda
+        return cuda.is_available() and is_nccl_available()
+    return name == "nccl" or "cuda:nccl" in name.split(",")
 
 
 def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None,
                        device_id=None, _ranks=None):
     """Begin: find the other processes. Under `wisp launch` and `mpiexec` no arguments are needed; else rank, number and meeting place
-    come from
-    the arguments or from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Backends are "mpi" and "gloo", both answered by MPI.
+    come from the arguments or from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. The backends "mpi" and "gloo" are both MPI; "nccl"
+    moves tensors of GPUs (and MPI those of the CPU), as does no name at all where NCCL is installed.
 
     >>> import wisp
     >>> wisp.distributed.init_process_group("gloo", rank=0, world_size=1)
@@ -130,7 +143,7 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
         raise NotImplementedError("init_process_group: store= is not supported; use init_method=\"tcp://host:port\" or \"file:///path\"")
     name, seconds = _backend_name("init_process_group", backend), _seconds(timeout)
     comm = _world.enter(rank, world_size, init_method, seconds)
-    _default = ProcessGroup(comm, list(range(comm.size)), name, seconds)
+    _default = ProcessGroup(comm, list(range(comm.size)), name, seconds, nccl=_uses_nccl(name, backend))
     _world.forget_shared_files()
 
 
@@ -184,11 +197,17 @@ def is_gloo_available():
 
 
 def is_nccl_available():
-    """False: collectives go through MPI."""
+    """Whether NVIDIA's library for collectives is installed (`pip install wisp[cuda]`)."""
+    from wisp.distributed import _nccl
+    return _nccl.find() is not None
+
+
+def is_ucc_available():
+    """False: there is MPI, and NCCL for GPUs."""
     return False
 
 
-is_ucc_available = is_xccl_available = is_nccl_available
+is_xccl_available = is_ucc_available
 
 
 def is_torchelastic_launched():
@@ -263,8 +282,9 @@ def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local
     ranks = sorted(ranks) if sort_ranks else ranks
     name = world.name() if backend is None else _backend_name("new_group", backend)
     seconds = world.timeout if timeout is None else _seconds(timeout)
+    nccl = "cuda" in world.backends if backend is None else _uses_nccl(name, backend)
     if world.size() == 1:
-        return ProcessGroup(world.comm, ranks, name, seconds, group_desc)
+        return ProcessGroup(world.comm, ranks, name, seconds, group_desc, nccl)
     from wisp.distributed.collectives import agree
     agree(world, f"new_group {ranks}", f"new_group({ranks})")
     mine = world.rank() in ranks
@@ -272,7 +292,7 @@ def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local
     if not mine:
         _count += 1     # the numbers of groups agree on all ranks
         return GroupMember.NON_GROUP_MEMBER
-    return ProcessGroup(comm, ranks, name, seconds, group_desc)
+    return ProcessGroup(comm, ranks, name, seconds, group_desc, nccl)
 
 
 def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_options=None, group_desc=None):

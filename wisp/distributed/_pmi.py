@@ -65,7 +65,7 @@ class Server:
                     data = b""
                 if not data:
                     if connection not in finished:
-                        return
+                        return self.tell(connection)
                     del open_[connection]
                     continue
                 *lines, open_[connection] = (open_[connection] + data).split(b"\n")
@@ -74,7 +74,16 @@ class Server:
                         self.answer(connection, line.decode(), finished)
                     except OSError:
                         if connection not in finished:
-                            return
+                            return self.tell(connection)
+
+    def tell(self, lost):
+        """Who is gone; the connections end with this process."""
+        rank = next(rank for rank, connection in self.ranks.items() if connection is lost)
+        for connection in self.ranks.values():
+            try:
+                connection.sendall(f"gone {rank}\n".encode())
+            except OSError:
+                pass
 
     def answer(self, connection, line, finished):
         words = dict(word.split("=", 1) for word in line.split() if "=" in word)

@@ -80,14 +80,14 @@ class Work:
         if request is not None:
             self._chains.append([chain, request])
 
-    def _poll(self):
-        """One look at the requests; True when all is done."""
+    def _poll(self, join=False):
+        """One look at the requests; True when all is done. With `join` it is enough that the GPU's later work will wait for it."""
         if self._done:
             return True
         try:
             while self._chains:
                 chain, request = self._chains[0]
-                if not request.Test():
+                if not (request.Join() if join and hasattr(request, "Join") else request.Test()):
                     return False
                 request = next(chain, None)
                 if request is None:
@@ -112,7 +112,7 @@ class Work:
         if self._future is not None:
             self._future.set_exception(error) if error is not None else self._future.set_result(list(self._results))
 
-    def _advance(self):
+    def _advance(self, join=False):
         """Look at this operation and at those begun before it, in their order: later stages must begin in the same order on all ranks."""
         if self._collective:
             for other in list(self._group.pending):
@@ -120,8 +120,7 @@ class Work:
                     break
                 if not other._poll() and other._staged:
                     return False
-        return self._poll()
-
+        return self._poll(join)
 
     def wait(self, timeout=None):
         """Return True when the operation is done; an error of it is raised."""
@@ -130,7 +129,7 @@ class Work:
         look, pause, spins = begin + 0.3, 2e-5, 0
         # where every rank has a processor, a short wait is better spent asking than sleeping
         limit = 2000 if _world.comm.size <= _PROCESSORS else 20
-        while not self._advance():
+        while not self._advance(join=True):
             spins += 1
             if spins < limit:
                 continue
@@ -163,6 +162,8 @@ class Work:
         elif late:
             who = f"{_names(absent)} did not take part" if absent else "all ranks of this machine came, but it did not end"
             self._fail(f"not done after {seconds:g} s: {who}")
+        elif left := _world.left(ranks):
+            self._fail(left)
 
     def _fail(self, why):
         if self._poll():

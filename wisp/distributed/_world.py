@@ -19,6 +19,7 @@ _UNDER_MPI = ("PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 comm = None        # the communicator of all ranks; lives until the process ends
 board = None       # what every rank of this machine does
 failed = False     # an error ends this process: don't wait for the others
+_link = None       # the connection to the meeting point, on which it tells when a rank is gone
 _listener = None   # where the ranks will meet, if this process said so beforehand
 
 
@@ -134,7 +135,7 @@ def _listen(port, size):
 
 
 def _meet(rank, size, init_method, timeout):
-    global _listener
+    global _listener, _link
     deadline = time.monotonic() + timeout
     host, port, file = _address(init_method, rank, deadline)
     if rank == 0:
@@ -164,6 +165,7 @@ def _meet(rank, size, init_method, timeout):
         raise RuntimeError(f"init_process_group: rank {rank} of {size} at {host}:{port}: {reply.decode()[3:].strip()} (timeout "
                            f"{timeout:g} s)")
     connection.settimeout(None)
+    _link = connection.dup()
     os.environ.update(PMI_FD=str(connection.detach()), PMI_RANK=str(rank), PMI_SIZE=str(size))
 
 
@@ -175,6 +177,27 @@ def _connect(host, port, rank, deadline):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"init_process_group: rank {rank} does not reach rank 0 at {host}:{port}: {error}") from None
             time.sleep(0.05)
+
+
+def left(ranks):
+    """In words, who of some ranks is gone; None while all are there. Of other machines the meeting point tells."""
+    gone = board.gone(ranks)
+    if not gone and _link is not None:
+        try:
+            said = _link.recv(64, socket.MSG_PEEK | socket.MSG_DONTWAIT).decode(errors="replace").split()
+        except BlockingIOError:
+            return None
+        except OSError:
+            said = []
+        if said[:1] not in ([], ["gone"]):
+            return None     # an answer for MPI
+        gone = [int(rank) for rank in said[1:2]]
+        if gone and gone[0] not in ranks:
+            return None
+    elif not gone:
+        return None
+    names = "rank " + ", ".join(map(str, gone)) if gone else "some rank"
+    return f"{names} is gone: the process has ended"
 
 
 def fail():
@@ -221,7 +244,7 @@ def _leave():
     if not failed and not MPI.Is_finalized():
         request, pause = comm.Ibarrier(), 1e-4
         while not request.Test():
-            if board.gone():
+            if left(range(comm.size)):
                 break
             time.sleep(pause)
             pause = min(pause * 1.5, 0.05)

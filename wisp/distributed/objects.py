@@ -1,10 +1,12 @@
 """Collectives on Python objects (pickled), and messages from one process to another."""
+import contextlib
 import pickle
 
 import numpy
 
 import wisp
 from wisp.distributed import _world
+from wisp.distributed._groups import resolve
 from wisp.distributed._traffic import moved
 from wisp.distributed._work import Work, place
 from wisp.distributed.collectives import _in_place, _root, _tensor, collective, perform
@@ -183,7 +185,16 @@ def batch_isend_irecv(p2p_op_list):
     """Begin several messages; returns their works."""
     if not p2p_op_list or not all(isinstance(one, P2POp) for one in p2p_op_list):
         raise ValueError("batch_isend_irecv: expected a list of P2POp that is not empty")
-    return [one.op(one.tensor, one.peer, one.group, one.tag, one.group_peer) for one in p2p_op_list]
+    batches = {}        # messages of GPUs go at once, or each side would wait for the other's first
+    for one in p2p_op_list:
+        group = resolve("batch_isend_irecv", one.group)
+        backend = group.backend(one.tensor) if group else None
+        if hasattr(backend, "batch"):
+            batches.setdefault(backend, []).append((one.tensor, _root("batch_isend_irecv", group, one.peer, one.group_peer, "peer")))
+    with contextlib.ExitStack() as stack:
+        for backend, messages in batches.items():
+            stack.enter_context(backend.batch(messages))
+        return [one.op(one.tensor, one.peer, one.group, one.tag, one.group_peer) for one in p2p_op_list]
 
 
 def send_object_list(object_list, dst=None, group=None, device=None, group_dst=None, use_batch=False):

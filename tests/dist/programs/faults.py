@@ -25,6 +25,16 @@ elif what == "kill":
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     dist.all_reduce(wisp.ones(3))
+elif what == "midstep":     # in the middle of backward, with a bucket on its way
+    model = wisp.nn.parallel.DistributedDataParallel(wisp.nn.Sequential(*[wisp.nn.Linear(64, 64) for _ in range(4)]), bucket_cap_mb=0.01)
+    optimizer = wisp.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = model(wisp.randn(8, 64)).sum()
+        if rank == 1 and step == 2:
+            model.module[1].weight.register_hook(lambda grad: os.kill(os.getpid(), signal.SIGKILL))
+        loss.backward()
+        optimizer.step()
 elif what == "error":
     if rank == 1:
         raise ValueError("bad luck")

@@ -1,6 +1,8 @@
 """DistributedDataParallel: the same model in every process, each on its part of the batch, with gradients averaged during backward.
 
-Gradients travel in buckets, in the order in which backward makes them: while MPI carries a full bucket, backward fills the next.
+Gradients travel in buckets, in the order in which backward makes them: while MPI or NCCL carries a full bucket, backward fills the next.
+A gradient is written to its bucket as soon as it is made, and is a part of the bucket from then on: it is copied once.
+(One that was there before backward, from an accumulation, stays where it is, and gets the average back.)
 """
 import contextlib
 import hashlib
@@ -11,6 +13,7 @@ from wisp.nn.modules.module import Module
 __all__ = ["DistributedDataParallel"]
 
 FIRST_BUCKET = 1 << 20      # bytes; small, so that the first reduction begins early
+BUCKET = {"cpu": 4, "cuda": 25}     # MB; a CPU's model is smaller, and what comes after the last gradient is not hidden
 
 
 class GradBucket:
@@ -18,13 +21,16 @@ class GradBucket:
 
     def __init__(self, index, parameters):
         self._index, self._parameters, self._last = index, parameters, False
-        first = parameters[0]
-        self.flat = wisp.zeros(sum(p.numel() for p in parameters), dtype=first.dtype, device=first.device)
-        self.views, at = [], 0
-        for parameter in parameters:
-            self.views.append(self.flat[at:at + parameter.numel()].view(parameter.shape))
-            at += parameter.numel()
+        self._sizes, self._shapes = [p.numel() for p in parameters], [p.shape for p in parameters]
+        self._total = sum(self._sizes)
+        self.flat, self.views = None, ()
         self.left, self.result = len(parameters), None
+
+    def renew(self):
+        """New memory: that of the last step belongs to the gradients of that step."""
+        first = self._parameters[0]
+        self.flat = wisp.empty(self._total, dtype=first.dtype, device=first.device)
+        self.views = [part.view(shape) for part, shape in zip(self.flat.split(self._sizes), self._shapes)]
 
     def index(self):
         """The number of the bucket; 0 is the first to be full."""
@@ -83,7 +89,9 @@ class DistributedDataParallel(Module):
         self.module, self.device_ids, self.output_device, self.dim = module, device_ids, output_device, dim
         self.broadcast_buffers, self.find_unused_parameters, self.static_graph = broadcast_buffers, find_unused_parameters, static_graph
         self.gradient_as_bucket_view = gradient_as_bucket_view
-        self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
+        if bucket_cap_mb is None:
+            bucket_cap_mb = BUCKET.get(next(module.parameters()).device.type, 25)
+        self.bucket_bytes_cap = int(bucket_cap_mb * (1 << 20))
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         # each tensor once, under the first of its names
@@ -95,7 +103,10 @@ class DistributedDataParallel(Module):
             self._check_models()
             states = [parameter for name, parameter in module.named_parameters() if name not in ignored]
             self._broadcast(states + self._shared_buffers)
-        self._all_reduce, self._average = distributed.all_reduce, distributed.ReduceOp.AVG
+        # NCCL divides on its way; for MPI a gradient is divided while it is in the cache
+        averages = "cuda" in self.process_group.backends and next(iter(self._names)).is_cuda
+        self._all_reduce, self._op = distributed.all_reduce, "AVG" if averages else "SUM"
+        self._share = 1 if averages else 1 / self.process_group.size()
         # backward makes gradients roughly in the reverse order of the parameters; after the first step the true order is known
         self._order = list(reversed(self._names))
         self._build()
@@ -168,6 +179,10 @@ class DistributedDataParallel(Module):
         self._seen, self._next, self._unused = [], 0, set()
         for bucket in self._buckets:
             bucket.left, bucket.result = len(bucket._parameters), None
+            if bucket.flat is None or not self.gradient_as_bucket_view:
+                bucket.renew()
+        # a gradient that is there already is added to where it is, and its memory is the user's
+        self._kept = set() if self.gradient_as_bucket_view else {p for p in self._names if p.grad is not None}
         if self.find_unused_parameters or self.static_graph:
             used = _leaves(output)
             self._unused = {parameter for parameter in self._names if parameter not in used}
@@ -175,8 +190,8 @@ class DistributedDataParallel(Module):
                 bucket, position = self._place[parameter]
                 if parameter.grad is None:
                     bucket.views[position].zero_()
-                elif parameter.grad is not bucket.views[position]:      # what earlier backwards under no_sync have left
-                    bucket.views[position].copy_(parameter.grad.detach())
+                else:       # what earlier backwards under no_sync have left
+                    self._put(parameter, bucket.views[position])
                 bucket.left -= 1
 
     def _ready(self, parameter):
@@ -194,9 +209,7 @@ class DistributedDataParallel(Module):
                                "backward (reentrant checkpoints) does that: use checkpoint(..., use_reentrant=False)")
         self._done.add(parameter)
         self._seen.append(parameter)
-        with wisp.no_grad():
-            if parameter.grad is not bucket.views[position]:
-                bucket.views[position].copy_(parameter.grad)
+        self._put(parameter, bucket.views[position])
         bucket.left -= 1
         while self._next < len(self._buckets) and self._buckets[self._next].left == 0:
             self._reduce(self._buckets[self._next])
@@ -206,9 +219,22 @@ class DistributedDataParallel(Module):
         elif self.process_group.pending:
             self.process_group.pending[0].is_completed()       # MPI goes on when it is asked
 
+    def _put(self, parameter, view):
+        """A gradient's part of the average into its place in the bucket."""
+        with wisp.no_grad():
+            grad = parameter.grad
+            if grad.layout is not wisp.strided:
+                parameter.grad = grad = grad.to_dense()     # sparse here, it may not be in the other ranks
+            if self._comm_hook is None and self._share != 1:
+                grad.mul_(self._share)      # while it is in the cache
+            if grad is not view:
+                view.copy_(grad)
+                if parameter not in self._kept:
+                    parameter.grad = view
+
     def _reduce(self, bucket):
         if self._comm_hook is None:
-            bucket.result = self._all_reduce(bucket.flat, self._average, self.process_group, async_op=True)
+            bucket.result = self._all_reduce(bucket.flat, self._op, self.process_group, async_op=True)
         else:
             state, hook = self._comm_hook
             bucket.result = hook(state, bucket)
@@ -225,13 +251,10 @@ class DistributedDataParallel(Module):
                 for parameter, view in zip(bucket._parameters, bucket.views):
                     if parameter in absent:
                         continue
-                    if self.gradient_as_bucket_view:
-                        if parameter.grad is not view:
-                            parameter.grad = view
-                    elif parameter.grad is None:
-                        parameter.grad = view.clone()
-                    else:
+                    if parameter in self._kept:
                         parameter.grad.copy_(view)
+                    elif parameter.grad is not view:
+                        parameter.grad = view
 
     def _wait(self, bucket):
         value, bucket.result = bucket.result.wait(), None

@@ -5,9 +5,11 @@
 #include <mutex>
 #include <atomic>
 #include <unordered_map>
+#include <vector>
 
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
+#include "../python/objects.h"
 #include "profiler.h"
 
 namespace wisp {
@@ -25,6 +27,7 @@ struct Task {
     };
     Small<Capture, 2> captures;
     TensorList captured;
+    std::vector<Ref> callbacks;     // called when the run has ended; in the outermost run of a thread alone
     Task* outer = nullptr;          // the run whose hook or node started this one
     int64_t number = 0;
 
@@ -426,6 +429,10 @@ TensorList run_backward(const BackwardRequest& request) {
             task.push(e.node.get());
         }
     while (!task.heap.empty()) run_node(task, *task.pop());
+    for (size_t i = 0; i < task.callbacks.size(); i++) {    // one may queue more
+        const Ref callback = std::move(task.callbacks[i]);
+        Ref done(PyObject_CallNoArgs(callback.get()));
+    }
 
     if (!task.selective) return {};
     for (int64_t i = 0; i < request.inputs.size(); i++) {
@@ -438,6 +445,13 @@ TensorList run_backward(const BackwardRequest& request) {
         }
     }
     return std::move(task.captured);
+}
+
+void queue_callback(PyObject* callback) {
+    if (!current) throw RuntimeError("queue_callback: no backward pass is running in this thread");
+    Task* task = current;
+    while (task->outer) task = task->outer;
+    task->callbacks.push_back(Ref::borrow(callback));
 }
 
 int64_t current_run() { return current ? current->number : -1; }

@@ -178,6 +178,7 @@ const Operators operators = {
     {"is_anomaly_enabled()", []() { return anomaly_enabled(); }, function},
     {"is_anomaly_check_nan_enabled()", []() { return anomaly_checks_nan(); }, function},
     {"_set_package_directory(str directory)", [](std::string d) { set_package_directory(d.c_str()); }, function},
+    {"_queue_callback(any callback)", queue_callback, function},
     {"_current_graph_task_id()", []() { return current_run(); }, function},
     {"_will_engine_execute_node(any node)", [](PyObject* node) { return will_execute(as_node(node)); }, function},
     {"_enter_dual_level()", enter_dual_level, function},

@@ -79,7 +79,7 @@ __all__ = ["Backend", "DistBackendError", "DistError", "DistNetworkError", "Dist
 
 
 def __getattr__(name):
-    if name in ("nn", "run", "launch", "algorithms", "elastic", "optim", "tensor", "device_mesh", "fsdp", "ray"):
+    if name in ("nn", "run", "launch", "algorithms", "elastic", "optim", "tensor", "device_mesh", "fsdp", "checkpoint", "ray"):
         import importlib
         return importlib.import_module("wisp.distributed." + name)
     if name in ("DeviceMesh", "init_device_mesh"):

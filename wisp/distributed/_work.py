@@ -246,20 +246,29 @@ class _Later:
         return _Later(self, callback)
 
 
-def header(group, signature, text):
+class Note:
+    """A few words that travel in the header of a collective: `mine` to the others, and `everyone` of all ranks when it has ended."""
+
+    def __init__(self, mine):
+        self.mine, self.everyone = mine, [mine]
+
+
+def header(group, signature, text, note=None):
     """A chain that compares what all ranks are about to do; a mismatch is an error before any data moves."""
     import numpy
     mine = numpy.zeros(HEADER, numpy.uint8)
-    data = (signature + "\0" + text).encode()[:HEADER]
+    data = "\0".join((signature, note.mine if note else "", text)).encode()[:HEADER]
     mine[:len(data)] = numpy.frombuffer(data, numpy.uint8)
     everyone = numpy.zeros((group.size(), HEADER), numpy.uint8)
     yield group.control.Iallgather([mine, HEADER, _world.mpi().BYTE], [everyone, HEADER, _world.mpi().BYTE])
     if (everyone == mine).all():
         return
-    calls = [bytes(row).rstrip(b"\0").decode(errors="replace").partition("\0")[::2] for row in everyone]
+    calls = [(bytes(row).rstrip(b"\0").decode(errors="replace").split("\0", 2) + ["", ""])[:3] for row in everyone]
     if len({call[0] for call in calls}) > 1:
         different = {}
-        for rank, (_, call) in zip(group.ranks, calls):
+        for rank, (_, _, call) in zip(group.ranks, calls):
             different.setdefault(call, []).append(rank)
         raise DistBackendError("the ranks call different collectives, which would hang or mix their data:\n"
                                + "\n".join(f"  {_names(ranks)}: {call}" for call, ranks in different.items()))
+    if note:
+        note.everyone = [call[1] for call in calls]

@@ -110,7 +110,7 @@ def collective(function):
     return call
 
 
-def perform(group, signature, text, chain, results=(), async_op=False, staged=False):
+def perform(group, signature, text, chain, results=(), async_op=False, staged=False, note=None):
     """Begin an operation; without `async_op`, end it too."""
     group.calls += 1
     text = f"{text} at {place()}"
@@ -119,7 +119,7 @@ def perform(group, signature, text, chain, results=(), async_op=False, staged=Fa
         _world.board.begin(group.index, "in " + text)
         if _CHECK:
             moved("header", HEADER, group.size())
-            check = header(group, signature, text)
+            check = header(group, signature, text, note)
             chains = [check, chain] if async_op else [_both(check, chain)]
     work = Work(group, text, chains, results, staged=staged)
     if async_op:
@@ -138,12 +138,12 @@ def agree(group, signature, text):
     perform(group, signature, text, iter(()))
 
 
-def _begin(group, what, tensor, chain, results, async_op, *labels, family=None, reduces=False):
+def _begin(group, what, tensor, chain, results, async_op, *labels, family=None, reduces=False, note=None):
     """Perform a collective whose ranks must agree on `family` (what is called), labels, dtype and number of elements."""
     signature = " ".join(map(str, (family or what, *labels, tensor.dtype, tensor.numel())))
     text = f"{what}({', '.join((*labels, _kind(tensor)))})"
     staged = reduces and group.backend(tensor).staged(tensor.dtype)
-    return perform(group, signature, text, chain, results, async_op, staged)
+    return perform(group, signature, text, chain, results, async_op, staged, note)
 
 
 def give_back(target, used):
@@ -283,7 +283,7 @@ def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=Fal
 
 
 @collective
-def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
+def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False, _note=None):
     """This process's part of the reduction of the tensors."""
     what = "reduce_scatter_tensor"
     name = _op(what, op, _tensor(what, output, "output").dtype)
@@ -293,7 +293,7 @@ def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=F
                          f"input {_kind(input)} for {group.size()} ranks")
     moved("reduce_scatter", _bytes(input), group.size())
     chain = _into(group, output, input, "reduce_scatter", name)
-    return _begin(group, what, output, chain, (output,), async_op, name, family="reduce_scatter", reduces=True)
+    return _begin(group, what, output, chain, (output,), async_op, name, family="reduce_scatter", reduces=True, note=_note)
 
 
 def _all_to_all(group, output, tensor, receive_counts, send_counts, signature, text, results, async_op):

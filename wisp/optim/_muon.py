@@ -32,6 +32,8 @@ class Muon(Optimizer):
 
     _step_is_tensor = False
 
+    _needs_whole = True
+
     def __init__(self, params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True,
                  ns_coefficients=(3.4445, -4.7750, 2.0315), eps=1e-7, ns_steps=5, adjust_lr_fn=None):
         if isinstance(lr, wisp.Tensor) and lr.numel() != 1:

@@ -102,6 +102,8 @@ class LBFGS(Optimizer):
 
     _step_is_tensor = False
 
+    _needs_whole = True
+
     def __init__(self, params, lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9,
                  history_size=100, line_search_fn=None):
         _check_lr(lr)

@@ -145,6 +145,7 @@ class Optimizer:
 
     # ------------------------------------------------------------ stepping
     _step_is_tensor = True
+    _needs_whole = False        # an update is more than a function of each element: parameters cut over ranks won't do
 
     def step(self, closure=None):
         """Update the parameters. `closure`, if given, computes the loss anew; its value is returned."""
@@ -211,6 +212,9 @@ class Optimizer:
         for p in params:
             if not isinstance(p, wisp.Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_typename(p)}")
+            if self._needs_whole and getattr(p, "device_mesh", None) is not None and p.device_mesh.size() > 1:
+                raise NotImplementedError(f"{type(self).__name__} needs whole parameters, and fully_shard has cut them over ranks; use an "
+                                          "optimizer that works on each element (Adam, AdamW, SGD ...), or DistributedDataParallel")
             if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
@@ -242,7 +246,7 @@ class Optimizer:
             packed["params"] = [number[id(p)] for p in group["params"]]
             groups.append(packed)
             start += len(group["params"])
-        state = {number[id(key)] if isinstance(key, wisp.Tensor) else key: value for key, value in self.state.items()}
+        state = {number[id(key)] if isinstance(key, wisp.Tensor) else key: _cut_alike(value, key) for key, value in self.state.items()}
         result = {"state": state, "param_groups": groups}
         for hook in self._optimizer_state_dict_post_hooks.values():
             changed = hook(self, result)
@@ -266,7 +270,7 @@ class Optimizer:
         for key, value in state_dict["state"].items():
             if key in owner:
                 parameter, group = owner[key]
-                state[parameter] = _fit(value, parameter, group.get("capturable", False))
+                state[parameter] = _fit(_cut_alike(value, parameter), parameter, group.get("capturable", False))
             else:
                 state[key] = value
         for old, new in zip(groups, saved):
@@ -304,6 +308,11 @@ class Optimizer:
 
 
 Optimizer.step = _with_hooks(Optimizer.step)
+
+
+def _cut_alike(state, parameter):
+    """The state of a parameter that is cut over ranks (a DTensor), with tensors that are cut in the same way."""
+    return parameter._cut_alike(state) if hasattr(parameter, "device_mesh") and isinstance(state, dict) else state
 
 
 def _fit(value, parameter, capturable, key=None):

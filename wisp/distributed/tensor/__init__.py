@@ -1,27 +1,7 @@
-"""Tensors that lie in parts on several processes: there are none in a group of one."""
+"""Tensors that lie in parts on several processes."""
 from wisp.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: F401
+from wisp.distributed.tensor._dtensor import DTensor, DTensorParameter, distribute_module, distribute_tensor  # noqa: F401
 from wisp.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard  # noqa: F401
 
-_TEXT = "Wisp does not cut tensors over processes so far"
-
-
-class DTensor:
-    """No tensor is one."""
-
-    def __init__(self, *args, **kwargs):
-        raise NotImplementedError(f"DTensor: {_TEXT}")
-
-    @staticmethod
-    def from_local(*args, **kwargs):
-        """Not available."""
-        raise NotImplementedError(f"DTensor.from_local: {_TEXT}")
-
-
-def distribute_tensor(tensor, *args, **kwargs):
-    """Not available."""
-    raise NotImplementedError(f"distribute_tensor: {_TEXT}")
-
-
-def distribute_module(module, *args, **kwargs):
-    """Not available."""
-    raise NotImplementedError(f"distribute_module: {_TEXT}")
+__all__ = ["DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor",
+           "init_device_mesh"]

@@ -1,20 +1,42 @@
-"""Where the parts of a tensor lie."""
+"""Where the parts of a tensor lie along a dimension of a mesh."""
+import dataclasses
 
 
 class Placement:
-    """Where a tensor lies."""
+    """How a tensor lies along one dimension of a mesh: `Shard(dim)`, `Replicate()` or `Partial()`."""
+
+    def is_shard(self, dim=None):
+        """Whether it is cut (along that dimension)."""
+        return isinstance(self, Shard) and dim in (None, self.dim)
+
+    def is_replicate(self):
+        """Whether every rank has all of it."""
+        return isinstance(self, Replicate)
+
+    def is_partial(self):
+        """Whether the ranks' parts are yet to be added."""
+        return isinstance(self, Partial)
 
 
+@dataclasses.dataclass(frozen=True)
 class Shard(Placement):
-    """Cut along a dimension."""
+    """Cut along a dimension, as `Tensor.chunk` cuts: parts of ceil(size / ranks), the last ones smaller or empty."""
 
-    def __init__(self, dim):
-        self.dim = dim
+    dim: int
+
+    def rows(self, size, ranks, rank):
+        """(begin, end) of a rank's part of a dimension."""
+        part = -(-size // ranks)
+        return min(rank * part, size), min((rank + 1) * part, size)
 
 
+@dataclasses.dataclass(frozen=True)
 class Replicate(Placement):
     """The same everywhere."""
 
 
+@dataclasses.dataclass(frozen=True)
 class Partial(Placement):
-    """To be summed."""
+    """Each rank has a summand (or what `reduce_op` says)."""
+
+    reduce_op: str = "sum"

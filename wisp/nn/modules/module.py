@@ -441,7 +441,7 @@ class Module(Hooks, State, _ModuleBase):
             with wisp.no_grad():
                 changed = fn(param)
                 grad = None if old_grad is None else fn(old_grad)
-            if (changed.device.type == "meta") != (param.device.type == "meta"):
+            if (changed.device.type == "meta") != (param.device.type == "meta") and not hasattr(param, "device_mesh"):
                 self._parameters[name] = param = Parameter(changed, param.requires_grad)
             elif changed is not param:
                 param.data = changed

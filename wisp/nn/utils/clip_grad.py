@@ -27,7 +27,10 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     if not tensors:
         return wisp.tensor(0.0)
     device, dtype = tensors[0].device, tensors[0].dtype
-    if norm_type == 2.0 and dtype.is_floating_point and all(t.dtype == dtype and t.device.type == "cpu" for t in tensors):
+    if any(hasattr(t, "device_mesh") for t in tensors):
+        from wisp.distributed.tensor._dtensor import total_norm
+        total = total_norm(tensors, norm_type)
+    elif norm_type == 2.0 and dtype.is_floating_point and all(t.dtype == dtype and t.device.type == "cpu" for t in tensors):
         total = wisp.tensor(_core._total_norm(tensors), dtype=dtype)
     else:
         norms = [wisp.linalg.vector_norm(t.detach(), norm_type) for t in tensors]

@@ -27,15 +27,12 @@ Storage* Storage::make(size_t bytes, Device device) {
         s->device = device;
         return s;
     }
-    Storage* s = wrap(nullptr, bytes, [](Storage* s) {
-        if (s->device.is_cuda()) cuda::release(s);
-    }, nullptr);
+    Storage* s = wrap(nullptr, bytes, nullptr, nullptr);
     s->device = device;
     if (!device.is_cuda()) return s;
     try {
         cuda::provide(s);
     } catch (...) {
-        s->release = nullptr;
         deallocate(s, header);
         throw;
     }
@@ -47,6 +44,11 @@ Storage* Storage::wrap(void* data, size_t bytes, void (*release)(Storage*), void
 }
 
 void Storage::destroy() {
+    if (!release && device.type != DeviceType::cpu) {
+        if (device.is_cuda()) cuda::release(this);
+        deallocate(this, header);
+        return;
+    }
     const bool foreign = release != nullptr;
     if (foreign) release(this);
     // A storage whose data was moved elsewhere still has its first block behind the header; its release says so by

@@ -1,10 +1,10 @@
 // Device memory: large segments from the driver, cut into blocks that are handed out in stream order and merged again.
 //
 // Best fit with splitting and merging, as memory on a GPU is what limits a model. Every block belongs to the stream that
-// it was made for; one that another stream used too (record_use) waits for an event there before it is free.
-#include <map>
+// it was made for; one that another stream used too (record_use) waits for an event there before it is free. Small blocks that
+// were freed first lie in lists by their exact size, as a training step asks for the same sizes again and again.
+#include <memory>
 #include <set>
-#include <unordered_map>
 #include <vector>
 
 #include "../core/device.h"
@@ -13,19 +13,23 @@
 #include "runtime.h"
 
 namespace wisp::cuda {
-namespace {
 
-constexpr size_t unit = 512, small_limit = size_t(1) << 20, small_segment = size_t(2) << 20, large_segment = size_t(20) << 20;
-
-struct Block {
+struct MemoryBlock {
     char* data;
     size_t bytes;
-    Handle stream;
+    void* stream;
     bool free = false;
     bool small = false;
-    Block *before = nullptr, *after = nullptr;  // neighbours in the segment
-    std::vector<Handle> users;                  // streams other than its own
+    MemoryBlock *before = nullptr, *after = nullptr;  // neighbours in the segment
+    MemoryBlock* next = nullptr;                      // in a list of one size
+    std::vector<void*> users;                   // streams other than its own
 };
+
+namespace {
+
+using Block = MemoryBlock;
+
+constexpr size_t unit = 512, small_limit = size_t(1) << 20, small_segment = size_t(2) << 20, large_segment = size_t(20) << 20;
 
 struct BySize {
     bool operator()(const Block* a, const Block* b) const {
@@ -35,9 +39,15 @@ struct BySize {
     }
 };
 
+// Freed small blocks of a stream by their size in units; they are not merged with their neighbours as long as they lie here.
+struct Lists {
+    Handle stream;
+    Block* of[small_limit / unit + 1] = {};
+};
+
 struct Pool {
     std::set<Block*, BySize> free[2];  // large, small
-    std::unordered_map<void*, Block*> live;
+    std::vector<std::unique_ptr<Lists>> lists;
     std::vector<std::pair<Handle, Block*>> waiting;  // events that must pass before the block is free
     MemoryStats stats{};
 };
@@ -64,6 +74,23 @@ void give(Pool& pool, Block* b) {
     pool.free[b->small].insert(b);
 }
 
+Block*& list_for(Pool& pool, Handle stream, size_t bytes) {
+    for (auto& l : pool.lists)
+        if (l->stream == stream) return l->of[bytes / unit];
+    pool.lists.push_back(std::make_unique<Lists>());
+    pool.lists.back()->stream = stream;
+    return pool.lists.back()->of[bytes / unit];
+}
+
+void empty_lists(Pool& pool) {
+    for (auto& l : pool.lists)
+        for (Block*& first : l->of)
+            while (Block* b = first) {
+                first = b->next;
+                give(pool, b);
+            }
+}
+
 void collect(Pool& pool, bool wait) {
     for (size_t i = 0; i < pool.waiting.size();) {
         auto [event, block] = pool.waiting[i];
@@ -80,6 +107,7 @@ void collect(Pool& pool, bool wait) {
 }
 
 void return_segments(Pool& pool) {
+    empty_lists(pool);
     for (auto& set : pool.free)
         for (auto it = set.begin(); it != set.end();) {
             Block* b = *it;
@@ -117,13 +145,22 @@ Block* fresh(Pool& pool, size_t bytes, Handle stream, bool small) {
     return b;
 }
 
-void* allocate(size_t asked, int index) {
+Block* allocate(size_t asked, int index) {
     Pool& pool = pools[index];
     const size_t bytes = std::max<size_t>((asked + unit - 1) / unit * unit, unit);
     const bool small = bytes <= small_limit;
     const Handle stream = current_stream();
     if (!pool.waiting.empty()) collect(pool, false);
-    Block* b = take(pool, bytes, stream, small);
+    Block* b = nullptr;
+    if (small) {
+        Block*& first = list_for(pool, stream, bytes);
+        if ((b = first)) first = b->next;
+    }
+    if (!b) b = take(pool, bytes, stream, small);
+    if (!b && small) {
+        empty_lists(pool);
+        b = take(pool, bytes, stream, small);
+    }
     if (!b) b = fresh(pool, bytes, stream, small);
     if (!b) {
         pool.stats.retries++;
@@ -153,22 +190,23 @@ void* allocate(size_t asked, int index) {
         pool.free[small].insert(rest);
     }
     b->free = false;
-    pool.live[b->data] = b;
     pool.stats.allocations++;
     pool.stats.allocated += int64_t(b->bytes);
     pool.stats.peak_allocated = std::max(pool.stats.peak_allocated, pool.stats.allocated);
-    return b->data;
+    return b;
 }
 
-void deallocate(void* data, int index) {
+void deallocate(Block* b, int index) {
     Pool& pool = pools[index];
-    auto it = pool.live.find(data);
-    if (it == pool.live.end()) return;
-    Block* b = it->second;
-    pool.live.erase(it);
     pool.stats.allocated -= int64_t(b->bytes);
     if (b->users.empty()) {
-        give(pool, b);
+        if (b->small && b->bytes <= small_limit) {
+            Block*& first = list_for(pool, b->stream, b->bytes);
+            b->next = first;
+            first = b;
+        } else {
+            give(pool, b);
+        }
         return;
     }
     Handle event = nullptr;
@@ -189,26 +227,29 @@ void deallocate(void* data, int index) {
 void provide(Storage* storage) {
     if (storage->bytes == 0) return;
     OnDevice on(storage->device);
-    storage->data = allocate(storage->bytes, storage->device.index);
+    Block* b = allocate(storage->bytes, storage->device.index);
+    storage->data = b->data;
+    storage->owner = b;
 }
 
 void release(Storage* storage) {
-    if (!storage->data) return;
-    OnDevice on(storage->device);
+    if (!storage->owner) return;
     ensure_context(storage->device.index);
-    deallocate(storage->data, storage->device.index);
+    deallocate(static_cast<Block*>(storage->owner), storage->device.index);
 }
 
-Scratch::Scratch(size_t bytes) : data_(allocate(bytes, working())) {}
-Scratch::~Scratch() { deallocate(data_, working()); }
+Scratch::Scratch(size_t bytes) : block_(bytes ? allocate(bytes, working()) : nullptr), data_(block_ ? block_->data : nullptr) {}
+Scratch::~Scratch() {
+    if (block_) deallocate(block_, working());
+}
 
 void record_use(Storage* storage, Handle stream) {
-    Pool& pool = pools[storage->device.index];
-    auto it = pool.live.find(storage->data);
-    if (it == pool.live.end() || it->second->stream == stream) return;
-    for (Handle known : it->second->users)
+    if (storage->release || !storage->owner) return;  // not from here
+    Block* b = static_cast<Block*>(storage->owner);
+    if (b->stream == stream) return;
+    for (Handle known : b->users)
         if (known == stream) return;
-    it->second->users.push_back(stream);
+    b->users.push_back(stream);
 }
 
 void empty_cache(int index) {

@@ -18,4 +18,9 @@ struct ConvSettings {       // wisp.backends.cudnn
 extern ConvSettings conv_settings;
 int64_t cudnn_version();    // 91002; 0 where there is none
 
+// The same for shapes of little work by kernels of ours; the second gives the gradients of weight and bias (either may be null)
+// together. False: nothing was done.
+bool small_convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, const void* a, const void* b, const void* bias, void* out);
+bool small_conv_gradients(DType dtype, const cpu::ConvShape& shape, const void* input, const void* grad, void* weight_grad, void* bias_grad);
+
 }  // namespace wisp::cuda

@@ -180,7 +180,7 @@ void one(DType dtype, const cpu::GemmArgs& g, const char* a, const char* b, char
     s.alignment = int32_t(alignment_of({a, b, c, addend}));
     const Plan& p = plan_for(s);
     if (row_bias) must(lt().set_description(p.description, 8, &d, 8), "giving a bias");
-    Scratch workspace(p.found.workspace ? p.found.workspace : 1);
+    Scratch workspace(p.found.workspace);
     const double alpha[2] = {g.alpha, g.alpha_imag}, beta[2] = {s.beta ? g.beta : 0, s.beta ? g.beta_imag : 0};
     const float alpha_f[2] = {float(g.alpha), float(g.alpha_imag)}, beta_f[2] = {float(beta[0]), float(beta[1])};
     const bool wide = dtype == DType::f64 || dtype == DType::c128;

@@ -8,6 +8,10 @@ namespace wisp::cuda {
 void matmul(DType dtype, const cpu::GemmArgs& arguments);
 bool takes(const cpu::GemmArgs& arguments, bool a);  // whether A (or B) can be read as it lies
 
+// The same for one small float matrix or batch, by a kernel of ours in one launch. row_sums: gets the sum of each row of A, or
+// is null. False: nothing was done.
+bool small_matmul(DType dtype, const cpu::GemmArgs& arguments, void* row_sums);
+
 // float32 products may use TF32 on tensor cores: faster, ten bits of fraction. Off by default, as in PyTorch.
 void allow_tf32(bool allowed);
 bool tf32_allowed();

@@ -1,5 +1,6 @@
 // Launches the kernels of normalisation.
 #include "pointwise.h"
+#include "rows.h"
 #include "runtime.h"
 #include "tables.h"
 
@@ -11,7 +12,7 @@ constexpr int64_t kept_bytes = 100 * 1024;
 
 // The instances of one kernel of this file; Which keeps those of different kernels apart.
 template <int Which, class Name> Kernel* one_of(int instance, Name name) {
-    static Instances<256> instances(file);
+    static Instances<512> instances(file);
     return instances(instance, name);
 }
 
@@ -39,10 +40,15 @@ void rows_backward(DType d, const void* g, const void* x, const void* weight, co
 }
 
 void join(DType d, void* partial, void* dw, void* db, int64_t splits, int64_t n) {
-    launch_with(one_of<2>(int(d), [&] { return str("join_weights<", type_text(d), ">"); }), {blocks(n)}, {256}, 0, partial, dw, db, splits, n);
+    launch_with(one_of<2>(int(d), [&] { return str("join_weights<", type_text(d), ">"); }), {unsigned((n + 31) / 32), 2}, {32, 32}, 0, partial, dw, db, splits, n);
 }
 
 void layer_norm(DType d, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd, int64_t rows, int64_t n, double eps) {
+    if (const RowPlan plan = plan_rows(n, item_size(d), 64, {x, weight, bias, y}); plan.per_thread) {
+        launch_with(one_of<7>(int(d) * 16 + plan.per_thread, [&] { return str("layer_forward<", type_text(d), ", ", plan.per_thread, ">"); }), {plan.blocks(rows)}, plan.block,
+                    0, x, weight, bias, y, mean, rstd, rows, n, eps);
+        return;
+    }
     rows_forward(d, x, weight, bias, y, mean, rstd, rows, n, 1, n, 1, eps);
 }
 
@@ -53,8 +59,22 @@ void layer_norm_backward(DType d, const void* g, const void* x, const void* weig
             if (p) fill_zero(p, size_t(n * item_size(d)));
         return;
     }
+    const bool weights = dw || db;
+    if (const RowPlan plan = plan_rows(n, item_size(d), 32, {g, x, weight, dx}); plan.per_thread) {
+        const bool warps = plan.block.y > 1;
+        // Sums stay in registers over all rows that a block takes, so there are only as many blocks as the device holds at a time.
+        const int64_t held = device_info(current_device().index).multiprocessors * (warps ? 4 : 2);
+        const unsigned grid = weights ? unsigned(std::max<int64_t>(1, std::min<int64_t>(held, (rows + (warps ? 15 : 1)) / (warps ? 16 : 2)))) : plan.blocks(rows);
+        Scratch partial(weights ? size_t(2 * grid * n * item(d)) : 0);
+        void* p = partial.data();
+        launch_with(one_of<8>((int(d) * 16 + plan.per_thread) * 2 + weights,
+                              [&] { return str("layer_backward<", type_text(d), ", ", plan.per_thread, ", ", weights ? "true" : "false", ">"); }),
+                    {grid}, plan.block, weights && warps ? unsigned(2 * n * item(d)) : 0, g, x, weight, mean, rstd, dx, p, rows, n);
+        if (weights) join(d, p, dw, db, grid, n);
+        return;
+    }
     if (dx) rows_backward(d, g, x, weight, mean, rstd, dx, rows, n, 1, n, 1);
-    if (!dw && !db) return;
+    if (!weights) return;
     const int64_t columns = (n + 31) / 32, splits = std::max<int64_t>(1, std::min<int64_t>(rows / 64, 1056 / columns + 1));
     Scratch partial(size_t(2 * splits * n * item(d)));
     void* p = partial.data();

@@ -1,4 +1,5 @@
 // Launches optimizer steps: lists of tensors travel as arguments of the kernel, up to a hundred at a time.
+#include <algorithm>
 #include <vector>
 
 #include "pointwise.h"
@@ -11,14 +12,15 @@ namespace {
 using cpu::OptimizerTensor;
 
 constexpr const char* file = "cuda/kernels/optimizer.cuh";
-constexpr int list_length = 96;
+constexpr int list_length = 96, short_length = 16;
 constexpr int64_t piece = 8192;
 
-struct List {  // as in the kernel
+template <int Length> struct ListOf {  // as in the kernel
     int count;
-    int first_block[list_length + 1];
-    OptimizerTensor tensors[list_length];
+    int first_block[Length + 1];
+    OptimizerTensor tensors[Length];
 };
+using List = ListOf<list_length>;
 
 // Calls run(dtype, list, blocks) for lists that together hold every tensor, one dtype each.
 template <class Run> void in_lists(const OptimizerTensor* tensors, int64_t count, Run run) {
@@ -42,8 +44,18 @@ template <class Run> void in_lists(const OptimizerTensor* tensors, int64_t count
 
 void step(cpu::OptimizerRule rule, const cpu::OptimizerSettings& settings, const OptimizerTensor* tensors, int64_t count) {
     in_lists(tensors, count, [&](DType d, const List& list, unsigned blocks) {
-        static Instances<256> steps(file);
-        launch_with(steps(int(d) * 16 + int(rule), [&] { return str("optimizer_step<", type_text(d), ", ", int(rule), ">"); }), {blocks}, {256}, 0, list, settings);
+        static Instances<512> steps(file);
+        auto kernel = [&](int length) {
+            return steps((int(d) * 16 + int(rule)) * 2 + (length == list_length),
+                         [&] { return str("optimizer_step<", type_text(d), ", ", int(rule), ", ", length, ">"); });
+        };
+        if (list.count > short_length) return launch_with(kernel(list_length), {blocks}, {256}, 0, list, settings);
+        // Arguments are copied by every launch: few tensors travel in a short list.
+        ListOf<short_length> few;
+        few.count = list.count;
+        std::copy_n(list.first_block, list.count + 1, few.first_block);
+        std::copy_n(list.tensors, list.count, few.tensors);
+        launch_with(kernel(short_length), {blocks}, {256}, 0, few, settings);
     });
 }
 

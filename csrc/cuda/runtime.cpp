@@ -3,7 +3,7 @@
 
 #include "runtime.h"
 
-#include <unistd.h>
+#include <pthread.h>
 
 #include <cstring>
 #include <memory>
@@ -28,7 +28,7 @@ struct DeviceState {
 
 DeviceState* states[max_devices];
 std::mutex lock;
-int process = 0;  // that initialised the driver
+bool forked = false;  // from a process that had initialised the driver
 
 thread_local int current = 0;
 thread_local int context_of = -1;  // whose context is current in this thread
@@ -42,7 +42,7 @@ int count_devices() {
     try {
         const Driver& d = driver();
         if (d.init(0) != 0 || d.device_count(&n) != 0) n = 0;
-        process = getpid();
+        pthread_atfork(nullptr, nullptr, [] { forked = true; });
     } catch (const Error&) {
         n = 0;
     }
@@ -94,12 +94,11 @@ void check(Result result, const char* what) {
 }
 
 int device_count() {
-    if (process && process != getpid()) return counted;
     return count_devices();
 }
 
 int check_device(int index) {
-    if (process && process != getpid())
+    if (forked) [[unlikely]]
         throw RuntimeError("Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method");
     if (index < 0) index = current;
     const int n = count_devices();
@@ -184,11 +183,28 @@ void to_host(void* host, const void* device, size_t bytes, bool wait) {
     if (!bytes) return;
     const Handle stream = current_stream();
     if (!wait) return check(driver().copy_to_host(host, Pointer(device), bytes, stream), "copying to the host");
+    // A few bytes go through pinned memory, for which the driver needs no stage of its own.
+    constexpr size_t cell_bytes = 256;
+    static std::vector<void*> cells;
+    void* cell = nullptr;
+    if (bytes <= cell_bytes) {
+        if (cells.empty()) {
+            void* fresh = nullptr;
+            check(driver().host_allocate(&fresh, cell_bytes, 1), "allocating pinned memory");
+            cells.push_back(fresh);
+        }
+        cell = cells.back();
+        cells.pop_back();
+    }
     // A copy to pageable memory waits for the work before it, as the synchronisation does.
     const Result copied = unlocked([&] {
-        const Result result = driver().copy_to_host(host, Pointer(device), bytes, stream);
+        const Result result = driver().copy_to_host(cell ? cell : host, Pointer(device), bytes, stream);
         return result ? result : driver().stream_synchronize(stream);
     });
+    if (cell) {
+        std::memcpy(host, cell, bytes);
+        cells.push_back(cell);
+    }
     check(copied, "copying to the host");
     raise_report(working());
 }

@@ -40,9 +40,10 @@ void wait_stream(Handle stream);            // these wait with the interpreter l
 void wait_event(Handle event);
 
 // Memory of a storage on its device, in the order of the current stream.
-void provide(Storage* storage);             // sets storage->data
+struct MemoryBlock;
+void provide(Storage* storage);             // sets storage->data, and storage->owner to its block
 void release(Storage* storage);
-// Memory for the length of one front door.
+// Memory for the length of one front door; null for no bytes.
 class Scratch {
 public:
     explicit Scratch(size_t bytes);
@@ -52,6 +53,7 @@ public:
     template <class T> T* as() const { return static_cast<T*>(data_); }
 
 private:
+    MemoryBlock* block_;
     void* data_;
 };
 void empty_cache(int index);

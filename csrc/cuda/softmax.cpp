@@ -1,5 +1,6 @@
 // Launches the kernels of softmax.
 #include "pointwise.h"
+#include "rows.h"
 #include "runtime.h"
 #include "tables.h"
 
@@ -24,6 +25,11 @@ void forward(DType d, const void* x, void* y, int64_t outer, int64_t n, int64_t 
         launch_with(columns(which, [&] { return "softmax_columns<" + head() + ">"; }), {unsigned((outer * inner + 255) / 256)}, {256}, 0, x, y, outer * inner, n, inner);
         return;
     }
+    if (const RowPlan plan = plan_rows(n, item_size(d), 32, {x, y}); plan.per_thread) {
+        static Instances<32 * 16> kept(file);
+        launch_with(kept(which * 16 + plan.per_thread, [&] { return str("softmax_kept<", head(), ", ", plan.per_thread, ">"); }), {plan.blocks(outer)}, plan.block, 0, x, y, outer, n);
+        return;
+    }
     if (n <= 1024) {
         int per_lane = 1;
         while (per_lane * 32 < n) per_lane *= 2;
@@ -43,6 +49,12 @@ void backward(DType d, const void* g, const void* y, void* dx, int64_t outer, in
     const int which = int(d) * 2 + logarithm;
     auto head = [&] { return str(type_text(d), ", ", logarithm ? "true" : "false"); };
     static Instances<32> columns(file), rows(file);
+    if (const RowPlan plan = plan_rows(n, item_size(d), 32, {g, y, dx}); inner == 1 && plan.per_thread) {
+        static Instances<32 * 16> kept(file);
+        launch_with(kept(which * 16 + plan.per_thread, [&] { return str("softmax_kept_backward<", head(), ", ", plan.per_thread, ">"); }), {plan.blocks(outer)}, plan.block, 0, g,
+                    y, dx, outer, n);
+        return;
+    }
     if (inner > 1)
         launch_with(columns(which, [&] { return "softmax_columns_backward<" + head() + ">"; }), {unsigned((outer * inner + 255) / 256)}, {256}, 0, g, y, dx, outer * inner, n, inner);
     else

@@ -24,6 +24,9 @@
     X(batch_norm, "cuda/kernels/batch_norm.cuh")           \
     X(loss, "cuda/kernels/loss.cuh")                       \
     X(pool, "cuda/kernels/pool.cuh")                       \
+    X(pool_planes, "cuda/kernels/pool_planes.cuh")         \
+    X(small_conv, "cuda/kernels/small_conv.cuh")           \
+    X(small_gemm, "cuda/kernels/small_gemm.cuh")           \
     X(index, "cuda/kernels/index.cuh")                     \
     X(sort, "cuda/kernels/sort.cuh")                       \
     X(random, "cuda/kernels/random.cuh")                   \

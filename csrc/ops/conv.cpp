@@ -113,6 +113,9 @@ Tensor compute_on_gpu(Product product, const ConvGeometry& g, const Tensor& a, c
     if (a.numel() == 0 || b.numel() == 0) zero_(out);
     else {
         const Tensor left = values_in(a, format), right = values_in(b, format);
+        if (format == MemoryFormat::contiguous && cuda::small_convolve(cuda::ConvProduct(int(product)), a.dtype(), s, left.device_data(), right.device_data(),
+                                                                       bias.defined() ? plain(bias).device_data() : nullptr, out.device_data()))
+            return out;
         cuda::convolve(cuda::ConvProduct(int(product)), a.dtype(), s, format != MemoryFormat::contiguous, left.device_data(), right.device_data(), out.device_data());
     }
     if (bias.defined()) add_bias(out, bias);
@@ -160,6 +163,18 @@ Tensor bias_grad(const ConvGeometry& g, const Tensor& grad, bool of_input, bool 
     return sum(grad, dims);
 }
 
+// The gradients of weight and bias together, where the device has kernels for that. No history.
+bool small_gradients(Backward& bw, const ConvGeometry& g, const Tensor& grad) {
+    if (!grad.is_cuda() || grad.dtype() != DType::f32 || grad.numel() == 0) return false;
+    const Tensor input = bw.saved(0);
+    if (needs_grad(input, grad) || !grad.is_contiguous() || format_of(input) != MemoryFormat::contiguous) return false;
+    const Tensor weight = empty(g.weight_sizes(), DType::f32), bias = empty({g.shape.out_channels}, DType::f32);
+    if (!cuda::small_conv_gradients(DType::f32, g.shape, plain(input).device_data(), grad.device_data(), weight.device_data(), bias.device_data())) return false;
+    bw.set(1, weight);
+    bw.set(2, bias);
+    return true;
+}
+
 }  // namespace
 
 Tensor conv_output(const ConvGeometry& g, const Tensor& input, const Tensor& weight, const Tensor& bias) {
@@ -169,6 +184,10 @@ Tensor conv_output(const ConvGeometry& g, const Tensor& input, const Tensor& wei
             // The layout is changed once for all three.
             const Tensor grad = bw.grad().is_cuda() ? contiguous(bw.grad(), format_of(bw.saved(0))) : contiguous(bw.grad());
             // the input's gradient last: it is what the next node reads
+            if (bw.needs(1) && bw.needs(2) && small_gradients(bw, g, grad)) {
+                if (bw.needs(0)) bw.set(0, conv_input(g, grad, bw.saved(1), {}));
+                return;
+            }
             if (bw.needs(2)) bw.set(2, bias_grad(g, grad, false, bw.create_graph));
             if (bw.needs(1)) bw.set(1, conv_weight(g, conjugate(bw.saved(0)), grad));
             if (bw.needs(0)) bw.set(0, conv_input(g, grad, conjugate(bw.saved(1)), {}));

@@ -131,12 +131,14 @@ Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor
 // The same where numbers stay on the device: the mean's divisor is a tensor.
 Tensor class_loss_on_gpu(LossKind kind, const cpu::LossArgs& args, const Tensor& x, const Tensor& target, const Tensor& w, const Tensor& losses, const Tensor& lse) {
     const Tensor shares = empty(losses.sizes(), losses.dtype());
-    cuda::class_loss(args, kind.entropy, losses.device_data(), lse ? lse.device_data() : nullptr, shares.device_data());
     Tensor result, total;
+    const bool reduced = kind.reduction != Reduction::none;
+    result = reduced ? empty({}, losses.dtype()) : losses;
+    if (kind.reduction == Reduction::mean) total = empty({}, losses.dtype());
+    cuda::class_loss(args, kind.entropy, losses.device_data(), lse ? lse.device_data() : nullptr, shares.device_data(), reduced ? result.device_data() : nullptr,
+                     total ? total.device_data() : nullptr);
     {
         GradMode off(false);
-        if (kind.reduction == Reduction::mean) total = sum(shares);
-        result = kind.reduction == Reduction::none ? losses : kind.reduction == Reduction::sum ? sum(losses) : sum(losses) / total;
         // Under autocast losses are float32, as they are computed.
         if (!(kind.entropy && autocast_enabled())) result = to(result, x.dtype());
         if (result.same(losses)) result = alias(losses);

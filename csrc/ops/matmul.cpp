@@ -118,7 +118,15 @@ void multiply(const Tensor& out, const Tensor& a, Form form_a, const Tensor& b, 
         room = add_batch(g, out.size(t), batch_stride(a, from_end), batch_stride(b, from_end), out.stride(t),
                          d.defined() ? batch_stride(d, from_end) : 0);
     }
-    if (!room) {  // more dimensions than the kernel takes, in no order: dense copies of a whole batch merge into one
+    // Dense copies of a whole batch merge into one dimension: where the kernel does not take as many, in no order, and where a
+    // library would be called once for each matrix of all but the last.
+    auto scattered = [&] {
+        int64_t outer = 1, matrices = 1;
+        for (int t = 0; t < g.batch_dims; t++) matrices *= g.batch_size[t], outer *= t + 1 < g.batch_dims ? g.batch_size[t] : 1;
+        return outer > 2 && out.is_contiguous() && a.numel() == matrices * g.m * g.k && b.numel() == matrices * g.k * g.n &&
+               !(a.is_contiguous() && b.is_contiguous());
+    };
+    if (!room || (out.is_cuda() && g.batch_dims > 1 && scattered())) {
         auto dense = [&](const Tensor& t, int64_t rows, int64_t columns) {
             Dims sizes = out.sizes();
             sizes[batch] = rows, sizes[batch + 1] = columns;
@@ -129,6 +137,7 @@ void multiply(const Tensor& out, const Tensor& a, Form form_a, const Tensor& b, 
     }
     fold_batch_into_rows(g);
     if (out.is_cuda()) {
+        if (cuda::small_matmul(out.dtype(), g, nullptr)) return;
         const bool takes_a = cuda::takes(g, true), takes_b = cuda::takes(g, false);
         if (takes_a && takes_b) return cuda::matmul(out.dtype(), g);
         GradMode off(false);
@@ -147,6 +156,23 @@ Dims batch_of(const Tensor& a, const Tensor& b) {
 
 Tensor flat_rows(const Tensor& t) {
     return t.dim() == 2 ? t : reshape(t, {product(Dims(t.sizes().data(), t.dim() - 1)), t.size(-1)});
+}
+
+// The gradients of linear's weight and bias in one launch, where there is a kernel for it. No history.
+bool linear_gradients(Backward& bw, const Tensor& g, const Tensor& x) {
+    if (!g.is_cuda() || g.dtype() != DType::f32 || g.dim() < 2 || bw.create_graph || needs_grad(g, x)) return false;
+    const Tensor rows_g = flat_rows(g), rows_x = flat_rows(x);
+    cpu::GemmArgs a;
+    a.m = rows_g.size(1), a.n = rows_x.size(1), a.k = rows_g.size(0);
+    a.a_row = rows_g.stride(1), a.a_col = rows_g.stride(0), a.b_row = rows_x.stride(0), a.b_col = rows_x.stride(1);
+    if (a.m == 0 || a.n == 0 || a.k == 0) return false;
+    const Tensor weight = empty({a.m, a.n}, DType::f32, g.device()), bias = empty({a.m}, DType::f32, g.device());
+    a.a = rows_g.device_data(), a.b = rows_x.device_data(), a.c = weight.device_data();
+    a.c_row = a.n;
+    if (!cuda::small_matmul(DType::f32, a, bias.device_data())) return false;
+    bw.set(1, weight);
+    bw.set(2, bias);
+    return true;
 }
 
 // Gradients of form(a)·form(b). With A' = form(a), the gradient of A' is g·B'ᴴ; undoing the form of a gives a's own.
@@ -545,13 +571,15 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     multiply(vector ? as_row(out) : out, vector ? as_row(input) : input, {}, weight, {true, false}, bias, &one, &one);
     if (needs_grad(input, weight, bias))
         record(out, bias.defined() ? "AddmmBackward0" : "MmBackward0", {input, weight, bias},
-               {wants_grad(weight) ? input : Tensor(), wants_grad(input) ? weight : Tensor()}, [](Backward& bw) {
+               {wants_grad(weight) ? input : Tensor(), wants_grad(input) ? weight : Tensor()},
+               [one_each = bias.defined() && bias.dim() == 1 && bias.size(0) == features](Backward& bw) {
                    const Tensor& g = bw.grad();
                    const bool complex = is_complex(g.dtype());
                    if (bw.needs(0)) {
                        const Tensor w = bw.saved(1);
                        bw.set(0, g.dim() == 1 ? times_vector(w, {true, complex}, g) : product(g, {}, w, {false, complex}));
                    }
+                   if (one_each && bw.needs(1) && bw.needs(2) && linear_gradients(bw, g, bw.saved(0))) return;
                    if (bw.needs(1)) {
                        const Tensor x = bw.saved(0);
                        if (g.dim() == 1) bw.set(1, unsqueeze(g, 1) * conj(x));

@@ -170,7 +170,9 @@ Tensor sum_to_size(const Tensor& x, const Dims& sizes) {
     uint64_t mask = 0;
     for (int64_t i = 0; i < x.dim(); i++)
         if (i < extra || (sizes[i - extra] == 1 && x.size(i) != 1)) mask |= uint64_t(1) << i;
-    Tensor y = mask ? sum_masked(x, mask, true, {}, "SumBackward1") : x;
+    // Where all that is summed is in front, the result has its shape at once: a view would not be its memory's only owner.
+    const bool in_front = mask == (uint64_t(1) << extra) - 1;
+    Tensor y = mask ? sum_masked(x, mask, !in_front, {}, "SumBackward1") : x;
     return y.sizes() == sizes ? y : view(y, sizes);
 }
 

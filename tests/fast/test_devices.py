@@ -91,6 +91,20 @@ KERNELS = [
     ("cuda/kernels/pointwise.cuh", "pointwise_flat<rows::tanh_row, 0, c64, 2, 2, c64, c64>"),
     ("cuda/kernels/reduce.cuh", "reduce_rows<0, float, 0, float, float, 4>"),
     ("cuda/kernels/copy.cuh", "transpose<4>"),
+    ("cuda/kernels/small_gemm.cuh", "small_gemm<32, 32, 8>"),
+    ("cuda/kernels/small_gemm.cuh", "small_gemm<64, 64, 2>"),
+    ("cuda/kernels/small_conv.cuh", "small_conv<8, true>"),
+    ("cuda/kernels/small_conv.cuh", "small_conv_weights<16>"),
+    ("cuda/kernels/small_conv.cuh", "small_conv_join"),
+    ("cuda/kernels/pool_planes.cuh", "max_pool_planes_grad<bf16>"),
+    ("cuda/kernels/norm.cuh", "layer_forward<float, 8>"),
+    ("cuda/kernels/norm.cuh", "layer_backward<bf16, 3, true>"),
+    ("cuda/kernels/softmax.cuh", "softmax_kept<float, false, 8>"),
+    ("cuda/kernels/softmax.cuh", "softmax_kept_backward<bf16, true, 4>"),
+    ("cuda/kernels/loss.cuh", "loss_of_few<float, true>"),
+    ("cuda/kernels/loss.cuh", "loss_rows<bf16, true>"),
+    ("cuda/kernels/loss.cuh", "loss_rows_backward<bf16, true>"),
+    ("cuda/kernels/optimizer.cuh", "optimizer_step<float, 1, 16>"),
 ]
 
 

@@ -44,26 +44,106 @@ template <class T, bool Entropy> WISP_INLINE void finish_sample(const LossArgume
     if (kept) kept[sample] = lse;
 }
 
+// Elements of a row, shared out among `threads` of which this is `me`, in vectors of 16 bytes from the first aligned one on.
+// f(values, where they begin, how many) is called for all that this thread has.
+template <class T, class F> WISP_INLINE void each_of_row(const T* row, int64_t n, int me, int threads, F f) {
+    constexpr int V = 16 / int(sizeof(T));
+    const int64_t head = min(n, int64_t((16 - reinterpret_cast<uint64_t>(row) % 16) % 16 / sizeof(T))), vectors = (n - head) / V;
+    if (me < head) f(row + me, int64_t(me), 1);
+    for (int64_t j = me; j < vectors; j += threads) {
+        const auto x = reinterpret_cast<const Vector<T, V>*>(row + head)[j];
+        f(x.at, head + j * V, V);
+    }
+    const int64_t tail = head + vectors * V + me;
+    if (tail < n) f(row + tail, tail, 1);
+}
+
+// The logarithm of the sum of exponentials of a row, and the sum of weight * (lse - x) for smoothing; all threads get them.
+template <class T, bool Warp> WISP_INLINE void row_statistics(const LossArguments& p, const T* x, const T* weight, compute<T>* shared, compute<T>& lse, compute<T>& smooth) {
+    using C = compute<T>;
+    const int me = Warp ? threadIdx.x % 32 : threadIdx.x, threads = Warp ? 32 : blockDim.x;
+    // One pass: each thread keeps the largest so far and a sum that is relative to it.
+    C own = -INFINITY, sum = 0;
+    each_of_row(x, p.classes, me, threads, [&](const T* v, int64_t, int count) {
+        C next = own;
+        for (int i = 0; i < count; i++) next = Max::join(next, convert<C>(v[i]));
+        if (next == C(-INFINITY)) return;
+        if (next != own) sum *= ::exp(own - next);
+        own = next;
+        for (int i = 0; i < count; i++) sum += ::exp(convert<C>(v[i]) - own);
+    });
+    const C largest = Warp ? over_warp<Max>(own) : over_block<Max>(own, shared);
+    sum *= ::exp(own - largest);
+    sum = Warp ? over_warp<Add>(sum) : over_block<Add>(sum, shared);
+    lse = largest + ::log(sum);
+    if (p.smoothing == 0) return;
+    each_of_row(x, p.classes, me, threads, [&](const T* v, int64_t at, int count) {
+        for (int i = 0; i < count; i++) smooth += (weight ? convert<C>(weight[at + i]) : C(1)) * (lse - convert<C>(v[i]));
+    });
+    smooth = Warp ? over_warp<Add>(smooth) : over_block<Add>(smooth, shared);
+}
+
 template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
 loss_rows(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept, compute<T>* share) {
     using C = compute<T>;
-    __shared__ C reduced[34];
-    const int64_t r = blockIdx.x, n = p.classes;
-    x += r * n;
+    __shared__ C reduced[32];
+    const int64_t r = blockIdx.x;
+    x += r * p.classes;
     C lse = 0, smooth = 0;
-    if (Entropy) {
-        C largest = -INFINITY, sum = 0;
-        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) largest = Max::join(largest, convert<C>(x[i]));
-        largest = over_block<Max>(largest, reduced);
-        for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += ::exp(convert<C>(x[i]) - largest);
-        sum = over_block<Add>(sum, reduced);
-        lse = largest + ::log(sum);
-        if (p.smoothing != 0) {
-            for (int64_t i = threadIdx.x; i < n; i += blockDim.x) smooth += (weight ? convert<C>(weight[i]) : C(1)) * (lse - convert<C>(x[i]));
-            smooth = over_block<Add>(smooth, reduced);
-        }
-    }
+    if (Entropy) row_statistics<T, false>(p, x, weight, reduced, lse, smooth);
     if (threadIdx.x == 0) finish_sample<T, Entropy>(p, x, weight, 1, target[r], lse, smooth, loss, kept, share, r);
+}
+
+// The sum of all losses, over the sum of all shares for a mean, by the threads of one block.
+template <class T> WISP_INLINE void reduce_losses(const compute<T>* loss, const compute<T>* share, compute<T>* result, compute<T>* total, int64_t samples) {
+    using C = compute<T>;
+    __shared__ C reduced[32];
+    C sum = 0, shares = 0;
+    for (int64_t i = threadIdx.x; i < samples; i += blockDim.x) {
+        sum += loss[i];
+        shares += share[i];
+    }
+    sum = over_block<Add>(sum, reduced);
+    shares = over_block<Add>(shares, reduced);
+    if (threadIdx.x != 0) return;
+    *result = total ? sum / shares : sum;
+    if (total) *total = shares;
+}
+template <class T> __global__ void __launch_bounds__(1024) loss_total(const compute<T>* loss, const compute<T>* share, compute<T>* result, compute<T>* total, int64_t samples) {
+    reduce_losses<T>(loss, share, result, total, samples);
+}
+
+// All of it in one block of 32 warps: few samples of few classes, a warp or a thread a sample.
+template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
+loss_of_few(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept, compute<T>* share, compute<T>* result, compute<T>* total) {
+    using C = compute<T>;
+    if (p.classes <= 32) {  // a thread a sample
+        for (int64_t r = threadIdx.x; r < p.outer; r += 1024) {
+            const T* row = x + r * p.classes;
+            const int n = int(p.classes);
+            C largest = -INFINITY, sum = 0, smooth = 0;
+            if (Entropy) {
+#pragma unroll 8
+                for (int i = 0; i < n; i++) largest = Max::join(largest, convert<C>(row[i]));
+#pragma unroll 8
+                for (int i = 0; i < n; i++) sum += ::exp(convert<C>(row[i]) - largest);
+            }
+            const C lse = largest + ::log(sum);
+            if (Entropy && p.smoothing != 0)
+                for (int i = 0; i < n; i++) smooth += (weight ? convert<C>(weight[i]) : C(1)) * (lse - convert<C>(row[i]));
+            finish_sample<T, Entropy>(p, row, weight, 1, target[r], lse, smooth, loss, kept, share, r);
+        }
+        __syncthreads();
+        reduce_losses<T>(loss, share, result, total, p.outer);
+        return;
+    }
+    for (int64_t r = threadIdx.x / 32; r < p.outer; r += 32) {
+        C lse = 0, smooth = 0;
+        if (Entropy) row_statistics<T, true>(p, x + r * p.classes, weight, nullptr, lse, smooth);
+        if (threadIdx.x % 32 == 0) finish_sample<T, Entropy>(p, x + r * p.classes, weight, 1, target[r], lse, smooth, loss, kept, share, r);
+    }
+    __syncthreads();
+    reduce_losses<T>(loss, share, result, total, p.outer);
 }
 
 template <class T, bool Entropy> __global__ void __launch_bounds__(256)
@@ -94,7 +174,48 @@ template <class T> __global__ void weight_total(const T* weight, compute<T>* tot
     if (threadIdx.x == 0) *total = sum;
 }
 
-// dx of sample s: g (one for all, or one each) over *total (where given) times the derivative of its loss.
+// The derivative of a sample's loss by its score of class c, without the factor that its gradient is.
+template <class T, bool Entropy> WISP_INLINE compute<T> loss_derivative(const LossArguments& p, compute<T> x, int64_t c, int64_t target, const T* weight, compute<T> w,
+                                                                       compute<T> lse, const compute<T>* all_weights) {
+    using C = compute<T>;
+    if (!Entropy) return c == target ? -w : C(0);
+    const C probability = ::exp(x - lse);
+    C d = w * (probability - (c == target ? C(1) : C(0)));
+    if (p.smoothing != 0) {
+        const C all = weight ? *all_weights : C(p.classes);
+        d = C(1 - p.smoothing) * d + C(p.smoothing / double(p.classes)) * (all * probability - (weight ? convert<C>(weight[c]) : C(1)));
+    }
+    return d;
+}
+
+// dx of a row: g (one for all, or one each) over *total (where given) times the derivative of its loss. x and dx are aligned alike.
+template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
+loss_rows_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse, const compute<T>* g, int one,
+                   const compute<T>* total, const compute<T>* all_weights, T* dx) {
+    using C = compute<T>;
+    constexpr int V = 16 / int(sizeof(T));
+    const int64_t r = blockIdx.x, n = p.classes, t = target[r];
+    x += r * n;
+    dx += r * n;
+    const bool there = t != p.ignore_index && t >= 0 && t < n;
+    const C w = !there ? C(0) : weight ? convert<C>(weight[t]) : C(1), sum = Entropy ? lse[r] : C(0);
+    C factor = g[one ? 0 : r];
+    if (total) factor /= *total;
+    auto gradient = [&](int64_t i, T v) {
+        return there ? convert<T>(factor * loss_derivative<T, Entropy>(p, convert<C>(v), i, t, weight, w, sum, all_weights)) : convert<T>(C(0));
+    };
+    const int64_t head = min(n, int64_t((16 - reinterpret_cast<uint64_t>(x) % 16) % 16 / sizeof(T))), vectors = (n - head) / V, tail = head + vectors * V + threadIdx.x;
+    if (threadIdx.x < head) dx[threadIdx.x] = gradient(threadIdx.x, x[threadIdx.x]);
+    for (int64_t j = threadIdx.x; j < vectors; j += blockDim.x) {
+        auto v = reinterpret_cast<const Vector<T, V>*>(x + head)[j];
+#pragma unroll
+        for (int i = 0; i < V; i++) v.at[i] = gradient(head + j * V + i, v.at[i]);
+        reinterpret_cast<Vector<T, V>*>(dx + head)[j] = v;
+    }
+    if (tail < n) dx[tail] = gradient(tail, x[tail]);
+}
+
+// The same for any layout, an element a thread.
 template <class T, bool Entropy> __global__ void __launch_bounds__(256)
 loss_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse, const compute<T>* g, int one, const compute<T>* total,
               const compute<T>* all_weights, T* dx) {
@@ -105,17 +226,7 @@ loss_backward(const LossArguments p, const T* x, const int64_t* target, const T*
     C d = 0;
     if (t != p.ignore_index && t >= 0 && t < p.classes) {
         const C w = weight ? convert<C>(weight[t]) : C(1);
-        if (Entropy) {
-            const C probability = ::exp(convert<C>(x[i]) - lse[sample]);
-            d = w * (probability - (c == t ? C(1) : C(0)));
-            if (p.smoothing != 0) {
-                const C all = weight ? *all_weights : C(p.classes);
-                d = C(1 - p.smoothing) * d + C(p.smoothing / double(p.classes)) * (all * probability - (weight ? convert<C>(weight[c]) : C(1)));
-            }
-        } else {
-            d = c == t ? -w : C(0);
-        }
-        d *= g[one ? 0 : sample];
+        d = loss_derivative<T, Entropy>(p, convert<C>(x[i]), c, t, weight, w, Entropy ? lse[sample] : C(0), all_weights) * g[one ? 0 : sample];
         if (total) d /= *total;
     }
     dx[i] = convert<T>(d);

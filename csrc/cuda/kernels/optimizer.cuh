@@ -7,22 +7,40 @@ namespace {
 
 template <class T> using Compute = compute<T>;
 
-template <int S, class T, class F> WISP_INLINE void update(const OptimizerTensor& t, int64_t begin, int64_t end, F f) {
+// N neighbours at a time, which begin at i.
+template <int S, int N, class T, class F> WISP_INLINE void update_some(const OptimizerTensor& t, int64_t i, F f) {
     using C = compute<T>;
-    T* p = static_cast<T*>(t.param);
-    const T* g = static_cast<const T*>(t.grad);
-    T *s0 = static_cast<T*>(t.state[0]), *s1 = static_cast<T*>(t.state[1]), *s2 = static_cast<T*>(t.state[2]);
-    for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        C value = convert<C>(p[i]), a = 0, b = 0, c = 0;
-        if constexpr (S > 0) a = convert<C>(s0[i]);
-        if constexpr (S > 1) b = convert<C>(s1[i]);
-        if constexpr (S > 2) c = convert<C>(s2[i]);
-        f(value, convert<C>(g[i]), a, b, c);
-        p[i] = convert<T>(value);
-        if constexpr (S > 0) s0[i] = convert<T>(a);
-        if constexpr (S > 1) s1[i] = convert<T>(b);
-        if constexpr (S > 2) s2[i] = convert<T>(c);
+    using Some = Vector<T, N>;
+    auto at = [&](const void* p) -> Some& { return *reinterpret_cast<Some*>(static_cast<T*>(const_cast<void*>(p)) + i); };
+    Some value = at(t.param), states[3];
+    const Some g = at(t.grad);
+#pragma unroll
+    for (int s = 0; s < S; s++) states[s] = at(t.state[s]);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        C v = convert<C>(value.at[k]), a = 0, b = 0, c = 0;
+        if constexpr (S > 0) a = convert<C>(states[0].at[k]);
+        if constexpr (S > 1) b = convert<C>(states[1].at[k]);
+        if constexpr (S > 2) c = convert<C>(states[2].at[k]);
+        f(v, convert<C>(g.at[k]), a, b, c);
+        value.at[k] = convert<T>(v);
+        if constexpr (S > 0) states[0].at[k] = convert<T>(a);
+        if constexpr (S > 1) states[1].at[k] = convert<T>(b);
+        if constexpr (S > 2) states[2].at[k] = convert<T>(c);
     }
+    at(t.param) = value;
+#pragma unroll
+    for (int s = 0; s < S; s++) at(t.state[s]) = states[s];
+}
+
+template <int S, class T, class F> WISP_INLINE void update(const OptimizerTensor& t, int64_t begin, int64_t end, F f) {
+    constexpr int N = 16 / int(sizeof(T));
+    uint64_t bits = reinterpret_cast<uint64_t>(t.param) | reinterpret_cast<uint64_t>(t.grad);
+    for (int s = 0; s < S; s++) bits |= reinterpret_cast<uint64_t>(t.state[s]);
+    if (bits % 16 == 0)
+        for (int64_t i = begin + threadIdx.x * N; i + N <= end; i += int64_t(blockDim.x) * N) update_some<S, N, T>(t, i, f);
+    // What is left: the last few, or all of them.
+    for (int64_t i = bits % 16 == 0 ? end - (end - begin) % N + threadIdx.x : begin + threadIdx.x; i < end; i += blockDim.x) update_some<S, 1, T>(t, i, f);
 }
 
 #include "cpu/optimizer_rules.h"
@@ -32,15 +50,16 @@ template <int S, class T, class F> WISP_INLINE void update(const OptimizerTensor
 
 namespace wisp {
 
-constexpr int list_length = 96, piece = 8192;
+constexpr int piece = 8192;
 
-struct OptimizerList {
+template <int Length> struct ListOf {
     int count;
-    int first_block[list_length + 1];  // of each tensor
-    cpu::OptimizerTensor tensors[list_length];
+    int first_block[Length + 1];  // of each tensor
+    cpu::OptimizerTensor tensors[Length];
 };
+using OptimizerList = ListOf<96>;
 
-WISP_INLINE int tensor_of_block(const OptimizerList& list) {
+template <class List> WISP_INLINE int tensor_of_block(const List& list) {
     int low = 0, high = list.count;
     while (high - low > 1) {
         const int middle = (low + high) / 2;
@@ -50,7 +69,7 @@ WISP_INLINE int tensor_of_block(const OptimizerList& list) {
     return low;
 }
 
-template <class T, int Rule> __global__ void __launch_bounds__(256) optimizer_step(const OptimizerList list, const cpu::OptimizerSettings settings) {
+template <class T, int Rule, int Length> __global__ void __launch_bounds__(256) optimizer_step(const ListOf<Length> list, const cpu::OptimizerSettings settings) {
     const int i = tensor_of_block(list);
     const cpu::OptimizerTensor& t = list.tensors[i];
     const int64_t begin = int64_t(blockIdx.x - list.first_block[i]) * piece, end = begin + piece < t.n ? begin + piece : t.n;

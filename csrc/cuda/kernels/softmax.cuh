@@ -33,6 +33,48 @@ template <class T, bool Log, bool Kept> __global__ void __launch_bounds__(1024) 
     }
 }
 
+// Rows that fit into registers, aligned to 16 bytes.
+template <class T, bool Log, int K> __global__ void __launch_bounds__(512) softmax_kept(const T* x, T* y, int64_t rows, int64_t n) {
+    using C = compute<T>;
+    __shared__ C reduced[32];
+    const int64_t r = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
+    if (r >= rows) return;
+    const int vectors = int(n / vector_of<T>);
+    Row<T, K> row;
+    row.load(x + r * n, vectors);
+    C largest = -INFINITY, sum = 0, kept[K * vector_of<T>];
+    row.each(vectors, [&](T v, int k, int j) { largest = Max::join(largest, kept[k * vector_of<T> + j] = convert<C>(v)); });
+    largest = over_row<Max>(largest, reduced);
+    row.each(vectors, [&](T, int k, int j) {
+        C& v = kept[k * vector_of<T> + j];
+        const C e = ::exp(v - largest);
+        sum += e;
+        if (!Log) v = e;
+    });
+    sum = over_row<Add>(sum, reduced);
+    const C scale = C(1) / sum, shift = largest + ::log(sum);
+    row.each(vectors, [&](T& v, int k, int j) { v = convert<T>(Log ? kept[k * vector_of<T> + j] - shift : kept[k * vector_of<T> + j] * scale); });
+    row.store(y + r * n, vectors);
+}
+template <class T, bool Log, int K> __global__ void __launch_bounds__(512) softmax_kept_backward(const T* g, const T* y, T* dx, int64_t rows, int64_t n) {
+    using C = compute<T>;
+    __shared__ C reduced[32];
+    const int64_t r = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
+    if (r >= rows) return;
+    const int vectors = int(n / vector_of<T>);
+    Row<T, K> kept_g, kept_y;
+    kept_g.load(g + r * n, vectors);
+    kept_y.load(y + r * n, vectors);
+    C sum = 0;
+    kept_g.each(vectors, [&](T v, int k, int j) { sum += Log ? convert<C>(v) : convert<C>(v) * convert<C>(kept_y.at[k].at[j]); });
+    sum = over_row<Add>(sum, reduced);
+    kept_g.each(vectors, [&](T& v, int k, int j) {
+        const C gi = convert<C>(v), yi = convert<C>(kept_y.at[k].at[j]);
+        v = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);
+    });
+    kept_g.store(dx + r * n, vectors);
+}
+
 // A warp a row of at most 32 * N elements, in registers.
 template <class T, bool Log, int N> __global__ void __launch_bounds__(128) softmax_warp(const T* x, T* y, int64_t rows, int n) {
     using C = compute<T>;

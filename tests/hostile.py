@@ -27,6 +27,10 @@ SKIPPED = {
     "_hide_tangents",
     "_batching",
     "_set_batching",
+    "_set_overrides",
+    "_overriding",
+    "_function_modes",
+    "_functions_off",
     "_set_conjugate_type",
 }
 

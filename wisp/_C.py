@@ -44,3 +44,95 @@ class PyTorchFileReader:
 
     def __init__(self, *args):
         raise NotImplementedError("PyTorchFileReader: use torch.load, which reads PyTorch's archives")
+
+
+class _Names:
+    """A part of PyTorch's extension module: operators by their public names."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        from wisp._ops import _function
+        found = None if name.startswith("__") else _function(name.removeprefix(f"{self._name[1:]}_")) or _function(name)
+        if found is None:
+            raise AttributeError(f"module 'torch._C.{self._name}' has no attribute {name!r}")
+        return found
+
+
+_nn, _linalg, _fft, _special, _VariableFunctions = (_Names(name) for name in ("_nn", "_linalg", "_fft", "_special", "_VariableFunctions"))
+
+
+def _get_default_device():
+    """The default device's name."""
+    import wisp
+    return str(wisp.get_default_device())
+
+
+def _get_accelerator(check=False):
+    """The accelerator, or the CPU."""
+    import wisp
+    return wisp.device("cuda" if wisp.cuda.is_available() else "cpu")
+
+
+def _get_privateuse1_backend_name():
+    """The name of a device that nobody defined."""
+    return "privateuseone"
+
+
+def _cuda_isInBadFork():
+    """False: GPUs are found on first use."""
+    return False
+
+
+def _are_functorch_transforms_active():
+    """Whether `vmap` is running."""
+    from wisp.func import _batching
+    return bool(getattr(_batching, "_level", 0))
+
+
+def _get_tracing_state_value():
+    """None: nothing is traced."""
+    return None
+
+
+class Graph:
+    """The class of TorchScript's graphs; none is made."""
+
+
+class Value:
+    """The class of values of TorchScript's graphs; none is made."""
+
+
+class ListType:
+    """The class of list types in TorchScript; none is made."""
+
+
+class ScriptModule:
+    """The class of TorchScript's compiled modules; none is made."""
+
+
+class ScriptFunction:
+    """The class of TorchScript's compiled functions; none is made."""
+
+
+class FunctionSchema:
+    """The class of operators' schemas; none is made."""
+
+
+class DispatchKey:
+    """Names of the layers of PyTorch's dispatcher, which Wisp does not have."""
+
+    CPU, CUDA, Meta, Autograd, AutogradCPU, AutogradCUDA, CompositeExplicitAutograd = range(7)
+    CompositeImplicitAutograd, Functionalize, Python, PreDispatch, FuncTorchBatched, FuncTorchVmapMode = range(7, 13)
+    Undefined = 13
+
+
+def _jit_pass_inline(graph):
+    """Nothing to do."""
+
+
+def _set_grad_enabled(mode):
+    """Switch gradients on or off."""
+    from wisp import _core
+    _core._set_grad_enabled(mode)

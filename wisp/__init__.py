@@ -30,6 +30,7 @@ _signatures.install(globals())
 __version__ = "0.1.0"
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 newaxis = None
+DeviceObjType = device
 legacy_contiguous_format = _core.contiguous_format
 
 # Loaded on first use: `import wisp` stays quick.
@@ -37,14 +38,20 @@ _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
                "masked", "sparse", "distributed", "return_types", "functional", "version", "storage", "types", "profiler", "viz",
                "vision", "as_torch", "torch_version", "jit", "compiler", "onnx", "accelerator", "mps", "xpu", "cpu",
-               "futures", "_C", "_dynamo", "_inductor", "_six", "_utils", "fx", "overrides"}
+               "futures", "_C", "_dynamo", "_inductor", "_six", "_utils", "fx", "overrides", "library", "_ops", "ao", "quantization",
+               "nested", "export", "quasirandom", "__config__", "__future__", "_VF", "_jit_internal", "package", "monitor", "mtia"}
 _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
          "finfo": "_limits", "iinfo": "_limits", "from_dlpack": "utils.dlpack", "to_dlpack": "utils.dlpack",
          "autocast": "amp", "GradScaler": "amp", "vmap": "func",
          **dict.fromkeys(("SymInt", "SymFloat", "SymBool", "sym_int", "sym_float", "sym_not", "sym_max", "sym_min", "sym_ite",
                           "sym_sum", "OutOfMemoryError", "AcceleratorError"), "_symbols"),
          **dict.fromkeys(("DisableTorchFunction", "DisableTorchFunctionSubclass"), "overrides"),
-         **dict.fromkeys(("Stream", "Event"), "cuda"), **dict.fromkeys(("fork", "wait"), "jit"), "thread_safe_generator": "random",
+         **dict.fromkeys(("Stream", "Event"), "cuda"), **dict.fromkeys(("fork", "wait", "ScriptModule", "ScriptFunction"), "jit"),
+         "thread_safe_generator": "random",
+         **dict.fromkeys(("ops", "classes"), "_ops"),
+         **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2",
+                          "complex32", "chalf", "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bits8", "bits16", "bits1x8",
+                          "bits2x4", "bits4x2", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8))), "_absent_dtypes"),
          **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"), "PyTorchFileReader": "_C",
          **dict.fromkeys(("sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_compressed_tensor"), "sparse"),
          **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",

@@ -39,6 +39,8 @@ class _Asked(types.ModuleType):
     """A module that explains what it lacks: what, where it was used, what is closest."""
 
     def __getattr__(self, name):
+        if name in ("__config__", "__future__") and self.__name__ in ("wisp", "torch"):
+            return importlib.import_module(f"wisp.{name}")
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
         frame = _missing.caller()
@@ -110,6 +112,7 @@ def install():
     sys.meta_path.insert(0, _Finder())
     sys.modules["torch"] = wisp.torch = wisp      # `torch.torch` is torch
     _explain(wisp)
+    wisp.__name__ = "torch"                       # libraries compare it with the name that they import
     wisp.__version__ = wisp.version.__version__ = TorchVersion(f"{VERSIONS['torch']}+wisp{wisp.__version__}")
     # a process started from here finds `torch` in this folder, which calls install() again
     if _SHIM not in sys.path:

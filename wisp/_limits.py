@@ -4,6 +4,9 @@ import wisp
 _FLOATING = {  # bits, digits after the point in base 2, largest exponent, decimal digits
     "float16": (16, 10, 15, 3), "bfloat16": (16, 7, 127, 2), "float32": (32, 23, 127, 6), "float64": (64, 52, 1023, 15),
     "complex64": (32, 23, 127, 6), "complex128": (64, 52, 1023, 15)}
+# dtypes that no tensor has, but whose limits programs ask for: bits, eps, largest, smallest normal, resolution
+_EIGHT_BITS = {"float8_e4m3fn": (8, 0.125, 448.0, 2.0**-6, 1.0), "float8_e5m2": (8, 0.25, 57344.0, 2.0**-14, 1.0),
+               "float8_e4m3fnuz": (8, 0.125, 240.0, 2.0**-7, 1.0), "float8_e5m2fnuz": (8, 0.25, 57344.0, 2.0**-15, 1.0)}
 
 
 class finfo:
@@ -12,6 +15,10 @@ class finfo:
     def __init__(self, type=None):
         dtype = wisp.get_default_dtype() if type is None else type
         name = str(dtype).rsplit(".", 1)[-1]
+        if name in _EIGHT_BITS:
+            self.bits, self.eps, self.max, self.tiny, self.resolution = _EIGHT_BITS[name]
+            self.min, self.smallest_normal, self.dtype = -self.max, self.tiny, name
+            return
         if name not in _FLOATING:
             raise TypeError("finfo() requires a floating point input type. Use iinfo to handle integer types")
         self.bits, digits, largest, decimals = _FLOATING[name]

@@ -7,12 +7,9 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # what Wisp does not have on purpose, and what to do instead
 ADVICE = {
     "torch.onnx": "Wisp writes no ONNX files: save the weights (torch.save or safetensors) and export them from PyTorch.",
-    "torch.fx": "Wisp has no symbolic tracing: write the change of the model in Python, or use module hooks.",
-    "torch.export": "Wisp has no graph export: save the state_dict and keep the Python source of the model.",
     "torch.quantization": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
     "torch.ao": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
     "torch.utils.cpp_extension": "PyTorch's C++ extensions do not load into Wisp: write the operator as an autograd.Function.",
-    "torch.ops": "Operators are called by their public names (torch.add, torch.nn.functional.conv2d).",
     "torch.nested": "Use pad_sequence and a mask, or pack_padded_sequence.",
     "torch.package": "Save the state_dict with torch.save and ship the source beside it.",
     "torchvision.models.detection": "Detection models are not there yet; torchvision.ops has nms, box_iou and roi_align.",
@@ -82,13 +79,18 @@ class _Missing:
         self._owner_name = torch_name(owner.__name__)
 
     def __str__(self):
+        if not hasattr(self, "_owner_name"):
+            return str(self.args[0])
         return describe(self._owner_name, self._name, self._owner, self._place)
 
 
 class MissingName(_Missing, AttributeError):
     """A module of Wisp lacks a name that PyTorch may have."""
 
-    def __init__(self, owner, name, frame=None):
+    def __init__(self, owner, name=None, frame=None):
+        if name is None:    # a copy with another text, as some libraries make
+            AttributeError.__init__(self, owner)
+            return
         AttributeError.__init__(self, name=name, obj=owner)
         self._fill(owner, name, frame)
 
@@ -96,7 +98,10 @@ class MissingName(_Missing, AttributeError):
 class MissingImport(_Missing, ImportError):
     """`from torch... import name`, of a name that Wisp lacks."""
 
-    def __init__(self, owner, name, frame=None):
+    def __init__(self, owner, name=None, frame=None):
+        if name is None:
+            ImportError.__init__(self, owner)
+            return
         ImportError.__init__(self, name=owner.__name__)
         self._fill(owner, name, frame)
 

@@ -200,7 +200,7 @@ def __cuda_array_interface__(self):
     raise AttributeError("Can't get __cuda_array_interface__ on non-CUDA tensor")
 
 
-def __dir__(self):
+def _dir(self):
     return sorted(set(dir(type(self))) | set(self.__dict__))
 
 
@@ -255,7 +255,7 @@ def install():
                if callable(f) and getattr(f, "__module__", None) == __name__
                and name not in ("install", "_Array", "_rebuild", "_size", "_device", "_named", "_disabled_torch_function_impl",
                                 "_torch_function", "_init_subclass")}
-    methods["type"] = methods.pop("type_")
+    methods["type"], methods["__dir__"] = methods.pop("type_"), methods.pop("_dir")
     methods["__array_priority__"] = 1000
     methods["__torch_function__"] = classmethod(_torch_function)
     methods["__init_subclass__"] = classmethod(_init_subclass)

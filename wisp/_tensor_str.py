@@ -218,3 +218,12 @@ def tensor_str(tensor):
             column += len(suffix) + 2
     text += ")"
     return f"Parameter({text})" if parameter and not plain else text
+
+
+def _tensor_str(self, indent):
+    """The numbers of a tensor alone, as libraries ask for them."""
+    return _contents(self, indent)
+
+
+def _str(self, *, tensor_contents=None):
+    return tensor_str(self)

@@ -14,6 +14,9 @@ class Future:
     4
     """
 
+    def __class_getitem__(cls, kind):
+        return cls      # Future[Tensor] in annotations
+
     def __init__(self, *, devices=None):
         self._ready, self._lock, self._callbacks = threading.Event(), threading.Lock(), []
         self._value = self._error = None

@@ -6,6 +6,7 @@ of names that such a pickle may refer to (`_file_names.py`) and refuses all othe
 """
 import collections
 import contextlib
+import enum
 import functools
 import io
 import mmap as mapping
@@ -28,12 +29,16 @@ from wisp._unpickle import Unpickler
 from wisp._zip import write_archive
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
-           "safe_globals", "save"]
+           "safe_globals", "save", "LoadEndianness", "SourceChangeWarning", "default_restore_location", "get_crc32_options",
+           "get_default_load_endianness", "get_default_mmap_options", "location_tag", "register_package", "set_crc32_options",
+           "set_default_load_endianness", "set_default_mmap_options"]
 
 _STORAGE_OF = {dtype: name for name, dtype in _STORAGES.items() if name != "UntypedStorage"}
 _ALIGNMENT = 64
 # the types that annotated programs import from here
 FILE_LIKE, MAP_LOCATION, FileLike = typing.Any, typing.Any, typing.Any
+DEFAULT_PROTOCOL = 2
+_packages = []      # (priority, name of a storage's place, how to bring it there), as register_package was told
 
 
 def _dtype_name(dtype):
@@ -515,6 +520,10 @@ def _placement(map_location):
             target = map_location.get(location, location)
         elif map_location is not None:
             target = map_location
+        for _, _, restore in _packages:
+            result = restore(_Movable(flat), target)
+            if result is not None:
+                return result.tensor if isinstance(result, _Movable) else result
         device = wisp.device(target)
         if device.type == "cpu":
             return flat
@@ -524,6 +533,75 @@ def _placement(map_location):
                                "map_location='cpu' to map your storages to the CPU.")
         return flat.to(device)
     return place
+
+
+def register_package(priority, tagger, deserializer):
+    """Let a function bring storages to their place when a file is loaded: `deserializer(storage, location)` returns the storage,
+    or None if the location is none of its own. Functions of lower priority are asked first.
+
+    >>> import wisp.serialization
+    >>> wisp.serialization.register_package(15, lambda storage: None, lambda storage, location: None)
+    """
+    _packages.append((priority, tagger, deserializer))
+    _packages.sort(key=lambda entry: entry[0])
+
+
+def default_restore_location(storage, location):
+    """Bring a storage to the place with this name ("cpu", "cuda:0")."""
+    import wisp
+    return storage.to(wisp.device(location)) if str(location) != "cpu" else storage
+
+
+def location_tag(storage):
+    """The name of a storage's place."""
+    return str(storage.device)
+
+
+class LoadEndianness(enum.Enum):
+    """The order of bytes in files that do not say it."""
+
+    NATIVE, LITTLE, BIG = 1, 2, 3
+
+
+def get_default_load_endianness():
+    """None: files say their order, and little-endian ones are read."""
+    return None
+
+
+def set_default_load_endianness(endianness):
+    """Refuse big-endian files, which Wisp does not read."""
+    if endianness == LoadEndianness.BIG:
+        raise NotImplementedError("set_default_load_endianness: Wisp reads little-endian files alone")
+
+
+_crc = [True]
+
+
+def get_crc32_options():
+    """Whether checksums are written: always."""
+    return _crc[0]
+
+
+def set_crc32_options(compute_crc32):
+    """Remember the wish; checksums are always written, because files without them cannot be checked."""
+    _crc[0] = compute_crc32
+
+
+_default_mmap = [0]
+
+
+def get_default_mmap_options():
+    """The flags of mapped files."""
+    return _default_mmap[0]
+
+
+def set_default_mmap_options(flags):
+    """Remember the flags of mapped files; Wisp maps files privately."""
+    _default_mmap[0] = flags
+
+
+class SourceChangeWarning(Warning):
+    """Not given: source code is not kept in files."""
 
 
 _MAGIC, _LEGACY_VERSION = 0x1950a86a20f9469cfc6c, 1001

@@ -666,6 +666,7 @@ void add_tensor_type(PyObject* module) {
     for (const char* method : {"__floordiv__", "__rfloordiv__", "__rlshift__", "__rmatmul__", "__rmod__", "__rpow__", "__rrshift__", "__rsub__", "__rtruediv__"})
         name_slot_argument(method, "other");
     name_slot_argument("__contains__", "element");
+    type.tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;  // programs add methods: torch.Tensor.name = function
     PyType_Modified(&type);
     tensor_type = &type;
     PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(&type));

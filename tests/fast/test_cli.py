@@ -38,5 +38,5 @@ def test_run_a_torch_script(tmp_path):
                       "    print(error)\n")
     result = run("run", str(script), "--flag")
     assert result.returncode == 0, result.stderr
-    assert "wisp torch.Size([3, 1]) ['--flag']" in result.stdout
+    assert "torch torch.Size([3, 1]) ['--flag']" in result.stdout
     assert "no module torch.no_such_module" in result.stdout

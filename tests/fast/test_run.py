@@ -90,7 +90,7 @@ if __name__ == "__main__":
 def test_what_is_missing_is_named(tmp_path):
     out = good(tmp_path, """
 import torch
-for text in ("from torch.nn import Linearr", "import torch.nn.functionl", "torch.softplus", "import torch.export"):
+for text in ("from torch.nn import Linearr", "import torch.nn.functionl", "torch.softplus", "import torchvision.models.video"):
     try:
         exec(compile(text, "there.py", "exec"))
     except (ImportError, AttributeError) as error:
@@ -101,7 +101,7 @@ assert not hasattr(torch, "no_such_thing") and getattr(torch.nn, "Nope", 3) == 3
     assert "torch.nn.Linearr" in lines[0] and "there.py:1" in lines[0] and "closest: torch.nn.Linear" in lines[0]
     assert "torch.nn.functionl" in lines[1] and "torch.nn.functional" in lines[1]
     assert "torch.nn.functional.softplus" in lines[2]
-    assert "graph export" in lines[3]
+    assert "Video models" in lines[3]
     result = run_script(tmp_path, "import torch\n\ntorch.ones(2).no_such_method()\n")
     assert result.returncode == 1 and "program.py\", line 3" in result.stderr and "torch.Tensor.no_such_method" in result.stderr
     assert "runpy" not in result.stderr and "wisp/run.py" not in result.stderr
@@ -116,7 +116,7 @@ def test_exit_status_and_missing_file(tmp_path):
 
 def test_as_torch(tmp_path):
     result = python("-c", "import wisp.as_torch, torch, torch.nn as nn; print(torch.__name__, nn.__name__)")
-    assert result.stdout == "wisp wisp.nn\n", result.stderr
+    assert result.stdout == "torch wisp.nn\n", result.stderr
 
 
 def test_check_lists_what_is_missing(tmp_path):
@@ -124,11 +124,11 @@ def test_check_lists_what_is_missing(tmp_path):
         "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
         "class Net(nn.Module):\n    layer = nn.Linear(2, 3)\n    other = nn.Liner(2, 3)\n"
         "def f(x):\n    return F.relu(torch.no_such_operator(x))\n"
-        "try:\n    import torch.export\nexcept ImportError:\n    pass\n")
+        "try:\n    import torchvision.models.video\nexcept ImportError:\n    pass\n")
     result = python("-m", "wisp", "check", str(tmp_path))
     assert "model.py:6: torch.nn.Liner" in result.stdout and "torch.nn.Linear" in result.stdout
     assert "model.py:8: torch.no_such_operator" in result.stdout
-    assert "torch.export" in result.stdout and "guarded" in result.stdout and result.returncode == 1
+    assert "torchvision.models.video" in result.stdout and "guarded" in result.stdout and result.returncode == 1
     (tmp_path / "model.py").write_text("import torch\nprint(torch.ones(2).sum())\n")
     result = python("-m", "wisp", "check", str(tmp_path))
     assert result.returncode == 0 and "0 missing" in result.stdout
@@ -168,7 +168,8 @@ except NotImplementedError as error:
                                   "wisp.distributed.collectives", "wisp.distributed.objects", "wisp.distributed._groups",
                                   "wisp.distributed._work", "wisp.distributed.optim.zero_redundancy_optimizer", "wisp.distributed.nn.functional", "wisp.nn.parallel.distributed",
                                   "wisp.utils.benchmark", "wisp.nn.parallel.data_parallel", "wisp.fx._symbolic_trace", "wisp.fx.graph", "wisp.fx.graph_module",
-                                  "wisp.fx.interpreter", "wisp.fx.node", "wisp.fx.subgraph_rewriter", "wisp.fx.passes.shape_prop", "wisp.overrides",
+                                  "wisp.fx.interpreter", "wisp.fx.node", "wisp.fx.subgraph_rewriter", "wisp.fx.passes.shape_prop", "wisp.overrides", "wisp.library", "wisp.export", "wisp.utils.flop_counter",
+                                  "wisp.utils.weak", "wisp.utils.module_tracker", "wisp.nn.attention.bias", "wisp.fx.experimental.optimization",
                                   "wisp.nn.attention.flex_attention", "wisp.nn.parallel.scatter_gather"])
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)

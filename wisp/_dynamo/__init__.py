@@ -26,6 +26,19 @@ def mark_static_address(t, guard=True):
     """Nothing to mark."""
 
 
+class exc:
+    """Errors of PyTorch's compiler; none is raised."""
+
+    class TorchDynamoException(RuntimeError):
+        """Not raised."""
+
+    class BackendCompilerFailed(RuntimeError):
+        """Not raised."""
+
+    class Unsupported(RuntimeError):
+        """Not raised."""
+
+
 class OptimizedModule:
     """The class of compiled modules: none is one, `compile` returns the module itself."""
 

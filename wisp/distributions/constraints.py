@@ -174,8 +174,8 @@ class _OneHot(Constraint):
 class _Bounded(Constraint):
     """Values within bounds; the class says which, and the repr shows them."""
 
-    def __init__(self, *bounds):
-        for name, bound in zip(self.names, bounds):
+    def __init__(self, *bounds, **named):
+        for name, bound in [*zip(self.names, bounds), *named.items()]:
             setattr(self, name, bound)
 
     def __repr__(self):

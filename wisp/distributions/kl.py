@@ -16,7 +16,7 @@ from wisp.distributions.continuous import (
 )
 from wisp.distributions.continuous_bernoulli import ContinuousBernoulli
 from wisp.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
-from wisp.distributions.distribution import Distribution, ExponentialFamily
+from wisp.distributions.distribution import ExponentialFamily
 from wisp.distributions.multivariate import LowRankMultivariateNormal, MultivariateNormal, _half_log_det, _mahalanobis
 from wisp.distributions.transformed import Gumbel, HalfNormal, Independent, Pareto, TransformedDistribution
 from wisp.distributions.utils import euler_constant, sum_rightmost
@@ -28,10 +28,9 @@ _REGISTRY = {}
 
 def register_kl(type_p, type_q):
     """Decorate a function(p, q) that computes KL(p || q) for these types and their subclasses."""
-    if not (isinstance(type_p, type) and issubclass(type_p, Distribution)):
-        raise TypeError(f"Expected type_p to be a Distribution subclass but got {type_p}")
-    if not (isinstance(type_q, type) and issubclass(type_q, Distribution)):
-        raise TypeError(f"Expected type_q to be a Distribution subclass but got {type_q}")
+    for name, kind in (("type_p", type_p), ("type_q", type_q)):
+        if not isinstance(kind, type):
+            raise TypeError(f"Expected {name} to be a Distribution subclass but got {kind}")
 
     def decorate(function):
         _REGISTRY[type_p, type_q] = function

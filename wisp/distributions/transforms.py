@@ -445,3 +445,8 @@ class CumulativeDistributionTransform(Transform):
             if self._cache_size == cache_size
             else CumulativeDistributionTransform(self.distribution, cache_size=cache_size)
         )
+
+
+def _clipped_sigmoid(x):
+    info = wisp.finfo(x.dtype)
+    return wisp.clamp(wisp.sigmoid(x), min=info.tiny, max=1.0 - info.eps)

@@ -153,3 +153,6 @@ def standard_gamma(concentration):
 
 def _standard_normal(shape, dtype, device):
     return wisp.randn(shape, dtype=dtype, device=device)
+
+
+_sum_rightmost = sum_rightmost     # the name in older releases of PyTorch

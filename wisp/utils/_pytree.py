@@ -1,10 +1,12 @@
 """Nested values: dicts, lists, tuples and namedtuples as trees of leaves."""
 import dataclasses
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["PyTree", "LeafSpec", "TreeSpec", "register_pytree_node", "tree_all", "tree_all_only", "tree_any",
+__all__ = ["Context", "GetAttrKey", "KeyEntry", "KeyPath", "MappingKey", "SUPPORTED_NODES", "SequenceKey", "keystr", "register_constant",
+           "register_dataclass", "tree_flatten_with_path", "tree_leaves_with_path", "tree_map_with_path",
+           "PyTree", "LeafSpec", "TreeSpec", "register_pytree_node", "tree_all", "tree_all_only", "tree_any",
            "tree_any_only", "tree_flatten", "tree_iter", "tree_leaves", "tree_map", "tree_map_", "tree_map_only",
            "tree_map_only_", "tree_structure", "tree_unflatten", "treespec_pprint"]
 
@@ -15,6 +17,9 @@ PyTree = Any
 class _Node:
     flatten: Callable  # value -> (children, context)
     unflatten: Callable  # (children, context) -> value
+
+    flatten_fn = property(lambda self: self.flatten)
+    unflatten_fn = property(lambda self: self.unflatten)
 
 
 def _flatten_dict(value):
@@ -39,6 +44,21 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, **_):
     if cls in _NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
     _NODES[cls] = _Node(flatten_fn, unflatten_fn)
+
+
+_register_pytree_node = register_pytree_node
+
+
+def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None):
+    """Treat instances of a dataclass as nodes."""
+    names = field_names or [field.name for field in dataclasses.fields(cls) if field.init and field.name not in (drop_field_names or ())]
+    register_pytree_node(cls, lambda value: ([getattr(value, name) for name in names], names),
+                         lambda children, names: cls(**dict(zip(names, children))))
+
+
+def register_constant(cls):
+    """Treat instances of `cls` as nodes without leaves."""
+    register_pytree_node(cls, lambda value: ([], value), lambda children, value: value)
 
 
 def _node(value):
@@ -198,3 +218,118 @@ def treespec_pprint(treespec):
 class _Star:
     def __repr__(self):
         return "*"
+
+
+# --- paths of leaves, and the table itself ---------------------------------------------------------------------------------
+
+Context = Any
+SUPPORTED_NODES = _NODES
+_dict_flatten = _flatten_dict
+
+
+def _dict_unflatten(values, context):
+    return dict(zip(context, values))
+
+
+def _dict_flatten_with_keys(value):
+    values, keys = _flatten_dict(value)
+    return [(MappingKey(key), item) for key, item in zip(keys, values)], keys
+
+
+def _get_node_type(tree):
+    return namedtuple if _node(tree) in (_NAMEDTUPLE, _NAMED_RESULT) else type(tree)
+
+
+_NODES[namedtuple] = _NAMEDTUPLE
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceKey:
+    """A step of a path: an index."""
+
+    idx: int
+
+    def __str__(self):
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence):
+        """What lies there."""
+        return sequence[self.idx]
+
+
+@dataclasses.dataclass(frozen=True)
+class MappingKey:
+    """A step of a path: a key."""
+
+    key: Any
+
+    def __str__(self):
+        return f"[{self.key!r}]"
+
+    def get(self, mapping):
+        """What lies there."""
+        return mapping[self.key]
+
+
+@dataclasses.dataclass(frozen=True)
+class GetAttrKey:
+    """A step of a path: an attribute."""
+
+    name: str
+
+    def __str__(self):
+        return f".{self.name}"
+
+    def get(self, obj):
+        """What lies there."""
+        return getattr(obj, self.name)
+
+
+KeyEntry, KeyPath = Any, tuple
+
+
+def keystr(kp):
+    """A path as text.
+
+    >>> from wisp.utils._pytree import keystr, tree_leaves_with_path
+    >>> [keystr(path) for path, leaf in tree_leaves_with_path({"a": [1, 2]})]
+    ["['a'][0]", "['a'][1]"]
+    """
+    return "".join(map(str, kp))
+
+
+def tree_leaves_with_path(tree, is_leaf=None):
+    """The leaves with their paths."""
+    found = []
+
+    def walk(value, path):
+        node = None if is_leaf is not None and is_leaf(value) else _node(value)
+        if node is None:
+            found.append((path, value))
+            return
+        children = node.flatten(value)[0]
+        if isinstance(value, dict):
+            keys = [MappingKey(key) for key in value]
+        elif hasattr(value, "_fields"):
+            keys = [GetAttrKey(name) for name in value._fields]
+        elif dataclasses.is_dataclass(value):
+            keys = [GetAttrKey(name) for name in node.flatten(value)[1] or ()]
+        else:
+            keys = [SequenceKey(i) for i in range(len(children))]
+        for key, child in zip(keys, children):
+            walk(child, (*path, key))
+
+    walk(tree, ())
+    return found
+
+
+def tree_flatten_with_path(tree, is_leaf=None):
+    """The leaves with their paths, and the structure."""
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(func, tree, *rests, is_leaf=None):
+    """Apply `func(path, leaf, ...)` to the leaves."""
+    pairs, spec = tree_flatten_with_path(tree, is_leaf)
+    others = [_flatten_up_to(spec, rest) for rest in rests]
+    return tree_unflatten([func(path, leaf, *more) for (path, leaf), *more in zip(pairs, *others)], spec)

@@ -40,3 +40,10 @@ class Partial(Placement):
     """Each rank has a summand (or what `reduce_op` says)."""
 
     reduce_op: str = "sum"
+
+
+    """To be summed."""
+
+
+class _StridedShard(Shard):
+    """A shard of a shard; none is made."""

@@ -108,6 +108,8 @@ class Module(Hooks, State, _ModuleBase):
     (True, 4)
     """
 
+    training: bool
+
     dump_patches = False
     call_super_init = False
 

@@ -287,7 +287,7 @@ class DataLoader:
             states = self._sampler_states()
             position = _Position(new_seed(source), 0, states, set())
         self._position = position
-        return _Iterator(self, position)
+        return _iterator(self, position)
 
     def _order(self, seed):
         """The whole order of an epoch as a tensor, if the sampler is one of ours."""
@@ -413,3 +413,29 @@ class _Iterator:
         else:
             self._position.batches += 1
         return _pinned(batch) if self._pin else batch
+
+
+class _SingleProcessDataLoaderIter(_Iterator):
+    """The batches that this process makes itself."""
+
+
+class _MultiProcessingDataLoaderIter(_Iterator):
+    """The batches that workers make."""
+
+    _workers_status = property(lambda self: [True] * self._loader.num_workers)
+
+    def _shutdown_workers(self):
+        """Nothing to do: workers end with the iterator, or are kept by the loader."""
+
+
+def _iterator(loader, position):
+    return (_MultiProcessingDataLoaderIter if loader.num_workers else _SingleProcessDataLoaderIter)(loader, position)
+
+
+_BaseDataLoaderIter = _Iterator
+
+
+class _DatasetKind:
+    """The two kinds of dataset."""
+
+    Map, Iterable = 0, 1

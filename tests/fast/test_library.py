@@ -1,0 +1,90 @@
+"""torch.library and torch.ops, torch.export, dtypes that Wisp lacks, and other names of PyTorch's package."""
+import subprocess
+import sys
+
+import pytest
+
+import wisp
+
+
+@wisp.library.custom_op("tests::cubed", mutates_args=())
+def cubed(x: wisp.Tensor, scale: float = 1.0) -> wisp.Tensor:
+    return wisp.from_numpy(scale * x.detach().numpy() ** 3)
+
+
+@cubed.register_fake
+def _(x, scale=1.0):
+    return wisp.empty_like(x)
+
+
+def _keep(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0])
+    ctx.scale = inputs[1]
+
+
+cubed.register_autograd(lambda ctx, grad: (grad * 3 * ctx.scale * ctx.saved_tensors[0] ** 2, None), setup_context=_keep)
+
+
+def test_a_defined_operator_has_a_gradient_and_a_name():
+    x = wisp.tensor([1.0, 2.0], requires_grad=True)
+    wisp.ops.tests.cubed(x, 2.0).sum().backward()
+    assert x.grad.tolist() == [6.0, 24.0]
+    assert str(wisp.ops.tests.cubed.default) == "tests.cubed.default" and cubed._schema == "(Tensor x, float scale=1.0) -> Tensor"
+    assert cubed(wisp.ones(3, device="meta")).shape == (3,)
+    assert set(wisp.library.opcheck(cubed, (wisp.ones(2),)).values()) == {"SUCCESS"}
+
+
+def test_without_a_gradient_backward_says_so():
+    library = wisp.library.Library("tests2", "DEF")
+    library.define("double(Tensor x) -> Tensor")
+    library.impl("double", lambda x: wisp.from_numpy(x.detach().numpy() * 2), "CPU")
+    assert wisp.ops.tests2.double(wisp.ones(1)).item() == 2
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        wisp.ops.tests2.double(wisp.ones(1, requires_grad=True)).sum().backward()
+    with pytest.raises(RuntimeError, match="does not exist"):
+        wisp.library.register_fake("tests2::nothing", lambda x: x)
+
+
+def test_operators_by_namespace():
+    assert wisp.ops.aten.add.Tensor(wisp.ones(1), 1).item() == 2
+    assert not hasattr(wisp.ops.nobody, "knows")
+    with pytest.raises(NotImplementedError, match="no such operator"):
+        wisp.ops.aten.no_such_operator()
+
+
+def test_absent_dtypes_have_names_and_limits_but_no_tensors():
+    assert str(wisp.float8_e4m3fn) == "torch.float8_e4m3fn" and wisp.finfo(wisp.float8_e4m3fn).max == 448
+    assert wisp.ones(1).dtype != wisp.qint8
+    with pytest.raises(TypeError):
+        wisp.zeros(1, dtype=wisp.float8_e5m2)
+
+
+def test_export_gives_a_program():
+    model = wisp.nn.Sequential(wisp.nn.Linear(2, 2), wisp.nn.ReLU())
+    program = wisp.export.export(model, (wisp.ones(1, 2),), dynamic_shapes={"input": {0: wisp.export.Dim("batch")}})
+    x = wisp.rand(3, 2)
+    assert wisp.equal(program.module()(x), model(x)) and list(program.state_dict) == list(model.state_dict())
+
+    class Choosing(wisp.nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(RuntimeError, match="depends on values"):
+        wisp.export.export(Choosing(), (wisp.ones(1),))
+
+
+def test_methods_can_be_added_to_tensors():
+    wisp.Tensor.doubled_for_a_test = lambda self: self * 2
+    try:
+        assert wisp.nn.Parameter(wisp.ones(1)).doubled_for_a_test().item() == 2
+    finally:
+        del wisp.Tensor.doubled_for_a_test
+
+
+@pytest.mark.parametrize("name", ["torch.__config__", "torch.distributed.rpc", "torch.utils.flop_counter", "torch.cuda.nvtx", "torch._VF",
+                                  "torch.jit._script", "torch.fx.passes.shape_prop", "torch.utils._python_dispatch", "torch._C",
+                                  "torch.distributed._functional_collectives", "torch.quasirandom", "torch.monitor", "torch.package"])
+def test_modules_import(name):
+    code = f"import wisp.as_torch, {name}"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

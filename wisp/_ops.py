@@ -1,0 +1,177 @@
+"""`torch.ops`: operators by namespace and overload, `torch.ops.aten.add.Tensor`, and those that programs define with `torch.library`.
+
+Wisp's operators choose their overload by their arguments, so every overload of a name is the same operator.
+"""
+import types
+
+__all__ = ["OpOverload", "OpOverloadPacket", "ops"]
+
+# names of PyTorch's internal operators whose public counterpart is called otherwise
+_OTHER_NAMES = {"_unsafe_view": "view", "_to_copy": "clone", "_softmax": "softmax", "_log_softmax": "log_softmax", "constant_pad_nd": "pad",
+                "convolution": "conv2d", "native_layer_norm": "layer_norm", "_local_scalar_dense": "item", "alias": "view_as",
+                "upsample_nearest2d": "interpolate", "slice_copy": "clone", "_reshape_alias": "reshape", "sym_size": "size",
+                "sym_numel": "numel", "sym_stride": "stride"}
+
+
+def _function(name):
+    import wisp
+    name = _OTHER_NAMES.get(name, name)
+    for place in (wisp, wisp.nn.functional, wisp.linalg, wisp.special, wisp.fft, wisp.Tensor, wisp._core._operators[""]):
+        found = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
+        if callable(found) and not isinstance(found, type):
+            return found
+    return None
+
+
+class OpOverload:
+    """One overload of an operator."""
+
+    def __init__(self, packet, name):
+        self.overloadpacket, self._overloadname = packet, name
+        self.namespace, self.__name__ = packet.namespace, f"{packet.__name__}.{name}"
+        self.__module__ = f"torch._ops.{packet.namespace}"
+        self.tags = []
+
+    def __call__(self, *args, **kwargs):
+        return self.overloadpacket(*args, **kwargs)
+
+    @property
+    def op(self):
+        """The function itself."""
+        return self.overloadpacket._function
+
+    def name(self):
+        """Such as "aten::add.Tensor"."""
+        return f"{self.namespace}::{self.__name__}".removesuffix(".default")
+
+    def overloads(self):
+        """The names of the overloads: this one."""
+        return [self._overloadname]
+
+    def __repr__(self):
+        return f"<OpOverload(op='{self.namespace}.{self.overloadpacket.__name__}', overload='{self._overloadname}')>"
+
+    def __str__(self):
+        return f"{self.namespace}.{self.__name__}"
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class OpOverloadPacket:
+    """An operator with all its overloads."""
+
+    def __init__(self, namespace, name, function):
+        self.namespace, self.__name__, self._function, self._overloads = namespace, name, function, {}
+        self._qualified_op_name = f"{namespace}::{name}"
+        self.__module__ = f"torch.ops.{namespace}"
+
+    def __call__(self, *args, **kwargs):
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(f"'{self._qualified_op_name}' has no overload {name!r}")
+        return self._overloads.setdefault(name, OpOverload(self, name))
+
+    def overloads(self):
+        """The names of the overloads that were asked for."""
+        return list(self._overloads) or ["default"]
+
+    def __repr__(self):
+        return f"<OpOverloadPacket(op='{self.namespace}.{self.__name__}')>"
+
+    def __str__(self):
+        return f"{self.namespace}.{self.__name__}"
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class _Namespace(types.ModuleType):
+    """The operators of one namespace."""
+
+    def __init__(self, name):
+        super().__init__(f"torch.ops.{name}")
+        self._namespace = name
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._namespace in ("aten", "prims"):
+            function = _function(name) or _absent(name)     # libraries keep tables of operators that they may never call
+        else:
+            function = _function_of_vision(name, self._namespace)
+        if function is None:
+            raise AttributeError(f"'_OpNamespace' '{self._namespace}' object has no attribute {name!r}")
+        packet = OpOverloadPacket(self._namespace, name, function)
+        setattr(self, name, packet)
+        return packet
+
+
+def _absent(name):
+    def absent(*args, **kwargs):
+        raise NotImplementedError(f"torch.ops.aten.{name}: Wisp has no such operator")
+    return absent
+
+
+def _function_of_vision(name, namespace):
+    if namespace != "torchvision":
+        return None
+    from wisp.vision import ops as vision_ops
+    return getattr(vision_ops, name, None)
+
+
+class _Ops(types.ModuleType):
+    """All namespaces; one that nobody defined is empty."""
+
+    def __init__(self):
+        super().__init__("torch.ops")
+        self.loaded_libraries = set()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        namespace = _Namespace(name)
+        setattr(self, name, namespace)
+        return namespace
+
+    def load_library(self, path):
+        """Not possible: libraries of PyTorch's operators are made for PyTorch."""
+        raise OSError(f"torch.ops.load_library({str(path)!r}): libraries of operators that were built for PyTorch do not load into Wisp")
+
+    def import_module(self, module):
+        """Import a module that defines operators."""
+        import importlib
+        importlib.import_module(module)
+
+
+ops = _Ops()
+
+
+class _Classes(types.ModuleType):
+    """`torch.classes`: C++ classes of loaded libraries, of which there are none."""
+
+    def __init__(self):
+        super().__init__("torch.classes")
+        self.loaded_libraries, self.__path__ = set(), []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _NoClasses(name)
+
+    def load_library(self, path):
+        """Not possible, as with `torch.ops`."""
+        ops.load_library(path)
+
+
+class _NoClasses:
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"Class {self._name}::{name} could not be found: libraries that were built for PyTorch do not load into Wisp")
+
+
+classes = _Classes()

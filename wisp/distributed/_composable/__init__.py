@@ -1,0 +1,1 @@
+"""Older paths of `fully_shard` and `checkpoint`."""

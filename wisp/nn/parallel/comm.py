@@ -1,0 +1,2 @@
+"""Copies between devices."""
+from wisp.nn.parallel.scatter_gather import gather, scatter  # noqa: F401

@@ -1,0 +1,71 @@
+"""Dictionaries that do not keep their tensors alive."""
+import weakref
+
+__all__ = ["TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakTensorKeyDictionary"]
+
+
+class WeakIdRef(weakref.ref):
+    """A weak reference that compares by identity."""
+
+    def __init__(self, key, callback=None):
+        super().__init__(key, callback)
+        self._id = id(key)
+
+    def __hash__(self):
+        return self._id
+
+    def __eq__(self, other):
+        a, b = self(), other()
+        return a is b if a is not None and b is not None else self is other
+
+
+class TensorWeakRef:
+    """A weak reference to a tensor."""
+
+    def __init__(self, tensor):
+        self.ref = weakref.ref(tensor)
+
+    def __call__(self):
+        return self.ref()
+
+
+class WeakIdKeyDictionary(weakref.WeakKeyDictionary):
+    """A dictionary with weak keys that compares them by identity.
+
+    >>> import wisp
+    >>> from wisp.utils.weak import WeakIdKeyDictionary
+    >>> x, table = wisp.ones(1), WeakIdKeyDictionary()
+    >>> table[x] = 3
+    >>> table[x], wisp.ones(1) in table
+    (3, False)
+    """
+
+    def __getitem__(self, key):
+        return self.data[WeakIdRef(key)]
+
+    def __setitem__(self, key, value):
+        self.data[WeakIdRef(key, self._remove)] = value
+
+    def __delitem__(self, key):
+        del self.data[WeakIdRef(key)]
+
+    def __contains__(self, key):
+        try:
+            return WeakIdRef(key) in self.data
+        except TypeError:
+            return False
+
+    def get(self, key, default=None):
+        """The value of a key, or the default."""
+        return self.data.get(WeakIdRef(key), default)
+
+    def pop(self, key, *default):
+        """Remove a key and return its value."""
+        return self.data.pop(WeakIdRef(key), *default)
+
+    def setdefault(self, key, default=None):
+        """The value of a key, which is set if it is not there."""
+        return self.data.setdefault(WeakIdRef(key, self._remove), default)
+
+
+WeakTensorKeyDictionary = WeakIdKeyDictionary

@@ -42,8 +42,5 @@ class Partial(Placement):
     reduce_op: str = "sum"
 
 
-    """To be summed."""
-
-
 class _StridedShard(Shard):
     """A shard of a shard; none is made."""

@@ -22,6 +22,7 @@ constexpr int max_dims = 64;
 constexpr int64_t grain = 32768;         // elements a thread should have at least
 constexpr int64_t block = 1024;          // elements brought in at a time where they aren't usable in place
 constexpr int64_t column_block = 1024;   // results folded side by side
+constexpr int64_t piece_rows = 120;      // of wide rows in a piece, at least
 constexpr int64_t column_stretch = 64;   // rows folded in lanes before they join the totals
 
 // ---- the problem -----------------------------------------------------------------------------------------------
@@ -375,11 +376,13 @@ void evaluate_pieces(const Problem& p, bool by_columns, const T* parameters, typ
     using Total = typename Fold::template Total<T>;
     const int64_t outer = p.sizes[0], results = p.results, work = p.length * results;
     int64_t pieces = work / grain < 64 ? work / grain : 64;
+    const int64_t most = by_columns && results > 64 ? p.length / piece_rows : outer;  // joining totals has its price
+    if (pieces > most) pieces = most;
     if (pieces > outer) pieces = outer;
     if (pieces < 1) pieces = 1;
     int64_t size = (outer + pieces - 1) / pieces;
     if (p.reduced == 1 && !by_columns && size >= stretch) size = (size + stretch - 1) / stretch * stretch;
-    if (p.reduced == 1 && by_columns && size >= 16) size -= size % 8;  // columns takes eight rows at a time
+    if (p.reduced == 1 && by_columns && size >= 16) size = (size + 7) / 8 * 8;  // columns takes eight rows at a time
     pieces = size ? (outer + size - 1) / size : 1;
     if (pieces <= 1) return evaluate_range<Fold>(p, by_columns, 0, results, parameters, totals);
     auto* partial = static_cast<Total*>(scratch(0, size_t(pieces * results) * sizeof(Total)));
@@ -455,7 +458,7 @@ template <class T> struct Operation {
         }
         const int64_t per_row = (width + batch - 1) / batch, batches = p.results / width * per_row;
         if (p.results <= column_block && (by_columns ? p.kept == 1 : batches < 8) && work >= 2 * grain &&
-            p.length >= 8 * p.results)
+            (p.length >= 8 * p.results || (by_columns && p.reduced == 1 && p.length >= 4 * piece_rows)))
             return f(0, p.results, true);
         const int64_t batch_work = work / batches > 0 ? work / batches : 1;
         parallel_for(batches, (grain + batch_work - 1) / batch_work, [&](int64_t first, int64_t end) {

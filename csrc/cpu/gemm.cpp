@@ -147,15 +147,17 @@ template <class T> void serial(const Product<T>& p, int64_t i0, int64_t i1, int6
                     pack_b(b, p.b_row, p.b_col, deep, columns, panel_b, used * L);
                     b = panel_b, b_row = used * L;
                 }
-                for (int64_t i = ib; i < ie; i += rows) {
+                for (int64_t i = ib, tile = 0; i < ie; i += rows, ++tile) {
                     const int high = int(least(rows, ie - i));
+                    // The first tiles bring the next panel of B, a vector each.
+                    const T* ahead = !pack_right && tile < vectors && j + width < j1 ? b + width + tile * L : nullptr;
                     if (pack_left)
                         run_tile(high, used, columns, true, pack_right, deep, panel_a + (i - ib) * deep, 1,
-                                 int64_t(high), b, b_row, p.c, p.c_row, i, j, finish);
+                                 int64_t(high), b, b_row, p.c, p.c_row, i, j, finish, ahead, ahead ? b_row : 0);
                     else
                         run_tile(high, used, columns, p.a_row == 1, pack_right, deep,
                                  p.a + i * p.a_row + q * p.a_col, p.a_row, p.a_col, b, b_row, p.c, p.c_row, i, j,
-                                 finish);
+                                 finish, ahead, ahead ? b_row : 0);
                 }
             }
         }
@@ -304,11 +306,18 @@ template <class T> void shared_panels(const Product<T>& p) {
 
 // Few rows times a transposed B: the transposed product, Cᵀ = Bᵀ·Aᵀ, so that not B but the smaller A is packed. The
 // rows of Bᵀ are read where they lie; a strip of Cᵀ is turned while it is in L1.
+constexpr int64_t most_strip = 64;  // rows of Bᵀ at a time
 template <class T> void from_the_right(const Product<T>& p) {
     constexpr int L = lanes<T>;
-    constexpr int64_t strip = 48, piece = 128;  // rows of Bᵀ at a time; steps of k that are packed at a time
+    constexpr int64_t piece = 128;  // steps of k that are packed at a time
     const int vectors = vectors_for<T>(p.m);
-    const int64_t width = vectors * L, panels = divide_up(p.m, width), depth = depth_of<T>(p.k);
+    const int64_t width = vectors * L, panels = divide_up(p.m, width), depth = depth_of<T>(p.k), threads = num_threads();
+    // Strips so high that threads end together.
+    int64_t strip = most_strip, longest = INT64_MAX;
+    for (const int64_t high : {most_strip, int64_t(48), int64_t(32)}) {
+        const int64_t rows_of_one = divide_up(divide_up(p.n, high) * panels, threads) * high;
+        if (rows_of_one < longest) strip = high, longest = rows_of_one;
+    }
     const int rows = rows_for(least(p.n, strip), vectors);
     T* packed = static_cast<T*>(scratch(slot_b, size_t(panels * width * p.k) * sizeof(T)));
     const int64_t cuts = divide_up(p.k, piece);
@@ -319,7 +328,7 @@ template <class T> void from_the_right(const Product<T>& p) {
     };
     const Finish<T> finish(p, true);
     auto multiply = [&](int64_t at) {
-        alignas(64) T sums[(strip + most_rows + L) * max_vectors * L];
+        alignas(64) T sums[(most_strip + most_rows + L) * max_vectors * L];
         const int64_t j0 = at / panels * strip, i0 = at % panels * width;
         const int64_t high = least(strip, p.n - j0), wide = least(width, p.m - i0);
         for (int64_t q = 0; q < p.k; q += depth)
@@ -345,6 +354,13 @@ template <class T> void from_the_right(const Product<T>& p) {
             }
     };
     const int64_t units = divide_up(p.n, strip) * panels;
+    if (panels >= threads && panels % threads == 0) {  // a thread packs what it uses: nobody waits, nothing changes caches
+        run_parallel(panels, [&](int64_t panel) {
+            for (int64_t at = panel * cuts; at < (panel + 1) * cuts; ++at) pack(at);
+            for (int64_t at = panel; at < units; at += panels) multiply(at);
+        });
+        return;
+    }
     if (2. * double(p.m) * double(p.n) * double(p.k) < thread_flops) {
         for (int64_t at = 0; at < panels * cuts; ++at) pack(at);
         for (int64_t at = 0; at < units; ++at) multiply(at);
@@ -362,13 +378,15 @@ template <class T> void shares(const Product<T>& p) {
     const int rows = rows_for(p.m, vectors);
     const int64_t row_panels = divide_up(p.m, rows);
     // Cutting columns packs no B twice; cutting rows shares out A.
-    const bool by_columns = column_panels >= threads && (p.b_col != 1 || p.n >= p.m || row_panels < threads);
+    // The gradient of a weight goes by rows where B fits the caches, as the weight's rows are what other passes share out.
+    const bool keep_rows = p.a_row == 1 && row_panels >= 4 * threads && p.k * p.n * int64_t(sizeof(T)) <= 400000;
+    const bool by_columns = column_panels >= threads && (p.b_col != 1 || (p.n >= p.m && !keep_rows) || row_panels < threads);
     const int64_t panels = by_columns ? column_panels : row_panels;
     const int64_t pieces = least(panels, by_columns || p.b_col == 1 ? 2 * threads : threads);
     run_parallel(pieces, [&](int64_t s) {
-        const int64_t from = panels * s / pieces, to = panels * (s + 1) / pieces;
-        if (by_columns) serial(p, 0, p.m, from * width, least(to * width, p.n));
-        else serial(p, from * rows, least(to * rows, p.m), 0, p.n);
+        // Columns are cut between panels; rows evenly, as a tile of fewer rows costs no more than its share.
+        if (by_columns) serial(p, 0, p.m, panels * s / pieces * width, least(panels * (s + 1) / pieces * width, p.n));
+        else serial(p, p.m * s / pieces, p.m * (s + 1) / pieces, 0, p.n);
     });
 }
 

@@ -174,9 +174,9 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
             for (int i = 0; i < rows; ++i) __builtin_prefetch(a + (rows + i) * a_row);
             for (int s = 0; s < 16; s += 2) {
                 step(a, b);
-                __builtin_prefetch(ahead, 0, 2);
+                __builtin_prefetch(ahead, 0, 3);
                 step(a + a_col, b + b_row);
-                __builtin_prefetch(ahead + ahead_step, 0, 2);
+                __builtin_prefetch(ahead + ahead_step, 0, 3);
                 a += 2 * a_col;
                 b += 2 * b_row;
                 ahead += 2 * ahead_step;
@@ -184,9 +184,9 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
         }
     for (; p + 2 <= k; p += 2) {
         step(a, b);
-        __builtin_prefetch(ahead, 0, 2);
+        __builtin_prefetch(ahead, 0, 3);
         step(a + a_col, b + b_row);
-        __builtin_prefetch(ahead + ahead_step, 0, 2);
+        __builtin_prefetch(ahead + ahead_step, 0, 3);
         a += 2 * a_col;
         b += 2 * b_row;
         ahead += 2 * ahead_step;

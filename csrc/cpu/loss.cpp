@@ -4,10 +4,13 @@
 #include "core/threads.h"
 #include "cpu/vector.h"
 
+#include <type_traits>
+
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
 constexpr int64_t elements_per_task = 8192;
+constexpr int64_t few_classes = 32;
 
 template <class Body> WISP_INLINE void with_floating(DType d, Body body) {
     switch (d) {
@@ -87,8 +90,11 @@ WISP_INLINE Vector<Compute<T>> logsumexp_columns(const T* x, const T* weight, in
         sum += exp_nonpositive(v - top);
         if (smooth) weighted += weight ? v * C(weight[c]) : v;
     }
-    for (int64_t j = 0; j < width; j++) sum[j] = top[j] + log(C(sum[j]));
-    return sum;
+    alignas(64) C logs[lanes<C>];
+    std::memcpy(logs, &sum, sizeof sum);
+    for (int64_t j = 0; j < lanes<C>; j++) logs[j] = log(logs[j]);
+    std::memcpy(&sum, logs, sizeof sum);
+    return top + sum;
 }
 
 // `sample` is the index into target; x_target its logit.
@@ -113,6 +119,28 @@ int64_t cross_entropy_as(const LossArgs& a, Compute<T>* losses, Compute<T>* logs
     const T *x = (const T*)a.input, *weight = (const T*)a.weight;
     const bool smooth = a.label_smoothing != 0;
     const double weights = smooth ? weight_sum<T>(a) : 0;
+    if (a.inner == 1 && a.classes <= few_classes && !smooth) {
+        // A vector of samples side by side: rows this short would be all horizontal sums.
+        constexpr int64_t step = lanes<C>;
+        const int64_t n = a.classes;
+        parallel_for((a.outer + step - 1) / step, 1 + elements_per_task / (n * step + 1), [&](int64_t begin, int64_t end) {
+            alignas(64) C turned[few_classes * step] = {};
+            for (int64_t block = begin; block < end; block++) {
+                const int64_t first = block * step, width = a.outer - first < step ? a.outer - first : step;
+                for (int64_t j = 0; j < width; j++)
+                    for (int64_t c = 0; c < n; c++) turned[c * step + j] = C(x[(first + j) * n + c]);
+                Vector<C> none = {};
+                const Vector<C> lse = logsumexp_columns<C>(turned, nullptr, n, step, step, false, none);
+                for (int64_t j = 0; j < width; j++) {
+                    const int64_t target = a.target[first + j];
+                    const C picked = target == a.ignore_index ? C(0) : turned[target * step + j];
+                    if (logsumexp) logsumexp[first + j] = lse[j];
+                    losses[first + j] = sample_loss<T>(a, first + j, picked, lse[j], 0, 0);
+                }
+            }
+        });
+        return -1;
+    }
     if (a.inner == 1) {
         parallel_for(a.outer, 1 + elements_per_task / (a.classes + 1), [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++) {
@@ -180,8 +208,12 @@ void cross_entropy_backward_as(const LossArgs& a, const Compute<T>* logsumexp, c
                     if (of_weight != 0) v -= weight ? vector.load(weight + c) * of_weight : splat(of_weight);
                     vector.store(out + c, v);
                 });
-                // Again in C, so that a half type is rounded once.
                 const int64_t t = a.target[i];
+                if constexpr (std::is_same_v<T, C>) {
+                    out[t] -= of_target;
+                    continue;
+                }
+                // Again in C, so that a half type is rounded once.
                 C v = exp(C(row[t]) - lse) * of_softmax - of_target;
                 if (of_weight != 0) v -= weight ? C(weight[t]) * of_weight : of_weight;
                 out[t] = T(v);

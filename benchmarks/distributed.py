@@ -20,7 +20,7 @@ import sys
 import time
 
 
-def make_gpt(torch, words, length, width, heads, layers):
+def make_gpt(torch, words, length, width, heads, layers, tied=False):
     nn, F = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
@@ -43,6 +43,8 @@ def make_gpt(torch, words, length, width, heads, layers):
             self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
             self.blocks, self.norm = nn.Sequential(*[Block() for _ in range(layers)]), nn.LayerNorm(width)
             self.head = nn.Linear(width, words, bias=False)
+            if tied:
+                self.head.weight = self.words.weight
 
         def forward(self, tokens):
             return self.head(self.norm(self.blocks(self.words(tokens) + self.places.weight[:tokens.shape[1]]))).flatten(0, 1)
@@ -117,7 +119,7 @@ def on_gpu(steps, layers, batch):
     dist.init_process_group("nccl", init_method="tcp://localhost:29511", rank=0, world_size=1)
     words, length = 50304, 1024
     tokens = torch.randint(0, words, (batch, length + 1)).cuda()
-    inner = make_gpt(torch, words, length, 768, 12, layers).cuda()
+    inner = make_gpt(torch, words, length, 768, 12, layers, tied=True).cuda()
     optimizer = torch.optim.AdamW(inner.parameters(), lr=1e-4)
     count = sum(parameter.numel() for parameter in inner.parameters())
     hooked = torch.nn.parallel.DistributedDataParallel(inner, device_ids=[0])

@@ -35,6 +35,37 @@ def unused(rank, size):
             wisp.testing.assert_close(ours.grad, theirs.grad)
 
 
+def memory_of_gradients(rank, size):
+    """A gradient is the user's once backward is over: not written to again, added to where it is, the same object when it is zeroed."""
+    mean = (size + 1) / 2
+    for view in (False, True):
+        model = nn.Linear(3, 1, bias=False)
+        parallel = DistributedDataParallel(model, gradient_as_bucket_view=view)
+        x = wisp.full((1, 3), rank + 1.0)
+        parallel(x).sum().backward()
+        first = model.weight.grad
+        assert first.tolist() == [[mean] * 3]
+        parallel(x).sum().backward()
+        assert model.weight.grad.tolist() == [[2 * mean] * 3]
+        assert view or model.weight.grad is first       # (buckets are made anew once, when the order is known)
+        model.zero_grad()
+        parallel(2 * x).sum().backward()
+        assert model.weight.grad.tolist() == [[2 * mean] * 3]
+        model.zero_grad(set_to_none=False)
+        kept = model.weight.grad
+        output = parallel(3 * x).sum()
+        output.backward()
+        assert model.weight.grad is kept and kept.tolist() == [[3 * mean] * 3]
+        held = kept.clone() if view else kept
+        output = parallel(5 * x).sum()
+        model.zero_grad()               # between forward and backward
+        output.backward()
+        assert model.weight.grad.tolist() == [[5 * mean] * 3] and held.tolist() == [[3 * mean] * 3]
+    table = nn.Embedding(4, 2, sparse=True)
+    DistributedDataParallel(table)(wisp.tensor([rank, 3])).sum().backward()
+    assert table.weight.grad[3].tolist() == [1, 1] and table.weight.grad[0].tolist() == [1 / size] * 2
+
+
 def forgotten(rank):
     parallel = DistributedDataParallel(Branches())
     parallel(wisp.ones(1, 2), left=True).sum().backward()
@@ -138,6 +169,7 @@ def main():
     dist.init_process_group("mpi")
     rank, size = dist.get_rank(), dist.get_world_size()
     unused(rank, size)
+    memory_of_gradients(rank, size)
     forgotten(rank)
     state(rank)
     batch_norm(rank, size)

@@ -426,7 +426,9 @@ class Module(Hooks, State, _ModuleBase):
             if set_to_none:
                 param.grad = None
             else:
-                param.grad = param.grad.detach().zero_()
+                grad = param.grad
+                grad.requires_grad_(False) if grad.grad_fn is None else grad.detach_()
+                grad.zero_()
 
     # ------------------------------------------------------------------ dtype and device
 

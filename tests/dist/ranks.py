@@ -29,13 +29,13 @@ def launch(count, program, *arguments):
     return run(command("launch", "-n", count, PROGRAMS / f"{program}.py", *arguments))
 
 
-def launch_on_machines(machines, count, program, *arguments):
+def launch_on_machines(machines, count, program, *arguments, numbered=True):
     """A launcher per machine, `count` ranks each, all on this one; under host names of their own where that is allowed."""
     port, processes = free_port(), []
     own = subprocess.run(["unshare", "-u", "hostname", "node"], capture_output=True).returncode == 0 if shutil.which("unshare") else False
     for machine in range(machines):
-        start = command("launch", "--nnodes", machines, "--node-rank", machine, "--nproc-per-node", count, "--rdzv-backend", "c10d",
-                        "--rdzv-endpoint", f"127.0.0.1:{port}", PROGRAMS / f"{program}.py", *arguments)
+        start = command("launch", "--nnodes", machines, *(["--node-rank", machine] if numbered else []), "--nproc-per-node", count,
+                        "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", PROGRAMS / f"{program}.py", *arguments)
         if own:
             start = ["unshare", "-u", "sh", "-c", f'hostname node{machine}; exec "$@"', "sh", *start]
         processes.append(subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT))

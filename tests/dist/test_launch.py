@@ -24,6 +24,11 @@ def test_two_machines():
         good(result, [f"[{rank}] all is well in rank {rank}" for rank in (2 * machine, 2 * machine + 1)])
 
 
+def test_machines_that_nobody_numbered():
+    said = "".join(good(result).stdout for result in launch_on_machines(3, 1, "collectives", numbered=False))
+    assert all(f"[{rank}] all is well in rank {rank}" in said for rank in range(3))
+
+
 def test_a_rank_of_another_machine_is_killed():
     first, second = launch_on_machines(2, 1, "faults", "kill")
     assert first.returncode == 1 and "rank 1 is gone: the process has ended" in first.stderr, first.stderr

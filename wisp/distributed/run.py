@@ -20,6 +20,7 @@ import time
 from wisp.distributed import _board
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
+JOIN = 600.0    # seconds that a machine waits for the others
 GRACE = 5.0     # seconds between asking a process to end and ending it
 
 
@@ -30,7 +31,8 @@ def get_args_parser():
     parser.add_argument("-n", "--nproc-per-node", "--nproc_per_node", default="1", help="processes on this machine: a number, or "
                                                                                         "auto/cpu/gpu")
     parser.add_argument("--nnodes", default="1", help="machines; each runs this command with its --node-rank")
-    parser.add_argument("--node-rank", "--node_rank", type=int, default=0, help="the number of this machine")
+    parser.add_argument("--node-rank", "--node_rank", type=int, default=None, help="the number of this machine; without it, machines that "
+                                                                                   "come to --rdzv-endpoint are numbered there")
     parser.add_argument("--master-addr", "--master_addr", default="127.0.0.1", help="the machine of rank 0")
     parser.add_argument("--master-port", "--master_port", type=int, default=0, help="a free port of it (on one machine, one is found)")
     parser.add_argument("--standalone", action="store_true", help="one machine only (the default)")
@@ -74,6 +76,37 @@ def _free_port():
         return listener.getsockname()[1]
 
 
+def _number_machine(host, port, count):
+    """(number of this machine, port for rank 0), when nobody has numbered them: the launcher that can listen at the endpoint is number 0
+    and numbers the others as they come."""
+    end = time.monotonic() + JOIN
+    try:
+        listener = socket.create_server((host, port))
+    except OSError:
+        listener = None     # another machine's address, or another launcher of this one was first
+    if listener is not None:
+        free = _free_port()
+        with listener:
+            for number in range(1, count):
+                listener.settimeout(max(0.001, end - time.monotonic()))
+                try:
+                    connection = listener.accept()[0]
+                except TimeoutError:
+                    raise SystemExit(f"wisp launch: only {number} of {count} machines came to {host}:{port} within {JOIN:g} s") from None
+                with connection:
+                    connection.sendall(f"{number} {free}\n".encode())
+        return 0, free
+    while True:
+        try:
+            with socket.create_connection((host, port), timeout=max(0.001, end - time.monotonic())) as connection:
+                number, free = connection.makefile().readline().split()
+            return int(number), int(free)
+        except (OSError, ValueError) as error:
+            if time.monotonic() > end:
+                raise SystemExit(f"wisp launch: no launcher answers at {host}:{port}: {error}") from None
+            time.sleep(0.1)
+
+
 def _die_with_parent():
     """In the new process: the kernel ends it when the launcher is gone, whatever ended that."""
     try:
@@ -87,19 +120,24 @@ class _Launch:
         self.count = _processes(options.nproc_per_node)
         nodes = str(options.nnodes).split(":")[-1]
         self.nodes = int(nodes) if nodes.isdigit() and int(nodes) > 0 else 0
-        if not self.nodes or options.node_rank not in range(self.nodes):
+        self.host, _, port = options.rdzv_endpoint.partition(":")
+        self.host, self.port = self.host or options.master_addr, int(port or options.master_port)
+        self.node = options.node_rank
+        if self.node is None and self.nodes > 1 and options.rdzv_endpoint:
+            self.node, self.port = _number_machine(self.host, self.port or 29400, self.nodes)
+        self.node = self.node or 0
+        if self.node not in range(self.nodes):
             raise SystemExit(f"wisp launch: --nnodes {options.nnodes} --node-rank {options.node_rank}: nodes are numbered from 0")
-        self.first = options.node_rank * self.count
+        self.first = self.node * self.count
         self.options, self.lock = options, threading.Lock()
         self.tails = [collections.deque(maxlen=200) for _ in range(self.count)]
         self.children, self.readers = [], []
 
     def environment(self, local, board):
         options = self.options
-        host, _, port = options.rdzv_endpoint.partition(":")
         threads = options.threads or max(1, len(os.sched_getaffinity(0)) // self.count)
         added = {"RANK": self.first + local, "LOCAL_RANK": local, "WORLD_SIZE": self.count * self.nodes, "LOCAL_WORLD_SIZE": self.count,
-                 "GROUP_RANK": options.node_rank, "MASTER_ADDR": host or options.master_addr, "MASTER_PORT": port or self.port,
+                 "GROUP_RANK": self.node, "MASTER_ADDR": self.host, "MASTER_PORT": self.port,
                  "TORCHELASTIC_RUN_ID": options.rdzv_id or "wisp", "PYTHONUNBUFFERED": "1"}
         if options.threads or "OMP_NUM_THREADS" not in os.environ:
             added["OMP_NUM_THREADS"] = threads
@@ -124,7 +162,7 @@ class _Launch:
                 target.flush()
 
     def start(self, board):
-        self.port = self.options.master_port or (_free_port() if self.nodes == 1 else 29500)
+        self.port = self.port or (_free_port() if self.nodes == 1 else 29500)
         for local in range(self.count):
             child = subprocess.Popen(self.command(), env=self.environment(local, board), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                      stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent)

@@ -65,6 +65,20 @@ def product(size, dtype):
     return lambda t: (lambda m: lambda: m @ m)(t.randn(size, size).cuda().to(getattr(t, dtype)))
 
 
+def attention(shape, dtype, backward):
+    """Causal, of heads inside the rows as a layer makes them."""
+
+    def made(t):
+        b, h, n, d = shape
+        q, k, v, g = (t.randn(b, n, h, d).cuda().to(getattr(t, dtype)).transpose(1, 2) for _ in range(4))
+        if not backward:
+            return lambda: t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        inputs = [x.requires_grad_() for x in (q, k, v)]
+        return lambda: t.autograd.grad(t.nn.functional.scaled_dot_product_attention(*inputs, is_causal=True), inputs, g)
+
+    return made
+
+
 def mlp(t):
     nn = t.nn
     model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)).cuda()
@@ -245,6 +259,11 @@ if __name__ == "__main__":
     compare("product bf16 8192", product(8192, "bfloat16"), 20)
     compare("product f32 4096", product(4096, "float32"), 20)
     compare("conv 64x64x56x56", convolution, 50)
+    compare("sdpa bf16", attention((8, 12, 1024, 64), "bfloat16", False), 200)
+    compare("sdpa bf16 + backward", attention((8, 12, 1024, 64), "bfloat16", True), 100)
+    compare("sdpa bf16 128 wide", attention((4, 16, 2048, 128), "bfloat16", False), 100)
+    compare("sdpa 128 wide + backward", attention((4, 16, 2048, 128), "bfloat16", True), 50)
+    compare("sdpa f32 + backward", attention((8, 12, 1024, 64), "float32", True), 20)
     compare("mlp step", training(mlp), 300)
     compare("lenet step b4", training(lambda t: lenet(t, 4)), 300)
     compare("lenet step b128", training(lambda t: lenet(t, 128)), 300)

@@ -14,7 +14,7 @@ struct AttentionTensor {
 };
 
 struct AttentionArgs {
-    DType dtype;  // f32 or f64
+    DType dtype;  // f32 or f64; on the GPU half types too
     int64_t batch, heads, key_heads;  // query head h reads key head h / (heads / key_heads)
     int64_t queries, keys, width, value_width;
     AttentionTensor query, key, value;
@@ -39,7 +39,8 @@ struct AttentionMaskGradient {
 };
 
 struct AttentionKernels {
-    // logsumexp: (batch, heads, queries) contiguous, in dtype. A row that sees no key gives zeros.
+    // logsumexp: (batch, heads, queries) contiguous, in dtype (half types: f32), as backward wants it: nobody else reads
+    // it. A row that sees no key gives zeros.
     void (*forward)(const AttentionArgs&, const AttentionTensor& out, void* logsumexp);
     // All gradients are overwritten, but that of the mask, which is added to.
     void (*backward)(const AttentionArgs&, const AttentionTensor& grad, const AttentionTensor& out,

@@ -80,7 +80,8 @@ Compiled build(const std::string& file, const std::string& instance, int arch) {
     };
     must(n.create(&program, source->text.c_str(), file.c_str(), int(names.size()), texts.data(), names.data()), "making the program");
     const std::string& expression = instance;
-    const std::string target = "--gpu-architecture=sm_" + std::to_string(arch);
+    // The instructions for warpgroups are of sm_90 alone, and asked for by the letter.
+    const std::string target = "--gpu-architecture=sm_" + std::to_string(arch) + (arch == 90 ? "a" : "");
     must(n.add_name(program, expression.c_str()), "naming the kernel");
     // Random numbers are the CPU's to the last bit: no product is fused with a sum.
     const bool exact = file == "cuda/kernels/random.cuh";

@@ -29,7 +29,12 @@
     X(small_gemm, "cuda/kernels/small_gemm.cuh")           \
     X(index, "cuda/kernels/index.cuh")                     \
     X(sort, "cuda/kernels/sort.cuh")                       \
+    X(philox, "cuda/kernels/philox.cuh")                   \
     X(random, "cuda/kernels/random.cuh")                   \
+    X(attention_common, "cuda/kernels/attention_common.cuh") \
+    X(attention, "cuda/kernels/attention.cuh")             \
+    X(attention_plain, "cuda/kernels/attention_plain.cuh") \
+    X(mma, "cuda/kernels/mma.cuh")                         \
     X(random_rules, "cpu/random_rules.h")                  \
     X(optimizer, "cuda/kernels/optimizer.cuh")             \
     X(optimizer_rules, "cpu/optimizer_rules.h")            \

@@ -2,6 +2,7 @@
 #pragma once
 #include "../core/device.h"
 #include "../core/errors.h"
+#include "../cpu/attention.h"
 #include "../cpu/dropout.h"
 #include "../cpu/embedding.h"
 #include "../cpu/index.h"
@@ -16,6 +17,7 @@
 namespace wisp {
 
 namespace cuda {
+extern const cpu::AttentionKernels attention;
 extern const cpu::DropoutKernels dropout;
 extern const cpu::EmbeddingKernels embedding;
 extern const cpu::IndexKernels index;

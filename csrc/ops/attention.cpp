@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../core/generator.h"
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -64,7 +65,7 @@ Tensor four(const Tensor& t_) {
     if (t.dim() > 4) t = reshape(t, {-1, t.size(-3), t.size(-2), t.size(-1)});
     return t.stride(-1) == 1 || t.size(-1) <= 1 ? t : contiguous(t);
 }
-cpu::AttentionTensor place(const Tensor& t) { return {t.data(), t.stride(0), t.stride(1), t.stride(2)}; }
+cpu::AttentionTensor place(const Tensor& t) { return {t.device_data(), t.stride(0), t.stride(1), t.stride(2)}; }
 
 // A result with the heads inside the rows in memory: joining heads afterwards is then a view.
 Tensor empty_heads(int64_t batch, int64_t heads, int64_t rows, int64_t width, DType d) {
@@ -96,7 +97,7 @@ cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tenso
         a.keep_scale = keep > 0 ? 1 / keep : 0;
     }
     if (mask) {
-        a.mask = mask.data();
+        a.mask = mask.device_data();
         a.mask_is_bool = mask.dtype() == DType::boolean;
         a.mask_batch = mask.stride(0), a.mask_head = mask.stride(1), a.mask_row = mask.stride(2),
             a.mask_column = mask.stride(3);
@@ -143,12 +144,12 @@ void attention_backward(Backward& bw, const Problem& p) {
     if (mask && bw.needs(3)) {
         dmask = zeros(mask.sizes(), q.dtype());
         const Tensor d4 = four_mask(dmask, q, k.size(-2));
-        mask_place = {dmask.data(), d4.stride(0), d4.stride(1), d4.stride(2), d4.stride(3)};
+        mask_place = {dmask.device_data(), d4.stride(0), d4.stride(1), d4.stride(2), d4.stride(3)};
     }
     {
         Unlocked unlocked(work_of(q, k));
-        cpu::attention.backward(a, place(g4), place(y4), lse.data(), place(dq), place(dk), place(dv),
-            mask_place);
+        on_device(cpu::attention, cuda::attention).backward(a, place(g4), place(y4), lse.device_data(), place(dq),
+            place(dk), place(dv), mask_place);
     }
     if (dmask) bw.set(3, dmask);
     if (bw.needs(0)) bw.set(0, reshape(dq, q.sizes()));
@@ -160,16 +161,17 @@ Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     const Tensor q4 = four(q), k4 = four(k), v4 = four(v), m4 = four_mask(mask, q, k.size(-2));
     const cpu::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
     const Tensor y4 = empty_heads(a.batch, a.heads, a.queries, a.value_width, q.dtype());
-    const Tensor lse = empty({a.batch, a.heads, a.queries}, q.dtype());
+    const Tensor lse = empty({a.batch, a.heads, a.queries}, compute_dtype(q.dtype()));
     {
         Unlocked unlocked(work_of(q, k));
-        cpu::attention.forward(a, place(y4), lse.data());
+        on_device(cpu::attention, cuda::attention).forward(a, place(y4), lse.device_data());
     }
     Dims sizes = q.sizes();
     sizes.back() = v.size(-1);
     Tensor y = q.dim() == 4 ? alias(y4) : reshape(y4, sizes);
     if (needs_grad(q, k, v) || (mask && needs_grad(mask)))
-        record(y, "ScaledDotProductFlashAttentionForCpuBackward0", {q, k, v, mask}, {q, k, v, mask, y4, lse},
+        record(y, q.is_cuda() ? "ScaledDotProductFlashAttentionBackward0" : "ScaledDotProductFlashAttentionForCpuBackward0",
+            {q, k, v, mask}, {q, k, v, mask, y4, lse},
             [p](Backward& bw) { attention_backward(bw, p); });
     return y;
 }
@@ -179,8 +181,10 @@ bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     if (q.dim() < 2 || k.dim() != q.dim() || v.dim() != q.dim()) return false;
     for (int64_t i = 0; i + 2 < q.dim(); i++)
         if (k.size(i) != v.size(i) || (i + 3 != q.dim() && q.size(i) != k.size(i))) return false;
-    if (q.dtype() != DType::f32 && q.dtype() != DType::f64) return false;
     if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
+    if (q.is_cuda())  // the widest tiles, and the largest grid of the smallest ones
+        return std::max(q.size(-1), v.size(-1)) <= (q.dtype() == DType::f64 ? 128 : 256) &&
+            std::max(q.size(-2), k.size(-2)) < (1 << 20) && !wants_grad(mask);
     return !wants_grad(mask) || q.dim() <= 4;
 }
 
@@ -221,7 +225,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     const bool same_heads = q.dim() < 3 || (k.dim() == q.dim() && q.size(-3) == k.size(-3) * share);
     if (!(dropout_p >= 0 && dropout_p <= 1))
         throw ValueError("dropout probability has to be between 0 and 1, but got ", dropout_p);
-    if (!q.is_cuda() && same_heads && fits_kernel(q, k, v, mask)) {
+    if (same_heads && fits_kernel(q, k, v, mask)) {
         Problem p{share, scale, causal, dropout_p};
         if (dropout_p > 0) p.seed = default_generator().seed, p.offset = default_generator().next();
         return by_kernel(q, k, v, mask, p);

@@ -1,6 +1,6 @@
 // Random numbers and dropout, by the rules of csrc/cpu/random.h: the same bits as the CPU's. Compiled without fused
 // products and sums.
-#include "cuda/kernels/base.cuh"
+#include "cuda/kernels/philox.cuh"
 
 namespace wisp {
 
@@ -12,26 +12,6 @@ WISP_INLINE float root(float x) { return __fsqrt_rn(x); }
 WISP_INLINE double root(double x) { return __dsqrt_rn(x); }
 
 #include "cpu/random_rules.h"
-
-struct Words {
-    uint32_t at[4];
-};
-
-WISP_INLINE Words philox(uint64_t seed, uint64_t offset, uint64_t block) {
-    uint32_t x0 = uint32_t(block), x1 = uint32_t(block >> 32), x2 = uint32_t(offset), x3 = uint32_t(offset >> 32);
-    uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        const uint64_t p = uint64_t(0xD2511F53u) * x0, q = uint64_t(0xCD9E8D57u) * x2;
-        x0 = uint32_t(q >> 32) ^ x1 ^ k0;
-        x1 = uint32_t(q);
-        x2 = uint32_t(p >> 32) ^ x3 ^ k1;
-        x3 = uint32_t(p);
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    return {{x0, x1, x2, x3}};
-}
 
 // A generator makes the elements of one block; element e of it is number e * 16 + lane of its group of 16 blocks.
 struct Bits32 {

@@ -1,0 +1,56 @@
+// What the kernels of attention share: their arguments, the mask, and dropout by the CPU's numbers.
+#pragma once
+#include "cuda/kernels/philox.cuh"
+
+namespace wisp {
+
+// Four dimensions, (batch, heads, rows, columns); the columns are adjacent. Strides count elements.
+struct AttentionTensor {
+    void* data;
+    int64_t batch, head, row;
+    template <class T> WISP_INLINE T* at(int64_t b, int64_t h) const { return static_cast<T*>(data) + b * batch + h * head; }
+};
+
+// As csrc/cuda/attention.cpp fills it in.
+struct AttentionArguments {
+    AttentionTensor query, key, value, out, grad, grad_query, grad_key, grad_value;
+    void *logsumexp, *product;  // (batch, heads, queries): of the scores, to base 2; of grad and out, their dot product
+    const void* mask;  // may be null; zero strides repeat
+    int64_t mask_batch, mask_head, mask_row, mask_column;
+    uint64_t seed, offset, keep_below;
+    double scale, keep_scale;
+    int heads, share;  // query head h reads key head h / share
+    int queries, keys, width, value_width;
+    int causal, mask_is_bool, dropout, aligned;  // aligned: rows begin at multiples of 16 bytes, widths are multiples of 8
+};
+
+template <class C> inline constexpr C log2_e = C(1.4426950408889634074);
+
+// One head's view of mask and dropout.
+template <class T> struct Visibility {
+    const AttentionArguments& a;
+    const char* mask;
+    int64_t first;  // number of its element (0, 0) in the stream of dropout
+    WISP_INLINE Visibility(const AttentionArguments& a, int b, int h) : a(a) {
+        mask = static_cast<const char*>(a.mask) + (b * a.mask_batch + h * a.mask_head) * int64_t(a.mask_is_bool ? 1 : sizeof(T));
+        first = (int64_t(b) * a.heads + h) * a.queries * int64_t(a.keys);
+    }
+    WISP_INLINE bool inside(int q, int k) const { return k < a.keys && q < a.queries && !(a.causal && k > q); }
+    // A score, given to base 2, with its mask.
+    template <class C> WISP_INLINE C masked(C score, int q, int k) const {
+        if (!inside(q, k)) return C(-INFINITY);
+        if (!a.mask) return score;
+        const int64_t at = q * a.mask_row + k * a.mask_column;
+        if (a.mask_is_bool) return reinterpret_cast<const bool*>(mask)[at] ? score : C(-INFINITY);
+        return score + convert<C>(reinterpret_cast<const T*>(mask)[at]) * log2_e<C>;
+    }
+    // What dropout makes of a weight: keep_scale or 0.
+    template <class C> WISP_INLINE C kept(int q, int k) const {
+        const uint64_t e = uint64_t(first + q * int64_t(a.keys) + k);
+        const Words w = philox(a.seed, a.offset, e / 64 * 16 + e % 16);
+        const int word = int(e % 64 / 16);
+        return uint64_t(word < 2 ? (word == 0 ? w.at[0] : w.at[1]) : (word == 2 ? w.at[2] : w.at[3])) < a.keep_below ? C(a.keep_scale) : C(0);
+    }
+};
+
+}  // namespace wisp

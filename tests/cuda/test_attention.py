@@ -1,0 +1,192 @@
+"""Attention on the GPU against the formula in float64 on the CPU: results and gradients, all options, layouts and lengths."""
+
+import math
+
+import pytest
+
+import wisp
+import wisp.nn.functional as F
+from wisp import nn
+
+TOLERANCE = {wisp.float64: 1e-10, wisp.float32: 2e-5, wisp.bfloat16: 2.5e-2, wisp.float16: 4e-3}
+DTYPES = [wisp.bfloat16, wisp.float16, wisp.float32, wisp.float64]
+
+
+def reference(q, k, v, mask, causal, scale, kept):
+    """The formula; `kept` multiplies the weights as dropout does."""
+    share = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(share, 1), v.repeat_interleave(share, 1)
+    scores = q @ k.transpose(-1, -2) * (scale if scale is not None else 1 / math.sqrt(q.shape[-1]))
+    if causal:
+        mask = wisp.ones(q.shape[2], k.shape[2], dtype=wisp.bool).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == wisp.bool else scores + mask.double()
+    blind = scores.detach().amax(-1, keepdim=True) == -math.inf
+    weights = scores.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
+    return (weights if kept is None else weights * kept) @ v
+
+
+def distance(got, expected):
+    got, expected = got.detach().cpu().double(), expected.detach().double()
+    assert got.shape == expected.shape
+    assert got.isfinite().all()
+    return ((got - expected).norm() / (expected.norm() + 0.01 * math.sqrt(expected.numel()))).item()  # gradients may be zero
+
+
+def check(q, k, v, dtype, mask=None, causal=False, scale=None, dropout=0.0, view=None):
+    """Tensors of the CPU; `view` makes the layout to test from contiguous ones."""
+    q, k, v = (t.to(dtype) for t in (q, k, v))
+    on_gpu = [(view(t.cuda()) if view else t.cuda()).requires_grad_() for t in (q, k, v)]
+    gpu_mask = None if mask is None else mask.cuda()
+
+    def attention():
+        return F.scaled_dot_product_attention(*on_gpu, gpu_mask, dropout, causal, scale, enable_gqa=q.shape[1] != k.shape[1])
+
+    wisp.manual_seed(5)
+    y = attention()
+    kept = None
+    if dropout:
+        wisp.manual_seed(5)
+        kept = F.dropout(wisp.ones(*q.shape[:3], k.shape[2], dtype=wisp.float64), dropout)
+    wide = [t.double().requires_grad_() for t in (q, k, v)]
+    expected = reference(*wide, mask, causal, scale, kept)
+    wisp.manual_seed(6)
+    g = wisp.randn(y.shape).to(dtype)
+    grads = wisp.autograd.grad(y, on_gpu, g.cuda())
+    expected_grads = wisp.autograd.grad(expected, wide, g.double())
+    assert y.dtype == dtype
+    assert distance(y, expected) < TOLERANCE[dtype]
+    for name, a, b in zip("qkv", grads, expected_grads):
+        assert distance(a, b) < 2 * TOLERANCE[dtype], f"gradient of {name}"
+    wisp.manual_seed(5)
+    assert all(wisp.equal(a, b) for a, b in zip(grads, wisp.autograd.grad(attention(), on_gpu, g.cuda())))
+
+
+def qkv(batch=2, heads=3, queries=70, keys=70, width=64, value_width=None, key_heads=None):
+    wisp.manual_seed(1)
+    key_heads = key_heads or heads
+    return (wisp.randn(batch, heads, queries, width), wisp.randn(batch, key_heads, keys, width),
+            wisp.randn(batch, key_heads, keys, value_width or width))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("width", [8, 64, 80, 128, 200])
+def test_widths(dtype, width):
+    for causal in (False, True):
+        check(*qkv(width=width, queries=130, keys=130), dtype, causal=causal)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("queries, keys", [(1, 1), (1, 300), (129, 64), (64, 129), (200, 333), (333, 200)])
+def test_lengths(dtype, queries, keys):
+    for causal in (False, True):
+        check(*qkv(queries=queries, keys=keys), dtype, causal=causal)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_many_tiles(dtype):
+    check(*qkv(1, 2, 700, 700), dtype, causal=True)
+    check(*qkv(1, 2, 300, 700, 128), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(90, 70), (1, 70), (2, 1, 90, 70), (1, 3, 1, 70), (2, 3, 90, 1)], ids=str)
+def test_masks(dtype, shape):
+    args = qkv(queries=90, keys=70)
+    wisp.manual_seed(2)
+    mask = wisp.rand(shape) > 0.4
+    check(*args, dtype, mask=mask)
+    check(*args, dtype, mask=wisp.randn(shape).to(dtype))
+    check(*args, dtype, mask=wisp.where(mask, 0.0, -math.inf))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_that_see_nothing_are_zero(dtype):
+    q, k, v = qkv()
+    mask = wisp.ones(70, 70, dtype=wisp.bool)
+    mask[3] = mask[65:] = False
+    check(q, k, v, dtype, mask=mask)
+    assert F.scaled_dot_product_attention(q.cuda().to(dtype), k.cuda().to(dtype), v.cuda().to(dtype), mask.cuda())[:, :, 3].abs().sum().item() == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("scale", [0.5, -0.3, 0.0])
+def test_scale(dtype, scale):
+    check(*qkv(width=32), dtype, scale=scale)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("keys", [128, 75])
+def test_dropout_drops_what_the_cpu_drops(dtype, keys):
+    check(*qkv(keys=keys), dtype, dropout=0.3)
+    check(*qkv(keys=keys), dtype, dropout=0.3, causal=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_shared_heads_and_other_widths_of_values(dtype):
+    check(*qkv(heads=6, key_heads=2, queries=150, keys=100), dtype, causal=True)
+    check(*qkv(heads=4, key_heads=1, value_width=48), dtype)
+    check(*qkv(width=20, value_width=72), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_layouts(dtype):
+    def heads_inside(t):  # (batch, rows, heads, width), as a layer makes it
+        return t.transpose(1, 2).contiguous().transpose(1, 2)
+
+    def odd_rows(t):
+        return F.pad(t, (0, 3))[..., :-3]
+
+    def shifted(t):
+        return F.pad(t, (1, 7))[..., 1:-7]
+
+    def columns_apart(t):
+        return t.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+    for view in (heads_inside, odd_rows, shifted, columns_apart):
+        check(*qkv(), dtype, causal=True, view=view)
+    q, k, v = (t.to(dtype).cuda() for t in qkv())
+    packed = wisp.stack([q, k, v], 2).transpose(1, 3).contiguous()  # one tensor, unbound along an inner dimension
+    parts = packed.transpose(1, 3).unbind(2)
+    assert wisp.equal(F.scaled_dot_product_attention(*parts), F.scaled_dot_product_attention(q, k, v))
+    assert wisp.equal(F.scaled_dot_product_attention(q[0], k[0], v[0]), F.scaled_dot_product_attention(q, k, v)[0])
+    assert wisp.equal(F.scaled_dot_product_attention(q[0, 0], k[0, 0], v[0, 0]), F.scaled_dot_product_attention(q, k, v)[0, 0])
+
+
+def test_empty():
+    q, k = wisp.zeros(2, 3, 0, 8, device="cuda"), wisp.zeros(2, 3, 5, 8, device="cuda")
+    assert F.scaled_dot_product_attention(q, k, k).shape == (2, 3, 0, 8)
+    assert F.scaled_dot_product_attention(k, q, q).abs().sum().item() == 0
+
+
+def test_second_derivative_and_gradient_of_the_mask():
+    q, k, v = (t[:1, :1, :6, :4].double().cuda().requires_grad_() for t in qkv())
+    mask = wisp.randn(6, 6, dtype=wisp.float64, device="cuda", requires_grad=True)
+    assert wisp.autograd.gradcheck(lambda *x: F.scaled_dot_product_attention(*x), (q, k, v, mask))
+    assert wisp.autograd.gradgradcheck(lambda *x: F.scaled_dot_product_attention(*x, is_causal=True), (q, k, v))
+
+
+def test_memory_is_linear():
+    q, k, v = (wisp.randn(1, 4, 8192, 64, device="cuda", dtype=wisp.bfloat16, requires_grad=True) for _ in range(3))
+    wisp.cuda.synchronize()
+    wisp.cuda.reset_peak_memory_stats()
+    before = wisp.cuda.memory_allocated()
+    F.scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
+    assert wisp.cuda.max_memory_allocated() - before < 12 * q.numel() * 2  # the weights alone would be 128 times q
+
+
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.bfloat16], ids=str)
+def test_multihead_attention(dtype):
+    wisp.manual_seed(0)
+    layer, x = nn.MultiheadAttention(64, 4, batch_first=True), wisp.randn(3, 50, 64)
+    padding = wisp.zeros(3, 50, dtype=wisp.bool)
+    padding[1, 40:] = True
+    causal = nn.Transformer.generate_square_subsequent_mask(50)
+    for options in ({}, {"key_padding_mask": padding}, {"attn_mask": causal, "is_causal": True}):
+        expected = layer(x, x, x, need_weights=False, **options)[0]
+        gpu = nn.MultiheadAttention(64, 4, batch_first=True)
+        gpu.load_state_dict(layer.state_dict())
+        gpu = gpu.to("cuda", dtype)
+        y = x.cuda().to(dtype)
+        moved = {name: t.cuda() if isinstance(t, wisp.Tensor) else t for name, t in options.items()}
+        assert distance(gpu(y, y, y, need_weights=False, **moved)[0], expected) < (1e-5 if dtype == wisp.float32 else 2e-2)

@@ -57,9 +57,9 @@ struct Plan {
 Plan plan(Pass pass, int width, bool wide, bool general) {
     if (wide) {
         if (general) return {128, width <= 64 || pass == forward_pass ? 64 : 32, 1, false};
-        if (pass == forward_pass) return {128, 64, width <= 64 ? 2 : 1, true};
-        if (pass == queries_pass) return width <= 64 ? Plan{128, 64, 2, false} : Plan{128, 64, 1, true};
-        return width <= 64 ? Plan{64, 64, 2, true} : Plan{128, 64, 1, false};
+        if (width <= 64) return {64, 64, 3, pass != keys_pass};
+        if (pass == forward_pass) return {64, 64, 2, true};
+        return pass == queries_pass ? Plan{128, 64, 1, true} : Plan{64, 32, 2, true};
     }
     return {64, width <= 64 ? 64 : 32, 1, false, width == 256 && pass == keys_pass ? 128 : 0};
 }

@@ -108,7 +108,7 @@ KERNELS = [
     ("cuda/kernels/attention.cuh", "attention_forward<bf16, 64, 64, 64, 1, false, false, true>"),
     ("cuda/kernels/attention.cuh", "attention_backward_queries<f16, 128, 64, 32, 1, false, false, false>"),
     ("cuda/kernels/attention.cuh", "attention_backward_keys<bf16, 256, 128, 64, 32, 1, false, false, false>"),
-    ("cuda/kernels/attention.cuh", "attention_forward<bf16, 64, 128, 128, 1, true, true, false>"),
+    ("cuda/kernels/attention.cuh", "attention_forward<bf16, 64, 64, 64, 3, true, true, false>"),
     ("cuda/kernels/attention_plain.cuh", "plain_attention_backward_keys<float, 64, 64>"),
     ("cuda/kernels/attention_plain.cuh", "plain_attention_forward<double, 128, 16>"),
 ]

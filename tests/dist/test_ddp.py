@@ -15,3 +15,7 @@ def test_losses_of_four_ranks():
 
 def test_unused_shared_and_refused():
     good(launch(2, "ddp_cases"), ["all is well in rank 0", "all is well in rank 1"])
+
+
+def test_different_numbers_of_batches():
+    good(launch(3, "join"), [f"all is well in rank {rank}" for rank in range(3)])

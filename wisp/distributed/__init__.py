@@ -12,6 +12,7 @@ from wisp.distributed._groups import (
     default_pg_timeout,
     destroy_process_group,
     get_backend,
+    get_default_backend_for_device,
     get_global_rank,
     get_group_rank,
     get_node_local_rank,
@@ -69,13 +70,13 @@ _all_gather_base, _reduce_scatter_base = _collectives._all_gather_base, _collect
 
 __all__ = ["Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "P2POp", "ProcessGroup",
            "ReduceOp", "Traffic", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
-           "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "count_traffic", "default_pg_timeout",
-           "destroy_process_group", "gather", "gather_object", "get_backend", "get_global_rank", "get_group_rank",
-           "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group", "irecv",
-           "is_available", "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",
-           "is_ucc_available", "is_xccl_available", "isend", "monitored_barrier", "new_group", "new_subgroups", "recv",
-           "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list",
-           "send", "send_object_list"]
+           "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "count_traffic",
+           "default_pg_timeout", "destroy_process_group", "gather", "gather_object", "get_backend", "get_default_backend_for_device",
+           "get_global_rank", "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size",
+           "group", "init_process_group", "irecv", "is_available", "is_gloo_available", "is_initialized", "is_mpi_available",
+           "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend", "monitored_barrier",
+           "new_group", "new_subgroups", "recv", "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_tensor",
+           "scatter", "scatter_object_list", "send", "send_object_list"]
 
 
 def __getattr__(name):

@@ -210,6 +210,17 @@ def is_ucc_available():
 is_xccl_available = is_ucc_available
 
 
+def get_default_backend_for_device(device):
+    """The backend for tensors of a device: "nccl" for GPUs where it is installed, else "gloo", which MPI answers.
+
+    >>> import wisp
+    >>> wisp.distributed.get_default_backend_for_device("cpu")
+    'gloo'
+    """
+    kind = device if isinstance(device, str) else device.type
+    return "nccl" if kind.partition(":")[0] == "cuda" and is_nccl_available() else "gloo"
+
+
 def is_torchelastic_launched():
     """Whether `wisp launch` started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ

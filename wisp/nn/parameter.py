@@ -27,6 +27,8 @@ class Parameter(wisp.Tensor):
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
             data = wisp.empty(0)
+        if type(data) is not wisp.Tensor and hasattr(data, "device_mesh"):      # a part of a tensor that many ranks hold stays one
+            return data._as_parameter(requires_grad)
         return wisp.Tensor._make_subclass(cls, data, requires_grad)
 
     def __deepcopy__(self, memo):

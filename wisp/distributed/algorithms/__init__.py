@@ -1,1 +1,4 @@
 """Algorithms of communication."""
+from wisp.distributed.algorithms.join import Join, Joinable, JoinHook
+
+__all__ = ["Join", "JoinHook", "Joinable"]

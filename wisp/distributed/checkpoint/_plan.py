@@ -9,7 +9,8 @@ import wisp
 from wisp import distributed
 from wisp.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter, Metadata, background, pack, unpack
 from wisp.distributed.checkpoint.stateful import Stateful
-from wisp.distributed.tensor import DTensor, Shard
+from wisp.distributed.tensor import DTensor
+from wisp.distributed.tensor._utils import compute_local_shape_and_global_offset
 from wisp.utils import safetensors
 
 __all__ = ["CheckpointException", "async_save", "load", "save"]
@@ -63,16 +64,10 @@ def _has_tensors(value):
 
 def _block(tensor):
     """(first index, sizes) of what this rank has of a tensor."""
-    begin = [0] * tensor.dim()
     if isinstance(tensor, DTensor):
-        sizes = list(tensor.shape)
-        for dim, placement in enumerate(tensor.placements):
-            if isinstance(placement, Shard):
-                low, high = placement.rows(sizes[placement.dim], tensor.device_mesh.size(dim), tensor.device_mesh.get_local_rank(dim))
-                begin[placement.dim] += low
-                sizes[placement.dim] = high - low
-        return begin, sizes
-    return begin, list(tensor.shape)
+        sizes, begin = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+        return list(begin), list(sizes)
+    return [0] * tensor.dim(), list(tensor.shape)
 
 
 def _local(tensor):

@@ -60,6 +60,14 @@ class _Parameter:
         self.whole = wisp.nn.Parameter(flat.new_empty(0, dtype=unit.compute_dtype(self.dtype)), self.requires_grad)
         self.hooked = False
 
+    def adopt(self):
+        """A module that got another part (load_state_dict with assign=True) keeps it."""
+        module, name = self.places[0]
+        found = module._parameters[name]
+        if found is not self.sharded and isinstance(found, DTensor) and found._place[1:] == self.sharded._place[1:]:
+            self.sharded = found
+            self.show(found)
+
     def show(self, parameter):
         for module, name in self.places:
             module._parameters[name] = parameter
@@ -174,6 +182,8 @@ class Unit:
         """Begin to bring the parameters together."""
         if self.state != "sharded" or not self.parameters:
             return
+        for parameter in self.parameters:
+            parameter.adopt()
         self.before = self.versions()
         with wisp.no_grad():
             for kind in self.kinds:

@@ -54,6 +54,12 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def step(self, closure=None, **options):
         """Update this rank's parameters, then get the others' from their ranks."""
+        if self._join_config is not None:
+            from wisp.distributed.algorithms import Join
+            Join.notify_join_context(self)
+        return self._step(closure)
+
+    def _step(self, closure=None):
         for mine, whole in zip(self.optim.param_groups, self.param_groups):
             mine.update({name: value for name, value in whole.items() if name not in ("params", "param_names")})
         loss = self.optim.step(closure) if closure is not None else self.optim.step()
@@ -78,6 +84,24 @@ class ZeroRedundancyOptimizer(Optimizer):
             if rank != self.process_group.rank():
                 for tensor, part in zip(same, flat.split([tensor.numel() for tensor in same])):
                     tensor.copy_(part.view(tensor.shape))
+
+    _join_config = None
+
+    def join_hook(self, **options):
+        """For `wisp.distributed.algorithms.Join`: a rank without batches still updates its parameters, with the gradients that
+        DistributedDataParallel gives it."""
+        from wisp.distributed.algorithms.join import make_hook
+        return make_hook(self._step)
+
+    @property
+    def join_device(self):
+        """The device of the parameters."""
+        return next(iter(self._owner)).device
+
+    @property
+    def join_process_group(self):
+        """The group that shares the state."""
+        return self.process_group
 
     def _numbers(self):
         return {parameter: number for number, parameter in enumerate(p for group in self.param_groups for p in group["params"])}

@@ -115,6 +115,9 @@ class DTensor(wisp.Tensor):
     def _like(self, local, cls=None):
         return (cls or DTensor)._make(local, *self._place)
 
+    def _as_parameter(self, requires_grad):
+        return DTensorParameter._make(self, *self._place, requires_grad)
+
     def full_tensor(self, *, grad_placements=None):
         """All of it, in every rank; all ranks of the mesh call it."""
         return self.redistribute(placements=[Replicate()] * self.device_mesh.ndim).to_local()
@@ -241,9 +244,7 @@ class DTensorParameter(DTensor, wisp.nn.Parameter):
     """A parameter of which each rank holds a part."""
 
     def __new__(cls, data=None, requires_grad=True):
-        if isinstance(data, DTensor):
-            return cls._make(data, *data._place, requires_grad)
-        return wisp.nn.Parameter(data, requires_grad)
+        return wisp.nn.Parameter(data, requires_grad)       # which makes one of these of a DTensor
 
 
 def total_norm(tensors, norm_type):

@@ -6,11 +6,8 @@ def compute_local_shape_and_global_offset(global_shape, mesh, placements):
     """The shape of this process's part, and where it begins in the whole."""
     shape, offset = list(global_shape), [0] * len(global_shape)
     for axis, placement in enumerate(placements):
-        if not isinstance(placement, Shard):
-            continue
-        parts, rank, dim = mesh.size(axis), mesh.get_local_rank(axis), placement.dim
-        chunk = -(-shape[dim] // parts)
-        begin = min(chunk * rank, shape[dim])
-        offset[dim] += begin
-        shape[dim] = min(chunk, shape[dim] - begin)
+        if isinstance(placement, Shard):
+            begin, end = placement.rows(shape[placement.dim], mesh.size(axis), mesh.get_local_rank(axis))
+            offset[placement.dim] += begin
+            shape[placement.dim] = end - begin
     return tuple(shape), tuple(offset)

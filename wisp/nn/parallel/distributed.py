@@ -107,6 +107,7 @@ class DistributedDataParallel(Module):
         averages = "cuda" in self.process_group.backends and next(iter(self._names)).is_cuda
         self._all_reduce, self._op = distributed.all_reduce, "AVG" if averages else "SUM"
         self._share = 1 if averages else 1 / self.process_group.size()
+        self._plain = self._op, self._share
         # backward makes gradients roughly in the reverse order of the parameters; after the first step the true order is known
         self._order = list(reversed(self._names))
         self._build()
@@ -119,8 +120,8 @@ class DistributedDataParallel(Module):
         agree(self.process_group, "model " + hashlib.sha1(listing.encode()).hexdigest(),
               f"DistributedDataParallel({type(self.module).__name__} with {len(self._names)} parameters of {total} elements)")
 
-    def _broadcast(self, tensors):
-        """Rank 0's values, few messages: one flat tensor per dtype."""
+    def _broadcast(self, tensors, source=0):
+        """The values of one rank, rank 0's by default; few messages: one flat tensor per dtype."""
         from wisp import distributed
         kinds = {}
         for tensor in tensors:
@@ -128,8 +129,8 @@ class DistributedDataParallel(Module):
                 kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor.detach())
         for same in kinds.values():
             flat = wisp.cat([tensor.reshape(-1) for tensor in same])
-            distributed.broadcast(flat, group_src=0, group=self.process_group)
-            if self.process_group.rank() != 0:
+            distributed.broadcast(flat, group_src=source, group=self.process_group)
+            if self.process_group.rank() != source:
                 with wisp.no_grad():
                     for tensor, part in zip(same, flat.split([tensor.numel() for tensor in same])):
                         tensor.copy_(part.view(tensor.shape))
@@ -165,8 +166,13 @@ class DistributedDataParallel(Module):
             self._check_finished()
             if not self._rebuilt and len(self._seen) == len(self._names):
                 self._reorder()
-        if self.require_forward_param_sync and self.broadcast_buffers and self._shared_buffers:
-            self._broadcast(self._shared_buffers)
+        buffers = self.require_forward_param_sync and self.broadcast_buffers and bool(self._shared_buffers)
+        if self._join_config is not None:
+            from wisp.distributed.algorithms import Join
+            Join.notify_join_context(self)
+            self._step_of_join(True, syncing, buffers)
+        if buffers:
+            self._broadcast(self._shared_buffers, self._source)
         output = self.module(*inputs, **kwargs)
         self.require_forward_param_sync = self.require_backward_grad_sync
         self._armed = syncing
@@ -177,12 +183,7 @@ class DistributedDataParallel(Module):
     def _begin(self, output):
         """Before backward: nothing is ready, except what the output does not depend on."""
         self._seen, self._next, self._unused = [], 0, set()
-        for bucket in self._buckets:
-            bucket.left, bucket.result = len(bucket._parameters), None
-            if bucket.flat is None or not self.gradient_as_bucket_view:
-                bucket.renew()
-        # a gradient that is there already is added to where it is, and its memory is the user's
-        self._kept = set() if self.gradient_as_bucket_view else {p for p in self._names if p.grad is not None}
+        self._prepare()
         if self.find_unused_parameters or self.static_graph:
             used = _leaves(output)
             self._unused = {parameter for parameter in self._names if parameter not in used}
@@ -193,6 +194,14 @@ class DistributedDataParallel(Module):
                 else:       # what earlier backwards under no_sync have left
                     self._put(parameter, bucket.views[position])
                 bucket.left -= 1
+
+    def _prepare(self):
+        for bucket in self._buckets:
+            bucket.left, bucket.result = len(bucket._parameters), None
+            if bucket.flat is None or not self.gradient_as_bucket_view:
+                bucket.renew()
+        # a gradient that is there already is added to where it is, and its memory is the user's
+        self._kept = set() if self.gradient_as_bucket_view else {p for p in self._names if p.grad is not None}
 
     def _ready(self, parameter):
         """A gradient is there (called by backward)."""
@@ -296,6 +305,66 @@ class DistributedDataParallel(Module):
         distributed.broadcast_object_list(order, group_src=0, group=self.process_group)
         self._order = [names[number] for number in order[0]]
         self._build()
+
+    # ------------------------------------------------------------ Join: ranks with fewer batches
+    _source, _join_config, _divide_by_active = 0, None, False
+
+    def _step_of_join(self, active, syncing=False, buffers=False):
+        """The ranks tell each other who takes part in a step, and what there is to do: (whether to reduce, whether to send buffers)."""
+        told = wisp.tensor([active, syncing, buffers], dtype=wisp.int64)
+        self._all_reduce(told, group=self.process_group)
+        self._find_source(active)       # of buffers: a rank without batches has old ones
+        if self._divide_by_active:
+            self._op, self._share = "SUM", 1 / int(told[0])
+        return bool(told[1]), bool(told[2])
+
+    def _find_source(self, candidate):
+        source = wisp.tensor([self.process_group.rank() if candidate else -1])
+        self._all_reduce(source, "MAX", self.process_group)
+        self._source = int(source)
+
+    def _shadow(self):
+        """A step of the others: zeros for every bucket."""
+        syncing, buffers = self._step_of_join(False)
+        if buffers:
+            self._broadcast(self._shared_buffers, self._source)
+        if not syncing:
+            return
+        self._prepare()
+        self._unused = set(self._names) if self.find_unused_parameters or self.static_graph else set()
+        for bucket in self._buckets:
+            bucket.flat.zero_()
+            self._reduce(bucket)
+        self._finish()
+
+    def _end_of_join(self, is_last_joiner):
+        """The model of a rank that has seen all steps, in all."""
+        self._find_source(is_last_joiner)
+        if self.process_group.size() > 1:
+            self._broadcast([*self.module.parameters(), *self._shared_buffers], self._source)
+        self._source, (self._op, self._share) = 0, self._plain
+
+    def join_hook(self, divide_by_initial_world_size=True, **options):
+        """For `wisp.distributed.algorithms.Join`."""
+        from wisp.distributed.algorithms.join import make_hook
+        self._divide_by_active = not divide_by_initial_world_size
+        self._rebuilt = True        # a rank that may have seen no step can't tell the order of gradients
+        return make_hook(self._shadow, self._end_of_join)
+
+    @property
+    def join_device(self):
+        """The device of the parameters."""
+        return next(iter(self._names)).device
+
+    @property
+    def join_process_group(self):
+        """The group of the model."""
+        return self.process_group
+
+    def join(self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False):
+        """A block in which ranks may have different numbers of batches; see `wisp.distributed.algorithms.Join`."""
+        from wisp.distributed.algorithms import Join
+        return Join([self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size)
 
     @contextlib.contextmanager
     def no_sync(self):

@@ -136,3 +136,21 @@ def _set_grad_enabled(mode):
     """Switch gradients on or off."""
     from wisp import _core
     _core._set_grad_enabled(mode)
+
+
+_has_xpu = _has_mps = _has_mkldnn = _has_mkl = _has_xnnpack = False
+_has_lapack = _has_openmp = True
+_GLIBCXX_USE_CXX11_ABI = True
+
+
+def __getattr__(name):
+    if name in ("_has_cuda", "has_cuda"):
+        import wisp
+        return wisp.cuda.is_available()
+    if name == "Future":
+        from wisp.futures import Future
+        return Future
+    if name in ("Stream", "Event"):
+        from wisp import cuda
+        return getattr(cuda, name)
+    raise AttributeError(f"module 'torch._C' has no attribute {name!r}")

@@ -8,6 +8,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import importlib.util
 import os
 import sys
 import types
@@ -43,6 +44,10 @@ class _Asked(types.ModuleType):
             return importlib.import_module(f"wisp.{name}")
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
+        if "__path__" in vars(self):      # PyTorch imports most of its parts at once, so programs use them without importing
+            ours = own_name(self.__name__) or self.__name__
+            if importlib.util.find_spec(f"{ours}.{name}") is not None:
+                return importlib.import_module(f"{ours}.{name}")
         frame = _missing.caller()
         code = frame.f_code.co_code if frame is not None else b""
         importing = frame is not None and frame.f_lasti >= 0 and code[frame.f_lasti] == _IMPORT_FROM
@@ -55,6 +60,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds torch.x.y where there is a wisp.x.y; both names share one module."""
 
     def find_spec(self, name, path=None, target=None):
+        if name.startswith("wisp."):
+            return _explained(importlib.machinery.PathFinder.find_spec(name, path, target))
         ours = own_name(name)
         if ours is None:
             return None
@@ -94,6 +101,18 @@ class _Distribution(importlib.metadata.Distribution):
         return path
 
 
+def _explained(spec):
+    """The spec of a module of Wisp that will explain what it lacks once it is loaded."""
+    if spec is not None and spec.loader is not None:
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            _explain(module)
+        spec.loader.exec_module = exec_module
+    return spec
+
+
 def _explain(module):
     if type(module) is types.ModuleType:
         module.__class__ = _Asked
@@ -111,7 +130,9 @@ def install():
     from wisp.torch_version import TorchVersion
     sys.meta_path.insert(0, _Finder())
     sys.modules["torch"] = wisp.torch = wisp      # `torch.torch` is torch
-    _explain(wisp)
+    for name, module in list(sys.modules.items()):
+        if name == "wisp" or name.startswith("wisp."):
+            _explain(module)
     wisp.__name__ = "torch"                       # libraries compare it with the name that they import
     wisp.__version__ = wisp.version.__version__ = TorchVersion(f"{VERSIONS['torch']}+wisp{wisp.__version__}")
     # a process started from here finds `torch` in this folder, which calls install() again

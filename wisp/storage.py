@@ -96,6 +96,19 @@ class UntypedStorage:
     def _over(cls, data):
         return cls(_bytes=data)
 
+    @classmethod
+    def from_file(cls, filename, shared=False, nbytes=0):
+        """The bytes of a file, mapped into memory; with `shared`, writes go to the file."""
+        return cls(_bytes=wisp.from_file(str(filename), shared=shared, size=nbytes, dtype=wisp.uint8))
+
+    @classmethod
+    def from_buffer(cls, buffer, **options):
+        """A copy of a buffer's bytes."""
+        return cls(_bytes=wisp.frombuffer(bytearray(buffer), dtype=wisp.uint8))
+
+    def __array__(self, dtype=None, copy=None):
+        return self._bytes.__array__(dtype, copy)     # for torch.asarray and NumPy
+
 
 class TypedStorage:
     """A block of memory seen as elements of one dtype: what `tensor.storage()` gives."""

@@ -88,3 +88,25 @@ def test_modules_import(name):
     code = f"import wisp.as_torch, {name}"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_control_flow_as_functions():
+    from wisp._higher_order_ops import associative_scan, cond, scan, while_loop
+    x = wisp.rand(7, 3, dtype=wisp.float64)
+    wisp.testing.assert_close(associative_scan(lambda a, b: a * b, x, 0), x.cumprod(0))
+    wisp.testing.assert_close(associative_scan(lambda a, b: {"x": a["x"] + b["x"]}, {"x": x}, 1, reverse=True)["x"], x.flip(1).cumsum(1).flip(1))
+    assert scan(lambda c, v: (c + v, c), wisp.tensor(0.0), wisp.ones(3))[1].tolist() == [0, 1, 2]
+    assert while_loop(lambda i: i < 5, lambda i: (i + 2,), (wisp.tensor(0),))[0] == 6 and cond(False, abs, float, (3,)) == 3.0
+
+
+def test_parts_are_found_without_importing_them(tmp_path):
+    code = "import wisp.as_torch, torch\nprint(torch.nn.attention.flex_attention.__name__, hasattr(torch.nn, 'nope'))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "wisp.nn.attention.flex_attention False\n", result.stderr
+
+
+def test_storages_of_files(tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(16)))
+    storage = wisp.UntypedStorage.from_file(str(path), shared=False, nbytes=16)
+    assert wisp.asarray(storage[4:8], dtype=wisp.uint8).tolist() == [4, 5, 6, 7]

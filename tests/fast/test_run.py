@@ -169,7 +169,8 @@ except NotImplementedError as error:
                                   "wisp.distributed._work", "wisp.distributed.optim.zero_redundancy_optimizer", "wisp.distributed.nn.functional", "wisp.nn.parallel.distributed",
                                   "wisp.utils.benchmark", "wisp.nn.parallel.data_parallel", "wisp.fx._symbolic_trace", "wisp.fx.graph", "wisp.fx.graph_module",
                                   "wisp.fx.interpreter", "wisp.fx.node", "wisp.fx.subgraph_rewriter", "wisp.fx.passes.shape_prop", "wisp.overrides", "wisp.library", "wisp.export", "wisp.utils.flop_counter",
-                                  "wisp.utils.weak", "wisp.utils.module_tracker", "wisp.nn.attention.bias", "wisp.fx.experimental.optimization",
+                                  "wisp.utils.weak", "wisp.utils.module_tracker", "wisp.nn.attention.bias", "wisp.fx.experimental.optimization", "wisp._higher_order_ops.loops",
+                                  "wisp._higher_order_ops.associative_scan",
                                   "wisp.nn.attention.flex_attention", "wisp.nn.parallel.scatter_gather"])
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)

@@ -59,3 +59,17 @@ def all_to_all_single(self, output_split_sizes, input_split_sizes, group=None, t
     taken = [self.new_empty((size, *self.shape[1:])) for size in sizes]
     wisp.distributed.all_to_all(taken, [part.contiguous() for part in given], group=_group(group))
     return wisp.cat(taken)
+
+
+def all_to_all_single_autograd(self, output_split_sizes, input_split_sizes, group=None, tag=""):
+    """`all_to_all_single` with a gradient, which goes the way back."""
+    class Exchange(wisp.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return all_to_all_single(x, output_split_sizes, input_split_sizes, group)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return all_to_all_single(grad.contiguous(), input_split_sizes, output_split_sizes, group)
+
+    return Exchange.apply(self)

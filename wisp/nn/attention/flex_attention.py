@@ -4,10 +4,29 @@ The functions get whole tensors of indices that broadcast against the scores, so
 as PyTorch's must.
 """
 import math
+from typing import NamedTuple
 
 import wisp
 
-__all__ = ["BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention", "noop_mask", "or_masks"]
+__all__ = ["AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention",
+           "noop_mask", "or_masks"]
+
+
+_DEFAULT_SPARSE_BLOCK_SIZE = 128
+
+
+class AuxRequest(NamedTuple):
+    """What `flex_attention(..., return_aux=...)` should return beside the result."""
+
+    lse: bool = False
+    max_scores: bool = False
+
+
+class AuxOutput(NamedTuple):
+    """What was asked for: the logarithm of the sum of exponentials, and the largest score of each query."""
+
+    lse: object = None
+    max_scores: object = None
 
 
 def _indices(batch, heads, queries, keys, device):
@@ -76,7 +95,7 @@ def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, device="cpu", BLOCK_SIZE=12
 
 
 def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False,
-                   kernel_options=None):
+                   kernel_options=None, *, return_aux=None):
     """Attention with scores changed by `score_mod(score, batch, head, query, key)` and hidden by `block_mask`.
 
     >>> import wisp
@@ -102,4 +121,6 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
     if block_mask is not None:  # a query that sees nothing gives zeros
         weights = weights.nan_to_num(0.0)
     result = weights @ value
+    if return_aux is not None:
+        return result, AuxOutput(scores.logsumexp(-1) if return_aux.lse else None, scores.amax(-1) if return_aux.max_scores else None)
     return (result, scores.logsumexp(-1)) if return_lse else result

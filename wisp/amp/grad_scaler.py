@@ -115,6 +115,10 @@ class GradScaler:
                 found[device] = wisp.zeros((), device=device)
                 inverse = self._scale.double().reciprocal().float().to(device, non_blocking=True)
                 _core._unscale_tensors(tensors, inverse, found[device])
+                for tensor in tensors:
+                    if type(tensor) is not _core.Tensor and hasattr(tensor, "device_mesh"):
+                        tensor._fold(found[device], "MAX")      # cut over ranks, which must agree whether to step
+                        break
         return found
 
     def step(self, optimizer, *args, **kwargs):

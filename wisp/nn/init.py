@@ -1,4 +1,5 @@
 """Initialisation of parameters: every function fills its tensor in place, without a gradient, and returns it."""
+import functools
 import math
 import warnings
 
@@ -13,6 +14,17 @@ __all__ = [
 _GAINS = {**dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
                            "conv_transpose3d", "sigmoid"), 1.0),
           "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
+
+
+def _of_the_whole(fill):
+    """A parameter that is cut over ranks (a DTensor) gets its part of what the whole one would get: the same for any number of ranks."""
+    @functools.wraps(fill)
+    def call(tensor, *args, **kwargs):
+        if type(tensor) is wisp.Tensor or not hasattr(tensor, "device_mesh"):
+            return fill(tensor, *args, **kwargs)
+        with wisp.no_grad():
+            return tensor.copy_(fill(wisp.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device), *args, **kwargs))
+    return call
 
 
 def calculate_gain(nonlinearity, param=None):
@@ -32,12 +44,14 @@ def calculate_gain(nonlinearity, param=None):
     return _GAINS[nonlinearity]
 
 
+@_of_the_whole
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
     """Fill with numbers drawn uniformly from [a, b)."""
     with wisp.no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
+@_of_the_whole
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
     """Fill with normally distributed numbers.
 
@@ -50,6 +64,7 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
         return tensor.normal_(mean, std, generator=generator)
 
 
+@_of_the_whole
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     """Fill with numbers of a normal distribution cut off outside of [a, b]."""
     def cdf(x):
@@ -91,6 +106,7 @@ def zeros_(tensor):
         return tensor.zero_()
 
 
+@_of_the_whole
 def eye_(tensor):
     """Fill a matrix with the identity."""
     if tensor.ndimension() != 2:
@@ -99,6 +115,7 @@ def eye_(tensor):
         return tensor.copy_(wisp.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
+@_of_the_whole
 def dirac_(tensor, groups=1):
     """Fill a convolution's weight so that the layer passes on its input, channel by channel."""
     if tensor.ndimension() not in (3, 4, 5):
@@ -175,6 +192,7 @@ def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gener
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
+@_of_the_whole
 def orthogonal_(tensor, gain=1, generator=None):
     """Fill with a (semi-)orthogonal matrix (Saxe et al., 2013); dimensions after the first count as columns."""
     if tensor.ndimension() < 2:
@@ -191,6 +209,7 @@ def orthogonal_(tensor, gain=1, generator=None):
         return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)
 
 
+@_of_the_whole
 def sparse_(tensor, sparsity, std=0.01, generator=None):
     """Fill a matrix with normal numbers, and set that part `sparsity` of each column to zero (Martens, 2010)."""
     if tensor.ndimension() != 2:

@@ -158,9 +158,30 @@ def calls_of_all_kinds(rank, size):
         empty = nn.Linear(3, 5)
     fully_shard(empty)
     empty.to_empty(device="cpu")
+    for fill in (nn.init.kaiming_uniform_, nn.init.trunc_normal_, nn.init.orthogonal_, lambda p: p.data.normal_(), lambda p: nn.init.sparse_(p, 0.5)):
+        whole = wisp.empty(5, 3)
+        for tensor in (empty.weight, whole):
+            wisp.manual_seed(9)
+            fill(tensor)
+        assert wisp.equal(empty.weight.full_tensor(), whole)       # as in one process
     for parameter in empty.parameters():
         nn.init.constant_(parameter, 2)
     assert (empty(wisp.ones(1, 3)) == 8).all() and (empty.weight.full_tensor() == 2).all()
+
+
+def scaler(rank, size):
+    """An infinity in one rank's part lets all ranks skip the step."""
+    layer = fully_shard(nn.Linear(3, 4 * size))
+    optimizer, scaler = wisp.optim.SGD(layer.parameters(), lr=1.0), wisp.amp.GradScaler("cpu", init_scale=8.0)
+    for bad in (True, False):
+        before = layer.weight.full_tensor().clone()
+        optimizer.zero_grad()
+        scaler.scale(layer(wisp.ones(1, 3)).sum()).backward()
+        if bad and rank == size - 1:
+            wisp.Tensor.detach(layer.weight.grad).fill_(float("inf"))
+        scaler.step(optimizer)
+        scaler.update()
+        assert wisp.equal(before, layer.weight.full_tensor()) == bad and scaler.get_scale() == 4.0
 
 
 def refusals(rank, size):
@@ -322,7 +343,7 @@ def beside_zero(rank, size):
 def main():
     dist.init_process_group("mpi")
     rank, size = dist.get_rank(), dist.get_world_size()
-    for case in (gradients, norms, parts, calls_of_all_kinds, refusals, tensors, wrapper, traffic, beside_zero):
+    for case in (gradients, norms, parts, calls_of_all_kinds, scaler, refusals, tensors, wrapper, traffic, beside_zero):
         case(rank, size)
     print("all is well in rank", rank)
 

@@ -153,6 +153,10 @@ class DTensor(wisp.Tensor):
                 local = local * 0
         return DTensor._make(local, mesh, new, shape, False)
 
+    # as in PyTorch a DTensor, so that `p.data.normal_()` fills this rank's part of the whole
+    data = property(lambda self: self.detach(), lambda self, value: wisp.Tensor.data.__set__(self, value),
+                    doc="The same memory, without a gradient.")
+
     def detach(self):
         """A DTensor on the same memory, without a gradient."""
         return self._like(wisp.Tensor.detach(self))
@@ -238,6 +242,18 @@ class DTensor(wisp.Tensor):
     def __repr__(self):
         return f"{type(self).__name__}(local_tensor={wisp.Tensor.detach(self)!r}, device_mesh={self.device_mesh}, " \
                f"placements={self.placements})"
+
+
+def _filling(name):
+    def fill(self, *args, **kwargs):
+        whole = wisp.empty(self.shape, dtype=self.dtype, device=self.device)
+        return self.copy_(getattr(whole, name)(*args, **kwargs))
+    fill.__name__, fill.__doc__ = name, f"`Tensor.{name}` of the whole, of which this rank takes its part."
+    return fill
+
+
+for _name in ("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_"):
+    setattr(DTensor, _name, _filling(_name))
 
 
 class DTensorParameter(DTensor, wisp.nn.Parameter):

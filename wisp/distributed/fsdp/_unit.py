@@ -315,12 +315,10 @@ class Unit:
                     continue
                 dtype = self.policy.reduce_dtype or self.compute_dtype(kind.parameters[0].dtype)
                 total = sum(parameter.count for parameter in trained)
-                flat = wisp.zeros(ranks, total, dtype=dtype, device=self.device)
+                flat = wisp.empty(ranks, total, dtype=dtype, device=self.device)
                 at = 0
                 for parameter in trained:
-                    grad = parameter.whole.grad
-                    if grad is not None:
-                        self._lay(flat[:, at:at + parameter.count], grad.detach(), parameter)
+                    self._lay(flat[:, at:at + parameter.count], parameter.whole.grad, parameter)
                     parameter.whole.grad = None
                     at += parameter.count
                 if factor:
@@ -335,12 +333,17 @@ class Unit:
                 self.reductions.append((trained, mine, work, note))
 
     def _lay(self, target, grad, parameter):
-        """The rows of a gradient, a part per rank: the last parts may be short or empty."""
+        """The rows of a gradient, a part per rank, with zeros where there are none: the last parts may be short or empty."""
+        if grad is None:
+            target.zero_()
+            return
         grad = grad.to_dense() if grad.layout is not wisp.strided else grad
         full, rest = divmod(parameter.shape[0], parameter.rows) if parameter.rows else (0, 0)
         if full:
             target[:full].view(full, parameter.rows, parameter.row).copy_(
                 grad[:full * parameter.rows].reshape(full, parameter.rows, parameter.row))
+        if full < target.shape[0]:
+            target[full:].zero_()
         if rest:
             target[full, :rest * parameter.row].copy_(grad[full * parameter.rows:].reshape(-1))
 

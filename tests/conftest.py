@@ -1,4 +1,4 @@
-"""What all tests share: the seed is fixed, and no test may leave tensors behind."""
+"""What all tests share: the seed is fixed, no test may leave tensors behind, and `--device cuda` runs them on the GPU."""
 
 import gc
 import os
@@ -8,6 +8,34 @@ import numpy
 import pytest
 
 import wisp
+
+
+def pytest_addoption(parser):
+    parser.addoption("--device", default="cpu", help="where tests make their tensors: cpu, cuda")
+    parser.addoption("--share", default="1/1", help="2/8: the second of eight shares of the tests, for several processes")
+
+
+def pytest_configure(config):
+    device = config.getoption("--device")
+    if device != "cpu":
+        work_on(device)
+
+
+def pytest_collection_modifyitems(config, items):
+    which, parts = map(int, config.getoption("--share").split("/"))
+    items[:] = items[which - 1 :: parts]
+
+
+def work_on(device):
+    """Tensors are made on the device, also those from arrays; arrays and numbers come back from it by themselves."""
+    wisp.set_default_device(device)
+    from_numpy = wisp.from_numpy
+    wisp.from_numpy = lambda array: from_numpy(array).to(device)
+    numpy_of, array_of = wisp.Tensor.numpy, wisp.Tensor.__array__
+    wisp._core._extend_tensor({
+        "numpy": lambda self, **options: numpy_of(self.cpu(), **options),
+        "__array__": lambda self, *given, **options: array_of(self.cpu(), *given, **options),
+    })
 
 
 @pytest.fixture(autouse=True, scope="session")

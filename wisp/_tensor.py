@@ -85,16 +85,16 @@ def register_post_accumulate_grad_hook(self, hook):
 
 def __reduce_ex__(self, protocol):
     cls = None if type(self) is _core.Tensor else type(self)  # the base class goes by PyTorch's name, which pickle can't find
-    data = self.detach().contiguous().view(-1).view(_core.uint8).numpy().tobytes() if self.numel() else b""
+    data = self.detach().cpu().contiguous().view(-1).view(_core.uint8).numpy().tobytes() if self.numel() else b""
     state = (cls, data, self.dtype, tuple(self.shape),
-             self.requires_grad, self.__dict__)
+             self.requires_grad, self.__dict__, str(self.device))
     return _rebuild, state
 
 
-def _rebuild(cls, data, dtype, shape, requires_grad, attributes):
-    tensor = _core.empty(shape, dtype=dtype)
+def _rebuild(cls, data, dtype, shape, requires_grad, attributes, device="cpu"):
+    tensor = _core.empty(shape, dtype=dtype, device=device)
     if data:
-        tensor = _core.frombuffer(bytearray(data), dtype=dtype).view(shape).clone()
+        tensor.copy_(_core.frombuffer(bytearray(data), dtype=dtype).view(shape))
     if cls is not None:
         tensor = _core.Tensor._make_subclass(cls, tensor, requires_grad)
     else:

@@ -1,9 +1,11 @@
 // Kernels for images as contiguous planes: padding and nearest resampling by index maps, weighted resampling,
 // unfold and fold, and sampling at the points of a grid.
 #pragma once
+#ifndef __CUDACC_RTC__  // the GPU's compiler gets this text too
 #include <cstdint>
 
 #include "core/dtype.h"
+#endif
 
 namespace wisp::cpu {
 
@@ -40,6 +42,7 @@ struct GridSample {
     bool align_corners;
 };
 
+#ifndef __CUDACC_RTC__
 struct ImageKernels {
     void (*gather)(DType, const ImageMap&, const void* input, void* output);            // any dtype
     void (*gather_grad)(DType, const ImageMap&, const void* grad, void* input_grad);    // f32, f64, c64, c128
@@ -54,5 +57,6 @@ struct ImageKernels {
 };
 
 extern const ImageKernels& image;
+#endif
 
 }  // namespace wisp::cpu

@@ -165,7 +165,7 @@ int64_t first_out_of_range(const int64_t* index, int64_t n, int64_t size, bool w
 }
 
 void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count,
-             int64_t n) {
+             int64_t n, bool, const char*) {
     for (int k = 0; k < count; k++) {
         const int64_t* __restrict index = indices[k];
         int64_t* __restrict o = out;
@@ -345,7 +345,7 @@ void each_row(const int64_t* sizes, int ndim, int dim, const int64_t* a, const i
 }
 
 void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides,
-            const int64_t* sizes, int ndim, int dim, int64_t item) {
+            const int64_t* sizes, int ndim, int dim, int64_t item, int64_t, const char*) {
     int64_t packed[max_dims], placed[max_dims];
     contiguous_strides(Slice{ndim, sizes, nullptr}, packed);
     for (int k = 0; k < ndim; k++) placed[k] = k == dim ? 0 : in_strides[k];
@@ -368,7 +368,7 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
 
 void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index,
              const int64_t* index_strides, const void* values, const int64_t* value_strides, const int64_t* sizes,
-             int ndim, int dim) {
+             int ndim, int dim, int64_t, const char*) {
     int64_t placed[max_dims];
     for (int k = 0; k < ndim; k++) placed[k] = k == dim ? 0 : out_strides[k];
     const int64_t along = ndim ? out_strides[dim] : 0;

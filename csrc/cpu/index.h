@@ -1,5 +1,6 @@
 // Reading and writing by index: slices at computed offsets (index_select, advanced indexing, take, index_add...),
-// elements along a dimension (gather, scatter), masks and nonzero. Indices are checked before they come here.
+// elements along a dimension (gather, scatter), masks and nonzero. On the CPU indices are checked before they come here;
+// kernels of the GPU check them as they go and report a bad one with the operator's `name`.
 // Strides count elements. Results do not depend on the number of threads, repeated indices included.
 #pragma once
 #include <cstdint>
@@ -18,12 +19,12 @@ struct Slice {
 };
 
 struct IndexKernels {
-    // Position of the first index outside [-size, size) (or [0, size) unless wrap), or -1.
+    // Position of the first index outside [-size, size) (or [0, size) unless wrap), or -1; always that on the GPU.
     int64_t (*first_out_of_range)(const int64_t* index, int64_t n, int64_t size, bool wrap);
 
-    // out[i] = sum over k of indices[k][i] * strides[k]; a negative index counts from the end of sizes[k].
+    // out[i] = sum over k of indices[k][i] * strides[k]; with `wrap` a negative index counts from the end of sizes[k].
     void (*offsets)(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides,
-                    int count, int64_t n);
+                    int count, int64_t n, bool wrap, const char* name);
 
     // Slice i of out = the slice at offsets[i] of in, for i < n; slice i of out is out_step after slice i - 1 and has
     // out_strides.
@@ -35,14 +36,16 @@ struct IndexKernels {
     void (*put)(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n, const Slice& slice,
                 const void* values, int64_t value_step, const int64_t* value_strides);
 
-    // out[i] = in[i with coordinate dim replaced by index[i]]; out is contiguous with the shape of index.
+    // out[i] = in[i with coordinate dim replaced by index[i]]; out is contiguous with the shape of index. `size`: of in
+    // along dim.
     void (*gather)(void* out, const void* in, const int64_t* in_strides, const int64_t* index,
-                   const int64_t* index_strides, const int64_t* sizes, int ndim, int dim, int64_t item);
+                   const int64_t* index_strides, const int64_t* sizes, int ndim, int dim, int64_t item, int64_t size,
+                   const char* name);
 
     // out[i with coordinate dim replaced by index[i]] combines with values[i].
     void (*scatter)(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index,
                     const int64_t* index_strides, const void* values, const int64_t* value_strides,
-                    const int64_t* sizes, int ndim, int dim);
+                    const int64_t* sizes, int ndim, int dim, int64_t size, const char* name);
 
     // The elements of in where mask, `count` of them in all; in and mask contiguous.
     void (*masked_select)(void* out, const void* in, const bool* mask, int64_t n, int64_t count, int64_t item);

@@ -1,21 +1,19 @@
-// Launches the kernels of indexing, scans, sorting and embeddings.
+// Launches the kernels of indexing, scans and embeddings.
 #include <cstring>
 
 #include "../cpu/embedding.h"
 #include "../cpu/index.h"
 #include "../cpu/scan.h"
-#include "../cpu/sort.h"
+#include "index.h"
+#include "pairs.h"
 #include "pointwise.h"
-#include "runtime.h"
 #include "tables.h"
 
 namespace wisp::cuda {
 namespace {
 
 constexpr const char* file = "cuda/kernels/index.cuh";
-constexpr const char* sort_file = "cuda/kernels/sort.cuh";
 constexpr int max_dims = 12;
-constexpr int64_t tile = 2048;
 
 struct Shape {  // as IndexShape in the kernels
     int dims = 0;
@@ -31,7 +29,6 @@ struct Shape {  // as IndexShape in the kernels
     }
 };
 
-Grid threads(int64_t n) { return {unsigned((n + 255) / 256)}; }
 template <int Which> Kernel* sized(const char* name, int64_t bytes) {
     static Instances<17> instances(file);
     return instances(int(bytes), [&] { return str(name, "<", bytes, ">"); });
@@ -42,50 +39,24 @@ template <int Which> Kernel* plain(const char* file, const char* name) {
     return kernel;
 }
 
-// Sorts keys with their positions by the lowest `bits` bits; the result is in the arrays that were given.
-struct Pairs {
-    Scratch keys, positions, other_keys, other_positions, counts;
-    int64_t n;
-    uint64_t *k, *k2;
-    int64_t *p, *p2;
-    explicit Pairs(int64_t n)
-        : keys(size_t(n) * 8), positions(size_t(n) * 8), other_keys(size_t(n) * 8), other_positions(size_t(n) * 8),
-          counts(size_t((n + tile - 1) / tile) * 256 * 8), n(n), k(keys.as<uint64_t>()), k2(other_keys.as<uint64_t>()), p(positions.as<int64_t>()),
-          p2(other_positions.as<int64_t>()) {}
-    void sort(int bits) {
-        const unsigned blocks = unsigned((n + tile - 1) / tile);
-        int64_t* c = counts.as<int64_t>();
-        for (int shift = 0; shift < bits; shift += 8) {
-            launch_with(plain<1>(sort_file, "radix_count"), {blocks}, {256}, 0, k, n, shift, c);
-            launch_with(plain<2>(sort_file, "exclusive_sums"), {1}, {1024}, 0, c, int64_t(blocks) * 256);
-            launch_with(plain<3>(sort_file, "radix_scatter"), {blocks}, {256}, 0, k, p, n, shift, c, k2, p2);
-            std::swap(k, k2);
-            std::swap(p, p2);
-        }
-    }
-};
+// The kernels that use indices look at them: a bad one is raised at the next synchronisation.
+int64_t first_out_of_range(const int64_t*, int64_t, int64_t, bool) { return -1; }
 
-constexpr int offset_bits = 40;  // of an element in a storage
-
-int64_t first_out_of_range(const int64_t* index, int64_t n, int64_t size, bool wrap) {
-    if (n == 0) return -1;
-    Scratch cell(8);
-    unsigned long long* found = cell.as<unsigned long long>();
-    check(driver().fill_bytes(Pointer(found), 0xff, 8, current_stream()), "filling memory");
-    launch_with(plain<4>(file, "first_bad_index"), threads(n), {256}, 0, index, n, size, int(wrap), found);
-    int64_t at = -1;
-    to_host(&at, found, 8, true);
-    return at;
-}
-
-void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, int64_t n) {
+void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, int64_t n, bool wrap,
+             const char* name) {
     struct {
         int count;
         const int64_t* indices[max_dims];
         int64_t sizes[max_dims], strides[max_dims];
+        int wrap;
+        const char* name;
+        void* report;
     } list;
     if (count > max_dims) throw RuntimeError("indexing with more than ", max_dims, " tensors is not supported on cuda");
     list.count = count;
+    list.wrap = wrap;
+    list.name = name;
+    list.report = report_cell();
     for (int i = 0; i < count; i++) list.indices[i] = indices[i], list.sizes[i] = sizes[i], list.strides[i] = strides[i];
     if (n) launch_with(plain<5>(file, "index_offsets"), threads(n), {256}, 0, out, list, n);
 }
@@ -111,25 +82,25 @@ void put(cpu::Scatter how, void* out, DType dtype, const int64_t* at, int64_t n,
     const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
     if (n * count == 0) return;
     Pairs pairs(n);
-    launch_with(plain<6>(file, "as_places"), threads(n), {256}, 0, at, pairs.k, pairs.p, n);
+    launch_with(plain<6>(file, "as_places"), threads(n), {256}, 0, at, pairs.k, pairs.p, n, int64_t(nowhere));
     pairs.sort(offset_bits);
     launch_with(find_kernel(file, str("put_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n * count), {256}, 0, out, pairs.k, pairs.p, n, count, values,
                 value_step, s);
 }
 
 void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes, int ndim, int dim,
-            int64_t item) {
+            int64_t item, int64_t size, const char* name) {
     Shape s;
     int64_t n = 1;
     for (int d = ndim - 1; d >= 0; d--) {
         n *= sizes[d];
         s.add(sizes[d], d == dim ? 0 : in_strides[d], index_strides[d], 0);
     }
-    if (n) launch_with(sized<3>("gather", item), threads(n), {256}, 0, out, in, index, n, in_strides[dim], s);
+    if (n) launch_with(sized<3>("gather", item), threads(n), {256}, 0, out, in, index, n, in_strides[dim], size, name, report_cell(), s);
 }
 
 void scatter(cpu::Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides, const void* values,
-             const int64_t* value_strides, const int64_t* sizes, int ndim, int dim) {
+             const int64_t* value_strides, const int64_t* sizes, int ndim, int dim, int64_t size, const char* name) {
     Shape s;
     int64_t n = 1;
     for (int d = ndim - 1; d >= 0; d--) {
@@ -138,7 +109,7 @@ void scatter(cpu::Scatter how, void* out, DType dtype, const int64_t* out_stride
     }
     if (n == 0) return;
     Pairs pairs(n);
-    launch_with(plain<7>(file, "scatter_places"), threads(n), {256}, 0, pairs.k, pairs.p, index, n, out_strides[dim], s);
+    launch_with(plain<7>(file, "scatter_places"), threads(n), {256}, 0, pairs.k, pairs.p, index, n, out_strides[dim], size, name, report_cell(), s);
     pairs.sort(offset_bits);
     launch_with(find_kernel(file, str("scatter_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n), {256}, 0, out, pairs.k, pairs.p, n, values, s);
 }
@@ -209,12 +180,20 @@ void embedding_backward(DType d, const void* grad, const int64_t* index, void* t
         return;
     }
     Pairs pairs(n);
-    launch_with(plain<11>(file, "as_places"), threads(n), {256}, 0, index, pairs.k, pairs.p, n);
-    int bits = 8;
-    while (bits < 40 && (int64_t(1) << bits) < rows) bits += 8;
-    pairs.sort(bits);
+    launch_with(plain<11>(file, "as_places"), threads(n), {256}, 0, index, pairs.k, pairs.p, n, rows);
+    pairs.sort(Pairs::bits_for(rows + 1));
     launch_with(find_kernel(file, str("embedding_sums<", type_text(d), ">")), {unsigned(n), unsigned(std::min<int64_t>((width + 255) / 256, 64))}, {256}, 0, grad, pairs.k,
                 pairs.p, table, n, rows, width, padding, int(by_count));
+}
+
+void bag(const cpu::BagArgs& a, void* out, int64_t* picked) {
+    struct {
+        int64_t rows, width, bags, padding;
+        int mode;
+        const int64_t *index, *offset;
+    } b = {a.rows, a.width, a.bags, a.padding_index, int(a.mode), a.index, a.offset};
+    const int64_t n = a.bags * a.width;
+    if (n) launch_with(find_kernel(file, str("embedding_bags<", type_text(a.dtype), ">")), threads(n), {256}, 0, b, a.table, a.sample_weight, out, picked);
 }
 
 // --- scans
@@ -228,38 +207,18 @@ void scan_(cpu::Scan kind, void* out, int64_t* indices, const void* in, DType d,
                     outer * inner, n, inner);
 }
 
-// --- sorting
-
-void sort_(void* values, int64_t* indices, const void* in, DType d, int64_t rows, int64_t n, bool descending, int64_t kept) {
-    const int64_t all = rows * n;
-    if (all == 0) return;
-    Pairs pairs(all);
-    launch_with(find_kernel(sort_file, str("make_keys<", type_text(d), ">")), threads(all), {256}, 0, in, pairs.k, pairs.p, all, n, int(descending));
-    const bool narrow = d == DType::f32 || is_reduced(d) || d == DType::u8 || d == DType::boolean || d == DType::u16 || d == DType::u32;
-    pairs.sort(descending && !is_floating(d) ? 64 : narrow ? 32 : 64);
-    if (rows > 1) {
-        launch_with(plain<12>(sort_file, "row_keys"), threads(all), {256}, 0, pairs.p, pairs.k, all, n);
-        int bits = 8;
-        while (bits < 40 && (int64_t(1) << bits) < rows) bits += 8;
-        pairs.sort(bits);
-    }
-    Scratch copy(values == in ? size_t(all * item_size(d)) : 1);  // sorting in place reads what it overwrites
-    if (values == in) within(copy.data(), in, size_t(all * item_size(d)));
-    const void* from = values == in ? copy.data() : in;
-    launch_with(find_kernel(sort_file, str("sorted_results<", type_text(d), ">")), threads(all), {256}, 0, from, pairs.p, values, indices, all, n, kept);
-}
-void sort_all(void* values, int64_t* indices, const void* in, DType d, int64_t rows, int64_t n, bool descending) {
-    sort_(values, indices, in, d, rows, n, descending, n);
-}
-void topk(void* values, int64_t* indices, const void* in, DType d, int64_t rows, int64_t n, int64_t k, bool largest) {
-    sort_(values, indices, in, d, rows, n, largest, k);
-}
-
 }  // namespace
 
 const cpu::IndexKernels index = {first_out_of_range, offsets, take, put, gather, scatter, masked_select, masked_scatter, nonzero, triangle};
-const cpu::EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, Absent(), Absent()};
+const cpu::EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag, Absent()};  // the gradient of bags is composed
 const cpu::ScanKernels scan = {scan_};
-const cpu::SortKernels sort = {sort_all, topk, Absent(), Absent(), Absent()};
+
+void require(const bool* good, int64_t n, const char* message) {
+    if (n) launch_with(plain<20>(file, "report_false"), threads(n), {256}, 0, good, n, message, report_cell());
+}
+
+void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
+    if (n) launch_with(plain<21>(file, "count_up"), threads(n), {256}, 0, out, n, first, step);
+}
 
 }  // namespace wisp::cuda

@@ -64,11 +64,32 @@ void max(DType d, const PoolShape& s, const void* x, void* y, int64_t* indices, 
 void max_grad(DType d, const PoolShape& s, const void* g, const int64_t* indices, const uint8_t* taps, void* dx) {
     const int64_t n = s.planes * volume(s.in);
     if (n == 0) return;
-    const int v = vector_of(d, s, {g, taps, dx});
-    // Indices may come from windows that the shape does not tell (adaptive, fractional).
-    if (taps && as_planes(s)) launch_with(of_planes<1>("max_pool_planes_grad", d), threads(n), {256}, 0, PoolPlanes(s), g, taps, dx, uint32_t(n));
-    else if (taps) launch_with(vectored<1>("max_pool_grad", d, v), threads(n / v), {256}, 0, s, g, taps, dx, n);
-    else launch_with(typed<2>("max_pool_grad_any", d), threads(n), {256}, 0, s, g, indices, dx, n);
+    if (taps) {
+        const int v = vector_of(d, s, {g, taps, dx});
+        if (as_planes(s)) launch_with(of_planes<1>("max_pool_planes_grad", d), threads(n), {256}, 0, PoolPlanes(s), g, taps, dx, uint32_t(n));
+        else launch_with(vectored<1>("max_pool_grad", d, v), threads(n / v), {256}, 0, s, g, taps, dx, n);
+        return;
+    }
+    // Indices may come from windows that the shape does not tell (adaptive, fractional): they are summed by place.
+    fill_zero(dx, size_t(n * item_size(d)));
+    const int64_t in = volume(s.in), out = volume(s.out), sizes[] = {s.planes / s.inner, out, s.inner};
+    const int64_t to[] = {in * s.inner, s.inner, 1}, from[] = {out * s.inner, s.inner, 1};
+    index.scatter(cpu::Scatter::add, dx, d, to, indices, from, g, from, sizes, 3, 1, in, "max_pool (backward)");
+}
+
+void fractional_max(DType d, const PoolShape& s, const int64_t* const* starts, const void* x, void* y, int64_t* indices) {
+    const int64_t n = s.planes * volume(s.out);
+    struct {
+        const int64_t* at[3];
+    } begin = {{starts[0], starts[1], starts[2]}};
+    if (n) launch_with(typed<2>("fractional_max_pool", d), threads(n), {256}, 0, s, begin, x, y, indices, n);
+}
+
+int64_t unpool(DType d, int64_t planes, int64_t count, int64_t size, const void* values, const int64_t* indices, void* output) {
+    fill_zero(output, size_t(planes * size * item_size(d)));
+    const int64_t sizes[] = {planes, count}, to[] = {size, 1}, from[] = {count, 1};
+    index.scatter(cpu::Scatter::set, output, d, to, indices, from, values, from, sizes, 2, 1, size, "max_unpool (indices)");
+    return -1;
 }
 
 void indices_of_taps(const PoolShape& s, const uint8_t* taps, int64_t* indices) {
@@ -96,6 +117,6 @@ void adaptive_max(DType d, const PoolShape& s, const void* x, void* y, int64_t* 
 
 }  // namespace
 
-const cpu::PoolKernels pool = {max, max_grad, indices_of_taps, average, average_grad, adaptive_average, adaptive_average_grad, adaptive_max, Absent(), Absent()};
+const cpu::PoolKernels pool = {max, max_grad, indices_of_taps, average, average_grad, adaptive_average, adaptive_average_grad, adaptive_max, fractional_max, unpool};
 
 }  // namespace wisp::cuda

@@ -44,4 +44,23 @@ void random_integers(int64_t* out, int64_t n, RandomStream s, int64_t from, uint
     launch_with(find_kernel("cuda/kernels/random.cuh", "random_integers"), blocks_for(n, narrow ? 4 : 2), {256}, 0, out, n, s.seed, s.offset, from, range);
 }
 
+void random_bernoulli(float* out, int64_t n, RandomStream s, uint64_t limit, float value) {
+    if (n == 0) return;
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_bernoulli"), blocks_for(n, 4), {256}, 0, out, n, s.seed, s.offset, limit, value);
+}
+
+void random_poisson(double* out, const double* rate, int64_t n, RandomStream s) {
+    if (n == 0) return;
+    Scratch seeds(size_t(n) * 8);
+    bits64(seeds.as<uint64_t>(), n, s, 0);
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_poisson"), {unsigned((n + 127) / 128)}, {128}, 0, out, rate, seeds.as<uint64_t>(), n);
+}
+
+void random_binomial(double* out, const double* count, const double* probability, int64_t n, RandomStream s) {
+    if (n == 0) return;
+    Scratch seeds(size_t(n) * 8);
+    bits64(seeds.as<uint64_t>(), n, s, 0);
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_binomial"), {unsigned((n + 127) / 128)}, {128}, 0, out, count, probability, seeds.as<uint64_t>(), n);
+}
+
 }  // namespace wisp::cuda

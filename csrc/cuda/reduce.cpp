@@ -1,6 +1,7 @@
 // Chooses and launches the kernels of a reduction.
 #include "reduce.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
@@ -90,6 +91,28 @@ int64_t power_of_two_up_to(int64_t n, int64_t limit) {
     return p;
 }
 
+// More results than a kernel counts: halves of the first dimension that is kept, one after the other.
+void reduce_in_parts(Reduction kind, const cpu::ReduceArguments& given) {
+    int first = 0;
+    while (given.reduced >> first & 1 || given.sizes[first] == 1) first++;
+    int64_t each = 1;  // results of one index along it
+    for (int d = 0; d < given.ndim; d++)
+        if (d != first && !(given.reduced >> d & 1)) each *= given.sizes[d];
+    int64_t sizes[64];
+    std::copy(given.sizes, given.sizes + given.ndim, sizes);
+    cpu::ReduceArguments part = given;
+    part.sizes = sizes;
+    const int64_t half = given.sizes[first] / 2, item = item_size(given.in_dtype), out_item = item_size(given.out_dtype);
+    for (int64_t begin : {int64_t(0), half}) {
+        sizes[first] = begin ? given.sizes[first] - half : half;
+        part.in = static_cast<const char*>(given.in) + begin * given.strides[first] * item;
+        if (given.out) part.out = static_cast<char*>(given.out) + begin * each * out_item;
+        if (given.indices) part.indices = given.indices + begin * each;
+        if (given.mean) part.mean = static_cast<char*>(given.mean) + begin * each * out_item;
+        reduce(kind, part);
+    }
+}
+
 }  // namespace
 
 void reduce(Reduction kind, const cpu::ReduceArguments& given) {
@@ -109,7 +132,9 @@ void reduce(Reduction kind, const cpu::ReduceArguments& given) {
         (reduced ? folded : kept).add(given.sizes[d], given.strides[d]);
     }
     if (a.outputs == 0) return;
-    if ((kept.n > 1 && a.outputs >= (int64_t(1) << 31)) || (folded.n > 1 && a.count >= (int64_t(1) << 31)))
+    if (a.count == 0) folded = Merged{};
+    if (kept.n > 1 && a.outputs >= (int64_t(1) << 31)) return reduce_in_parts(kind, given);
+    if (folded.n > 1 && a.count >= (int64_t(1) << 31))
         throw RuntimeError("a reduction of ", a.count, " scattered elements at a time is not supported on cuda; call contiguous() first");
     a.kept = kept.store(a.kept_sizes, a.kept_strides);
     a.folded = folded.store(a.folded_sizes, a.folded_strides);

@@ -149,6 +149,7 @@ static void raise_report(int index) {
     if (r->flag == 0) [[likely]] return;
     const Report seen = *r;
     r->flag = 0;
+    if (seen.flag == 2) throw RuntimeError(reinterpret_cast<const char*>(seen.name), " (found on cuda:", index, " by an earlier call)");
     throw IndexError(reinterpret_cast<const char*>(seen.name), ": index ", int64_t(seen.value), " is out of bounds for dimension with size ",
                      int64_t(seen.size), " (found on cuda:", index, " by an earlier call)");
 }

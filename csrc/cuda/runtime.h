@@ -115,9 +115,9 @@ template <class... A> void launch_with(Kernel* kernel, Grid grid, Grid block, un
 // Kernels say what was wrong with their input (an index out of range) in a word of device memory; it is looked at, and
 // raised, at the next synchronisation.
 struct Report {
-    unsigned long long flag;  // 0: nothing
+    unsigned long long flag;  // 0: nothing, 1: an index, 2: another error, whose text `name` is
     long long value, size;
-    unsigned long long name;  // address of the operator's name, as the launch gave it
+    unsigned long long name;  // address of the operator's name or of a message, as the launch gave it: of static text
 };
 void* report_cell();  // of the current device
 

@@ -28,6 +28,11 @@
     X(small_conv, "cuda/kernels/small_conv.cuh")           \
     X(small_gemm, "cuda/kernels/small_gemm.cuh")           \
     X(index, "cuda/kernels/index.cuh")                     \
+    X(image, "cuda/kernels/image.cuh")                     \
+    X(image_types, "cpu/image.h")                          \
+    X(grid_rules, "cpu/grid_rules.h")                      \
+    X(sparse, "cuda/kernels/sparse.cuh")                   \
+    X(sampler_rules, "cpu/sampler_rules.h")                \
     X(sort, "cuda/kernels/sort.cuh")                       \
     X(philox, "cuda/kernels/philox.cuh")                   \
     X(random, "cuda/kernels/random.cuh")                   \

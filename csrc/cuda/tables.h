@@ -5,6 +5,7 @@
 #include "../cpu/attention.h"
 #include "../cpu/dropout.h"
 #include "../cpu/embedding.h"
+#include "../cpu/image.h"
 #include "../cpu/index.h"
 #include "../cpu/norm.h"
 #include "../cpu/optimizer.h"
@@ -13,6 +14,7 @@
 #include "../cpu/scan.h"
 #include "../cpu/softmax.h"
 #include "../cpu/sort.h"
+#include "../cpu/sparse.h"
 
 namespace wisp {
 
@@ -20,6 +22,7 @@ namespace cuda {
 extern const cpu::AttentionKernels attention;
 extern const cpu::DropoutKernels dropout;
 extern const cpu::EmbeddingKernels embedding;
+extern const cpu::ImageKernels image;
 extern const cpu::IndexKernels index;
 extern const cpu::NormKernels norm;
 extern const cpu::OptimizerKernels optimizer;
@@ -28,6 +31,7 @@ extern const cpu::RandomKernels random;
 extern const cpu::ScanKernels scan;
 extern const cpu::SoftmaxKernels softmax;
 extern const cpu::SortKernels sort;
+extern const cpu::SparseKernels sparse;
 
 // In the place of a kernel that the GPU lacks.
 struct Absent {

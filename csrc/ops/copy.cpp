@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../cuda/pointwise.h"
+#include "../cuda/index.h"
 #include "../cuda/runtime.h"
 #include "../python/registry.h"
 #include "format.h"
@@ -226,10 +227,15 @@ Tensor zeros_like(const Tensor& t) {
 }
 Tensor ones_like(const Tensor& t) { return full_like(t, Scalar(1)); }
 Tensor arange(int64_t n) {
-    Tensor t = empty({n}, DType::i64, Device{});
+    Tensor t = empty({n}, DType::i64);
+    if (t.is_cuda()) {
+        cuda::count_up(t.device_data<int64_t>(), n, 0, 1);
+        return t;
+    }
+    if (t.device().type == DeviceType::meta) return t;
     int64_t* p = t.data<int64_t>();
     for (int64_t i = 0; i < n; i++) p[i] = i;
-    return to(t, current_device());
+    return t;
 }
 
 // The one element of a tensor on any device; waits for a GPU.

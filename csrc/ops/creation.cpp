@@ -1,6 +1,7 @@
 // Making tensors: zeros, ones, full, empty, arange, linspace, logspace, eye, their _like and new_ forms, complex.
 #include <cmath>
 
+#include "../cuda/index.h"
 #include "../python/registry.h"
 #include "ops.h"
 
@@ -75,8 +76,12 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
     if (n < 0) n = 0;
     if (integral && d == DType::i64) {
         Tensor t = empty({n}, d);
-        int64_t* p = t.data<int64_t>();
         const int64_t first = start.to_int(), k = step.to_int();
+        if (t.is_cuda()) {
+            cuda::count_up(t.device_data<int64_t>(), n, first, k);
+            return t;
+        }
+        int64_t* p = t.data<int64_t>();
         for (int64_t i = 0; i < n; i++) p[i] = first + i * k;
         return t;
     }
@@ -87,6 +92,15 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
         else wide.data<double>()[i] = a + s * double(i);
     }
     return finish(to(wide, d), requires_grad);
+}
+
+// Integers are counted out where they are wanted.
+Tensor arange_on(const std::optional<Device>& device, const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, bool requires_grad) {
+    const Device target = device ? resolve(*device) : current_device();
+    const bool there = target.is_cuda() && start.is_integral() && end.is_integral() && step.is_integral() && dtype.value_or(DType::i64) == DType::i64;
+    if (!there) return counted(device, requires_grad, [&] { return arange(start, end, step, dtype, false); });
+    OnDevice on(target);
+    return finish(arange(start, end, step, dtype, false), requires_grad);
 }
 
 Tensor linspace(const Arg& start_, const Arg& end_, int64_t steps, std::optional<DType> dtype, bool requires_grad) {
@@ -191,9 +205,9 @@ const Operators operators = {
     {"new_full(Tensor input, int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
      [](const Tensor& t, Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev, t); return finish(full_of(s, v, d.value_or(t.dtype())), rg); }, method},
     {"arange(Number end, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](Scalar e, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return counted(dev, rg, [&] { return arange(Scalar(0), e, Scalar(1), d, false); }); }, function},
+     [](Scalar e, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return arange_on(dev, Scalar(0), e, Scalar(1), d, rg); }, function},
     {"arange(Number start, Number end, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return counted(dev, rg, [&] { return arange(a, e, s, d, false); }); }, function},
+     [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return arange_on(dev, a, e, s, d, rg); }, function},
     {"range(Number start=0, Number end=0, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, Tensor? out=None)",
      [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg) {
          const double last = a.to_double() + std::floor((e.to_double() - a.to_double()) / s.to_double()) * s.to_double();

@@ -1,6 +1,7 @@
 // Front doors of embedding and embedding_bag.
 #include "../cpu/embedding.h"
 
+#include "../cuda/index.h"
 #include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
@@ -73,16 +74,20 @@ struct BagResult {
 cpu::BagArgs bag_args(const Tensor& table, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight,
     int64_t padding, int mode) {
     return {table.dtype(), table.device_data(), table.size(0), table.size(1), index.device_data<int64_t>(),
-        offsets.data<int64_t>(), offsets.numel() - 1,
+        offsets.device_data<int64_t>(), offsets.numel() - 1,
             pointer(sample_weight), padding, cpu::BagMode(mode)};
 }
 
-Tensor repeat_of_bags(const Tensor& offsets) {  // for each index, the number of its bag
-    const int64_t bags = offsets.numel() - 1, n = offsets.data<int64_t>()[bags];
-    Tensor t = empty({n}, DType::i64);
-    for (int64_t b = 0; b < bags; b++)
-        for (int64_t i = offsets.data<int64_t>()[b]; i < offsets.data<int64_t>()[b + 1]; i++) t.data<int64_t>()[i] = b;
-    return t;
+// For each of n indices, the number of its bag; those outside of all bags have `inside` false.
+struct BagOfEach {
+    Tensor bag, inside;
+};
+BagOfEach bag_of_each(const Tensor& offsets, int64_t n) {
+    GradMode off(false);
+    const int64_t bags = offsets.numel() - 1;
+    const Tensor i = arange(n), found = searchsorted(contiguous(narrow(offsets, 0, 1, bags)), i, true);
+    const Tensor inside = logical_and(ge(i, select(offsets, 0, 0)), lt(found, Scalar(bags)));
+    return {minimum(found, Scalar(bags - 1)), inside};
 }
 
 // index: 1-D. offsets: int64, with the end of the last bag. The gradient that must be differentiable is the formula.
@@ -96,22 +101,27 @@ BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor
     {
         Unlocked unlocked(index.numel() * weight.size(1));
         on_device(cpu::embedding, cuda::embedding).bag(bag_args(table, index, offsets, w, padding, mode), r.y.device_data(),
-            r.picked ? r.picked.data<int64_t>() : nullptr);
+            r.picked ? r.picked.device_data<int64_t>() : nullptr);
     }
     if (needs_grad(weight, sample_weight))
         record(r.y, "EmbeddingBagBackward0", {weight, sample_weight},
             {weight, index, offsets, sample_weight, r.picked}, [padding, mode, by_count](Backward& bw) {
             const Tensor g = bw.grad(), weight = bw.saved(0), index = bw.saved(1), offsets = bw.saved(2),
                 sample_weight = bw.saved(3), picked = bw.saved(4);
-            if (needs_grad(g, weight, sample_weight) || by_count) {
+            if (needs_grad(g, weight, sample_weight) || by_count || g.is_cuda()) {
                 if (mode == 2) {
                     const Tensor rows = where(lt(picked, Scalar(0)), Scalar(0), picked);
                     const Tensor kept = where(lt(picked, Scalar(0)), Scalar(0.0), g);
                     return bw.set(0, scatter_add(zeros(weight.sizes(), g.dtype()), 0, rows, kept));
                 }
-                const Tensor bag = repeat_of_bags(offsets);
-                const Tensor each = index_select(g, 0, bag);
-                Tensor factor = to(ne(index, Scalar(padding)), g.dtype());
+                if (offsets.numel() < 2) {
+                    if (bw.needs(0)) bw.set(0, zeros(weight.sizes(), g.dtype()));
+                    if (bw.needs(1)) bw.set(1, zeros(index.sizes(), g.dtype()));
+                    return;
+                }
+                const BagOfEach of = bag_of_each(offsets, index.numel());
+                const Tensor bag = of.bag, each = index_select(g, 0, bag);
+                Tensor factor = to(logical_and(ne(index, Scalar(padding)), of.inside), g.dtype());
                 Tensor scale = factor;
                 if (sample_weight) scale = factor * sample_weight;
                 if (mode == 1) {
@@ -130,8 +140,8 @@ BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor
             {
                 Unlocked unlocked(weight.numel());
                 on_device(cpu::embedding, cuda::embedding).bag_backward(bag_args(table, index, offsets, w, padding, mode), grad.device_data(),
-                    picked ? picked.data<int64_t>() : nullptr,
-                                            dw ? dw.data() : nullptr, ds ? ds.data() : nullptr);
+                    picked ? picked.device_data<int64_t>() : nullptr,
+                                            dw ? dw.device_data() : nullptr, ds ? ds.device_data() : nullptr);
             }
             bw.set(0, dw);
             bw.set(1, ds);
@@ -151,6 +161,18 @@ static const Operators operators = {
      [](const Tensor& weight, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight,
          int64_t padding, int64_t mode, bool by_count) {
          const Tensor ends = kernel_input(offsets, DType::i64);
+         if (ends.is_cuda() && ends.numel() > 0) {
+             GradMode off(false);
+             const Tensor kept = minimum(maximum(ends, Scalar(0)), Scalar(index.numel()));
+             Tensor good = eq(kept, ends);
+             if (ends.numel() > 1) {
+                 const Tensor rising = le(narrow(ends, 0, 0, ends.numel() - 1), narrow(ends, 0, 1, ends.numel() - 1));
+                 good = cat({good, rising}, 0);
+             }
+             cuda::require(good.device_data<bool>(), good.numel(), "embedding_bag: offsets must rise from 0 to at most the number of indices");
+             BagResult r = embedding_bag(weight, index, kept, sample_weight, padding, int(mode), by_count);
+             return std::tuple<Tensor, Tensor>(r.y, r.picked);
+         }
          const int64_t* p = ends.data<int64_t>();
          bool rising = ends.numel() > 0 && p[0] >= 0 && p[ends.numel() - 1] <= index.numel();
          for (int64_t i = 1; rising && i < ends.numel(); i++) rising = p[i - 1] <= p[i];

@@ -24,7 +24,7 @@ Tensor as_index(const Tensor& index, const char* name) {
 }
 
 void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, const char* name) {
-    if (index.numel() == 0) return;
+    if (index.numel() == 0 || index.is_cuda()) return;  // kernels of the GPU look at the indices as they use them
     Layout layout = index.layout();  // what is repeated needs one look
     for (int64_t i = 0; i < layout.dim(); i++)
         if (layout.strides[i] == 0) layout.sizes[i] = 1;
@@ -76,7 +76,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
         const Tensor from = at_least_1d(x), at = at_least_1d(index);
         Unlocked unlocked(y.numel());
         on_device(cpu::index, cuda::index).gather(y.device_data(), from.device_data(), from.strides().data(), at.device_data<int64_t>(), at.strides().data(),
-                          at.sizes().data(), int(at.dim()), int(dim), x.item_size());
+                          at.sizes().data(), int(at.dim()), int(dim), x.item_size(), from.size(dim), "gather");
     }
     if (needs_grad(x))
         record(y, "GatherBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
@@ -86,12 +86,12 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
 }
 
 // Sums of half-precision numbers are kept in float until the end.
-static void scatter_values(Scatter how, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& source) {
+static void scatter_values(Scatter how, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& source, const char* name) {
     if (index.numel() == 0) return;
     if (is_reduced(out.dtype()) && how != Scatter::set) {
         GradMode off(false);
         const Tensor wide = to(out, DType::f32);
-        scatter_values(how, wide, dim, index, to(source, DType::f32));
+        scatter_values(how, wide, dim, index, to(source, DType::f32), name);
         copy_values(out, wide);
         return;
     }
@@ -103,7 +103,7 @@ static void scatter_values(Scatter how, const Tensor& out, int64_t dim, const Te
                        from.device_data(),
                        source.numel() == 1 && source.dim() == 0 ? none.data() : from.strides().data(),
                            at.sizes().data(),
-                       int(at.dim()), int(dim));
+                       int(at.dim()), int(dim), to_.size(dim), name);
 }
 
 // A gradient of index's shape, for a source that may have been larger.
@@ -118,7 +118,7 @@ static Tensor scatter_set(const Tensor& x, int64_t dim, const Tensor& given, con
     check_same_dtype("scatter", x, source);
     check_gather("scatter", x, dim, index, source);
     return written(x, in_place, "scatter_", "ScatterBackward0", source, spanned({index}),
-                   [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source); },
+                   [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source, "scatter"); },
                    [dim, sizes = source.sizes()](Backward& bw) {
                        const Tensor index = bw.saved(0);
                        if (bw.needs(0)) bw.set(0, scatter(bw.grad(), dim, index, Scalar(0)));
@@ -131,7 +131,7 @@ static Tensor scatter_value(const Tensor& x, int64_t dim, const Tensor& given, c
     check_gather("scatter", x, dim, index, Tensor());
     const Tensor source = scalar_tensor(value, x.dtype());
     return written(x, in_place, "scatter_", "ScatterBackward1", Tensor(), spanned({index}),
-                   [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source); },
+                   [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source, "scatter"); },
                    [dim](Backward& bw) { bw.set(0, scatter(bw.grad(), dim, bw.saved(0), Scalar(0))); });
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
@@ -147,7 +147,7 @@ static Tensor scatter_sum(const Tensor& x, int64_t dim, const Tensor& given, con
     check_same_dtype("scatter_add", x, source);
     check_gather("scatter_add", x, dim, index, source);
     return written(x, in_place, "scatter_add_", "ScatterAddBackward0", source, spanned({index}),
-                   [&](const Tensor& y) { scatter_values(Scatter::add, y, dim, index, source); },
+                   [&](const Tensor& y) { scatter_values(Scatter::add, y, dim, index, source, "scatter_add"); },
                    [dim, sizes = source.sizes()](Backward& bw) {
                        if (bw.needs(0)) bw.set(0, bw.grad());
                        if (bw.needs(1)) bw.set(1, padded(gather(bw.grad(), dim, bw.saved(0)), sizes));
@@ -188,14 +188,14 @@ static Tensor scatter_reduce_plain(const Tensor& x, int64_t dim, const Tensor& i
     if (!include_self) {
         alignas(16) Scalar start = how == How::prod ? Scalar(1) : Scalar(0);
         if (how == How::amax || how == How::amin) {  // any contribution is a start
-            scatter_values(Scatter::set, y, dim, index, source);
+            scatter_values(Scatter::set, y, dim, index, source, "scatter_reduce");
         } else {
-            scatter_values(Scatter::set, y, dim, index, scalar_tensor(start, x.dtype()));
+            scatter_values(Scatter::set, y, dim, index, scalar_tensor(start, x.dtype()), "scatter_reduce");
         }
     }
     const Scatter way = how == How::prod ? Scatter::multiply : how == How::amax ? Scatter::maximum : how == How::amin
         ? Scatter::minimum : Scatter::add;
-    scatter_values(way, y, dim, index, source);
+    scatter_values(way, y, dim, index, source, "scatter_reduce");
     if (how == How::mean) {
         const Tensor count = contributions(y, dim, index, index.sizes(), include_self);
         y = is_integral(y.dtype()) ? div_floor(y, count) : div(y, count);
@@ -295,10 +295,10 @@ static Tensor check_slices(const char* name, const Tensor& x, int64_t dim, const
     return index;
 }
 
-static Tensor offsets_of(const Tensor& index, int64_t size, int64_t stride) {
+static Tensor offsets_of(const Tensor& index, int64_t size, int64_t stride, const char* name, bool wrap = false) {
     Tensor offsets = empty({index.numel()}, DType::i64);
     const int64_t* one[] = {index.device_data<int64_t>()};
-    on_device(cpu::index, cuda::index).offsets(offsets.device_data<int64_t>(), one, &size, &stride, 1, index.numel());
+    on_device(cpu::index, cuda::index).offsets(offsets.device_data<int64_t>(), one, &size, &stride, 1, index.numel(), wrap, name);
     return offsets;
 }
 
@@ -353,7 +353,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
     Tensor y = empty(sizes, x.dtype());
     if (y.numel() > 0) {
         const Sliced s(x, dim);
-        const Tensor offsets = offsets_of(index, s.size, s.stride);  // a tensor: made with the interpreter's lock held
+        const Tensor offsets = offsets_of(index, s.size, s.stride, "index_select");  // a tensor: made with the interpreter's lock held
         Unlocked unlocked(y.numel());
         take_slices(y, dim, x, x.dim() ? 1 : 0, offsets, n);
     }
@@ -364,19 +364,20 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
     return y;
 }
 
-static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& values) {
+static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& values, const char* name,
+                       bool wrap = false) {
     if (index.numel() == 0 || out.numel() == 0) return;
     if (is_reduced(out.dtype()) && how == Scatter::add) {
         GradMode off(false);
         const Tensor wide = to(out, DType::f32);
-        put_slices(how, wide, dim, index, to(values, DType::f32));
+        put_slices(how, wide, dim, index, to(values, DType::f32), name, wrap);
         copy_values(out, wide);
         return;
     }
     const Sliced s(out, dim), v(values, dim);
     const bool single = values.dim() == 0;
     const Dims none(s.sizes.size());
-    const Tensor offsets = offsets_of(index, s.size, s.stride);
+    const Tensor offsets = offsets_of(index, s.size, s.stride, name, wrap);
     Unlocked unlocked(index.numel() * product(s.sizes));
     on_device(cpu::index, cuda::index).put(how, out.device_data(), out.dtype(), offsets.device_data<int64_t>(), index.numel(), s.slice(), values.device_data(),
                    single ? 0 : v.stride,
@@ -418,7 +419,7 @@ static Tensor index_add_any(const Tensor& x, int64_t dim, const Tensor& given, c
     return written(x, in_place, "index_add_", "IndexAddBackward0", source, spanned({index}),
                    [&](const Tensor& y) {
                        GradMode off(false);
-                       put_slices(Scatter::add, y, dim, index, scaled ? to(mul(source, alpha), x.dtype()) : source);
+                       put_slices(Scatter::add, y, dim, index, scaled ? to(mul(source, alpha), x.dtype()) : source, "index_add");
                    },
                    [dim, alpha, scaled, flat = source.dim() == 0](Backward& bw) {
                        if (bw.needs(0)) bw.set(0, bw.grad());
@@ -439,7 +440,7 @@ static Tensor index_copy_any(const Tensor& x, int64_t dim, const Tensor& given, 
     const Tensor index = check_slices("index_copy", x, dim, given);
     check_source("index_copy", x, dim, index, source);
     return written(x, in_place, "index_copy_", "IndexCopyBackward0", source, spanned({index}),
-                   [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, source); },
+                   [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, source, "index_copy"); },
                    [dim, sizes = source.sizes()](Backward& bw) {
                        if (bw.needs(0)) bw.set(0, index_fill(bw.grad(), dim, bw.saved(0), Scalar(0)));
                        if (bw.needs(1)) bw.set(1, reshape(index_select(bw.grad(), dim, bw.saved(0)), sizes));
@@ -459,7 +460,7 @@ static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, 
     check_range(index, x.dim() ? x.size(dim) : 1, dim, true, "index_fill");
     const Tensor filler = to(detach(value), x.dtype());
     return written(x, in_place, "index_fill_", "IndexFillBackward0", value, spanned({index}),
-                   [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, filler); },
+                   [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, filler, "index_fill", true); },
                    [dim](Backward& bw) {
                        if (bw.needs(0)) bw.set(0, index_fill(bw.grad(), dim, bw.saved(0), Scalar(0)));
                        if (!bw.needs(1)) return;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "grid_formula.h"
 #include "image.h"
@@ -61,7 +62,8 @@ Tensor apply_map(const IndexMap& m, int dims, const Tensor& input, bool backward
             map.out[d] = m.out[d];
         }
         Unlocked unlocked(std::max(out.numel(), x.numel()));
-        (backward ? cpu::image.gather_grad : cpu::image.gather)(x.dtype(), map, x.data(), out.data());
+        const cpu::ImageKernels& kernels = on_device(cpu::image, cuda::image);
+        (backward ? kernels.gather_grad : kernels.gather)(x.dtype(), map, x.device_data(), out.device_data());
     } else if (out.numel() > 0) {
         zero_(out);
     }
@@ -216,7 +218,8 @@ Tensor move_windows(const Windows& r, const Tensor& input, bool fold) {
     Tensor out = empty(fold ? r.image : r.columns, x.dtype());
     if (out.numel() > 0) {
         Unlocked unlocked(std::max(out.numel(), x.numel()));
-        (fold ? cpu::image.fold : cpu::image.unfold)(x.dtype(), r.w, x.data(), out.data());
+        const cpu::ImageKernels& kernels = on_device(cpu::image, cuda::image);
+        (fold ? kernels.fold : kernels.unfold)(x.dtype(), r.w, x.device_data(), out.device_data());
     }
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input))
@@ -336,8 +339,9 @@ GridGrads grid_sample_backward(const cpu::GridSample& g, const Tensor& grad, con
     if (want_input) r.input = zeros(input.sizes(), wide);
     if (want_grid) r.grid = zeros(grid.sizes(), wide);
     if (d.numel() > 0)
-        cpu::image.grid_sample_grad(wide, g, d.data(), x.data(), p.data(), want_input ? r.input.data() : nullptr,
-                                    want_grid ? r.grid.data() : nullptr);
+        on_device(cpu::image, cuda::image).grid_sample_grad(wide, g, d.device_data(), x.device_data(), p.device_data(),
+                                                            want_input ? r.input.device_data() : nullptr,
+                                                            want_grid ? r.grid.device_data() : nullptr);
     if (wide != dtype) {
         if (want_input) r.input = to(r.input, dtype);
         if (want_grid) r.grid = to(r.grid, dtype);
@@ -386,7 +390,7 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, cpu::GridInterpolat
     Tensor out = empty(sizes, wide);
     if (out.numel() > 0) {
         Unlocked unlocked(out.numel() * 8);
-        cpu::image.grid_sample(wide, g, x.data(), p.data(), out.data());
+        on_device(cpu::image, cuda::image).grid_sample(wide, g, x.device_data(), p.device_data(), out.device_data());
     }
     if (wide != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input, grid))
@@ -458,20 +462,23 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, std::optional<bool> al
     if (!align_corners) warn_about_alignment();
     int64_t points = 1;
     for (int64_t d = 0; d < dims; ++d) points *= size[2 + d];
-    Tensor base = empty({points, dims + 1}, DType::f64);
-    double* to_base = base.data<double>();
-    for (int64_t i = 0; i < points; ++i) {
-        int64_t rest = i;
+    Tensor base = empty({points, dims + 1}, theta.dtype());
+    {
+        GradMode off(false);
+        Dims shape;
+        for (int64_t d = 0; d < dims; ++d) shape.push_back(size[2 + d]);
         for (int64_t d = 0; d < dims; ++d) {  // x is the last dimension
-            const int64_t n = size[size.size() - 1 - d], k = rest % n;
-            rest /= n;
-            const double step = align_corners.value_or(false) ? (n > 1 ? 2.0 * double(k) / double(n - 1) - 1 : 0)
-                                                              : (2.0 * double(k) + 1) / double(n) - 1;
-            *to_base++ = step;
+            const int64_t n = shape[dims - 1 - d];
+            const Tensor k = to(arange(n), DType::f64);
+            Tensor step = k * Scalar(2.0);
+            if (!align_corners.value_or(false)) step = (step + Scalar(1.0)) / Scalar(double(n)) - Scalar(1.0);
+            else if (n > 1) step = step / Scalar(double(n - 1)) - Scalar(1.0);
+            Dims line(dims, 1);
+            line[dims - 1 - d] = n;
+            copy_values(reshape(select(base, 1, d), shape), expand(reshape(step, line), shape));
         }
-        *to_base++ = 1;
+        copy_values(select(base, 1, dims), ones({points}, theta.dtype()));
     }
-    base = to(base, theta.dtype());
     Dims sizes{size[0]};
     for (int64_t d = 0; d < dims; ++d) sizes.push_back(size[2 + d]);
     sizes.push_back(dims);

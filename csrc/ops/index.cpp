@@ -104,7 +104,7 @@ Picked pick(const Tensor& t, const TensorList& indices) {
         strides.push_back(t.stride(d));
     }
     on_device(cpu::index, cuda::index).offsets(p.offsets.device_data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()),
-                       n);
+                       n, true, "index");
     return p;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "../cpu/image.h"
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "image.h"
 #include "pool.h"
@@ -136,7 +137,8 @@ Tensor resample(const Resampling& r, const Tensor& input, bool backward, const c
             const Tensor y = empty(sizes, wide);
             if (y.numel() > 0) {
                 Unlocked unlocked(y.numel() * t.count);
-                (backward ? cpu::image.resample_grad : cpu::image.resample)(wide, k, x.data(), y.data());
+                const cpu::ImageKernels& kernels = on_device(cpu::image, cuda::image);
+                (backward ? kernels.resample_grad : kernels.resample)(wide, k, x.device_data(), y.device_data());
             }
             x = y;
         }

@@ -4,6 +4,7 @@
 
 #include "../core/threads.h"
 #include "../cpu/index.h"
+#include "../cuda/index.h"
 #include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "gather.h"
@@ -256,10 +257,19 @@ static Tensor repeat_interleave(const Tensor& x, int64_t times, std::optional<in
 }
 
 // Each index as often as repeats says.
-static Tensor repeated_indices(const Tensor& given) {
+static Tensor repeated_indices(const Tensor& given, std::optional<int64_t> size) {
     if (given.dim() > 1) throw RuntimeError("repeat_interleave only accept 1D vector as repeat");
     if (!is_integral(given.dtype())) throw RuntimeError("repeats has to be Long or Int tensor");
     const Tensor repeats = contiguous(to(given, DType::i64));
+    if (repeats.is_cuda()) {
+        if (repeats.numel() == 0) return empty({0}, DType::i64);
+        GradMode off(false);
+        const Tensor valid = ge(repeats, Scalar(0)), ends = cumsum(repeats, 0);
+        cuda::require(valid.device_data<bool>(), valid.numel(), "repeats can not be negative");
+        const int64_t total = size ? *size : item(select(ends, 0, -1)).to_int();
+        if (total < 0) throw RuntimeError("repeats can not be negative");
+        return searchsorted(ends, arange(total), true);
+    }
     const int64_t* r = repeats.data<int64_t>();
     int64_t total = 0;
     for (int64_t i = 0; i < repeats.numel(); i++) {
@@ -281,7 +291,7 @@ static Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::opt
     if (repeats.size(0) != n) throw RuntimeError("repeats must have the same size as input along dim, but got "
                                                  "repeats.size(0) = ", repeats.size(0), " and input.size(", d, ") = ",
                                                      n);
-    const Tensor at = repeated_indices(repeats);
+    const Tensor at = repeated_indices(repeats, size);
     if (size && *size != at.numel()) throw RuntimeError("Allocated size does not match required size: output_size is ",
                                                         *size, ", needed ", at.numel());
     return index_select(in, d, at);
@@ -386,7 +396,7 @@ static const Operators operators = {
      },
      function | method},
     {"repeat_interleave(Tensor repeats, *, int? output_size=None)",
-     [](const Tensor& times, std::optional<int64_t>) { return repeated_indices(times); }, function},
+     [](const Tensor& times, std::optional<int64_t> size) { return repeated_indices(times, size); }, function},
     {"tril(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) {
         return triangle(x, d, false);
     }, function | method | inplace},

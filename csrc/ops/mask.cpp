@@ -167,12 +167,15 @@ Tensor masked_scatter(const Tensor& self, const Tensor& given, const Tensor& sou
 static Tensor one_hot(const Tensor& given, int64_t classes) {
     if (given.dtype() != DType::i64) throw RuntimeError("one_hot is only applicable to index tensor of type "
                                                         "LongTensor, got ", type_name(given.dtype()));
-    if (given.is_cuda()) {
-        OnDevice host(Device{});
-        return to(one_hot(to(given, Device{}), classes), given.device());
-    }
     const Tensor x = contiguous(given);
     if (x.numel() == 0 && classes <= 0) throw RuntimeError("Can not infer total number of classes from empty tensor.");
+    if (x.is_cuda()) {  // a class out of range is raised by scatter
+        if (classes == -1) classes = item(amax(reshape(x, {-1}), {0})).to_int() + 1;
+        if (classes <= 0) throw RuntimeError("Class values must be smaller than num_classes.");
+        Dims sizes = x.sizes();
+        sizes.push_back(classes);
+        return scatter(zeros(sizes, DType::i64), -1, unsqueeze(x, -1), Scalar(1));
+    }
     int64_t high = -1, low = 0;
     const int64_t* p = x.data<int64_t>();
     for (int64_t i = 0; i < x.numel(); i++) {

@@ -79,6 +79,8 @@ Tensor cat(const TensorList& tensors, int64_t dim);
 Tensor stack(const TensorList& tensors, int64_t dim);
 Tensor flip(const Tensor& t, const Dims& dims);
 Tensor cumsum(const Tensor& t, int64_t dim);
+Tensor argsort(const Tensor& t, int64_t dim, bool descending);
+Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool right);  // boundaries: sorted along the last dimension
 
 bool is_nonzero(const Tensor& t);  // bool() of a one-element tensor
 Scalar item(const Tensor& t);

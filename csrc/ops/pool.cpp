@@ -387,31 +387,28 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
     if (samples.dim() == 0 || samples.size(-1) != dims || samples.numel() < s.planes * dims)
         throw RuntimeError(op, ": Expect _random_samples to have ", dims, " numbers for each of the ", s.planes,
                            " channels, got shape ", samples.sizes());
-    const Tensor fractions = plain(to(alias(samples), DType::f64));
     Tensor starts[3];
     const int64_t* begin[3];
-    for (int d = 0; d < 3; ++d) {
-        starts[d] = zeros({s.planes, s.out[d]}, DType::i64);
-        begin[d] = starts[d].data<int64_t>();
-        if (d < 3 - dims) continue;
-        int64_t* to = starts[d].data<int64_t>();
-        for (int64_t plane = 0; plane < s.planes; ++plane) {
-            // The samples are in the order width, height, depth in two dimensions, depth first in three.
-            const int which = dims == 2 ? 2 - d : d;
-            const double u = fractions.data<double>()[plane * dims + which];
-            auto fill = [&](auto rounded) {  // every step in the precision of the input, as PyTorch does
-                const auto fraction = rounded(u);
-                const auto step = s.out[d] > 1 ? rounded(double(s.in[d] - s.kernel[d]) / double(s.out[d] - 1))
-                                               : rounded(0.0);
-                const int64_t first = int64_t(rounded(fraction * step));
-                for (int64_t i = 0; i + 1 < s.out[d]; ++i)
-                    to[plane * s.out[d] + i] = int64_t(rounded(rounded(double(i) + fraction) * step)) - first;
-            };
-            if (input.dtype() == DType::f64) fill([](double v) { return v; });
-            else if (input.dtype() == DType::f32) fill([](double v) { return float(v); });
-            else if (input.dtype() == DType::bf16) fill([](double v) { return float(bf16(float(v))); });
-            else fill([](double v) { return float(f16(v)); });
-            to[plane * s.out[d] + s.out[d] - 1] = s.in[d] - s.kernel[d];
+    {
+        GradMode off(false);
+        const DType d = input.dtype(), wide = is_reduced(d) ? DType::f32 : d;
+        auto rounded = [&](const Tensor& t) { return to(to(t, d), wide); };  // every step in the precision of the input, as PyTorch does
+        const Tensor fractions = to(narrow(reshape(alias(samples), {-1, dims}), 0, 0, s.planes), d);
+        for (int axis = 0; axis < 3; ++axis) {
+            if (axis < 3 - dims) starts[axis] = zeros({s.planes, s.out[axis]}, DType::i64);
+            else {
+                const int64_t count = s.out[axis], room = s.in[axis] - s.kernel[axis];
+                // The samples are in the order width, height, depth in two dimensions, depth first in three.
+                const Tensor fraction = to(narrow(fractions, 1, dims == 2 ? 2 - axis : axis, 1), wide);
+                const Tensor last = full({s.planes, 1}, Scalar(room), DType::i64);
+                if (count == 1) starts[axis] = last;
+                else {
+                    const Tensor step = rounded(full({}, Scalar(double(room) / double(count - 1)), DType::f64));
+                    const Tensor place = to(rounded(rounded(to(arange(count - 1), wide) + fraction) * step), DType::i64);
+                    starts[axis] = plain(cat({place - to(rounded(fraction * step), DType::i64), last}, 1));
+                }
+            }
+            begin[axis] = starts[axis].device_data<int64_t>();
         }
     }
     const Dims sizes = output_sizes(input, dims, s);
@@ -485,7 +482,7 @@ Tensor max_unpool(int dims, const Tensor& input, const Tensor& indices, const Di
     const int64_t bad =
         on_device(cpu::pool, cuda::pool).unpool(input.dtype(), s.planes, count, size, x.device_data(), at.device_data<int64_t>(), out.device_data());
     if (bad >= 0)
-        throw RuntimeError("Found an invalid max index: ", at.device_data<int64_t>()[bad], " (output volumes are of size ",
+        throw RuntimeError("Found an invalid max index: ", at.data<int64_t>()[bad], " (output volumes are of size ",
                            times(output_size), ")");
     if (needs_grad(input))
         record(out, dims == 3 ? "MaxUnpool3DBackward0" : "MaxUnpool2DBackward0", {input}, {indices},

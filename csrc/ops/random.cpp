@@ -9,6 +9,7 @@
 
 #include "../core/threads.h"
 #include "../cpu/random.h"
+#include "../cuda/index.h"
 #include "../cuda/random.h"
 #include "../cuda/tables.h"
 #include "../python/registry.h"
@@ -41,13 +42,10 @@ template <class F> void fill_values(const Tensor& self, DType dtype, F&& fill) {
     copy_values(self, t);
 }
 
-// The same with memory that the processor can touch, for the rarer samplers.
-template <class F> void fill_on_host(const Tensor& self, DType dtype, F&& fill) {
-    if (!self.is_cuda()) return fill_values(self, dtype, fill);
-    OnDevice host(Device{});
-    Tensor t = empty(self.sizes(), dtype);
-    fill(t);
-    copy_values(self, t);
+// RuntimeError at the next synchronisation unless all elements are true.
+void must_hold(const Tensor& condition, const char* message) {
+    const Tensor c = contiguous(condition);
+    cuda::require(c.device_data<bool>(), c.numel(), message);
 }
 
 DType sampled_dtype(DType d) { return is_reduced(d) ? DType::f32 : d; }
@@ -112,11 +110,16 @@ void integer_values(const Tensor& self, int64_t from, uint64_t range, Generator&
     });
 }
 
-// out = f(uniform in [0, 1)) in double for each element, into any dtype.
-template <class F> void transform_values(const Tensor& self, Generator& g, F f) {
+// out = f(uniform in [0, 1)) in double for each element, into any dtype; `composed` is f on a tensor, for the GPU.
+template <class F, class C> void transform_values(const Tensor& self, Generator& g, F f, C composed) {
+    OnDevice on(self.device());
     const cpu::RandomStream stream = draw(g);
-    fill_on_host(self, DType::f64, [&](const Tensor& t) {
-        uniform_fill(t.data(), t.numel(), DType::f64, stream, 0, 1);
+    fill_values(self, DType::f64, [&](const Tensor& t) {
+        uniform_fill(t.device_data(), t.numel(), DType::f64, stream, 0, 1);
+        if (t.is_cuda()) {
+            GradMode off(false);
+            return copy_values(t, composed(t));
+        }
         Unlocked unlocked(t.numel());
         double* p = t.data<double>();
         parallel_for(t.numel(), 4096, [=](int64_t begin, int64_t end) {
@@ -270,37 +273,50 @@ Tensor randperm(int64_t n, Generator& g, MaybeDType dtype, PyObject*, MaybeDevic
 
 // ---- distributions ----
 
+constexpr const char* bad_probability =
+    "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)";
+
 Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& g) {
+    OnDevice on(self.device());
     // The comparison needs as fine a uniform as the probability is.
-    const Tensor p = to(to(contiguous(expanded(detach(probabilities), self.sizes())), DType::f64), Device{});
-    const double* limit = p.data<double>();
-    for (int64_t i = 0; i < p.numel(); i++)
-        if (!(limit[i] >= 0 && limit[i] <= 1))
-            throw RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, "
-                               "please report an enhancement request to PyTorch.)");
+    const Tensor p = to(to(contiguous(expanded(detach(probabilities), self.sizes())), DType::f64), self.device());
+    if (!p.is_cuda() && p.device().type != DeviceType::meta)
+        for (int64_t i = 0; i < p.numel(); i++)
+            if (!(p.data<double>()[i] >= 0 && p.data<double>()[i] <= 1)) throw RuntimeError(bad_probability);
     const cpu::RandomStream stream = draw(g);
-    fill_on_host(self, DType::f64, [&](const Tensor& t) {
-        uniform_fill(t.data(), t.numel(), DType::f64, stream, 0, 1);
+    fill_values(self, DType::f64, [&](const Tensor& t) {
+        uniform_fill(t.device_data(), t.numel(), DType::f64, stream, 0, 1);
+        if (t.is_cuda()) {
+            GradMode off(false);
+            must_hold(logical_and(ge(p, Scalar(0.0)), le(p, Scalar(1.0))), bad_probability);
+            return copy_values(t, lt(t, p));
+        }
         double* u = t.data<double>();
-        for (int64_t i = 0; i < t.numel(); i++) u[i] = u[i] < limit[i];
+        for (int64_t i = 0; i < t.numel(); i++) u[i] = u[i] < p.data<double>()[i];
     });
     return self;
 }
 
 void bernoulli_values(const Tensor& self, double p, double scale, Generator& g) {
     if (!(p >= 0 && p <= 1)) throw RuntimeError("bernoulli_ expects p to be in [0, 1], but got p=", p);
+    OnDevice on(self.device());
     const cpu::RandomStream stream = draw(g);
     const bool wide = p != double(float(p)) || p * 0x1p24 != std::floor(p * 0x1p24);
-    fill_on_host(self, wide && self.dtype() == DType::f64 ? DType::f64 : DType::f32, [&](const Tensor& t) {
+    fill_values(self, wide && self.dtype() == DType::f64 ? DType::f64 : DType::f32, [&](const Tensor& t) {
         if (t.dtype() == DType::f64) {
-            uniform_fill(t.data(), t.numel(), DType::f64, stream, 0, 1);
+            uniform_fill(t.device_data(), t.numel(), DType::f64, stream, 0, 1);
+            if (t.is_cuda()) {
+                GradMode off(false);
+                return copy_values(t, mul(lt(t, Scalar(p)), Scalar(scale)));
+            }
             double* u = t.data<double>();
             for (int64_t i = 0, n = t.numel(); i < n; i++) u[i] = u[i] < p ? scale : 0;
             return;
         }
-        float* out = t.data<float>();
         const uint64_t limit = uint64_t(std::ldexp(p, 32));
         const float value = float(scale);
+        if (t.is_cuda()) return cuda::random_bernoulli(t.device_data<float>(), t.numel(), stream, limit, value);
+        float* out = t.data<float>();
         Unlocked unlocked(t.numel());
         parallel_for(t.numel(), 16384, [&](int64_t begin, int64_t end) {
             constexpr int64_t block = 1024;
@@ -314,6 +330,26 @@ void bernoulli_values(const Tensor& self, double p, double scale, Generator& g) 
     });
 }
 
+// The same draws on the GPU, composed. What is wrong with the weights is raised at the next synchronisation.
+Tensor multinomial_on_gpu(const Tensor& input, int64_t samples, bool replacement, Generator& g) {
+    GradMode off(false);
+    const int64_t categories = input.size(-1), rows = input.dim() == 2 ? input.size(0) : 1, draws = replacement ? samples : categories;
+    const Tensor p = reshape(contiguous(to(detach(input), DType::f64)), {rows, categories});
+    must_hold(logical_and(ge(p, Scalar(0.0)), isfinite(p)), "probability tensor contains either `inf`, `nan` or element < 0");
+    const Tensor u = empty({rows, draws}, DType::f64);
+    uniform_fill(u.device_data(), rows * draws, DType::f64, draw(g), 0x1p-54, 1);
+    const Tensor sums = cumsum(p, 1), total = narrow(sums, 1, categories - 1, 1);
+    must_hold(gt(total, Scalar(0.0)), "invalid multinomial distribution (sum of probabilities <= 0)");
+    Tensor out;
+    if (replacement) {
+        const Tensor last = amax(where(gt(p, Scalar(0.0)), arange(categories), Scalar(0)), {1}, true);  // that can be drawn
+        out = minimum(searchsorted(sums, mul(u, total), true), last);
+    } else {
+        out = contiguous(narrow(argsort(div(p, neg(log(u))), 1, true), 1, 0, samples));  // the largest of p / exponential
+    }
+    return input.dim() == 2 ? out : reshape(out, {samples});
+}
+
 Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Generator& g) {
     if (input.dim() < 1 || input.dim() > 2) throw RuntimeError("prob_dist must be 1 or 2 dim");
     if (!is_floating(input.dtype()))
@@ -323,10 +359,7 @@ Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Gener
     if (!replacement && samples > categories)
         throw RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
     if (categories > (1 << 24)) throw RuntimeError("number of categories cannot exceed 2^24");
-    if (input.is_cuda()) {
-        OnDevice host(Device{});
-        return to(multinomial(to(detach(input), Device{}), samples, replacement, g), input.device());
-    }
+    if (input.is_cuda()) return multinomial_on_gpu(input, samples, replacement, g);
     const Tensor weights = contiguous(to(detach(input), DType::f64));
     const double* w = weights.data<double>();
     Tensor out = empty(input.dim() == 2 ? Dims{rows, samples} : Dims{samples}, DType::i64);
@@ -363,65 +396,12 @@ Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Gener
     return out;
 }
 
-// A short sequence of uniforms in (0, 1), started from one 64-bit number (splitmix64).
-struct Sequence {
-    uint64_t state;
-    double next() {
-        uint64_t z = state += 0x9E3779B97F4A7C15u;
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-        z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-        return (double((z ^ z >> 31) >> 11) + 0.5) * 0x1p-53;
-    }
-};
+#define WISP_SAMPLER inline
 double log_factorial(double k) {
     int sign;
     return lgamma_r(k + 1, &sign);
 }
-
-double sample_poisson(double rate, Sequence s) {
-    if (rate == 0) return 0;
-    if (rate < 10) {  // as many uniforms as it takes for their product to fall below exp(-rate)
-        const double limit = std::exp(-rate);
-        double k = 0, p = s.next();
-        for (; p > limit; p *= s.next()) k++;
-        return k;
-    }
-    // Transformed rejection (Hörmann's PTRS).
-    const double root = std::sqrt(rate), log_rate = std::log(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
-    const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), quick = 0.9277 - 3.6224 / (b - 2);
-    for (;;) {
-        const double u = s.next() - 0.5, v = s.next(), us = 0.5 - std::fabs(u);
-        const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
-        if (us >= 0.07 && v <= quick) return k;
-        if (k < 0 || (us < 0.013 && v > us)) continue;
-        if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= -rate + k * log_rate - log_factorial(k)) return k;
-    }
-}
-
-double sample_binomial(double n, double p, Sequence s) {
-    if (std::isnan(n) || std::isnan(p)) return NAN;
-    if (n <= 0 || p <= 0) return 0;
-    if (p >= 1) return n;
-    if (p > 0.5) return n - sample_binomial(n, 1 - p, s);
-    if (n * p < 10) {  // successes are a geometric number of trials apart
-        const double log_q = std::log1p(-p);
-        double trials = 0, k = 0;
-        for (;; k++) {
-            trials += std::ceil(std::log(s.next()) / log_q);
-            if (trials > n) return k;
-        }
-    }
-    // Transformed rejection (Hörmann's BTRS).
-    const double root = std::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * root, a = -0.0873 + 0.0248 * b + 0.01 * p, c = n * p + 0.5;
-    const double quick = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * root, mode = std::floor((n + 1) * p);
-    const double log_odds = std::log(p / (1 - p)), peak = log_factorial(mode) + log_factorial(n - mode);
-    for (;;) {
-        const double u = s.next() - 0.5, v = s.next(), us = 0.5 - std::fabs(u), k = std::floor((2 * a / us + b) * u + c);
-        if (us >= 0.07 && v <= quick) return k;
-        if (k < 0 || k > n) continue;
-        if (std::log(v * alpha / (a / (us * us) + b)) <= peak - log_factorial(k) - log_factorial(n - k) + (k - mode) * log_odds) return k;
-    }
-}
+#include "../cpu/sampler_rules.h"
 
 // out[i] = sample(i, a sequence of its own) for all elements, in double, then to `dtype`.
 template <class F> Tensor sample_each(const Dims& sizes, DType dtype, Generator& g, F sample) {
@@ -440,12 +420,15 @@ template <class F> Tensor sample_each(const Dims& sizes, DType dtype, Generator&
 }
 
 Tensor poisson(const Tensor& rates, Generator& g) {
-    if (rates.is_cuda()) {
-        OnDevice host(Device{});
-        return with_zero_gradient(to(poisson(to(detach(rates), Device{}), g), rates.device()), "PoissonBackward0", rates);
-    }
     if (!is_floating(rates.dtype())) throw NotImplemented("\"poisson_cpu\" not implemented for '", type_name(rates.dtype()), "'");
     const Tensor r = contiguous(to(detach(rates), DType::f64));
+    if (r.is_cuda()) {
+        GradMode off(false);
+        must_hold(ge(r, Scalar(0.0)), "invalid Poisson rate, expected rate to be non-negative");
+        const Tensor out = empty(r.sizes(), DType::f64);
+        cuda::random_poisson(out.device_data<double>(), r.device_data<double>(), out.numel(), draw(g));
+        return with_zero_gradient(to(out, rates.dtype()), "PoissonBackward0", rates);
+    }
     const double* rate = r.data<double>();
     for (int64_t i = 0; i < r.numel(); i++)
         if (!(rate[i] >= 0)) throw RuntimeError("invalid Poisson rate, expected rate to be non-negative");
@@ -460,6 +443,11 @@ Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {
         throw ValueError("binomial only supports floating-point dtypes for prob, got: ", type_name(probability.dtype()));
     const Dims sizes = broadcast(count.sizes(), probability.sizes());
     const Tensor ns = contiguous(to(expanded(detach(count), sizes), DType::f64)), ps = contiguous(to(expanded(detach(probability), sizes), DType::f64));
+    if (ns.is_cuda()) {
+        const Tensor out = empty(sizes, DType::f64);
+        cuda::random_binomial(out.device_data<double>(), ns.device_data<double>(), ps.device_data<double>(), out.numel(), draw(g));
+        return with_zero_gradient(to(out, count.dtype()), "BinomialBackward0", count);
+    }
     const double *n = ns.data<double>(), *p = ps.data<double>();
     return with_zero_gradient(sample_each(sizes, count.dtype(), g, [=](int64_t i, Sequence s) { return sample_binomial(n[i], p[i], s); }),
                               "BinomialBackward0", count);
@@ -470,7 +458,8 @@ Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {
 Tensor normal_tensors(const Tensor& mean, const Tensor& deviation, Generator& g) {
     const Tensor d = detach(deviation);
     if (is_complex(d.dtype())) throw RuntimeError("normal expects standard deviation to be non-complex");
-    if (d.numel() && !is_nonzero(amin(reshape(d, {-1}), {0}) >= Scalar(0))) throw RuntimeError("normal expects all elements of std >= 0.0");
+    if (d.is_cuda()) must_hold(ge(d, Scalar(0)), "normal expects all elements of std >= 0.0");
+    else if (d.numel() && !is_nonzero(amin(reshape(d, {-1}), {0}) >= Scalar(0))) throw RuntimeError("normal expects all elements of std >= 0.0");
     const Dims sizes = broadcast(mean.sizes(), deviation.sizes());
     Tensor z = empty(sizes, is_differentiable(mean.dtype()) ? mean.dtype() : default_dtype());
     check_floating("normal_kernel_cpu", mean.dtype());
@@ -584,7 +573,8 @@ const Operators operators = {
          if (!(rate > 0)) throw RuntimeError("exponential_ expects lambda > 0.0, but found lambda=", rate);
          return sample_inplace(self, "exponential_", "ExponentialBackward0", [&] {
              // Never zero: the logarithm of such a sample is common (Gumbel noise).
-             transform_values(self, g, [rate](double u) { return std::max(-std::log1p(-u), 0x1p-54) / rate; });
+             transform_values(self, g, [rate](double u) { return std::max(-std::log1p(-u), 0x1p-54) / rate; },
+                              [rate](const Tensor& u) { return div(maximum(neg(log1p(neg(u))), Scalar(0x1p-54)), Scalar(rate)); });
          });
      }, method},
     {"geometric_(Tensor self, float p, *, Generator? generator=None)", [](const Tensor& self, double p, Generator& g) {
@@ -592,7 +582,9 @@ const Operators operators = {
          if (is_complex(self.dtype()) || self.dtype() == DType::boolean)
              throw NotImplemented("\"geometric_cpu\" not implemented for '", type_name(self.dtype()), "'");
          return sample_inplace(self, "geometric_", "GeometricBackward0", [&] {
-             transform_values(self, g, [log_q = std::log1p(-p)](double u) { return std::max(1., std::ceil(std::log1p(-u) / log_q)); });
+             const double log_q = std::log1p(-p);
+             transform_values(self, g, [=](double u) { return std::max(1., std::ceil(std::log1p(-u) / log_q)); },
+                              [=](const Tensor& u) { return maximum(ceil(div(log1p(neg(u)), Scalar(log_q))), Scalar(1.0)); });
          });
      }, method},
     {"cauchy_(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)",
@@ -600,7 +592,8 @@ const Operators operators = {
          check_continuous("Cauchy", self.dtype());
          if (!(sigma > 0)) throw RuntimeError("cauchy_ expects sigma > 0.0, but found sigma=", sigma);
          return sample_inplace(self, "cauchy_", "CauchyBackward0", [&] {
-             transform_values(self, g, [=](double u) { return median + sigma * std::tan(M_PI * (u - 0.5)); });
+             transform_values(self, g, [=](double u) { return median + sigma * std::tan(M_PI * (u - 0.5)); },
+                              [=](const Tensor& u) { return add(mul(tan(mul(sub(u, Scalar(0.5)), Scalar(M_PI))), Scalar(sigma)), Scalar(median)); });
          });
      }, method},
     {"log_normal_(Tensor self, float mean=1, float std=2, *, Generator? generator=None)",
@@ -608,9 +601,14 @@ const Operators operators = {
          if (!(deviation > 0)) throw RuntimeError("log_normal_ expects std > 0.0, but found std=", deviation);
          if (!is_floating(self.dtype())) throw NotImplemented("\"log_normal_cpu\" not implemented for '", type_name(self.dtype()), "'");
          return sample_inplace(self, "log_normal_", "LogNormalBackward0", [&] {
+             OnDevice on(self.device());
              const cpu::RandomStream stream = draw(g);
-             fill_on_host(self, DType::f64, [&](const Tensor& t) {
-                 normal_fill(t.data(), t.numel(), DType::f64, stream, mean, deviation);
+             fill_values(self, DType::f64, [&](const Tensor& t) {
+                 normal_fill(t.device_data(), t.numel(), DType::f64, stream, mean, deviation);
+                 if (t.is_cuda()) {
+                     GradMode off(false);
+                     return copy_values(t, exp(t));
+                 }
                  double* p = t.data<double>();
                  for (int64_t i = 0; i < t.numel(); i++) p[i] = std::exp(p[i]);
              });

@@ -59,7 +59,11 @@ static void run(Reduction kind, const Tensor& x, uint64_t mask, const Tensor& ou
     arguments.out = out ? out.device_data() : nullptr;
     arguments.out_dtype = out_dtype;
     if (x.device().type == DeviceType::meta) return;
-    if (x.is_cuda()) return cuda::reduce(kind, arguments);
+    if (x.is_cuda()) {
+        // The kernels count scattered elements with 32 bits.
+        if (x.numel() >= (int64_t(1) << 31) && !x.is_contiguous()) return run(kind, contiguous(detach(x)), mask, out, out_dtype, arguments);
+        return cuda::reduce(kind, arguments);
+    }
     Unlocked unlocked(x.numel());
     cpu::reduce.reduce(kind, arguments);
 }

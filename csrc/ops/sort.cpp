@@ -66,7 +66,7 @@ static std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descen
     return {values, indices};
 }
 
-static Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
+Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
     check_sortable("argsort", x);
     const Rows r(x, dim);
     Tensor indices = empty(r.x.sizes(), DType::i64);
@@ -344,6 +344,8 @@ static Tensor searchsorted(const Tensor& boundaries_, const Tensor& values_, boo
     }
     return narrow_result ? to(y, DType::i32) : y;
 }
+
+Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool right) { return searchsorted(boundaries, values, false, right, Tensor()); }
 
 static bool is_right(bool right, const std::optional<std::string>& side) {
     if (!side) return right;

@@ -3,6 +3,7 @@
 
 #include "../cpu/embedding.h"
 #include "../cpu/sparse.h"
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -45,7 +46,7 @@ struct Pattern {
     int64_t rows, columns;
 
     cpu::CsrPattern kernel() const {
-        return {rows, columns, column.numel(), start.data<int64_t>(), column.data<int64_t>()};
+        return {rows, columns, column.numel(), start.device_data<int64_t>(), column.device_data<int64_t>()};
     }
     void transpose() {
         if (order) return;
@@ -53,8 +54,8 @@ struct Pattern {
         transposed_column = empty(column.sizes(), DType::i64);
         order = empty(column.sizes(), DType::i64);
         Unlocked unlocked(column.numel());
-        cpu::sparse.transpose(kernel(), transposed_start.data<int64_t>(), transposed_column.data<int64_t>(),
-                              order.data<int64_t>());
+        on_device(cpu::sparse, cuda::sparse).transpose(kernel(), transposed_start.device_data<int64_t>(), transposed_column.device_data<int64_t>(),
+                              order.device_data<int64_t>());
     }
     Pattern transposed() {
         transpose();
@@ -67,10 +68,10 @@ Pattern checked(const Tensor& start, const Tensor& column, int64_t columns) {
         throw RuntimeError("sparse product: expected 1-D compressed and plain indices, got shapes ", start.sizes(),
                            " and ", column.sizes());
     Pattern p{kernel_input(start, DType::i64), kernel_input(column, DType::i64), {}, {}, {}, start.numel() - 1, columns};
-    if (!cpu::sparse.rises(p.start.data<int64_t>(), p.rows, p.column.numel()))
+    if (!on_device(cpu::sparse, cuda::sparse).rises(p.start.device_data<int64_t>(), p.rows, p.column.numel()))
         throw RuntimeError("sparse product: the compressed indices must rise from 0 to the number of entries, ",
                            p.column.numel());
-    const int64_t bad = cpu::embedding.first_bad(p.column.data<int64_t>(), p.column.numel(), columns);
+    const int64_t bad = on_device(cpu::embedding, cuda::embedding).first_bad(p.column.device_data<int64_t>(), p.column.numel(), columns);
     if (bad >= 0)
         throw IndexError("sparse product: index ", p.column.data<int64_t>()[bad],
                          " is out of bounds for a dimension of size ", columns);
@@ -98,7 +99,7 @@ Tensor product(Pattern p, const Tensor& values, const Tensor& dense) {
     Tensor y = empty({p.rows, width}, d);
     {
         Unlocked unlocked(p.column.numel() * width + y.numel());
-        cpu::sparse.product(d, p.kernel(), v.data(), x.data(), y.data(), width);
+        on_device(cpu::sparse, cuda::sparse).product(d, p.kernel(), v.device_data(), x.device_data(), y.device_data(), width);
     }
     if (d != dense.dtype()) y = to(y, dense.dtype());
     if (needs_grad(values, dense)) {
@@ -123,7 +124,7 @@ Tensor sampled(Pattern p, const Tensor& left, const Tensor& right) {
     Tensor y = empty(p.column.sizes(), d);
     {
         Unlocked unlocked(p.column.numel() * a.size(1));
-        cpu::sparse.sampled(d, p.kernel(), a.data(), b.data(), y.data(), a.size(1));
+        on_device(cpu::sparse, cuda::sparse).sampled(d, p.kernel(), a.device_data(), b.device_data(), y.device_data(), a.size(1));
     }
     if (d != left.dtype()) y = to(y, left.dtype());
     if (needs_grad(left, right)) {

@@ -335,14 +335,14 @@ def _typename(value):
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _scalar(value, device=None):
-    """A 0-dim tensor, the form in which step counts are kept."""
+def _scalar(value, device="cpu"):
+    """A 0-dim tensor, the form in which step counts are kept: on the CPU, where the step reads them."""
     dtype = wisp.float64 if wisp.get_default_dtype() == wisp.float64 else wisp.float32
     return wisp.tensor(float(value), dtype=dtype, device=device)
 
 
 def _new_step(parameter, group):
-    return _scalar(0.0, parameter.device if group.get("capturable") else None)
+    return _scalar(0.0, parameter.device if group.get("capturable") else "cpu")
 
 
 def _zeros(parameter):

@@ -131,6 +131,25 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vector {
     T at[N];
 };
 
+// What was wrong with an input, for the host to raise at the next synchronisation (see runtime.h). The first one stays.
+struct Report {
+    unsigned long long flag;
+    long long value, size;
+    unsigned long long name;
+};
+WISP_INLINE void report_index(Report* report, int64_t value, int64_t size, unsigned long long name) {
+    if (atomicCAS(&report->flag, 0ULL, 1ULL) != 0) return;
+    report->value = value;
+    report->size = size;
+    report->name = name;
+    __threadfence_system();
+}
+WISP_INLINE void report_error(Report* report, unsigned long long message) {
+    if (atomicCAS(&report->flag, 0ULL, 2ULL) != 0) return;
+    report->name = message;
+    __threadfence_system();
+}
+
 }  // namespace wisp
 
 using namespace wisp;  // instances are named from outside

@@ -33,37 +33,43 @@ WISP_INLINE Offsets offsets_of(const IndexShape& s, int64_t i) {
     return o;
 }
 
-__global__ void __launch_bounds__(256) first_bad_index(const int64_t* index, int64_t n, int64_t size, int wrap, unsigned long long* found) {
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i < n && (index[i] >= size || index[i] < (wrap ? -size : 0))) atomicMin(found, static_cast<unsigned long long>(i));
-}
+constexpr uint64_t nowhere = (uint64_t(1) << 40) - 1;  // the destination of what is dropped, as in pairs.h
 
-struct Report {
-    unsigned long long flag;
-    long long value, size;
-    unsigned long long name;
-};
 __global__ void __launch_bounds__(256) report_bad_indices(const int64_t* index, int64_t n, int64_t size, unsigned long long name, Report* report) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= n || (index[i] >= 0 && index[i] < size) || atomicCAS(&report->flag, 0ULL, 1ULL) != 0) return;
-    report->value = index[i];
-    report->size = size;
-    report->name = name;
-    __threadfence_system();
+    if (i < n && (index[i] < 0 || index[i] >= size)) report_index(report, index[i], size, name);
+}
+// Every element must be true.
+__global__ void __launch_bounds__(256) report_false(const bool* good, int64_t n, unsigned long long message, Report* report) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i < n && !good[i]) report_error(report, message);
+}
+__global__ void __launch_bounds__(256) count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i < n) out[i] = first + i * step;
 }
 
 struct IndexList {
     int count;
     const int64_t* indices[index_dims];
     int64_t sizes[index_dims], strides[index_dims];
+    int wrap;
+    unsigned long long name;
+    Report* report;
 };
+// -1 where an index is out of range.
 __global__ void __launch_bounds__(256) index_offsets(int64_t* out, const IndexList list, int64_t n) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     int64_t offset = 0;
     for (int k = 0; k < list.count; k++) {
-        const int64_t at = list.indices[k][i];
-        offset += (at < 0 ? at + list.sizes[k] : at) * list.strides[k];
+        const int64_t at = list.indices[k][i], size = list.sizes[k];
+        if (at >= size || at < (list.wrap ? -size : 0)) {
+            report_index(list.report, at, size, list.name);
+            out[i] = -1;
+            return;
+        }
+        offset += (at < 0 ? at + size : at) * list.strides[k];
     }
     out[i] = offset;
 }
@@ -75,23 +81,28 @@ template <int Bytes> __global__ void __launch_bounds__(256) take(void* out, int6
     if (i >= n * slice) return;
     const int64_t k = i / slice;
     const Offsets o = offsets_of(s, i - k * slice);
-    static_cast<T*>(out)[k * out_step + o.a] = static_cast<const T*>(in)[offsets[k] + o.b];
+    static_cast<T*>(out)[k * out_step + o.a] = offsets[k] < 0 ? T{} : static_cast<const T*>(in)[offsets[k] + o.b];
 }
 
 enum How : int { how_set, how_add, how_multiply, how_minimum, how_maximum };
-template <int H, class T> WISP_INLINE T combine(T old, T x) {
-    if constexpr (H == how_set) return x;
-    else {
+template <int H, class C> WISP_INLINE C combine(C a, C b) {
+    if constexpr (H == how_add) return a + b;
+    else if constexpr (H == how_multiply) return a * b;
+    else if constexpr (is_complex<C>) return a;
+    else if constexpr (H == how_minimum) return a != a ? a : b != b ? b : b < a ? b : a;
+    else return a != a ? a : b != b ? b : b > a ? b : a;
+}
+// All that goes to the place of entry k, one after the other; half precision is rounded once, at the end.
+template <int H, class T, class Value> WISP_INLINE void combine_run(T* target, const uint64_t* places, int64_t k, int64_t n, Value value) {
+    if constexpr (H == how_set) {
+        int64_t last = k;
+        while (last + 1 < n && places[last + 1] == places[k]) last++;
+        *target = value(last);
+    } else {
         using C = compute<T>;
-        const C a = convert<C>(old), b = convert<C>(x);
-        if constexpr (H == how_add) {
-            if constexpr (std::is_same_v<T, bool>) return old || x;
-            else return convert<T>(C(a + b));
-        }
-        else if constexpr (H == how_multiply) return convert<T>(C(a * b));
-        else if constexpr (is_complex<C>) return old;
-        else if constexpr (H == how_minimum) return convert<T>(a != a ? a : b != b ? b : b < a ? b : a);
-        else return convert<T>(a != a ? a : b != b ? b : b > a ? b : a);
+        C sum = convert<C>(*target);
+        for (int64_t j = k; j < n && places[j] == places[k]; j++) sum = combine<H>(sum, convert<C>(value(j)));
+        *target = convert<T>(sum);
     }
 }
 
@@ -100,43 +111,46 @@ template <int H, class T> __global__ void __launch_bounds__(256) put_sorted(T* o
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * slice) return;
     const int64_t k = i / slice;
-    if (k > 0 && places[k - 1] == places[k]) return;  // not the first of its destination
+    if (places[k] == nowhere || (k > 0 && places[k - 1] == places[k])) return;  // not the first of its destination
     const Offsets o = offsets_of(s, i - k * slice);
     T* target = out + int64_t(places[k]) + o.a;
-    T value = *target;
-    for (int64_t j = k; j < n && places[j] == places[k]; j++) value = combine<H>(value, values[positions[j] * value_step + o.b]);
-    *target = value;
+    combine_run<H>(target, places, k, n, [&](int64_t j) { return values[positions[j] * value_step + o.b]; });
 }
 
 // a: strides of in, b: of index; `along`: the stride of in along the indexed dimension, which a leaves out.
-template <int Bytes> __global__ void __launch_bounds__(256) gather(void* out, const void* in, const int64_t* index, int64_t n, int64_t along, const IndexShape s) {
+template <int Bytes> __global__ void __launch_bounds__(256) gather(void* out, const void* in, const int64_t* index, int64_t n, int64_t along, int64_t size, unsigned long long name, Report* report, const IndexShape s) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const Offsets o = offsets_of(s, i);
-    static_cast<T*>(out)[i] = static_cast<const T*>(in)[o.a + index[o.b] * along];
+    const int64_t at = index[o.b];
+    const bool good = at >= 0 && at < size;
+    if (!good) report_index(report, at, size, name);
+    static_cast<T*>(out)[i] = good ? static_cast<const T*>(in)[o.a + at * along] : T{};
 }
 // Where each element of a scatter goes.
-__global__ void __launch_bounds__(256) scatter_places(uint64_t* places, int64_t* positions, const int64_t* index, int64_t n, int64_t along, const IndexShape s) {
+__global__ void __launch_bounds__(256) scatter_places(uint64_t* places, int64_t* positions, const int64_t* index, int64_t n, int64_t along, int64_t size, unsigned long long name, Report* report,
+                                                      const IndexShape s) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const Offsets o = offsets_of(s, i);
-    places[i] = uint64_t(o.a + index[o.b] * along);
+    const int64_t at = index[o.b];
+    const bool good = at >= 0 && at < size;
+    if (!good) report_index(report, at, size, name);
+    places[i] = good ? uint64_t(o.a + at * along) : nowhere;
     positions[i] = i;
 }
 // c: strides of values.
 template <int H, class T> __global__ void __launch_bounds__(256) scatter_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, const T* values, const IndexShape s) {
     const int64_t k = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (k >= n || (k > 0 && places[k - 1] == places[k])) return;
-    T value = out[places[k]];
-    for (int64_t j = k; j < n && places[j] == places[k]; j++) value = combine<H>(value, values[offsets_of(s, positions[j]).c]);
-    out[places[k]] = value;
+    if (k >= n || places[k] == nowhere || (k > 0 && places[k - 1] == places[k])) return;
+    combine_run<H>(out + places[k], places, k, n, [&](int64_t j) { return values[offsets_of(s, positions[j]).c]; });
 }
 
-__global__ void __launch_bounds__(256) as_places(const int64_t* offsets, uint64_t* places, int64_t* positions, int64_t n) {
+__global__ void __launch_bounds__(256) as_places(const int64_t* offsets, uint64_t* places, int64_t* positions, int64_t n, int64_t limit) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
-    places[i] = uint64_t(offsets[i]);
+    places[i] = uint64_t(offsets[i] < 0 || offsets[i] > limit ? limit : offsets[i]);
     positions[i] = i;
 }
 
@@ -233,6 +247,30 @@ template <int Bytes> __global__ void __launch_bounds__(256) embedding_rows(const
     if (i >= n * cells) return;
     const int64_t k = i / cells, r = index[k];
     static_cast<T*>(out)[i] = r >= 0 && r < rows ? static_cast<const T*>(table)[r * cells + (i - k * cells)] : T{};
+}
+
+struct Bags {
+    int64_t rows, width, bags, padding;
+    int mode;  // 0 sum, 1 mean, 2 max
+    const int64_t *index, *offset;
+};
+template <class T> __global__ void __launch_bounds__(256) embedding_bags(const Bags b, const T* table, const T* sample_weight, T* out, int64_t* picked) {
+    using C = compute<T>;
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= b.bags * b.width) return;
+    const int64_t bag = i / b.width, column = i - bag * b.width;
+    C sum = 0;
+    int64_t count = 0, best = -1;
+    for (int64_t k = b.offset[bag]; k < b.offset[bag + 1]; k++) {
+        const int64_t row = b.index[k];
+        if (row == b.padding || row < 0 || row >= b.rows) continue;
+        const C v = convert<C>(table[row * b.width + column]);
+        count++;
+        if (b.mode != 2) sum += sample_weight ? v * convert<C>(sample_weight[k]) : v;
+        else if (count == 1 || v > sum || v != v) sum = v, best = row;
+    }
+    out[i] = convert<T>(b.mode == 1 && count > 0 ? C(sum / C(count)) : sum);
+    if (picked) picked[i] = best;
 }
 
 // --- running sums, products and extremes along the middle of (outer, n, inner): a thread a column ---

@@ -4,12 +4,6 @@
 
 namespace wisp {
 
-struct Report {
-    unsigned long long flag;
-    long long value, size;
-    unsigned long long name;
-};
-
 struct LossArguments {
     int64_t outer, classes, inner, ignore_index;
     double smoothing;
@@ -20,12 +14,7 @@ struct LossArguments {
 WISP_INLINE bool counts(const LossArguments& p, int64_t target) {
     if (target == p.ignore_index) return false;
     if (target >= 0 && target < p.classes) return true;
-    if (atomicCAS(&p.report->flag, 0ULL, 1ULL) == 0) {
-        p.report->value = target;
-        p.report->size = p.classes;
-        p.report->name = p.name;
-        __threadfence_system();
-    }
+    report_index(p.report, target, p.classes, p.name);
     return false;
 }
 

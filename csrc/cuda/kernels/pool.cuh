@@ -127,18 +127,28 @@ template <class T, int N> __global__ void __launch_bounds__(256) max_pool_grad(c
     *reinterpret_cast<Vector<T, N>*>(dx + i) = out;
 }
 
-// Adaptive windows and those of a fraction are known only from their indices: all results of a plane are looked through.
-template <class T> __global__ void __launch_bounds__(256) max_pool_grad_any(const PoolShape s, const T* g, const int64_t* indices, T* dx, int64_t n) {
-    using C = compute<T>;
+// Windows that begin at starts[d][plane * out[d] + i].
+struct Starts {
+    const int64_t* at[3];
+};
+template <class T> __global__ void __launch_bounds__(256) fractional_max_pool(const PoolShape s, const Starts starts, const T* x, T* y, int64_t* indices, int64_t n) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
-    const Place p = place_of(i, s, s.in);
-    const int64_t base = p.base(s, s.out);
-    const int own = flat(p.at, s.in), count = volume(s.out);
-    C sum = C(0);
-    for (int k = 0; k < count; k++)
-        if (indices[base + k * s.inner] == own) sum += convert<C>(g[base + k * s.inner]);
-    dx[i] = convert<T>(sum);
+    const Place o = place_of(i, s, s.out);
+    int first[3];
+    for (int d = 0; d < 3; d++) first[d] = int(starts.at[d][o.outer * s.out[d] + o.at[d]]);
+    const T* plane = x + o.base(s, s.in);
+    int where = flat(first, s.in);
+    T best = plane[where];
+    for (int a = 0; a < int(s.kernel[0]); a++)
+        for (int b = 0; b < int(s.kernel[1]); b++)
+            for (int c = 0; c < int(s.kernel[2]); c++) {
+                const int at[3] = {first[0] + a, first[1] + b, first[2] + c}, f = flat(at, s.in);
+                const T v = plane[f];
+                if (v > best || v != v) best = v, where = f;
+            }
+    y[i] = best;
+    indices[i] = where;
 }
 
 __global__ void __launch_bounds__(256) indices_of_taps(const PoolShape s, const uint8_t* taps, int64_t* indices, int64_t n) {

@@ -115,4 +115,26 @@ template <class T> __global__ void __launch_bounds__(256) dropout(const T* x, T*
     }
 }
 
+__global__ void __launch_bounds__(256) random_bernoulli(float* out, int64_t n, uint64_t seed, uint64_t offset, uint64_t limit, float value) {
+    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 64 + block % 16;
+    if (first >= n) return;
+    const Words w = philox(seed, offset, uint64_t(block));
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        if (first + e * 16 < n) out[first + e * 16] = uint64_t(w.at[e]) < limit ? value : 0.0f;
+}
+
+#define WISP_SAMPLER inline
+inline double log_factorial(double k) { return ::lgamma(k + 1); }
+#include "cpu/sampler_rules.h"
+
+__global__ void __launch_bounds__(128) random_poisson(double* out, const double* rate, const uint64_t* seeds, int64_t n) {
+    const int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x;
+    if (i < n) out[i] = rate[i] >= 0 ? sample_poisson(rate[i], Sequence{seeds[i]}) : 0.0;
+}
+__global__ void __launch_bounds__(128) random_binomial(double* out, const double* count, const double* probability, const uint64_t* seeds, int64_t n) {
+    const int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x;
+    if (i < n) out[i] = sample_binomial(count[i], probability[i], Sequence{seeds[i]});
+}
+
 }  // namespace wisp

@@ -17,8 +17,13 @@ template <class T> WISP_INLINE uint64_t sort_key(T x, bool descending) {
     } else if constexpr (std::is_same_v<T, double>) {
         const uint64_t b = x != x ? 0x7fffffffffffffffULL : uint64_t(__double_as_longlong(x == 0 ? 0.0 : x));
         k = b >> 63 ? ~b : b | 0x8000000000000000ULL;
-    } else if constexpr (std::is_signed_v<T>) k = uint64_t(int64_t(x)) ^ 0x8000000000000000ULL;
-    else k = uint64_t(x);
+    } else if constexpr (sizeof(T) == 8) k = std::is_signed_v<T> ? uint64_t(x) ^ 0x8000000000000000ULL : uint64_t(x);
+    else {  // as few bits as the type has
+        constexpr uint64_t all = (uint64_t(1) << (8 * sizeof(T))) - 1;
+        k = uint64_t(int64_t(x)) & all;
+        if constexpr (std::is_signed_v<T>) k ^= (all >> 1) + 1;
+        return descending ? ~k & all : k;
+    }
     return descending ? ~k : k;
 }
 
@@ -124,6 +129,75 @@ template <class T> __global__ void __launch_bounds__(256) sorted_results(const T
     const int64_t p = positions[i];
     if (values) values[r * kept + k] = x[p];
     if (indices) indices[r * kept + k] = p - r * row;
+}
+
+template <class T> WISP_INLINE bool is_nan(T x) {
+    if constexpr (std::is_integral_v<T>) return false;
+    else {
+        const compute<T> v = convert<compute<T>>(x);
+        return v != v;
+    }
+}
+
+// One element of each sorted row: that of a rank, or a median; NaNs are at the end.
+enum Selecting : int { select_kth, select_median, select_nanmedian };
+template <class T> __global__ void __launch_bounds__(256) select_sorted(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t rows, int64_t n, int what, int64_t k) {
+    const int64_t r = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (r >= rows) return;
+    const int64_t* order = positions + r * n;
+    int64_t rank = k;
+    if (what != select_kth) {
+        int64_t numbers = 0;  // elements that are not NaN
+        for (int64_t count = n; count > 0;) {
+            const int64_t half = count / 2;
+            const bool number = !is_nan(x[order[numbers + half]]);
+            numbers = number ? numbers + half + 1 : numbers;
+            count = number ? count - half - 1 : half;
+        }
+        rank = numbers < n && what == select_median ? numbers : numbers == 0 ? 0 : (numbers - 1) / 2;
+    }
+    values[r] = x[order[rank]];
+    indices[r] = order[rank] - r * n;
+}
+// The longest run of equal elements of each sorted row, the first of several; its last element.
+template <class T> __global__ void __launch_bounds__(256) mode_sorted(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t rows, int64_t n) {
+    const int64_t r = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (r >= rows) return;
+    const int64_t* order = positions + r * n;
+    int64_t best = 0, longest = 0;
+    for (int64_t i = 0; i < n;) {
+        const uint64_t key = sort_key(x[order[i]], false);
+        int64_t end = i + 1;
+        while (end < n && sort_key(x[order[end]], false) == key) end++;
+        if (end - i > longest) longest = end - i, best = end - 1;
+        i = end;
+    }
+    values[r] = x[order[best]];
+    indices[r] = order[best] - r * n;
+}
+
+// sorter: null, or for each row of boundaries the permutation that sorts it.
+template <class T> __global__ void __launch_bounds__(256) search_sorted(int64_t* out, const T* boundaries, const int64_t* sorter, const T* values, int64_t all, int64_t m, int64_t n, int shared,
+                                                                        int right, unsigned long long name, Report* report) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= all) return;
+    const int64_t row = shared ? 0 : i / n;
+    const T* base = boundaries + row * m;
+    const uint64_t wanted = sort_key(values[i], false);
+    int64_t low = 0;
+    for (int64_t count = m; count > 0;) {
+        const int64_t half = count / 2;
+        int64_t at = sorter ? sorter[row * m + low + half] : low + half;
+        if (at < 0 || at >= m) {
+            report_index(report, at, m, name);
+            at = 0;
+        }
+        const uint64_t x = sort_key(base[at], false);
+        const bool after = right ? x <= wanted : x < wanted;
+        low = after ? low + half + 1 : low;
+        count = after ? count - half - 1 : half;
+    }
+    out[i] = low;
 }
 
 }  // namespace wisp

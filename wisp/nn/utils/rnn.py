@@ -131,7 +131,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
             blocks.append(input[start:end, :active].flatten(0, 1))
             batch_sizes += [active] * (end - start)
             start = end
-    return PackedSequence(wisp.cat(blocks), wisp.tensor(batch_sizes), sorted_indices, None)
+    return PackedSequence(wisp.cat(blocks), wisp.tensor(batch_sizes, device="cpu"), sorted_indices, None)
 
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):

@@ -1,0 +1,160 @@
+// Images as contiguous planes: index maps, weighted resampling, unfold and fold, grid_sample. Gradients are gathered: a
+// thread an element of the input, which takes what comes to it in the order that the CPU has, so no sum depends on timing.
+#include "cuda/kernels/base.cuh"
+
+#include "cpu/image.h"
+
+namespace wisp {
+
+WISP_INLINE float floor_of(float x) { return ::floorf(x); }
+WISP_INLINE double floor_of(double x) { return ::floor(x); }
+WISP_INLINE float nearest_of(float x) { return ::nearbyintf(x); }
+WISP_INLINE double nearest_of(double x) { return ::nearbyint(x); }
+namespace cpu {
+#include "cpu/grid_rules.h"
+}
+
+template <int Bytes> struct ImageCell;
+template <> struct ImageCell<1> { using type = uint8_t; };
+template <> struct ImageCell<2> { using type = uint16_t; };
+template <> struct ImageCell<4> { using type = uint32_t; };
+template <> struct ImageCell<8> { using type = uint64_t; };
+template <> struct ImageCell<16> { using type = Vector<uint64_t, 2>; };
+
+WISP_INLINE int64_t image_size(const int64_t* v) { return v[0] * v[1] * v[2]; }
+
+template <int Bytes> __global__ void __launch_bounds__(256) image_gather(const cpu::ImageMap m, const void* input, void* output, int64_t n) {
+    using T = typename ImageCell<Bytes>::type;
+    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (at >= n) return;
+    const int64_t k = at % m.out[2], row = at / m.out[2], j = row % m.out[1], i = row / m.out[1] % m.out[0], plane = row / (m.out[1] * m.out[0]);
+    static_cast<T*>(output)[at] =
+        static_cast<const T*>(input)[plane * image_size(m.in) + (m.map[0][i] * m.in[1] + m.map[1][j]) * m.in[2] + m.map[2][k]];
+}
+
+// The outputs that the map takes from input position i along one axis: to[d][start[d][i]] up to to[d][start[d][i + 1]].
+struct Inverse {
+    const int64_t *start[3], *to[3];
+};
+template <class T> __global__ void __launch_bounds__(256) image_gather_grad(const cpu::ImageMap m, const Inverse inverse, const T* grad, T* input_grad, int64_t n) {
+    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (at >= n) return;
+    const int64_t k = at % m.in[2], j = at / m.in[2] % m.in[1], row = at / (m.in[2] * m.in[1]), i = row % m.in[0], plane = row / m.in[0];
+    const T* from = grad + plane * image_size(m.out);
+    T sum = T(0);
+    for (int64_t a = inverse.start[0][i]; a < inverse.start[0][i + 1]; a++)
+        for (int64_t b = inverse.start[1][j]; b < inverse.start[1][j + 1]; b++)
+            for (int64_t c = inverse.start[2][k]; c < inverse.start[2][k + 1]; c++)
+                sum = sum + from[(inverse.to[0][a] * m.out[1] + inverse.to[1][b]) * m.out[2] + inverse.to[2][c]];
+    input_grad[at] = sum;
+}
+
+template <class T> __global__ void __launch_bounds__(256) image_resample(const cpu::ImageResample r, const T* input, T* output, int64_t n) {
+    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (at >= n) return;
+    const int64_t k = at % r.inner, item = at / r.inner, o = item % r.out;
+    const T* from = input + item / r.out * r.in * r.inner + k;
+    const int64_t* index = r.index + o * r.taps;
+    const double* weight = r.weight + o * r.taps;
+    T sum = T(weight[0]) * from[index[0] * r.inner];
+    for (int64_t t = 1; t < r.taps; t++)
+        if (weight[t] != 0 || r.inner == 1) sum += T(weight[t]) * from[index[t] * r.inner];
+    output[at] = sum;
+}
+// start: where the contributions to each input position begin in index (outputs) and weight.
+template <class T> __global__ void __launch_bounds__(256) image_resample_grad(const cpu::ImageResample r, const int64_t* start, const T* grad, T* input_grad, int64_t n) {
+    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (at >= n) return;
+    const int64_t k = at % r.inner, item = at / r.inner, i = item % r.in;
+    const T* from = grad + item / r.in * r.out * r.inner + k;
+    T sum = T(0);
+    for (int64_t t = start[i]; t < start[i + 1]; t++) sum += T(r.weight[t]) * from[r.index[t] * r.inner];
+    input_grad[at] = sum;
+}
+
+template <int Bytes> __global__ void __launch_bounds__(256) image_unfold(const cpu::ImageWindows w, const void* input, void* columns, int64_t n) {
+    using T = typename ImageCell<Bytes>::type;
+    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (at >= n) return;
+    const int64_t positions = w.out[0] * w.out[1], kernel = w.kernel[0] * w.kernel[1], position = at % positions, item = at / positions, tap = item % kernel;
+    const int64_t y = position / w.out[1] * w.stride[0] - w.padding[0] + tap / w.kernel[1] * w.dilation[0];
+    const int64_t x = position % w.out[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1] * w.dilation[1];
+    const bool inside = y >= 0 && y < w.in[0] && x >= 0 && x < w.in[1];
+    static_cast<T*>(columns)[at] = inside ? static_cast<const T*>(input)[item / kernel * w.in[0] * w.in[1] + y * w.in[1] + x] : T{};
+}
+template <class T> __global__ void __launch_bounds__(256) image_fold(const cpu::ImageWindows w, const T* columns, T* output, int64_t n) {
+    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (at >= n) return;
+    const int64_t x = at % w.in[1], y = at / w.in[1] % w.in[0], plane = at / (w.in[0] * w.in[1]);
+    const int64_t positions = w.out[0] * w.out[1], kernel = w.kernel[0] * w.kernel[1];
+    T sum = T(0);
+    for (int64_t a = 0; a < w.kernel[0]; a++) {
+        const int64_t i = y + w.padding[0] - a * w.dilation[0];
+        if (i < 0 || i % w.stride[0] || i / w.stride[0] >= w.out[0]) continue;
+        for (int64_t b = 0; b < w.kernel[1]; b++) {
+            const int64_t j = x + w.padding[1] - b * w.dilation[1];
+            if (j < 0 || j % w.stride[1] || j / w.stride[1] >= w.out[1]) continue;
+            sum = sum + columns[(plane * kernel + a * w.kernel[1] + b) * positions + i / w.stride[0] * w.out[1] + j / w.stride[1]];
+        }
+    }
+    output[at] = sum;
+}
+
+// A thread a point, for up to `share` channels.
+template <class T> __global__ void __launch_bounds__(256) grid_sample(const cpu::GridSample g, const T* input, const T* grid, T* output, int64_t n, int64_t share) {
+    const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (item >= n) return;
+    const int64_t in_size = image_size(g.in), out_size = image_size(g.out), batch = item / out_size, first = int64_t(blockIdx.y) * share;
+    const int64_t last = first + share < g.channels ? first + share : g.channels;
+    cpu::Neighbours<T> near;
+    cpu::neighbours(g, grid + item * g.dims, near);
+    for (int64_t c = first; c < last; c++) {
+        const T* from = input + (batch * g.channels + c) * in_size;
+        T sum = T(0);
+        for (int k = 0; k < near.count; k++) sum += near.weight[k] * from[near.at[k]];
+        output[(batch * g.channels + c) * out_size + item % out_size] = sum;
+    }
+}
+// The gradient of the grid, and, for that of the input, where each neighbour of each point is (batch * in_size + place) and its weight.
+template <class T> __global__ void __launch_bounds__(256) grid_sample_points(const cpu::GridSample g, const T* grad, const T* input, const T* grid, T* grid_grad, uint64_t* places,
+                                                                             int64_t* positions, T* weights, int64_t n, int taps) {
+    const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (item >= n) return;
+    const int64_t in_size = image_size(g.in), out_size = image_size(g.out), batch = item / out_size, o = item % out_size;
+    cpu::Neighbours<T> near;
+    cpu::neighbours(g, grid + item * g.dims, near);
+    if (places)
+        for (int k = 0; k < taps; k++) {
+            const bool used = k < near.count;
+            places[item * taps + k] = used ? uint64_t(batch * in_size + near.at[k]) : uint64_t(g.batch * in_size);
+            positions[item * taps + k] = item * taps + k;
+            weights[item * taps + k] = used ? near.weight[k] : T(0);
+        }
+    if (!grid_grad) return;
+    T slope[3] = {T(0), T(0), T(0)};
+    for (int64_t c = 0; c < g.channels; c++) {
+        const T d = grad[(batch * g.channels + c) * out_size + o];
+        const T* from = input + (batch * g.channels + c) * in_size;
+        for (int k = 0; k < near.count; k++) {
+            const T x = from[near.at[k]] * d;
+            for (int axis = 0; axis < g.dims; axis++) slope[axis] += near.slope[k][axis] * x;
+        }
+    }
+    for (int axis = 0; axis < g.dims; axis++) grid_grad[item * g.dims + axis] = slope[axis];
+}
+// Places in order: a thread takes all that goes to one place of one channel.
+template <class T> __global__ void __launch_bounds__(256) grid_sample_sums(const cpu::GridSample g, const T* grad, const uint64_t* places, const int64_t* positions, const T* weights,
+                                                                           T* input_grad, int64_t n, int taps) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n) return;
+    const int64_t in_size = image_size(g.in), out_size = image_size(g.out), place = int64_t(places[i]), batch = place / in_size;
+    if (place >= g.batch * in_size || (i > 0 && places[i - 1] == places[i])) return;
+    for (int64_t c = blockIdx.y; c < g.channels; c += gridDim.y) {
+        const T* from = grad + (batch * g.channels + c) * out_size;
+        T sum = T(0);
+        for (int64_t j = i; j < n && places[j] == places[i]; j++) sum += weights[positions[j]] * from[positions[j] / taps % out_size];
+        input_grad[(batch * g.channels + c) * in_size + place % in_size] = sum;
+    }
+}
+
+}  // namespace wisp

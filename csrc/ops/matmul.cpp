@@ -137,6 +137,7 @@ void multiply(const Tensor& out, const Tensor& a, Form form_a, const Tensor& b, 
     }
     fold_batch_into_rows(g);
     if (out.is_cuda()) {
+        if (is_integral(out.dtype())) return cuda::integer_matmul(out.dtype(), g);
         if (cuda::small_matmul(out.dtype(), g, nullptr)) return;
         const bool takes_a = cuda::takes(g, true), takes_b = cuda::takes(g, false);
         if (takes_a && takes_b) return cuda::matmul(out.dtype(), g);

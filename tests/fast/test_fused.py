@@ -129,8 +129,8 @@ def test_loss_derivatives():
 
 
 def test_targets_out_of_range():
-    with pytest.raises(IndexError, match="Target 3 is out of bounds"):
-        F.cross_entropy(wisp.randn(2, 3), wisp.tensor([0, 3]))
+    with pytest.raises(IndexError, match="3 is out of bounds"):
+        F.cross_entropy(wisp.randn(2, 3), wisp.tensor([0, 3])).item()
     with pytest.raises(ValueError, match="not a valid value for reduction"):
         F.cross_entropy(wisp.randn(2, 3), wisp.tensor([0, 1]), reduction="average")
 

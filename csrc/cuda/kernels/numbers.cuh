@@ -47,8 +47,11 @@ WISP_REAL(floor) WISP_REAL(ceil) WISP_REAL(trunc) WISP_REAL(nearbyint) WISP_REAL
 #define WISP_REAL(name)                                                             \
     WISP_INLINE float name(float x, float y) { return ::name##f(x, y); }            \
     WISP_INLINE double name(double x, double y) { return ::name(x, y); }
-WISP_REAL(atan2) WISP_REAL(pow) WISP_REAL(hypot) WISP_REAL(fmod) WISP_REAL(copysign)
+WISP_REAL(atan2) WISP_REAL(hypot) WISP_REAL(fmod) WISP_REAL(copysign)
 #undef WISP_REAL
+// The usual powers are exact, as far as their products are, and quick: the exponent is mostly one number for all.
+WISP_INLINE float pow(float x, float y) { return y == 2.0f ? x * x : y == 1.0f ? x : y == 3.0f ? x * x * x : ::powf(x, y); }
+WISP_INLINE double pow(double x, double y) { return y == 2.0 ? x * x : y == 1.0 ? x : y == 3.0 ? x * x * x : ::pow(x, y); }
 WISP_INLINE float abs(float x) { return ::fabsf(x); }
 WISP_INLINE double abs(double x) { return ::fabs(x); }
 WISP_INLINE float sigmoid(float x) { return 1.0f / (1.0f + ::expf(-x)); }

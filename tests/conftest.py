@@ -38,6 +38,28 @@ def work_on(device):
     })
 
 
+    raises = pytest.raises
+    pytest.raises = lambda *given, **named: WhenDone(raises(*given, **named)) if len(given) == 1 else raises(*given, **named)
+
+
+class WhenDone:
+    """pytest.raises that waits for the device: what is wrong with the values of a tensor is known there, later."""
+
+    def __init__(self, expected):
+        self.expected = expected
+
+    def __enter__(self):
+        return self.expected.__enter__()
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            try:
+                wisp.cuda.synchronize()
+            except Exception as late:
+                kind, error, trace = type(late), late, late.__traceback__
+        return self.expected.__exit__(kind, error, trace)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _away_from_the_sources(tmp_path_factory):
     """Programs that tests start must find the installed package, not the sources in the current directory."""
@@ -48,10 +70,12 @@ def _away_from_the_sources(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _fixed_seed():
+def _fixed_seed(request):
     wisp.manual_seed(0)
     numpy.random.seed(0)
     yield
+    if request.config.getoption("--device") != "cpu":
+        wisp.cuda.synchronize()  # what a kernel found wrong belongs to this test
     if not wisp.is_grad_enabled():
         wisp.set_grad_enabled(True)
         pytest.fail("the test left gradients disabled")

@@ -460,12 +460,12 @@ def _read_storage(file, info, memory, dtype, count, checks):
     if info.compress_type != zipfile.ZIP_STORED or size > info.file_size:
         raise RuntimeError(f"storage {info.filename} has {info.file_size} bytes, expected {size}")
     if size == 0:
-        return wisp.empty(0, dtype=dtype)
+        return wisp.empty(0, dtype=dtype, device="cpu")
     begin = _begin(file, info)
     if memory is not None and begin % dtype.itemsize == 0:
         return wisp.from_numpy(numpy.frombuffer(memory, numpy.uint8, size, begin)).view(dtype)
     file.seek(begin)
-    flat = wisp.empty(count, dtype=dtype)
+    flat = wisp.empty(count, dtype=dtype, device="cpu")
     _fill(file, flat)
     checks.add(info, _bytes(flat))
     return flat
@@ -621,7 +621,7 @@ def _load_legacy(file, map_location, finder):
             left -= count * dtype.itemsize
             if left < 0:
                 raise RuntimeError("the file is truncated or damaged: its storages are larger than the file")
-            storages[key], locations[key] = wisp.empty(count, dtype=dtype), location
+            storages[key], locations[key] = wisp.empty(count, dtype=dtype, device="cpu"), location
         if view is None:
             return storages[key]
         view_key, offset, size = view

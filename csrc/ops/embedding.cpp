@@ -161,8 +161,7 @@ static const Operators operators = {
      [](const Tensor& weight, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight,
          int64_t padding, int64_t mode, bool by_count) {
          const Tensor ends = kernel_input(offsets, DType::i64);
-         if (ends.is_cuda() && ends.numel() > 0) {
-             GradMode off(false);
+         if (ends.is_cuda() && ends.numel() > 0) {  // integers: nothing here is recorded
              const Tensor kept = minimum(maximum(ends, Scalar(0)), Scalar(index.numel()));
              Tensor good = eq(kept, ends);
              if (ends.numel() > 1) {

@@ -156,7 +156,7 @@ class safe_open:
         if self._mmap and entry.begin != entry.end:
             tensor = self._mapped(name)
         else:
-            tensor = wisp.empty(entry.shape, dtype=entry.dtype)
+            tensor = wisp.empty(entry.shape, dtype=entry.dtype, device="cpu")
             if entry.begin != entry.end:
                 self._file.seek(self._start + entry.begin)
                 _fill(self._file, tensor.view(-1))
@@ -234,7 +234,7 @@ def read_tensors(file):
     entries, _, start = _read_header(file)
     result = {}
     for name, entry in sorted(entries.items(), key=lambda item: item[1].begin):
-        tensor = result[name] = wisp.empty(entry.shape, dtype=entry.dtype)
+        tensor = result[name] = wisp.empty(entry.shape, dtype=entry.dtype, device="cpu")
         if entry.begin != entry.end:
             file.seek(start + entry.begin)
             _fill(file, tensor.view(-1))

@@ -60,7 +60,29 @@ class _Names:
         return found
 
 
+def _parse_to(*args, **kwargs):
+    """(device, dtype, non_blocking, memory_format) of the arguments of `Tensor.to`."""
+    from wisp import _core
+    found = {"device": None, "dtype": None, "non_blocking": False, "memory_format": None}
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, _core.Tensor):
+            found.update(device=value.device, dtype=value.dtype)
+        elif isinstance(value, _core.dtype):
+            found["dtype"] = value
+        elif isinstance(value, (_core.device, str)):
+            found["device"] = _core.device(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            found["device"] = _core.device("cuda", value)
+        elif isinstance(value, _core.memory_format):
+            found["memory_format"] = value
+    found["non_blocking"] = bool(kwargs.get("non_blocking", False))
+    return tuple(found.values())
+
+
 _nn, _linalg, _fft, _special, _VariableFunctions = (_Names(name) for name in ("_nn", "_linalg", "_fft", "_special", "_VariableFunctions"))
+
+
+_nn._parse_to = _parse_to
 
 
 def _get_default_device():

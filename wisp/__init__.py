@@ -47,7 +47,7 @@ _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "
                           "sym_sum", "OutOfMemoryError", "AcceleratorError"), "_symbols"),
          **dict.fromkeys(("DisableTorchFunction", "DisableTorchFunctionSubclass"), "overrides"),
          **dict.fromkeys(("Stream", "Event"), "cuda"), **dict.fromkeys(("fork", "wait", "ScriptModule", "ScriptFunction"), "jit"),
-         "thread_safe_generator": "random",
+         "thread_safe_generator": "random", "Future": "futures",
          **dict.fromkeys(("ops", "classes"), "_ops"),
          **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2",
                           "complex32", "chalf", "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bits8", "bits16", "bits1x8",

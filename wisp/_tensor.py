@@ -22,7 +22,7 @@ _KINDS = {"bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32":
 def numpy(self, *, force=False):
     """The same memory as a NumPy array; with `force` a copy where sharing is impossible."""
     import numpy as np
-    if self.requires_grad:
+    if self.requires_grad and (force or _core.is_grad_enabled()):
         if not force:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         self = self.detach()

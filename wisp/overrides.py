@@ -5,7 +5,9 @@ Methods, operators and attributes of a subclass of Tensor are found in the subcl
 Wisp writes in Python are seen as the operators that they call.
 """
 import functools
+import inspect
 import threading
+import types
 
 from wisp import _core
 from wisp._tensor import _disabled_torch_function_impl
@@ -119,6 +121,43 @@ def _call(function, args, kwargs):
 _private["_set_overrides"](_call, _disabled_torch_function_impl)
 
 
+# --- functions that Wisp writes in Python ------------------------------------------------------------------------------------
+
+_PLAIN = {_core.Tensor, int, float, bool, str, type(None), _core.dtype, _core.device, _core.Size}
+
+
+def _trampoline(*args, _seen=None, **kwargs):
+    return _seen(args, kwargs)
+
+
+def _see(function):
+    """Let a function ask before it runs. The object stays the same, because programs may hold it already."""
+    original = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    original.__kwdefaults__ = function.__kwdefaults__
+
+    def seen(args, kwargs):
+        if _local.modes or any(type(value) not in _PLAIN and _answers(value) for value in (*args, *kwargs.values())):
+            result = _call(function, args, kwargs)
+            if result is not _call:
+                return result
+        return original(*args, **kwargs)
+
+    function.__signature__ = inspect.signature(function)
+    function.__code__, function.__defaults__, function.__kwdefaults__ = _trampoline.__code__, None, {"_seen": seen}
+
+
+@functools.lru_cache(None)
+def see_python_functions():
+    """From the first class, mode or proxy on that answers calls, public functions in Python ask like operators do."""
+    import wisp
+    for place in (wisp, wisp.nn.functional):
+        for name, value in list(vars(place).items()):
+            if not isinstance(value, types.FunctionType) or name.startswith(("_", "is_tensor", "is_storage", "typename")):
+                continue
+            if value.__closure__ is None and value.__module__.startswith(("wisp._composites", "wisp.nn.functional")):
+                _see(value)
+
+
 # --- subclasses of Tensor --------------------------------------------------------------------------------------------------
 
 _SLOTS = {"__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_", "__mul__": "mul", "__rmul__":
@@ -175,6 +214,8 @@ def _members():
 def subclassed(cls):
     """Called for every new subclass of Tensor: let its methods, operators and attributes go through `__torch_function__`."""
     _private["_overriding"](1)
+    if cls.__torch_function__.__func__ is not _core.Tensor.__torch_function__.__func__:
+        see_python_functions()
     own = vars(_core.Tensor)
     for name, member in _members().items():
         found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
@@ -225,6 +266,7 @@ class TorchFunctionMode:
         raise NotImplementedError(f"{type(self).__name__} has no __torch_function__")
 
     def __enter__(self):
+        see_python_functions()
         _local.modes.append(self)
         _count_mode(1)
         return self

@@ -106,6 +106,13 @@ class _Pickler(pickle._Pickler):
         self.alive = []    # while we hold a tensor, its address is not used again
 
     def save(self, value, save_persistent_id=True):
+        own = type(value).__dict__.get("_original_class")
+        if own is not None:     # a module that jit.script was given is saved as one of its own class
+            scripted, value.__class__ = type(value), own
+            try:
+                return self.save(value, save_persistent_id)
+            finally:
+                value.__class__ = scripted
         if isinstance(value, wisp.dtype):
             value = _named("torch", _dtype_name(value))
         if type(value) is not _Global:

@@ -110,3 +110,27 @@ def test_storages_of_files(tmp_path):
     path.write_bytes(bytes(range(16)))
     storage = wisp.UntypedStorage.from_file(str(path), shared=False, nbytes=16)
     assert wisp.asarray(storage[4:8], dtype=wisp.uint8).tolist() == [4, 5, 6, 7]
+
+
+def test_scripted_modules_are_known_as_such(tmp_path):
+    model = wisp.nn.Sequential(wisp.nn.Linear(2, 2), wisp.nn.ReLU())
+    assert not isinstance(model, wisp.jit.ScriptModule)
+    x, scripted = wisp.rand(1, 2), wisp.jit.script(model)
+    assert isinstance(scripted, wisp.jit.ScriptModule) and isinstance(scripted, wisp.nn.Sequential)
+    assert "forward" in scripted.code and [node.op for node in scripted.graph.nodes][-1] == "output"
+    scripted.save(str(tmp_path / "model.pt"))
+    assert wisp.equal(wisp.jit.load(str(tmp_path / "model.pt"))(x), model(x))
+
+
+def test_modules_show_how_they_are_called():
+    import inspect
+    assert str(inspect.signature(wisp.nn.ReLU())) == "(*args, **kwargs)"
+    assert list(inspect.signature(wisp.nn.Linear).parameters)[:2] == ["in_features", "out_features"]
+
+
+def test_numpy_of_a_parameter_without_gradients():
+    parameter = wisp.nn.Parameter(wisp.ones(2))
+    with wisp.no_grad():
+        assert parameter.numpy().tolist() == [1, 1]
+    with pytest.raises(RuntimeError):
+        parameter.numpy()

@@ -27,7 +27,7 @@ def einsum(*args):
     if isinstance(args[0], str):
         equation, operands = args[0], args[1:]
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-            operands = operands[0]
+            return einsum(equation, *operands[0])
     else:
         equation = ",".join(_subscripts(s) for s in args[1::2])
         operands = args[0:len(args) - len(args) % 2:2]

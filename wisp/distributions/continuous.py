@@ -42,7 +42,7 @@ class Normal(ExponentialFamily):
     _mean_carrier_measure = 0
 
     def __init__(self, loc, scale, validate_args=None):
-        self._set(validate_args, loc=loc, scale=scale)
+        self._set_parameters(validate_args, loc=loc, scale=scale)
 
     mean = mode = property(lambda self: self.loc)
     stddev = property(lambda self: self.scale)
@@ -76,7 +76,7 @@ class Laplace(Distribution):
     arg_constraints, support, has_rsample = _LOCATION, constraints.real, True
 
     def __init__(self, loc, scale, validate_args=None):
-        self._set(validate_args, loc=loc, scale=scale)
+        self._set_parameters(validate_args, loc=loc, scale=scale)
 
     mean = mode = property(lambda self: self.loc)
     stddev = property(lambda self: math.sqrt(2) * self.scale)
@@ -109,7 +109,7 @@ class Cauchy(Distribution):
     arg_constraints, support, has_rsample = _LOCATION, constraints.real, True
 
     def __init__(self, loc, scale, validate_args=None):
-        self._set(validate_args, loc=loc, scale=scale)
+        self._set_parameters(validate_args, loc=loc, scale=scale)
 
     mean = property(lambda self: wisp.full_like(self.loc, math.nan))
     mode = property(lambda self: self.loc)
@@ -143,7 +143,7 @@ class Uniform(Distribution):
     has_rsample = True
 
     def __init__(self, low, high, validate_args=None):
-        self._set(validate_args, low=low, high=high)
+        self._set_parameters(validate_args, low=low, high=high)
         if self._validate_args and not wisp.lt(self.low, self.high).all():
             raise ValueError("Uniform is not defined when low>= high")
 
@@ -182,7 +182,7 @@ class Exponential(ExponentialFamily):
     _mean_carrier_measure = 0
 
     def __init__(self, rate, validate_args=None):
-        self._set(validate_args, rate=rate)
+        self._set_parameters(validate_args, rate=rate)
 
     mean = stddev = property(lambda self: self.rate.reciprocal())
     mode = property(lambda self: wisp.zeros_like(self.rate))
@@ -217,7 +217,7 @@ class Gamma(ExponentialFamily):
     support, has_rsample, _mean_carrier_measure = constraints.nonnegative, True, 0
 
     def __init__(self, concentration, rate, validate_args=None):
-        self._set(validate_args, concentration=concentration, rate=rate)
+        self._set_parameters(validate_args, concentration=concentration, rate=rate)
 
     mean = property(lambda self: self.concentration / self.rate)
     mode = property(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))
@@ -379,7 +379,7 @@ class StudentT(Distribution):
     support, has_rsample = constraints.real, True
 
     def __init__(self, df, loc=0.0, scale=1.0, validate_args=None):
-        self._set(validate_args, df=df, loc=loc, scale=scale)
+        self._set_parameters(validate_args, df=df, loc=loc, scale=scale)
 
     mean = property(lambda self: wisp.where(self.df > 1, self.loc, math.nan))
     mode = property(lambda self: self.loc)
@@ -424,7 +424,7 @@ class FisherSnedecor(Distribution):
     support, has_rsample = constraints.positive, True
 
     def __init__(self, df1, df2, validate_args=None):
-        self._set(validate_args, df1=df1, df2=df2)
+        self._set_parameters(validate_args, df1=df1, df2=df2)
 
     mean = property(lambda self: wisp.where(self.df2 > 2, self.df2 / (self.df2 - 2), math.nan))
     mode = property(
@@ -457,7 +457,7 @@ class VonMises(Distribution):
     support = constraints.real
 
     def __init__(self, loc, concentration, validate_args=None):
-        self._set(validate_args, loc=loc, concentration=concentration)
+        self._set_parameters(validate_args, loc=loc, concentration=concentration)
 
     mean = mode = property(lambda self: self.loc)
 
@@ -498,7 +498,7 @@ class GeneralizedPareto(Distribution):
     has_rsample = True
 
     def __init__(self, loc, scale, concentration, validate_args=None):
-        self._set(validate_args, loc=loc, scale=scale, concentration=concentration)
+        self._set_parameters(validate_args, loc=loc, scale=scale, concentration=concentration)
 
     @property
     def _exponential(self):  # a concentration of zero is the exponential distribution

@@ -228,7 +228,7 @@ class Poisson(ExponentialFamily):
     arg_constraints, support = {"rate": constraints.nonnegative}, constraints.nonnegative_integer
 
     def __init__(self, rate, validate_args=None):
-        self._set(validate_args, rate=rate)
+        self._set_parameters(validate_args, rate=rate)
 
     mean = variance = property(lambda self: self.rate)
     mode = property(lambda self: self.rate.floor())

@@ -32,7 +32,7 @@ class Distribution:
             self._check_parameters()
         super().__init__()
 
-    def _set(self, validate_args, **parameters):
+    def _set_parameters(self, validate_args, **parameters):
         """Broadcast parameters against each other, keep them as attributes, and finish the constructor: for events
         of one number.
         """

@@ -23,7 +23,7 @@ def _wisp_name(function):
     import wisp
     name = getattr(function, "__name__", "")
     module = getattr(function, "__module__", None) or ""
-    for place in (module.replace("torch", "wisp", 1), "wisp", "wisp.nn.functional", "wisp._core"):
+    for place in ("wisp", "wisp.nn.functional", module.replace("torch", "wisp", 1), "wisp._core"):
         if not place.startswith("wisp"):
             continue
         owner = wisp

@@ -2,6 +2,7 @@
 import operator
 
 from wisp.fx.node import map_aggregate
+from wisp.overrides import see_python_functions
 
 __all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError", "TracerBase"]
 
@@ -14,6 +15,7 @@ class Proxy:
     """Stands for a value while a program is traced."""
 
     def __init__(self, node, tracer=None):
+        see_python_functions()
         self.node = node
         self.tracer = tracer if tracer is not None else GraphAppendingTracer(node.graph)
 

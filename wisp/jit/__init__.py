@@ -4,9 +4,9 @@
 """
 import builtins as _builtins
 import functools as _functools
-import weakref as _weakref
 from typing import Final  # noqa: F401
 
+from wisp import fx as _fx
 from wisp import nn as _nn
 
 __all__ = ["Attribute", "Final", "ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "enable_onednn_fusion", "export", "fork",
@@ -14,8 +14,6 @@ __all__ = ["Attribute", "Final", "ScriptFunction", "ScriptModule", "TracerWarnin
            "optimize_for_inference", "optimized_execution", "run_frozen_optimizations", "save", "script", "script_if_tracing",
            "script_method", "set_fusion_strategy", "trace", "trace_module", "unused", "wait"]
 
-ScriptModule = _nn.Module
-RecursiveScriptModule = _nn.Module
 ScriptFunction = type(lambda: None)
 
 
@@ -23,26 +21,70 @@ class TracerWarning(Warning):
     """Never given: Wisp does not trace."""
 
 
-class _Save:
-    """The method `save` of a scripted module; it is not part of a copy or of a pickle."""
+class ScriptModule(_nn.Module):
+    """The base class of scripted modules; a module that derives from it is an ordinary one with these methods."""
 
-    def __init__(self, module=None):
-        self._module = None if module is None else _weakref.ref(module)
+    @property
+    def original_name(self):
+        """The name of the module's own class."""
+        return type(self).__name__
 
-    def __call__(self, f, _extra_files=None):
-        module = None if self._module is None else self._module()
-        if module is None:
-            raise RuntimeError("save: this is a copy of a scripted module; call torch.jit.save(module, file)")
-        save(module, f)
+    @property
+    def code(self):
+        """The text of `forward`: its steps if they can be traced, else its source."""
+        try:
+            return _fx.symbolic_trace(self).code
+        except Exception:
+            import inspect
+            return inspect.getsource(type(self).forward)
 
-    def __reduce__(self):
-        return _Save, ()
+    @property
+    def graph(self):
+        """The steps of `forward`, as `torch.fx` traces them."""
+        return _fx.symbolic_trace(self).graph
+
+    inlined_graph = graph
+
+    def graph_for(self, *args, **kwargs):
+        """The steps of `forward`."""
+        return self.graph
+
+    def save(self, f, _extra_files=None):
+        """Save the whole module, by its Python class."""
+        save(self, f)
 
 
-def _with_save(obj):
-    if _builtins.isinstance(obj, _nn.Module) and "save" not in obj.__dict__ and not hasattr(type(obj), "save"):
-        object.__setattr__(obj, "save", _Save(obj))
+class RecursiveScriptModule(ScriptModule):
+    """What `script` and `trace` make of a module."""
+
+
+_scripted_classes = {}
+
+
+def _scripted(obj):
+    """A module becomes one of a class that is its own and `RecursiveScriptModule`; anything else stays as it is."""
+    if not _builtins.isinstance(obj, _nn.Module) or _builtins.isinstance(obj, ScriptModule):
+        return obj
+    kind = type(obj)
+    if kind not in _scripted_classes:
+        try:
+            made = type(kind.__name__, (kind, RecursiveScriptModule), {"__module__": kind.__module__, "__doc__": kind.__doc__,
+                                                                     "__reduce_ex__": _reduce_scripted, "_original_class": kind})
+        except TypeError:       # a metaclass that does not go together with ours
+            made = kind
+        _scripted_classes[kind] = made
+    try:
+        obj.__class__ = _scripted_classes[kind]
+    except TypeError:           # a class with slots of its own
+        pass
     return obj
+
+
+def _reduce_scripted(self, protocol):
+    # files and copies hold the module's own class
+    import copyreg
+    state = object.__reduce_ex__(self, 2)[2]
+    return copyreg._reconstructor, (type(self)._original_class, object, None), state
 
 
 def script(obj=None, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
@@ -55,7 +97,7 @@ def script(obj=None, optimize=None, _frames_up=0, _rcb=None, example_inputs=None
     >>> double(wisp.ones(1))
     tensor([2.])
     """
-    return _with_save(obj) if obj is not None else script
+    return _scripted(obj) if obj is not None else script
 
 
 def trace(func, example_inputs=None, **options):
@@ -72,7 +114,7 @@ def trace(func, example_inputs=None, **options):
             func(**options.get("example_kwarg_inputs") or {})
         else:
             func(*(example_inputs if _builtins.isinstance(example_inputs, (tuple, list)) else (example_inputs,)))
-    return _with_save(func)
+    return _scripted(func)
 
 
 def trace_module(mod, inputs, **options):
@@ -81,18 +123,13 @@ def trace_module(mod, inputs, **options):
     with wisp.no_grad():
         for name, values in inputs.items():
             getattr(mod, name)(*(values if _builtins.isinstance(values, (tuple, list)) else (values,)))
-    return _with_save(mod)
+    return _scripted(mod)
 
 
 def save(m, f, _extra_files=None):
     """Save a whole module, by its Python class."""
     import wisp
-    held = m.__dict__.pop("save", None) if _builtins.isinstance(m, _nn.Module) else None
-    try:
-        wisp.save(m, f)
-    finally:
-        if held is not None:
-            object.__setattr__(m, "save", held)
+    wisp.save(m, f)
 
 
 def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
@@ -105,7 +142,7 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
             if any(name.endswith("constants.pkl") for name in archive.namelist()):
                 raise RuntimeError(f"jit.load: {f!r} is a TorchScript archive, whose compiled code Wisp does not run; save the model's "
                                    "state_dict() from PyTorch, build the model in Python and load that")
-    return _with_save(wisp.load(f, map_location=map_location, weights_only=False))
+    return _scripted(wisp.load(f, map_location=map_location, weights_only=False))
 
 
 def _same(function=None, *args, **kwargs):
@@ -133,12 +170,12 @@ _overload_method = _named("_overload_method", "The method as it is.")
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
     """The module in evaluation mode."""
-    return _with_save(mod.eval())
+    return _scripted(mod.eval())
 
 
 def optimize_for_inference(mod, other_methods=None):
     """The module in evaluation mode."""
-    return _with_save(mod.eval())
+    return _scripted(mod.eval())
 
 
 def run_frozen_optimizations(mod, optimize_numerics=True, preserved_methods=None):

@@ -1,4 +1,5 @@
 """Module, the base class of all layers and models."""
+import inspect
 import weakref
 
 import wisp
@@ -91,6 +92,16 @@ def _forward_unimplemented(self, *input):
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
+class _CallSignature:
+    """What `inspect.signature(module)` shows: calls are made in C, which has none. Classes show that of `__init__`."""
+
+    def __get__(self, module, kind=None):
+        if module is None:
+            raise AttributeError("__signature__")
+        return inspect.Signature([inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+                                  inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
+
+
 class Module(Hooks, State, _ModuleBase):
     """The base class of layers and models: owns parameters, buffers and other modules, and is called like a function.
 
@@ -109,6 +120,7 @@ class Module(Hooks, State, _ModuleBase):
     """
 
     training: bool
+    __signature__ = _CallSignature()
 
     dump_patches = False
     call_super_init = False
@@ -160,7 +172,7 @@ class Module(Hooks, State, _ModuleBase):
             if "_parameters" not in state:
                 raise AttributeError("cannot assign parameters before Module.__init__() call")
             if name not in state["_parameters"]:
-                self._forget(name)
+                self._forget_member(name)
             self.register_parameter(name, value)
         elif name in state.get("_parameters", ()):
             if value is not None:
@@ -171,13 +183,13 @@ class Module(Hooks, State, _ModuleBase):
             if "_modules" not in state:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             if name not in state["_modules"]:
-                self._forget(name)
-            self._set("_modules", name, value, _hooks._global_module_registration_hooks)
+                self._forget_member(name)
+            self._register_member("_modules", name, value, _hooks._global_module_registration_hooks)
         elif name in state.get("_modules", ()):
             if value is not None:
                 raise TypeError(f"cannot assign '{type(value).__name__}' as child module '{name}' "
                                 "(torch.nn.Module or None expected)")
-            self._set("_modules", name, value, _hooks._global_module_registration_hooks)
+            self._register_member("_modules", name, value, _hooks._global_module_registration_hooks)
         elif name in state.get("_buffers", ()):
             if value is not None and not isinstance(value, wisp.Tensor):
                 raise TypeError(f"cannot assign '{type(value).__name__}' as buffer '{name}' "
@@ -185,7 +197,7 @@ class Module(Hooks, State, _ModuleBase):
             persistent = getattr(value, "persistent", name not in state["_non_persistent_buffers_set"])
             self.register_buffer(name, value, persistent)
         elif isinstance(value, wisp.Tensor) and getattr(value, "_is_buffer", False) and "_buffers" in state:
-            self._forget(name)
+            self._forget_member(name)
             self.register_buffer(name, value, value.persistent)
         elif name in _REGISTRIES and isinstance(value, dict):
             for old in state.get(name, ()):
@@ -203,7 +215,7 @@ class Module(Hooks, State, _ModuleBase):
                 return
         object.__delattr__(self, name)
 
-    def _forget(self, name):
+    def _forget_member(self, name):
         """Make room for `name` in one of the registries: it may be an attribute or an entry of another one."""
         state = self.__dict__
         for registry in _REGISTRIES:
@@ -212,13 +224,13 @@ class Module(Hooks, State, _ModuleBase):
         state["_non_persistent_buffers_set"].discard(name)
         state.pop(name, None)
 
-    def _set(self, registry, name, value, hooks):
+    def _register_member(self, registry, name, value, hooks):
         for hook in hooks.values():
             changed = hook(self, name, value)
             value = value if changed is None else changed
         self.__dict__[registry][name] = value
 
-    def _check_name(self, kind, name, registry):
+    def _check_member_name(self, kind, name, registry):
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {type(name).__name__}")
         if "." in name:
@@ -233,7 +245,7 @@ class Module(Hooks, State, _ModuleBase):
         """Add a parameter (or None, which holds the name's place) under `name`."""
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameter before Module.__init__() call")
-        self._check_name("parameter", name, self._parameters)
+        self._check_member_name("parameter", name, self._parameters)
         if param is not None:
             if not isinstance(param, Parameter):
                 raise TypeError(f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
@@ -242,7 +254,7 @@ class Module(Hooks, State, _ModuleBase):
                 raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
                                  f"created explicitly. To express '{name}' as a function of another Tensor, compute "
                                  "the value in the forward() method.")
-        self._set("_parameters", name, param, _hooks._global_parameter_registration_hooks)
+        self._register_member("_parameters", name, param, _hooks._global_parameter_registration_hooks)
 
     def register_buffer(self, name, tensor, persistent=True):
         """Add a tensor that is not trained; `persistent=False` keeps it out of the state dict.
@@ -255,11 +267,11 @@ class Module(Hooks, State, _ModuleBase):
         """
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
-        self._check_name("buffer", name, self._buffers)
+        self._check_member_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, wisp.Tensor):
             raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
                             "(torch Tensor or None required)")
-        self._set("_buffers", name, tensor, _hooks._global_buffer_registration_hooks)
+        self._register_member("_buffers", name, tensor, _hooks._global_buffer_registration_hooks)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -269,8 +281,8 @@ class Module(Hooks, State, _ModuleBase):
         """Add a child module (or None) under `name`."""
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
-        self._check_name("module", name, self._modules)
-        self._set("_modules", name, module, _hooks._global_module_registration_hooks)
+        self._check_member_name("module", name, self._modules)
+        self._register_member("_modules", name, module, _hooks._global_module_registration_hooks)
 
     def register_module(self, name, module):
         """Another name of `add_module`."""
@@ -481,24 +493,24 @@ class Module(Hooks, State, _ModuleBase):
 
         return self._apply(convert)
 
-    def _cast(self, dtype):
+    def _cast_members(self, dtype):
         return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
 
     def float(self):
         """Floating-point parameters and buffers as float32."""
-        return self._cast(wisp.float32)
+        return self._cast_members(wisp.float32)
 
     def double(self):
         """Floating-point parameters and buffers as float64."""
-        return self._cast(wisp.float64)
+        return self._cast_members(wisp.float64)
 
     def half(self):
         """Floating-point parameters and buffers as float16."""
-        return self._cast(wisp.float16)
+        return self._cast_members(wisp.float16)
 
     def bfloat16(self):
         """Floating-point parameters and buffers as bfloat16."""
-        return self._cast(wisp.bfloat16)
+        return self._cast_members(wisp.bfloat16)
 
     def type(self, dst_type):
         """All parameters and buffers as `dst_type`."""

@@ -145,7 +145,7 @@ class State:
         for name, tensor in own.items():
             key = prefix + name
             if key in state_dict:
-                self._load_tensor(key, name, tensor, state_dict[key], assign, error_msgs)
+                self._load_member(key, name, tensor, state_dict[key], assign, error_msgs)
             elif strict:
                 missing_keys.append(key)
 
@@ -164,7 +164,7 @@ class State:
                     if first not in (self._modules if dot else own):
                         unexpected_keys.append(key)
 
-    def _load_tensor(self, key, name, tensor, given, assign, error_msgs):
+    def _load_member(self, key, name, tensor, given, assign, error_msgs):
         if not isinstance(given, wisp.Tensor):
             error_msgs.append(f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object '
                               f"from checkpoint but received {type(given)}")

@@ -415,11 +415,35 @@ class _Iterator:
         return _pinned(batch) if self._pin else batch
 
 
-class _SingleProcessDataLoaderIter(_Iterator):
+def _foreign_batches(loader):
+    """The batches of an object that only has the inner attributes of PyTorch's loader, as fastai's has; made in this process."""
+    kind, sampler = loader._dataset_kind, iter(loader._index_sampler)
+    items = iter(loader.dataset) if kind == _DatasetKind.Iterable else None
+    for index in sampler:
+        try:
+            if not loader._auto_collation:
+                data = next(items) if items is not None else loader.dataset[index]
+            elif items is None:
+                data = [loader.dataset[i] for i in index]
+            else:
+                data = [item for _, item in zip(index, items)]
+                if not data or (loader.drop_last and len(data) < len(index)):
+                    return
+        except StopIteration:
+            return
+        yield loader.collate_fn(data)
+
+
+class _OfLoader(_Iterator):
+    def __new__(cls, loader, *position):
+        return super().__new__(cls) if position else _foreign_batches(loader)
+
+
+class _SingleProcessDataLoaderIter(_OfLoader):
     """The batches that this process makes itself."""
 
 
-class _MultiProcessingDataLoaderIter(_Iterator):
+class _MultiProcessingDataLoaderIter(_OfLoader):
     """The batches that workers make."""
 
     _workers_status = property(lambda self: [True] * self._loader.num_workers)

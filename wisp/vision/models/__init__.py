@@ -32,7 +32,7 @@ for _module in (alexnet, vgg, resnet, squeezenet, densenet, mobilenet, efficient
                 shufflenetv2, unet, swin_transformer):
     for _name in _module.__all__:
         globals()[_name] = getattr(_module, _name)
-        if _module is not unet:     # not torchvision's: `from torchvision.models import *` must not hide a program's own
+        if not _module.__name__.endswith(".unet"):     # not torchvision's: `from torchvision.models import *` must not hide a program's own
             __all__.append(_name)
 # a function and its module share a name (alexnet, densenet, ...): the function is the attribute, as in torchvision
 for _old, _new in (("mobilenetv2", "mobilenet"), ("mobilenetv3", "mobilenet"), ("mnasnet", "shufflenetv2")):

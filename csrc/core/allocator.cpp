@@ -1,10 +1,12 @@
-// Caching allocator: free lists per size class over malloc (small) and huge-page mappings (large).
+// Caching allocator: free lists per size class over malloc (small), parts of huge pages (medium) and huge-page mappings
+// (large). In one huge page neighbours never compete for the same lines of a cache, as scattered small pages do.
 #include "allocator.h"
 
 #include <sys/mman.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "errors.h"
 
@@ -17,7 +19,7 @@ namespace {
 
 // Four classes per power of two from 64 bytes on: at most 25 % of a block is unused.
 constexpr int class_count = 4 * 34;
-constexpr size_t huge_page = size_t(2) << 20, huge_threshold = size_t(1) << 20;
+constexpr size_t huge_page = size_t(2) << 20, huge_threshold = size_t(1) << 20, slab_threshold = size_t(32) << 10;
 
 int class_of(size_t bytes) {
     if (bytes <= 64) return 0;
@@ -39,8 +41,45 @@ struct Free {
 Free* lists[class_count];
 AllocatorStats stats;
 
+// Four megabytes that blocks are cut from, one behind the other. Its header is at its beginning.
+struct Slab {
+    static constexpr size_t size = 2 * huge_page;
+    Slab* next;
+    size_t used;
+    int blocks, free;  // cut from it; of them in the free lists, counted when memory is given back
+
+    static Slab* make() {
+        void* memory = std::aligned_alloc(size, size);
+        if (!memory) return nullptr;
+        madvise(memory, size, MADV_HUGEPAGE);
+        return new (memory) Slab{nullptr, 64, 0, 0};
+    }
+    static Slab* of(void* block) { return reinterpret_cast<Slab*>(reinterpret_cast<uintptr_t>(block) / size * size); }
+};
+Slab* slabs;
+
+bool is_medium(size_t class_size) { return class_size >= slab_threshold && class_size + allocation_tail < huge_threshold; }
+
+void* cut_from_slab(size_t bytes) {
+    bytes = (bytes + 63) / 64 * 64;
+    Slab* slab = slabs;
+    for (int tries = 0; slab && tries < 4 && slab->used + bytes > Slab::size; tries++) slab = slab->next;
+    if (!slab || slab->used + bytes > Slab::size) {
+        slab = Slab::make();
+        if (!slab) return nullptr;
+        slab->next = slabs;
+        slabs = slab;
+    }
+    void* block = reinterpret_cast<char*>(slab) + slab->used;
+    slab->used += bytes;
+    slab->blocks++;
+    return block;
+}
+
 void* fresh(size_t bytes) {
+    const bool medium = is_medium(bytes);
     bytes += allocation_tail;
+    if (medium) return cut_from_slab(bytes);
     if (bytes < huge_threshold) return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     const size_t rounded = (bytes + huge_page - 1) / huge_page * huge_page;
     void* data = std::aligned_alloc(huge_page, rounded);
@@ -99,12 +138,34 @@ void deallocate(void* data, size_t bytes) {
 }
 
 void empty_cache() {
-    for (Free*& list : lists)
-        while (Free* head = list) {
-            list = head->next;
-            std::free(head);
+    // Slabs of which every block is free are given back whole; blocks of the others stay.
+    for (Slab* slab = slabs; slab; slab = slab->next) slab->free = 0;
+    for (int c = 0; c < class_count; c++)
+        for (Free* block = is_medium(class_bytes(c)) ? lists[c] : nullptr; block; block = block->next) Slab::of(block)->free++;
+    for (int c = 0; c < class_count; c++) {
+        Free* kept = nullptr;
+        while (Free* head = lists[c]) {
+            lists[c] = head->next;
+            const bool medium = is_medium(class_bytes(c));
+            if (medium && Slab::of(head)->free < Slab::of(head)->blocks) {
+                head->next = kept;
+                kept = head;
+                continue;
+            }
+            if (!medium) std::free(head);
+            stats.cached_bytes -= int64_t(class_bytes(c));
         }
-    stats.cached_bytes = 0;
+        lists[c] = kept;
+    }
+    for (Slab** at = &slabs; *at;) {
+        Slab* slab = *at;
+        if (slab->free < slab->blocks) {
+            at = &slab->next;
+        } else {
+            *at = slab->next;
+            std::free(slab);
+        }
+    }
 }
 
 AllocatorStats allocator_stats() { return stats; }

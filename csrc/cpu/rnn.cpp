@@ -14,6 +14,15 @@ namespace {
 WISP_INLINE float tanh_of(float x) { return tanh(x); }
 WISP_INLINE double tanh_of(double x) { return __builtin_tanh(x); }
 
+// The sigmoid of a gate. What would be below 1e-38 stays there: that saves the steps through denormals to zero.
+WISP_INLINE float gate(float x) {
+    float c = x < -87.0f ? -87.0f : x;
+    c = c > 87.0f ? 87.0f : c;
+    const ExpParts e = exp_reduce(-c);
+    return 1.0f / (1.0f + exp_fraction(e.r) * power_of_two(e.n));
+}
+WISP_INLINE double gate(double x) { return sigmoid(x); }
+
 // c = a·b + d for contiguous a (m, k), b (k, n), c (m, n); rows of d are d_row apart, 0 repeats one.
 template <class T>
 void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k, const T* d, int64_t d_row) {
@@ -33,11 +42,12 @@ template <class T> void lstm_forward(T* gates, const T* before, T* cells, T* out
         T *__restrict i = gates + r * 4 * n, *__restrict f = i + n, *__restrict g = f + n, *__restrict o = g + n;
         const T* __restrict c_before = before + r * n;
         T *__restrict c = cells + r * n, *__restrict h = out + r * n;
-        for (int64_t j = 0; j < 2 * n; j++) i[j] = sigmoid(i[j]);  // i and f
+        // Loops of one function each: together they would not fit the registers.
+        for (int64_t j = 0; j < 2 * n; j++) i[j] = gate(i[j]);  // i and f
+        for (int64_t j = 0; j < n; j++) g[j] = tanh_of(g[j]);
+        for (int64_t j = 0; j < n; j++) o[j] = gate(o[j]);
 #pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
-            g[j] = tanh_of(g[j]);
-            o[j] = sigmoid(o[j]);
             c[j] = f[j] * c_before[j] + i[j] * g[j];
             h[j] = o[j] * tanh_of(c[j]);
         }
@@ -77,8 +87,8 @@ void gru_forward(const T* x, const T* hidden, const T* before, T* kept, T* out, 
         T* __restrict h = out + row * n;
 #pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
-            r[j] = sigmoid(in[j] + from_h[j]);
-            z[j] = sigmoid(in[n + j] + from_h[n + j]);
+            r[j] = gate(in[j] + from_h[j]);
+            z[j] = gate(in[n + j] + from_h[n + j]);
             last[j] = from_h[2 * n + j];
             fresh[j] = tanh_of(in[2 * n + j] + r[j] * last[j]);
             h[j] = fresh[j] + z[j] * (h_before[j] - fresh[j]);

@@ -16,8 +16,8 @@ constexpr int64_t shared_floats = 12 * 1024;     // what a block has without ask
 
 struct Arguments {  // as in the kernels
     int batch, in_channels, out_channels, in_y, in_x, out_y, out_x, kernel_y, kernel_x, stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x;
-    Divider pixels, width;
-    int staged;
+    Divider pixels, width, taps;
+    int staged, across;
 };
 
 // Whether these kernels are meant for the shape: few channels, little work, no groups, no depth.
@@ -29,8 +29,9 @@ bool is_small(DType dtype, const cpu::ConvShape& s) {
 }
 
 Arguments arguments(const cpu::ConvShape& s) {
-    return {int(s.batch),     int(s.in_channels), int(s.out_channels), int(s.in[1]),      int(s.in[2]),      int(s.out[1]),      int(s.out[2]), int(s.kernel[1]), int(s.kernel[2]),
-            int(s.stride[1]), int(s.stride[2]),   int(s.padding[1]),   int(s.padding[2]), int(s.dilation[1]), int(s.dilation[2]), {},            {},               0};
+    const auto i = [](int64_t n) { return int(n); };
+    return {i(s.batch), i(s.in_channels), i(s.out_channels), i(s.in[1]), i(s.in[2]), i(s.out[1]), i(s.out[2]), i(s.kernel[1]), i(s.kernel[2]), i(s.stride[1]),
+            i(s.stride[2]), i(s.padding[1]), i(s.padding[2]), i(s.dilation[1]), i(s.dilation[2]), {}, {}, divider(uint32_t(s.kernel[1] * s.kernel[2])), 0, 0};
 }
 
 void gather(const cpu::ConvShape& s, bool back, const void* from, const void* weight, const void* bias, void* to) {
@@ -38,17 +39,20 @@ void gather(const cpu::ConvShape& s, bool back, const void* from, const void* we
     const int64_t height = back ? s.in[1] : s.out[1], width = back ? s.in[2] : s.out[2], channels = back ? s.in_channels : s.out_channels;
     p.pixels = divider(uint32_t(height * width));
     p.width = divider(uint32_t(width));
-    const int64_t blocks = (s.batch * height * width + 31) / 32, taps = s.kernel[1] * s.kernel[2], others = back ? s.out_channels : s.in_channels;
+    const int64_t pixels = s.batch * height * width, taps = s.kernel[1] * s.kernel[2], others = back ? s.out_channels : s.in_channels;
     int tile = channels > 8 ? 16 : channels > 4 ? 8 : 4;
     auto tiles = [&] { return (channels + tile - 1) / tile; };
-    while (tile > 4 && blocks * tiles() < 128) tile /= 2;
+    while (tile > 4 && pixels * tiles() < 128 * 32) tile /= 2;
     // As many threads for a pixel as channels are read, but no more than the device has room for.
     unsigned rows = unsigned(std::min<int64_t>(others, 8));
-    while (rows > 2 && blocks * tiles() * rows > 16384) rows /= 2;
+    while (rows > 1 && pixels * tiles() * rows > (int64_t(1) << 17)) rows = (rows + 1) / 2;
+    const unsigned along = rows >= 5 ? 32 : rows >= 3 ? 64 : 128;
     p.staged = int(std::min<int64_t>(others, std::max<int64_t>(1, shared_floats / 2 / (taps * tile))));
-    static Instances<8> kernels(file);
-    launch_with(kernels(tile / 8 * 2 + back, [&] { return str("small_conv<", tile, ", ", back ? "true" : "false", ">"); }), {unsigned(blocks), unsigned(tiles())}, {32, rows},
-                unsigned((p.staged * taps + 32) * tile * 4), from, weight, bias, to, p);
+    const bool plain = s.dilation[2] == 1 && (!back || s.stride[2] == 1);
+    const int known = plain && (s.kernel[2] == 3 || s.kernel[2] == 5) ? int(s.kernel[2]) : 0;
+    static Instances<64> kernels(file);
+    launch_with(kernels((tile / 8 * 2 + back) * 8 + known, [&] { return str("small_conv<", tile, ", ", back ? "true" : "false", ", ", known, ">"); }),
+                {unsigned((pixels + along - 1) / along), unsigned(tiles())}, {along, rows}, unsigned((p.staged * taps + along) * tile * 4), from, weight, bias, to, p);
 }
 
 }  // namespace
@@ -67,12 +71,16 @@ bool small_conv_gradients(DType dtype, const cpu::ConvShape& s, const void* inpu
     const int tile = p.out_channels > 8 ? 16 : p.out_channels > 4 ? 8 : 4, tiles = (p.out_channels + tile - 1) / tile;
     const int64_t processors = device_info(current_device().index).multiprocessors;
     // Bands of rows: as many as fill the device, and small enough for shared memory.
-    const int64_t across = int64_t(p.out_x - 1) * p.stride_x + int64_t(p.kernel_x - 1) * p.dilation_x + 1;
+    const int64_t needed = int64_t(p.out_x - 1) * p.stride_x + int64_t(p.kernel_x - 1) * p.dilation_x + 1;
+    // Threads of a warp read the taps of a window: rows of the patch lie so that these are in different banks.
+    int64_t across = needed + ((p.kernel_x - needed) % 32 + 32) % 32;
     auto floats = [&](int64_t rows) {
         return rows * p.out_x * tile + p.in_channels * ((rows - 1) * p.stride_y + int64_t(p.kernel_y - 1) * p.dilation_y + 1) * across + 1;
     };
+    if (floats(1) > shared_floats) across = needed;
     int64_t rows = p.out_y;
     while (rows > 1 && (floats(rows) > shared_floats || (s.batch * tiles * ((p.out_y + rows - 1) / rows) < processors / 2 && rows > 4))) rows = (rows + 1) / 2;
+    p.across = int(across);
     const Grid block{unsigned((taps + 1 + 31) / 32 * 32), 0};
     const unsigned height = std::max(1u, std::min(512u / block.x, unsigned(rows)));
     const int64_t shared = std::max<int64_t>(floats(rows), int64_t(tile) * block.x);

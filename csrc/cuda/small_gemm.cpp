@@ -33,10 +33,12 @@ bool small_matmul(DType dtype, const cpu::GemmArgs& g, void* row_sums) {
                 float(g.alpha)};
     if (batch > 1) p.batch_a = g.batch_a[0], p.batch_b = g.batch_b[0], p.batch_c = g.batch_c[0];
     auto tiles = [&](int64_t tile) { return Grid{unsigned((g.n + tile - 1) / tile), unsigned((g.m + tile - 1) / tile), unsigned(batch)}; };
-    static Instances<2> kernels("cuda/kernels/small_gemm.cuh");
-    const Grid wide = tiles(64);
-    if (int64_t(wide.x) * wide.y * wide.z >= 96) launch_with(kernels(0, [] { return "small_gemm<64, 64, 2>"; }), wide, {512}, 0, p);
-    else launch_with(kernels(1, [] { return "small_gemm<32, 32, 8>"; }), tiles(32), {512}, 0, p);
+    // The largest tiles that still give most multiprocessors something to do.
+    static Instances<3> kernels("cuda/kernels/small_gemm.cuh");
+    auto blocks = [](Grid g) { return int64_t(g.x) * g.y * g.z; };
+    if (blocks(tiles(64)) >= 96) launch_with(kernels(0, [] { return "small_gemm<64, 64, 4, 2>"; }), tiles(64), {512}, 0, p);
+    else if (blocks(tiles(32)) >= 96) launch_with(kernels(1, [] { return "small_gemm<32, 32, 4, 8>"; }), tiles(32), {512}, 0, p);
+    else launch_with(kernels(2, [] { return "small_gemm<16, 16, 2, 8>"; }), tiles(16), {512}, 0, p);
     return true;
 }
 

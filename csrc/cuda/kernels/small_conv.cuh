@@ -7,19 +7,20 @@ namespace wisp {
 // As in small_conv.cpp. Sizes of the input and output of the convolution that is meant, whichever product is computed.
 struct SmallConv {
     int batch, in_channels, out_channels, in_y, in_x, out_y, out_x, kernel_y, kernel_x, stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x;
-    Divider pixels, width;  // of what is written
-    int staged;             // channels whose weights are in shared memory at a time
+    Divider pixels, width, taps;  // pixels and width of what is written; taps of a channel
+    int staged;                   // channels whose weights are in shared memory at a time
+    int across;                   // the width of a patch in shared memory, for weights
 };
 
 // to[b, c, y, x] = bias[c] + sum over channels and taps of from * weight. Back: `from` is the gradient of the output and `to`
-// that of the input. A block makes 32 pixels of C channels; its blockDim.y rows of threads share out the channels of `from`
-// and add up in the end, in order.
-template <int C, bool Back> __global__ void __launch_bounds__(256) small_conv(const float* from, const float* weight, const float* bias, float* to, const SmallConv p) {
-    extern __shared__ __align__(16) float weights[];  // [staged][taps][C], then [C][32] for the sums
+// that of the input. A block makes blockDim.x pixels of C channels; its rows of threads share out the channels of `from`
+// and add up in the end, in order. KX: the width of the kernel where that is known and strides (Back) and dilation are 1, or 0.
+template <int C, bool Back, int KX> __global__ void __launch_bounds__(256) small_conv(const float* from, const float* weight, const float* bias, float* to, const SmallConv p) {
+    extern __shared__ __align__(16) float weights[];  // [staged][taps][C], then [C][blockDim.x] for the sums
     const int taps = p.kernel_y * p.kernel_x, from_channels = Back ? p.out_channels : p.in_channels, to_channels = Back ? p.in_channels : p.out_channels;
     const int from_y = Back ? p.out_y : p.in_y, from_x = Back ? p.out_x : p.in_x, to_y = Back ? p.in_y : p.out_y, to_x = Back ? p.in_x : p.out_x;
-    const int first = blockIdx.y * C, threads = 32 * blockDim.y, me = threadIdx.y * 32 + threadIdx.x;
-    const uint32_t at = blockIdx.x * 32 + threadIdx.x, b = p.pixels.divide(at), pixel = at - b * p.pixels.divisor;
+    const int first = blockIdx.y * C, threads = blockDim.x * blockDim.y, me = threadIdx.y * blockDim.x + threadIdx.x, kernel_x = KX ? KX : p.kernel_x;
+    const uint32_t at = blockIdx.x * blockDim.x + threadIdx.x, b = p.pixels.divide(at), pixel = at - b * p.pixels.divisor;
     const int y = int(p.width.divide(pixel)), x = int(pixel) - y * to_x;
     const bool there = int(b) < p.batch;
     float acc[C] = {};
@@ -28,7 +29,7 @@ template <int C, bool Back> __global__ void __launch_bounds__(256) small_conv(co
         const int count = min(p.staged, from_channels - begin);
         __syncthreads();
         for (int e = me; e < count * taps * C; e += threads) {
-            const int c = e % C, rest = e / C, tap = rest % taps, f = begin + rest / taps, t = first + c;
+            const int c = e % C, rest = e / C, channel = int(p.taps.divide(uint32_t(rest))), tap = rest - channel * taps, f = begin + channel, t = first + c;
             weights[e] = t < to_channels ? weight[(Back ? f * to_channels + t : t * from_channels + f) * taps + tap] : 0.f;
         }
         __syncthreads();
@@ -48,11 +49,14 @@ template <int C, bool Back> __global__ void __launch_bounds__(256) small_conv(co
                     row = fy >= 0 && fy < from_y;
                 }
                 const float* line = plane + fy * from_x;
-#pragma unroll 5
-                for (int kx = 0; kx < p.kernel_x; kx++, w += C) {
+#pragma unroll
+                for (int kx = 0; kx < kernel_x; kx++, w += C) {
                     int fx;
                     bool inside = row;
-                    if (Back) {
+                    if (KX) {
+                        fx = Back ? x + p.padding_x - kx : x * p.stride_x - p.padding_x + kx;
+                        inside &= unsigned(fx) < unsigned(from_x);
+                    } else if (Back) {
                         const int s = x + p.padding_x - kx * p.dilation_x;
                         fx = p.stride_x == 1 ? s : s / p.stride_x;
                         inside &= s >= 0 && fx * p.stride_x == s && fx < from_x;
@@ -75,7 +79,7 @@ template <int C, bool Back> __global__ void __launch_bounds__(256) small_conv(co
     for (int g = 0; g + 1 < int(blockDim.y); g++) {
         if (int(threadIdx.y) == g)
 #pragma unroll
-            for (int c = 0; c < C; c++) sums[c * 32 + threadIdx.x] = acc[c] + (g ? sums[c * 32 + threadIdx.x] : 0.f);
+            for (int c = 0; c < C; c++) sums[c * blockDim.x + threadIdx.x] = acc[c] + (g ? sums[c * blockDim.x + threadIdx.x] : 0.f);
         __syncthreads();
     }
     if (!there || threadIdx.y + 1 != blockDim.y) return;
@@ -83,7 +87,7 @@ template <int C, bool Back> __global__ void __launch_bounds__(256) small_conv(co
 #pragma unroll
     for (int c = 0; c < C; c++)
         if (first + c < to_channels)
-            to[int64_t(c) * to_y * to_x] = acc[c] + (blockDim.y > 1 ? sums[c * 32 + threadIdx.x] : 0.f) + (bias ? bias[first + c] : 0.f);
+            to[int64_t(c) * to_y * to_x] = acc[c] + (blockDim.y > 1 ? sums[c * blockDim.x + threadIdx.x] : 0.f) + (bias ? bias[first + c] : 0.f);
 }
 
 // Gradients of weight and bias. A block takes images [blockIdx.z], a band of rows of the output [blockIdx.x] and C channels of
@@ -95,7 +99,7 @@ small_conv_weights(const float* input, const float* grad, float* partial, const 
     const int taps = p.in_channels * p.kernel_y * p.kernel_x, tap = threadIdx.x, all = blockDim.x * blockDim.y, me = threadIdx.y * blockDim.x + threadIdx.x;
     const int top = blockIdx.x * rows, here = min(rows, p.out_y - top), first = blockIdx.y * C;
     // The part of an image that the band needs, with zeros for the padding, and the band of the gradient with channels innermost.
-    const int patch_y = (rows - 1) * p.stride_y + (p.kernel_y - 1) * p.dilation_y + 1, patch_x = (p.out_x - 1) * p.stride_x + (p.kernel_x - 1) * p.dilation_x + 1;
+    const int patch_y = (rows - 1) * p.stride_y + (p.kernel_y - 1) * p.dilation_y + 1, patch_x = p.across;
     const int patch = p.in_channels * patch_y * patch_x;
     float *band = memory, *image = memory + rows * p.out_x * C;
     int offset = patch, step_y = 0, step_x = 0;  // of the bias: image[patch] is 1

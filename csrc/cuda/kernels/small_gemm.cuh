@@ -12,10 +12,10 @@ struct SmallGemm {
     float alpha;
 };
 
-// A block makes BM x BN of C, a thread 4 x 4 of it. The block's threads are G groups that share out k in slices of 16, each
+// A block makes BM x BN of C, a thread R x R of it. The block's threads are G groups that share out k in slices of 16, each
 // with tiles of its own, and add up in the end, in the order of the groups.
-template <int BM, int BN, int G> __global__ void __launch_bounds__(BM * BN / 16 * G) small_gemm(const SmallGemm p) {
-    constexpr int threads = BM * BN / 16, BK = 16, A = BM + 4, B = BN + 4;  // rows of tiles stay aligned to 16 bytes
+template <int BM, int BN, int R, int G> __global__ void __launch_bounds__(BM * BN / (R * R) * G) small_gemm(const SmallGemm p) {
+    constexpr int threads = BM * BN / (R * R), BK = 16, A = BM + 4, B = BN + 4;  // rows of tiles stay aligned to 16 bytes
     constexpr int loads_a = BM * BK / threads, loads_b = BN * BK / threads;
     __shared__ __align__(16) float memory[G * BK * (A + B)];
     const int group = threadIdx.x / threads, t = threadIdx.x % threads;
@@ -24,7 +24,7 @@ template <int BM, int BN, int G> __global__ void __launch_bounds__(BM * BN / 16 
     const float *a = p.a + blockIdx.z * p.batch_a, *b = p.b + blockIdx.z * p.batch_b;
     const bool a_along_k = p.a_col == 1, b_along_k = p.b_col != 1;
     const bool sums = p.sums && blockIdx.x == 0;
-    float next_a[loads_a], next_b[loads_b], acc[4][4] = {}, row_sum[4] = {};
+    float next_a[loads_a], next_b[loads_b], acc[R][R] = {}, row_sum[R] = {};
     const int slices = (p.k + BK - 1) / BK, rounds = (slices + G - 1) / G;
 
     // What this thread loads: element (i, k) of a tile and those that follow in steps, along whichever dimension is contiguous.
@@ -47,7 +47,7 @@ template <int BM, int BN, int G> __global__ void __launch_bounds__(BM * BN / 16 
     };
     float *to_a = tile_a + ka * A + ia, *to_b = tile_b + kb * B + jb;
     const int next_to_a = step_ka * A + step_ia, next_to_b = step_kb * B + step_jb;
-    const int i0 = t / (BN / 4) * 4, j0 = t % (BN / 4) * 4;
+    const int i0 = t / (BN / R) * R, j0 = t % (BN / R) * R;
     fetch();
     for (int round = 0; round < rounds; round++) {
         __syncthreads();
@@ -59,15 +59,15 @@ template <int BM, int BN, int G> __global__ void __launch_bounds__(BM * BN / 16 
         if (round + 1 < rounds) fetch();
 #pragma unroll
         for (int k = 0; k < BK; k++) {
-            const auto x = *reinterpret_cast<const Vector<float, 4>*>(tile_a + k * A + i0);
-            const auto y = *reinterpret_cast<const Vector<float, 4>*>(tile_b + k * B + j0);
+            const auto x = *reinterpret_cast<const Vector<float, R>*>(tile_a + k * A + i0);
+            const auto y = *reinterpret_cast<const Vector<float, R>*>(tile_b + k * B + j0);
 #pragma unroll
-            for (int i = 0; i < 4; i++)
+            for (int i = 0; i < R; i++)
 #pragma unroll
-                for (int j = 0; j < 4; j++) acc[i][j] += x.at[i] * y.at[j];
+                for (int j = 0; j < R; j++) acc[i][j] += x.at[i] * y.at[j];
             if (sums && j0 == 0)
 #pragma unroll
-                for (int i = 0; i < 4; i++) row_sum[i] += x.at[i];
+                for (int i = 0; i < R; i++) row_sum[i] += x.at[i];
         }
     }
     // One group after another adds what it has to what is there.
@@ -77,9 +77,9 @@ template <int BM, int BN, int G> __global__ void __launch_bounds__(BM * BN / 16 
             __syncthreads();
             if (group != g) continue;
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < R; i++) {
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
+                for (int j = 0; j < R; j++) {
                     float& to = joined[(i0 + i) * BN + j0 + j];
                     acc[i][j] += g ? to : 0.f;
                     if (g + 1 < G) to = acc[i][j];
@@ -94,11 +94,11 @@ template <int BM, int BN, int G> __global__ void __launch_bounds__(BM * BN / 16 
     }
     float* c = p.c + blockIdx.z * p.batch_c;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < R; i++) {
         const int row = m0 + i0 + i;
         if (row >= p.m) break;
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
+        for (int j = 0; j < R; j++) {
             const int column = n0 + j0 + j;
             if (column < p.n) c[int64_t(row) * p.c_row + column] = p.alpha * acc[i][j] + (p.bias ? p.bias[column] : 0.f);
         }

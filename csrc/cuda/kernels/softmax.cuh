@@ -34,27 +34,48 @@ template <class T, bool Log, bool Kept> __global__ void __launch_bounds__(1024) 
 }
 
 // Rows that fit into registers, aligned to 16 bytes.
-template <class T, bool Log, int K> __global__ void __launch_bounds__(512) softmax_kept(const T* x, T* y, int64_t rows, int64_t n) {
+template <class T, bool Log, int K> __global__ void __launch_bounds__(512, 2) softmax_kept(const T* x, T* y, int64_t rows, int64_t n) {
     using C = compute<T>;
+    constexpr int V = vector_of<T>;
     __shared__ C reduced[32];
     const int64_t r = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
     if (r >= rows) return;
-    const int vectors = int(n / vector_of<T>);
-    Row<T, K> row;
-    row.load(x + r * n, vectors);
-    C largest = -INFINITY, sum = 0, kept[K * vector_of<T>];
-    row.each(vectors, [&](T v, int k, int j) { largest = Max::join(largest, kept[k * vector_of<T> + j] = convert<C>(v)); });
+    const int vectors = int(n / V);
+    C largest = -INFINITY, sum = 0, kept[K][V];
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        const int i = threadIdx.x + k * blockDim.x;
+        if (i >= vectors) continue;
+        const auto v = reinterpret_cast<const Vector<T, V>*>(x + r * n)[i];
+#pragma unroll
+        for (int j = 0; j < V; j++) kept[k][j] = convert<C>(v.at[j]);
+    }
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        if (threadIdx.x + k * blockDim.x < vectors)
+#pragma unroll
+            for (int j = 0; j < V; j++) largest = Max::join(largest, kept[k][j]);
     largest = over_row<Max>(largest, reduced);
-    row.each(vectors, [&](T, int k, int j) {
-        C& v = kept[k * vector_of<T> + j];
-        const C e = ::exp(v - largest);
-        sum += e;
-        if (!Log) v = e;
-    });
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        if (threadIdx.x + k * blockDim.x < vectors)
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const C e = ::exp(kept[k][j] - largest);
+                sum += e;
+                if (!Log) kept[k][j] = e;
+            }
     sum = over_row<Add>(sum, reduced);
     const C scale = C(1) / sum, shift = largest + ::log(sum);
-    row.each(vectors, [&](T& v, int k, int j) { v = convert<T>(Log ? kept[k * vector_of<T> + j] - shift : kept[k * vector_of<T> + j] * scale); });
-    row.store(y + r * n, vectors);
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        const int i = threadIdx.x + k * blockDim.x;
+        if (i >= vectors) continue;
+        Vector<T, V> out;
+#pragma unroll
+        for (int j = 0; j < V; j++) out.at[j] = convert<T>(Log ? kept[k][j] - shift : kept[k][j] * scale);
+        reinterpret_cast<Vector<T, V>*>(y + r * n)[i] = out;
+    }
 }
 template <class T, bool Log, int K> __global__ void __launch_bounds__(512) softmax_kept_backward(const T* g, const T* y, T* dx, int64_t rows, int64_t n) {
     using C = compute<T>;

@@ -1,9 +1,10 @@
-"""Operators, training steps and a replayed graph on the GPU, beside PyTorch's: python benchmarks/cuda.py.
+"""Operators, training steps and a replayed graph on the GPU, beside PyTorch's: python benchmarks/cuda.py [part of a name ...].
 
-`python tools/gpu.py` runs the tests that need a GPU, then these.
+Each line has the ratio of the times, and the bound that it is to keep. `python tools/gpu.py` runs the tests that need a GPU, then these.
 """
 
 import gc
+import sys
 import time
 
 import torch
@@ -26,8 +27,20 @@ def per_call(f, sync, n):
     return best * 1e6
 
 
+# What our time may be in PyTorch's; 1 where nothing is said. Memory's peak may be PyTorch's.
+BOUNDS = {
+    "add, 8 elements": 0.6, "mul-sum-backward": 0.35, "mlp step": 0.35, "lenet step b4": 0.3, "lenet step b128": 0.3,
+    "gpt 4x256 step": 0.35,
+    "lenet b4 as a graph": 0.08, "lenet b128 as a graph": 0.08, "product bf16 8192": 1.03, "product f32 4096": 1.03,
+    "product tf32 4096": 1.03, "sdpa bf16": 1.1, "sdpa bf16 + backward": 1.1, "gpt2 124M step": 0.9,
+}
+missed = []
+
+
 def compare(name, make, n, memory=False):
     """make(t) gives what is timed, in the package t; with `memory`, the peaks of the memory that tensors held are shown too."""
+    if sys.argv[1:] and not any(part in name for part in sys.argv[1:]):
+        return
     times, peaks = [], []
     for t in (wisp, torch):
         f = make(t)
@@ -39,8 +52,11 @@ def compare(name, make, n, memory=False):
         gc.collect()
         t.cuda.empty_cache()
     ours, theirs = times
-    print(f"{name:24} wisp {ours:10.1f} us   torch {theirs:10.1f} us   {ours / theirs:.2f}", end="")
+    bound = BOUNDS.get(name, 1)
+    print(f"{name:24} wisp {ours:10.1f} us   torch {theirs:10.1f} us   {ours / theirs:.2f} of {bound:.2f}", end="")
     print(f"   peak {peaks[0]:.0f} and {peaks[1]:.0f} MiB   {peaks[0] / peaks[1]:.2f}" if memory else "", flush=True)
+    if round(ours / theirs, 2) > bound or (memory and peaks[0] > peaks[1]):
+        missed.append(name)
 
 
 def backward(t):
@@ -61,8 +77,13 @@ def large(f):
     return lambda t: (lambda x: lambda: f(t, x))(t.randn(16384, 16384, device="cuda"))
 
 
-def product(size, dtype):
-    return lambda t: (lambda m: lambda: m @ m)(t.randn(size, size).cuda().to(getattr(t, dtype)))
+def product(size, dtype, tf32=False):
+    def made(t):
+        m = t.randn(size, size).cuda().to(getattr(t, dtype))
+        t.backends.cuda.matmul.allow_tf32 = tf32
+        return lambda: m @ m
+
+    return made
 
 
 def attention(shape, dtype, backward):
@@ -257,6 +278,7 @@ if __name__ == "__main__":
     compare("layer_norm 256M", large(lambda t, x: t.nn.functional.layer_norm(x, (16384,))), 20)
     compare("transposed copy 256M", large(lambda t, x: x.t().contiguous()), 20)
     compare("product bf16 8192", product(8192, "bfloat16"), 20)
+    compare("product tf32 4096", product(4096, "float32", True), 50)
     compare("product f32 4096", product(4096, "float32"), 20)
     compare("conv 64x64x56x56", convolution, 50)
     compare("sdpa bf16", attention((8, 12, 1024, 64), "bfloat16", False), 200)
@@ -273,3 +295,4 @@ if __name__ == "__main__":
     compare("resnet50 step bf16", resnet_step(False), 10, True)
     compare("resnet50 step autocast", resnet_step(True), 10, True)
     compare("gpt2 124M step", gpt2_step, 10, True)
+    print("over their bounds:", ", ".join(missed) or "none")

@@ -169,6 +169,36 @@ def calls_of_all_kinds(rank, size):
     assert (empty(wisp.ones(1, 3)) == 8).all() and (empty.weight.full_tensor() == 2).all()
 
 
+def replicas(rank, size):
+    """Gradients that are added up within the parts first, over the replicas at last; a checkpoint has each part once."""
+    import tempfile
+
+    from wisp.distributed import checkpoint as dcp
+    mesh = dist.init_device_mesh("cpu", (2, size // 2) if size % 2 == 0 else (size, 1), mesh_dim_names=("replicate", "shard"))
+    wisp.manual_seed(1)
+    model = fully_shard(Net(), mesh=mesh)
+    for last in (False, False, True):
+        model.set_requires_all_reduce(last)
+        model(data(rank, size)).square().sum().backward()
+    for (name, one), two in zip(model.named_parameters(), whole_gradients(size).parameters()):
+        if two.grad is not None:
+            wisp.testing.assert_close(one.grad.full_tensor(), two.grad * 3, msg=name)
+    folder = [tempfile.mkdtemp()]
+    dist.broadcast_object_list(folder)
+    metadata = dcp.save(model.state_dict(), checkpoint_id=folder[0])
+    assert len(metadata.tensors["left.weight"]["parts"]) == mesh.size(1)
+    other = fully_shard(Net())
+    dcp.load(other.state_dict(), checkpoint_id=folder[0])
+    wisp.testing.assert_close(other.left.weight.full_tensor(), model.left.weight.full_tensor())
+    futures = [dcp.async_save({"x": wisp.full((3,), float(i))}, checkpoint_id=folder[0]) for i in range(4)]     # in the same place
+    for future in futures:
+        future.result()
+    dist.barrier()
+    state = {"x": wisp.zeros(3)}
+    dcp.load(state, checkpoint_id=folder[0])
+    assert (state["x"] == 3).all()
+
+
 def scaler(rank, size):
     """An infinity in one rank's part lets all ranks skip the step."""
     layer = fully_shard(nn.Linear(3, 4 * size))
@@ -343,7 +373,7 @@ def beside_zero(rank, size):
 def main():
     dist.init_process_group("mpi")
     rank, size = dist.get_rank(), dist.get_world_size()
-    for case in (gradients, norms, parts, calls_of_all_kinds, scaler, refusals, tensors, wrapper, traffic, beside_zero):
+    for case in (gradients, norms, parts, calls_of_all_kinds, replicas, scaler, refusals, tensors, wrapper, traffic, beside_zero):
         case(rank, size)
     print("all is well in rank", rank)
 

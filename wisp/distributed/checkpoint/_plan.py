@@ -203,7 +203,7 @@ def save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=None, p
     _raise_together(group, "save", error)
     try:
         if rank == 0:
-            writer.write_metadata(metadata)
+            writer.write_metadata(metadata, token)
     except Exception as problem:
         error = problem
     _raise_together(group, "save", error)
@@ -233,7 +233,7 @@ def async_save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=N
         writer.tell_done(token, rank)
         if rank == 0:
             writer.wait_for(token, ranks, seconds)
-            writer.write_metadata(metadata)
+            writer.write_metadata(metadata, token)
         return metadata
     return background.submit(write)
 

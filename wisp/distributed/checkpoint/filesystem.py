@@ -34,6 +34,10 @@ class Metadata:
         return {**{key: wisp.Size(entry["shape"]) for key, entry in self.tensors.items()}, **dict.fromkeys((*self.values, *self.objects))}
 
 
+def _files(metadata):
+    return {part[0] for entry in metadata.tensors.values() for part in entry["parts"]}
+
+
 def pack(value):
     """Any value that `wisp.save` takes, as text."""
     file = io.BytesIO()
@@ -75,15 +79,20 @@ class FileSystemWriter:
         if self.sync_files:
             self._sync(path)
 
-    def write_metadata(self, metadata):
-        """The checkpoint is there from now on; files that belong to no checkpoint any more are removed."""
+    def write_metadata(self, metadata, token):
+        """The checkpoint is there from now on; the files of the one before it are removed."""
+        old = set()
+        try:
+            old = _files(FileSystemReader(self.path).read_metadata())
+        except (OSError, RuntimeError):
+            pass            # there is none
         with replacing(os.path.join(self.path, ".metadata")) as file:
             file.write(json.dumps({"format": _FORMAT, **dataclasses.asdict(metadata)}).encode())
         if self.sync_files:
             self._sync(self.path)
-        used = {part[0] for entry in metadata.tensors.values() for part in entry["parts"]}
-        for name in os.listdir(self.path):
-            if name.endswith((".distcp", ".done")) and name not in used:
+        told = {name for name in os.listdir(self.path) if name.endswith(f"_{token}.done")}
+        for name in (old - _files(metadata)) | told:        # others may belong to a save that is under way
+            if os.path.exists(os.path.join(self.path, name)):
                 os.unlink(os.path.join(self.path, name))
 
     def _sync(self, path):

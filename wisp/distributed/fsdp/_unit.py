@@ -108,6 +108,7 @@ class Unit:
             for kind in self.kinds:
                 self._cut(kind)
         self.trained, self.inputs_left, self.tree, self.used = [], 0, None, None
+        self.partial = {}       # what was added up within parts, and waits for the replicas
 
     def _find(self, ignored):
         """The parameters of the modules that no other unit has, each once, with all of its places."""
@@ -326,11 +327,11 @@ class Unit:
                 op = "SUM" if factor else "AVG"
                 trained = [(parameter, self.trained.index(parameter)) for parameter in trained]
                 if ranks == 1:
-                    self.reductions.append((trained, flat.view(-1), None, note))
+                    self.reductions.append((kind, trained, flat.view(-1), None, note))
                     continue
                 mine = flat.new_empty(total)
                 work = collectives.reduce_scatter_tensor(mine, flat, op, group=self.group, async_op=True, _note=note)
-                self.reductions.append((trained, mine, work, note))
+                self.reductions.append((kind, trained, mine, work, note))
 
     def _lay(self, target, grad, parameter):
         """The rows of a gradient, a part per rank, with zeros where there are none: the last parts may be short or empty."""
@@ -350,14 +351,21 @@ class Unit:
     def finish(self):
         """Wait for the reductions; the averages become gradients of the parts."""
         with wisp.no_grad():
-            for trained, mine, work, note in self.reductions:
+            for kind, trained, mine, work, note in self.reductions:
                 if work is not None:
                     work.wait()
-                if self.replicas is not None and self.all_reduce and self.replicas.size() > 1:
-                    collectives.all_reduce(mine, "AVG" if not self.divide_factor else "SUM", self.replicas)
                 used = 0            # by any rank; too many parameters for a header count as used
                 for bits in note.everyone:
                     used |= int(bits, 16) if bits else -1
+                if self.replicas is not None and self.replicas.size() > 1:
+                    if kind in self.partial:
+                        before, bits = self.partial.pop(kind)
+                        mine.add_(before)
+                        used |= bits
+                    if not self.all_reduce:
+                        self.partial[kind] = mine, used
+                        continue
+                    collectives.all_reduce(mine, "AVG" if not self.divide_factor else "SUM", self.replicas)
                 at = 0
                 for parameter, bit in trained:
                     if used >> bit & 1:

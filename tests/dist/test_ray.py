@@ -89,7 +89,7 @@ def test_errors(cluster):
     from wisp.distributed.ray import Trainer, TrainingFailed, report
     with pytest.raises(TrainingFailed, match="(?s)rank [01] raised an error.*bad luck") as caught:
         fit(config={"fail": 6}, on_report=lambda metrics: None)
-    assert caught.value.result.checkpoint["step"] == 5 and len(caught.value.result.history) >= 6
+    assert caught.value.result.checkpoint["step"] == 5 and len(caught.value.result.history) >= 5
     with pytest.raises(TrainingFailed, match="found no room in 0.1 s; the cluster has"):
         Trainer(make_train(), num_workers=64, placement_timeout=0.1).fit()
     with pytest.raises(RuntimeError, match="this process is no worker"):

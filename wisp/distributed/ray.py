@@ -220,13 +220,15 @@ class Trainer:
                           file=sys.stderr)
                     # what came after the checkpoint will come again
                     del self._result.history[self._kept:]
+        except TrainingFailed:
+            self._read_all(mailbox)
+            raise
         finally:
+            self._result.checkpoint = _loaded(self._checkpoint)
             ray.kill(mailbox)
-        self._result.checkpoint = _loaded(self._checkpoint)
         return self._result
 
     def _failed(self, message):
-        self._result.checkpoint = _loaded(self._checkpoint)
         return TrainingFailed(f"Trainer: {message}", self._result)
 
     def _attempt(self, attempt, mailbox):

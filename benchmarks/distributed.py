@@ -7,6 +7,10 @@ same with PyTorch's DDP on gloo. The whole batch is the same in all rows. The ru
 fastest quarter of the steps, since a step that another program disturbed tells nothing. Efficiency is the time of one process over that
 of two ranks at equal threads in all.
 
+    python benchmarks/distributed.py --shard
+
+The same with fully_shard, on each layer and on the model, in the place of DDP.
+
     python benchmarks/distributed.py --cuda
 
 A step of GPT-2 (124 million parameters, 8 x 1024 tokens, bfloat16) on a GPU: bare, in DDP on NCCL in a world of one, and in DDP whose
@@ -56,7 +60,17 @@ def best_quarter(times):
     return times[len(times) // 8]       # the middle of the fastest quarter
 
 
-def rank_program(package, steps, size):
+def distribute(torch, model, shard):
+    if not shard:
+        return torch.nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
+    from torch.distributed.fsdp import fully_shard
+    mesh = torch.distributed.init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def rank_program(package, steps, size, shard):
     if package == "wisp":
         import wisp.as_torch  # noqa: F401
     import torch
@@ -67,7 +81,7 @@ def rank_program(package, steps, size):
     model = make_gpt(torch, words, length, 256, 4, 4)
     if size > 1:
         dist.init_process_group("gloo")
-        model = torch.nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
+        model = distribute(torch, model, shard)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = torch.randint(0, words, (batch // size, length + 1))
     times = []
@@ -84,10 +98,11 @@ def rank_program(package, steps, size):
         dist.destroy_process_group()
 
 
-def measure(package, steps, size):
+def measure(package, steps, size, shard):
     launcher = {"wisp": ["-m", "wisp.distributed.run"], "torch": ["-m", "torch.distributed.run", "--standalone"]}[package]
     start = [] if size == 1 else [*launcher, "--nproc_per_node", str(size)]
-    command = [sys.executable, *start, os.path.abspath(__file__), "--rank-program", package, "--steps", str(steps), "--size", str(size)]
+    command = [sys.executable, *start, os.path.abspath(__file__), "--rank-program", package, "--steps", str(steps), "--size", str(size),
+               *(["--shard"] if shard else [])]
     result = subprocess.run(command, capture_output=True, text=True)
     found = [line for line in result.stdout.splitlines() if "RESULT" in line]
     return float(found[0].split()[-1]) if found else None
@@ -97,7 +112,7 @@ def compare(options):
     rows = {(package, size): [] for package in options.packages.split(",") for size in (1, options.size)}
     for _ in range(options.rounds):
         for (package, size), times in rows.items():
-            seconds = measure(package, options.steps, size)
+            seconds = measure(package, options.steps, size, options.shard)
             if seconds:
                 times.append(seconds)
     rows = {row: statistics.median(times) if times else None for row, times in rows.items()}
@@ -154,12 +169,13 @@ def main():
     parser.add_argument("--size", type=int, default=2)
     parser.add_argument("--packages", default="wisp,torch")
     parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--shard", action="store_true", help="fully_shard instead of DDP")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rank-program", choices=["wisp", "torch"])
     options = parser.parse_args()
     if options.rank_program:
-        rank_program(options.rank_program, options.steps, options.size)
+        rank_program(options.rank_program, options.steps, options.size, options.shard)
     elif options.cuda:
         on_gpu(options.steps, options.layers, options.batch)
     else:

@@ -120,12 +120,12 @@ def _explain(module):
 
 def install():
     """Let `torch` and `torchvision` mean Wisp in this process and in those it starts, from now on."""
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
     for root in _ROOTS:
         module = sys.modules.get(root)
         if module is not None and not module.__name__.startswith("wisp") and not str(module.__file__).startswith(_SHIM):
             raise RuntimeError(f"{root} is already imported: `import wisp.as_torch` (or `wisp run`) must come first")
-    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        return
     import wisp
     from wisp.torch_version import TorchVersion
     sys.meta_path.insert(0, _Finder())

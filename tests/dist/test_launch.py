@@ -9,7 +9,7 @@ pytest.importorskip("mpi4py")
 
 def test_arguments_of_torchrun(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("import os, sys\nimport torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
+    script.write_text("import os, sys\nimport wisp.as_torch\nimport torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
                       "print(sys.argv[1:], os.environ['LOCAL_RANK'], dist.get_rank(), dist.get_world_size(), torch.get_num_threads())\n"
                       "print('partial', end='')\n")
     result = good(run([sys.executable, "-m", "wisp.distributed.run", "--standalone", "--nnodes=1", "--nproc_per_node=2", "--max_restarts=0",

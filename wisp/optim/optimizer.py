@@ -212,6 +212,9 @@ class Optimizer:
         for p in params:
             if not isinstance(p, wisp.Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_typename(p)}")
+            if getattr(p, "_is_sharded", False):
+                raise ValueError("a parameter was cut over ranks by fully_shard after it was taken from the model; make the optimizer from "
+                                 "model.parameters() after fully_shard")
             if self._needs_whole and getattr(p, "device_mesh", None) is not None and p.device_mesh.size() > 1:
                 raise NotImplementedError(f"{type(self).__name__} needs whole parameters, and fully_shard has cut them over ranks; use an "
                                           "optimizer that works on each element (Adam, AdamW, SGD ...), or DistributedDataParallel")

@@ -214,15 +214,49 @@ def scaler(rank, size):
         assert wisp.equal(before, layer.weight.full_tensor()) == bad and scaler.get_scale() == 4.0
 
 
+def orders(rank, size):
+    """Calls in unusual orders: a unit by itself, two forwards before a backward, backward again, gradients of inputs, changes on the way."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1))
+    for layer in model:
+        fully_shard(layer)
+    fully_shard(model)
+    with wisp.inference_mode():
+        model(wisp.ones(2, 4))
+    (model(wisp.ones(2, 4)).sum() + model(wisp.zeros(2, 4)).sum()).backward()
+    once = model[0].weight.grad.full_tensor().clone()
+    model.zero_grad()
+    model[1](wisp.ones(1, 4)).sum().backward()
+    assert model[1].weight.grad is not None and model[0].weight.grad is None
+    model.zero_grad()
+    loss = model(wisp.ones(2, 4)).sum()
+    for _ in range(2):
+        loss.backward(retain_graph=True)
+    wisp.testing.assert_close(model[0].weight.grad.full_tensor(), 2 * once)
+    x = wisp.ones(2, 4, requires_grad=True)
+    assert wisp.autograd.grad(model(x).sum(), x)[0].shape == x.shape and all(unit.state == "sharded" for unit in model._units())
+    loss = model(wisp.ones(2, 4)).sum()
+    with wisp.no_grad():
+        model[1].weight.add_(1)
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        assert "weight, bias of FSDPLinear were changed between forward and backward" in str(error)
+    else:
+        raise AssertionError("a change between forward and backward was not seen")
+    model(wisp.ones(2, 4)).sum().backward()         # and goes on
+
+
 def refusals(rank, size):
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     model[1].weight = model[0].weight
+    early = list(model[0].parameters())
     fully_shard(model[0])
     scalar = nn.Module()
     scalar.p = nn.Parameter(wisp.tensor(1.0))
     for action, words in ((lambda: fully_shard(model), "1.weight of Sequential is shared with a module that was sharded before"),
                           (lambda: fully_shard(model[0]), "was sharded before"), (lambda: fully_shard(scalar), "scalar parameters"),
                           (lambda: fully_shard(nn.ModuleList()), "containers"),
+                          (lambda: wisp.optim.SGD(early), "after fully_shard"),
                           (lambda: wisp.optim.LBFGS(model[0].parameters()), "LBFGS needs whole parameters")):
         try:
             action()
@@ -373,7 +407,7 @@ def beside_zero(rank, size):
 def main():
     dist.init_process_group("mpi")
     rank, size = dist.get_rank(), dist.get_world_size()
-    for case in (gradients, norms, parts, calls_of_all_kinds, replicas, scaler, refusals, tensors, wrapper, traffic, beside_zero):
+    for case in (gradients, norms, parts, calls_of_all_kinds, replicas, scaler, orders, refusals, tensors, wrapper, traffic, beside_zero):
         case(rank, size)
     print("all is well in rank", rank)
 

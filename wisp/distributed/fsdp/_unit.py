@@ -256,7 +256,7 @@ class Unit:
     # ------------------------------------------------------------ gradients
     def expect(self):
         """Backward is about to come through this unit: its parameters will get gradients."""
-        if self.parameters and self.state == "sharded" and self.used != self.versions():
+        if self.parameters and self.used != (self.versions() if self.state == "sharded" else self.before):
             names = ", ".join(parameter.name for parameter in self.parameters)
             raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: some of "
                                f"the parameters {names} of {type(self.modules[0]).__name__} were changed between forward and backward")

@@ -112,9 +112,9 @@ void keep_factors(const AttentionArgs& a, int64_t b, int64_t h, int64_t i, int64
 }
 
 template <class C>
-void forward_block(const AttentionArgs& a, const AttentionTensor& out, C* logsumexp, int64_t b, int64_t h, int64_t q0) {
+void forward_block(const AttentionArgs& a, const AttentionTensor& out, C* logsumexp, int64_t b, int64_t h, int64_t q0, int64_t high) {
     const Head<C> head(a, b, h);
-    const int64_t nq = least(query_block, a.queries - q0), limit = visible_keys(a, q0 + nq), wide = a.value_width;
+    const int64_t nq = least(high, a.queries - q0), limit = visible_keys(a, q0 + nq), wide = a.value_width;
     C* scores = static_cast<C*>(scratch(0, size_t(query_block * (least(key_block, limit) + 1)) * sizeof(C)));
     C* sums = static_cast<C*>(scratch(1, size_t(query_block * (wide + 1)) * sizeof(C)));
     C top[query_block], total[query_block];
@@ -169,11 +169,13 @@ void forward_block(const AttentionArgs& a, const AttentionTensor& out, C* logsum
 }
 
 template <class C> void forward_as(const AttentionArgs& a, const AttentionTensor& out, C* logsumexp) {
-    const int64_t blocks = (a.queries + query_block - 1) / query_block;
+    // Half of a causal block's last square is not seen: blocks are lower where that is much of the work.
+    const int64_t high = a.causal && a.queries <= 4 * query_block ? query_block / 2 : query_block;
+    const int64_t blocks = (a.queries + high - 1) / high;
     parallel_for(a.batch * a.heads * blocks, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             const int64_t head = i / blocks;
-            forward_block(a, out, logsumexp, head / a.heads, head % a.heads, i % blocks * query_block);
+            forward_block(a, out, logsumexp, head / a.heads, head % a.heads, i % blocks * high, high);
         }
     });
 }

@@ -22,11 +22,17 @@ def demo(arguments):
 
 
 def doctor(arguments):
-    """Say what is installed, and what is missing."""
-    argparse.ArgumentParser(prog="wisp doctor", description=doctor.__doc__).parse_args(arguments)
+    """Say what is installed, and what is missing; with --warm, compile kernels for the GPU ahead of need."""
+    parser = argparse.ArgumentParser(prog="wisp doctor", description=doctor.__doc__)
+    parser.add_argument("--warm", nargs="*", metavar="sm_90", help="compile the common kernels: for the GPUs that are there, or for these")
+    options = parser.parse_args(arguments)
     import numpy
 
     import wisp
+    from wisp import _doctor
+    if options.warm is not None:
+        _doctor.warm([int(name.removeprefix("sm_")) for name in options.warm])
+        return
     facts = [("wisp", f"{wisp.__version__} in {os.path.dirname(wisp.__file__)}"),
              ("python", f"{platform.python_version()} ({sys.executable})"),
              ("numpy", numpy.__version__),
@@ -35,23 +41,12 @@ def doctor(arguments):
     capability = getattr(getattr(wisp.backends, "cpu", None), "get_cpu_capability", None)
     if capability is not None:
         facts.append(("instructions", capability()))
-    if wisp.cuda.is_available():
-        names = ", ".join(wisp.cuda.get_device_name(i) for i in range(wisp.cuda.device_count()))
-        facts.append(("cuda", names))
-    else:
-        facts.append(("cuda", "not available: " + _why_no_cuda()))
+    facts += _doctor.cuda_facts()
     for name, value in facts:
         print(f"{name:>12}  {value}")
     x = wisp.ones(3, requires_grad=True)
     (x * x).sum().backward()
     print(f"{'self-test':>12}  {'passed' if x.grad.tolist() == [2.0, 2.0, 2.0] else 'FAILED'}")
-
-
-def _why_no_cuda():
-    import ctypes.util
-    if ctypes.util.find_library("cuda") is None:
-        return "no NVIDIA driver was found (libcuda)"
-    return "a driver is there; `pip install wisp[cuda]` adds NVIDIA's libraries"
 
 
 def run(arguments):

@@ -6,7 +6,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <unordered_map>
 
 #include "../core/device.h"
@@ -64,6 +67,30 @@ void write_cached(const std::string& path, const Compiled& c) {
     else std::remove(temporary.c_str());
 }
 
+// Several threads compile: one that wants what another is making waits for it.
+class Claim {
+public:
+    explicit Claim(uint64_t key) : key_(key) {
+        std::unique_lock<std::mutex> lock(mutex);
+        while (!claimed.insert(key).second) {
+            waited = true;
+            freed.wait(lock);
+        }
+    }
+    ~Claim() {
+        std::lock_guard<std::mutex> lock(mutex);
+        claimed.erase(key_);
+        freed.notify_all();
+    }
+    bool waited = false;
+
+private:
+    static inline std::mutex mutex;
+    static inline std::condition_variable freed;
+    static inline std::set<uint64_t> claimed;
+    uint64_t key_;
+};
+
 Compiled build(const std::string& file, const std::string& instance, int arch) {
     const Nvrtc& n = nvrtc();
     const Source* source = nullptr;
@@ -117,9 +144,9 @@ std::string cache_folder() {
     return std::string(home ? home : "/tmp") + "/.cache/wisp/kernels";
 }
 
-Compiled compile(const std::string& file, const std::string& instance, int arch, bool use_cache) {
-    // The compiler's version is part of the name only where a compiler is there: a filled cache needs none.
-    const uint64_t key = hash(hash(hash(hash_of_sources(), file), instance), std::to_string(arch));
+// Where an instance is kept, and the hash that names it. The compiler's version is no part of it: a filled cache needs none.
+static std::string cached_path(const std::string& file, const std::string& instance, int arch, uint64_t& key) {
+    key = hash(hash(hash(hash_of_sources(), file), instance), std::to_string(arch));
     char name[64];
     std::snprintf(name, sizeof name, "/%016llx.sm_%d", static_cast<unsigned long long>(key), arch);
     static const std::string folder = [] {
@@ -127,10 +154,24 @@ Compiled compile(const std::string& file, const std::string& instance, int arch,
         make_folders(f);
         return f;
     }();
+    return folder + name;
+}
+
+bool is_cached(const std::string& file, const std::string& instance, int arch) {
+    uint64_t key;
+    return access(cached_path(file, instance, arch, key).c_str(), R_OK) == 0;
+}
+
+Compiled compile(const std::string& file, const std::string& instance, int arch, bool use_cache) {
+    uint64_t key;
+    const std::string path = cached_path(file, instance, arch, key);
     Compiled c;
-    if (use_cache && read_cached(folder + name, c)) return c;
+    if (!use_cache) return build(file, instance, arch);
+    if (read_cached(path, c)) return c;
+    Claim claim(key);
+    if (claim.waited && read_cached(path, c)) return c;
     c = build(file, instance, arch);
-    if (use_cache) write_cached(folder + name, c);
+    write_cached(path, c);
     return c;
 }
 
@@ -142,8 +183,9 @@ struct Kernel {
     unsigned shared[64] = {};  // dynamic shared memory that was asked for
 };
 
+static std::unordered_map<std::string, Kernel> kernels;
+
 Kernel* find_kernel(const char* file, const std::string& instance) {
-    static std::unordered_map<std::string, Kernel> kernels;
     Kernel& k = kernels[instance];
     if (k.instance.empty()) {
         k.file = file;
@@ -152,9 +194,22 @@ Kernel* find_kernel(const char* file, const std::string& instance) {
     return &k;
 }
 
+std::vector<Instance> loaded_instances() {
+    std::vector<Instance> all;
+    for (const auto& [name, k] : kernels)
+        for (Handle f : k.function)
+            if (f) {
+                all.push_back({k.file, name});
+                break;
+            }
+    return all;
+}
+
 static Handle load(Kernel* kernel, int index) {
     const DeviceInfo& info = device_info(index);
-    const Compiled c = compile(kernel->file, kernel->instance, info.major * 10 + info.minor);
+    const int arch = info.major * 10 + info.minor;
+    if (!is_cached(kernel->file, kernel->instance, arch)) compile_ahead(arch);
+    const Compiled c = compile(kernel->file, kernel->instance, arch);
     Handle module = nullptr;
     check(driver().module_load(&module, c.image.data()), "loading a kernel");
     check(driver().module_function(&kernel->function[index], module, c.symbol.c_str()), "finding a kernel");

@@ -29,6 +29,53 @@ bool done(cuda::Result r, const char* what) {
     return true;
 }
 
+PyObject* names_of(const std::vector<cuda::Instance>& instances) {
+    PyObject* list = PyList_New(0);
+    for (const cuda::Instance& i : instances) {
+        Ref pair(Py_BuildValue("(ss)", i.file.c_str(), i.name.c_str()));
+        PyList_Append(list, pair.get());
+    }
+    return list;
+}
+
+// Where one of NVIDIA's libraries was found and its version, or None: for `wisp doctor`.
+PyObject* library_facts(std::string name) {
+    struct Known {
+        const char *name, *folder;
+        std::initializer_list<const char*> files;
+        const char* version;  // a function that gives it, as a number or through pointers
+    };
+    static const Known all[] = {{"nvrtc", "cuda_nvrtc", {"libnvrtc.so.13", "libnvrtc.so.12"}, nullptr},
+                                {"cublasLt", "cublas", {"libcublasLt.so.13", "libcublasLt.so.12"}, "cublasLtGetVersion"},
+                                {"cudnn", "cudnn", {"libcudnn.so.9"}, "cudnnGetVersion"},
+                                {"cufft", "cufft", {"libcufft.so.12", "libcufft.so.11"}, nullptr},
+                                {"cusolver", "cusolver", {"libcusolver.so.12", "libcusolver.so.11"}, nullptr}};
+    for (const Known& k : all) {
+        if (name != k.name) continue;
+        std::string tried;
+        void* library = cuda::open_library(k.folder, k.files, tried);
+        if (!library) break;
+        int64_t version = 0;
+        if (k.version) {
+            if (auto* f = reinterpret_cast<size_t (*)()>(cuda::library_symbol(library, k.version))) version = int64_t(f());
+        } else if (name == "nvrtc") {
+            int major = 0, minor = 0;
+            cuda::nvrtc().version(&major, &minor);
+            version = major * 1000 + minor * 10;
+        } else if (name == "cufft") {
+            int v = 0;
+            if (auto* f = reinterpret_cast<int (*)(int*)>(cuda::library_symbol(library, "cufftGetVersion"))) f(&v);
+            version = v;
+        } else {
+            int v = 0;
+            if (auto* f = reinterpret_cast<int (*)(int*)>(cuda::library_symbol(library, "cusolverGetVersion"))) f(&v);
+            version = v;
+        }
+        return Py_BuildValue("(sL)", cuda::library_path(library).c_str(), static_cast<long long>(version));
+    }
+    Py_RETURN_NONE;
+}
+
 const Operators operators = {
     {"_default_device()", []() { return text(text_of(current_device())); }, function},
     {"_set_default_device(device? device)", [](std::optional<Device> d) { set_default_device(d.value_or(Device{})); }, function},
@@ -139,6 +186,28 @@ const Operators operators = {
          const std::string image = cuda::compile(file, instance, int(arch), use_cache).image;
          return PyBytes_FromStringAndSize(image.data(), Py_ssize_t(image.size()));
      }, function},
+    // With the interpreter let go, so that several Python threads compile at a time.
+    {"_cuda.compile_common(int number, int arch)", [](int64_t number, int64_t arch) {
+         const cuda::Instance& i = cuda::common_instances().at(size_t(number));
+         const bool there = cuda::is_cached(i.file, i.name, int(arch));
+         cuda::nvrtc();
+         PyThreadState* state = PyEval_SaveThread();
+         try {
+             if (!there) cuda::compile(i.file, i.name, int(arch));
+         } catch (...) {
+             PyEval_RestoreThread(state);
+             throw;
+         }
+         PyEval_RestoreThread(state);
+         return !there;
+     }, function},
+    {"_cuda.common_kernels()", []() { return names_of(cuda::common_instances()); }, function},
+    {"_cuda.loaded_kernels()", []() { return names_of(cuda::loaded_instances()); }, function},
+    {"_cuda.progress_ahead()", []() {
+         const auto [done, all] = cuda::progress_ahead();
+         return Py_BuildValue("(ii)", done, all);
+     }, function},
+    {"_cuda.library(str name)", library_facts, function},
     {"_cuda.cache_folder()", []() { return text(cuda::cache_folder()); }, function},
 };
 

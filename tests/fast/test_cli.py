@@ -18,6 +18,14 @@ def test_doctor():
     assert result.returncode == 0 and "passed" in result.stdout and wisp.__version__ in result.stdout
 
 
+def test_doctor_compiles_ahead(tmp_path):
+    environment = dict(os.environ, PYTHONPATH=ROOT, WISP_CACHE=str(tmp_path))
+    for expected in ("of them new", " 0 of them new"):
+        result = subprocess.run([sys.executable, "-m", "wisp", "doctor", "--warm", "sm_90"], capture_output=True, text=True, env=environment)
+        assert result.returncode == 0 and expected in result.stdout, result.stderr
+    assert len(list(tmp_path.iterdir())) == len(wisp._core._operators["_cuda"]["common_kernels"]())
+
+
 def test_commands_are_listed():
     assert all(name in run().stdout for name in ("demo", "doctor", "run"))
     assert run("no-such-command").returncode != 0

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "../cuda/fft.h"
 #include "../python/registry.h"
 #include "ops.h"
 #include "views.h"
@@ -45,11 +46,49 @@ void transform_dim(const Tensor& from, const Tensor& to, int64_t dim, bool forwa
     }
 }
 
+void scale_values(const Tensor& t, double scale) {
+    if (scale == 1) return;
+    GradMode off(false);
+    mul_(t, scale);
+}
+
+// On the GPU the dims of a transform, three at a time, are brought to the end.
+Tensor transform_on_gpu(const Tensor& x, Dims dims, bool forward, double scale) {
+    Tensor result = alias(x);
+    while (!dims.empty()) {
+        Dims order, back(x.dim()), group;
+        for (int i = 0; i < 3 && !dims.empty(); i++) {
+            group.insert(0, dims[dims.size() - 1]);
+            dims.erase(dims.size() - 1);
+        }
+        for (int64_t d = 0; d < x.dim(); d++) {
+            bool chosen = false;
+            for (int64_t g : group) chosen = chosen || g == d;
+            if (!chosen) order.push_back(d);
+        }
+        int64_t sizes[3], batch = x.numel();
+        for (int64_t i = 0; i < group.size(); i++) {
+            order.push_back(group[i]);
+            sizes[i] = x.size(group[i]);
+            batch /= sizes[i];
+        }
+        for (int64_t i = 0; i < x.dim(); i++) back[order[i]] = i;
+        const Tensor from = contiguous(permute(result, order)), to = empty(from.sizes(), x.dtype());
+        cuda::fft(cpu::FftKind::complex, is_f64(x), int(group.size()), sizes, batch, from.device_data(), to.device_data(), !forward);
+        result = permute(to, back);
+    }
+    result = contiguous(result);
+    scale_values(result, scale);
+    return alias(result);
+}
+
 // scale * the transform of complex x over dims.
 Tensor complex_transform(const Tensor& x, const Dims& dims, bool forward, double scale) {
     Tensor y;
     if (dims.empty() || x.numel() == 0) {
         y = contiguous(clone(alias(x)));
+    } else if (x.is_cuda()) {
+        y = transform_on_gpu(x, dims, forward, scale);
     } else {
         y = empty(x.sizes(), x.dtype());
         Tensor from = contiguous(alias(x));
@@ -82,7 +121,12 @@ Tensor real_to_half(const Tensor& x, double scale) {
     sizes[x.dim() - 1] = half;
     const bool f64 = is_f64(x);
     Tensor y;
-    if (n % 2 == 0 && rows > 0) {
+    if (x.is_cuda() && rows > 0) {
+        y = empty(sizes, complex_of(x.dtype()));
+        const Tensor from = contiguous(alias(x));
+        cuda::fft(cpu::FftKind::real_to_half, f64, 1, &n, rows, from.device_data(), y.device_data(), false);
+        scale_values(y, scale);
+    } else if (n % 2 == 0 && rows > 0) {
         y = empty(sizes, complex_of(x.dtype()));
         const Tensor from = contiguous(alias(x));
         const auto plan = plan_for(n / 2, f64, true);
@@ -107,7 +151,16 @@ Tensor half_to_real(const Tensor& x, int64_t n, double scale) {
     sizes[x.dim() - 1] = n;
     const bool f64 = is_f64(x);
     Tensor y;
-    if (n % 2 == 0 && rows > 0) {
+    if (x.is_cuda() && rows > 0) {
+        y = empty(sizes, f64 ? DType::f64 : DType::f32);
+        const Tensor from = contiguous(clone(alias(x)));
+        // Frequencies that stand for themselves are real, whatever is given.
+        const Tensor parts = select(view_as_real(from), -1, 1);
+        zero_(narrow(parts, -1, 0, 1));
+        if (n % 2 == 0) zero_(narrow(parts, -1, half - 1, 1));
+        cuda::fft(cpu::FftKind::half_to_real, f64, 1, &n, rows, from.device_data(), y.device_data(), true);
+        scale_values(y, scale);
+    } else if (n % 2 == 0 && rows > 0) {
         y = empty(sizes, f64 ? DType::f64 : DType::f32);
         const Tensor from = contiguous(alias(x));
         const auto plan = plan_for(n / 2, f64, true);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "../cuda/lapack.h"
 #include "../python/registry.h"
 #include "reduce.h"
 
@@ -12,6 +13,7 @@ namespace wisp {
 // --- what all share -------------------------------------------------------------------------------------------------
 
 const cpu::LapackKernels& lapack_for(DType dtype) {
+    if (current_device().is_cuda()) return cuda::lapack(dtype);
     if (!cpu::lapack_is_open()) {
         Ref module(PyImport_ImportModule("wisp.linalg._library"));
         Ref opened(PyObject_CallMethod(module.get(), "open", nullptr));
@@ -42,7 +44,8 @@ void check_same_dtype(const Tensor& a, const Tensor& b, const char* name) {
     check_same_device(name, a, b);
 }
 
-std::optional<Failure> first_failure(const Tensor& info) {
+std::optional<Failure> first_failure(const Tensor& info_) {
+    const Tensor info = to(info_, Device{});
     const int32_t* values = info.data<int32_t>();
     for (int64_t i = 0; i < info.numel(); i++)
         if (values[i]) return Failure{info.dim() ? str("(Batch element ", i, "): ") : "", values[i]};
@@ -100,8 +103,8 @@ static Factors factorise(const Tensor& a) {
     if (a.numel()) {
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.lu(batch_of_matrices(a), a.size(-2), a.size(-1), f.lu.data(), f.pivots.data<int32_t>(),
-            f.info.data<int32_t>());
+        kernels.lu(batch_of_matrices(a), a.size(-2), a.size(-1), f.lu.device_data(), f.pivots.device_data<int32_t>(),
+            f.info.device_data<int32_t>());
     }
     return f;
 }
@@ -143,9 +146,9 @@ std::tuple<Tensor, Tensor, Tensor> lu_factor_ex(const Tensor& a, bool pivot, boo
 
 // The permutation that the row exchanges of LAPACK stand for, as a matrix.
 static Tensor permutation_matrix(const Tensor& pivots, int64_t m, DType dtype) {
-    const Tensor p = contiguous(to(alias(pivots), DType::i32));
+    const Tensor p = to(contiguous(to(alias(pivots), DType::i32)), Device{});
     const int64_t k = p.size(-1), batch = k ? p.numel() / k : product(Dims(p.sizes().data(), p.dim() - 1));
-    Tensor order = empty(with(Dims(p.sizes().data(), p.dim() - 1), {m}), DType::i64);
+    Tensor order = empty(with(Dims(p.sizes().data(), p.dim() - 1), {m}), DType::i64, p.device());
     int64_t* at = order.data<int64_t>();
     for (int64_t b = 0; b < batch; b++, at += m) {
         for (int64_t i = 0; i < m; i++) at[i] = i;
@@ -157,7 +160,7 @@ static Tensor permutation_matrix(const Tensor& pivots, int64_t m, DType dtype) {
         }
     }
     // P[order[i], i] = 1
-    return to(eq(unsqueeze(arange(m), -1), unsqueeze(order, -2)), dtype);
+    return to(eq(unsqueeze(arange(m), -1), unsqueeze(to(order, pivots.device()), -2)), dtype);
 }
 
 std::tuple<Tensor, Tensor, Tensor> lu_unpack(const Tensor& lu, const Tensor& pivots, bool data, bool permutation) {
@@ -193,8 +196,8 @@ static Tensor lu_solve_values(const Tensor& lu_, const Tensor& pivots_, const Te
     if (x.numel()) {
         const auto& kernels = lapack_for(x.dtype());
         Unlocked unlocked(x.numel() * n);
-        kernels.lu_solve(product(batch), left ? adjoint ? 'C' : 'N' : adjoint ? 'N' : 'T', n, columns, lu.data(),
-            pivots.data<int32_t>(), x.data());
+        kernels.lu_solve(product(batch), left ? adjoint ? 'C' : 'N' : adjoint ? 'N' : 'T', n, columns, lu.device_data(),
+            pivots.device_data<int32_t>(), x.device_data());
     }
     return conjugated ? conj(x) : x;
 }
@@ -210,7 +213,7 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool le
     if (!(Dims(pivots.sizes().data(), pivots.dim() - 1) == batch_sizes(lu)))
         throw RuntimeError("linalg.lu_solve: Expected LU.shape[:-1] and pivots.shape to be the same, but got pivots "
                            "with shape ", pivots.sizes(), " instead");
-    const Tensor order = contiguous(pivots);
+    const Tensor order = to(contiguous(pivots), Device{});
     for (int64_t i = 0; i < order.numel(); i++)
         if (order.data<int32_t>()[i] < 1 || order.data<int32_t>()[i] > lu.size(-1))
             throw RuntimeError("Pivots given to lu_solve must all be greater or equal to 1 and at most the size of "
@@ -288,8 +291,8 @@ static std::tuple<Tensor, Tensor> inv_ex(const Tensor& a, bool check_errors, con
         const auto& kernels = lapack_for(a.dtype());
         const Tensor ignored = no_info(batch_sizes(a));
         Unlocked unlocked(cube(a));
-        kernels.lu_inverse(batch_of_matrices(a), a.size(-1), f.lu.data(), f.pivots.data<int32_t>(),
-            ignored.data<int32_t>());
+        kernels.lu_inverse(batch_of_matrices(a), a.size(-1), f.lu.device_data(), f.pivots.device_data<int32_t>(),
+            ignored.device_data<int32_t>());
     }
     if (needs_grad(a))
         record(f.lu, "LinalgInvExBackward0", {a}, {f.lu}, [](Backward& bw) {
@@ -382,7 +385,7 @@ static std::tuple<Tensor, Tensor> cholesky_ex(const Tensor& a, bool upper, bool 
     if (a.numel()) {
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.cholesky(batch_of_matrices(a), upper ? 'U' : 'L', a.size(-1), L.data(), info.data<int32_t>());
+        kernels.cholesky(batch_of_matrices(a), upper ? 'U' : 'L', a.size(-1), L.device_data(), info.device_data<int32_t>());
     }
     if (check_errors)
         if (auto failure = first_failure(info))
@@ -433,7 +436,7 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
         Unlocked unlocked(x.numel() * a.size(-1));
         kernels.triangular_solve(product(batch), left ? 'L' : 'R', upper != as_transpose ? 'U' : 'L', as_transpose
             ? 'T' : 'N', unitriangular ? 'U' : 'N',
-                                 x.size(-2), x.size(-1), matrix.data(), x.data());
+                                 x.size(-2), x.size(-1), matrix.device_data(), x.device_data());
     }
     if (needs_grad(a, b))
         record(x, "LinalgSolveTriangularBackward0", {a, b}, {a, x}, [upper, left, unitriangular](Backward& bw) {
@@ -475,8 +478,8 @@ static std::tuple<Tensor, Tensor, Tensor> ldl_factor_ex(const Tensor& a, bool he
     if (a.numel()) {
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.ldl(batch_of_matrices(a), hermitian, a.size(-1), ld.data(), pivots.data<int32_t>(),
-            info.data<int32_t>());
+        kernels.ldl(batch_of_matrices(a), hermitian, a.size(-1), ld.device_data(), pivots.device_data<int32_t>(),
+            info.device_data<int32_t>());
     }
     if (check_errors)
         if (auto failure = first_failure(info))
@@ -510,8 +513,8 @@ static Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b,
     if (x.numel()) {
         const auto& kernels = lapack_for(x.dtype());
         Unlocked unlocked(x.numel() * ld.size(-1));
-        kernels.ldl_solve(product(batch), hermitian, ld.size(-1), x.size(-1), factors.data(), order.data<int32_t>(),
-            x.data());
+        kernels.ldl_solve(product(batch), hermitian, ld.size(-1), x.size(-1), factors.device_data(), order.device_data<int32_t>(),
+            x.device_data());
     }
     if (needs_grad(ld, b)) no_gradient(x, "LinalgLdlSolveBackward0", {ld, b});
     return x;

@@ -36,7 +36,7 @@ Reflections reflections(const Tensor& a) {
     if (a.numel()) {
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.qr(batch_of_matrices(a), a.size(-2), a.size(-1), r.a.data(), r.tau.data());
+        kernels.qr(batch_of_matrices(a), a.size(-2), a.size(-1), r.a.device_data(), r.tau.device_data());
     }
     return r;
 }
@@ -52,7 +52,7 @@ Tensor orthonormal(const Tensor& reflected, const Tensor& tau, int64_t columns) 
     const Tensor t = contiguous(alias(tau));
     const auto& kernels = lapack_for(q.dtype());
     Unlocked unlocked(q.numel() * std::max<int64_t>(1, k));
-    kernels.householder(batch_of_matrices(q), m, columns, k, q.data(), t.data());
+    kernels.householder(batch_of_matrices(q), m, columns, k, q.device_data(), t.device_data());
     return q;
 }
 
@@ -199,7 +199,7 @@ Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left,
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(c.numel() * std::max<int64_t>(1, k));
         kernels.householder_apply(product(batch), left ? 'L' : 'R', transposed ? 'C' : 'N', c.size(-2), c.size(-1), k,
-            m, n, reflected.data(), t.data(), c.data());
+            m, n, reflected.device_data(), t.device_data(), c.device_data());
     }
     return c;
 }
@@ -232,8 +232,8 @@ Singular singular(const Tensor& a, char job, const char* name) {
     {
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.svd(product(batch), job, m, n, copy.data(), r.s.data(), job == 'N' ? nullptr : r.u.data(), job == 'N'
-            ? nullptr : r.vh.data(), info.data<int32_t>());
+        kernels.svd(product(batch), job, m, n, copy.device_data(), r.s.device_data(), job == 'N' ? nullptr : r.u.device_data(), job == 'N'
+            ? nullptr : r.vh.device_data(), info.device_data<int32_t>());
     }
     if (auto failure = first_failure(info))
         throw LinAlgError(name, ": ", failure->where,
@@ -310,7 +310,7 @@ std::tuple<Tensor, Tensor> eigh(const Tensor& a, const std::string& uplo, bool v
         {
             const auto& kernels = lapack_for(a.dtype());
             Unlocked unlocked(cube(a));
-            kernels.eigh(product(batch), vectors, part, a.size(-1), v.data(), values.data(), info.data<int32_t>());
+            kernels.eigh(product(batch), vectors, part, a.size(-1), v.device_data(), values.device_data(), info.device_data<int32_t>());
         }
         if (auto failure = first_failure(info))
             throw LinAlgError(name, ": ", failure->where,
@@ -348,8 +348,8 @@ std::tuple<Tensor, Tensor> eig(const Tensor& a, bool vectors, const char* name) 
         {
             const auto& kernels = lapack_for(a.dtype());
             Unlocked unlocked(6 * cube(a));
-            kernels.eig(product(batch), a.size(-1), copy.data(), values.data(), vectors ? v.data() : nullptr,
-                info.data<int32_t>());
+            kernels.eig(product(batch), a.size(-1), copy.device_data(), values.device_data(), vectors ? v.device_data() : nullptr,
+                info.device_data<int32_t>());
         }
         if (auto failure = first_failure(info))
             throw LinAlgError(name, ": ", failure->where,
@@ -446,7 +446,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
     if (b.dim() < 2 || a.size(-2) != b.size(-2))
         throw RuntimeError(name, vector
             ? ": input.size(-2) should match other.size(-1)" : ": input.size(-2) should match other.size(-2)");
-    const std::string driver = driver_.value_or("gelsy");
+    const std::string driver = driver_.value_or(a.is_cuda() ? "gels" : "gelsy");
     if (driver != "gels" && driver != "gelsy" && driver != "gelsd" && driver != "gelss")
         throw RuntimeError(name, ": parameter `driver` should be one of (gels, gelsy, gelsd, gelss)");
     const Dims batch = broadcast(batch_sizes(a), batch_sizes(b));
@@ -466,11 +466,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
     if (full.numel() && copy.numel()) {
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a) + full.numel() * k);
-        kernels.least_squares(product(batch), driver == "gels" ? 'g' : driver.back(), m, n, columns, copy.data(),
-            full.data(),
+        kernels.least_squares(product(batch), driver == "gels" ? 'g' : driver.back(), m, n, columns, copy.device_data(),
+            full.device_data(),
                               rcond.value_or(epsilon(a.dtype()) * double(rows)), has_rank
-                                  ? rank.data<int64_t>() : nullptr, has_values ? values.data() : nullptr,
-                              info.data<int32_t>());
+                                  ? rank.device_data<int64_t>() : nullptr, has_values ? values.device_data() : nullptr,
+                              info.device_data<int32_t>());
     }
     if (auto failure = first_failure(info))
         throw LinAlgError(name, ": ", failure->where, driver == "gels"

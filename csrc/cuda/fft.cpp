@@ -1,0 +1,93 @@
+// Fourier transforms by cuFFT. Plans are made once per shape and kept.
+#include "fft.h"
+
+#include <cstring>
+#include <unordered_map>
+
+#include "../core/device.h"
+#include "../core/errors.h"
+#include "runtime.h"
+
+namespace wisp::cuda {
+namespace {
+
+// X(name in the table, symbol, parameters)
+#define WISP_CUFFT(X)                                                                                                     \
+    X(create, cufftCreate, (int* plan))                                                                                   \
+    X(destroy, cufftDestroy, (int))                                                                                       \
+    X(own_memory, cufftSetAutoAllocation, (int, int))                                                                     \
+    X(make, cufftMakePlanMany64,                                                                                          \
+      (int, int rank, long long* sizes, long long*, long long, long long, long long*, long long, long long, int type, long long batch, size_t* work)) \
+    X(set_memory, cufftSetWorkArea, (int, void*))                                                                         \
+    X(set_stream, cufftSetStream, (int, Handle))                                                                          \
+    X(execute, cufftXtExec, (int, void*, void*, int direction))
+
+struct Cufft {
+    WISP_CUFFT(WISP_FIELD)
+};
+
+const Cufft& cufft() {
+    static const Cufft table = open_table<Cufft>({"cuFFT", "Fourier transforms on the GPU need", "cufft", {"libcufft.so.12", "libcufft.so.11"}}, {WISP_CUFFT(WISP_SYMBOL)});
+    return table;
+}
+
+void must(Result r, const char* what) {
+    if (r == 2) throw OutOfMemory("CUDA out of memory: cuFFT, ", what);
+    if (r != 0) throw RuntimeError("cuFFT error ", r, " (", what, ")");
+}
+
+struct Key {
+    int64_t type, rank, sizes[3], batch, device;
+    bool operator==(const Key& o) const { return std::memcmp(this, &o, sizeof *this) == 0; }
+};
+struct HashKey {
+    size_t operator()(const Key& k) const {
+        uint64_t h = 1469598103934665603u;
+        const auto* p = reinterpret_cast<const uint64_t*>(&k);
+        for (size_t i = 0; i < sizeof k / 8; i++) h = (h ^ p[i]) * 1099511628211u;
+        return h ^ h >> 29;
+    }
+};
+struct Plan {
+    int handle;
+    size_t work;
+};
+
+const Plan& plan_for(const Key& key) {
+    static std::unordered_map<Key, Plan, HashKey> plans;
+    if (auto it = plans.find(key); it != plans.end()) return it->second;
+    const Cufft& c = cufft();
+    if (plans.size() >= 1024) {  // shapes that never come back
+        for (auto& [k, p] : plans) c.destroy(p.handle);
+        plans.clear();
+    }
+    Plan p{};
+    must(c.create(&p.handle), "making a plan");
+    must(c.own_memory(p.handle, 0), "making a plan");
+    long long sizes[3];
+    for (int i = 0; i < 3; i++) sizes[i] = key.sizes[i];
+    const Result r = c.make(p.handle, int(key.rank), sizes, nullptr, 1, 0, nullptr, 1, 0, int(key.type), key.batch, &p.work);
+    if (r != 0) c.destroy(p.handle);
+    must(r, "making a plan");
+    return plans.emplace(key, p).first->second;
+}
+
+}  // namespace
+
+void fft(cpu::FftKind kind, bool f64, int rank, const int64_t* sizes, int64_t batch, void* in, void* out, bool inverse) {
+    Key key{};
+    key.type = (kind == cpu::FftKind::complex ? 0x29 : kind == cpu::FftKind::real_to_half ? 0x2a : 0x2c) + (f64 ? 0x40 : 0);
+    key.rank = rank;
+    for (int i = 0; i < rank; i++) key.sizes[i] = sizes[i];
+    key.batch = batch;
+    key.device = current_device().index;
+    const Cufft& c = cufft();
+    const Handle stream = current_stream();
+    const Plan& p = plan_for(key);
+    Scratch work(std::max<size_t>(p.work, 1));
+    must(c.set_stream(p.handle, stream), "choosing the stream");
+    must(c.set_memory(p.handle, work.data()), "giving memory");
+    must(c.execute(p.handle, in, out, inverse ? 1 : -1), "a transform");
+}
+
+}  // namespace wisp::cuda

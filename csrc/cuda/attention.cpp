@@ -1,6 +1,7 @@
 // Launches the kernels of attention: tiles of the tensor cores for half types, plain ones for float and double.
 #include "../core/errors.h"
 #include "pointwise.h"
+#include "random.h"
 #include "runtime.h"
 #include "tables.h"
 
@@ -17,6 +18,7 @@ struct Arguments {
     const void* mask;
     int64_t mask_batch, mask_head, mask_row, mask_column;
     uint64_t seed, offset, keep_below;
+    const void* moved;  // of a captured graph, or null
     double scale, keep_scale;
     int heads, share, queries, keys, width, value_width, causal, mask_is_bool, dropout, aligned;
 };
@@ -29,7 +31,7 @@ Arguments arguments_of(const AttentionArgs& a, const AttentionTensor& out, const
     x.logsumexp = const_cast<void*>(logsumexp);
     x.mask = a.mask, x.mask_is_bool = a.mask_is_bool;
     x.mask_batch = a.mask_batch, x.mask_head = a.mask_head, x.mask_row = a.mask_row, x.mask_column = a.mask_column;
-    x.seed = a.stream.seed, x.offset = a.stream.offset, x.keep_below = a.keep_below;
+    x.seed = a.stream.seed, x.offset = a.stream.offset, x.keep_below = a.keep_below, x.moved = capture_cell();
     x.scale = a.scale, x.keep_scale = a.keep_scale;
     x.heads = int(a.heads), x.share = int(a.heads / a.key_heads), x.queries = int(a.queries), x.keys = int(a.keys);
     x.width = int(a.width), x.value_width = int(a.value_width);

@@ -10,6 +10,13 @@ namespace {
 
 using cpu::RandomStream;
 
+struct Draw {  // as in the kernels
+    uint64_t seed, offset;
+    const void* moved;
+};
+thread_local const void* cell_of_capture = nullptr;
+Draw draw_of(RandomStream s) { return {s.seed, s.offset, cell_of_capture}; }
+
 Grid blocks_for(int64_t n, int64_t per_thread) {  // groups of 16 threads make 16 * per_thread elements
     const int64_t threads = (n + 16 * per_thread - 1) / (16 * per_thread) * 16;
     return {unsigned((threads + 255) / 256)};
@@ -18,7 +25,7 @@ Grid blocks_for(int64_t n, int64_t per_thread) {  // groups of 16 threads make 1
 template <class T> void fill(const char* generator, int64_t per_thread, T* out, int64_t n, RandomStream s, int64_t first, double a, double b) {
     if (n == 0) return;
     if (first != 0) throw RuntimeError("random numbers on cuda start at the first element");
-    launch_with(find_kernel("cuda/kernels/random.cuh", str("random_fill<", generator, ">")), blocks_for(n, per_thread), {256}, 0, out, n, s.seed, s.offset, a, b);
+    launch_with(find_kernel("cuda/kernels/random.cuh", str("random_fill<", generator, ">")), blocks_for(n, per_thread), {256}, 0, out, n, draw_of(s), a, b);
 }
 
 void uniform_f32(float* out, int64_t n, RandomStream s, int64_t first, float from, float range) { fill("UniformFloat", 4, out, n, s, first, from, range); }
@@ -30,7 +37,7 @@ void bits64(uint64_t* out, int64_t n, RandomStream s, int64_t first) { fill("Bit
 
 void apply_dropout(DType d, const void* x, void* y, int64_t n, RandomStream s, uint64_t threshold, double scale) {
     if (n == 0) return;
-    launch_with(find_kernel("cuda/kernels/random.cuh", str("dropout<", type_text(d), ">")), blocks_for(n, 4), {256}, 0, x, y, n, s.seed, s.offset, threshold, scale);
+    launch_with(find_kernel("cuda/kernels/random.cuh", str("dropout<", type_text(d), ">")), blocks_for(n, 4), {256}, 0, x, y, n, draw_of(s), threshold, scale);
 }
 
 }  // namespace
@@ -41,12 +48,12 @@ const cpu::DropoutKernels dropout = {apply_dropout};
 void random_integers(int64_t* out, int64_t n, RandomStream s, int64_t from, uint64_t range) {
     if (n == 0) return;
     const bool narrow = range != 0 && range <= (uint64_t(1) << 32);
-    launch_with(find_kernel("cuda/kernels/random.cuh", "random_integers"), blocks_for(n, narrow ? 4 : 2), {256}, 0, out, n, s.seed, s.offset, from, range);
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_integers"), blocks_for(n, narrow ? 4 : 2), {256}, 0, out, n, draw_of(s), from, range);
 }
 
 void random_bernoulli(float* out, int64_t n, RandomStream s, uint64_t limit, float value) {
     if (n == 0) return;
-    launch_with(find_kernel("cuda/kernels/random.cuh", "random_bernoulli"), blocks_for(n, 4), {256}, 0, out, n, s.seed, s.offset, limit, value);
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_bernoulli"), blocks_for(n, 4), {256}, 0, out, n, draw_of(s), limit, value);
 }
 
 void random_poisson(double* out, const double* rate, int64_t n, RandomStream s) {
@@ -62,5 +69,8 @@ void random_binomial(double* out, const double* count, const double* probability
     bits64(seeds.as<uint64_t>(), n, s, 0);
     launch_with(find_kernel("cuda/kernels/random.cuh", "random_binomial"), {unsigned((n + 127) / 128)}, {128}, 0, out, count, probability, seeds.as<uint64_t>(), n);
 }
+
+void set_capture_cell(const void* cell) { cell_of_capture = cell; }
+const void* capture_cell() { return cell_of_capture; }
 
 }  // namespace wisp::cuda

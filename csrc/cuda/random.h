@@ -12,4 +12,9 @@ void random_bernoulli(float* out, int64_t n, cpu::RandomStream stream, uint64_t 
 void random_poisson(double* out, const double* rate, int64_t n, cpu::RandomStream stream);
 void random_binomial(double* out, const double* count, const double* probability, int64_t n, cpu::RandomStream stream);
 
+// While a graph is captured: two words of device memory that replays write, what the seed changes by (xor) and what is
+// added to the offsets of draws. Null: no capture.
+void set_capture_cell(const void* cell);
+const void* capture_cell();
+
 }  // namespace wisp::cuda

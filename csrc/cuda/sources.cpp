@@ -27,6 +27,7 @@
     X(pool_planes, "cuda/kernels/pool_planes.cuh")         \
     X(small_conv, "cuda/kernels/small_conv.cuh")           \
     X(small_gemm, "cuda/kernels/small_gemm.cuh")           \
+    X(rnn, "cuda/kernels/rnn.cuh")                         \
     X(index, "cuda/kernels/index.cuh")                     \
     X(image, "cuda/kernels/image.cuh")                     \
     X(image_types, "cpu/image.h")                          \

@@ -11,6 +11,7 @@
 #include "../cpu/optimizer.h"
 #include "../cpu/pool.h"
 #include "../cpu/random.h"
+#include "../cpu/rnn.h"
 #include "../cpu/scan.h"
 #include "../cpu/softmax.h"
 #include "../cpu/sort.h"
@@ -28,6 +29,7 @@ extern const cpu::NormKernels norm;
 extern const cpu::OptimizerKernels optimizer;
 extern const cpu::PoolKernels pool;
 extern const cpu::RandomKernels random;
+extern const cpu::RnnKernels rnn;
 extern const cpu::ScanKernels scan;
 extern const cpu::SoftmaxKernels softmax;
 extern const cpu::SortKernels sort;

@@ -1,7 +1,9 @@
 // Devices from Python: the default one, virtual ones, and what wisp.cuda is made of (namespace _cuda).
 #include "../cuda/compiler.h"
 #include "../cuda/conv.h"
+#include "../core/generator.h"
 #include "../cuda/gemm.h"
+#include "../cuda/random.h"
 #include "../cuda/runtime.h"
 #include "../python/registry.h"
 #include "ops.h"
@@ -170,6 +172,25 @@ const Operators operators = {
          cuda::driver().graph_destroy(graph);
          cuda::check(r, "making a graph ready");
          return int64_t(executable);
+     }, function},
+    // Random numbers of a captured graph: the numbers of the capture, moved on at each replay by what the cell holds.
+    {"_cuda.random_begin(Tensor cell)", [](const Tensor& cell) { cuda::set_capture_cell(cell.device_data()); }, function},
+    {"_cuda.random_end(int seed, int offset)", [](int64_t seed, int64_t offset) {
+         cuda::set_capture_cell(nullptr);
+         Generator& g = default_generator();
+         const uint64_t drawn = g.offset - uint64_t(offset);
+         if (g.seed == uint64_t(seed)) g.offset = uint64_t(offset);  // nothing was drawn yet
+         return int64_t(drawn);
+     }, function},
+    {"_cuda.random_state()", []() {
+         const Generator& g = default_generator();
+         return Py_BuildValue("(LL)", static_cast<long long>(g.seed), static_cast<long long>(g.offset));
+     }, function},
+    {"_cuda.random_replay(Tensor cell, int seed, int offset, int drawn)", [](const Tensor& cell, int64_t seed, int64_t offset, int64_t drawn) {
+         Generator& g = default_generator();
+         const uint64_t words[2] = {g.seed ^ uint64_t(seed), g.offset - uint64_t(offset)};
+         cuda::upload(cell.device_data(), words, sizeof words);
+         g.offset += uint64_t(drawn);
      }, function},
     {"_cuda.graph_launch(int graph, int stream)", [](int64_t g, int64_t s) {
          cuda::check(cuda::driver().graph_launch(handle(g), handle(s)), "replaying a graph");

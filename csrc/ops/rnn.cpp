@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "../cpu/gemm.h"
+#include "../cuda/gemm.h"
+#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -59,9 +61,10 @@ Layer describe(int64_t mode, bool reverse, const Tensor& x, const std::optional<
 // (rows, gates) = x W' + bias into a given place.
 void project_input(const Layer& l, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out) {
     const cpu::RnnArgs& a = l.args;
-    cpu::GemmArgs g{l.rows, a.gates, a.features, x.data(), a.features, 1, weight.data(), 1, a.features, out.data(), a.gates};
-    if (bias) g.d = bias.data(), g.d_row = 0, g.d_col = 1, g.beta = 1;
-    cpu::gemm.matmul(x.dtype(), g);
+    cpu::GemmArgs g{l.rows, a.gates, a.features, x.device_data(), a.features, 1, weight.device_data(), 1, a.features, out.device_data(), a.gates};
+    if (bias) g.d = bias.device_data(), g.d_row = 0, g.d_col = 1, g.beta = 1;
+    if (x.is_cuda()) cuda::matmul(x.dtype(), g);
+    else cpu::gemm.matmul(x.dtype(), g);
 }
 
 Tensor turned(const Tensor& t) { return t ? contiguous(transpose(t, 0, 1)) : t; }
@@ -89,20 +92,20 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_forward(
     if (project) wide = empty({l.rows, a.size}, d);
     // Where both weights of an LSTM stay in the cache, the input's part is made when it is needed. Else it is one
     // product, in the place where the gates will be.
-    const bool step_by_step = lstm && (a.width + a.features) * a.gates * item_size(d) <= (768 << 10);
+    const bool step_by_step = lstm && !x.is_cuda() && (a.width + a.features) * a.gates * item_size(d) <= (768 << 10);
     if (step_by_step) weight_input = turned(weight_input_);
     else contributions = lstm ? kept : empty({l.rows, a.gates}, d);
     const Tensor weight_rows = step_by_step ? Tensor() : kernel_input(weight_input_);
-    a.input = x.data(), a.weight_input = pointer(weight_input), a.bias_input = pointer(bias_input);
+    a.input = x.device_data(), a.weight_input = pointer(weight_input), a.bias_input = pointer(bias_input);
     a.x = pointer(contributions);
-    a.h = h.data(), a.c = const_cast<void*>(pointer(c));
-    a.weight = weight.data(), a.bias = pointer(bias), a.project = pointer(project);
-    a.out = out.data();
+    a.h = h.device_data(), a.c = const_cast<void*>(pointer(c));
+    a.weight = weight.device_data(), a.bias = pointer(bias), a.project = pointer(project);
+    a.out = out.device_data();
     a.kept = const_cast<void*>(pointer(kept)), a.cells = const_cast<void*>(pointer(cells)), a.wide = const_cast<void*>(pointer(wide));
     a.starts = l.starts.data();
     Unlocked unlocked(l.rows * a.gates * (a.width + a.features));
     if (!step_by_step) project_input(l, x, weight_rows, bias_input, contributions);
-    cpu::rnn.forward(d, a);
+    on_device(cpu::rnn, cuda::rnn).forward(d, a);
     return {out, h, c, kept, cells, wide};
 }
 
@@ -126,14 +129,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_backward(
     if (batch_sizes) before = empty({l.rows, a.width}, d);
     auto writable = [](const Tensor& t) { return const_cast<void*>(pointer(t)); };
     a.h = writable(h), a.c = writable(c);
-    a.weight = weight.data(), a.project = pointer(project);
+    a.weight = weight.device_data(), a.project = pointer(project);
     a.out = writable(out), a.kept = writable(kept), a.cells = writable(cells);
     a.grad_out = pointer(grad_out);
-    a.dh = dh.data(), a.dc = writable(dc), a.dx = dx.data(), a.dhidden = writable(dhidden);
+    a.dh = dh.device_data(), a.dc = writable(dc), a.dx = dx.device_data(), a.dhidden = writable(dhidden);
     a.dprojected = writable(dprojected), a.before = writable(before);
     a.starts = l.starts.data();
     Unlocked unlocked(l.rows * a.gates * a.width);
-    cpu::rnn.backward(d, a);
+    on_device(cpu::rnn, cuda::rnn).backward(d, a);
     return {dx, dhidden, dh, dc, dprojected, before};
 }
 

@@ -122,3 +122,33 @@ def test_a_loader_pins(workers):
     next(iterator)
     del iterator
     gc.collect()
+
+
+def test_replayed_random_numbers_are_new_ones():
+    x = wisp.ones(1000, device="cuda")
+    wisp.manual_seed(3)
+    expected = [(F.dropout(x), wisp.rand(10, device="cuda")) for _ in range(3)]
+    for _ in range(2):  # warm up
+        F.dropout(x), wisp.rand(10, device="cuda")
+    wisp.manual_seed(3)
+    g = wisp.cuda.CUDAGraph()
+    with wisp.cuda.graph(g):
+        y, r = F.dropout(x), wisp.rand(10, device="cuda")
+    for a, b in expected:
+        g.replay()
+        assert wisp.equal(y, a) and wisp.equal(r, b)
+    wisp.manual_seed(3)
+    g.replay()
+    assert wisp.equal(y, expected[0][0])
+    assert not wisp.equal(F.dropout(x), y)
+
+    layer = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5)).cuda()
+    given = wisp.randn(8, 64, device="cuda", requires_grad=True)
+    replayed = wisp.cuda.make_graphed_callables(layer, (given,))
+    masks = []
+    for _ in range(3):
+        out = replayed(given)
+        (grad,) = wisp.autograd.grad(out.sum(), layer[0].bias)
+        near(grad, (out != 0).sum(0).float().cpu() * 2, 1e-5)  # the mask of this forward
+        masks.append(out != 0)
+    assert not wisp.equal(masks[0], masks[1])

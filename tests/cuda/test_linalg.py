@@ -112,3 +112,33 @@ def test_errors_name_the_matrix():
     with pytest.raises(RuntimeError, match="gels"):
         wisp.linalg.lstsq(wisp.randn(3, 3).cuda(), wisp.randn(3, 1).cuda(), driver="gelsd")
     both(lambda a: a.t() @ a, wisp.randn(4, 4))
+
+
+@pytest.mark.parametrize("make", [lambda: wisp.nn.LSTM(8, 16, 2, bidirectional=True), lambda: wisp.nn.GRU(8, 16, 2), lambda: wisp.nn.RNN(8, 16, nonlinearity="relu"),
+                                  lambda: wisp.nn.RNN(8, 16, bias=False), lambda: wisp.nn.LSTM(8, 16, proj_size=5, batch_first=True)],
+                         ids=["lstm", "gru", "relu", "tanh", "projected"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64], ids=str)
+def test_recurrent_layers(make, packed, dtype):
+    wisp.manual_seed(0)
+    net = make().to(dtype)
+    x = wisp.randn(7, 5, 8, dtype=dtype)
+    results = []
+    for device in ("cpu", "cuda"):
+        net = net.to(device)
+        net.zero_grad()
+        given = x.to(device).detach().requires_grad_()
+        if packed:
+            lengths = wisp.tensor([7, 2, 4, 4, 1, 3, 2]) if net.batch_first else wisp.tensor([7, 2, 4, 4, 1])
+            lengths = lengths.clamp(max=5) if net.batch_first else lengths
+            data = wisp.nn.utils.rnn.pack_padded_sequence(given, lengths, net.batch_first, enforce_sorted=False)
+            out, state = net(data)
+            out = out.data
+        else:
+            out, state = net(given)
+        states = state if isinstance(state, tuple) else (state,)
+        total = out.square().sum() + sum((s * 3).sin().sum() for s in states)
+        total.backward()
+        results.append([out.detach(), *(s.detach() for s in states), given.grad, *(p.grad.clone() for p in net.parameters())])
+    for cpu, gpu in zip(*results):
+        near(gpu, cpu, 1e-9 if dtype == wisp.float64 else 1e-4)

@@ -1,7 +1,7 @@
 """Graphs of launches: work is captured once and replayed with one call, without the host's cost for each kernel.
 
 What is captured reads and writes the same memory at every replay: copy new inputs into the tensors that it was captured with.
-Random numbers (dropout) are those of the capture every time.
+Random numbers (dropout) are new ones at each replay, as if the work had run again.
 """
 
 import wisp as _wisp
@@ -29,19 +29,29 @@ class CUDAGraph:
     The memory of what was captured stays with the graph: its stream is its own, and blocks are never lent to other streams.
     """
 
-    def __init__(self, keep_graph=False):
+    def __init__(self, keep_graph=False, *, _random_of=None):
         self._handle = 0
         self._stream = None
+        # Device memory that moves random numbers on; a backward graph reads that of its forward graph.
+        self._shares, self._cell, self._drawn = _random_of, None, 0
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
         """Capture what is sent to the current stream from here on."""
         from wisp.cuda import current_stream
 
         self._stream = current_stream()
-        _cuda["graph_begin"](self._stream.cuda_stream)
+        self._cell = self._shares._cell if self._shares else _wisp.zeros(2, dtype=_wisp.int64, device="cuda")
+        self._start = _cuda["random_state"]()
+        _cuda["random_begin"](self._cell)
+        try:
+            _cuda["graph_begin"](self._stream.cuda_stream)
+        except BaseException:
+            _cuda["random_end"](*self._start)
+            raise
 
     def capture_end(self):
         """End the capture and make the graph ready."""
+        self._drawn = _cuda["random_end"](*self._start)
         self._handle = _cuda["graph_end"](self._stream.cuda_stream)
 
     def replay(self):
@@ -50,6 +60,8 @@ class CUDAGraph:
 
         if not self._handle:
             raise RuntimeError("CUDAGraph.replay: nothing was captured; use `with wisp.cuda.graph(g): ...` first")
+        if self._drawn:
+            _cuda["random_replay"](self._cell, *self._start, self._drawn)
         _cuda["graph_launch"](self._handle, current_stream().cuda_stream)
 
     def reset(self):
@@ -119,7 +131,8 @@ def _graphed(function, sample, warmup):
     _wisp.cuda.current_stream().wait_stream(side)
     del out, first
 
-    forward, backward = CUDAGraph(), CUDAGraph()
+    forward = CUDAGraph()
+    backward = CUDAGraph(_random_of=forward)
     with graph(forward):
         out = call(*inputs)
     outs = out if isinstance(out, tuple) else (out,)

@@ -55,7 +55,7 @@ template <bool Transposed, class T, int N> WISP_INLINE uint32_t kept_weights(con
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const uint64_t at = uint64_t(visible.first + (row + row_of(e)) * int64_t(visible.a.keys) + column + column_of(n, e));
-                const Words w = philox(visible.a.seed, visible.a.offset, at / 64 * 16 + at % 16);
+                const Words w = philox(Draw{visible.a.seed, visible.a.offset, visible.a.moved}, at / 64 * 16 + at % 16);
 #pragma unroll
                 for (int k = 0; k < 4; k++)
                     if (uint64_t(w.at[k]) < visible.a.keep_below) bits |= 1u << ((n + 2 * k) * 4 + e);

@@ -18,6 +18,7 @@ struct AttentionArguments {
     const void* mask;  // may be null; zero strides repeat
     int64_t mask_batch, mask_head, mask_row, mask_column;
     uint64_t seed, offset, keep_below;
+    const uint64_t* moved;  // of a captured graph, or null
     double scale, keep_scale;
     int heads, share;  // query head h reads key head h / share
     int queries, keys, width, value_width;
@@ -47,7 +48,7 @@ template <class T> struct Visibility {
     // What dropout makes of a weight: keep_scale or 0.
     template <class C> WISP_INLINE C kept(int q, int k) const {
         const uint64_t e = uint64_t(first + q * int64_t(a.keys) + k);
-        const Words w = philox(a.seed, a.offset, e / 64 * 16 + e % 16);
+        const Words w = philox(Draw{a.seed, a.offset, a.moved}, e / 64 * 16 + e % 16);
         const int word = int(e % 64 / 16);
         return uint64_t(word < 2 ? (word == 0 ? w.at[0] : w.at[1]) : (word == 2 ? w.at[2] : w.at[3])) < a.keep_below ? C(a.keep_scale) : C(0);
     }

@@ -24,4 +24,13 @@ WISP_INLINE Words philox(uint64_t seed, uint64_t offset, uint64_t block) {
     return {{x0, x1, x2, x3}};
 }
 
+// In a captured graph the numbers of the capture are moved on at each replay: by what a cell of memory holds.
+struct Draw {
+    uint64_t seed, offset;
+    const uint64_t* moved;  // null outside of graphs
+};
+WISP_INLINE Words philox(Draw d, uint64_t block) {
+    return d.moved ? philox(d.seed ^ d.moved[0], d.offset + d.moved[1], block) : philox(d.seed, d.offset, block);
+}
+
 }  // namespace wisp

@@ -74,40 +74,40 @@ struct NormalDouble {
     }
 };
 
-template <class G> __global__ void __launch_bounds__(256) random_fill(typename G::Element* out, int64_t n, uint64_t seed, uint64_t offset, double a, double b) {
+template <class G> __global__ void __launch_bounds__(256) random_fill(typename G::Element* out, int64_t n, const Draw draw, double a, double b) {
     const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * (16 * G::count) + block % 16;
     if (first >= n) return;
     typename G::Element made[G::count];
-    G::make(philox(seed, offset, uint64_t(block)), made, a, b);
+    G::make(philox(draw, uint64_t(block)), made, a, b);
 #pragma unroll
     for (int e = 0; e < G::count; e++)
         if (first + e * 16 < n) out[first + e * 16] = made[e];
 }
 
 // from + word * range / 2^32, as integers.
-__global__ void __launch_bounds__(256) random_integers(int64_t* out, int64_t n, uint64_t seed, uint64_t offset, int64_t from, uint64_t range) {
+__global__ void __launch_bounds__(256) random_integers(int64_t* out, int64_t n, const Draw draw, int64_t from, uint64_t range) {
     const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (range != 0 && range <= (uint64_t(1) << 32)) {
         const int64_t first = block / 16 * 64 + block % 16;
         if (first >= n) return;
-        const Words w = philox(seed, offset, uint64_t(block));
+        const Words w = philox(draw, uint64_t(block));
         for (int e = 0; e < 4; e++)
             if (first + e * 16 < n) out[first + e * 16] = int64_t(uint64_t(from) + (uint64_t(w.at[e]) * range >> 32));
     } else {
         const int64_t first = block / 16 * 32 + block % 16;
         if (first >= n) return;
         uint64_t bits[2];
-        Bits64::make(philox(seed, offset, uint64_t(block)), bits, 0, 0);
+        Bits64::make(philox(draw, uint64_t(block)), bits, 0, 0);
         for (int e = 0; e < 2; e++)
             if (first + e * 16 < n) out[first + e * 16] = int64_t(uint64_t(from) + (range == 0 ? bits[e] : __umul64hi(bits[e], range)));
     }
 }
 
-template <class T> __global__ void __launch_bounds__(256) dropout(const T* x, T* y, int64_t n, uint64_t seed, uint64_t offset, uint64_t threshold, double scale) {
+template <class T> __global__ void __launch_bounds__(256) dropout(const T* x, T* y, int64_t n, const Draw draw, uint64_t threshold, double scale) {
     using C = compute<T>;
     const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 64 + block % 16;
     if (first >= n) return;
-    const Words w = philox(seed, offset, uint64_t(block));
+    const Words w = philox(draw, uint64_t(block));
 #pragma unroll
     for (int e = 0; e < 4; e++) {
         const int64_t at = first + e * 16;
@@ -115,10 +115,10 @@ template <class T> __global__ void __launch_bounds__(256) dropout(const T* x, T*
     }
 }
 
-__global__ void __launch_bounds__(256) random_bernoulli(float* out, int64_t n, uint64_t seed, uint64_t offset, uint64_t limit, float value) {
+__global__ void __launch_bounds__(256) random_bernoulli(float* out, int64_t n, const Draw draw, uint64_t limit, float value) {
     const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 64 + block % 16;
     if (first >= n) return;
-    const Words w = philox(seed, offset, uint64_t(block));
+    const Words w = philox(draw, uint64_t(block));
 #pragma unroll
     for (int e = 0; e < 4; e++)
         if (first + e * 16 < n) out[first + e * 16] = uint64_t(w.at[e]) < limit ? value : 0.0f;

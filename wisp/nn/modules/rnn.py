@@ -60,7 +60,7 @@ def run_layer(mode, x, state, weights, batch_sizes, reverse):
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     tensors = [t for t in (x, *weights, *state) if t is not None]
     if (x.dtype in (wisp.float32, wisp.float64) and not wisp.is_autocast_enabled(x.device.type)
-            and all(t.dtype == x.dtype and t.device.type == "cpu" for t in tensors)):
+            and all(t.dtype == x.dtype and t.device == x.device and t.device.type in ("cpu", "cuda") for t in tensors)):
         output, *state = _FusedLayer.apply(mode, reverse, batch_sizes, x, *weights, *state)
         return output, tuple(state)
     return _run_plain(mode, x, state, weights, batch_sizes, reverse)

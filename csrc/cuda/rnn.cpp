@@ -1,0 +1,110 @@
+// Recurrent layers on the GPU: a product and one pointwise kernel per step, for the whole batch at a time.
+#include "../cpu/rnn.h"
+
+#include "gemm.h"
+#include "pointwise.h"
+#include "runtime.h"
+#include "tables.h"
+
+namespace wisp::cuda {
+namespace {
+
+using cpu::RnnArgs;
+using cpu::RnnMode;
+
+struct Layer {
+    DType d;
+    const RnnArgs& a;
+
+    char* at(const void* p, int64_t i) const { return p ? static_cast<char*>(const_cast<void*>(p)) + i * item_size(d) : nullptr; }
+    Kernel* kernel(const char* name) const { return find_kernel("cuda/kernels/rnn.cuh", str(name, "<", type_text(d), ">")); }
+    Grid blocks(int64_t count) const { return {unsigned((count + 255) / 256)}; }
+    size_t bytes(int64_t count) const { return size_t(count * item_size(d)); }
+
+    // c = a b + d for a (m, k), b (k, n), c (m, n); rows of d are d_row apart, 0 repeats one.
+    void multiply(const void* x, const void* y, void* c, int64_t m, int64_t n, int64_t k, const void* add, int64_t d_row) const {
+        cpu::GemmArgs g{m, n, k, x, k, 1, y, n, 1, c, n};
+        if (add) g.d = add, g.d_row = d_row, g.d_col = 1, g.beta = 1;
+        matmul(d, g);
+    }
+    int64_t live(int64_t s) const { return a.starts[s + 1] - a.starts[s]; }
+};
+
+void forward(DType d, const RnnArgs& a) {
+    const Layer l{d, a};
+    const int64_t n = a.size, gates = a.gates, width = a.width;
+    Kernel *lstm = l.kernel("lstm_forward"), *gru = l.kernel("gru_forward"), *plain = l.kernel("plain_forward");
+    Scratch hidden(a.mode == RnnMode::gru ? l.bytes(a.starts[1] * gates) : 1);
+    void* from_h = hidden.data();
+    for (int64_t t = 0; t < a.steps; t++) {
+        const int64_t s = a.reverse ? a.steps - 1 - t : t, live = l.live(s), row = a.starts[s], count = live * n;
+        if (live == 0) continue;
+        char *x = l.at(a.x, row * gates), *out = l.at(a.out, row * width);
+        if (a.mode == RnnMode::lstm) {
+            char *kept = l.at(a.kept, row * 4 * n), *cells = l.at(a.cells, row * n), *wide = a.wide ? l.at(a.wide, row * n) : out;
+            l.multiply(a.h, a.weight, kept, live, gates, width, x, gates);
+            launch_with(lstm, l.blocks(count), {256}, 0, kept, a.c, cells, wide, a.project ? nullptr : a.h, n, count);
+            if (a.project) {
+                l.multiply(wide, a.project, out, live, width, n, nullptr, 0);
+                within(a.h, out, l.bytes(live * width));
+            }
+        } else if (a.mode == RnnMode::gru) {
+            l.multiply(a.h, a.weight, from_h, live, gates, n, a.bias, 0);
+            launch_with(gru, l.blocks(count), {256}, 0, x, from_h, a.h, l.at(a.kept, row * 4 * n), out, n, count);
+        } else {
+            l.multiply(a.h, a.weight, out, live, gates, n, x, gates);
+            launch_with(plain, l.blocks(count), {256}, 0, out, a.h, int(a.mode == RnnMode::relu), count);
+        }
+    }
+}
+
+void backward(DType d, const RnnArgs& a) {
+    const Layer l{d, a};
+    const int64_t n = a.size, gates = a.gates, width = a.width;
+    Kernel *lstm = l.kernel("lstm_backward"), *gru = l.kernel("gru_backward"), *plain = l.kernel("plain_backward"), *sum = l.kernel("sum_of_two");
+    Scratch unprojected(a.project ? l.bytes(a.starts[1] * n) : 1);
+    for (int64_t t = a.steps - 1; t >= 0; t--) {
+        const int64_t s = a.reverse ? a.steps - 1 - t : t, live = l.live(s), row = a.starts[s];
+        if (live == 0) continue;
+        // The state before this step: of the first `known` rows that after another one, of the rest the first state.
+        const int64_t other = a.reverse ? s + 1 : s - 1, known = t > 0 ? std::min(live, l.live(other)) : 0, earlier = t > 0 ? a.starts[other] : 0;
+        auto in_two = [&](const void* after, const void* initial, int64_t columns, auto&& body) {
+            if (known > 0) body(int64_t(0), known, l.at(after, earlier * columns));
+            if (known < live) body(known, live - known, l.at(initial, known * columns));
+        };
+        char *extra = l.at(a.grad_out, row * width), *dx = l.at(a.dx, row * gates);
+        if (a.before)
+            in_two(a.out, a.h, width, [&](int64_t i, int64_t count, char* before) { within(l.at(a.before, (row + i) * width), before, l.bytes(count * width)); });
+        if (a.mode == RnnMode::lstm) {
+            char* grad = static_cast<char*>(a.dh);
+            if (a.project) {
+                char* total = l.at(a.dprojected, row * width);
+                launch_with(sum, l.blocks(live * width), {256}, 0, a.dh, extra, total, live * width);
+                grad = static_cast<char*>(unprojected.data());
+                l.multiply(total, a.project, grad, live, n, width, nullptr, 0);
+                extra = nullptr;
+            }
+            in_two(a.cells, a.c, n, [&](int64_t i, int64_t rows, char* before) {
+                launch_with(lstm, l.blocks(rows * n), {256}, 0, l.at(a.kept, (row + i) * 4 * n), before, l.at(a.cells, (row + i) * n), l.at(grad, i * n), l.at(extra, i * n),
+                            l.at(a.dc, i * n), l.at(dx, i * gates), n, rows * n);
+            });
+            l.multiply(dx, a.weight, a.dh, live, width, gates, nullptr, 0);
+        } else if (a.mode == RnnMode::gru) {
+            char* dhidden = l.at(a.dhidden, row * gates);
+            in_two(a.out, a.h, n, [&](int64_t i, int64_t rows, char* before) {
+                launch_with(gru, l.blocks(rows * n), {256}, 0, l.at(a.kept, (row + i) * 4 * n), before, l.at(a.dh, i * n), l.at(extra, i * n), l.at(dx, i * gates),
+                            l.at(dhidden, i * gates), n, rows * n);
+            });
+            l.multiply(dhidden, a.weight, a.dh, live, n, gates, a.dh, n);
+        } else {
+            launch_with(plain, l.blocks(live * n), {256}, 0, l.at(a.out, row * n), a.dh, extra, dx, int(a.mode == RnnMode::relu), live * n);
+            l.multiply(dx, a.weight, a.dh, live, n, gates, nullptr, 0);
+        }
+    }
+}
+
+}  // namespace
+
+const cpu::RnnKernels rnn = {forward, backward};
+
+}  // namespace wisp::cuda

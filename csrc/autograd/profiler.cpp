@@ -8,6 +8,7 @@
 #include <string>
 
 #include "../core/allocator.h"
+#include "../cuda/runtime.h"
 #include "../python/registry.h"
 #include "engine.h"
 
@@ -147,8 +148,22 @@ PyObject* take_events() {
     return list.release();
 }
 
+PyObject* take_kernels() {
+    const std::vector<cuda::TimedKernel> kernels = cuda::stop_timing();
+    Ref list(PyList_New(Py_ssize_t(kernels.size())));
+    for (size_t i = 0; i < kernels.size(); i++) {
+        const cuda::TimedKernel& k = kernels[i];
+        PyObject* row = Py_BuildValue("(sLLLi)", k.name.c_str(), (long long)(k.start), (long long)(k.length), (long long)(k.owner), k.device);
+        if (!row) throw PythonError();
+        PyList_SET_ITEM(list.get(), Py_ssize_t(i), row);
+    }
+    return list.release();
+}
+
 const Operators operators = {
-    {"_profiler_start(bool shapes, bool stack, bool modules)", [](bool shapes, bool stack, bool modules) {
+    // Kernels of the GPU since `_profiler_start`: name, start, length, the event that launched them, device.
+    {"_profiler_kernels()", take_kernels, function},
+    {"_profiler_start(bool shapes, bool stack, bool modules, bool kernels=False)", [](bool shapes, bool stack, bool modules, bool kernels) {
          if (profiling) throw RuntimeError("Profiler is already enabled on this thread: stop the one that runs before another is started");
          drop_events();
          session++;
@@ -156,6 +171,7 @@ const Operators operators = {
          with_stack = stack;
          with_modules = modules;
          profiling = true;
+         if (kernels) cuda::start_timing([]() -> int64_t { return innermost_session == session ? innermost : -1; });
      }, function},
     {"_profiler_stop()", []() {
          profiling = false;

@@ -226,6 +226,7 @@ void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** argum
         check(driver().function_attribute(f, 8, int(shared)), "asking for shared memory");
         kernel->shared[index] = shared;
     }
+    Timed timed(kernel->instance.c_str());
     const Result r = driver().launch(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, arguments, nullptr);
     if (r != 0) [[unlikely]] check(r, kernel->instance.c_str());
 }

@@ -275,6 +275,7 @@ void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, boo
     const Handle h = handle(key.device);
     auto it = plans.find(key);
     if (it == plans.end()) it = plans.emplace(key, make_plan(key, h, pointers)).first;
+    Timed timed(product == ConvProduct::output ? "cuDNN convolution" : product == ConvProduct::input ? "cuDNN gradient of input" : "cuDNN gradient of weight");
     run(it->second, h, pointers);
 }
 

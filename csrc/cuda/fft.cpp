@@ -87,6 +87,7 @@ void fft(cpu::FftKind kind, bool f64, int rank, const int64_t* sizes, int64_t ba
     Scratch work(std::max<size_t>(p.work, 1));
     must(c.set_stream(p.handle, stream), "choosing the stream");
     must(c.set_memory(p.handle, work.data()), "giving memory");
+    Timed timed("cuFFT transform");
     must(c.execute(p.handle, in, out, inverse ? 1 : -1), "a transform");
 }
 

@@ -184,6 +184,7 @@ void one(DType dtype, const cpu::GemmArgs& g, const char* a, const char* b, char
     const double alpha[2] = {g.alpha, g.alpha_imag}, beta[2] = {s.beta ? g.beta : 0, s.beta ? g.beta_imag : 0};
     const float alpha_f[2] = {float(g.alpha), float(g.alpha_imag)}, beta_f[2] = {float(beta[0]), float(beta[1])};
     const bool wide = dtype == DType::f64 || dtype == DType::c128;
+    Timed timed("cuBLASLt product");
     must(lt().matmul(handle(device), p.description, wide ? static_cast<const void*>(alpha) : alpha_f, b, p.b, a, p.a,
                      wide ? static_cast<const void*>(beta) : beta_f, addend, p.d, c, p.c, p.found.algorithm, workspace.data(), p.found.workspace,
                      current_stream()),

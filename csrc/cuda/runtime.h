@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "driver.h"
 
@@ -111,6 +112,34 @@ template <class... A> void launch_with(Kernel* kernel, Grid grid, Grid block, un
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
     launch(kernel, grid, block, shared, pointers);
 }
+
+// --- times of kernels, for the profiler (timing.cpp)
+
+extern bool timing;
+// A kernel or a library call that is timed from here to the end of the scope while a profiler runs.
+class Timed {
+public:
+    explicit Timed(const char* name) {
+        if (timing) [[unlikely]] begin(name);
+    }
+    ~Timed() {
+        if (at_ >= 0) [[unlikely]] end();
+    }
+    Timed(const Timed&) = delete;
+
+private:
+    void begin(const char* name);
+    void end();
+    int64_t at_ = -1;
+};
+struct TimedKernel {
+    std::string name;
+    int64_t start, length;  // nanoseconds of the host's monotonic clock
+    int64_t owner;          // what `owner` said at the launch
+    int device;
+};
+void start_timing(int64_t (*owner)());
+std::vector<TimedKernel> stop_timing();
 
 // Kernels say what was wrong with their input (an index out of range) in a word of device memory; it is looked at, and
 // raised, at the next synchronisation.

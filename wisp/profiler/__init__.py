@@ -31,7 +31,7 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "ProfilerAction", "
 
 
 class ProfilerActivity(enum.Enum):
-    """What is watched. Only the CPU's side is timed so far; asking for others changes nothing."""
+    """What is watched: the CPU's side, and with CUDA the kernels of the GPU; asking for others changes nothing."""
     CPU = 0
     XPU = 1
     CUDA = 2
@@ -49,8 +49,9 @@ class ProfilerAction(enum.Enum):
 
 
 def supported_activities():
-    """The activities that can be watched here: `{ProfilerActivity.CPU}`."""
-    return {ProfilerActivity.CPU}
+    """The activities that can be watched here: `{ProfilerActivity.CPU}`, and CUDA's where there is a GPU."""
+    gpu = _core._operators["_cuda"]["device_count"]() > 0
+    return {ProfilerActivity.CPU, ProfilerActivity.CUDA} if gpu else {ProfilerActivity.CPU}
 
 
 def kineto_available():
@@ -201,7 +202,8 @@ class profile:
             self._step_range = None
 
     def _start_trace(self):
-        _core._profiler_start(self.record_shapes, self.with_stack, self.with_modules or self.with_stack)
+        _core._profiler_start(self.record_shapes, self.with_stack, self.with_modules or self.with_stack,
+                              ProfilerActivity.CUDA in self.activities)
         self._running = True
         self._handles = _watch_optimizers() if "wisp.optim" in sys.modules else []
 
@@ -209,7 +211,8 @@ class profile:
         self._running = False
         for handle in self._handles:
             handle.remove()
-        self._events = read_events(_core._profiler_stop(), self.with_flops, self.profile_memory)
+        kernels = _core._profiler_kernels()
+        self._events = read_events(_core._profiler_stop(), self.with_flops, self.profile_memory, kernels)
 
     def _ready(self):
         if self.on_trace_ready is not None:

@@ -20,9 +20,9 @@ class Interval:
 
 
 class _Figures:
-    """What events and sums of events have in common; no device but the CPU is timed."""
-    device_time = device_time_total = self_device_time_total = device_memory_usage = self_device_memory_usage = 0
-    cuda_time = cuda_time_total = self_cuda_time_total = cuda_memory_usage = self_cuda_memory_usage = 0
+    """What events and sums of events have in common."""
+    device_time_total = self_device_time_total = device_memory_usage = self_device_memory_usage = 0
+    cuda_memory_usage = self_cuda_memory_usage = 0
     is_async = is_remote = is_legacy = False
     node_id = -1
     device_type = "CPU"
@@ -31,6 +31,15 @@ class _Figures:
     def cpu_time(self):
         """Microseconds per call."""
         return self.cpu_time_total / self.count if self.count else 0.0
+
+    @property
+    def device_time(self):
+        """Microseconds of the GPU per call."""
+        return self.device_time_total / self.count if self.count else 0.0
+
+    cuda_time = device_time
+    cuda_time_total = property(lambda self: self.device_time_total)
+    self_cuda_time_total = property(lambda self: self.self_device_time_total)
 
     @property
     def cpu_time_total_str(self):
@@ -59,6 +68,7 @@ class FunctionEvent(_Figures):
                       f"{code.co_name}" for code, line in stack or ()]
         self.count = 1
         self.cpu_parent, self.cpu_children = None, []
+        self.kernels = []  # (name, start, microseconds, device) of what it launched itself
         self.flops = None
         self.is_user_annotation = kind == "user"
         self.concrete_inputs, self.kwinputs = [], {}
@@ -74,6 +84,14 @@ class FunctionEvent(_Figures):
     @property
     def self_cpu_time_total(self):
         return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
+
+    @property
+    def self_device_time_total(self):
+        return sum(length for _, _, length, _ in self.kernels)
+
+    @property
+    def device_time_total(self):
+        return self.self_device_time_total + sum(child.device_time_total for child in self.cpu_children)
 
     @property
     def cpu_memory_usage(self):
@@ -93,7 +111,7 @@ class FunctionEventAvg(_Figures):
 
     def __init__(self):
         self.key, self.count, self.kind = None, 0, None
-        self.cpu_time_total = self.self_cpu_time_total = 0.0
+        self.cpu_time_total = self.self_cpu_time_total = self.device_time_total = self.self_device_time_total = 0.0
         self.cpu_memory_usage = self.self_cpu_memory_usage = 0
         self.input_shapes, self.stack, self.flops = [], [], 0
         self.cpu_children, self.cpu_parent, self.is_user_annotation = [], None, False
@@ -105,6 +123,8 @@ class FunctionEventAvg(_Figures):
         self.count += other.count
         self.cpu_time_total += other.cpu_time_total
         self.self_cpu_time_total += other.self_cpu_time_total
+        self.device_time_total += other.device_time_total
+        self.self_device_time_total += other.self_device_time_total
         self.cpu_memory_usage += other.cpu_memory_usage
         self.self_cpu_memory_usage += other.self_cpu_memory_usage
         self.flops += other.flops or 0
@@ -173,6 +193,12 @@ class EventList(list):
                    ("CPU total %", ">", lambda row: share(row.cpu_time_total)),
                    ("CPU total", ">", lambda row: row.cpu_time_total_str),
                    ("CPU time avg", ">", lambda row: row.cpu_time_str)]
+        on_device = sum(row.self_device_time_total for row in self)
+        if on_device:
+            columns += [("Self CUDA", ">", lambda row: time_text(row.self_device_time_total)),
+                        ("Self CUDA %", ">", lambda row: f"{100 * row.self_device_time_total / on_device:.2f}%"),
+                        ("CUDA total", ">", lambda row: time_text(row.device_time_total)),
+                        ("CUDA time avg", ">", lambda row: time_text(row.device_time))]
         if self.profile_memory:
             columns += [("CPU Mem", ">", lambda row: bytes_text(row.cpu_memory_usage)),
                         ("Self CPU Mem", ">", lambda row: bytes_text(row.self_cpu_memory_usage))]
@@ -192,6 +218,8 @@ class EventList(list):
             return "  ".join(f"{text:{side}{width}}" for text, (_, side, _), width in zip(texts, columns, widths)).rstrip()
 
         lines = [rule, line([title for title, _, _ in columns]), rule, *map(line, cells), rule, f"Self CPU time total: {time_text(whole)}"]
+        if on_device:
+            lines.append(f"Self CUDA time total: {time_text(on_device)}")
         return "\n".join(([header] if header else []) + lines) + "\n"
 
     def __str__(self):
@@ -270,8 +298,8 @@ _QUIET = frozenset(("is_floating_point", "is_complex", "is_tensor", "is_nonzero"
                     "is_contiguous"))
 
 
-def read_events(rows, with_flops, profile_memory):
-    """The core's rows as events, linked with their parents."""
+def read_events(rows, with_flops, profile_memory, kernels=()):
+    """The core's rows as events, linked with their parents and with the kernels that they launched."""
     made = []
     events = EventList(profile_memory=profile_memory)
     for number, (name, kind, thread, start, end, parent, before, after, sequence, shapes, stack) in enumerate(rows):
@@ -289,6 +317,9 @@ def read_events(rows, with_flops, profile_memory):
         if around is not None:
             event.cpu_parent = around
             around.cpu_children.append(event)
+    for name, start, length, owner, device in kernels:
+        if 0 <= owner < len(made) and made[owner] is not None:
+            made[owner].kernels.append((name, start / 1000, length / 1000, device))
     return events
 
 
@@ -313,6 +344,8 @@ def chrome_trace(events, metadata, memory):
         span = {"ph": "X", "cat": _CATEGORIES[event.kind], "name": event.name, "pid": process, "tid": event.thread,
                 "ts": event.time_range.start, "dur": event.cpu_time_total, "args": arguments}
         rows.append(span)
+        rows += [{"ph": "X", "cat": "kernel", "name": name, "pid": device, "tid": "stream", "ts": start, "dur": length,
+                  "args": {"External id": event.id, "device": device}} for name, start, length, device in event.kernels]
         if event.kind == "op":
             made_by[event.sequence_nr] = span
         elif event.kind == "backward" and event.sequence_nr in made_by:

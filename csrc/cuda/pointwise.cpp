@@ -200,7 +200,9 @@ bool transposed_copy(const Operand& to, const Operand& from, const Dims& sizes) 
         f[n++] = from.strides[d];
     }
     if (n < 2) return false;
-    const int batch = n == 3 ? 0 : -1, i = n - 2, j = n - 1;
+    const int batch = n == 3 ? 0 : -1;
+    int i = n - 2, j = n - 1;  // the fast dimensions of the source and of the target
+    if (t[i] == 1 && f[j] == 1) std::swap(i, j);
     if (t[j] != 1 || f[i] != 1 || f[j] < shape[i] || shape[i] < 16 || shape[j] < 16) return false;
     const int64_t batches = batch < 0 ? 1 : shape[0];
     const int64_t down = (shape[j] + 63) / 64;

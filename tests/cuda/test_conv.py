@@ -56,7 +56,7 @@ def test_transposed(dims):
 
 def test_a_large_one_goes_through_channels_last():
     x, w = wisp.randn(8, 64, 60, 60), wisp.randn(64, 64, 3, 3) / 24
-    both(lambda x, w: F.conv2d(x, w, padding=1), x, w, tolerance=1e-3)
+    both(lambda x, w: F.conv2d(x, w, padding=1), x, w, tolerance=4e-3)
     assert F.conv2d(x.cuda(), w.cuda()).is_contiguous()
 
 

@@ -111,6 +111,13 @@ KERNELS = [
     ("cuda/kernels/attention.cuh", "attention_forward<bf16, 64, 64, 64, 3, true, true, false>"),
     ("cuda/kernels/attention_plain.cuh", "plain_attention_backward_keys<float, 64, 64>"),
     ("cuda/kernels/attention_plain.cuh", "plain_attention_forward<double, 128, 16>"),
+    ("cuda/kernels/optimizer.cuh", "unscale_list<bf16>"),
+    ("cuda/kernels/batch_norm.cuh", "column_sums<f16, 8, true>"),
+    ("cuda/kernels/batch_norm.cuh", "plane_map_back<double, 2>"),
+    ("cuda/kernels/pool.cuh", "max_pool_grad<bf16, 8>"),
+    ("cuda/kernels/rnn.cuh", "lstm_backward<double>"),
+    ("cuda/kernels/rnn.cuh", "gru_forward<float>"),
+    ("cuda/kernels/random.cuh", "random_fill<NormalFloat>"),
 ]
 
 

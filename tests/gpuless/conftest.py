@@ -7,7 +7,7 @@ import sys
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-STANDS_FOR = ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libcudnn.so.9"]
+STANDS_FOR = ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libcufft.so.12", "libcublas.so.13", "libcusolver.so.12"]
 
 
 class StandIn:

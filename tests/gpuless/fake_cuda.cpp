@@ -132,18 +132,25 @@ int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, voi
 size_t cublasLtGetVersion() { return 130000; }
 
 // --- cuDNN ------------------------------------------------------------------------------------------------------------
-MAKES(cudnnCreate) MAKES(cudnnCreateTensorDescriptor) MAKES(cudnnCreateFilterDescriptor) MAKES(cudnnCreateConvolutionDescriptor)
-FINE(cudnnSetStream) FINE(cudnnSetTensorNdDescriptor) FINE(cudnnSetFilterNdDescriptor) FINE(cudnnSetConvolutionNdDescriptor)
-FINE(cudnnSetConvolutionGroupCount) FINE(cudnnSetConvolutionMathType) FINE(cudnnConvolutionForward) FINE(cudnnConvolutionBackwardData)
-FINE(cudnnConvolutionBackwardFilter) FINE(cudnnAddTensor)
-int choose(int* found, void* results) {
-    std::memset(results, 0, 48);  // one cudnnConvolution...AlgoPerf_t: algorithm 0, fine, no memory
-    static_cast<int*>(results)[6] = 1;  // deterministic
-    return *found = 1, 0;
+MAKES(cudnnCreate) FINE(cudnnSetStream) FINE(cudnnBackendDestroyDescriptor) FINE(cudnnBackendSetAttribute) FINE(cudnnBackendFinalize) FINE(cudnnBackendExecute)
+int cudnnBackendCreateDescriptor(int, void** out) { return handle(out); }
+int cudnnBackendGetAttribute(void*, int name, int, long long, long long* count, void* values) {
+    *count = name == 1303 ? 0 : 1;  // an engine without notes; else one of everything
+    if (name == 402) *static_cast<long long*>(values) = 0;  // that needs no memory
+    return 0;
 }
-int cudnnGetConvolutionForwardAlgorithm_v7(void*, void*, void*, void*, void*, int, int* found, void* results) { return choose(found, results); }
-int cudnnGetConvolutionBackwardDataAlgorithm_v7(void*, void*, void*, void*, void*, int, int* found, void* results) { return choose(found, results); }
-int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void*, void*, void*, void*, void*, int, int* found, void* results) { return choose(found, results); }
-const char* cudnnGetErrorString(int) { return "the stand-in refused"; }
 size_t cudnnGetVersion() { return 91000; }
+
+// --- cuFFT ------------------------------------------------------------------------------------------------------------
+FINE(cufftCreate) FINE(cufftDestroy) FINE(cufftSetAutoAllocation) FINE(cufftMakePlanMany64) FINE(cufftSetWorkArea) FINE(cufftSetStream) FINE(cufftXtExec)
+
+// --- cuSOLVER and cuBLAS ----------------------------------------------------------------------------------------------
+MAKES(cusolverDnCreate) MAKES(cusolverDnCreateGesvdjInfo) MAKES(cusolverDnCreateParams) MAKES(cublasCreate_v2)
+FINE(cusolverDnSetStream) FINE(cublasSetStream_v2) FINE(cusolverDnXgeev_bufferSize) FINE(cusolverDnXgeev)
+#define SIZED(name) FINE(name) FINE(name##_bufferSize)
+#define SOLVER(T) SIZED(cusolverDn##T##getrf) FINE(cusolverDn##T##getrs) SIZED(cusolverDn##T##potrf) FINE(cusolverDn##T##potrfBatched) SIZED(cusolverDn##T##geqrf) SIZED(cusolverDn##T##gesvdj)
+#define REAL(T) SOLVER(T) SIZED(cusolverDn##T##orgqr) SIZED(cusolverDn##T##ormqr) SIZED(cusolverDn##T##syevd)
+#define COMPLEX(T) SOLVER(T) SIZED(cusolverDn##T##ungqr) SIZED(cusolverDn##T##unmqr) SIZED(cusolverDn##T##heevd)
+#define BLAS(T) FINE(cublas##T##trsm_v2) FINE(cublas##T##trsmBatched) FINE(cublas##T##getrfBatched) FINE(cublas##T##getrsBatched)
+REAL(S) REAL(D) COMPLEX(C) COMPLEX(Z) BLAS(S) BLAS(D) BLAS(C) BLAS(Z)
 }

@@ -3,6 +3,8 @@
 import concurrent.futures
 import json
 import os
+import subprocess
+import sys
 
 import nvrtc
 import pytest
@@ -42,6 +44,14 @@ def test_every_kernel_compiles(walked, stand_in):
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         for batch, log in zip(batches, pool.map(compile_batch, batches)):
             assert log == "", (batch[0], batch[2], log[:3000])
+
+
+def test_doctor_compiles_ahead_for_a_named_architecture(tmp_path):
+    environment = dict(os.environ, WISP_CACHE=str(tmp_path))
+    for expected in ("of them new", " 0 of them new"):
+        command = [sys.executable, "-m", "wisp", "doctor", "--warm", "sm_90"]
+        result = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert result.returncode == 0 and expected in result.stdout, result.stderr
 
 
 def test_a_kernel_that_does_not_compile_is_seen():
@@ -146,6 +156,63 @@ for make in (lambda: nn.Sequential(nn.Conv2d(3, 6, 5), nn.BatchNorm2d(6), nn.ReL
 """
 
 
-@pytest.mark.parametrize("program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING"])
+LIBRARIES = """
+import gc, wisp
+from wisp import nn
+F, last = nn.functional, wisp.channels_last
+net = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1), nn.Conv2d(16, 32, 1),
+                    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)).cuda().to(memory_format=last)
+x = wisp.randn(4, 3, 32, 32).cuda().to(memory_format=last)
+seen = []
+for layer in net[:5]:
+    layer.register_forward_hook(lambda m, i, o: seen.append(o.is_contiguous(memory_format=last)))
+optimizer, scaler = wisp.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), wisp.amp.GradScaler()
+for _ in range(2):
+    with wisp.autocast("cuda", dtype=wisp.bfloat16):
+        y = net(x)
+        loss = F.cross_entropy(y, wisp.zeros(4, dtype=wisp.long, device="cuda"))
+    assert y.dtype == wisp.bfloat16 and loss.dtype == wisp.float32
+    scaler.scale(loss).backward()
+    scaler.step(optimizer); scaler.update()
+assert all(seen) and net[0].weight.grad.stride() == net[0].weight.stride() and net[0].weight.grad.dtype == wisp.float32
+for options in ({"padding": "same"}, {"groups": 4, "padding": 1}, {"dilation": 2}):
+    for dtype in (wisp.float32, wisp.float64):
+        a = wisp.zeros(2, 8, 9, 9, dtype=dtype, device="cuda", requires_grad=True)
+        w = wisp.zeros(8, 8 // options.get("groups", 1), 4 if "same" in options.values() else 3, 3, dtype=dtype, device="cuda", requires_grad=True)
+        F.conv2d(a, w, **options).sum().backward()
+        assert a.grad.shape == a.shape and w.grad.shape == w.shape
+F.conv_transpose2d(wisp.zeros(2, 6, 5, 5, device="cuda"), wisp.zeros(6, 4, 3, 3, device="cuda"), stride=1, dilation=3, output_padding=2)
+for layer in (nn.LSTM(8, 16, 2, proj_size=4), nn.GRU(8, 16, bidirectional=True), nn.RNN(8, 16)):
+    given = wisp.zeros(5, 3, 8, device="cuda", requires_grad=True)
+    layer.cuda()(given)[0].sum().backward()
+    packed = nn.utils.rnn.pack_padded_sequence(given, wisp.tensor([5, 2, 3]), enforce_sorted=False)
+    layer(packed)[0].data.sum().backward()
+z = wisp.zeros(2, 3, 4, 5, 6, dtype=wisp.complex64, device="cuda", requires_grad=True)
+wisp.fft.irfftn(wisp.fft.fftn(z, dim=(0, 1, 2, 3)), dim=(1, 2)).sum().backward()
+p = wisp.ones(1000, 100).pin_memory()
+assert p.is_pinned() and wisp.rand(4, pin_memory=True).is_pinned() and p.cuda(non_blocking=True).is_cuda and p.clone().is_pinned() is False
+del p; gc.collect()
+assert wisp.empty(100000, pin_memory=True).is_pinned()
+batches = list(wisp.utils.data.DataLoader(wisp.arange(10), batch_size=4, num_workers=2, pin_memory=True))
+assert [b.tolist() for b in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]] and all(b.is_pinned() for b in batches)
+graph = wisp.cuda.CUDAGraph()
+offset = wisp._core._operators["_cuda"]["random_state"]()[1]
+with wisp.cuda.graph(graph):
+    F.dropout(x), wisp.rand(5, device="cuda")
+assert wisp._core._operators["_cuda"]["random_state"]()[1] == offset
+graph.replay(); graph.replay()
+assert wisp._core._operators["_cuda"]["random_state"]()[1] == offset + 4
+from wisp.profiler import ProfilerActivity, profile
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
+    (x * 2).sum()
+assert any(e.kernels for e in prof.events())
+print(prof.key_averages().table())
+a = wisp.eye(4, device="cuda").expand(3, 4, 4) * 2
+for f in (wisp.linalg.lu_factor_ex, wisp.linalg.qr, wisp.linalg.cholesky_ex, wisp.linalg.inv_ex, lambda a: wisp.linalg.solve_triangular(a, a, upper=True)):
+    f(a)
+"""
+
+
+@pytest.mark.parametrize("program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES"])
 def test_programs(stand_in, program):
     stand_in.run("-c", globals()[program])

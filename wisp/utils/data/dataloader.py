@@ -47,11 +47,8 @@ class _PinThread:
                     pass
 
         try:
-            for batch in batches:
-                put((pin(batch), getattr(batches, "number", None), None))
-                if stop.is_set():
-                    return
-            put((None, None, StopIteration()))
+            while not stop.is_set():
+                put((pin(next(batches)), getattr(batches, "number", None), None))
         except BaseException as error:
             put((None, None, error))
 

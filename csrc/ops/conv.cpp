@@ -99,14 +99,9 @@ Tensor compute_on_gpu(Product product, const ConvGeometry& g, const Tensor& a, c
         return out;
     }
     MemoryFormat format = MemoryFormat::contiguous;
-    bool turned = false;
     if (g.dims > 1 && a.dtype() != DType::f64) {
         format = format_of(a);
         if (format == MemoryFormat::contiguous) format = format_of(b);
-        // Tensor cores want the channels last: for large work cuDNN would turn the tensors around, and more slowly than our copies.
-        turned = format == MemoryFormat::contiguous && g.dims == 2 && s.groups == 1 && s.in_channels % 8 == 0 && s.out_channels % 8 == 0 &&
-                 s.in_channels >= 32 && s.out_channels >= 32 && a.numel() + b.numel() >= int64_t(1) << 20;
-        if (turned) format = MemoryFormat::channels_last;
     }
     const Tensor out = empty_in(sizes_of(product, g), a.dtype(), format);
     if (out.numel() == 0) return out;
@@ -119,7 +114,7 @@ Tensor compute_on_gpu(Product product, const ConvGeometry& g, const Tensor& a, c
         cuda::convolve(cuda::ConvProduct(int(product)), a.dtype(), s, format != MemoryFormat::contiguous, left.device_data(), right.device_data(), out.device_data());
     }
     if (bias.defined()) add_bias(out, bias);
-    return turned ? contiguous(out) : out;
+    return out;
 }
 
 // The product without a gradient. Half precision is computed in float and rounded once, smaller integers in int64.

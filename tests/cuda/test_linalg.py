@@ -148,13 +148,11 @@ def test_errors_name_the_matrix():
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64], ids=str)
 def test_recurrent_layers(make, packed, dtype):
-    wisp.manual_seed(0)
-    net = make().to(dtype)
     x = wisp.randn(7, 5, 8, dtype=dtype)
     results = []
     for device in ("cpu", "cuda"):
-        net = net.to(device)
-        net.zero_grad()
+        wisp.manual_seed(0)
+        net = make().to(device, dtype)
         given = x.to(device).detach().requires_grad_()
         if packed:
             lengths = wisp.tensor([7, 2, 4, 4, 1, 3, 2]) if net.batch_first else wisp.tensor([7, 2, 4, 4, 1])

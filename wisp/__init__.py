@@ -39,7 +39,7 @@ _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "
                "masked", "sparse", "distributed", "return_types", "functional", "version", "storage", "types", "profiler", "viz",
                "vision", "as_torch", "torch_version", "jit", "compiler", "onnx", "accelerator", "mps", "xpu", "cpu",
                "futures", "_C", "_dynamo", "_inductor", "_six", "_utils", "fx", "overrides", "library", "_ops", "ao", "quantization",
-               "nested", "export", "quasirandom", "__config__", "__future__", "_VF", "_jit_internal", "package", "monitor", "mtia"}
+               "export", "quasirandom", "__config__", "__future__", "_VF", "_jit_internal", "package", "monitor", "mtia"}
 _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
          "finfo": "_limits", "iinfo": "_limits", "from_dlpack": "utils.dlpack", "to_dlpack": "utils.dlpack",
          "autocast": "amp", "GradScaler": "amp", "vmap": "func",

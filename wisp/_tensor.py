@@ -1,6 +1,7 @@
 """Methods of Tensor that are written in Python: printing, NumPy, hooks, pickling."""
 import copy as _copy
 import copyreg as _copyreg
+import weakref as _weakref
 
 from wisp import _core
 
@@ -83,12 +84,43 @@ def register_post_accumulate_grad_hook(self, hook):
     return add_hook(self._post_accumulate_dict(), hook)
 
 
+class _Memory:
+    """A storage in a pickle: written once, however many tensors lie in it."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __reduce__(self):
+        return _memory, (self.data.detach().cpu().numpy().tobytes(),)
+
+
+def _memory(data):
+    return _core.frombuffer(bytearray(data), dtype=_core.uint8).clone() if data else _core.empty(0, dtype=_core.uint8)
+
+
+_memories = _weakref.WeakValueDictionary()     # by address: an entry keeps its memory, so that the address stays its own
+
+
 def __reduce_ex__(self, protocol):
     cls = None if type(self) is _core.Tensor else type(self)  # the base class goes by PyTorch's name, which pickle can't find
-    data = self.detach().cpu().contiguous().view(-1).view(_core.uint8).numpy().tobytes() if self.numel() else b""
-    state = (cls, data, self.dtype, tuple(self.shape),
-             self.requires_grad, self.__dict__, str(self.device))
-    return _rebuild, state
+    key = self._storage_ptr(), self._storage_bytes()
+    memory = _memories.get(key)
+    if memory is None:
+        memory = _Memory(_core._operators[""]["_storage"](self.detach()))
+        if key[0]:
+            _memories[key] = memory
+    place = tuple(self.shape), tuple(self.stride()), self.storage_offset()
+    return _rebuild_in, (cls, memory, self.dtype, *place, self.requires_grad, self.__dict__)
+
+
+def _rebuild_in(cls, memory, dtype, shape, stride, offset, requires_grad, attributes):
+    tensor = _core._operators[""]["_from_storage"](memory, dtype, list(shape), list(stride), offset)
+    if cls is not None:
+        tensor = _core.Tensor._make_subclass(cls, tensor, requires_grad)
+    else:
+        tensor.requires_grad_(requires_grad)
+    tensor.__dict__.update(attributes)
+    return tensor
 
 
 def _rebuild(cls, data, dtype, shape, requires_grad, attributes, device="cpu"):
@@ -103,13 +135,26 @@ def _rebuild(cls, data, dtype, shape, requires_grad, attributes, device="cpu"):
     return tensor
 
 
+def _copied_in_memory(tensor, memo):
+    """A copy that lies in the copy of the tensor's memory, as the copies of its other views do."""
+    if tensor.device.type == "meta":
+        return tensor.detach().clone()
+    private = _core._operators[""]
+    key = "memory", tensor._storage_ptr()
+    if key not in memo or not tensor._storage_ptr():
+        memory = private["_storage"](tensor.detach())
+        memo[key] = memory.clone()
+        memo.setdefault(id(memo), []).append(memory)    # its address must not be used again while the memo lives
+    return private["_from_storage"](memo[key], tensor.dtype, list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
+
+
 def __deepcopy__(self, memo):
     if not self.is_leaf:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
                            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage")
     if id(self) in memo:
         return memo[id(self)]
-    new = self.detach().clone()
+    new = _copied_in_memory(self, memo)
     if type(self) is not _core.Tensor:
         new = _core.Tensor._make_subclass(type(self), new, self.requires_grad)
     elif self.requires_grad:
@@ -253,8 +298,8 @@ def install():
     """Put the functions above into the Tensor type."""
     methods = {name: f for name, f in globals().items()
                if callable(f) and getattr(f, "__module__", None) == __name__
-               and name not in ("install", "_Array", "_rebuild", "_size", "_device", "_named", "_disabled_torch_function_impl",
-                                "_torch_function", "_init_subclass")}
+               and name not in ("install", "_Array", "_rebuild", "_rebuild_in", "_Memory", "_memory", "_copied_in_memory", "_size", "_device",
+                                "_named", "_disabled_torch_function_impl", "_torch_function", "_init_subclass")}
     methods["type"], methods["__dir__"] = methods.pop("type_"), methods.pop("_dir")
     methods["__array_priority__"] = 1000
     methods["__torch_function__"] = classmethod(_torch_function)

@@ -1,5 +1,8 @@
 """Storages, lists of tensors, and other things that programs ask of tensors as objects."""
 
+import copy
+import pickle
+
 import pytest
 
 import wisp
@@ -40,3 +43,15 @@ def test_python_functions_on_elements():
     assert complex(wisp.tensor(1 + 2j)) == 1 + 2j
     with pytest.raises(IndexError):
         wisp._check_index(False)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_copies_of_views_share_memory(copied):
+    base = wisp.arange(6.0)
+    whole, part, turned = copied((base, base[2:4], base.view(2, 3).t()))
+    whole[2] = 100
+    assert part[0] == 100 and turned[2, 0] == 100 and base[2] == 2
+    leaf = copied(wisp.ones(2, requires_grad=True))
+    assert leaf.is_leaf and leaf.requires_grad
+    for odd in (wisp.empty(0, 3), wisp.tensor(3), wisp.rand(4)[::2], wisp.ones(1).expand(5), wisp.ones(2, dtype=wisp.bfloat16)):
+        assert wisp.equal(copied(odd), odd) and copied(odd).shape == odd.shape

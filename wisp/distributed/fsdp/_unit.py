@@ -185,7 +185,6 @@ class Unit:
             return
         for parameter in self.parameters:
             parameter.adopt()
-        self.before = self.versions()
         with wisp.no_grad():
             for kind in self.kinds:
                 source = self._source(kind)
@@ -195,7 +194,7 @@ class Unit:
                 whole = source.new_empty(self.group.size() * kind.total)
                 work = collectives.all_gather_into_tensor(whole, source, group=self.group, async_op=True)
                 self.pending.append((kind, whole, work))
-        self.state = "gathering"
+        self.before, self.state = self.versions(), "gathering"
 
     def unshard(self, current=True):
         """The whole parameters, in the module; `current`: not what they were before an optimizer has stepped."""

@@ -298,8 +298,8 @@ def install():
     """Put the functions above into the Tensor type."""
     methods = {name: f for name, f in globals().items()
                if callable(f) and getattr(f, "__module__", None) == __name__
-               and name not in ("install", "_Array", "_rebuild", "_rebuild_in", "_Memory", "_memory", "_copied_in_memory", "_size", "_device",
-                                "_named", "_disabled_torch_function_impl", "_torch_function", "_init_subclass")}
+               and name not in ("install", "_Array", "_rebuild", "_rebuild_in", "_Memory", "_memory", "_copied_in_memory", "_size",
+                                "_device", "_named", "_disabled_torch_function_impl", "_torch_function", "_init_subclass")}
     methods["type"], methods["__dir__"] = methods.pop("type_"), methods.pop("_dir")
     methods["__array_priority__"] = 1000
     methods["__torch_function__"] = classmethod(_torch_function)

@@ -26,17 +26,20 @@ def new_tensor(*args, dtype=None, device=None, **kwargs):
 
 class _Legacy(type):
     def __instancecheck__(cls, value):
-        return isinstance(value, _core.Tensor) and value.dtype == cls.dtype
+        return isinstance(value, _core.Tensor) and value.dtype == cls.dtype and value.is_cuda == cls.is_cuda
 
     def __call__(cls, *args, **kwargs):
-        return new_tensor(*args, dtype=cls.dtype, **kwargs)
+        made = new_tensor(*args, dtype=cls.dtype, **kwargs)
+        return made.cuda() if cls.is_cuda else made
 
 
-def _make(name, dtype):
-    return _Legacy(name, (), {"dtype": dtype, "__module__": "torch", "is_cuda": False})
+def _make(name, dtype, cuda=False):
+    return _Legacy(name, (), {"dtype": dtype, "__module__": "torch.cuda" if cuda else "torch", "is_cuda": cuda})
 
 
-TYPES = {name: _make(name, dtype) for name, dtype in {
+_DTYPES = {
     "FloatTensor": _core.float32, "DoubleTensor": _core.float64, "HalfTensor": _core.float16, "BFloat16Tensor": _core.bfloat16,
     "ByteTensor": _core.uint8, "CharTensor": _core.int8, "ShortTensor": _core.int16, "IntTensor": _core.int32, "LongTensor": _core.int64,
-    "BoolTensor": _core.bool}.items()}
+    "BoolTensor": _core.bool}
+TYPES = {name: _make(name, dtype) for name, dtype in _DTYPES.items()}
+CUDA_TYPES = {name: _make(name, dtype, cuda=True) for name, dtype in _DTYPES.items()}

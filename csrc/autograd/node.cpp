@@ -243,6 +243,9 @@ bool any_needs_grad(const TensorList& tensors) {
 static Node* accumulator_of(const Tensor& t) {
     TensorExtra& e = extra(t);
     if (e.accumulator) {
+        // The tensor may have been moved since (Module.to); gradients go where it is now.
+        OutputInfo& known = e.accumulator->outputs[0];
+        if (known.dtype != t.dtype() || !(known.device == t.device()) || !(known.sizes == t.sizes())) known = {t.sizes(), t.dtype(), t.device()};
         Py_INCREF(reinterpret_cast<PyObject*>(e.accumulator));
         return e.accumulator;
     }

@@ -85,6 +85,23 @@ def test_without_a_gpu_errors_say_so():
     assert wisp.cuda.device_count() == 0
 
 
+def test_older_names_of_tensors_on_the_gpu():
+    assert wisp.cuda.FloatTensor.dtype == wisp.float32 and not isinstance(wisp.ones(2), wisp.cuda.FloatTensor)
+    assert isinstance(wisp.ones(2), wisp.FloatTensor)
+    with pytest.raises(AttributeError, match="NoSuchTensor"):
+        wisp.cuda.NoSuchTensor  # noqa: B018
+
+
+def test_gradients_follow_a_moved_leaf(virtual):
+    weight = wisp.nn.Parameter(wisp.ones(2))
+    kept = (weight * 2).sum()
+    kept.backward()
+    weight.data = weight.data.to("cpu:1")
+    weight.grad = None
+    (weight * 3).sum().backward()
+    assert str(weight.grad.device) == "cpu:1" and kept.requires_grad
+
+
 KERNELS = [
     ("cuda/kernels/pointwise.cuh", "pointwise_flat<rows::gelu_row, 1, float, 4, 2, float, float, float>"),
     ("cuda/kernels/pointwise.cuh", "pointwise_strided<rows::lgamma_row, 0, float, 1, bf16, bf16>"),

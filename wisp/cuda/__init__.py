@@ -263,3 +263,12 @@ def set_rng_state_all(new_states):
 
 
 from wisp.cuda import amp, nccl  # noqa: E402, F401
+
+
+def __getattr__(name):
+    """The older constructors: `wisp.cuda.FloatTensor(2, 3)`."""
+    if name.endswith("Tensor"):
+        from wisp._legacy import CUDA_TYPES
+        if name in CUDA_TYPES:
+            return CUDA_TYPES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -213,6 +213,28 @@ for f in (wisp.linalg.lu_factor_ex, wisp.linalg.qr, wisp.linalg.cholesky_ex, wis
 """
 
 
-@pytest.mark.parametrize("program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES"])
+# A launch costs the host four microseconds, a call of a library several times that: how many there are is the speed of small networks.
+LAUNCHES = """
+import ctypes, os, wisp
+from wisp import nn
+count = ctypes.CDLL(os.path.join(os.environ["WISP_CUDA_PATH"], "libcuda.so.1")).fake_launches
+count.restype = ctypes.c_long
+lenet = [nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+         nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
+block = [nn.Embedding(100, 64), nn.LayerNorm(64), nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 100), nn.Flatten(0, 1)]
+for layers, x, most in ((lenet, wisp.randn(4, 3, 32, 32), 35), (block, wisp.zeros(2, 8, dtype=wisp.long), 20)):
+    model, x = nn.Sequential(*layers).cuda(), x.cuda()
+    y = wisp.zeros(len(model(x)), dtype=wisp.long, device="cuda")
+    optimizer = wisp.optim.Adam(model.parameters())
+    for step in range(3):
+        before = count()
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    assert count() - before <= most, (count() - before, most)
+"""
+
+
+@pytest.mark.parametrize("program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES"])
 def test_programs(stand_in, program):
     stand_in.run("-c", globals()[program])

@@ -79,7 +79,9 @@ bool small_conv_gradients(DType dtype, const cpu::ConvShape& s, const void* inpu
     };
     if (floats(1) > shared_floats) across = needed;
     int64_t rows = p.out_y;
-    while (rows > 1 && (floats(rows) > shared_floats || (s.batch * tiles * ((p.out_y + rows - 1) / rows) < processors / 2 && rows > 4))) rows = (rows + 1) / 2;
+    auto blocks = [&] { return s.batch * tiles * ((p.out_y + rows - 1) / rows); };
+    auto idle = [&] { return (blocks() < processors / 2 && rows > 4) || (blocks() < processors * 3 / 2 && rows > 8); };
+    while (rows > 1 && (floats(rows) > shared_floats || idle())) rows = (rows + 1) / 2;
     p.across = int(across);
     const Grid block{unsigned((taps + 1 + 31) / 32 * 32), 0};
     const unsigned height = std::max(1u, std::min(512u / block.x, unsigned(rows)));

@@ -1,6 +1,7 @@
 """Writes docs/coverage.md from the results of the comparison with PyTorch's own databases of operators, modules and optimizers.
 
     python tools/make_coverage.py ops.json modules.json optimizers.json surface.json
+    python tools/make_coverage.py    (only the section on the GPU, from tests/cuda/missing.txt)
 
 Each file is what one of the programs of the comparison wrote with --json. Whatever fails gets its reason from REASONS, the
 first line whose patterns fit its name and its failed checks; a failure without a reason is listed as not explained.
@@ -10,7 +11,9 @@ import pathlib
 import re
 import sys
 
-PATH = pathlib.Path(__file__).parent.parent / "docs" / "coverage.md"
+ROOT = pathlib.Path(__file__).parent.parent
+PATH = ROOT / "docs" / "coverage.md"
+ON_GPU = "## On the GPU"
 
 # kind of comparison, name, failed check and its note (all regular expressions) -> reason
 REASONS = (
@@ -140,7 +143,22 @@ def page(results):
         yield from failing(kind_of(result), result)
 
 
+def on_gpu():
+    """The operators that run on the CPU alone; tests/cuda holds all others to the CPU's results."""
+    names = (ROOT / "tests" / "cuda" / "missing.txt").read_text().split()
+    yield ON_GPU
+    yield ""
+    yield "Every operator runs on CUDA with the CPU's results (`tests/cuda` runs the generated tests and every operator's example there)"
+    yield "but these, which raise `NotImplementedError: ... there is no kernel for tensors on cuda`, and what is composed of them:"
+    yield ""
+    yield ", ".join(f"`{name}`" for name in names) + "." if names else "None."
+
+
 def main(paths):
+    if not paths:
+        kept = PATH.read_text().split(ON_GPU)[0].rstrip()
+        PATH.write_text(kept + "\n\n" + "\n".join(on_gpu()) + "\n")
+        return
     results = {}
     for path in paths:
         result = json.loads(pathlib.Path(path).read_text())
@@ -148,7 +166,7 @@ def main(paths):
         if result["options"].get("second"):
             title += ", with second derivatives"
         results[title] = result
-    PATH.write_text("\n".join(page(results)) + "\n")
+    PATH.write_text("\n".join([*page(results), "", *on_gpu()]) + "\n")
     print(f"{PATH}: {sum(1 for _ in page(results))} lines")
 
 

@@ -91,7 +91,7 @@ def pdist(input, p=2.0):
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    first, second = _core.triu_indices(input.shape[0], input.shape[0], 1).unbind(0)
+    first, second = _core.triu_indices(input.shape[0], input.shape[0], 1, device=input.device).unbind(0)
     return _norm_of(input[first] - input[second], p)
 
 
@@ -291,7 +291,7 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
             f"torch.histogramdd: for a {count}-dimensional histogram range should have {2 * count} elements, "
             f"but got {len(range)}"
         )
-    edges, at, inside = [], 0, _core.ones(points.shape[0], dtype=_core.bool)
+    edges, at, inside = [], 0, _core.ones(points.shape[0], dtype=_core.bool, device=points.device)
     for d, b in enumerate(bins):
         column = points[:, d].contiguous()
         if isinstance(b, _core.Tensor):
@@ -306,18 +306,18 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
             )
             if low == high:
                 low, high = low - 0.5, high + 0.5
-            edge = _core.linspace(low, high, b + 1, dtype=input.dtype)
+            edge = _core.linspace(low, high, b + 1, dtype=input.dtype, device=input.device)
         place = _core.where(column == edge[-1], edge.numel() - 2, _core.searchsorted(edge, column, right=True) - 1)
         inside = inside & (column >= edge[0]) & (column <= edge[-1])
         at = at * (edge.numel() - 1) + place
         edges.append(edge)
     shape = [e.numel() - 1 for e in edges]
     counted = (
-        _core.ones(points.shape[0], dtype=input.dtype)
+        _core.ones(points.shape[0], dtype=input.dtype, device=input.device)
         if weight is None
         else weight.detach().reshape(-1).to(input.dtype)
     )
-    hist = _core.zeros(math.prod(shape), dtype=input.dtype).index_add(0, at[inside], counted[inside]).reshape(shape)
+    hist = _core.zeros(math.prod(shape), dtype=input.dtype, device=input.device).index_add(0, at[inside], counted[inside]).reshape(shape)
     if density:
         hist = hist / hist.sum()
         for d, edge in enumerate(edges):
@@ -374,7 +374,7 @@ def trapezoid(y, x=None, *, dx=1, dim=-1):
         x, dx = None, x
     dim, step = _steps(y, x, dx, dim, "trapezoid")
     if y.shape[dim] == 0:
-        return _core.zeros([n for d, n in enumerate(y.shape) if d != dim], dtype=_real(y).dtype)
+        return _core.zeros([n for d, n in enumerate(y.shape) if d != dim], dtype=_real(y).dtype, device=y.device)
     if x is None:
         return _pairs(y, dim).sum(dim) * (step / 2)
     return (_pairs(y, dim) * step).sum(dim) / 2
@@ -391,7 +391,7 @@ def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
         x, dx = None, x
     dim, step = _steps(y, x, dx, dim, "cumulative_trapezoid")
     if y.shape[dim] == 0:
-        return _core.zeros(y.shape, dtype=_real(y).dtype)
+        return _core.zeros(y.shape, dtype=_real(y).dtype, device=y.device)
     if x is None:
         return _pairs(y, dim).cumsum(dim) * (step / 2)
     return (_pairs(y, dim) * step).cumsum(dim) / 2

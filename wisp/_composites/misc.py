@@ -52,7 +52,7 @@ def mvlgamma(input, p, *, out=None):
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
     x = input if input.is_floating_point() else input.to(_core.get_default_dtype())
-    steps = _core.arange(0, p, dtype=x.dtype) * -0.5
+    steps = _core.arange(0, p, dtype=x.dtype, device=x.device) * -0.5
     result = _core.lgamma(x.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
     return result if out is None else out.copy_(result)
 

@@ -75,7 +75,7 @@ def native_dropout(input, p, train=True):
     """Dropout and the mask of what was kept."""
     if train is False or p == 0:
         return input.clone(), _core.ones_like(input, dtype=_core.bool)
-    mask = _core.dropout(_core.ones(input.shape, dtype=_core.float32), p, True)
+    mask = _core.dropout(_core.ones(input.shape, dtype=_core.float32, device=input.device), p, True)
     return input * mask.to(input.dtype), mask != 0
 
 
@@ -99,10 +99,10 @@ def embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sp
                                          include_last_offset=include_last_offset, padding_idx=padding_idx)
     ends = offsets
     if not include_last_offset:
-        ends = _core.cat([offsets, _core.tensor([indices.numel()], dtype=offsets.dtype)])
+        ends = _core.cat([offsets, _core.tensor([indices.numel()], dtype=offsets.dtype, device=offsets.device)])
     sizes = ends[1:] - ends[:-1]
-    bags = _core.repeat_interleave(_core.arange(sizes.numel()), sizes)
-    return result, bags, sizes, _core.zeros(0, dtype=_core.int64)
+    bags = _core.repeat_interleave(_core.arange(sizes.numel(), device=sizes.device), sizes)
+    return result, bags, sizes, _core.zeros(0, dtype=_core.int64, device=sizes.device)
 
 
 def embedding_renorm_(input, indices, max_norm, norm_type):

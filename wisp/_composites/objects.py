@@ -51,14 +51,14 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
 def apply_(self, callable):
     """Replace each element by `callable` of it, one at a time."""
     values = [callable(v) for v in self.detach().reshape(-1).tolist()]
-    self.detach().copy_(_core.tensor(values, dtype=self.dtype).reshape(self.shape))
+    self.detach().copy_(_core.tensor(values, dtype=self.dtype, device=self.device).reshape(self.shape))
     return self
 
 
 def map_(self, tensor, callable):
     """Replace each element by `callable` of it and of the one of another tensor, one at a time."""
     pairs = zip(self.detach().reshape(-1).tolist(), tensor.detach().expand(self.shape).reshape(-1).tolist())
-    self.detach().copy_(_core.tensor([callable(a, b) for a, b in pairs], dtype=self.dtype).reshape(self.shape))
+    self.detach().copy_(_core.tensor([callable(a, b) for a, b in pairs], dtype=self.dtype, device=self.device).reshape(self.shape))
     return self
 
 

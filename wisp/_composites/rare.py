@@ -122,7 +122,7 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
         raise RuntimeError("segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.")
     inner = tuple(data.shape[axis + 1:])
     counts = lengths.reshape(-1)
-    segment = wisp.arange(counts.numel()).repeat_interleave(counts)
+    segment = wisp.arange(counts.numel(), device=counts.device).repeat_interleave(counts)
     rows = data.reshape(-1, *inner)
     start = rows.new_full((counts.numel(), *inner), starts[reduce] if initial is None else initial)
     if reduce in ("sum", "mean"):

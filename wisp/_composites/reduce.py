@@ -54,7 +54,7 @@ def _bins_of(values, bins, range):
     )
     if low == high:
         low, high = low - 0.5, high + 0.5
-    edges = _core.linspace(low, high, bins + 1, dtype=values.dtype)
+    edges = _core.linspace(low, high, bins + 1, dtype=values.dtype, device=values.device)
     at = ((values - low) * bins / (high - low)).to(_core.int64).clamp(0, bins - 1)
     # The edges decide, not the division.
     at = _core.where((at > 0) & (values < edges[at]), at - 1, at)
@@ -67,7 +67,7 @@ def histogram(input, bins=100, *, range=None, weight=None, density=False, out=No
     values = input.detach().reshape(-1)
     at, inside, edges = _bins_of(values, bins, range)
     counted = _core.ones_like(values) if weight is None else weight.detach().reshape(-1)
-    hist = _core.zeros(edges.numel() - 1, dtype=input.dtype).index_add(0, at[inside], counted[inside].to(input.dtype))
+    hist = _core.zeros(edges.numel() - 1, dtype=input.dtype, device=input.device).index_add(0, at[inside], counted[inside].to(input.dtype))
     if density:
         hist = hist / hist.sum() / edges.diff()
     result = _core._operators[""]["_histogram_result"](hist, edges)

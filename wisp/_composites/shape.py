@@ -122,15 +122,15 @@ def combinations(input, r=2, with_replacement=False):
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return _core.empty(0, dtype=input.dtype)
+        return _core.empty(0, dtype=input.dtype, device=input.device)
     n = input.numel()
     if r == 1:
         return input.unsqueeze(1)
     if r == 2:
-        chosen = _core.triu_indices(n, n, 0 if with_replacement else 1).t()
+        chosen = _core.triu_indices(n, n, 0 if with_replacement else 1, device=input.device).t()
     else:
         choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-        chosen = _core.tensor(list(choose(range(n), r)), dtype=_core.int64).reshape(-1, r)
+        chosen = _core.tensor(list(choose(range(n), r)), dtype=_core.int64, device=input.device).reshape(-1, r)
     return input[chosen]
 
 
@@ -209,7 +209,7 @@ def nonzero_static(input, *, size, fill_value=-1, out=None):
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
     found = input.nonzero()[:size]
     if found.shape[0] < size:
-        rest = _core.full((size - found.shape[0], found.shape[1]), fill_value, dtype=_core.int64)
+        rest = _core.full((size - found.shape[0], found.shape[1]), fill_value, dtype=_core.int64, device=found.device)
         found = _core.cat([found, rest])
     return into(out, found)
 

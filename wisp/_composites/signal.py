@@ -109,7 +109,7 @@ def stft(
     if onesided and is_complex:
         raise RuntimeError("Cannot have onesided output if window or input is complex")
     if window is None and win_length < n_fft:
-        window = _core.ones(win_length, dtype=input.dtype)
+        window = _core.ones(win_length, dtype=input.dtype, device=input.device)
     if align_to_window:
         left = (n_fft - win_length) // 2
         input = pad(input, (left, left))
@@ -187,7 +187,7 @@ def istft(
     if not return_complex and window is not None and window.is_complex():
         raise RuntimeError("Complex windows are incompatible with return_complex=False")
     if window is None:
-        window = _core.ones(win_length, dtype=input.real.dtype)
+        window = _core.ones(win_length, dtype=input.real.dtype, device=input.real.device)
     window = _centred(window, n_fft)
     norm = "ortho" if normalized else None
     spectra = input.transpose(-1, -2)
@@ -223,7 +223,7 @@ def istft(
 def _overlap_add(frames, hop):
     """The frames, each `hop` after the one before it, added up."""
     count, size = frames.shape[-2:]
-    place = (_core.arange(count).unsqueeze(1) * hop + _core.arange(size)).reshape(-1)
+    place = (_core.arange(count, device=frames.device).unsqueeze(1) * hop + _core.arange(size, device=frames.device)).reshape(-1)
     total = frames.new_zeros(list(frames.shape[:-2]) + [size + hop * (count - 1)])
     return total.index_add(-1, place, frames.reshape(list(frames.shape[:-2]) + [count * size]))
 
@@ -324,7 +324,7 @@ def kaiser_window(
 
     def formula(n, size):
         x = n * (2 / (size - 1)) - 1
-        return _core.i0((1 - x * x).clamp_min(0).sqrt() * beta) / _core.i0(_core.tensor(float(beta), dtype=n.dtype))
+        return _core.i0((1 - x * x).clamp_min(0).sqrt() * beta) / _core.i0(_core.tensor(float(beta), dtype=n.dtype, device=n.device))
 
     return _window("kaiser_window", window_length, periodic, dtype, requires_grad, formula)
 

@@ -64,7 +64,7 @@ class save_on_cpu(saved_tensors_hooks):
         def pack(tensor):
             if not pin_memory:
                 return tensor.device, tensor.cpu()
-            packed = wisp.empty(tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=True)
+            packed = wisp.empty(tensor.size(), dtype=tensor.dtype, device=tensor.device, layout=tensor.layout, pin_memory=True)
             packed.copy_(tensor)
             return tensor.device, packed
 

@@ -281,7 +281,7 @@ class _Square(Constraint):
     event_dim = 2
 
     def check(self, value):
-        return wisp.full(tuple(value.shape[:-2]), value.shape[-2] == value.shape[-1], dtype=wisp.bool)
+        return wisp.full(tuple(value.shape[:-2]), value.shape[-2] == value.shape[-1], dtype=wisp.bool, device=value.device)
 
 
 class _Symmetric(_Square):

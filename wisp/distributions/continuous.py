@@ -53,7 +53,7 @@ class Normal(ExponentialFamily):
         return -0.25 * x.pow(2) / y + 0.5 * wisp.log(-math.pi / y)
 
     def rsample(self, sample_shape=wisp.Size()):
-        return self.loc + self.scale * wisp.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        return self.loc + self.scale * wisp.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
 
     def log_prob(self, value):
         self._check(value)
@@ -84,7 +84,7 @@ class Laplace(Distribution):
 
     def rsample(self, sample_shape=wisp.Size()):
         eps = wisp.finfo(self.loc.dtype).eps
-        u = wisp.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype) * (2 - eps) + (eps - 1)
+        u = wisp.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device) * (2 - eps) + (eps - 1)
         return self.loc - self.scale * u.sign() * wisp.log1p(-u.abs().clamp(max=1 - eps / 2))
 
     def log_prob(self, value):
@@ -157,7 +157,8 @@ class Uniform(Distribution):
         return constraints.interval(self.low, self.high)
 
     def rsample(self, sample_shape=wisp.Size()):
-        return self.low + wisp.rand(self._extended_shape(sample_shape), dtype=self.low.dtype) * (self.high - self.low)
+        u = wisp.rand(self._extended_shape(sample_shape), dtype=self.low.dtype, device=self.low.device)
+        return self.low + u * (self.high - self.low)
 
     def log_prob(self, value):
         self._check(value)
@@ -233,7 +234,7 @@ class Gamma(ExponentialFamily):
 
     def log_prob(self, value):
         self._check(value)
-        value = wisp.as_tensor(value, dtype=self.rate.dtype)
+        value = wisp.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         return (
             wisp.xlogy(self.concentration, self.rate)
             + wisp.xlogy(self.concentration - 1, value)
@@ -310,7 +311,7 @@ class Dirichlet(ExponentialFamily):
         above = (self.concentration - 1).clamp(min=0.0)
         mode = above / above.sum(-1, True)
         corner = (self.concentration < 1).all(-1, keepdim=True)  # all corners are modes then: the first is given
-        one_hot = (wisp.arange(mode.shape[-1]) == 0).to(mode.dtype)
+        one_hot = (wisp.arange(mode.shape[-1], device=mode.device) == 0).to(mode.dtype)
         return wisp.where(corner, one_hot, mode)
 
     @property
@@ -391,7 +392,7 @@ class StudentT(Distribution):
 
     def rsample(self, sample_shape=wisp.Size()):
         shape = self._extended_shape(sample_shape)
-        normal = wisp.randn(shape, dtype=self.df.dtype)
+        normal = wisp.randn(shape, dtype=self.df.dtype, device=self.df.device)
         squares = 2 * standard_gamma((0.5 * self.df).expand(shape))
         return self.loc + self.scale * normal * wisp.rsqrt(squares / self.df)
 
@@ -479,9 +480,10 @@ class VonMises(Distribution):
             tau = 1 + (1 + 4 * k**2).sqrt()
             rho = (tau - (2 * tau).sqrt()) / (2 * k)
             r = wisp.where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
-            angle, waiting = wisp.zeros(shape, dtype=wisp.float64), wisp.ones(shape, dtype=wisp.bool)
+            angle = wisp.zeros(shape, dtype=wisp.float64, device=self.loc.device)
+            waiting = wisp.ones(shape, dtype=wisp.bool, device=self.loc.device)
             while waiting.any():
-                u1, u2, u3 = (1 - wisp.rand((3,) + tuple(shape), dtype=wisp.float64)).unbind(0)
+                u1, u2, u3 = (1 - wisp.rand((3,) + tuple(shape), dtype=wisp.float64, device=self.loc.device)).unbind(0)
                 z = wisp.cos(math.pi * u1)
                 f = ((1 + r * z) / (r + z)).clamp(min=-1, max=1)
                 c = k * (r - f)
@@ -514,7 +516,7 @@ class GeneralizedPareto(Distribution):
         return constraints.interval(self.loc, upper)
 
     def rsample(self, sample_shape=wisp.Size()):
-        return self.icdf(wisp.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype))
+        return self.icdf(wisp.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device))
 
     def log_prob(self, value):
         self._check(value)

@@ -84,7 +84,7 @@ class ContinuousBernoulli(ExponentialFamily):
         return wisp.where(self._outside(self.probs), exact, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
     def rsample(self, sample_shape=wisp.Size()):
-        return self.icdf(wisp.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype))
+        return self.icdf(wisp.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device))
 
     def log_prob(self, value):
         self._check(value)

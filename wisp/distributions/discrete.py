@@ -99,7 +99,7 @@ class Bernoulli(_Binary, ExponentialFamily):
         return _binary_entropy(self.logits, self.probs)
 
     def enumerate_support(self, expand=True):
-        values = wisp.arange(2, dtype=self._param.dtype).view((-1,) + (1,) * len(self._batch_shape))
+        values = wisp.arange(2, dtype=self._param.dtype, device=self._param.device).view((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1,) + tuple(self._batch_shape)) if expand else values
 
 
@@ -123,7 +123,7 @@ class Geometric(_Binary):
 
     def sample(self, sample_shape=wisp.Size()):
         with wisp.no_grad():
-            u = wisp.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype).clamp(
+            u = wisp.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device).clamp(
                 min=wisp.finfo(self.probs.dtype).tiny
             )
             return (u.log() / (-self.probs).log1p()).floor()
@@ -183,7 +183,7 @@ class Binomial(_Binary):
         total = int(self.total_count.max())
         if not self.total_count.min() == total:
             raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
-        values = wisp.arange(1 + total, dtype=self._param.dtype).view((-1,) + (1,) * len(self._batch_shape))
+        values = wisp.arange(1 + total, dtype=self._param.dtype, device=self._param.device).view((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1,) + tuple(self._batch_shape)) if expand else values
 
 
@@ -296,7 +296,7 @@ class Categorical(Distribution):
         return constraints.integer_interval(0, self._num_events - 1)
 
     param_shape = property(lambda self: self._param.size())
-    mean = variance = property(lambda self: wisp.full(self._extended_shape(), math.nan, dtype=self.probs.dtype))
+    mean = variance = property(lambda self: wisp.full(self._extended_shape(), math.nan, dtype=self.probs.dtype, device=self.probs.device))
     mode = property(lambda self: self.probs.argmax(dim=-1))
 
     def sample(self, sample_shape=wisp.Size()):
@@ -318,7 +318,7 @@ class Categorical(Distribution):
         return -(logits * self.probs).sum(-1)
 
     def enumerate_support(self, expand=True):
-        values = wisp.arange(self._num_events).view((-1,) + (1,) * len(self._batch_shape))
+        values = wisp.arange(self._num_events, device=self._param.device).view((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1,) + tuple(self._batch_shape)) if expand else values
 
 
@@ -364,7 +364,7 @@ class OneHotCategorical(Distribution):
 
     def enumerate_support(self, expand=True):
         n = self._event_shape[0]
-        values = wisp.eye(n, dtype=self._param.dtype).view((n,) + (1,) * len(self._batch_shape) + (n,))
+        values = wisp.eye(n, dtype=self._param.dtype, device=self._param.device).view((n,) + (1,) * len(self._batch_shape) + (n,))
         return values.expand((n,) + tuple(self._batch_shape) + (n,)) if expand else values
 
 
@@ -418,7 +418,7 @@ class Multinomial(Distribution):
         return wisp.lgamma(value.sum(-1) + 1) - wisp.lgamma(value + 1).sum(-1) + (logits * value).sum(-1)
 
     def entropy(self):
-        n = wisp.tensor(self.total_count, dtype=self.probs.dtype)
+        n = wisp.tensor(self.total_count, dtype=self.probs.dtype, device=self.probs.device)
         counts = Binomial(self.total_count, probs=clamp_probs(self.probs), validate_args=False)
         support = counts.enumerate_support(expand=False)[1:]
         expected = (counts.log_prob(support).exp() * wisp.lgamma(support + 1)).sum((0, -1))

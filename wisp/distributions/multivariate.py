@@ -27,7 +27,7 @@ def _mahalanobis(factor, difference):
 
 def _inverse_of_factor(factor):
     """(L L^T)^-1."""
-    eye = wisp.eye(factor.shape[-1], dtype=factor.dtype).expand(factor.shape)
+    eye = wisp.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device).expand(factor.shape)
     half = wisp.linalg.solve_triangular(factor, eye, upper=False)
     return half.mT @ half
 
@@ -36,7 +36,7 @@ def _precision_to_scale_tril(precision):
     """The Cholesky factor of P^-1, by that of P with rows and columns reversed."""
     reversed_factor = wisp.linalg.cholesky(wisp.flip(precision, (-2, -1)))
     inverse = wisp.flip(reversed_factor, (-2, -1)).mT
-    eye = wisp.eye(precision.shape[-1], dtype=precision.dtype).expand(precision.shape)
+    eye = wisp.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device).expand(precision.shape)
     return wisp.linalg.solve_triangular(inverse, eye, upper=False)
 
 
@@ -108,7 +108,7 @@ class MultivariateNormal(Distribution):
 
     def rsample(self, sample_shape=wisp.Size()):
         return self.loc + _matvec(
-            self._unbroadcasted_scale_tril, wisp.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+            self._unbroadcasted_scale_tril, wisp.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         )
 
     def log_prob(self, value):
@@ -166,7 +166,7 @@ class LowRankMultivariateNormal(Distribution):
     def _capacitance_tril(self):  # the factor of I + W^T D^-1 W
         weighted = self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
         return wisp.linalg.cholesky(
-            weighted @ self.cov_factor + wisp.eye(self.cov_factor.shape[-1], dtype=self.loc.dtype)
+            weighted @ self.cov_factor + wisp.eye(self.cov_factor.shape[-1], dtype=self.loc.dtype, device=self.loc.device)
         )
 
     mean = mode = property(lambda self: self.loc)
@@ -191,8 +191,9 @@ class LowRankMultivariateNormal(Distribution):
 
     def rsample(self, sample_shape=wisp.Size()):
         shape = self._extended_shape(sample_shape)
-        few = wisp.randn(tuple(shape[:-1]) + (self.cov_factor.shape[-1],), dtype=self.loc.dtype)
-        return self.loc + _matvec(self.cov_factor, few) + self.cov_diag.sqrt() * wisp.randn(shape, dtype=self.loc.dtype)
+        few = wisp.randn(tuple(shape[:-1]) + (self.cov_factor.shape[-1],), dtype=self.loc.dtype, device=self.loc.device)
+        each = wisp.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + _matvec(self.cov_factor, few) + self.cov_diag.sqrt() * each
 
     def _log_det(self):
         return 2 * _half_log_det(self._capacitance_tril) + self.cov_diag.log().sum(-1)
@@ -233,14 +234,15 @@ class LKJCholesky(Distribution):
         """The onion method: each row is a direction of uniform angle with a beta-distributed length."""
         with wisp.no_grad():
             marginal = self.concentration + 0.5 * (self.dim - 2)
-            offset = wisp.cat([wisp.zeros(1), wisp.arange(self.dim - 1, dtype=wisp.float32)]).to(
+            place = self.concentration.device
+            offset = wisp.cat([wisp.zeros(1, device=place), wisp.arange(self.dim - 1, dtype=wisp.float32, device=place)]).to(
                 self.concentration.dtype
             )
             beta = Beta(offset + 0.5, marginal.unsqueeze(-1) - 0.5 * offset)
             length = beta.sample(sample_shape).unsqueeze(-1)
-            normal = wisp.randn(self._extended_shape(sample_shape), dtype=length.dtype).tril(-1)
+            normal = wisp.randn(self._extended_shape(sample_shape), dtype=length.dtype, device=length.device).tril(-1)
             sphere = normal / normal.norm(dim=-1, keepdim=True)
-            row = wisp.arange(self.dim).view(self.dim, 1)
+            row = wisp.arange(self.dim, device=normal.device).view(self.dim, 1)
             sphere = wisp.where(row == 0, 0.0, sphere)
             factor = length.sqrt() * sphere
             diagonal = (1 - (factor**2).sum(-1)).clamp(min=wisp.finfo(factor.dtype).tiny).sqrt()
@@ -249,7 +251,7 @@ class LKJCholesky(Distribution):
     def log_prob(self, value):
         self._check(value)
         diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
-        order = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - wisp.arange(2, self.dim + 1)
+        order = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - wisp.arange(2, self.dim + 1, device=self.concentration.device)
         alone = (order * diagonal.log()).sum(-1)
         n = self.dim - 1
         alpha = self.concentration + 0.5 * n
@@ -276,7 +278,7 @@ class Wishart(ExponentialFamily):
         ((name, matrix),) = given.items()
         if matrix.dim() < 2:
             raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
-        df = df if isinstance(df, wisp.Tensor) else wisp.tensor(float(df), dtype=matrix.dtype)
+        df = df if isinstance(df, wisp.Tensor) else wisp.tensor(float(df), dtype=matrix.dtype, device=matrix.device)
         batch = tuple(wisp.broadcast_shapes(tuple(df.shape), tuple(matrix.shape[:-2])))
         n = matrix.shape[-1]
         self.df = df.expand(batch)
@@ -333,9 +335,9 @@ class Wishart(ExponentialFamily):
     def rsample(self, sample_shape=wisp.Size(), max_try_correction=None):
         """Bartlett's decomposition."""
         n, shape = self._event_shape[-1], self._extended_shape(sample_shape)
-        freedom = (self.df.unsqueeze(-1) - wisp.arange(n, dtype=self.df.dtype)).expand(tuple(shape[:-1]))
+        freedom = (self.df.unsqueeze(-1) - wisp.arange(n, dtype=self.df.dtype, device=self.df.device)).expand(tuple(shape[:-1]))
         diagonal = (2 * standard_gamma(0.5 * freedom)).sqrt()
-        noise = wisp.randn(shape, dtype=self.df.dtype).tril(-1) + diagonal.diag_embed()
+        noise = wisp.randn(shape, dtype=self.df.dtype, device=self.df.device).tril(-1) + diagonal.diag_embed()
         factor = self._unbroadcasted_scale_tril @ noise
         return factor @ factor.mT
 
@@ -357,7 +359,7 @@ class Wishart(ExponentialFamily):
 
     def entropy(self):
         n, nu = self._event_shape[-1], self.df
-        digammas = wisp.digamma((nu / 2).unsqueeze(-1) - wisp.arange(n, dtype=nu.dtype) / 2).sum(-1)
+        digammas = wisp.digamma((nu / 2).unsqueeze(-1) - wisp.arange(n, dtype=nu.dtype, device=nu.device) / 2).sum(-1)
         return (
             (n + 1) * (n * math.log(2) / 2 + _half_log_det(self._unbroadcasted_scale_tril))
             + wisp.mvlgamma(nu / 2, n)

@@ -510,7 +510,7 @@ class LogitRelaxedBernoulli(_Binary):
     def rsample(self, sample_shape=wisp.Size()):
         shape = self._extended_shape(sample_shape)
         probs = clamp_probs(self.probs.expand(shape))
-        uniforms = clamp_probs(wisp.rand(shape, dtype=probs.dtype))
+        uniforms = clamp_probs(wisp.rand(shape, dtype=probs.dtype, device=probs.device))
         return (uniforms.log() - (-uniforms).log1p() + probs.log() - (-probs).log1p()) / self.temperature
 
     def log_prob(self, value):
@@ -561,13 +561,13 @@ class ExpRelaxedCategorical(Distribution):
     param_shape = property(lambda self: self._categorical.param_shape)
 
     def rsample(self, sample_shape=wisp.Size()):
-        uniforms = clamp_probs(wisp.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))
+        uniforms = clamp_probs(wisp.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype, device=self.logits.device))
         scores = (self.logits - (-uniforms.log()).log()) / self.temperature
         return scores - scores.logsumexp(dim=-1, keepdim=True)
 
     def log_prob(self, value):
         self._check(value)
-        k, temperature = self._event_shape[0], wisp.as_tensor(self.temperature, dtype=self.logits.dtype)
+        k, temperature = self._event_shape[0], wisp.as_tensor(self.temperature, dtype=self.logits.dtype, device=self.logits.device)
         logits, value = broadcast_all(self.logits, value)
         score = logits - value * temperature
         return (score - score.logsumexp(dim=-1, keepdim=True)).sum(-1) + math.lgamma(k) + (k - 1) * temperature.log()

@@ -226,7 +226,7 @@ class CorrCholeskyTransform(Transform):
         eps = wisp.finfo(x.dtype).eps
         r = vec_to_tril_matrix(wisp.tanh(x).clamp(min=-1 + eps, max=1 - eps), diag=-1)
         rest = (1 - r**2).sqrt().cumprod(-1)  # what is left of the unit row after each entry
-        r = r + wisp.eye(r.shape[-1], dtype=r.dtype)
+        r = r + wisp.eye(r.shape[-1], dtype=r.dtype, device=r.device)
         return r * wisp.nn.functional.pad(rest[..., :-1], [1, 0], value=1)
 
     def _inverse(self, y):

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def broadcast_all(*values):
-    """Numbers and tensors as tensors of one shape; numbers take the dtype of the first tensor."""
+    """Numbers and tensors as tensors of one shape; numbers take dtype and device of the first tensor."""
     first = next((v for v in values if isinstance(v, _core.Tensor)), None)
     for value in values:
         if not isinstance(value, (_core.Tensor, numbers.Number)):
@@ -27,8 +27,8 @@ def broadcast_all(*values):
                 "Input arguments must all be instances of Number, torch.Tensor or objects implementing "
                 "__torch_function__."
             )
-    dtype = _core.get_default_dtype() if first is None else first.dtype
-    return wisp.broadcast_tensors(*(v if isinstance(v, _core.Tensor) else wisp.tensor(v, dtype=dtype) for v in values))
+    like = {"dtype": _core.get_default_dtype()} if first is None else {"dtype": first.dtype, "device": first.device}
+    return wisp.broadcast_tensors(*(v if isinstance(v, _core.Tensor) else wisp.tensor(v, **like) for v in values))
 
 
 def sum_rightmost(value, dim):
@@ -79,7 +79,7 @@ def vec_to_tril_matrix(vec, diag=0):
             "square D x D matrix."
         )
     n = round(n.real) if isinstance(n, complex) else round(n)
-    rows, columns = wisp.tril_indices(n, n, diag)
+    rows, columns = wisp.tril_indices(n, n, diag, device=vec.device)
     matrix = vec.new_zeros(tuple(vec.shape[:-1]) + (n * n,))
     index = (rows * n + columns).expand(vec.shape)
     return matrix.scatter(-1, index, vec).reshape(tuple(vec.shape[:-1]) + (n, n))
@@ -90,7 +90,7 @@ def tril_matrix_to_vec(mat, diag=0):
     n = mat.shape[-1]
     if diag < -n or diag >= n:
         raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
-    rows, columns = wisp.tril_indices(n, n, diag)
+    rows, columns = wisp.tril_indices(n, n, diag, device=mat.device)
     return mat[..., rows, columns]
 
 

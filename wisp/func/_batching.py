@@ -357,7 +357,7 @@ def _indexed_by_samples(self, keys, level):
         indices = [aligned(k, rank, level.number) for k in keys]
         if not is_batched(self, level.number):
             return wrapped(self[tuple(indices)], level.number)
-        rows = wisp.arange(level.size).reshape(level.size, *[1] * rank)
+        rows = wisp.arange(level.size, device=self.device).reshape(level.size, *[1] * rank)
         return wrapped(self._physical[(rows, *indices)], level.number)
     return _loop(lambda x, *keys: x[keys], (self, *keys), level)
 

@@ -318,7 +318,7 @@ def _embedding(call):
     rows, size = weight.shape[0], call.level.size
     if call.arguments["padding_idx"] >= 0:
         return NotImplemented
-    offsets = wisp.arange(size).reshape(size, *[1] * indices.dim()) * rows
+    offsets = wisp.arange(size, device=indices.device).reshape(size, *[1] * indices.dim()) * rows
     return call(weight=weight._physical.flatten(0, 1), indices=call.physical(indices) + offsets)
 
 

@@ -310,7 +310,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
             for out in outputs:
                 rows = [[] for _ in tracked]
                 for i in range(out.numel()):
-                    weight = wisp.zeros(out.numel(), dtype=out.dtype)
+                    weight = wisp.zeros(out.numel(), dtype=out.dtype, device=out.device)
                     weight[i] = 1
                     for row, g in zip(rows, _gradients([out], tracked, [weight.reshape(out.shape)], keep, True)):
                         row.append(g)

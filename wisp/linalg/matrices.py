@@ -20,7 +20,7 @@ def _real_dtype(A):
 def _tolerance(value, A):
     if value is None or isinstance(value, wisp.Tensor):
         return value
-    return wisp.tensor(float(value), dtype=_real_dtype(A))
+    return wisp.tensor(float(value), dtype=_real_dtype(A), device=A.device)
 
 
 def matrix_power(A, n, *, out=None):
@@ -60,7 +60,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None, out=None)
             given = wisp.where(atol > 0, 0.0, max(A.shape[-2:]) * wisp.finfo(values.dtype).eps)
         if A.numel() == 0:
             shape = wisp.broadcast_shapes(A.shape[:-2], atol.shape, given.shape)
-            return into(out, wisp.zeros(shape, dtype=wisp.int64))
+            return into(out, wisp.zeros(shape, dtype=wisp.int64, device=A.device))
         limit = wisp.maximum(atol.unsqueeze(-1), given.unsqueeze(-1) * values.amax(-1, keepdim=True))
         return into(out, (values > limit).sum(-1))
 
@@ -81,7 +81,7 @@ def cond(A, p=None, *, out=None):
     if not two:
         _check_square(A, "linalg.cond")
     if A.numel() == 0:
-        return into(out, wisp.zeros(A.shape[:-2], dtype=_real_dtype(A)))
+        return into(out, wisp.zeros(A.shape[:-2], dtype=_real_dtype(A), device=A.device))
     if two:
         values = _op["svdvals"](A)
         largest, smallest = values[..., 0], values[..., -1]

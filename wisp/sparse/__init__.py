@@ -261,7 +261,8 @@ def spdiags(diagonals, offsets, shape, layout=None):
     if offsets.unique().numel() != offsets.numel():
         raise RuntimeError("spdiags: offsets must be unique")
     rows, columns = shape
-    column = wisp.arange(diagonals.size(1)).expand(diagonals.shape)  # element j of each diagonal stands in column j
+    # Element j of each diagonal stands in column j.
+    column = wisp.arange(diagonals.size(1), device=diagonals.device).expand(diagonals.shape)
     row = column - offsets.unsqueeze(1)
     inside = (row >= 0) & (row < rows) & (column < columns)
     result = make(_COO, (wisp.stack([row[inside], column[inside]]),), diagonals[inside], (rows, columns), False)

@@ -342,12 +342,12 @@ def _sparse_product(a, b):
     """Each entry of `a` with the entries of the row of `b` that its column names; equal places are added up."""
     kind = a._kind
     start, inner, left, _ = a._matrix()
-    rows = wisp.arange(a.size(0)).repeat_interleave(start.long().diff(), output_size=inner.numel())
+    rows = wisp.arange(a.size(0), device=inner.device).repeat_interleave(start.long().diff(), output_size=inner.numel())
     other, columns, right, _ = b._matrix()
     inner, other = inner.long(), other.long()
     count = other.diff()[inner]
-    entry = wisp.arange(inner.numel()).repeat_interleave(count)
-    within = wisp.arange(entry.numel()) - (count.cumsum(0) - count)[entry]
+    entry = wisp.arange(inner.numel(), device=inner.device).repeat_interleave(count)
+    within = wisp.arange(entry.numel(), device=entry.device) - (count.cumsum(0) - count)[entry]
     place = other[inner[entry]] + within
     values = left.index_select(0, entry) * right.index_select(0, place)
     product = make(_COO, (wisp.stack([rows[entry], columns.long()[place]]),), values, (a.size(0), b.size(1)), False)
@@ -365,7 +365,7 @@ def mm_reduced(matrix, dense, reduce):
     count = crow.long().diff()
     if reduce == "mean":
         return mm(matrix, dense) / count.clamp(min=1).to(dense.dtype).unsqueeze(1)
-    row = wisp.arange(count.numel()).repeat_interleave(count)
+    row = wisp.arange(count.numel(), device=count.device).repeat_interleave(count)
     products = values.unsqueeze(1) * dense.index_select(0, col.long())
     result = dense.new_zeros((count.numel(), dense.size(1)))
     return result.scatter_reduce(0, row.unsqueeze(1).expand(products.shape), products, reduce, include_self=False)

@@ -112,8 +112,8 @@ def index_select(input, dim, index):
     row, order = input._index[0][dim].sort(stable=True)  # the entries of a slice lie together
     first, last = wisp.searchsorted(row, index), wisp.searchsorted(row, index, right=True)
     count = last - first
-    place = wisp.arange(index.numel()).repeat_interleave(count)
-    within = wisp.arange(place.numel()) - (count.cumsum(0) - count)[place]
+    place = wisp.arange(index.numel(), device=index.device).repeat_interleave(count)
+    within = wisp.arange(place.numel(), device=place.device) - (count.cumsum(0) - count)[place]
     coordinates, values = _entries(input, order[first[place] + within])
     coordinates[dim] = place
     return make(_COO, (coordinates,), values, size, False).to_sparse(layout=kind)

@@ -342,7 +342,7 @@ class SparseTensor(_core.Tensor):
         return self._replace(self._index[0].new_zeros((sparse_dim, 0)), self._sparse_values.new_zeros((0, *size[sparse_dim:])), size)
 
     def _replace(self, index, values, size):
-        _core.Tensor.data.__set__(self, _core.zeros((), dtype=values.dtype).expand(tuple(size)))
+        _core.Tensor.data.__set__(self, _core.zeros((), dtype=values.dtype, device=values.device).expand(tuple(size)))
         self._index, self._sparse_values, self._coalesced = (index,), values, values.size(0) < 2
         return self
 

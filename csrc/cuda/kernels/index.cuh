@@ -291,6 +291,11 @@ template <int K, class T> __global__ void __launch_bounds__(128) scan_columns(co
         else if constexpr (K == scan_logsumexp && !is_complex<C> && !std::is_integral_v<C>) {
             const C m = acc > x ? acc : x;
             acc = acc != acc || x != x ? acc + x : m == C(-INFINITY) || m == C(INFINITY) ? m : m + ::log(::exp(acc - m) + ::exp(x - m));
+        } else if constexpr (K == scan_logsumexp && is_complex<C>) {  // the one with the larger real part is taken out
+            const C m = acc.re > x.re ? acc : x, rest = acc.re > x.re ? x - acc : acc - x;
+            const auto grown = ::exp(rest.re);
+            const auto re = 1 + grown * ::cos(rest.im), im = grown * ::sin(rest.im);
+            acc = acc.re != acc.re || x.re != x.re ? acc + x : C(m.re + ::log(::hypot(re, im)), m.im + ::atan2(im, re));
         } else if constexpr (!is_complex<C>) {
             const bool better = acc == acc && (x != x || (K == scan_max ? x >= acc : x <= acc));
             if (better || (acc != acc && x != x)) {

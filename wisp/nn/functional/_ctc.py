@@ -13,7 +13,7 @@ def _padded(targets, lengths, longest):
     rows, start = [], 0
     for n in lengths.tolist():
         row = targets[start:start + n]
-        rows.append(wisp.cat([row, wisp.zeros(longest - n, dtype=targets.dtype)]))
+        rows.append(wisp.cat([row, wisp.zeros(longest - n, dtype=targets.dtype, device=targets.device)]))
         start += n
     return wisp.stack(rows)
 
@@ -28,7 +28,7 @@ def _lengths(lengths, batch, name):
 
 def _shifted(alpha, by):
     """alpha one or two states later; what comes in is impossible."""
-    blank = wisp.full((alpha.shape[0], by), _IMPOSSIBLE, dtype=alpha.dtype)
+    blank = wisp.full((alpha.shape[0], by), _IMPOSSIBLE, dtype=alpha.dtype, device=alpha.device)
     return wisp.cat([blank, alpha[:, :-by]], 1) if alpha.shape[1] > by else blank[:, :alpha.shape[1]]
 
 
@@ -54,19 +54,22 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     if targets.dim() == 2 and targets.shape[1] < longest:
         raise RuntimeError(f"Expected tensor to have size at least {longest} at dimension 1, but got size "
                            f"{list(targets.shape)} for argument #2 'targets'")
-    labels = _padded(targets.to(wisp.int64), target_lengths, longest)
+    where = log_probs.device
+    labels = _padded(targets.to(wisp.int64), target_lengths, longest).to(where)
+    input_lengths, target_lengths = input_lengths.to(where), target_lengths.to(where)
 
     # States: blank, label 1, blank, label 2, …, blank. A label may follow another one directly if they differ.
-    states = wisp.full((batch, 2 * longest + 1), blank, dtype=wisp.int64)
+    states = wisp.full((batch, 2 * longest + 1), blank, dtype=wisp.int64, device=where)
     if longest:
         states[:, 1::2] = labels
-    jump = wisp.zeros(states.shape, dtype=wisp.bool)
+    jump = wisp.zeros(states.shape, dtype=wisp.bool, device=where)
     if longest > 1:
         jump[:, 3::2] = labels[:, 1:] != labels[:, :-1]
 
-    impossible = wisp.full((batch, states.shape[1]), _IMPOSSIBLE, dtype=log_probs.dtype)
+    impossible = wisp.full((batch, states.shape[1]), _IMPOSSIBLE, dtype=log_probs.dtype, device=log_probs.device)
     first = log_probs[0].gather(1, states)
-    begins = (wisp.arange(states.shape[1]) < 2) & (wisp.arange(states.shape[1]) <= 2 * target_lengths.unsqueeze(1))
+    number = wisp.arange(states.shape[1], device=where)
+    begins = (number < 2) & (number <= 2 * target_lengths.unsqueeze(1))
     alpha = wisp.where(begins, first, impossible)
     for t in range(1, steps):
         ways = wisp.stack([alpha, _shifted(alpha, 1), wisp.where(jump, _shifted(alpha, 2), impossible)])
@@ -81,7 +84,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     total = wisp.where(empty, wisp.where(target_lengths == 0, wisp.zeros_like(total), impossible[:, 0]), total)
     lost = total <= _IMPOSSIBLE / 2
     # As in PyTorch, the gradient is that of logits behind a log_softmax: e^log_probs is added to it. Worth zero here.
-    used = (wisp.arange(steps).unsqueeze(1) < input_lengths).unsqueeze(2)
+    used = (wisp.arange(steps, device=where).unsqueeze(1) < input_lengths).unsqueeze(2)
     probabilities = wisp.where(used, log_probs.exp(), wisp.zeros_like(log_probs))
     losses = -total + (probabilities - probabilities.detach()).sum((0, 2))
     losses = wisp.where(lost, wisp.full_like(total, 0.0 if zero_infinity else float("inf")), losses)

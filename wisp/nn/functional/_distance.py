@@ -31,5 +31,5 @@ def pdist(input, p=2.0):
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    first, second = wisp.triu_indices(input.shape[0], input.shape[0], 1).unbind(0)
+    first, second = wisp.triu_indices(input.shape[0], input.shape[0], 1, device=input.device).unbind(0)
     return (input[first] - input[second]).norm(p, 1)

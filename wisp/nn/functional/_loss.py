@@ -180,7 +180,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         losses = losses * losses
     if weight is not None:
         losses = losses * weight[y].unsqueeze(1)
-    losses = losses.masked_fill(wisp.arange(x.shape[1]) == index, 0).sum(1) / x.shape[1]
+    losses = losses.masked_fill(wisp.arange(x.shape[1], device=x.device) == index, 0).sum(1) / x.shape[1]
     return _reduced(losses if target.dim() else losses.squeeze(0), reduction)
 
 

@@ -85,7 +85,7 @@ def _bags_of_rows(weight, index, ends, samples, padding, mode):
         def backward(ctx, grad):
             weight, index, ends, samples = ctx.saved_tensors
             index, ends = index[int(ends[0]):int(ends[-1])].long(), ends - ends[0]
-            bag = wisp.arange(ends.numel() - 1).repeat_interleave(ends.diff())
+            bag = wisp.arange(ends.numel() - 1, device=ends.device).repeat_interleave(ends.diff())
             each, counts = grad.index_select(0, bag), (index != padding).to(grad.dtype)
             scale = counts if samples is None else samples * counts
             if mode == _MODES["mean"]:
@@ -106,7 +106,7 @@ def _bags(input, offsets, include_last_offset):
                              "fixed "
                              f"length sequences. However, found offsets of type {type(offsets)}")
         bags, length = input.shape
-        return input.reshape(-1), wisp.arange(bags + 1) * length
+        return input.reshape(-1), wisp.arange(bags + 1, device=input.device) * length
     if input.dim() != 1:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
     if offsets is None:
@@ -123,7 +123,7 @@ def _bags(input, offsets, include_last_offset):
                            f"of "
                            f"{int(offsets[-1])}")
     if not include_last_offset:
-        offsets = wisp.cat([offsets, wisp.tensor([input.numel()])])
+        offsets = wisp.cat([offsets, wisp.tensor([input.numel()], device=offsets.device)])
     return input, offsets
 
 

@@ -31,7 +31,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
         from wisp.distributed.tensor._dtensor import total_norm
         total = total_norm(tensors, norm_type)
     elif norm_type == 2.0 and dtype.is_floating_point and all(t.dtype == dtype and t.device.type == "cpu" for t in tensors):
-        total = wisp.tensor(_core._total_norm(tensors), dtype=dtype)
+        total = wisp.tensor(_core._total_norm(tensors), dtype=dtype, device=tensors[0].device)
     else:
         norms = [wisp.linalg.vector_norm(t.detach(), norm_type) for t in tensors]
         total = wisp.linalg.vector_norm(wisp.stack([norm.to(device) for norm in norms]), norm_type)

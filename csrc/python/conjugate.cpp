@@ -64,7 +64,7 @@ bool has_conjugate(PyObject* o) {
 
 Tensor conjugate_view(const Tensor& t) {
     if (!is_complex(t.dtype())) return t;
-    if (!(t.device() == Device{})) return conj(t);
+    if (!(t.device() == Device{}) && !t.is_cuda()) return conj(t);
     if (!conjugate_type) Ref module(PyImport_ImportModule("wisp._conjugate"));
     const Tensor plain = make_view(t, t.layout());
     PyObject* const o = new_tensor_of_type(conjugate_type, plain);

@@ -1,6 +1,8 @@
-"""The suites of tests/fast with their tensors on the GPU: `pytest --device cuda` on each, in a process of its own.
+"""The suites of tests/fast with their tensors on the GPU: `pytest --device cuda --share i/n`, in as many processes as
+there are processors, since most of the time goes into compiling kernels.
 
-What a suite tests of the CPU alone is left out here, by name.
+Tests that need an operator without a kernel are skipped by their error (see tests/conftest.py); what a suite tests of
+the CPU alone is left out here, by name.
 """
 
 import os
@@ -12,37 +14,29 @@ import pytest
 
 FOLDER = pathlib.Path(__file__).parent.parent / "fast"
 SUITES = {
-    "test_generated_operators": "",
-    "test_generated": "",
-    "test_autograd": "",
-    "test_autograd_function": "",
-    "test_autograd_inplace": "",
-    "test_autograd_python": "",
-    "test_broadcast": "",
-    "test_distributions": "",
-    "test_forward_ad": "",
-    "test_func": "",
-    "test_fused": "",
-    "test_image": "",
-    "test_indexing": "",
-    "test_nn_hooks": "",
-    "test_nn_module": "test_repr",
-    "test_nn_state": "",
-    "test_nn_utils": "",
-    "test_optim": "",
-    "test_pool": "",
-    "test_reduce": "",
-    "test_shape": "",
-    "test_sort": "",
-    "test_sparse": "test_documentation",
-    "test_vmap": "",
+    "operators": "generated_operators autograd autograd_function autograd_inplace autograd_python broadcast conjugate "
+    "distributions forward_ad func fused image indexing nn_hooks nn_module nn_state nn_utils optim pool reduce shape "
+    "sort sparse vmap",
+    "pointwise table": "generated",
 }
+OF_THE_CPU = "test_repr test_documentation test_shares_memory"
 
 
-@pytest.mark.parametrize("suite", SUITES)
-def test_on_the_gpu(suite):
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--device", "cuda", str(FOLDER / f"{suite}.py")]
-    if SUITES[suite]:
-        command += ["-k", " and ".join(f"not {name}" for name in SUITES[suite].split())]
-    done = subprocess.run(command, cwd=FOLDER.parent.parent, env=os.environ, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+@pytest.mark.parametrize("suites", SUITES)
+def test_on_the_gpu(suites):
+    files = [str(FOLDER / f"test_{name}.py") for name in SUITES[suites].split()]
+    chosen = " and ".join(f"not {name}" for name in OF_THE_CPU.split())
+    parts = min(16, os.cpu_count() or 1)
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--device", "cuda"]
+            + ["--share", f"{i + 1}/{parts}", "-k", chosen, *files],
+            cwd=FOLDER.parent.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for i in range(parts)
+    ]
+    said = [process.communicate()[0] for process in started]
+    assert [s[-6000:] for s, process in zip(said, started) if process.returncode != 0] == []

@@ -1,0 +1,285 @@
+// Parses signatures and binds the arguments of a call to their parameters.
+#include "signature.h"
+
+#include <map>
+
+#include "../ops/format.h"
+#include "../ops/sparse.h"
+#include "conjugate.h"
+#include "tensor_type.h"
+
+namespace wisp {
+namespace {
+
+std::string_view trim(std::string_view s) {
+    while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+    while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
+    return s;
+}
+
+Kind kind_of(std::string_view type) {
+    static const std::pair<std::string_view, Kind> kinds[] = {
+        {"Tensor", Kind::tensor}, {"Operand", Kind::operand}, {"Tensor[]", Kind::tensors}, {"Tensor?[]", Kind::tensors}, {"Number", Kind::number},
+        {"int", Kind::integer}, {"int[]", Kind::integers}, {"int...", Kind::rest}, {"float", Kind::real}, {"bool", Kind::boolean},
+        {"str", Kind::string}, {"dtype", Kind::dtype}, {"device", Kind::device}, {"format", Kind::format}, {"Generator", Kind::generator}, {"any", Kind::any}};
+    for (auto& [name, kind] : kinds)
+        if (name == type) return kind;
+    throw RuntimeError("unknown type in a signature: ", type);
+}
+
+PyObject* preset_of(std::string_view text) {
+    if (text == "None") { Py_RETURN_NONE; }
+    if (text == "True") { Py_RETURN_TRUE; }
+    if (text == "False") { Py_RETURN_FALSE; }
+    if (text == "[]" || text == "()") return PyTuple_New(0);
+    if (text.front() == '\'') return PyUnicode_InternFromString(std::string(text.substr(1, text.size() - 2)).c_str());
+    if (text == "inf") return PyFloat_FromDouble(Py_HUGE_VAL);
+    if (text == "-inf") return PyFloat_FromDouble(-Py_HUGE_VAL);
+    if (text.front() == '[') {
+        Dims d;
+        std::string inside(text.substr(1, text.size() - 2));
+        for (size_t at = 0; at < inside.size();) {
+            d.push_back(std::stoll(inside.substr(at)));
+            at = inside.find(',', at);
+            if (at == std::string::npos) break;
+            at++;
+        }
+        return tuple_of_ints(d);
+    }
+    const std::string s(text);
+    if (s.find_first_of(".e") != std::string::npos) return PyFloat_FromDouble(std::stod(s));
+    return PyLong_FromString(s.c_str(), nullptr, 10);
+}
+
+// A tuple type whose items have names: torch.return_types.max(values=..., indices=...).
+PyTypeObject* named_tuple(const std::string& op, const std::vector<std::string>& fields) {
+    static std::map<std::string, PyTypeObject*> made;
+    std::string key = op;
+    for (auto& f : fields) key += "," + f;
+    if (auto it = made.find(key); it != made.end()) return it->second;
+    Ref module(PyImport_ImportModule("wisp._return_types"));
+    Ref list(PyList_New(0));
+    for (auto& f : fields) {
+        Ref s(PyUnicode_FromString(f.c_str()));
+        PyList_Append(list.get(), s.get());
+    }
+    Ref type(PyObject_CallMethod(module.get(), "make", "sO", op.c_str(), list.get()));
+    return made[key] = reinterpret_cast<PyTypeObject*>(type.release());
+}
+
+}  // namespace
+
+Parsed parse_signature(std::string_view s) {
+    Parsed p;
+    Overload& o = p.overload;
+    const size_t open = s.find('('), close = s.find(')', s.find("->") == std::string_view::npos ? s.rfind(')') : s.rfind(')', s.find("->")));
+    std::string_view path = s.substr(0, open);
+    const size_t dot = path.rfind('.');
+    p.space = dot == std::string_view::npos ? "" : std::string(path.substr(0, dot));
+    p.name = std::string(dot == std::string_view::npos ? path : path.substr(dot + 1));
+    o.text = p.name + std::string(s.substr(open));
+    std::string_view body = s.substr(open + 1, close - open - 1);
+    bool keyword_only = false;
+    size_t at = 0;
+    while (at < body.size()) {
+        size_t end = at;
+        for (int depth = 0; end < body.size(); end++) {
+            if (body[end] == '[' || body[end] == '(') depth++;
+            if (body[end] == ']' || body[end] == ')') depth--;
+            if (body[end] == ',' && depth == 0) break;
+        }
+        std::string_view item = trim(body.substr(at, end - at));
+        at = end + 1;
+        if (item == "*") {
+            keyword_only = true;
+            continue;
+        }
+        const size_t space = item.find(' ');
+        std::string_view type = item.substr(0, space), rest = trim(item.substr(space + 1));
+        const size_t equals = rest.find('=');
+        Parameter parameter{};
+        parameter.optional = type.back() == '?';
+        if (parameter.optional) type.remove_suffix(1);
+        if (type.back() == '!') {
+            o.exact_out = true;
+            type.remove_suffix(1);
+        }
+        parameter.kind = kind_of(type);
+        parameter.elements_optional = type == "Tensor?[]";
+        parameter.keyword_only = keyword_only;
+        parameter.name = PyUnicode_InternFromString(std::string(trim(rest.substr(0, equals))).c_str());
+        parameter.preset = equals == std::string_view::npos ? nullptr : preset_of(trim(rest.substr(equals + 1)));
+        if (PyUnicode_CompareWithASCIIString(parameter.name, "out") == 0) {
+            o.out = int(o.parameters.size());
+            parameter.kind = Kind::any;
+        }
+        if (PyUnicode_CompareWithASCIIString(parameter.name, "pin_memory") == 0) o.pin = int(o.parameters.size());
+        if (parameter.kind == Kind::rest) o.has_rest = true;
+        if (parameter.kind == Kind::generator) o.random = true;
+        if (!keyword_only) o.positional++;
+        o.parameters.push_back(parameter);
+    }
+    if (p.name.find("dropout") != std::string::npos) o.random = true;
+    if (const size_t arrow = s.find("->"); arrow != std::string_view::npos) {
+        std::string_view names = trim(s.substr(arrow + 2));
+        if (names.front() == '(') {
+            std::vector<std::string> fields;
+            names = names.substr(1, names.size() - 2);
+            while (!names.empty()) {
+                const size_t comma = names.find(',');
+                fields.emplace_back(trim(names.substr(0, comma)));
+                names = comma == std::string_view::npos ? std::string_view() : names.substr(comma + 1);
+            }
+            o.named = named_tuple(p.name, fields);
+        }
+    }
+    return p;
+}
+
+// layout=torch.sparse_coo asks for another kind of tensor, as a sparse argument does.
+bool is_sparse_layout(PyObject* o) { return Py_TYPE(o) == &layout_type && o != layout_strided(); }
+
+namespace {
+
+bool is_int(PyObject* o) {
+    if (PyLong_Check(o)) return !PyBool_Check(o);
+    if (is_tensor(o)) {
+        TensorObject* t = as_tensor_object(o);
+        return is_strided(o) && is_integral(t->dtype) && t->dtype != DType::boolean && t->numel == 1 && t->layout.dim() == 0;
+    }
+    if (PyFloat_Check(o) || PyUnicode_Check(o)) return false;
+    PyNumberMethods* n = Py_TYPE(o)->tp_as_number;
+    return n && n->nb_index && !is_numpy_bool(o);
+}
+
+bool is_ints(PyObject* o) {
+    if (PyTuple_Check(o) || PyList_Check(o)) {
+        const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+        for (Py_ssize_t i = 0; i < n; i++)
+            if (!is_int(PySequence_Fast_GET_ITEM(o, i))) return false;
+        return true;
+    }
+    return is_int(o);
+}
+
+bool fits(const Parameter& p, PyObject* o) {
+    if (o == Py_None) return p.optional || p.kind == Kind::any;
+    switch (p.kind) {
+        case Kind::tensor: return is_strided(o);
+        case Kind::operand: return is_strided(o) || is_number(o);
+        case Kind::tensors: {
+            if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+            const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+            for (Py_ssize_t i = 0; i < n; i++) {
+                PyObject* item = PySequence_Fast_GET_ITEM(o, i);
+                if (!is_strided(item) && !(p.elements_optional && item == Py_None)) return false;
+            }
+            return true;
+        }
+        case Kind::number: return is_number(o) || (is_strided(o) && as_tensor_object(o)->layout.dim() == 0);
+        case Kind::integer: return is_int(o);
+        case Kind::integers: case Kind::rest: return is_ints(o);
+        case Kind::real: return is_number(o) ? !PyComplex_Check(o) : is_strided(o) && as_tensor_object(o)->layout.dim() == 0;
+        case Kind::boolean: return PyBool_Check(o) || is_numpy_bool(o);
+        case Kind::string: return PyUnicode_Check(o);
+        case Kind::dtype:
+            return Py_TYPE(o) == &dtype_type || o == reinterpret_cast<PyObject*>(&PyFloat_Type) || o == reinterpret_cast<PyObject*>(&PyLong_Type) ||
+                   o == reinterpret_cast<PyObject*>(&PyBool_Type) || o == reinterpret_cast<PyObject*>(&PyComplex_Type);
+        case Kind::device: return Py_TYPE(o) == &device_type || PyUnicode_Check(o) || PyLong_Check(o);
+        case Kind::format: return Py_TYPE(o) == &format_type;
+        case Kind::generator: return Py_TYPE(o) == &generator_type;
+        case Kind::any: return !is_sparse_layout(o) && !(conjugate_type && PyUnicode_CompareWithASCIIString(p.name, "data") == 0 && has_conjugate(o));
+    }
+    return false;
+}
+
+// Second names of parameters: NumPy's everywhere, and those of PyTorch's documentation where its code has another.
+bool is_alias(const std::string& text, PyObject* given, PyObject* name) {
+    static const std::tuple<const char*, const char*, const char*> aliases[] = {
+        {"", "axis", "dim"}, {"", "axes", "dims"}, {"", "keepdims", "keepdim"}, {"", "x", "input"}, {"", "a", "input"}, {"", "x1", "input"}, {"", "x2", "other"},
+        {"", "self", "input"}, {"", "axis", "dims"}, {"bmm", "batch2", "mat2"}, {"broadcast_to", "shape", "size"}, {"div", "value", "other"},
+        {"div_", "value", "other"}, {"dot", "other", "tensor"}, {"floor_divide", "value", "other"}, {"floor_divide_", "value", "other"},
+        {"fmod", "divisor", "other"}, {"fmod_", "divisor", "other"}, {"heaviside", "values", "other"}, {"heaviside_", "values", "other"},
+        {"index_copy", "tensor2", "source"}, {"index_copy", "tensor", "source"}, {"index_copy_", "tensor", "source"}, {"masked_scatter", "tensor", "source"},
+        {"masked_scatter_", "tensor", "source"}, {"matmul", "tensor2", "other"}, {"mul", "value", "other"}, {"mul_", "value", "other"}, {"narrow", "dimension", "dim"},
+        {"one_hot", "tensor", "input"}, {"remainder", "divisor", "other"}, {"remainder_", "divisor", "other"}, {"searchsorted", "values", "input"},
+        {"take", "indices", "index"}, {"cholesky_solve", "B", "input"}, {"cholesky_solve", "input2", "L"},
+        {"lu_solve", "b", "input"}, {"orgqr", "input2", "tau"}, {"ormqr", "input2", "tau"}, {"ormqr", "input3", "other"}, {"type_as", "tensor", "other"}, {"where", "y", "other"}, {"", "n", "other"}};
+    for (auto& [op, alias, meant] : aliases)
+        if (PyUnicode_CompareWithASCIIString(given, alias) == 0 && PyUnicode_CompareWithASCIIString(name, meant) == 0 &&
+            (!*op || text.substr(0, text.find('(')) == op))
+            return true;
+    return false;
+}
+
+}  // namespace
+
+bool bind(const Overload& o, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, PyObject** slots, Ref& rest, std::string* reason) {
+    const int count = int(o.parameters.size());
+    for (int i = 0; i < count; i++) slots[i] = nullptr;
+    Py_ssize_t given = n;
+    if (o.has_rest) {
+        int at = 0;
+        while (o.parameters[at].kind != Kind::rest) at++;
+        // view(2, 3) or view((2, 3)) or permute(*dims): integers up to the end become one argument.
+        if (n > at && !(n == at + 1 && (PyTuple_Check(args[at]) || PyList_Check(args[at])))) {
+            PyObject* tuple = PyTuple_New(n - at);
+            for (Py_ssize_t i = at; i < n; i++) {
+                Py_INCREF(args[i]);
+                PyTuple_SET_ITEM(tuple, i - at, args[i]);
+            }
+            rest = Ref(tuple);
+            for (int i = 0; i < at; i++) slots[i] = args[i];
+            slots[at] = tuple;
+            given = 0;
+            n = at;
+        }
+    }
+    if (given > o.positional) {
+        if (reason) *reason = str("takes ", o.positional, " positional arguments but ", int64_t(given), " were given");
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < given; i++) slots[i] = args[i];
+    if (kwnames) {
+        const Py_ssize_t k = PyTuple_GET_SIZE(kwnames);
+        PyObject* const* values = args + (o.has_rest && rest.get() ? n + PyTuple_GET_SIZE(rest.get()) : n);
+        for (Py_ssize_t j = 0; j < k; j++) {
+            PyObject* key = PyTuple_GET_ITEM(kwnames, j);
+            int i = 0;
+            while (i < count && o.parameters[i].name != key) i++;
+            if (i == count)
+                for (i = 0; i < count && PyUnicode_Compare(o.parameters[i].name, key) != 0; i++) {}
+            if (i == count)
+                for (i = 0; i < count && !is_alias(o.text, key, o.parameters[i].name); i++) {}
+            if (i == count) {
+                if (reason) *reason = str("got an unexpected keyword argument '", PyUnicode_AsUTF8(key), "'");
+                return false;
+            }
+            if (slots[i]) {
+                if (reason) *reason = str("got multiple values for argument '", PyUnicode_AsUTF8(key), "'");
+                return false;
+            }
+            slots[i] = values[j];
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        const Parameter& p = o.parameters[i];
+        if (!slots[i]) {
+            if (!p.preset) {
+                if (p.kind == Kind::rest && p.optional) {
+                    slots[i] = Py_None;
+                    continue;
+                }
+                if (reason) *reason = str("missing required argument '", PyUnicode_AsUTF8(p.name), "' (pos ", i + 1, ")");
+                return false;
+            }
+            slots[i] = p.preset;
+        } else if (!fits(p, slots[i])) {
+            if (reason) *reason = str("argument '", PyUnicode_AsUTF8(p.name), "' (position ", i + 1, ") cannot be ", Py_TYPE(slots[i])->tp_name);
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace wisp

@@ -156,20 +156,21 @@ static void raise_report(int index) {
 
 // Waits with the interpreter lock released: other threads load data, or watch over collectives.
 template <class Wait> Result unlocked(Wait wait) {
+    const Driver& d = driver();  // opening it needs the lock
     PyThreadState* state = PyGILState_Check() ? PyEval_SaveThread() : nullptr;
-    const Result result = wait();
+    const Result result = wait(d);
     if (state) PyEval_RestoreThread(state);
     return result;
 }
 
 void synchronize(int index) {
     index = check_device(index);
-    check(unlocked([] { return driver().context_synchronize(); }), "waiting for the device");
+    check(unlocked([](const Driver& d) { return d.context_synchronize(); }), "waiting for the device");
     raise_report(index);
 }
 
-void wait_stream(Handle stream) { check(unlocked([&] { return driver().stream_synchronize(stream); }), "waiting for a stream"); }
-void wait_event(Handle event) { check(unlocked([&] { return driver().event_synchronize(event); }), "waiting for an event"); }
+void wait_stream(Handle stream) { check(unlocked([&](const Driver& d) { return d.stream_synchronize(stream); }), "waiting for a stream"); }
+void wait_event(Handle event) { check(unlocked([&](const Driver& d) { return d.event_synchronize(event); }), "waiting for an event"); }
 
 void to_device(void* device, const void* host, size_t bytes, bool wait) {
     if (!bytes) return;
@@ -198,9 +199,9 @@ void to_host(void* host, const void* device, size_t bytes, bool wait) {
         cells.pop_back();
     }
     // A copy to pageable memory waits for the work before it, as the synchronisation does.
-    const Result copied = unlocked([&] {
-        const Result result = driver().copy_to_host(cell ? cell : host, Pointer(device), bytes, stream);
-        return result ? result : driver().stream_synchronize(stream);
+    const Result copied = unlocked([&](const Driver& d) {
+        const Result result = d.copy_to_host(cell ? cell : host, Pointer(device), bytes, stream);
+        return result ? result : d.stream_synchronize(stream);
     });
     if (cell) {
         std::memcpy(host, cell, bytes);

@@ -70,11 +70,12 @@ def set_default_tensor_type(t, /):
     """Choose the default dtype by the name of a tensor type: "torch.DoubleTensor" or `DoubleTensor`."""
     from wisp._legacy import TYPES
 
-    name = t if isinstance(t, str) else getattr(t, "__name__", str(t))
+    name = t if isinstance(t, str) else f"{getattr(t, '__module__', '')}.{getattr(t, '__name__', str(t))}"
     found = TYPES.get(name.split(".")[-1])
-    if found is None or ".cuda." in name:
-        raise TypeError(f"invalid type object: {t!r}: expected the type of a floating-point CPU tensor")
+    if found is None:
+        raise TypeError(f"invalid type object: {t!r}: expected the type of a floating-point tensor, such as torch.DoubleTensor")
     _core.set_default_dtype(found.dtype)
+    set_default_device("cuda" if ".cuda." in name else "cpu")
 
 
 def set_flush_denormal(mode):

@@ -183,8 +183,12 @@ _TYPES = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfT
 def type_(self, dtype=None, non_blocking=False, **kwargs):
     """The name of the tensor's type, or the tensor converted to a dtype or named type."""
     if dtype is None:
-        return "torch." + _TYPES.get(str(self.dtype)[6:], "Tensor")
+        return ("torch.cuda." if self.is_cuda else "torch.") + _TYPES.get(str(self.dtype)[6:], "Tensor")
+    if dtype is _core.Tensor:
+        dtype = _core.get_default_dtype()
+    on_cuda = getattr(dtype, "is_cuda", None) if isinstance(dtype, type) else None
     if isinstance(dtype, str):
+        on_cuda = dtype.startswith("torch.cuda.")
         name = dtype.split(".")[-1]
         found = [d for d, t in _TYPES.items() if t == name]
         if not found:
@@ -192,6 +196,8 @@ def type_(self, dtype=None, non_blocking=False, **kwargs):
         dtype = getattr(_core, found[0])
     elif isinstance(dtype, type) and hasattr(dtype, "dtype"):
         dtype = dtype.dtype
+    if on_cuda is not None and on_cuda != self.is_cuda and self.device.type in ("cpu", "cuda"):
+        return self.to("cuda" if on_cuda else "cpu", dtype)
     return self.to(dtype)
 
 

@@ -134,3 +134,10 @@ def test_numpy_of_a_parameter_without_gradients():
         assert parameter.numpy().tolist() == [1, 1]
     with pytest.raises(RuntimeError):
         parameter.numpy()
+
+
+def test_types_of_old_programs():
+    x = wisp.ones(1)
+    assert isinstance(x, wisp.FloatTensor) and not isinstance(x, wisp.cuda.FloatTensor)
+    assert x.type() == "torch.FloatTensor" and x.type("torch.LongTensor").type() == "torch.LongTensor"
+    assert x.double().type(wisp.Tensor).dtype is wisp.float32 and x.type(wisp.IntTensor).dtype is wisp.int32

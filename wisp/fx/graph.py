@@ -80,10 +80,9 @@ class _NodeList:
         root = self.graph._root
         node = root._prev if self.backwards else root._next
         while node is not root:
-            following = node._prev if self.backwards else node._next
             if not node._erased:
                 yield node
-            node = following if not node._erased else (node._prev if self.backwards else node._next)
+            node = node._prev if self.backwards else node._next     # an erased node still knows its neighbours
 
     def __reversed__(self):
         return iter(_NodeList(self.graph, not self.backwards))

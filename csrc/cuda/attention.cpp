@@ -58,8 +58,8 @@ struct Plan {
 };
 Plan plan(Pass pass, int width, bool wide, bool general) {
     if (wide) {
-        if (general) return {128, width <= 64 || pass == forward_pass ? 64 : 32, 1, false};
-        if (width <= 64) return {64, 64, 3, pass != keys_pass};
+        if (width <= 64) return {64, 64, 3, !general && pass != keys_pass};
+        if (general) return {64, pass == forward_pass ? 64 : 32, pass == keys_pass ? 1 : 2, false};
         if (pass == forward_pass) return {64, 64, 2, true};
         return pass == queries_pass ? Plan{128, 64, 1, true} : Plan{64, 32, 2, true};
     }
@@ -72,14 +72,14 @@ const char* text(bool b) { return b ? "true" : "false"; }
 void launch_tiles(Pass pass, const AttentionArgs& a, const Arguments& x) {
     static Instances<3 * 2 * 5 * 4> instances("cuda/kernels/attention.cuh");
     const int c = width_class(a), width = widths[c];
-    const bool wide = device_info(current_index()).major == 9 && width <= 128, general = a.mask || a.dropout || !(a.scale > 0) || !x.aligned;
+    const bool wide = device_info(current_device().index).major == 9 && width <= 128, general = a.mask || a.dropout || !(a.scale > 0) || !x.aligned;
     const Plan p = plan(pass, width, wide, general);
     const int slice = p.slice ? p.slice : width;
     Kernel* k = instances((((pass * 2 + (a.dtype == DType::bf16)) * 5 + c) * 2 + wide) * 2 + general, [&] {
         const std::string sliced = pass == keys_pass ? str(slice, ", ") : std::string();
         return str(names[pass], "<", type_text(a.dtype), ", ", width, ", ", sliced, p.rows, ", ", p.columns, ", ", p.blocks, ", ", text(p.overlap), ", ", text(wide), ", ", text(general), ">");
     });
-    const unsigned shared = tile_bytes(p.rows, width) * (pass == forward_pass ? 1 : 2) + tile_bytes(p.columns, width) * 6 + (pass == keys_pass ? 24 * p.columns : 0) + 1024;
+    const unsigned shared = tile_bytes(p.rows, width) * (pass == forward_pass ? 1 : 2) + tile_bytes(p.columns, width) * 6 + (pass == keys_pass ? 24 * p.columns : 0);
     const int64_t rows = pass == keys_pass ? a.keys : a.queries;
     launch_with(k, {unsigned(a.batch * (pass == keys_pass ? a.key_heads : a.heads)), unsigned((rows + p.rows - 1) / p.rows), unsigned(width / slice)}, {unsigned(p.rows * 2)}, shared, x);
 }

@@ -182,6 +182,9 @@ bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     for (int64_t i = 0; i + 2 < q.dim(); i++)
         if (k.size(i) != v.size(i) || (i + 3 != q.dim() && q.size(i) != k.size(i))) return false;
     if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
+    if (q.is_cuda() && mask)  // kernels count along a mask in 32 bits
+        for (int64_t i = 0; i < mask.dim(); i++)
+            if (mask.stride(i) >= (int64_t(1) << 28)) return false;
     if (q.is_cuda())  // the widest tiles, and the largest grid of the smallest ones
         return std::max(q.size(-1), v.size(-1)) <= (q.dtype() == DType::f64 ? 128 : 256) &&
             std::max(q.size(-2), k.size(-2)) < (1 << 20) && !wants_grad(mask);

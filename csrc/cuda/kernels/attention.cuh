@@ -23,26 +23,53 @@ WISP_INLINE float sum_of_quad(float x) {
     return over_quad(x, [](float a, float b) { return a + b; });
 }
 WISP_INLINE uint32_t tiles_begin() {
-    extern __shared__ char memory[];
-    return (shared_address(memory) + 1023) & ~1023u;
+    extern __shared__ __align__(1024) char memory[];
+    return shared_address(memory);
 }
 
 // Element e of n of a thread's scores, as (row, column) of the tile.
 WISP_INLINE int row_of(int e) { return int(threadIdx.x) / 32 * 16 + int(threadIdx.x) % 32 / 4 + e / 2 * 8; }
 WISP_INLINE int column_of(int n, int e) { return n * 8 + int(threadIdx.x) % 4 * 2 + e % 2; }
 
-// Scores that may not be seen become -inf; in General also times `scale` and with the mask, to base 2.
+// Scores of pairs outside of the matrix, or above the diagonal, become -inf: the columns that a row sees are a range.
 // Transposed: rows are keys.
-template <bool Transposed, bool General, class T, int N>
-WISP_INLINE void hide(float (&s)[N][4], const Visibility<T>& visible, int row, int column, float scale) {
+template <bool Transposed, int N> WISP_INLINE void hide(float (&s)[N][4], const AttentionArguments& a, int row, int column) {
+    const int here = column + column_of(0, 0);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int r = row + row_of(2 * i);
+        const int first = Transposed && a.causal ? r - here : -here, end = (Transposed ? a.queries : a.causal ? min(a.keys, r + 1) : a.keys) - here;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                if (n * 8 + e >= end || (Transposed && n * 8 + e < first)) s[n][2 * i + e] = -INFINITY;
+    }
+}
+
+// Scores times `scale` with the mask, to base 2. Places outside of the matrix read its last row and column.
+template <bool Transposed, class T, int N> WISP_INLINE void add_mask(float (&s)[N][4], const Visibility<T>& visible, int row, int column, float scale) {
+    const AttentionArguments& a = visible.a;
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            const int r = row + row_of(e), c = column + column_of(n, e), q = Transposed ? c : r, k = Transposed ? r : c;
-            if constexpr (General) s[n][e] = visible.masked(s[n][e] * scale, q, k);
-            else s[n][e] = visible.inside(q, k) ? s[n][e] : -INFINITY;
-        }
+        for (int e = 0; e < 4; e++) s[n][e] *= scale;
+    if (!a.mask) return;
+    const int rows = Transposed ? a.keys : a.queries, columns = Transposed ? a.queries : a.keys;
+    const int item = a.mask_is_bool ? 1 : 2, across = int(Transposed ? a.mask_row : a.mask_column) * item;  // the launch has checked that it fits
+    const int64_t down = (Transposed ? a.mask_column : a.mask_row) * item;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const char* from = visible.mask + min(row + row_of(2 * i), rows - 1) * down;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 2 * i; e < 2 * i + 2; e++) {
+                const char* p = from + int64_t(min(column + column_of(n, e), columns - 1)) * across;
+                if (a.mask_is_bool) s[n][e] = *p ? s[n][e] : -INFINITY;
+                else s[n][e] += float(*reinterpret_cast<const T*>(p)) * log2_e<float>;
+            }
+    }
 }
 
 // Which of a thread's weights dropout keeps: bit n * 4 + e.
@@ -113,7 +140,8 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_forward(const __gr
     auto soften = [&](int i) {
         E::hold(s);
         const int k0 = i * Columns;
-        if (General || k0 + Columns > a.keys || (a.causal && k0 + Columns - 1 > q0)) hide<false, General>(s, visible, q0, k0, scale);
+        if constexpr (General) add_mask<false>(s, visible, q0, k0, scale);
+        if (k0 + Columns > a.keys || (a.causal && k0 + Columns - 1 > q0)) hide<false>(s, a, q0, k0);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float parts[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};  // short chains of dependent instructions
@@ -275,7 +303,8 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
         E::hold(s);
         E::hold(d);
         const int k0 = i * Columns;
-        if (General || k0 + Columns > a.keys || (a.causal && k0 + Columns - 1 > q0)) hide<false, General>(s, visible, q0, k0, scale);
+        if constexpr (General) add_mask<false>(s, visible, q0, k0, scale);
+        if (k0 + Columns > a.keys || (a.causal && k0 + Columns - 1 > q0)) hide<false>(s, a, q0, k0);
         if constexpr (General)
             if (a.dropout) {
                 const uint32_t kept = kept_weights<false, T, N>(visible, q0, k0);
@@ -376,7 +405,8 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
         E::hold(s);
         E::hold(d);
         const Visibility<T> visible(a, b, head);
-        if (General || q0 + Columns > a.queries || (a.causal && k0 + Rows - 1 > q0)) hide<true, General>(s, visible, k0, q0, scale);
+        if constexpr (General) add_mask<true>(s, visible, k0, q0, scale);
+        if (q0 + Columns > a.queries || (a.causal && k0 + Rows - 1 > q0)) hide<true>(s, a, k0, q0);
         uint32_t kept = 0xffffffffu;
         if constexpr (General)
             if (a.dropout) kept = kept_weights<true, T, N>(visible, k0, q0);

@@ -134,6 +134,9 @@ void consume(PyObject* item, const Tensor& t, Key& key, int64_t& in, int64_t& ou
     } else if (PyIndex_Check(item)) {
         Ref index(PyNumber_Index(item));
         consume(index.get(), t, key, in, out);
+    } else if (PySequence_Check(item) && !PyUnicode_Check(item) && !PyBytes_Check(item) && !PyDict_Check(item)) {  // range(3), deque
+        Ref list(PySequence_List(item));
+        consume(list.get(), t, key, in, out);
     } else {
         throw TypeError("indices must be integers, slices, None, ..., tensors or lists of them, got ", Py_TYPE(item)->tp_name);
     }

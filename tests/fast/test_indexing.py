@@ -231,3 +231,15 @@ def test_in_place_overlap_is_safe():
     y = wisp.arange(4.0)
     y[:] = y.flip(0)
     assert y.tolist() == [3, 2, 1, 0]
+
+
+def test_any_sequence_of_integers_is_an_index():
+    import collections
+    x = wisp.arange(12.0).view(3, 4)
+    assert x[range(3), [0, 1, 2]].tolist() == [0, 5, 10] and x[:, range(1, 3)].shape == (3, 2) and x[range(0)].shape == (0, 4)
+    assert x[collections.deque([0, 2])].shape == (2, 4)
+    x[range(2), wisp.tensor([0, 1])] = 7
+    assert x[0, 0] == 7 and x[1, 1] == 7
+    for bad in ("a", {1: 2}, b"x", 1.5):
+        with pytest.raises(TypeError):
+            x[bad]

@@ -9,7 +9,7 @@ namespace {
 struct SavedHooks {
     PyObject *pack, *unpack;
 };
-thread_local std::vector<SavedHooks>* saved_hooks = nullptr;
+thread_local std::vector<SavedHooks>* saved_hooks __attribute__((tls_model("initial-exec"))) = nullptr;  // read at every save
 thread_local std::string* hooks_disabled = nullptr;
 
 struct Ref {  // an owned Python reference

@@ -15,9 +15,11 @@ PyTypeObject* node_type = nullptr;
 // --- modes -------------------------------------------------------------------------------------------------------
 
 namespace {
-thread_local GradState grad_mode = grad_on;
-thread_local bool inference_mode = false;
-thread_local int forward_depth = 0;
+// Read by every operator: at a fixed place in the thread's block, without a call to find it.
+#define WISP_HOT __attribute__((tls_model("initial-exec")))
+thread_local GradState grad_mode WISP_HOT = grad_on;
+thread_local bool inference_mode WISP_HOT = false;
+thread_local int forward_depth WISP_HOT = 0;
 bool anomaly = false, anomaly_nan = true;
 uint64_t next_sequence = 0;
 
@@ -98,8 +100,8 @@ struct Remains {
     PyObject *objects[6];
 };
 constexpr int deepest = 32;
-thread_local int depth = 0;
-thread_local std::vector<Remains>* queue = nullptr;
+thread_local int depth WISP_HOT = 0;
+thread_local std::vector<Remains>* queue WISP_HOT = nullptr;
 
 void free_hooks(NodeHooks* hooks) {
     for (auto& h : hooks->tensor_hooks) Py_DECREF(h.hooks);

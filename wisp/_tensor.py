@@ -91,11 +91,13 @@ class _Memory:
         self.data = data
 
     def __reduce__(self):
-        return _memory, (self.data.detach().cpu().numpy().tobytes(),)
+        return _memory, (self.data.detach().cpu().numpy().tobytes(), str(self.data.device))
 
 
-def _memory(data):
-    return _core.frombuffer(bytearray(data), dtype=_core.uint8).clone() if data else _core.empty(0, dtype=_core.uint8)
+def _memory(data, device):
+    if not data:
+        return _core.empty(0, dtype=_core.uint8, device=device)
+    return _core.frombuffer(bytearray(data), dtype=_core.uint8).clone().to(device)
 
 
 _memories = _weakref.WeakValueDictionary()     # by address: an entry keeps its memory, so that the address stays its own

@@ -76,6 +76,8 @@ except RuntimeError as error:
 x = wisp.arange(12.0).reshape(3, 4)
 assert (x.cuda().cpu() == x).all() and x.cuda(1).device.index == 1
 assert (x.cuda().to("cuda:1").cpu() == x).all()
+import copy, pickle
+assert pickle.loads(pickle.dumps(b)).device == copy.deepcopy(b).device == b.device
 """
 
 MEMORY = """

@@ -51,7 +51,7 @@ _LAZY = {"save": "serialization", "load": "serialization", "set_printoptions": "
          **dict.fromkeys(("ops", "classes"), "_ops"),
          **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2",
                           "complex32", "chalf", "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bits8", "bits16", "bits1x8",
-                          "bits2x4", "bits4x2", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8))), "_absent_dtypes"),
+                          "bits2x4", "bits4x2", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in "1234567")), "_absent_dtypes"),
          **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"), "PyTorchFileReader": "_C",
          **dict.fromkeys(("sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_compressed_tensor"), "sparse"),
          **dict.fromkeys(("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype",

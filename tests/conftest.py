@@ -47,8 +47,6 @@ def work_on(device):
         "numpy": lambda self, **options: numpy_of(self.cpu(), **options),
         "__array__": lambda self, *given, **options: array_of(self.cpu(), *given, **options),
     })
-
-
     raises = pytest.raises
     pytest.raises = lambda *given, **named: WhenDone(raises(*given, **named)) if len(given) == 1 else raises(*given, **named)
 

@@ -125,18 +125,6 @@ def _rebuild_in(cls, memory, dtype, shape, stride, offset, requires_grad, attrib
     return tensor
 
 
-def _rebuild(cls, data, dtype, shape, requires_grad, attributes, device="cpu"):
-    tensor = _core.empty(shape, dtype=dtype, device=device)
-    if data:
-        tensor.copy_(_core.frombuffer(bytearray(data), dtype=dtype).view(shape))
-    if cls is not None:
-        tensor = _core.Tensor._make_subclass(cls, tensor, requires_grad)
-    else:
-        tensor.requires_grad_(requires_grad)
-    tensor.__dict__.update(attributes)
-    return tensor
-
-
 def _copied_in_memory(tensor, memo):
     """A copy that lies in the copy of the tensor's memory, as the copies of its other views do."""
     if tensor.device.type == "meta":
@@ -306,7 +294,7 @@ def install():
     """Put the functions above into the Tensor type."""
     methods = {name: f for name, f in globals().items()
                if callable(f) and getattr(f, "__module__", None) == __name__
-               and name not in ("install", "_Array", "_rebuild", "_rebuild_in", "_Memory", "_memory", "_copied_in_memory", "_size",
+               and name not in ("install", "_Array", "_rebuild_in", "_Memory", "_memory", "_copied_in_memory", "_size",
                                 "_device", "_named", "_disabled_torch_function_impl", "_torch_function", "_init_subclass")}
     methods["type"], methods["__dir__"] = methods.pop("type_"), methods.pop("_dir")
     methods["__array_priority__"] = 1000

@@ -4,12 +4,12 @@
 // it, the most promising first. The numbers below are those of cudnn_graph.h, which have not changed since version 8.
 #include "conv.h"
 
-#include <cstring>
 #include <unordered_map>
 #include <vector>
 
 #include "../core/device.h"
 #include "../core/errors.h"
+#include "plan_key.h"
 #include "runtime.h"
 
 namespace wisp::cuda {
@@ -87,15 +87,6 @@ Handle describe_surely(const char* what, int kind, std::initializer_list<Attribu
 struct Key {
     cpu::ConvShape shape;
     int32_t product, dtype, device, channels_last, alignment, benchmark, deterministic, tf32;
-    bool operator==(const Key& o) const { return std::memcmp(this, &o, sizeof *this) == 0; }
-};
-struct HashKey {
-    size_t operator()(const Key& k) const {
-        uint64_t h = 1469598103934665603u;
-        const auto* p = reinterpret_cast<const uint64_t*>(&k);
-        for (size_t i = 0; i < sizeof k / 8; i++) h = (h ^ p[i]) * 1099511628211u;
-        return h ^ h >> 29;
-    }
 };
 struct Plan {
     Handle plan = nullptr;
@@ -271,7 +262,7 @@ void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, boo
     key.benchmark = conv_settings.benchmark;
     key.deterministic = conv_settings.deterministic;
     key.tf32 = conv_settings.tf32;
-    static std::unordered_map<Key, Plan, HashKey> plans;
+    static std::unordered_map<Key, Plan, HashBytes<Key>, SameBytes<Key>> plans;
     const Handle h = handle(key.device);
     auto it = plans.find(key);
     if (it == plans.end()) it = plans.emplace(key, make_plan(key, h, pointers)).first;

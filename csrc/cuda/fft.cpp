@@ -1,11 +1,11 @@
 // Fourier transforms by cuFFT. Plans are made once per shape and kept.
 #include "fft.h"
 
-#include <cstring>
 #include <unordered_map>
 
 #include "../core/device.h"
 #include "../core/errors.h"
+#include "plan_key.h"
 #include "runtime.h"
 
 namespace wisp::cuda {
@@ -38,15 +38,6 @@ void must(Result r, const char* what) {
 
 struct Key {
     int64_t type, rank, sizes[3], batch, device;
-    bool operator==(const Key& o) const { return std::memcmp(this, &o, sizeof *this) == 0; }
-};
-struct HashKey {
-    size_t operator()(const Key& k) const {
-        uint64_t h = 1469598103934665603u;
-        const auto* p = reinterpret_cast<const uint64_t*>(&k);
-        for (size_t i = 0; i < sizeof k / 8; i++) h = (h ^ p[i]) * 1099511628211u;
-        return h ^ h >> 29;
-    }
 };
 struct Plan {
     int handle;
@@ -54,7 +45,7 @@ struct Plan {
 };
 
 const Plan& plan_for(const Key& key) {
-    static std::unordered_map<Key, Plan, HashKey> plans;
+    static std::unordered_map<Key, Plan, HashBytes<Key>, SameBytes<Key>> plans;
     if (auto it = plans.find(key); it != plans.end()) return it->second;
     const Cufft& c = cufft();
     if (plans.size() >= 1024) {  // shapes that never come back

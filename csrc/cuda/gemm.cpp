@@ -3,11 +3,11 @@
 // cuBLASLt thinks in columns: our row-major C = A B is its C' = B' A', the same memory read the other way.
 #include "gemm.h"
 
-#include <cstring>
 #include <unordered_map>
 
 #include "../core/device.h"
 #include "../core/errors.h"
+#include "plan_key.h"
 #include "pointwise.h"
 #include "runtime.h"
 
@@ -48,15 +48,6 @@ constexpr size_t workspace_bytes = size_t(32) << 20;
 struct Shape {
     int64_t m, n, k, lda, ldb, ldc, ldd, batch, stride_a, stride_b, stride_c, stride_d;
     int32_t dtype, transpose_a, transpose_b, bias, alignment, device, fast, beta;
-    bool operator==(const Shape& o) const { return std::memcmp(this, &o, sizeof *this) == 0; }
-};
-struct HashShape {
-    size_t operator()(const Shape& s) const {
-        uint64_t h = 1469598103934665603u;
-        const auto* p = reinterpret_cast<const uint64_t*>(&s);
-        for (size_t i = 0; i < sizeof s / 8; i++) h = (h ^ p[i]) * 1099511628211u;
-        return h ^ h >> 29;
-    }
 };
 struct Plan {
     Handle description, a, b, c, d;
@@ -88,7 +79,7 @@ Handle handle(int device) {
 }
 
 const Plan& plan_for(const Shape& s) {
-    static std::unordered_map<Shape, Plan, HashShape> plans;
+    static std::unordered_map<Shape, Plan, HashBytes<Shape>, SameBytes<Shape>> plans;
     auto it = plans.find(s);
     if (it != plans.end()) return it->second;
     const DType dtype = DType(s.dtype);

@@ -13,11 +13,8 @@ class Alone:
         pass
 
 
-class AloneBackend:
-    """The primitives (see _mpi.py) of one rank: nothing, or a copy."""
-
-    def release(self):
-        """Nothing to free."""
+class OnTensors:
+    """What backends share that work on the tensors' own memory and begin everything at once."""
 
     def plain(self, tensor):
         """The tensor itself, or a contiguous copy."""
@@ -28,8 +25,15 @@ class AloneBackend:
         return like.new_empty(count)
 
     def staged(self, dtype):
-        """Nothing is ever under way."""
+        """Nothing waits for a later step."""
         return False
+
+
+class AloneBackend(OnTensors):
+    """The primitives (see _mpi.py) of one rank: nothing, or a copy."""
+
+    def release(self):
+        """Nothing to free."""
 
     def _nothing(self, *arguments):
         return iter(())

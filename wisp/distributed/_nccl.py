@@ -15,6 +15,7 @@ import time
 
 import wisp
 from wisp.distributed import _world
+from wisp.distributed._alone import OnTensors
 from wisp.distributed._work import DistBackendError, report
 
 _OPERATIONS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3, "AVG": 4}
@@ -172,7 +173,7 @@ def unique_id():
     return bytes(identity)
 
 
-class NcclBackend:
+class NcclBackend(OnTensors):
     """The primitives on GPUs. Communicators are made on first use: one for all ranks, and one for each pair that sends messages."""
 
     def __init__(self, group):
@@ -185,18 +186,6 @@ class NcclBackend:
         for communicator in self.communicators.values():
             communicator.destroy()
         self.communicators = {}
-
-    def plain(self, tensor):
-        """The tensor itself, or a contiguous copy on its device."""
-        return tensor.detach().resolve_conj().resolve_neg().contiguous()
-
-    def empty(self, like, count):
-        """A flat tensor of `count` elements."""
-        return like.new_empty(count)
-
-    def staged(self, dtype):
-        """Everything is begun at once."""
-        return False
 
     def _of_all(self, index):
         if index not in self.communicators:

@@ -6,7 +6,7 @@ import sys
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # what Wisp does not have on purpose, and what to do instead
 ADVICE = {
-    "torch.onnx": "Wisp writes no ONNX files: save the weights (torch.save or safetensors) and export them from PyTorch.",
+    "torch.onnx": "torch.onnx has export; translations of a program's own and the symbolic functions of opsets are not there.",
     "torch.quantization": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
     "torch.ao": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
     "torch.utils.cpp_extension": "PyTorch's C++ extensions do not load into Wisp: write the operator as an autograd.Function.",

@@ -134,6 +134,7 @@ def _see(function):
     """Let a function ask before it runs. The object stays the same, because programs may hold it already."""
     original = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
     original.__kwdefaults__ = function.__kwdefaults__
+    function._unseen = original  # what the function does, without asking first
 
     def seen(args, kwargs):
         if _local.modes or any(type(value) not in _PLAIN and _answers(value) for value in (*args, *kwargs.values())):

@@ -1,6 +1,8 @@
 // Finds the arguments whose classes answer calls themselves and hands such calls to wisp/overrides.py.
 #include "overrides.h"
 
+#include <algorithm>
+
 #include "../autograd/node.h"
 #include "../ops/ops.h"
 #include "registry.h"
@@ -13,6 +15,7 @@ int overriding = 0;
 namespace {
 
 thread_local int active_modes = 0, classes_off = 0, all_off = 0;
+thread_local bool private_seen = false;  // whether modes see operators that begin with an underscore, as a tracer must
 PyObject* handler = nullptr;   // (function, arguments, keywords) -> result, or the handler itself: go on
 PyObject* disabled = nullptr;  // the __torch_function__ of classes that answer nothing, such as Parameter
 PyObject* protocol = nullptr;  // "__torch_function__"
@@ -70,6 +73,7 @@ const Operators operators = {
          active_modes += int(change);
          overriding += int(change);
      }, function},
+    {"_see_private(bool on)", [](bool on) { private_seen = on; }, function},
     {"_functions_off(bool modes, int change)", [](bool modes, int64_t change) { (modes ? all_off : classes_off) += int(change); }, function},
     {"_functions_are_off(bool modes)", [](bool modes) { return modes ? all_off > 0 : classes_off > 0 || all_off > 0; }, function},
     {"_as_class(Tensor input, any cls)", as_class, function},
@@ -78,7 +82,9 @@ const Operators operators = {
 }  // namespace
 
 PyObject* call_overridden(PyObject* callable, const char* name, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
-    return wanted(*name != '_', args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)) ? hand_over(callable, args, n, kwnames) : nullptr;
+    const Py_ssize_t count = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    const bool modes = *name != '_' || (private_seen && std::any_of(args, args + count, is_tensor));
+    return wanted(modes, args, count) ? hand_over(callable, args, n, kwnames) : nullptr;
 }
 
 PyObject* call_overridden(const char* method, PyObject* a, PyObject* b) {

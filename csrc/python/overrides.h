@@ -11,7 +11,7 @@ namespace wisp {
 extern int overriding;  // subclasses of Tensor with __torch_function__ that exist, and modes that are active
 
 // The result of whoever answers the call (a new reference), or null: go on with the operator. Throws PythonError.
-// Modes see no operators whose names begin with an underscore.
+// Modes see no operators whose names begin with an underscore, unless asked to (_see_private).
 PyObject* call_overridden(PyObject* callable, const char* name, PyObject* const* args, Py_ssize_t n, PyObject* kwnames);
 // The same for number slots: the method of Tensor with this name.
 PyObject* call_overridden(const char* method, PyObject* a, PyObject* b);

@@ -21,8 +21,8 @@ def rule(*names):
 _UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "neg": "Neg", "abs": "Abs",
           "floor": "Floor", "ceil": "Ceil", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos",
           "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf",
-          "sign": "Sign", "reciprocal": "Reciprocal", "softsign": "Softsign", "isnan": "IsNaN", "isinf": "IsInf", "selu": "Selu", "negative": "Neg",
-          "absolute": "Abs", "bitwise_not": "Not", "logical_not": "Not", "hardswish": "HardSwish", "mish": "Mish"}
+          "sign": "Sign", "reciprocal": "Reciprocal", "softsign": "Softsign", "isnan": "IsNaN", "isinf": "IsInf", "selu": "Selu",
+          "negative": "Neg", "absolute": "Abs", "bitwise_not": "Not", "logical_not": "Not", "hardswish": "HardSwish", "mish": "Mish"}
 
 
 def _floating(g, input):

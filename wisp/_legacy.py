@@ -1,5 +1,6 @@
 """The legacy constructors of old code: Tensor(2, 3), FloatTensor([1, 2]), LongTensor(...)."""
 from wisp import _core
+from wisp._tensor import TYPE_NAMES
 
 
 def new_tensor(*args, dtype=None, device=None, **kwargs):
@@ -37,9 +38,6 @@ def _make(name, dtype, cuda=False):
     return _Legacy(name, (), {"dtype": dtype, "__module__": "torch.cuda" if cuda else "torch", "is_cuda": cuda})
 
 
-_DTYPES = {
-    "FloatTensor": _core.float32, "DoubleTensor": _core.float64, "HalfTensor": _core.float16, "BFloat16Tensor": _core.bfloat16,
-    "ByteTensor": _core.uint8, "CharTensor": _core.int8, "ShortTensor": _core.int16, "IntTensor": _core.int32, "LongTensor": _core.int64,
-    "BoolTensor": _core.bool}
+_DTYPES = {name + "Tensor": dtype for dtype, name in TYPE_NAMES.items() if not dtype.is_complex}
 TYPES = {name: _make(name, dtype) for name, dtype in _DTYPES.items()}
 CUDA_TYPES = {name: _make(name, dtype, cuda=True) for name, dtype in _DTYPES.items()}

@@ -165,25 +165,26 @@ def __dlpack_device__(self):
     return (1, 0)
 
 
-_TYPES = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor", "bfloat16": "BFloat16Tensor", "uint8": "ByteTensor",
-          "int8": "CharTensor", "int16": "ShortTensor", "int32": "IntTensor", "int64": "LongTensor", "bool": "BoolTensor",
-          "complex64": "ComplexFloatTensor", "complex128": "ComplexDoubleTensor"}
+# "torch." + name + "Tensor" is what PyTorch calls the type of a tensor, also in its errors.
+TYPE_NAMES = {_core.float32: "Float", _core.float64: "Double", _core.float16: "Half", _core.bfloat16: "BFloat16", _core.uint8: "Byte",
+              _core.int8: "Char", _core.int16: "Short", _core.int32: "Int", _core.int64: "Long", _core.bool: "Bool",
+              _core.complex64: "ComplexFloat", _core.complex128: "ComplexDouble"}
 
 
 def type_(self, dtype=None, non_blocking=False, **kwargs):
     """The name of the tensor's type, or the tensor converted to a dtype or named type."""
     if dtype is None:
-        return ("torch.cuda." if self.is_cuda else "torch.") + _TYPES.get(str(self.dtype)[6:], "Tensor")
+        return ("torch.cuda." if self.is_cuda else "torch.") + TYPE_NAMES.get(self.dtype, "") + "Tensor"
     if dtype is _core.Tensor:
         dtype = _core.get_default_dtype()
     on_cuda = getattr(dtype, "is_cuda", None) if isinstance(dtype, type) else None
     if isinstance(dtype, str):
         on_cuda = dtype.startswith("torch.cuda.")
         name = dtype.split(".")[-1]
-        found = [d for d, t in _TYPES.items() if t == name]
+        found = [d for d, t in TYPE_NAMES.items() if t + "Tensor" == name]
         if not found:
             raise ValueError(f"invalid type: {dtype!r}")
-        dtype = getattr(_core, found[0])
+        dtype = found[0]
     elif isinstance(dtype, type) and hasattr(dtype, "dtype"):
         dtype = dtype.dtype
     if on_cuda is not None and on_cuda != self.is_cuda and self.device.type in ("cpu", "cuda"):

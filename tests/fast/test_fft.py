@@ -132,3 +132,11 @@ def test_windows_are_numpys():
             assert np.allclose(getattr(wisp, mine + "_window")(n, False).numpy(), theirs(n), atol=1e-6)
             assert np.allclose(getattr(wisp.signal.windows, mine)(n).numpy(), theirs(n), atol=1e-6)
         assert np.allclose(wisp.kaiser_window(n, False, 5.0).numpy(), np.kaiser(n, 5.0), atol=1e-6)
+
+
+def test_windows_are_made_where_they_are_asked_for():
+    for name in ("hann", "hamming", "bartlett", "blackman", "kaiser"):
+        for length in (1, 5):
+            assert getattr(wisp, name + "_window")(length, device="meta").device.type == "meta"
+            assert getattr(wisp.signal.windows, name)(length, device="meta").device.type == "meta"
+    assert wisp.signal.windows.gaussian(5, requires_grad=True).requires_grad

@@ -6,6 +6,7 @@ import warnings
 from wisp import _core
 from wisp._composites.reduce import into
 from wisp._composites.shape import broadcast_shapes
+from wisp._tensor import TYPE_NAMES
 
 _op = _core._operators[""]
 _vector_norm = _core._operators["linalg"]["vector_norm"]
@@ -192,7 +193,7 @@ def _weights(weights, name, floating, count):
     if weights.is_floating_point() != floating:
         kind = "floating point" if floating else "integral"
         raise RuntimeError(
-            f"cov(): expected {name} to have {kind} dtype but got {name} with {_kind(weights.dtype)} dtype"
+            f"cov(): expected {name} to have {kind} dtype but got {name} with {TYPE_NAMES.get(weights.dtype, weights.dtype)} dtype"
         )
     if weights.numel() != count:
         raise RuntimeError(
@@ -201,26 +202,6 @@ def _weights(weights, name, floating, count):
         )
     if count and weights.min().item() < 0:
         raise RuntimeError(f"cov(): {name} cannot be negative")
-
-
-_KINDS = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
-
-
-def _kind(dtype):
-    return _KINDS.get(str(dtype).split(".")[-1], str(dtype))
 
 
 def cov(input, *, correction=1, fweights=None, aweights=None):

@@ -4,30 +4,12 @@ import math
 import warnings
 
 from wisp import _core
-
-_TYPES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
-
-
-def _type(tensor):
-    return _TYPES.get(str(tensor.dtype).split(".")[-1], "")
+from wisp._tensor import TYPE_NAMES
 
 
 def _shown(value):
     if isinstance(value, _core.Tensor):
-        return f"torch.{_type(value)}Tensor{{{list(value.shape)}}}"
+        return f"{value.type()}{{{list(value.shape)}}}"
     return int(value) if isinstance(value, bool) else value
 
 
@@ -44,19 +26,8 @@ def _centred(window, n_fft):
     return _core.cat([window.new_zeros(left), window, window.new_zeros(n_fft - left - window.shape[0])])
 
 
-def stft(
-    input,
-    n_fft,
-    hop_length=None,
-    win_length=None,
-    window=None,
-    center=True,
-    pad_mode="reflect",
-    normalized=False,
-    onesided=None,
-    return_complex=None,
-    align_to_window=None,
-):
+def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False, onesided=None,
+         return_complex=None, align_to_window=None):
     """The Fourier transforms of overlapping windows of a signal: (..., frequencies, frames)."""
     from wisp import fft
     from wisp.nn.functional import pad
@@ -69,18 +40,8 @@ def stft(
         shape, half = input.shape, n_fft // 2
         padded = pad(input.reshape([1] * (3 - len(shape)) + list(shape)), (half, half), mode=pad_mode)
         input = padded.reshape(list(shape[:-1]) + [padded.shape[-1]])
-    call = _call(
-        "stft",
-        f"torch.{_type(input)}Tensor{list(input.shape)}",
-        n_fft=n_fft,
-        hop_length=hop_length,
-        win_length=win_length,
-        window=window,
-        normalized=normalized,
-        onesided=onesided,
-        return_complex=return_complex,
-        align_to_window=align_to_window,
-    )
+    call = _call("stft", f"{input.type()}{list(input.shape)}", n_fft=n_fft, hop_length=hop_length, win_length=win_length, window=window,
+                 normalized=normalized, onesided=onesided, return_complex=return_complex, align_to_window=align_to_window)
     is_complex = input.is_complex() or (window is not None and window.is_complex())
     if return_complex is None:
         if not is_complex:
@@ -121,36 +82,16 @@ def stft(
     return result if return_complex else _core.view_as_real(result)
 
 
-def istft(
-    input,
-    n_fft,
-    hop_length=None,
-    win_length=None,
-    window=None,
-    center=True,
-    normalized=False,
-    onesided=None,
-    length=None,
-    return_complex=False,
-):
+def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False, onesided=None, length=None,
+          return_complex=False):
     """The signal whose short-time Fourier transform is nearest to `input`."""
     from wisp import fft
 
     hop_length = n_fft // 4 if hop_length is None else hop_length
     win_length = n_fft if win_length is None else win_length
-    call = _call(
-        "istft",
-        f"CPU{_type(input)}Type{list(input.shape)}",
-        n_fft=n_fft,
-        hop_length=hop_length,
-        win_length=win_length,
-        window=window,
-        center=center,
-        normalized=normalized,
-        onesided=onesided,
-        length=length,
-        return_complex=return_complex,
-    )
+    kind = f"{input.device.type.upper()}{TYPE_NAMES.get(input.dtype, '')}Type{list(input.shape)}"
+    call = _call("istft", kind, n_fft=n_fft, hop_length=hop_length, win_length=win_length, window=window, center=center,
+                 normalized=normalized, onesided=onesided, length=length, return_complex=return_complex)
     if not input.is_complex():
         raise RuntimeError(
             "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
@@ -231,133 +172,61 @@ def _overlap_add(frames, hop):
 # --- windows ---------------------------------------------------------------------------------------------------------
 
 
-def _window(name, length, periodic, dtype, requires_grad, formula):
+def _window(name, length, periodic, formula, dtype, device, pin_memory, requires_grad):
+    """The first `length` of the points `formula(n, last)`, n = 0 ... last; a periodic window leaves the last one out."""
     dtype = dtype or _core.get_default_dtype()
     if not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
     if length < 2:
-        return (_core.empty(0, dtype=dtype) if length == 0 else _core.ones(1, dtype=dtype)).requires_grad_(
-            requires_grad
-        )
-    points = length + 1 if periodic else length
-    wide = _core.float32 if dtype in (_core.float16, _core.bfloat16) else dtype
-    return formula(_core.arange(points, dtype=wide), points)[:length].to(dtype).clone().requires_grad_(requires_grad)
+        window = _core.ones(length, dtype=dtype, device=device)
+    else:
+        last = length if periodic else length - 1
+        wide = _core.float32 if dtype in (_core.float16, _core.bfloat16) else dtype
+        window = formula(_core.arange(last + 1, dtype=wide, device=device), last)[:length].to(dtype).clone()
+    return (window.pin_memory() if pin_memory else window).requires_grad_(requires_grad)
 
 
-def hann_window(
-    window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
-):
+def hann_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
     """0.5 - 0.5 cos(2 pi n / N)."""
-    return _window(
-        "hann_window",
-        window_length,
-        periodic,
-        dtype,
-        requires_grad,
-        lambda n, size: (n * (2 * math.pi / (size - 1))).cos() * -0.5 + 0.5,
-    )
+    def formula(n, last):
+        return (n * (2 * math.pi / last)).cos() * -0.5 + 0.5
+    return _window("hann_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
 
 
-def hamming_window(
-    window_length,
-    periodic=True,
-    alpha=0.54,
-    beta=0.46,
-    *,
-    dtype=None,
-    layout=None,
-    device=None,
-    pin_memory=False,
-    requires_grad=False,
-):
+def hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, layout=None, device=None, pin_memory=False,
+                   requires_grad=False):
     """alpha - beta cos(2 pi n / N)."""
-    return _window(
-        "hamming_window",
-        window_length,
-        periodic,
-        dtype,
-        requires_grad,
-        lambda n, size: (n * (2 * math.pi / (size - 1))).cos() * -beta + alpha,
-    )
+    def formula(n, last):
+        return (n * (2 * math.pi / last)).cos() * -beta + alpha
+    return _window("hamming_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
 
 
-def bartlett_window(
-    window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
-):
+def bartlett_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
     """A triangle from 0 up to 1 and back."""
-    return _window(
-        "bartlett_window",
-        window_length,
-        periodic,
-        dtype,
-        requires_grad,
-        lambda n, size: 1 - (n * (2 / (size - 1)) - 1).abs(),
-    )
+    def formula(n, last):
+        return 1 - (n * (2 / last) - 1).abs()
+    return _window("bartlett_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
 
 
-def blackman_window(
-    window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
-):
+def blackman_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
     """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)."""
-
-    def formula(n, size):
-        angle = n * (math.pi / (size - 1))
+    def formula(n, last):
+        angle = n * (math.pi / last)
         return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + 0.42
+    return _window("blackman_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
 
-    return _window("blackman_window", window_length, periodic, dtype, requires_grad, formula)
 
-
-def kaiser_window(
-    window_length,
-    periodic=True,
-    beta=12.0,
-    *,
-    dtype=None,
-    layout=None,
-    device=None,
-    pin_memory=False,
-    requires_grad=False,
-):
+def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, pin_memory=False,
+                  requires_grad=False):
     """I0(beta sqrt(1 - x^2)) / I0(beta), x from -1 to 1."""
-
-    def formula(n, size):
-        x = n * (2 / (size - 1)) - 1
+    def formula(n, last):
+        x = n * (2 / last) - 1
         return _core.i0((1 - x * x).clamp_min(0).sqrt() * beta) / _core.i0(_core.tensor(float(beta), dtype=n.dtype, device=n.device))
-
-    return _window("kaiser_window", window_length, periodic, dtype, requires_grad, formula)
-
-
-def _stft_method(
-    self,
-    n_fft,
-    hop_length=None,
-    win_length=None,
-    window=None,
-    center=True,
-    pad_mode="reflect",
-    normalized=False,
-    onesided=None,
-    return_complex=None,
-    align_to_window=None,
-):
-    return stft(
-        self,
-        n_fft,
-        hop_length,
-        win_length,
-        window,
-        center,
-        pad_mode,
-        normalized,
-        onesided,
-        return_complex,
-        align_to_window,
-    )
+    return _window("kaiser_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
 
 
-_stft_method.__name__ = "stft"
 FUNCTIONS = [stft, istft, hann_window, hamming_window, bartlett_window, blackman_window, kaiser_window]
-METHODS = [_stft_method, istft]
+METHODS = [stft, istft]
 INPLACE = []

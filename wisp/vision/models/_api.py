@@ -1,4 +1,4 @@
-"""What all models share: the register of their names, and published weights."""
+"""What all models share: the register of their names, published weights, first weights."""
 import enum
 import functools
 import os
@@ -7,6 +7,7 @@ import urllib.error
 import warnings
 
 import wisp
+from wisp import nn
 
 _MODELS = {}
 _ADDRESS = "https://download.pytorch.org/models/"
@@ -108,6 +109,17 @@ def model(weights=None, old=False, fitting=None):
     return decorate
 
 
+def publish(namespace, name, kind, make, *given, fitting=None, **fixed):
+    """Put a model and the class of its weights among a module's names: `name(**options)` is make(*given, **fixed, **options)."""
+    def build(**options):
+        return make(*given, **{**fixed, **options})
+    build.__name__ = build.__qualname__ = name
+    build.__module__ = namespace["__name__"]
+    build.__doc__ = f"The model {name}."
+    namespace[kind.__name__], namespace[name] = kind, model(kind, fitting=fitting)(build)
+    namespace["__all__"] += [kind.__name__, name]
+
+
 def _normal(name):
     return name.lower().replace("-", "_")
 
@@ -161,3 +173,18 @@ def make_divisible(value, divisor=8, min_value=None):
     """The nearest multiple of `divisor`, not less than nine tenths of the value."""
     result = max(min_value or divisor, int(value + divisor / 2) // divisor * divisor)
     return result + divisor if result < 0.9 * value else result
+
+
+def initialize(network, linear):
+    """The first weights of the quick convolutional models; `linear(weight)` fills those of linear layers."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Linear):
+            linear(module.weight)
+            nn.init.zeros_(module.bias)

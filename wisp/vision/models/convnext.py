@@ -4,7 +4,7 @@ import functools
 import wisp
 from wisp import nn
 from wisp.nn import functional as F
-from wisp.vision.models._api import model, weights_of
+from wisp.vision.models._api import publish, weights_of
 from wisp.vision.ops.layers import Conv2dNormActivation, Permute, StochasticDepth
 
 __all__ = ["ConvNeXt"]
@@ -67,17 +67,6 @@ _ALL = {"tiny": ((96, 192, 384, 768), (3, 3, 9, 3), 0.1, "convnext_tiny-983f1562
         "large": ((192, 384, 768, 1536), (3, 3, 27, 3), 0.5, "convnext_large-ea097f82.pth")}
 
 
-def _make(size, widths, counts, depth, file):
-    kind = weights_of(f"ConvNeXt_{size.title()}", IMAGENET1K_V1=file)
-
-    def build(**options):
-        return ConvNeXt(list(zip(widths, counts)), **{"stochastic_depth_prob": depth, **options})
-    build.__name__ = build.__qualname__ = f"convnext_{size}"
-    build.__doc__ = f"ConvNeXt, {size}."
-    return kind, model(kind)(build)
-
-
-for _size, _facts in _ALL.items():
-    _kind, _build = _make(_size, *_facts)
-    globals()[_kind.__name__], globals()[_build.__name__] = _kind, _build
-    __all__ += [_kind.__name__, _build.__name__]
+for _size, (_widths, _counts, _depth, _file) in _ALL.items():
+    publish(globals(), f"convnext_{_size}", weights_of(f"ConvNeXt_{_size.title()}", IMAGENET1K_V1=_file), ConvNeXt,
+            list(zip(_widths, _counts)), stochastic_depth_prob=_depth)

@@ -5,7 +5,7 @@ import wisp
 from wisp import nn
 from wisp.nn import functional as F
 from wisp.utils.checkpoint import checkpoint
-from wisp.vision.models._api import model, weights_of
+from wisp.vision.models._api import publish, weights_of
 
 __all__ = ["DenseNet"]
 
@@ -94,17 +94,6 @@ _ALL = {121: (32, (6, 12, 24, 16), 64, "a639ec97"), 161: (48, (6, 12, 36, 24), 9
         169: (32, (6, 12, 32, 32), 64, "b2777c0a"), 201: (32, (6, 12, 48, 32), 64, "c1103571")}
 
 
-def _make(depth, growth, blocks, first, digest):
-    kind = weights_of(f"DenseNet{depth}", IMAGENET1K_V1=f"densenet{depth}-{digest}.pth")
-
-    def build(**options):
-        return DenseNet(growth, blocks, first, **options)
-    build.__name__ = build.__qualname__ = f"densenet{depth}"
-    build.__doc__ = f"DenseNet with {depth} layers."
-    return kind, model(kind)(build)
-
-
-for _depth, _facts in _ALL.items():
-    _kind, _build = _make(_depth, *_facts)
-    globals()[_kind.__name__], globals()[_build.__name__] = _kind, _build
-    __all__ += [_kind.__name__, _build.__name__]
+for _depth, (_growth, _blocks, _first, _digest) in _ALL.items():
+    publish(globals(), f"densenet{_depth}", weights_of(f"DenseNet{_depth}", IMAGENET1K_V1=f"densenet{_depth}-{_digest}.pth"), DenseNet,
+            _growth, _blocks, _first)

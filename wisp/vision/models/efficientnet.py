@@ -4,7 +4,7 @@ import math
 
 import wisp
 from wisp import nn
-from wisp.vision.models._api import Weights, make_divisible, model, weights_of
+from wisp.vision.models._api import Weights, initialize, make_divisible, publish, weights_of
 from wisp.vision.ops.layers import Conv2dNormActivation, SqueezeExcitation, StochasticDepth
 
 __all__ = ["EfficientNet"]
@@ -48,6 +48,11 @@ class FusedMBConv(nn.Module):
         return self.stochastic_depth(result) + x if self.use_res_connect else result
 
 
+def _uniform(weight):
+    bound = 1.0 / math.sqrt(weight.shape[0])
+    nn.init.uniform_(weight, -bound, bound)
+
+
 class EfficientNet(nn.Module):
     """Groups of blocks: rows of (block, expansion, kernel, stride, channels in, channels out, repetitions)."""
 
@@ -69,18 +74,7 @@ class EfficientNet(nn.Module):
         layers.append(Conv2dNormActivation(width, last, 1, norm_layer=norm_layer, activation_layer=nn.SiLU))
         self.features, self.avgpool = nn.Sequential(*layers), nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Sequential(nn.Dropout(dropout, inplace=True), nn.Linear(last, num_classes))
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out")
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
-                nn.init.ones_(module.weight)
-                nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Linear):
-                bound = 1.0 / math.sqrt(module.out_features)
-                nn.init.uniform_(module.weight, -bound, bound)
-                nn.init.zeros_(module.bias)
+        initialize(self, _uniform)
 
     def forward(self, x):
         return self.classifier(wisp.flatten(self.avgpool(self.features(x)), 1))
@@ -102,27 +96,13 @@ _V2 = {"s": ([(_F, 1, 3, 1, 24, 24, 2), (_F, 4, 3, 2, 24, 48, 4), (_F, 4, 3, 2, 
               (_M, 6, 3, 1, 192, 224, 19), (_M, 6, 3, 2, 224, 384, 25), (_M, 6, 3, 1, 384, 640, 7)], 0.4, "efficientnet_v2_l-59c71312.pth")}
 
 
-def _make(name, title, rows, dropout, file, size, **fixed):
-    kind = weights_of(title, IMAGENET1K_V1=Weights(file, size, size))
-
-    def build(**options):
-        return EfficientNet(rows, **{"dropout": dropout, **fixed, **options})
-    build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"The model {name}."
-    return kind, model(kind)(build)
-
-
-def _all():
-    for name, (width, depth, dropout, size, file) in _ALL.items():
-        rows = [(MBConv, expand, kernel, stride, make_divisible(inner * width), make_divisible(out * width), math.ceil(count * depth))
-                for expand, kernel, stride, inner, out, count in _BASE]
-        fixed = {"norm_layer": functools.partial(nn.BatchNorm2d, eps=0.001, momentum=0.01)} if name in ("b5", "b6", "b7") else {}
-        yield _make(f"efficientnet_{name}", f"EfficientNet_{name.upper()}", rows, dropout, f"efficientnet_{name}_{file}.pth", size, **fixed)
-    for name, (rows, dropout, file) in _V2.items():
-        yield _make(f"efficientnet_v2_{name}", f"EfficientNet_V2_{name.upper()}", rows, dropout, file, 384, last_channel=1280,
-                    norm_layer=functools.partial(nn.BatchNorm2d, eps=1e-03))
-
-
-for _kind, _build in _all():
-    globals()[_kind.__name__], globals()[_build.__name__] = _kind, _build
-    __all__ += [_kind.__name__, _build.__name__]
+for _name, (_width, _depth, _dropout, _size, _file) in _ALL.items():
+    _rows = [(MBConv, expand, kernel, stride, make_divisible(inner * _width), make_divisible(out * _width), math.ceil(count * _depth))
+             for expand, kernel, stride, inner, out, count in _BASE]
+    _fixed = {"norm_layer": functools.partial(nn.BatchNorm2d, eps=0.001, momentum=0.01)} if _name in ("b5", "b6", "b7") else {}
+    _kind = weights_of(f"EfficientNet_{_name.upper()}", IMAGENET1K_V1=Weights(f"efficientnet_{_name}_{_file}.pth", _size, _size))
+    publish(globals(), f"efficientnet_{_name}", _kind, EfficientNet, _rows, dropout=_dropout, **_fixed)
+for _name, (_rows, _dropout, _file) in _V2.items():
+    _kind = weights_of(f"EfficientNet_V2_{_name.upper()}", IMAGENET1K_V1=Weights(_file, 384, 384))
+    publish(globals(), f"efficientnet_v2_{_name}", _kind, EfficientNet, _rows, dropout=_dropout, last_channel=1280,
+            norm_layer=functools.partial(nn.BatchNorm2d, eps=1e-03))

@@ -3,7 +3,7 @@ import functools
 
 import wisp
 from wisp import nn
-from wisp.vision.models._api import make_divisible, model, weights_of
+from wisp.vision.models._api import initialize, make_divisible, model, weights_of
 from wisp.vision.ops.layers import Conv2dNormActivation, SqueezeExcitation
 
 __all__ = ["MobileNetV2", "MobileNetV3", "MobileNet_V2_Weights", "MobileNet_V3_Large_Weights", "MobileNet_V3_Small_Weights", "mobilenet_v2",
@@ -15,19 +15,8 @@ MobileNet_V3_Small_Weights = weights_of("MobileNet_V3_Small", IMAGENET1K_V1="mob
 _make_divisible = make_divisible
 
 
-def initialize(network):
-    """The first weights of both models."""
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out")
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, 0, 0.01)
-            nn.init.zeros_(module.bias)
+def _small(weight):
+    nn.init.normal_(weight, 0, 0.01)
 
 
 class InvertedResidual(nn.Module):
@@ -73,7 +62,7 @@ class MobileNetV2(nn.Module):
         features.append(Conv2dNormActivation(width, self.last_channel, 1, norm_layer=norm_layer, activation_layer=nn.ReLU6))
         self.features = nn.Sequential(*features)
         self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(self.last_channel, num_classes))
-        initialize(self)
+        initialize(self, _small)
 
     def forward(self, x):
         x = nn.functional.adaptive_avg_pool2d(self.features(x), (1, 1))
@@ -134,7 +123,7 @@ class MobileNetV3(nn.Module):
         self.features, self.avgpool = nn.Sequential(*layers), nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Sequential(nn.Linear(6 * width, last_channel), nn.Hardswish(inplace=True), nn.Dropout(dropout, inplace=True),
                                         nn.Linear(last_channel, num_classes))
-        initialize(self)
+        initialize(self, _small)
 
     def forward(self, x):
         return self.classifier(wisp.flatten(self.avgpool(self.features(x)), 1))

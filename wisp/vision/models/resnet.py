@@ -1,7 +1,7 @@
 """ResNet, ResNeXt and Wide ResNet: blocks that add to their input."""
 import wisp
 from wisp import nn
-from wisp.vision.models._api import model, weights_of
+from wisp.vision.models._api import publish, weights_of
 
 __all__ = ["BasicBlock", "Bottleneck", "ResNet"]
 
@@ -142,17 +142,6 @@ _ALL = {
 }
 
 
-def _make(name, title, block, layers, fixed, files):
-    kind = weights_of(title, **{f"IMAGENET1K_V{index + 1}": file for index, file in enumerate(files)})
-
-    def build(**options):
-        return ResNet(block, layers, **{**fixed, **options})
-    build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"The model {name}."
-    return kind, model(kind)(build)
-
-
-for _name, _facts in _ALL.items():
-    _kind, _build = _make(_name, *_facts)
-    globals()[_kind.__name__], globals()[_name] = _kind, _build
-    __all__ += [_kind.__name__, _name]
+for _name, (_title, _block, _layers, _fixed, _files) in _ALL.items():
+    _kind = weights_of(_title, **{f"IMAGENET1K_V{index}": file for index, file in enumerate(_files, 1)})
+    publish(globals(), _name, _kind, ResNet, _block, _layers, **_fixed)

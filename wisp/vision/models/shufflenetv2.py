@@ -1,7 +1,7 @@
 """ShuffleNet V2 and MNASNet: small models for small machines."""
 import wisp
 from wisp import nn
-from wisp.vision.models._api import model, weights_of
+from wisp.vision.models._api import publish, weights_of
 
 __all__ = ["MNASNet", "ShuffleNetV2"]
 
@@ -117,20 +117,9 @@ class MNASNet(nn.Module):
         return self.classifier(self.layers(x).mean([2, 3]))
 
 
-def _register(name, title, file, make):
-    kind = weights_of(title, **({"IMAGENET1K_V1": file} if file else {}))
-
-    def build(**options):
-        return make(**options)
-    build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"The model {name}."
-    globals()[kind.__name__], globals()[name] = kind, model(kind)(build)
-    __all__.extend([kind.__name__, name])
-
-
 for _size, (_widths, _file) in _SHUFFLE.items():
-    _register(f"shufflenet_v2_{_size}", f"ShuffleNet_V2_{_size.upper()}", _file,
-              lambda widths=_widths, **options: ShuffleNetV2([4, 8, 4], widths, **options))
+    _kind = weights_of(f"ShuffleNet_V2_{_size.upper()}", **({"IMAGENET1K_V1": _file} if _file else {}))
+    publish(globals(), f"shufflenet_v2_{_size}", _kind, ShuffleNetV2, [4, 8, 4], _widths)
 for _size, _alpha, _file in (("0_5", 0.5, "mnasnet0.5_top1_67.823-3ffadce67e.pth"), ("0_75", 0.75, "mnasnet0_75-7090bc5f.pth"),
                              ("1_0", 1.0, "mnasnet1.0_top1_73.512-f206786ef8.pth"), ("1_3", 1.3, "mnasnet1_3-a4c69d6f.pth")):
-    _register(f"mnasnet{_size}", f"MNASNet{_size}", _file, lambda alpha=_alpha, **options: MNASNet(alpha, **options))
+    publish(globals(), f"mnasnet{_size}", weights_of(f"MNASNet{_size}", IMAGENET1K_V1=_file), MNASNet, _alpha)

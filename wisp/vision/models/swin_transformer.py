@@ -4,7 +4,7 @@ import functools
 import wisp
 from wisp import nn
 from wisp.nn import functional as F
-from wisp.vision.models._api import model, weights_of
+from wisp.vision.models._api import publish, weights_of
 from wisp.vision.ops.layers import MLP, Permute, StochasticDepth
 
 __all__ = ["SwinTransformer"]
@@ -142,17 +142,6 @@ _ALL = {"t": (96, [2, 2, 6, 2], [3, 6, 12, 24], 0.2, "swin_t-704ceda3.pth"),
         "b": (128, [2, 2, 18, 2], [4, 8, 16, 32], 0.5, "swin_b-68c6b09e.pth")}
 
 
-def _make(size, width, depths, heads, drop, file):
-    kind = weights_of(f"Swin_{size.upper()}", IMAGENET1K_V1=file)
-
-    def build(**options):
-        return SwinTransformer([4, 4], width, depths, heads, [7, 7], **{"stochastic_depth_prob": drop, **options})
-    build.__name__ = build.__qualname__ = f"swin_{size}"
-    build.__doc__ = f"Swin Transformer, {size}."
-    return kind, model(kind)(build)
-
-
-for _size, _facts in _ALL.items():
-    _kind, _build = _make(_size, *_facts)
-    globals()[_kind.__name__], globals()[_build.__name__] = _kind, _build
-    __all__ += [_kind.__name__, _build.__name__]
+for _size, (_width, _depths, _heads, _drop, _file) in _ALL.items():
+    publish(globals(), f"swin_{_size}", weights_of(f"Swin_{_size.upper()}", IMAGENET1K_V1=_file), SwinTransformer, [4, 4], _width, _depths,
+            _heads, [7, 7], stochastic_depth_prob=_drop)

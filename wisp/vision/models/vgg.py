@@ -1,7 +1,7 @@
 """VGG: stacks of 3 x 3 convolutions."""
 import wisp
 from wisp import nn
-from wisp.vision.models._api import model, weights_of
+from wisp.vision.models._api import publish, weights_of
 
 __all__ = ["VGG"]
 
@@ -48,19 +48,12 @@ class VGG(nn.Module):
         return self.classifier(wisp.flatten(self.avgpool(self.features(x)), 1))
 
 
-def _make(depth, batch_norm):
-    suffix = f"{depth}_bn" if batch_norm else str(depth)
-    kind = weights_of(f"VGG{suffix.upper()}", IMAGENET1K_V1=f"vgg{suffix}-{_FILES[suffix]}.pth")
-
-    def build(**options):
-        return VGG(make_layers(depth, batch_norm), **options)
-    build.__name__ = build.__qualname__ = f"vgg{suffix}"
-    build.__doc__ = f"VGG with {depth} layers" + (" and batch normalisation." if batch_norm else ".")
-    return kind, model(kind, fitting={"init_weights": False})(build)
+def _with_layers(depth, batch_norm, **options):
+    return VGG(make_layers(depth, batch_norm), **options)
 
 
 for _depth in _PLANS:
     for _norm in (False, True):
-        _kind, _build = _make(_depth, _norm)
-        globals()[_kind.__name__], globals()[_build.__name__] = _kind, _build
-        __all__ += [_kind.__name__, _build.__name__]
+        _suffix = f"{_depth}_bn" if _norm else str(_depth)
+        publish(globals(), f"vgg{_suffix}", weights_of(f"VGG{_suffix.upper()}", IMAGENET1K_V1=f"vgg{_suffix}-{_FILES[_suffix]}.pth"),
+                _with_layers, _depth, _norm, fitting={"init_weights": False})

@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import wisp
 from wisp import nn
-from wisp.vision.models._api import model, weights_of
+from wisp.vision.models._api import publish, weights_of
 from wisp.vision.ops.layers import MLP
 
 __all__ = ["VisionTransformer"]
@@ -109,18 +109,7 @@ _ALL = {"vit_b_16": (16, 12, 12, 768, 3072, "vit_b_16-c867db91.pth"), "vit_b_32"
         "vit_h_14": (14, 32, 16, 1280, 5120, "vit_h_14_swag-80465313.pth")}
 
 
-def _make(name, patch, layers, heads, width, inner, file):
-    title = "ViT_" + name[4:].upper()
-    kind = weights_of(title, **{"IMAGENET1K_SWAG_E2E_V1" if name == "vit_h_14" else "IMAGENET1K_V1": file})
-
-    def build(image_size=224, **options):
-        return VisionTransformer(image_size, patch, layers, heads, width, inner, **options)
-    build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"The model {name}."
-    return kind, model(kind)(build)
-
-
-for _name, _facts in _ALL.items():
-    _kind, _build = _make(_name, *_facts)
-    globals()[_kind.__name__], globals()[_name] = _kind, _build
-    __all__ += [_kind.__name__, _name]
+for _name, (_patch, _layers, _heads, _width, _inner, _file) in _ALL.items():
+    _version = "IMAGENET1K_SWAG_E2E_V1" if _name == "vit_h_14" else "IMAGENET1K_V1"
+    publish(globals(), _name, weights_of("ViT_" + _name[4:].upper(), **{_version: _file}), VisionTransformer, image_size=224,
+            patch_size=_patch, num_layers=_layers, num_heads=_heads, hidden_dim=_width, mlp_dim=_inner)

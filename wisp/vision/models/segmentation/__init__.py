@@ -4,11 +4,11 @@ from collections import OrderedDict
 import wisp
 from wisp import nn
 from wisp.nn import functional as F
-from wisp.vision.models._api import Weights, model, weights_of
+from wisp.vision.models._api import Weights, publish, weights_of
 from wisp.vision.models._utils import IntermediateLayerGetter
 from wisp.vision.models.resnet import resnet50, resnet101
 
-__all__ = ["DeepLabV3", "FCN", "deeplabv3_resnet101", "deeplabv3_resnet50", "fcn_resnet101", "fcn_resnet50"]
+__all__ = ["DeepLabV3", "FCN"]
 
 
 class _Segmentation(nn.Module):
@@ -78,21 +78,16 @@ class DeepLabHead(nn.Sequential):
         super().__init__(ASPP(in_channels, atrous_rates), *_unit(256, 256, 3, padding=1), nn.Conv2d(256, num_classes, 1))
 
 
-def _make(name, title, file, kind, head, resnet):
-    weights = weights_of(title, COCO_WITH_VOC_LABELS_V1=Weights(file, 520, 520))
-
-    def build(num_classes=21, aux_loss=None, weights_backbone=None, pretrained_backbone=False):
-        backbone = resnet(weights=weights_backbone, replace_stride_with_dilation=[False, True, True])
-        layers = {"layer4": "out", **({"layer3": "aux"} if aux_loss else {})}
-        return kind(IntermediateLayerGetter(backbone, layers), head(2048, num_classes), FCNHead(1024, num_classes) if aux_loss else None)
-    build.__name__ = build.__qualname__ = name
-    build.__doc__ = f"The model {name}."
-    return weights, model(weights, fitting={"aux_loss": True})(build)
+def _on(resnet, kind, head, num_classes=21, aux_loss=None, weights_backbone=None, pretrained_backbone=False):
+    backbone = resnet(weights=weights_backbone, replace_stride_with_dilation=[False, True, True])
+    layers = {"layer4": "out", **({"layer3": "aux"} if aux_loss else {})}
+    return kind(IntermediateLayerGetter(backbone, layers), head(2048, num_classes), FCNHead(1024, num_classes) if aux_loss else None)
 
 
-FCN_ResNet50_Weights, fcn_resnet50 = _make("fcn_resnet50", "FCN_ResNet50", "fcn_resnet50_coco-1167a1af.pth", FCN, FCNHead, resnet50)
-FCN_ResNet101_Weights, fcn_resnet101 = _make("fcn_resnet101", "FCN_ResNet101", "fcn_resnet101_coco-7ecb50ca.pth", FCN, FCNHead, resnet101)
-DeepLabV3_ResNet50_Weights, deeplabv3_resnet50 = _make("deeplabv3_resnet50", "DeepLabV3_ResNet50", "deeplabv3_resnet50_coco-cd0a2569.pth",
-                                                       DeepLabV3, DeepLabHead, resnet50)
-DeepLabV3_ResNet101_Weights, deeplabv3_resnet101 = _make("deeplabv3_resnet101", "DeepLabV3_ResNet101",
-                                                         "deeplabv3_resnet101_coco-586e9e4e.pth", DeepLabV3, DeepLabHead, resnet101)
+for _name, _title, _file, _kind, _head, _resnet in (
+        ("fcn_resnet50", "FCN_ResNet50", "fcn_resnet50_coco-1167a1af.pth", FCN, FCNHead, resnet50),
+        ("fcn_resnet101", "FCN_ResNet101", "fcn_resnet101_coco-7ecb50ca.pth", FCN, FCNHead, resnet101),
+        ("deeplabv3_resnet50", "DeepLabV3_ResNet50", "deeplabv3_resnet50_coco-cd0a2569.pth", DeepLabV3, DeepLabHead, resnet50),
+        ("deeplabv3_resnet101", "DeepLabV3_ResNet101", "deeplabv3_resnet101_coco-586e9e4e.pth", DeepLabV3, DeepLabHead, resnet101)):
+    publish(globals(), _name, weights_of(_title, COCO_WITH_VOC_LABELS_V1=Weights(_file, 520, 520)), _on, _resnet, _kind, _head,
+            fitting={"aux_loss": True})

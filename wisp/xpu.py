@@ -1,28 +1,3 @@
 """`torch.xpu` for programs that ask: Wisp has no XPU backend, so nothing is available."""
-
-__all__ = ["device_count", "empty_cache", "is_available", "manual_seed", "synchronize"]
-
-
-def is_available():
-    """False: Wisp runs on the CPU and on CUDA."""
-    return False
-
-
-def device_count():
-    """0: there is no such device."""
-    return 0
-
-
-def manual_seed(seed):
-    """Nothing to seed."""
-
-
-manual_seed_all = manual_seed
-
-
-def empty_cache():
-    """Nothing to free."""
-
-
-def synchronize(device=None):
-    """Nothing to wait for."""
+from wisp._absent_backend import *  # noqa: F403
+from wisp._absent_backend import __all__, manual_seed_all  # noqa: F401

@@ -50,38 +50,32 @@ def _decorated(make, function):
     return wrapper
 
 
-class no_grad(_Mode):
+class _Recording(_Mode):
+    # no_grad and enable_grad, which may also be written as decorators without parentheses.
+    def __new__(cls, orig_func=None):
+        return super().__new__(cls) if orig_func is None else cls()(orig_func)
+
+    def __init__(self, orig_func=None):
+        pass
+
+    def __enter__(self):
+        self.prev = _core.is_grad_enabled()
+        _core._set_grad_enabled(self._recorded)
+
+    def __exit__(self, *_):
+        _core._set_grad_enabled(self.prev)
+
+
+class no_grad(_Recording):
     """Nothing is recorded inside: `with no_grad():`, or `@no_grad()` before a function."""
 
-    def __new__(cls, orig_func=None):
-        return super().__new__(cls) if orig_func is None else cls()(orig_func)
-
-    def __init__(self, orig_func=None):
-        pass
-
-    def __enter__(self):
-        self.prev = _core.is_grad_enabled()
-        _core._set_grad_enabled(False)
-
-    def __exit__(self, *_):
-        _core._set_grad_enabled(self.prev)
+    _recorded = False
 
 
-class enable_grad(_Mode):
+class enable_grad(_Recording):
     """Operations are recorded inside, even within `no_grad`."""
 
-    def __new__(cls, orig_func=None):
-        return super().__new__(cls) if orig_func is None else cls()(orig_func)
-
-    def __init__(self, orig_func=None):
-        pass
-
-    def __enter__(self):
-        self.prev = _core.is_grad_enabled()
-        _core._set_grad_enabled(True)
-
-    def __exit__(self, *_):
-        _core._set_grad_enabled(self.prev)
+    _recorded = True
 
 
 class set_grad_enabled(_Mode):

@@ -44,7 +44,49 @@ def _half_log_det(factor):
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-class MultivariateNormal(Distribution):
+class _ByMatrix(Distribution):
+    """What is described by a positive-definite matrix: given as that, its inverse or its Cholesky factor, it has all three."""
+
+    @staticmethod
+    def _given(**matrices):
+        """The one that is given, and its name."""
+        given = [(name, matrix) for name, matrix in matrices.items() if matrix is not None]
+        if len(given) != 1:
+            raise ValueError(f"Exactly one of {' or '.join(matrices)} may be specified.")
+        ((name, matrix),) = given
+        if matrix.dim() < 2:
+            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+        return name, matrix
+
+    def _factorise(self, name, matrix):
+        factor = {"scale_tril": lambda m: m, "covariance_matrix": wisp.linalg.cholesky, "precision_matrix": _precision_to_scale_tril}[name]
+        self._unbroadcasted_scale_tril = factor(matrix)
+
+    def expand(self, batch_shape, _instance=None):
+        new = super().expand(batch_shape, _instance)
+        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
+        return new
+
+    def _full(self, matrix):
+        return matrix.expand(tuple(self._batch_shape) + (self._event_shape[-1],) * 2)
+
+    @lazy_property
+    def scale_tril(self):
+        """The Cholesky factor of the matrix."""
+        return self._full(self._unbroadcasted_scale_tril)
+
+    @lazy_property
+    def covariance_matrix(self):
+        """The matrix: a normal vector's covariance, a Wishart matrix's scale."""
+        return self._full(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
+
+    @lazy_property
+    def precision_matrix(self):
+        """The inverse of the matrix."""
+        return self._full(_inverse_of_factor(self._unbroadcasted_scale_tril))
+
+
+class MultivariateNormal(_ByMatrix):
     """Normal vectors, by covariance, precision or the Cholesky factor `scale_tril` of the covariance."""
 
     arg_constraints = {
@@ -58,46 +100,12 @@ class MultivariateNormal(Distribution):
     def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        given = {"covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix, "scale_tril": scale_tril}
-        given = {name: value for name, value in given.items() if value is not None}
-        if len(given) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = given.items()
-        if matrix.dim() < 2:
-            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+        name, matrix = self._given(covariance_matrix=covariance_matrix, precision_matrix=precision_matrix, scale_tril=scale_tril)
         batch = tuple(wisp.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1])))
         setattr(self, name, matrix.expand(batch + (-1, -1)))
         self.loc = loc.expand(batch + (-1,))
         super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
-        if scale_tril is not None:
-            self._unbroadcasted_scale_tril = scale_tril
-        elif covariance_matrix is not None:
-            self._unbroadcasted_scale_tril = wisp.linalg.cholesky(covariance_matrix)
-        else:
-            self._unbroadcasted_scale_tril = _precision_to_scale_tril(precision_matrix)
-
-    def expand(self, batch_shape, _instance=None):
-        new = super().expand(batch_shape, _instance)
-        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
-        return new
-
-    def _full(self, matrix):
-        return matrix.expand(tuple(self._batch_shape) + tuple(self._event_shape) * 2)
-
-    @lazy_property
-    def scale_tril(self):
-        """The Cholesky factor of the covariance."""
-        return self._full(self._unbroadcasted_scale_tril)
-
-    @lazy_property
-    def covariance_matrix(self):
-        """The covariance."""
-        return self._full(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
-
-    @lazy_property
-    def precision_matrix(self):
-        """The inverse of the covariance."""
-        return self._full(_inverse_of_factor(self._unbroadcasted_scale_tril))
+        self._factorise(name, matrix)
 
     mean = mode = property(lambda self: self.loc)
     variance = property(
@@ -259,7 +267,7 @@ class LKJCholesky(Distribution):
         return alone - log_constant
 
 
-class Wishart(ExponentialFamily):
+class Wishart(_ByMatrix, ExponentialFamily):
     """Covariances of samples: positive-definite matrices with `df` degrees of freedom."""
 
     arg_constraints = {
@@ -271,13 +279,7 @@ class Wishart(ExponentialFamily):
     support, has_rsample, _mean_carrier_measure = constraints.positive_definite, True, 0
 
     def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
-        given = {"covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix, "scale_tril": scale_tril}
-        given = {name: value for name, value in given.items() if value is not None}
-        if len(given) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = given.items()
-        if matrix.dim() < 2:
-            raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
+        name, matrix = self._given(covariance_matrix=covariance_matrix, precision_matrix=precision_matrix, scale_tril=scale_tril)
         df = df if isinstance(df, wisp.Tensor) else wisp.tensor(float(df), dtype=matrix.dtype, device=matrix.device)
         batch = tuple(wisp.broadcast_shapes(tuple(df.shape), tuple(matrix.shape[:-2])))
         n = matrix.shape[-1]
@@ -286,35 +288,7 @@ class Wishart(ExponentialFamily):
         if (self.df <= n - 1).any():
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {n - 1}.")
         super().__init__(batch, matrix.shape[-2:], validate_args=validate_args)
-        if scale_tril is not None:
-            self._unbroadcasted_scale_tril = scale_tril
-        elif covariance_matrix is not None:
-            self._unbroadcasted_scale_tril = wisp.linalg.cholesky(covariance_matrix)
-        else:
-            self._unbroadcasted_scale_tril = _precision_to_scale_tril(precision_matrix)
-
-    def expand(self, batch_shape, _instance=None):
-        new = super().expand(batch_shape, _instance)
-        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
-        return new
-
-    def _full(self, matrix):
-        return matrix.expand(tuple(self._batch_shape) + tuple(self._event_shape))
-
-    @lazy_property
-    def scale_tril(self):
-        """The Cholesky factor of the scale matrix."""
-        return self._full(self._unbroadcasted_scale_tril)
-
-    @lazy_property
-    def covariance_matrix(self):
-        """The scale matrix."""
-        return self._full(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
-
-    @lazy_property
-    def precision_matrix(self):
-        """The inverse of the scale matrix."""
-        return self._full(_inverse_of_factor(self._unbroadcasted_scale_tril))
+        self._factorise(name, matrix)
 
     mean = property(lambda self: self.df.view(tuple(self._batch_shape) + (1, 1)) * self.covariance_matrix)
 

@@ -200,6 +200,17 @@ class ModuleList(_Numbered):
     forward = Module.forward
 
 
+def _pairs(owner, entries):
+    """The pairs of what is given to `owner.update`, each checked to be one."""
+    for i, pair in enumerate(entries):
+        if not isinstance(pair, abc.Iterable):
+            raise TypeError(f"{owner} update sequence element #{i} should be Iterable; is" + type(pair).__name__)
+        pair = tuple(pair)
+        if len(pair) != 2:
+            raise ValueError(f"{owner} update sequence element #{i} has length {len(pair)}; 2 is required")
+        yield pair
+
+
 class ModuleDict(Module):
     """A dict of modules that its owner's `parameters()` see.
 
@@ -256,14 +267,8 @@ class ModuleDict(Module):
                             + type(modules).__name__)
         if isinstance(modules, (ModuleDict, abc.Mapping)):
             modules = modules.items()
-        for i, pair in enumerate(modules):
-            if not isinstance(pair, abc.Iterable):
-                raise TypeError(f"ModuleDict update sequence element #{i} should be Iterable; is"
-                                + type(pair).__name__)
-            pair = tuple(pair)
-            if len(pair) != 2:
-                raise ValueError(f"ModuleDict update sequence element #{i} has length {len(pair)}; 2 is required")
-            self[pair[0]] = pair[1]
+        for key, value in _pairs("ModuleDict", modules):
+            self[key] = value
 
     forward = Module.forward
 
@@ -441,14 +446,8 @@ class ParameterDict(Module):
             parameters = parameters.items()
         elif isinstance(parameters, abc.Mapping):
             parameters = sorted(parameters.items())
-        for i, pair in enumerate(parameters):
-            if not isinstance(pair, abc.Iterable):
-                raise TypeError(f"ParameterDict update sequence element #{i} should be Iterable; is"
-                                + type(pair).__name__)
-            pair = tuple(pair)
-            if len(pair) != 2:
-                raise ValueError(f"ParameterDict update sequence element #{i} has length {len(pair)}; 2 is required")
-            self[pair[0]] = pair[1]
+        for key, value in _pairs("ParameterDict", parameters):
+            self[key] = value
 
     def extra_repr(self):
         return "\n".join(f"  ({key}): {_describe(value)}" for key, value in self.items())

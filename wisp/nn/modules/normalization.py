@@ -82,7 +82,22 @@ def _as_shape(normalized_shape):
     return (normalized_shape,) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)
 
 
-class LayerNorm(Module):
+class _Affine(Module):
+    # A scale and a shift, each of which may be missing.
+    def _add_affine(self, shape, weight, bias, device, dtype):
+        for name, wanted in (("weight", weight), ("bias", bias)):
+            self.register_parameter(name, Parameter(wisp.empty(shape, device=device, dtype=dtype)) if wanted else None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Set scale 1 and shift 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class LayerNorm(_Affine):
     """Each sample to mean 0 and variance 1 over its last dimensions, then scaled and shifted.
 
     >>> import wisp
@@ -98,17 +113,7 @@ class LayerNorm(Module):
         self.normalized_shape = _as_shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            self.register_parameter(
-                name, Parameter(wisp.empty(self.normalized_shape, device=device, dtype=dtype)) if wanted else None)
-        self.reset_parameters()
-
-    def reset_parameters(self):
-        """Set scale 1 and shift 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self._add_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
 
     def forward(self, input):
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -118,7 +123,7 @@ class LayerNorm(Module):
                 f"bias={self.bias is not None}")
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Normalises groups of channels, sample by sample.
 
     >>> import wisp
@@ -139,12 +144,7 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            self.register_parameter(
-                name, Parameter(wisp.empty(num_channels, device=device, dtype=dtype)) if wanted else None)
-        self.reset_parameters()
-
-    reset_parameters = LayerNorm.reset_parameters
+        self._add_affine(num_channels, affine, affine and bias, device, dtype)
 
     def forward(self, input):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)

@@ -1,5 +1,6 @@
-"""Custom Functions, anomaly mode, hooks on saved tensors, gradcheck: the parts of autograd written in Python."""
+"""Custom Functions, anomaly mode, hooks on saved tensors, gradcheck, functional: the parts of autograd written in Python."""
 
+import gc
 import warnings
 
 import pytest
@@ -27,6 +28,31 @@ class Product(Function):
     def backward(ctx, grad):
         x, y = ctx.saved_tensors
         return grad * y * ctx.scale, grad * x * ctx.scale, None
+
+
+def test_the_node_of_a_function():
+    x, y = leaf(2.0), leaf(3.0)
+    assert Product.apply(x, y, 2).grad_fn.name() == "ProductBackward"
+    assert not Product.apply(x.detach(), y.detach(), 2).requires_grad
+    with pytest.raises(RuntimeError, match="should not be instantiated"):
+        Product()
+
+
+def test_nothing_is_left_behind():
+    def use(backward):
+        y = Product.apply(leaf(1.0, 2.0), leaf(3.0, 4.0), 2).sum()
+        if backward:
+            y.backward()
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = wisp._core._live_tensors()
+        use(True)
+        use(False)
+        assert wisp._core._live_tensors() == before  # without the help of the garbage collector
+    finally:
+        gc.enable()
 
 
 def test_gradients_arrive_element_by_element():
@@ -94,18 +120,21 @@ def test_several_outputs_and_materialised_gradients():
     assert a.grad_fn is b.grad_fn and (a.output_nr, b.output_nr) == (0, 1)
 
 
+class Double(Function):
+    """Twice x, in place."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
 def test_mark_dirty():
-    class Double(Function):
-        @staticmethod
-        def forward(ctx, x):
-            x.mul_(2)
-            ctx.mark_dirty(x)
-            return x
-
-        @staticmethod
-        def backward(ctx, grad):
-            return grad * 2
-
     x = leaf(1.0, 2.0)
     y = x * 3
     version = y._version
@@ -121,17 +150,6 @@ def test_mark_dirty():
 
 
 def test_mark_dirty_on_a_view():
-    class Double(Function):
-        @staticmethod
-        def forward(ctx, x):
-            x.mul_(2)
-            ctx.mark_dirty(x)
-            return x
-
-        @staticmethod
-        def backward(ctx, grad):
-            return grad * 2
-
     x = leaf(1.0, 2.0, 3.0)
     y = x * 1
     Double.apply(y[1:])
@@ -160,6 +178,23 @@ def test_non_differentiable_outputs():
     assert x.grad.tolist() == [3.0, 1.0, 2.0]
 
 
+def test_an_input_returned_as_it_is():
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x, wisp.tensor([1, 2])
+
+        @staticmethod
+        def backward(ctx, grad, _):
+            return grad * 10
+
+    a = leaf(1.5)
+    b, integers = Same.apply(a)
+    assert b is not a and not integers.requires_grad
+    b.sum().backward()
+    assert a.grad.item() == 10.0
+
+
 def test_setup_context():
     class Exp(Function):
         @staticmethod
@@ -176,6 +211,30 @@ def test_setup_context():
 
     x = leaf(0.5, 1.5)
     assert autograd.gradcheck(Exp.apply, x) and autograd.gradgradcheck(Exp.apply, x)
+
+
+def test_setup_context_with_several_outputs():
+    class Pair(Function):
+        @staticmethod
+        def forward(x, y):
+            return x * y, x + y, "text"
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+            ctx.set_materialize_grads(False)
+
+        @staticmethod
+        def backward(ctx, product, total):
+            x, y = ctx.saved_tensors
+            assert total is None
+            return product * y, product * x
+
+    x, y = leaf(2.0), leaf(5.0)
+    first, second, text = Pair.apply(x, y)
+    assert text == "text" and second.requires_grad
+    first.backward()
+    assert (x.grad.item(), y.grad.item()) == (5.0, 2.0)
 
 
 def test_saving_an_intermediate_result():
@@ -362,6 +421,19 @@ def test_saved_tensors_hooks():
                 pass
 
 
+def test_saved_tensors_elsewhere():
+    x = leaf(2.0, 3.0)
+    with autograd.graph.saved_tensors_hooks(lambda t: t.detach().numpy().copy(), wisp.from_numpy):
+        y = x * x
+    y.sum().backward()
+    assert x.grad.tolist() == [4.0, 6.0]
+    x.grad = None
+    with autograd.graph.save_on_cpu():
+        y = (x * 2).exp()
+    y.sum().backward()
+    assert wisp.allclose(x.grad, 2 * (2 * x.detach()).exp())
+
+
 def test_saved_tensors_hooks_keep_double_backward():
     x = leaf(0.7, 1.2)
     with autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
@@ -423,6 +495,12 @@ def test_gradcheck_catches_what_only_one_element_shows():
     assert not autograd.gradcheck(Bad.apply, leaf(1.0, 2.0, 3.0), raise_exception=False)
 
 
+def test_gradcheck_of_several_outputs_and_of_complex_numbers():
+    assert autograd.gradcheck(lambda x, y: (x * y, x.sum()), (leaf(1.0, 2.0), leaf(0.5, 1.5)))
+    z = wisp.tensor([1 + 2j, -0.5j], dtype=wisp.complex128, requires_grad=True)
+    assert autograd.gradcheck(lambda z: z * z, z) and autograd.gradcheck(lambda z: (z * z.conj()).real, z)
+
+
 # --- functional ---------------------------------------------------------------------------------------------------
 
 
@@ -440,6 +518,11 @@ def test_functional():
     assert wisp.allclose(F.jvp(lambda t: a @ t, x, v)[1], a @ v)
     assert wisp.allclose(F.hvp(lambda t: t @ (a @ t), x, v)[1], (a + a.t()) @ v)
     assert wisp.allclose(F.vhp(lambda t: t @ (a @ t), x, v)[1], (a + a.t()) @ v)
+    both = F.hessian(lambda t, s: (t * s).sum(), (x, v))
+    assert both[0][1].tolist() == [[1.0, 0.0], [0.0, 1.0]] and both[0][0].abs().sum() == 0
     assert not F.jacobian(lambda t: a @ t, x).requires_grad
+    y = leaf(1.0, 2.0)
+    F.jacobian(lambda t: t**2, y, create_graph=True).sum().backward()
+    assert y.grad.tolist() == [2.0, 2.0]
     with pytest.raises(RuntimeError):
         F.jacobian(lambda t: t.detach(), x, strict=True)

@@ -5,20 +5,10 @@ import importlib
 
 import numpy as np
 import pytest
+from squares import Squares
 
 import wisp
 from wisp.utils import data
-
-
-class Squares(data.Dataset):
-    def __init__(self, n=10):
-        self.n = n
-
-    def __len__(self):
-        return self.n
-
-    def __getitem__(self, i):
-        return wisp.tensor([float(i), float(i * i)]), i
 
 
 class Stream(data.IterableDataset):

@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from squares import Squares
 
 import wisp
 from wisp.utils import data
@@ -34,17 +35,6 @@ def nothing_left():
     gc.collect()
     assert not multiprocessing.active_children(), "a worker is left"
     assert traces() == before, "shared memory is left"
-
-
-class Squares(data.Dataset):
-    def __init__(self, n=10):
-        self.n = n
-
-    def __len__(self):
-        return self.n
-
-    def __getitem__(self, i):
-        return wisp.tensor([float(i), float(i * i)]), i
 
 
 class Random(Squares):

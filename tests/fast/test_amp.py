@@ -113,3 +113,54 @@ def test_names_of_parameters():
         x.add(value=2)
     assert wisp.compile(abs) is abs and wisp.compile(mode="x")(abs) is abs
     assert wisp.typename(x) == "torch.FloatTensor" and wisp.version.cuda is None
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.bfloat16])
+def test_recurrent_layers(kind, dtype):
+    """Results in lower precision (a GRU's in its state's, as in PyTorch), gradients in the weights' own."""
+    layer = getattr(wisp.nn, kind)(4, 3, num_layers=2, bidirectional=True)
+    x = wisp.randn(5, 2, 4).to(dtype)
+    expected = layer(x.float())[0]
+    with wisp.autocast("cpu"):
+        output, _ = layer(x)
+        output.sum().backward()
+    assert output.dtype == (dtype if kind == "GRU" else wisp.bfloat16)
+    assert wisp.allclose(output.float(), expected, atol=2e-2)
+    assert all(p.grad.dtype == wisp.float32 for p in layer.parameters())
+
+
+def test_gru_cell_with_a_wider_state():
+    with wisp.autocast("cpu"):
+        assert wisp.nn.GRUCell(4, 3)(wisp.ones(2, 4)).dtype == wisp.float32
+
+
+def test_products_under_other_names():
+    a = wisp.rand(4, 4)
+    with wisp.autocast("cpu"):
+        results = [wisp.einsum("ij,jk", a, a), wisp.tensordot(a, a, 1), wisp.inner(a, a), wisp.chain_matmul(a, a),
+                   wisp.nn.PReLU(4)(a), wisp.nn.PReLU()(a.bfloat16())]
+    assert {r.dtype for r in results} == {wisp.bfloat16}
+
+
+def test_losses_in_python_are_float32():
+    a, sign = wisp.rand(4, 4).bfloat16(), wisp.ones(4)
+    F = wisp.nn.functional
+    with wisp.autocast("cpu"):
+        losses = [F.kl_div(a, a), F.poisson_nll_loss(a, a), F.hinge_embedding_loss(a, a), F.triplet_margin_loss(a, a, a),
+                  F.cosine_embedding_loss(a, a, sign), F.soft_margin_loss(a, a), wisp.cdist(a, a), wisp.linalg.pinv(a)]
+    assert {loss.dtype for loss in losses} == {wisp.float32}
+
+
+def test_distances_by_products_keep_their_digits():
+    x = wisp.arange(10.0, 50.0).unsqueeze(1)
+    with wisp.autocast("cpu"):
+        assert wisp.allclose(wisp.cdist(x, x), (x - x.T).abs(), atol=1e-2)
+
+
+def test_unscaling_half_precision_gradients_is_refused():
+    weight = wisp.nn.Parameter(wisp.ones(2).half())
+    scaler = wisp.amp.GradScaler("cpu")
+    scaler.scale(weight.sum()).backward()
+    with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients"):
+        scaler.unscale_(wisp.optim.SGD([weight], lr=0.1))

@@ -4,6 +4,7 @@ import math
 import warnings
 
 from wisp import _core
+from wisp._composites._autocast import in_float32
 from wisp._composites.reduce import into
 from wisp._composites.shape import broadcast_shapes
 from wisp._tensor import TYPE_NAMES
@@ -36,6 +37,7 @@ def _euclidean_function():
                 return distance
 
             @staticmethod
+            @in_float32
             def backward(ctx, grad):
                 x, y, distance = ctx.saved_tensors
                 weight = _core.where(distance == 0, 0.0, grad / distance)
@@ -53,6 +55,7 @@ def _norm_of(difference, p):
     return _vector_norm(difference, p, -1)
 
 
+@in_float32
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     """The p-norm distances of every row of x1 to every row of x2, over leading batch dimensions.
 

@@ -7,14 +7,15 @@
     >>> c.dtype
     torch.bfloat16
 
-Which operators are cast is data: the lists below, which are those of PyTorch for the CPU and for CUDA. Everything else
-takes what it is given.
+Which operators are cast is data: the lists below, which are those of PyTorch for the CPU and for CUDA. Losses written in
+Python are marked where they are defined (`in_float32`). Everything else takes what it is given.
 """
 
 import functools
 import warnings
 
 from wisp import _core
+from wisp._composites._autocast import cast
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
@@ -41,6 +42,10 @@ _LOWER = (
     "linalg.matmul",
     "linalg.vecdot",
     "linalg.multi_dot",
+    "inner",
+    "_einsum",
+    "_chain_matmul",
+    "_prelu_kernel",
     "nn.functional.linear",
     "nn.functional.scaled_dot_product_attention",
 )
@@ -60,21 +65,11 @@ _FULL = tuple(
         "fractional_max_pool2d",
         "fractional_max_pool3d",
         "mse_loss",
-        "cosine_embedding_loss",
         "nll_loss",
-        "hinge_embedding_loss",
-        "poisson_nll_loss",
         "smooth_l1_loss",
         "cross_entropy",
         "l1_loss",
         "huber_loss",
-        "margin_ranking_loss",
-        "soft_margin_loss",
-        "triplet_margin_loss",
-        "multi_margin_loss",
-        "ctc_loss",
-        "kl_div",
-        "multilabel_margin_loss",
     )
 ) + (
     "polar",
@@ -149,19 +144,7 @@ _FULL = tuple(
 )
 _WIDEST = ("cat", "stack", "index_copy", "concat", "concatenate")
 
-_LOWER_CUDA = _LOWER + (
-    "prelu",
-    "nn.functional.prelu",
-    "addmv",
-    "addr",
-    "einsum",
-    "mv",
-    "chain_matmul",
-    "lstm_cell",
-    "gru_cell",
-    "rnn_tanh_cell",
-    "rnn_relu_cell",
-)
+_LOWER_CUDA = (*_LOWER, "addmv", "addr", "mv")
 # cross_entropy is not among them: its kernel reads any dtype, computes in float32 and returns that.
 _FULL_CUDA = (
     *"""acos arccos asin arcsin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softmax log_softmax
@@ -170,20 +153,18 @@ _FULL_CUDA = (
     special.logsumexp linalg.vector_norm linalg.matrix_norm linalg.norm""".split(),
     *(
         "nn.functional." + name
-        for name in """softmax log_softmax softplus layer_norm rms_norm group_norm cosine_similarity poisson_nll_loss
-        cosine_embedding_loss hinge_embedding_loss kl_div margin_ranking_loss triplet_margin_loss
-        binary_cross_entropy_with_logits nll_loss l1_loss smooth_l1_loss huber_loss mse_loss multilabel_margin_loss
-        soft_margin_loss multi_margin_loss pdist interpolate upsample""".split()
+        for name in """softmax log_softmax softplus layer_norm rms_norm group_norm cosine_similarity
+        binary_cross_entropy_with_logits nll_loss l1_loss smooth_l1_loss huber_loss mse_loss pdist interpolate upsample""".split()
     ),
 )
 _WIDEST_CUDA = (
     *_WIDEST,
-    *"addcdiv addcmul atan2 bilinear cross linalg.cross dot vdot grid_sampler index_put tensordot scatter_add".split(),
+    *"addcdiv addcmul atan2 bilinear cross linalg.cross dot vdot grid_sampler index_put _tensordot scatter_add".split(),
     "nn.functional.bilinear",
     "nn.functional.grid_sample",
 )
 
-_core._set_autocast_lists(False, _LOWER, _FULL, _WIDEST, ())
+_core._set_autocast_lists(False, (*_LOWER, "_tensordot"), _FULL, _WIDEST, ())
 _core._set_autocast_lists(True, _LOWER_CUDA, _FULL_CUDA, _WIDEST_CUDA, ("nn.functional.binary_cross_entropy",))
 
 
@@ -322,18 +303,6 @@ class autocast:
         return decorated
 
 
-def _cast(value, device_type, dtype):
-    if isinstance(value, _core.Tensor):
-        eligible = value.is_floating_point() and value.dtype != _core.float64 and value.device.type == device_type
-        return value.to(dtype) if eligible else value
-    if isinstance(value, dict):
-        return {_cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [_cast(v, device_type, dtype) for v in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
-
-
 def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
     """Decorate a Function's `forward`: it runs in the autocast state of the call, or with its inputs cast and
     autocast off.
@@ -349,7 +318,7 @@ def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
         if cast_inputs is None or not on:
             return fwd(*args, **kwargs)
         with autocast(device_type, enabled=False):
-            return fwd(*_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs))
+            return fwd(*cast(args, device_type, cast_inputs), **cast(kwargs, device_type, cast_inputs))
 
     return decorated
 

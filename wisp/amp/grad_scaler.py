@@ -72,6 +72,17 @@ class GradScaler:
             self._scale = wisp.full((), self._init_scale, device=device)
             self._growth_tracker = wisp.full((), self._init_growth_tracker, dtype=_core.int32, device=device)
 
+    def _check_scaled(self, call):
+        if self._scale is None:
+            raise AssertionError(f"Attempted {call} but _scale is None.  This may indicate your script did not use "
+                                 "scaler.scale(loss or outputs) earlier in the iteration.")
+
+    def _get_growth_tracker(self):
+        """How many good steps there were since the scale last changed."""
+        if not self._enabled:
+            return 0
+        return self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker.item()
+
     def scale(self, outputs):
         """The tensor, or each tensor of a nest of sequences, times the scale."""
         if not self._enabled:
@@ -105,7 +116,7 @@ class GradScaler:
                 gradient = parameter.grad
                 if gradient is None:
                     continue
-                if gradient.dtype == _core.float16 and parameter.dtype == _core.float16 and self._device == "cuda":
+                if gradient.dtype == _core.float16:
                     raise ValueError("Attempting to unscale FP16 gradients.")
                 gradients.setdefault(gradient.device, []).append(gradient)
         found = {}
@@ -127,6 +138,7 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        self._check_scaled("step")
         state = self._state(optimizer)
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
@@ -144,9 +156,7 @@ class GradScaler:
         """Shrink the scale after an infinity, let it grow after `growth_interval` good steps, or set it."""
         if not self._enabled:
             return
-        if self._scale is None:
-            raise AssertionError("Attempted update but _scale is None.  This may indicate your script did not use "
-                                 "scaler.scale(loss or outputs) earlier in the iteration.")
+        self._check_scaled("update")
         with wisp.no_grad():
             if new_scale is not None:
                 self._scale.fill_(new_scale) if isinstance(new_scale, (int, float)) else self._scale.copy_(new_scale)
@@ -201,7 +211,7 @@ class GradScaler:
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker.item(),
+            "_growth_tracker": self._get_growth_tracker(),
         }
 
     def load_state_dict(self, state_dict):

@@ -3,6 +3,7 @@ import math
 
 import wisp
 from wisp import _core, matrix_exp
+from wisp._composites._autocast import in_float32
 from wisp._composites.linear import _check_square
 from wisp._composites.linear import matrix_power as _matrix_power
 from wisp._composites.reduce import into
@@ -28,6 +29,7 @@ def matrix_power(A, n, *, out=None):
     return _matrix_power(A, n, out=out)
 
 
+@in_float32
 def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):
     """The pseudo-inverse (Moore-Penrose); singular values up to max(atol, rtol * the largest) count as zero.
 

@@ -73,7 +73,7 @@ def prelu(input, weight):
         weight = weight.reshape(-1, *[1] * (input.dim() - 2))
     elif weight.dim() == 1:
         weight = weight.reshape(())
-    if input.dtype != weight.dtype:
+    if input.dtype != weight.dtype and not wisp.is_autocast_enabled(input.device.type):
         raise RuntimeError(f"prelu: Type promoting not supported. Got {input.dtype} and {weight.dtype}")
     return _core._prelu_kernel(input, weight)
 

@@ -1,5 +1,6 @@
 """Connectionist temporal classification: the forward algorithm over all samples at once."""
 import wisp
+from wisp._composites._autocast import in_float32
 
 __all__ = ["ctc_loss"]
 
@@ -32,6 +33,7 @@ def _shifted(alpha, by):
     return wisp.cat([blank, alpha[:, :-by]], 1) if alpha.shape[1] > by else blank[:, :alpha.shape[1]]
 
 
+@in_float32
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """The negative log probability of `targets` under all alignments with `log_probs` (T, N, C) or (T, C).
 
@@ -51,6 +53,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value "
                            f"{int(input_lengths.max())}")
     longest = int(target_lengths.max()) if batch else 0
+    if batch and int(target_lengths.min()) < 0:
+        raise RuntimeError(f"Expected target_lengths to have value at least 0, but got value {int(target_lengths.min())}")
     if targets.dim() == 2 and targets.shape[1] < longest:
         raise RuntimeError(f"Expected tensor to have size at least {longest} at dimension 1, but got size "
                            f"{list(targets.shape)} for argument #2 'targets'")

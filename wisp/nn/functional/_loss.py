@@ -4,6 +4,7 @@ import warnings
 
 import wisp
 from wisp import _core
+from wisp._composites._autocast import in_float32
 from wisp.nn.functional._distance import pairwise_distance
 
 __all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "kl_div", "linear_cross_entropy",
@@ -59,6 +60,7 @@ def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weig
                                  ignore_index=-100 if ignore_index is None else ignore_index)
 
 
+@in_float32
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """The Kullback-Leibler divergence of `target` from log-probabilities `input`."""
     reduction = _reduction(reduction, size_average, reduce)
@@ -66,7 +68,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
         warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size."
                       "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
                       "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
-                      stacklevel=2)
+                      stacklevel=3)
     losses = target.exp() * (target - input) if log_target else wisp.xlogy(target, target) - target * input
     if reduction == "batchmean":
         total = losses.sum()
@@ -74,6 +76,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     return _reduced(losses, reduction)
 
 
+@in_float32
 def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None,
                      reduction="mean"):
     """The negative log likelihood of counts `target` under a Poisson law of (log) rate `input`."""
@@ -111,6 +114,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     return _reduced(losses, reduction)
 
 
+@in_float32
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """`input` where target is 1, max(0, margin - input) where it is -1."""
     zero = wisp.zeros_like(input)
@@ -118,6 +122,7 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
     return _reduced(losses, _reduction(reduction, size_average, reduce))
 
 
+@in_float32
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """1 - cosine where target is 1, max(0, cosine - margin) where it is -1."""
     reduction = _reduction(reduction, size_average, reduce)
@@ -135,6 +140,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     return _reduced(losses, reduction)
 
 
+@in_float32
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """max(0, margin - target * (input1 - input2))."""
     reduction = _reduction(reduction, size_average, reduce)
@@ -144,6 +150,7 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
     return _reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
+@in_float32
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input))."""
     return _reduced((-target * input).exp().log1p(), _reduction(reduction, size_average, reduce))
@@ -158,6 +165,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     return _reduced(losses.sum(-1) / input.shape[-1], reduction)
 
 
+@in_float32
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """The mean over the other classes of max(0, margin - x[target] + x[class]) ** p."""
     reduction = _reduction(reduction, size_average, reduce)
@@ -184,6 +192,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     return _reduced(losses if target.dim() else losses.squeeze(0), reduction)
 
 
+@in_float32
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """Sums max(0, 1 - x[label] + x[class]) over labels and classes that are none; labels end at the first -1."""
     reduction = _reduction(reduction, size_average, reduce)
@@ -202,6 +211,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     return _reduced(losses if input.dim() == 2 else losses.squeeze(0), reduction)
 
 
+@in_float32
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None,
                         reduce=None, reduction="mean"):
     """max(0, distance(anchor, positive) - distance(anchor, negative) + margin)."""

@@ -4,6 +4,7 @@ import warnings
 
 import wisp
 from wisp import _core
+from wisp._composites._autocast import in_float32
 from wisp.nn import functional as F
 from wisp.nn import init
 from wisp.nn.modules.module import Module
@@ -29,7 +30,8 @@ def _gru_step(from_input, from_hidden, h):
     rz_x, n_x = from_input.split([2 * size, size], -1)
     rz_h, n_h = from_hidden.split([2 * size, size], -1)
     r, z = wisp.sigmoid(rz_x + rz_h).chunk(2, -1)
-    return wisp.lerp(wisp.tanh(wisp.addcmul(n_x, r, n_h)), h, z)
+    new = wisp.tanh(wisp.addcmul(n_x, r, n_h))
+    return wisp.lerp(new, h, z) if new.dtype == h.dtype else new + z * (h - new)  # autocast leaves the state as it is
 
 
 def _make_step(mode, w_hh, b_hh, w_hr):
@@ -58,12 +60,27 @@ def run_layer(mode, x, state, weights, batch_sizes, reverse):
     """
     if batch_sizes is None and x.shape[0] == 0:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    if wisp.is_autocast_enabled(x.device.type) and x.dtype != wisp.float64:
+        return _run_autocast(mode, x, state, weights, batch_sizes, reverse)
     tensors = [t for t in (x, *weights, *state) if t is not None]
-    if (x.dtype in (wisp.float32, wisp.float64) and not wisp.is_autocast_enabled(x.device.type)
-            and all(t.dtype == x.dtype and t.device == x.device and t.device.type in ("cpu", "cuda") for t in tensors)):
+    if (x.dtype in (wisp.float32, wisp.float64) and all(
+            t.dtype == x.dtype and t.device == x.device and t.device.type in ("cpu", "cuda") for t in tensors)):
         output, *state = _FusedLayer.apply(mode, reverse, batch_sizes, x, *weights, *state)
         return output, tuple(state)
     return _run_plain(mode, x, state, weights, batch_sizes, reverse)
+
+
+def _run_autocast(mode, x, state, weights, batch_sizes, reverse):
+    """The same under autocast: computed in float32 by one operator, which is quicker than steps in lower precision.
+
+    The results have autocast's dtype; those of a GRU on the CPU that of its state, as in PyTorch.
+    """
+    where = x.device.type
+    dtype = state[0].dtype if mode == "GRU" and where == "cpu" else wisp.get_autocast_dtype(where)
+    with wisp.autocast(where, enabled=False):
+        x, *tensors = (t if t is None else t.float() for t in (x, *weights, *state))
+        output, last = run_layer(mode, x, tuple(tensors[len(weights):]), tensors[:len(weights)], batch_sizes, reverse)
+    return output.to(dtype), tuple(part.to(dtype) for part in last)
 
 
 def _run_plain(mode, x, state, weights, batch_sizes, reverse):
@@ -105,6 +122,7 @@ class _FusedLayer(wisp.autograd.Function):
         return (shaped, last_h) if c is None else (shaped, last_h, last_c)
 
     @staticmethod
+    @in_float32
     def backward(ctx, grad_out, grad_h, grad_c=None):
         *inputs, out, kept, cells, wide = ctx.saved_tensors
         x, w_ih, w_hh, b_ih, b_hh, w_hr, h, c = inputs
@@ -267,7 +285,7 @@ class RNNBase(Module):
 
     def check_input(self, input, batch_sizes):
         """Raise if the input does not fit."""
-        if not input.dtype == self._flat_weights[0].dtype:
+        if input.dtype != self._flat_weights[0].dtype and not wisp.is_autocast_enabled(input.device.type):
             raise ValueError(f"RNN input dtype ({input.dtype}) does not match weight dtype "
                              f"({self._flat_weights[0].dtype}). Convert input: "
                              f"input.to({self._flat_weights[0].dtype}), or convert model: model.to({input.dtype})")
@@ -299,7 +317,7 @@ class RNNBase(Module):
         else:
             x, sorted_indices, unsorted_indices = input, None, None
             if x.dim() not in (2, 3):
-                raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {x.dim()}D instead")
+                raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {x.dim()}D tensor instead")
             batched = x.dim() == 3
             if not batched:
                 x = x.unsqueeze(1)

@@ -36,7 +36,7 @@ legacy_contiguous_format = _core.contiguous_format
 # Loaded on first use: `import wisp` stays quick.
 _SUBMODULES = {"nn", "optim", "autograd", "utils", "linalg", "fft", "special", "distributions", "func", "testing", "amp",
                "random", "cuda", "backends", "data", "progress", "serialization", "hub", "multiprocessing", "signal",
-               "masked", "sparse", "distributed", "return_types", "functional", "version", "storage", "types", "profiler", "viz",
+               "masked", "sparse", "nested", "distributed", "return_types", "functional", "version", "storage", "types", "profiler", "viz",
                "vision", "as_torch", "torch_version", "jit", "compiler", "onnx", "accelerator", "mps", "xpu", "cpu",
                "futures", "_C", "_dynamo", "_inductor", "_six", "_utils", "fx", "overrides", "library", "_ops", "ao", "quantization",
                "export", "quasirandom", "__config__", "__future__", "_VF", "_jit_internal", "package", "monitor", "mtia"}

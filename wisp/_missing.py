@@ -10,7 +10,6 @@ ADVICE = {
     "torch.quantization": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
     "torch.ao": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
     "torch.utils.cpp_extension": "PyTorch's C++ extensions do not load into Wisp: write the operator as an autograd.Function.",
-    "torch.nested": "Use pad_sequence and a mask, or pack_padded_sequence.",
     "torch.package": "Save the state_dict with torch.save and ship the source beside it.",
     "torchvision.models.detection": "Detection models are not there yet; torchvision.ops has nms, box_iou and roi_align.",
     "torchvision.models.video": "Video models are not there yet.",

@@ -140,6 +140,11 @@ def _check_tensor_all(cond, message=None):
     _check_with(RuntimeError, bool(cond.all().item()), message)
 
 
+def to_padded_tensor(self, padding, output_size=None):
+    """A dense tensor of a nested one: the parts, filled up with `padding` (see `wisp.nested`)."""
+    raise NotImplementedError("to_padded_tensor: the tensor is not nested; make one with torch.nested.nested_tensor or as_nested_tensor")
+
+
 FUNCTIONS = [
     _assert,
     _check,
@@ -160,6 +165,7 @@ METHODS = [
     dim_order,
     const_data_ptr,
     record_stream,
+    to_padded_tensor,
     module_load,
     __complex__,
     __array_wrap__,

@@ -29,8 +29,8 @@ def _listed(value):
 def _dense(tensors, gradients=None):
     """Sparse tensors stand for their values, which carry the gradient; their gradients likewise."""
     if gradients is None:
-        return [getattr(tensor, "_sparse_values", tensor) for tensor in tensors]
-    return [tensor._gradient_of_values(gradient) if gradient is not None and hasattr(tensor, "_sparse_values") else gradient
+        return [getattr(tensor, "_held", tensor) for tensor in tensors]
+    return [tensor._gradient_of_values(gradient) if gradient is not None and hasattr(tensor, "_held") else gradient
             for tensor, gradient in zip(tensors, gradients)]
 
 
@@ -104,7 +104,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         results = tuple(None if column[0] is None else wisp.stack(column) for column in zip(*runs))
     else:
         results = _core._grad(outputs, gradients, inputs, keep, create_graph, allow_unused)
-    results = tuple(source._with(result) if result is not None and hasattr(source, "_sparse_values") else result
+    results = tuple(source._with(result) if result is not None and hasattr(source, "_held") else result
                     for source, result in zip(sources, results))
     if materialize_grads:
         if any(result is None and not isinstance(source, wisp.Tensor) for result, source in zip(results, inputs)):

@@ -6,6 +6,7 @@ shell (csrc/ops/sparse.h): whatever reads elements must be overridden here or in
 """
 import wisp
 from wisp import _core
+from wisp._holder import Holder
 from wisp._tensor import _disabled_torch_function_impl
 
 _STRIDED, _COO, _CSR, _CSC = wisp.strided, wisp.sparse_coo, wisp.sparse_csr, wisp.sparse_csc
@@ -16,7 +17,7 @@ def refused(name):
     return NotImplementedError(f"{name}: sparse tensors are not supported here; call .to_dense()")
 
 
-class SparseTensor(_core.Tensor):
+class SparseTensor(Holder, _core.Tensor):
     """A tensor that stores only some of its elements: by coordinates (COO), or compressed rows (CSR) or columns (CSC).
 
     >>> import wisp
@@ -119,48 +120,11 @@ class SparseTensor(_core.Tensor):
         return self
 
     # ---- gradients: those of the values
-    requires_grad = property(lambda self: self._sparse_values.requires_grad, lambda self, on: self.requires_grad_(on))
-    is_leaf = property(lambda self: self._sparse_values.is_leaf)
-    grad_fn = property(lambda self: self._sparse_values.grad_fn)
-    retains_grad = property(lambda self: self._sparse_values.retains_grad)
-    _version = property(lambda self: self._sparse_values._version)
-
-    @property
-    def grad(self):
-        grad = self._sparse_values.grad
-        return None if grad is None else self._with(grad)
-
-    @grad.setter
-    def grad(self, grad):
-        self._sparse_values.grad = None if grad is None else self._gradient_of_values(grad)
+    _held = property(lambda self: self._sparse_values)
 
     def _gradient_of_values(self, grad):
-        if grad.shape != self.shape:
-            raise RuntimeError(f"Mismatch in shape: a gradient of shape {tuple(grad.shape)} for a sparse tensor of shape "
-                               f"{tuple(self.shape)}")
+        self._expect_shape(grad)
         return grad.sparse_mask(self)._sparse_values.detach()
-
-    def requires_grad_(self, requires_grad=True):
-        self._sparse_values.requires_grad_(requires_grad)
-        return self
-
-    def retain_grad(self):
-        self._sparse_values.retain_grad()
-
-    def register_hook(self, hook):
-        def on_values(grad):
-            result = hook(self._with(grad))
-            return None if result is None else self._gradient_of_values(result)
-        return self._sparse_values.register_hook(on_values)
-
-    def register_post_accumulate_grad_hook(self, hook):
-        return self._sparse_values.register_post_accumulate_grad_hook(lambda values: hook(self))
-
-    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-        wisp.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
-
-    def detach(self):
-        return self._with(self._sparse_values.detach())
 
     def detach_(self):
         self._sparse_values = self._sparse_values.detach()

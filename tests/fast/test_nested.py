@@ -1,0 +1,124 @@
+"""Nested tensors: what they are, gradients, errors. tests/parity compares results with PyTorch's."""
+import copy
+import doctest
+import gc
+import pickle
+
+import pytest
+
+import wisp
+import wisp.nn.functional as F
+from wisp import nn
+
+
+def batch(layout=wisp.jagged, **options):
+    return wisp.nested.nested_tensor([wisp.arange(12.0).reshape(2, 6), wisp.ones(3, 6)], layout=layout, **options)
+
+
+@pytest.mark.parametrize("module", [wisp.nested, wisp.nested._tensor])
+def test_examples(module):
+    assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_what_it_is():
+    x = batch()
+    assert x.is_nested and isinstance(x, wisp.Tensor) and x.layout is wisp.jagged and x.device.type == "cpu" and not wisp.ones(1).is_nested
+    assert x.size(0) == 2 and x.size(-1) == 6 and x.dim() == x.ndim == 3 and x.numel() == 30 and len(x) == 2 and x.dtype == wisp.float32
+    assert x.shape == (x * 2).shape and x.shape[1] == x.shape[1] and x.shape[1] != 5 and x.shape[1] >= 2 and x.shape.numel() == 30
+    assert x.offsets().tolist() == [0, 2, 5] and x.values().shape == (5, 6) and [p.shape[0] for p in x] == [2, 3]
+    with pytest.raises(RuntimeError, match="no single shape"):
+        batch(wisp.strided).shape
+
+
+def test_attention_of_heads_is_that_of_each_part():
+    wisp.manual_seed(0)
+    x = wisp.nested.nested_tensor([wisp.randn(4, 8), wisp.randn(2, 8)], layout=wisp.jagged, requires_grad=True)
+    project = nn.Linear(8, 24)
+    q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in project(x).chunk(3, -1))
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(-2)
+    out.sum().backward()
+    for part, result, grad in zip(x.unbind(), out.unbind(), x.grad.unbind()):
+        part = part.detach().requires_grad_()
+        q, k, v = (p.unflatten(-1, (2, 4)).transpose(0, 1) for p in project(part).chunk(3, -1))
+        expected = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(0, 1).flatten(-2)
+        expected.sum().backward()
+        assert wisp.allclose(result, expected, atol=1e-6) and wisp.allclose(grad, part.grad, atol=1e-6)
+
+
+def test_layers_and_training():
+    wisp.manual_seed(0)
+    x = batch()
+    model = nn.Sequential(nn.Linear(6, 4), nn.GELU(), nn.LayerNorm(4), nn.Dropout(0.0), nn.Linear(4, 1))
+    optimizer = wisp.optim.SGD(model.parameters(), 0.01)
+    first = model(x).mean(1).square().sum()
+    first.backward()
+    optimizer.step()
+    assert model(x).mean(1).square().sum() < first
+    assert wisp.allclose(model(x).unbind()[0], model(x.unbind()[0]), atol=1e-6)
+
+
+def test_gradients_hooks_and_history():
+    x = batch(requires_grad=True)
+    assert x.is_leaf and x.requires_grad and (x * 2).grad_fn is not None
+    seen = []
+    x.register_hook(lambda grad: seen.append(grad.is_nested))
+    (x * x).backward(wisp.ones_like(x))
+    assert seen == [True] and wisp.equal(x.grad, (x * 2).detach())
+    a = wisp.ones(2, requires_grad=True)
+    wisp.nested.as_nested_tensor([a, a[:1]]).to_padded_tensor(5.0).sum().backward()
+    assert a.grad.tolist() == [2, 1]
+    (grad,) = wisp.autograd.grad(x.square().sum(), x)
+    assert grad.is_nested
+
+
+def test_parts_that_differ_in_several_sizes():
+    x = wisp.nested.nested_tensor([wisp.ones(2, 3), wisp.ones(1, 4)])
+    assert (x * 2).to_padded_tensor(0.0).shape == (2, 2, 4) and [p.shape for p in x.unbind()] == [(2, 3), (1, 4)]
+    assert (x @ x.transpose(1, 2)).unbind()[1].tolist() == [[4.0]]
+    assert x.softmax(-1).unbind()[1].tolist() == [[0.25] * 4] and x.sum().item() == 10
+
+
+def test_indexing_and_copies():
+    x = batch()
+    assert x[0].shape == (2, 6) and x[1:].unbind()[0].shape == (3, 6) and x[..., 1:3].size(2) == 2 and x[:, :1].offsets().tolist() == [0, 1, 2]
+    assert x[-1, 0].tolist() == [1.0] * 6
+    for again in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone()):
+        assert wisp.equal(again, x) and again.values().data_ptr() != x.values().data_ptr()
+    y = x.clone()
+    y += 1
+    y.mul_(2)
+    assert y.unbind()[1][0, 0].item() == 4 and not wisp.equal(x, y)
+    assert "offsets=tensor([0, 2, 5])" in repr(x) and repr(batch(wisp.strided)).startswith("nested_tensor([\n  tensor(")
+
+
+def test_errors():
+    x = batch()
+    other = wisp.nested.nested_tensor([wisp.ones(1, 6), wisp.ones(4, 6)], layout=wisp.jagged)
+    with pytest.raises(RuntimeError, match="cannot call binary pointwise function add"):
+        x + wisp.nested.nested_tensor([wisp.ones(4, 6), wisp.ones(2, 6)], layout=wisp.jagged)
+    with pytest.raises(RuntimeError, match="ragged dimension fits 1 alone"):
+        x * wisp.ones(5, 6)
+    with pytest.raises(NotImplementedError, match="not supported for nested tensors"):
+        wisp.linalg.svd(x)
+    with pytest.raises(RuntimeError, match="Truncation"):
+        x.to_padded_tensor(0.0, (2, 2, 6))
+    with pytest.raises(RuntimeError, match="batch dimension but not the ragged"):
+        x.sum(0)
+    with pytest.raises(RuntimeError, match="single ragged dimension"):
+        wisp.nested.nested_tensor([wisp.ones(1, 2), wisp.ones(2, 1)], layout=wisp.jagged)
+    with pytest.raises(RuntimeError, match="offsets"):
+        wisp.nested.nested_tensor_from_jagged(wisp.ones(3), wisp.tensor([0, 4]))
+    with pytest.raises(NotImplementedError, match="not nested"):
+        wisp.ones(2).to_padded_tensor(0.0)
+    with pytest.raises(IndexError):
+        x[2]
+    assert other.is_nested
+
+
+def test_no_memory_is_kept():
+    gc.collect()
+    before = sum(isinstance(o, wisp.Tensor) for o in gc.get_objects())
+    for _ in range(3):
+        (batch(requires_grad=True) * 2).sum().backward()
+    gc.collect()
+    assert sum(isinstance(o, wisp.Tensor) for o in gc.get_objects()) <= before

@@ -1,0 +1,52 @@
+"""Tensors that hold another tensor in place of a memory of their own: sparse, nested and masked ones.
+
+What is held (`_held`) carries the gradient: operators on such a tensor are operators on what it holds, so autograd needs nothing new.
+A class says how another one of its kind is made around other values (`_with`), and which values a gradient has (`_gradient_of_values`).
+"""
+import wisp
+
+
+class Holder:
+    """The side of gradients, which is that of the tensor held."""
+
+    requires_grad = property(lambda self: self._held.requires_grad, lambda self, on: self.requires_grad_(on))
+    is_leaf = property(lambda self: self._held.is_leaf)
+    grad_fn = property(lambda self: self._held.grad_fn)
+    retains_grad = property(lambda self: self._held.retains_grad)
+    _version = property(lambda self: self._held._version)
+
+    @property
+    def grad(self):
+        grad = self._held.grad
+        return None if grad is None else self._with(grad)
+
+    @grad.setter
+    def grad(self, grad):
+        self._held.grad = None if grad is None else self._gradient_of_values(grad)
+
+    def _expect_shape(self, grad):
+        if tuple(grad.shape) != tuple(self.shape):
+            raise RuntimeError(f"Mismatch in shape: a gradient of shape {tuple(grad.shape)} for a {type(self).__name__} of shape "
+                               f"{tuple(self.shape)}")
+
+    def requires_grad_(self, requires_grad=True):
+        self._held.requires_grad_(requires_grad)
+        return self
+
+    def retain_grad(self):
+        self._held.retain_grad()
+
+    def register_hook(self, hook):
+        def on_values(grad):
+            result = hook(self._with(grad))
+            return None if result is None else self._gradient_of_values(result)
+        return self._held.register_hook(on_values)
+
+    def register_post_accumulate_grad_hook(self, hook):
+        return self._held.register_post_accumulate_grad_hook(lambda values: hook(self))
+
+    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+        wisp.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def detach(self):
+        return self._with(self._held.detach())

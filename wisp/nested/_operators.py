@@ -1,0 +1,452 @@
+"""Operators on nested tensors, by name. Those on elements, or on dimensions that all parts share, work on the packed values."""
+import math
+
+import wisp
+from wisp import _core
+from wisp.nested._tensor import NestedTensor, RaggedSize, _make
+
+F = wisp.nn.functional
+# one tensor in, elements alone matter
+_ELEMENTWISE = set("""
+    abs absolute acos acosh angle asin asinh atan atanh bernoulli bitwise_not ceil celu clamp clamp_max clamp_min clip clone conj
+    conj_physical contiguous cos cosh deg2rad detach digamma dropout elu erf erfc erfinv exp exp2 expm1 fill fix floor frac
+    full_like gelu hardshrink hardsigmoid hardswish hardtanh isfinite isinf isnan isneginf isposinf leaky_relu lgamma log log10
+    log1p log2 logical_not logit logsigmoid mish nan_to_num neg negative ones_like positive rad2deg rand_like randn_like
+    randint_like empty_like zeros_like reciprocal relu relu6 round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh
+    softplus softshrink softsign sqrt square tan tanh tanhshrink threshold trunc zero float double half bfloat16 int long short
+    char byte bool to type_as cpu cuda type alpha_dropout pin_memory uniform normal embedding""".split())
+_BINARY = set("""
+    add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow maximum minimum fmax fmin atan2 eq ne lt
+    le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__ __radd__ __rmul__
+    __rsub__ __rtruediv__ __rpow__ __rmod__ __rfloordiv__ rsub masked_fill where copysign hypot lerp addcmul addcdiv copy isclose
+    xlogy nextafter ldexp""".split())
+RULES = {}
+
+
+def call(function, args, kwargs):
+    """Run an operator that was called with a nested tensor."""
+    name = function.__name__
+    if name == "__get__":
+        raise refused("an attribute of tensors")
+    inplace = name.endswith("_") and not name.endswith("__")
+    base = name[:-1] if inplace else name
+    with wisp.DisableTorchFunctionSubclass():
+        if base in RULES and not inplace:
+            return RULES[base](*args, **kwargs)
+        if base in _ELEMENTWISE or base in _BINARY:
+            result = _on_values(function, base, args, kwargs)
+            return args[0] if inplace else result
+        if hasattr(function, "_unseen"):  # written in Python: what it calls comes here
+            wisp.overrides._switch(False, -1)
+            try:
+                return function._unseen(*args, **kwargs)
+            finally:
+                wisp.overrides._switch(False, 1)
+        own = vars(NestedTensor).get(name)
+        if getattr(own, "__module__", None) == NestedTensor.__module__:  # not what is inherited, which would read the shell
+            return own(*args, **kwargs)
+    raise refused(name)
+
+
+def refused(name):
+    return NotImplementedError(f"{name}: not supported for nested tensors; use unbind() and work on the parts, or to_padded_tensor(value)")
+
+
+def rule(*names):
+    def enter(function):
+        RULES.update(dict.fromkeys(names, function))
+        return function
+    return enter
+
+
+def _nested(value):
+    return isinstance(value, NestedTensor)
+
+
+def _dim(input, dim, name, batch=False):
+    """A dimension of a nested tensor that is neither the batch nor ragged, as one of the values."""
+    dim = _wrapped(input, dim)
+    if input._ragged is None or dim == 0 or dim == input._ragged:
+        kind = "batch" if dim == 0 else "ragged"
+        raise RuntimeError(f"{name}(): not supported for NestedTensor on the {kind} dimension (dim={dim})")
+    return dim - 1
+
+
+def _wrapped(input, dim):
+    count = input.dim()
+    if not -count <= dim < count:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {dim})")
+    return dim % count
+
+
+# ---- elements
+def _on_values(function, name, args, kwargs):
+    found = [value for value in (*args, *kwargs.values()) if _nested(value)]
+    first = found[0]
+    for other in found[1:]:
+        if other._shapes != first._shapes or other._ragged != first._ragged:
+            def shown(tensor):
+                return f"({', '.join(map(str, tensor._sizes))})"
+            if name in _BINARY and tensor_broadcasts(first, other):
+                return _by_parts(function, args, kwargs, first)
+            raise RuntimeError(f"cannot call binary pointwise function {name} with inputs of shapes {shown(first)} and {shown(other)}")
+
+    def values(value):
+        if _nested(value):
+            return value._values
+        if isinstance(value, _core.Tensor) and value.dim() > 0 and name in _BINARY:
+            return _spread(first, value, name)
+        return value
+    if name == "embedding":
+        return first._with(function(*map(values, args), **kwargs))
+    return first._with(function(*map(values, args), **{key: values(value) for key, value in kwargs.items()}))
+
+
+def tensor_broadcasts(one, other):
+    """Whether the parts of two nested tensors go together, one by one."""
+    return len(one) == len(other) and all(_go_together(a, b) for a, b in zip(one._shapes, other._shapes))
+
+
+def _go_together(a, b):
+    return all(x == y or 1 in (x, y) for x, y in zip(reversed(a), reversed(b)))
+
+
+def _by_parts(function, args, kwargs, first):
+    parts = [value._parts() if _nested(value) else [value] * len(first) for value in args]
+    return first._again([function(*items, **kwargs) for items in zip(*parts)])
+
+
+def _spread(nested, dense, name):
+    """A dense operand in the shape of the values: one for all, or one for each part."""
+    if nested._ragged is None:
+        raise refused(f"{name} of a dense tensor and parts that differ in several sizes")
+    extra = nested.dim() - dense.dim()
+    if extra < 0:
+        raise RuntimeError(f"{name}: a dense tensor of {dense.dim()} dimensions and a nested one of {nested.dim()}")
+    shape = (1,) * extra + tuple(dense.shape)
+    if shape[nested._ragged] != 1:
+        raise RuntimeError(f"cannot call binary pointwise function {name} with inputs of shapes ({', '.join(map(str, nested._sizes))}) and "
+                           f"{tuple(dense.shape)}: the ragged dimension fits 1 alone")
+    dense = dense.reshape(shape)
+    if shape[0] == 1:
+        return dense.squeeze(0)
+    if shape[0] != len(nested):
+        raise RuntimeError(f"{name}: a dense tensor for {shape[0]} parts and a nested one of {len(nested)}")
+    return dense.squeeze(nested._ragged).index_select(0, nested._segments()).movedim(0, nested._ragged - 1)
+
+
+for _name in ("is_floating_point", "is_complex", "is_signed", "element_size", "is_pinned"):
+    RULES[_name] = lambda input, _name=_name: getattr(input._values, _name)()
+RULES["is_same_size"] = lambda input, other: input._shapes == other._shapes
+RULES["is_tensor"] = lambda obj: True
+RULES["numel"] = lambda input: input._values.numel()
+RULES["equal"] = lambda input, other: input._shapes == other._shapes and wisp.equal(input._values, other._values)
+
+
+@rule("allclose")
+def allclose(input, other, *args, **kwargs):
+    return input._shapes == other._shapes and wisp.allclose(input._values, other._values, *args, **kwargs)
+
+
+# ---- layers
+@rule("linear")
+def linear(input, weight, bias=None):
+    if input._ragged == input.dim() - 1:
+        raise RuntimeError("linear(): the last dimension is ragged")
+    if input._ragged is None:
+        return input._again([F.linear(part, weight, bias) for part in input._parts()])
+    return input._with(F.linear(input._values, weight, bias))
+
+
+@rule("layer_norm")
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    if input._ragged is None or input._ragged >= input.dim() - len(normalized_shape):
+        raise RuntimeError("layer_norm(): normalizing over ragged dim not supported for nested tensors")
+    return input._with(F.layer_norm(input._values, normalized_shape, weight, bias, eps))
+
+
+@rule("rms_norm")
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    if input._ragged is None or input._ragged >= input.dim() - len(normalized_shape):
+        raise RuntimeError("rms_norm(): normalizing over ragged dim not supported for nested tensors")
+    return input._with(F.rms_norm(input._values, normalized_shape, weight, eps))
+
+
+def _softmax(name):
+    function = getattr(F, name)
+
+    def softmax(input, dim, _stacklevel=3, dtype=None, **ignored):
+        place = _wrapped(input, dim)
+        if place == 0:
+            raise RuntimeError("softmax(): not supported when reducing across the batch dimension for NestedTensor")
+        if input._ragged is None or place == input._ragged:
+            return input._again([function(part, place - 1, dtype=dtype) for part in input._parts()])
+        return input._with(function(input._values, place - 1, dtype=dtype))
+    return softmax
+
+
+for _name in ("softmax", "log_softmax"):
+    RULES[_name] = _softmax(_name)
+
+
+@rule("matmul", "bmm", "mm", "__matmul__", "__rmatmul__")
+def matmul(input, other):
+    if _nested(input) and not _nested(other) and other.dim() == 2 and input._ragged not in (None, input.dim() - 1):
+        return input._with(input._values @ other)
+    nested = input if _nested(input) else other
+
+    def parts(operand):
+        if _nested(operand):
+            return operand._parts()
+        return operand.unbind(0) if operand.dim() == nested.dim() else [operand] * len(nested)
+    one, two = parts(input), parts(other)
+    if len(one) != len(two):
+        raise RuntimeError(f"matmul: {len(one)} parts and {len(two)}")
+    results = [a @ b for a, b in zip(one, two)]
+    rows_differ = _nested(input) and input._ragged == input.dim() - 2
+    if len({tuple(part.shape) for part in results}) == 1 and nested._layout is wisp.jagged and not rows_differ:
+        return wisp.stack(results)  # what was ragged is summed over
+    return nested._again(results)
+
+
+@rule("scaled_dot_product_attention")
+def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if attn_mask is not None:
+        raise RuntimeError("scaled_dot_product_attention: attn_mask is not supported for nested tensors; each part attends to itself alone")
+    parts = zip(*(part._parts() for part in (query, key, value)))
+    return query._again([F.scaled_dot_product_attention(q[None], k[None], v[None], None, dropout_p, is_causal, scale, enable_gqa)[0]
+                         for q, k, v in parts])
+
+
+# ---- reductions
+def _reduction(name):
+    operator = getattr(wisp, name)
+
+    def reduce(input, dim=None, keepdim=False, **kwargs):
+        if dim is None or dim == () or dim == []:
+            return operator(input._values, **kwargs)
+        dims = sorted({_wrapped(input, d) for d in ([dim] if isinstance(dim, int) else dim)})
+        if input._ragged is None:
+            if 0 in dims:
+                raise RuntimeError(f"{name}(): reducing along the batch dimension is not supported for parts that differ in several sizes")
+            return input._again([operator(part, [d - 1 for d in dims], keepdim, **kwargs) for part in input._parts()])
+        if 0 in dims and input._ragged not in dims:
+            raise RuntimeError(f"{name}(): reducing along the batch dimension but not the ragged dimension is not supported for nested "
+                               "tensors")
+        if 0 in dims:
+            result = operator(input._values, [d - 1 for d in dims if d], keepdim, **kwargs)
+            return result.unsqueeze(0) if keepdim else result
+        if input._ragged not in dims:
+            kept = 0 if keepdim else sum(d < input._ragged for d in dims)
+            values = operator(input._values, [d - 1 for d in dims], keepdim, **kwargs)
+            shapes = [(*values.shape[:input._ragged - 1 - kept], n, *values.shape[input._ragged - kept:]) for n in input._lengths()]
+            return _make(values, shapes, input._ragged - kept, input._layout, input._offsets)
+        if name in ("sum", "mean") and len(dims) == 1:
+            return _segment_sum(input, name, keepdim, **kwargs)
+        return wisp.stack([operator(part, [d - 1 for d in dims], keepdim, **kwargs) for part in input._parts()])
+    return reduce
+
+
+def _segment_sum(input, name, keepdim, dtype=None):
+    values = input._values if dtype is None else input._values.to(dtype)
+    if not values.is_floating_point() and not values.is_complex():
+        if name == "mean":
+            raise RuntimeError("mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+                               f"Got: {values.dtype}")
+        values = values.long()
+    values = values.movedim(input._ragged - 1, 0)
+    result = values.new_zeros((len(input), *values.shape[1:])).index_add(0, input._segments(), values)
+    if name == "mean":
+        result = result / input._offsets.diff().reshape(-1, *[1] * (result.dim() - 1)).to(result.dtype)
+    return result.unsqueeze(input._ragged) if keepdim else result
+
+
+for _name in ("sum", "mean", "amax", "amin", "var", "std", "logsumexp", "any", "all", "norm"):
+    RULES[_name] = _reduction(_name)
+
+
+def _by_part(name):
+    operator = getattr(wisp, name)
+
+    def reduce(input, dim=None, keepdim=False, **kwargs):
+        if dim is None:
+            return operator(input._values)
+        place = _wrapped(input, dim)
+        if place == 0:
+            raise RuntimeError(f"{name}(): reducing along the batch dimension is not supported for nested tensors")
+        results = [operator(part, place - 1, keepdim, **kwargs) for part in input._parts()]
+        join = wisp.stack if place == input._ragged else input._again
+        if isinstance(results[0], tuple):
+            return type(results[0])([join(column) for column in zip(*results)])
+        return join(results)
+    return reduce
+
+
+for _name in ("max", "min", "argmax", "argmin", "prod"):
+    RULES[_name] = _by_part(_name)
+
+
+def _along(name):
+    def along(input, dim=-1, *args, **kwargs):
+        place = _wrapped(input, dim)
+        if place == 0:
+            raise RuntimeError(f"{name}(): not supported for NestedTensor on the batch dimension (dim=0)")
+        return input._again([getattr(part, name)(place - 1, *args, **kwargs) for part in input._parts()])
+    return along
+
+
+for _name in ("cumsum", "cumprod", "argsort"):
+    RULES[_name] = _along(_name)
+
+
+# ---- shapes
+def _moved(input, values, ragged):
+    shapes = [(*values.shape[:ragged - 1], length, *values.shape[ragged:]) for length in input._lengths()]
+    return _make(values, shapes, ragged, input._layout, input._offsets)
+
+
+@rule("transpose", "swapaxes", "swapdims")
+def transpose(input, dim0, dim1):
+    dim0, dim1 = _wrapped(input, dim0), _wrapped(input, dim1)
+    if 0 in (dim0, dim1) and dim0 != dim1:
+        raise ValueError("Transpose is not supported on the batch dimension for jagged NT")
+    if input._ragged is None:
+        return input._again([part.transpose(dim0 - 1, dim1 - 1) for part in input._parts()])
+    swapped = {dim0: dim1, dim1: dim0}
+    return _moved(input, input._values.transpose(dim0 - 1, dim1 - 1) if dim0 else input._values, swapped.get(input._ragged, input._ragged))
+
+
+@rule("permute")
+def permute(input, *dims):
+    dims = [_wrapped(input, d) for d in (dims[0] if len(dims) == 1 and isinstance(dims[0], (list, tuple)) else dims)]
+    if dims[0] != 0 or sorted(dims) != list(range(input.dim())):
+        raise ValueError(f"permute: the batch dimension of a nested tensor stays first; got {dims}")
+    if input._ragged is None:
+        return input._again([part.permute([d - 1 for d in dims[1:]]) for part in input._parts()])
+    return _moved(input, input._values.permute([d - 1 for d in dims[1:]]), dims.index(input._ragged))
+
+
+@rule("view", "reshape")
+def view(input, *shape):
+    shape = list(shape[0] if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape)
+    if input._ragged is None or not shape or shape[0] not in (len(input), -1):
+        raise RuntimeError("view: a nested tensor keeps its batch as dimension 0, and one ragged dimension")
+    lengths = input._lengths()
+    place = next((i for i, size in enumerate(shape) if isinstance(size, RaggedSize)), None)
+    if place is None:
+        place = next((i for i, size in enumerate(shape) if i and size == -1), None)
+    before = math.prod(input._values.shape[:input._ragged - 1])
+    if place is None or place == 0 or isinstance(shape[place], RaggedSize) and shape[place] != input._sizes[input._ragged]:
+        raise RuntimeError(f"view: the shape {tuple(shape)} has no place for the ragged dimension; use -1 or size({input._ragged})")
+    if math.prod(shape[1:place]) != before:
+        raise RuntimeError(f"view(): cannot view shape ({', '.join(map(str, input._sizes))}) as ({', '.join(map(str, shape))})")
+    return _moved(input, input._values.reshape(*shape[1:place], sum(lengths), *shape[place + 1:]), place)
+
+
+@rule("unflatten")
+def unflatten(input, dim, sizes):
+    place = _dim(input, dim, "unflatten")
+    values = input._values.unflatten(place, sizes)
+    return _moved(input, values, input._ragged + (len(sizes) - 1 if place < input._ragged - 1 else 0))
+
+
+@rule("flatten")
+def flatten(input, start_dim=0, end_dim=-1):
+    start, end = _wrapped(input, start_dim), _wrapped(input, end_dim)
+    if input._ragged is None or start == 0 or start <= input._ragged <= end and start < end:
+        raise RuntimeError("flatten(): not supported for NestedTensor on the batch or the ragged dimension")
+    return _moved(input, input._values.flatten(start - 1, end - 1), input._ragged - (end - start if end < input._ragged else 0))
+
+
+@rule("unsqueeze")
+def unsqueeze(input, dim):
+    place = dim % (input.dim() + 1)
+    if place == 0 or input._ragged is None:
+        raise RuntimeError("unsqueeze(): not supported for NestedTensor on dim=0")
+    return _moved(input, input._values.unsqueeze(place - 1), input._ragged + (place <= input._ragged))
+
+
+@rule("squeeze")
+def squeeze(input, dim):
+    for place in sorted({_wrapped(input, d) for d in ([dim] if isinstance(dim, int) else dim)}, reverse=True):
+        values_dim = _dim(input, place, "squeeze")
+        if input._values.shape[values_dim] == 1:
+            input = _moved(input, input._values.squeeze(values_dim), input._ragged - (place < input._ragged))
+    return input
+
+
+def _splitting(name):
+    def split(input, sizes, dim=0):
+        if _wrapped(input, dim) == 0:
+            groups = getattr(wisp.arange(len(input)), name)(sizes)
+            parts = input._parts()
+            return tuple(input._again([parts[i] for i in group.tolist()]) for group in groups)
+        return tuple(input._with(part) for part in getattr(input._values, name)(sizes, _dim(input, dim, name)))
+    return split
+
+
+for _name in ("chunk", "split", "split_with_sizes"):
+    RULES[_name] = _splitting(_name)
+
+
+@rule("cat", "concat", "concatenate")
+def cat(tensors, dim=0):
+    first = next(tensor for tensor in tensors if _nested(tensor))
+    if not all(map(_nested, tensors)):
+        raise RuntimeError("cat: expected each tensor to be nested")
+    place = _wrapped(first, dim)
+    if place == 0:
+        return first._again([part for tensor in tensors for part in tensor._parts()])
+    alike = first._ragged is not None and all(t._ragged == first._ragged and t._lengths() == first._lengths() for t in tensors)
+    if alike and place != first._ragged:
+        return first._with(wisp.cat([tensor._values for tensor in tensors], place - 1))
+    return first._again([wisp.cat(parts, place - 1) for parts in zip(*(tensor._parts() for tensor in tensors))])
+
+
+@rule("stack")
+def stack(tensors, dim=0):
+    return cat([unsqueeze(tensor, dim) for tensor in tensors], dim)
+
+
+@rule("unbind")
+def unbind(input, dim=0):
+    if _wrapped(input, dim) != 0:
+        raise RuntimeError(f"unbind(): only supported for NestedTensor on jagged layout for dim=0, got dim={dim}")
+    return tuple(input._parts())
+
+
+@rule("select")
+def select(input, dim, index):
+    if _wrapped(input, dim) == 0:
+        if not -len(input) <= index < len(input):
+            raise IndexError(f"select(): index {index} out of range for a nested tensor of {len(input)} parts")
+        return input._parts()[index]
+    place = _dim(input, dim, "select")
+    return _moved(input, input._values.select(place, index), input._ragged - (place < input._ragged - 1))
+
+
+@rule("__getitem__")
+def getitem(input, key):
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if Ellipsis in [k for k in keys if not isinstance(k, _core.Tensor)]:
+        place = next(i for i, k in enumerate(keys) if k is Ellipsis)
+        keys[place:place + 1] = [slice(None)] * (input.dim() - len(keys) + 1)
+    first, *rest = keys
+    if isinstance(first, int):
+        part = select(input, 0, first)
+        return part[tuple(rest)] if rest else part
+    if not isinstance(first, slice) or any(not isinstance(k, (int, slice)) for k in rest):
+        raise refused("indexing with tensors, lists or None")
+    if first != slice(None):
+        input = input._again(input._parts()[first])
+    if all(k == slice(None) for k in rest):
+        return input
+    if input._ragged is None or len(rest) >= input._ragged and rest[input._ragged - 1] != slice(None):
+        return input._again([part[tuple(rest)] for part in input._parts()])
+    gone = sum(isinstance(k, int) for k in rest[:input._ragged - 1])
+    return _moved(input, input._values[tuple(rest)], input._ragged - gone)
+
+
+@rule("narrow")
+def narrow(input, dim, start, length):
+    return input._with(input._values.narrow(_dim(input, dim, "narrow"), start, length))

@@ -3,16 +3,20 @@
 A pickle names functions and classes; `Finder` maps the names that PyTorch's files use to functions of ours, which check
 what they are given, and refuses all others.
 """
+import abc
 import collections
 import contextlib
+import enum
 import importlib
 import math
 import pickle
 import sys
+import typing
 
 import numpy
 
 import wisp
+from wisp._absent_dtypes import DTYPES as ABSENT_DTYPES
 from wisp._unpickle import BLANK, CALL, TRUSTED, Unpickler, check_key
 
 __all__ = ["Finder", "StorageKind", "STORAGES", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
@@ -24,6 +28,7 @@ STORAGES = {"FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage"
 _DTYPES = frozenset(("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16",
                      "uint32", "uint64", "bool", "complex64", "complex128"))
 _OLD_MODULES = {"__builtin__": "builtins", "torch.tensor": "torch"}
+_OLD_NAMES = {"builtins xrange": "range"}
 
 
 class StorageKind:
@@ -40,12 +45,31 @@ def _rebuild_tensor(storage, offset, size, stride, *_):
     return _view(storage, offset, size, stride)
 
 
-def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, *_):
-    return _view(storage, offset, size, stride).requires_grad_(requires_grad)
+def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks=None, bits=None, *_):
+    return _with_bits(_view(storage, offset, size, stride), bits).requires_grad_(requires_grad)
 
 
-def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, *_):
-    return _view(storage.view(dtype), offset, size, stride).requires_grad_(requires_grad)
+def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, bits=None, *_):
+    return _with_bits(_view(storage.view(dtype), offset, size, stride), bits).requires_grad_(requires_grad)
+
+
+def _with_bits(tensor, bits):
+    """What PyTorch's lazy views stand for: the memory is to be read conjugated, or with the other sign."""
+    if type(bits) is dict and (bits.get("conj") or bits.get("neg")):
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise pickle.UnpicklingError("a tensor in the file that is to be conjugated repeats its elements")
+        tensor = tensor.conj().resolve_conj() if bits.get("conj") else tensor
+        tensor = -tensor if bits.get("neg") else tensor
+    return tensor
+
+
+def _rebuild_meta(dtype, size, stride, requires_grad):
+    """A tensor without memory."""
+    size, stride = tuple(size), tuple(stride)
+    if not isinstance(dtype, wisp.dtype) or len(size) != len(stride) or len(size) > 64 \
+            or not all(type(number) is int and 0 <= number < 1 << 62 for number in (*size, *stride)):
+        raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {size}, {stride}")
+    return wisp.empty_strided(size, stride, dtype=dtype, device="meta").requires_grad_(requires_grad)
 
 
 def _view(flat, offset, size, stride):
@@ -203,6 +227,7 @@ _NAMES = {
     "torch._utils _rebuild_tensor": (_rebuild_tensor, _rebuild_tensor),
     "torch._utils _rebuild_tensor_v2": (_rebuild_tensor_v2, _rebuild_tensor_v2),
     "torch._utils _rebuild_tensor_v3": (_rebuild_tensor_v3, _rebuild_tensor_v3),
+    "torch._utils _rebuild_meta_tensor_no_storage": (_rebuild_meta, _rebuild_meta),
     "torch._utils _rebuild_sparse_tensor": (_rebuild_sparse, _rebuild_sparse),
     "torch.serialization _get_layout": (_layout, _layout),
     "torch._utils _rebuild_parameter": (_rebuild_parameter, _rebuild_parameter),
@@ -237,6 +262,7 @@ class Finder:
 
     def __call__(self, module, name):
         module = _OLD_MODULES.get(module, module)
+        name = _OLD_NAMES.get(f"{module} {name}", name)
         if module == "wisp" or module.startswith("wisp."):
             module = "torch" + module[4:]
         known = _NAMES.get(f"{module} {name}")
@@ -255,6 +281,10 @@ class Finder:
         if self.collect:
             self.refused += [f"{module}.{name}"] * (f"{module}.{name}" not in self.refused)
             return _Refused, TRUSTED
+        if module == "torch" and name in ABSENT_DTYPES or name == "_rebuild_qtensor":
+            what = "quantized tensors" if name == "_rebuild_qtensor" else f"tensors of dtype {name}"
+            raise pickle.UnpicklingError(f"the file holds {what}, which Wisp does not have: convert them (say, to "
+                                         "bfloat16) with PyTorch and save again")
         raise pickle.UnpicklingError(
             f"the file refers to {module}.{name}, which is not on the list of types that may be loaded. Files never "
             f"run code here. If you trust this type, import it and say "
@@ -296,7 +326,8 @@ _HARMLESS = {"argparse Namespace": BLANK, "types SimpleNamespace": BLANK,
 
 def _of_a_model(module, name):
     """With `weights_only=False` whole models and optimizers can be read: a class of layers which the program has loaded, an
-    optimizer or schedule of ours, an operator, or a plain class of the standard library. Files may not call their code."""
+    optimizer or schedule of ours, an operator, a plain class of the standard library, or one of the program that is nothing but
+    its attributes. Files may not call their code."""
     if module == "torch" or module.startswith("torch."):
         operator = wisp._core._operators.get(module[6:], {}).get(name)
         if operator is not None and not name.startswith("_"):
@@ -319,7 +350,29 @@ def _of_a_model(module, name):
     kind = sys.modules.get(module)
     for part in name.split("."):
         kind = getattr(kind, part, None)
-    return (kind, BLANK) if isinstance(kind, type) and issubclass(kind, tuple(bases)) else None
+    if isinstance(kind, type) and issubclass(kind, tuple(bases)):
+        return kind, BLANK
+    return _of_the_program(kind) if _is_own(kind) else None
+
+
+def _is_own(kind):
+    return isinstance(kind, type) and kind.__module__.partition(".")[0] not in (*sys.stdlib_module_names, "wisp")
+
+
+def _of_the_program(kind):
+    """How to make a value of a class of the program, if none of the class's code runs by it: an enum's member, a named tuple,
+    or an object that is nothing but its attributes."""
+    if issubclass(kind, enum.Enum):
+        return kind, kind._value2member_map_.__getitem__
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        def make(*values):
+            if len(values) != len(kind._fields):
+                raise pickle.UnpicklingError(f"{kind.__name__} has {len(kind._fields)} fields, not {len(values)}")
+            return tuple.__new__(kind, values)
+        return kind, make
+    bare = all(base in (object, abc.ABC, typing.Generic)
+               or _is_own(base) and not {"__new__", "__del__", "__setstate__", "__slots__"} & vars(base).keys() for base in kind.__mro__)
+    return (kind, BLANK) if bare and type(kind) in (type, abc.ABCMeta) else None
 
 
 # ---------------------------------------------------------------- names that the user adds

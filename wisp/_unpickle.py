@@ -5,7 +5,9 @@ nests. This one builds plain values itself, asks its owner about every name, and
 proportion to the size of the file. It reads protocols 0 to 5 as far as PyTorch's files use them.
 """
 import codecs
+import inspect
 import struct
+import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from pickle import UnpicklingError
 
@@ -245,6 +247,8 @@ def _set_state(target, state):
     if state:
         target.__dict__.update(state)
     for key, value in (slots or {}).items():
+        if not isinstance(inspect.getattr_static(type(target), key, None), types.MemberDescriptorType):
+            raise UnpicklingError(f"{type(target).__name__} has no slot {str(key)[:100]!r}")  # a property would run code
         setattr(target, key, value)
 
 

@@ -58,7 +58,7 @@ class _Global:
 
 _TENSOR, _TENSOR_V3 = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_tensor_v3")
 _SPARSE, _LAYOUT = _Global("torch._utils", "_rebuild_sparse_tensor"), _Global("torch.serialization", "_get_layout")
-_PARAMETER = _Global("torch._utils", "_rebuild_parameter")
+_PARAMETER, _META = _Global("torch._utils", "_rebuild_parameter"), _Global("torch._utils", "_rebuild_meta_tensor_no_storage")
 _WITH_ATTRIBUTES, _PLAIN_TENSOR = _Global("torch._tensor", "_rebuild_from_type_v2"), _Global("torch", "Tensor")
 _DEVICE, _SIZE = _Global("torch", "device"), _Global("torch", "Size")
 _KINDS = {name: _Global("torch.storage" if name == "UntypedStorage" else "torch", name) for name in _STORAGES}
@@ -157,6 +157,8 @@ class _Pickler(pickle._Pickler):
             return _SPARSE, (tensor.layout, (*parts, tensor._coalesced) if tensor.is_sparse else tuple(parts))
         hooks = collections.OrderedDict()
         plain = tensor.detach()
+        if plain.is_meta and type(tensor) is wisp.Tensor:
+            return _META, (plain.dtype, tuple(plain.shape), tuple(plain.stride()), tensor.requires_grad)
         nn = sys.modules.get("wisp.nn.parameter")
         if nn is not None and isinstance(tensor, nn.Parameter):
             self.alive.append(plain)
@@ -195,9 +197,14 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
     ['weight', 'bias']
     """
     if not isinstance(f, (str, os.PathLike)):
+        if not hasattr(f, "write"):
+            raise AttributeError(f"expected 'f' to be string, path, or a file-like object with a 'write' attribute; got {type(f).__name__}")
         _write_archive(obj, f, "archive", pickle_protocol)
         return
     name = os.path.splitext(os.path.basename(os.path.realpath(f)))[0] or "archive"
+    directory = os.path.dirname(os.path.realpath(f))
+    if not os.path.isdir(directory):
+        raise RuntimeError(f"Parent directory {directory} does not exist.")
     with replacing(f) as file:
         _write_archive(obj, file, name, pickle_protocol)
 

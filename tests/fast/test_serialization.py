@@ -1,11 +1,14 @@
 """save and load: safety, atomic writes, sharing, mapping."""
 import argparse
+import dataclasses
 import datetime
+import enum
 import io
 import os
 import pathlib
 import pickle
 import types
+import typing
 import zipfile
 import zlib
 
@@ -205,3 +208,57 @@ def test_the_checksum_is_zlibs():
             part = memoryview(content)[start:start + length]
             assert wisp._core._crc32(part) == zlib.crc32(part)
     assert wisp._core._crc32(bytes(1000)) == zlib.crc32(bytes(1000))
+
+
+@dataclasses.dataclass
+class Settings:
+    width: int
+    rates: list
+
+
+class Mode(enum.Enum):
+    FAST = "fast"
+
+
+class Pair(typing.NamedTuple):
+    left: int
+    right: object
+
+
+class Watched:
+    ran = False
+
+    def __setstate__(self, state):
+        Watched.ran = True
+
+
+def test_plain_classes_of_the_program():
+    """With weights_only=False values of the program's own classes are read, as long as none of their code runs by it."""
+    value = {"settings": Settings(3, [0.1]), "mode": Mode.FAST, "pair": Pair(1, wisp.ones(2)), "steps": range(3)}
+    read = round_trip(value, weights_only=False)
+    assert read["settings"] == value["settings"] and read["mode"] is Mode.FAST and read["steps"] == range(3)
+    assert type(read["pair"]) is Pair and read["pair"].right.tolist() == [1, 1]
+    with pytest.raises(pickle.UnpicklingError, match="Settings"):
+        round_trip(value)
+    watched = Watched()
+    watched.x = 1
+    with pytest.raises(pickle.UnpicklingError, match="Watched"):
+        round_trip(watched, weights_only=False)
+    assert not Watched.ran
+
+
+def test_properties_are_no_slots():
+    class Trap:
+        @property
+        def x(self):
+            raise AssertionError
+
+    with pytest.raises(pickle.UnpicklingError, match="no slot 'x'"):
+        wisp._unpickle._set_state(Trap(), ({}, {"x": 1}))
+
+
+def test_no_directory(tmp_path):
+    with pytest.raises(RuntimeError, match="Parent directory .* does not exist"):
+        wisp.save(1, tmp_path / "a" / "b.pt")
+    with pytest.raises(AttributeError, match="'write' attribute"):
+        wisp.save(1, 3)

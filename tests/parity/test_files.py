@@ -1,6 +1,7 @@
 """Files go both ways between Wisp and PyTorch."""
 import collections
 import io
+import pickle
 
 import numpy as np
 import pytest
@@ -299,3 +300,38 @@ def test_safetensors_models(tmp_path):
     library.load_model(torch.nn.LSTM(3, 4), tmp_path / "again.safetensors")
     for a, b in zip(ours.parameters(), theirs.parameters()):
         assert raw(a) == raw(b)
+
+
+@pytest.mark.parametrize("make", [
+    lambda lib: lib.tensor([1 + 2j, 3 - 1j]).conj(),
+    lambda lib: lib.tensor([1 + 2j, 3 - 1j]).conj().imag,
+    lambda lib: lib.tensor([[1 + 2j, 3 - 1j]]).mH,
+])
+def test_lazy_views(make):
+    """PyTorch saves the memory of a conjugated view and a note that it is to be conjugated."""
+    stream = io.BytesIO()
+    torch.save(make(torch), stream)
+    stream.seek(0)
+    assert wisp.load(stream).tolist() == make(torch).tolist()
+    stream = io.BytesIO()
+    wisp.save(make(wisp), stream)
+    stream.seek(0)
+    assert torch.load(stream).tolist() == make(torch).tolist()
+
+
+def test_tensors_without_memory():
+    for ours, theirs in ((wisp, torch), (torch, wisp)):
+        stream = io.BytesIO()
+        ours.save({"w": ours.empty(2, 3, device="meta").t()}, stream)
+        stream.seek(0)
+        read = theirs.load(stream)["w"]
+        assert read.is_meta and tuple(read.shape) == (3, 2) and read.stride() == (1, 3)
+
+
+@pytest.mark.parametrize("value", [torch.ones(2).to(torch.float8_e4m3fn), torch.ones(2, dtype=torch.complex32)])
+def test_absent_dtypes_are_named(value):
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    stream.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="which Wisp does not have"):
+        wisp.load(stream)

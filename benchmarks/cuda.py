@@ -1,8 +1,10 @@
 """Operators, training steps and a replayed graph on the GPU, beside PyTorch's: python benchmarks/cuda.py [part of a name ...].
 
-Each line has the ratio of the times, and the bound that it is to keep. `python tools/gpu.py` runs the tests that need a GPU, then these.
+Each line has the ratio of the times, and the bound that it is to keep; where memory's speed is the limit, also the share of the bandwidth
+of a copy that it reaches. `python tools/gpu.py` runs the tests that need a GPU, then these.
 """
 
+import functools
 import gc
 import sys
 import time
@@ -35,13 +37,31 @@ BOUNDS = {
     "product tf32 4096": 1.03, "sdpa bf16": 1.1, "sdpa bf16 + backward": 1.1, "gpt2 124M step": 0.9,
 }
 missed = []
+LARGE = 16384 * 16384 * 4  # bytes of a large tensor
+SHARE = 0.85  # of a copy's bandwidth that an operation is to reach that moves each byte once
 
 
-def compare(name, make, n, memory=False):
-    """make(t) gives what is timed, in the package t; with `memory`, the peaks of the memory that tensors held are shown too."""
+@functools.cache
+def copy_bandwidth():
+    """Bytes per microsecond of a copy on the device, read and written: the better of the two packages'."""
+    best = 0
+    for t in (wisp, torch):
+        x, y = t.zeros(16384, 16384, device="cuda"), t.zeros(16384, 16384, device="cuda")
+        best = max(best, 2 * LARGE / per_call(lambda: y.copy_(x), t.cuda.synchronize, 20))
+        del x, y
+        gc.collect()
+        t.cuda.empty_cache()
+    print(f"{'copy 256M':24} {best / 1e6:.2f} TB/s", flush=True)
+    return best
+
+
+def compare(name, make, n, memory=False, moved=0):
+    """make(t) gives what is timed, in the package t; with `memory`, the peaks of the memory that tensors held are shown too. `moved`:
+    the large tensors that are read or written."""
     if sys.argv[1:] and not any(part in name for part in sys.argv[1:]):
         return
     times, peaks = [], []
+    bandwidth = copy_bandwidth() if moved else 0
     for t in (wisp, torch):
         f = make(t)
         f()
@@ -54,9 +74,13 @@ def compare(name, make, n, memory=False):
     ours, theirs = times
     bound = BOUNDS.get(name, 1)
     print(f"{name:24} wisp {ours:10.1f} us   torch {theirs:10.1f} us   {ours / theirs:.2f} of {bound:.2f}", end="")
-    print(f"   peak {peaks[0]:.0f} and {peaks[1]:.0f} MiB   {peaks[0] / peaks[1]:.2f}" if memory else "", flush=True)
+    print(f"   peak {peaks[0]:.0f} and {peaks[1]:.0f} MiB   {peaks[0] / peaks[1]:.2f}" if memory else "", end="")
+    share = moved * LARGE / ours / bandwidth if moved else 1
+    print(f"   {share:.0%} of the copy's bandwidth" if moved else "", flush=True)
     if round(ours / theirs, 2) > bound or (memory and peaks[0] > peaks[1]):
         missed.append(name)
+    if share < SHARE:
+        missed.append(f"{name} ({share:.0%} of the copy's bandwidth)")
 
 
 def backward(t):
@@ -73,8 +97,8 @@ def small(f):
     return lambda t: (lambda a, b: lambda: f(a, b))(t.randn(8).cuda(), t.randn(8).cuda())
 
 
-def large(f):
-    return lambda t: (lambda x: lambda: f(t, x))(t.randn(16384, 16384, device="cuda"))
+def large(f, count=1):
+    return lambda t: (lambda x: lambda: f(t, *x))([t.randn(16384, 16384, device="cuda") for _ in range(count)])
 
 
 def product(size, dtype, tf32=False):
@@ -269,14 +293,14 @@ if __name__ == "__main__":
     compare("add, 8 elements", small(lambda a, b: a + b), 2000)
     compare("mul-sum-backward", backward, 1000)
     compare("linear 64", linear, 1000)
-    compare("add 256M", large(lambda t, x: x + x), 20)
-    compare("exp 256M", large(lambda t, x: x.exp()), 20)
-    compare("gelu 256M", large(lambda t, x: t.nn.functional.gelu(x)), 20)
-    compare("sum 256M", large(lambda t, x: x.sum()), 20)
-    compare("sum 256M over dim 0", large(lambda t, x: x.sum(0)), 20)
-    compare("softmax 256M", large(lambda t, x: x.softmax(1)), 20)
-    compare("layer_norm 256M", large(lambda t, x: t.nn.functional.layer_norm(x, (16384,))), 20)
-    compare("transposed copy 256M", large(lambda t, x: x.t().contiguous()), 20)
+    compare("add 256M", large(lambda t, x, y: x + y, 2), 20, moved=3)
+    compare("exp 256M", large(lambda t, x: x.exp()), 20, moved=2)
+    compare("gelu 256M", large(lambda t, x: t.nn.functional.gelu(x)), 20, moved=2)
+    compare("sum 256M", large(lambda t, x: x.sum()), 20, moved=1)
+    compare("sum 256M over dim 0", large(lambda t, x: x.sum(0)), 20, moved=1)
+    compare("softmax 256M", large(lambda t, x: x.softmax(1)), 20, moved=2)
+    compare("layer_norm 256M", large(lambda t, x: t.nn.functional.layer_norm(x, (16384,))), 20, moved=2)
+    compare("transposed copy 256M", large(lambda t, x: x.t().contiguous()), 20, moved=2)
     compare("product bf16 8192", product(8192, "bfloat16"), 20)
     compare("product tf32 4096", product(4096, "float32", True), 50)
     compare("product f32 4096", product(4096, "float32"), 20)

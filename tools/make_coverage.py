@@ -149,10 +149,12 @@ def on_gpu():
     names = (ROOT / "tests" / "cuda" / "missing.txt").read_text().split()
     yield ON_GPU
     yield ""
-    yield "Every operator runs on CUDA with the CPU's results (`tests/cuda` runs the generated tests and every operator's example there)"
-    yield "but these, which raise `NotImplementedError: ... there is no kernel for tensors on cuda`, and what is composed of them:"
-    yield ""
-    yield ", ".join(f"`{name}`" for name in names) + "." if names else "None."
+    runs = "Every operator runs on CUDA with the CPU's results (`tests/cuda` runs the generated tests and every operator's example there)"
+    yield runs if names else runs + "."
+    if names:
+        yield "but these, which raise `NotImplementedError: ... there is no kernel for tensors on cuda`, and what is composed of them:"
+        yield ""
+        yield ", ".join(f"`{name}`" for name in names) + "."
 
 
 def main(paths):

@@ -248,6 +248,9 @@ Tensor starting_gradient(const Tensor& root, const Tensor& given) {
         if (is_complex(given.dtype()) != is_complex(root.dtype()))
             throw RuntimeError("For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                                "grad_output has dtype ", given.dtype(), " and output has dtype ", root.dtype(), ".");
+        if (devices_in_use && !(given.device() == root.device()) && given.dim() > 0)
+            throw RuntimeError("Mismatch in device: grad_output is on ", text_of(given.device()), " and output is on ", text_of(root.device()),
+                               ". Move the gradient with .to(", text_of(root.device()), ")");
         return given.dtype() == root.dtype() ? given : to(given, root.dtype());
     }
     if (root.numel() != 1)

@@ -3,6 +3,11 @@
 // Best fit with splitting and merging, as memory on a GPU is what limits a model. Every block belongs to the stream that
 // it was made for; one that another stream used too (record_use) waits for an event there before it is free. Small blocks that
 // were freed first lie in lists by their exact size, as a training step asks for the same sizes again and again.
+//
+// What a captured graph uses comes from a private pool: a replay writes there at any time, so those blocks are never lent to
+// other work nor given back while a graph of the pool lives.
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -18,6 +23,8 @@ struct MemoryBlock {
     char* data;
     size_t bytes;
     void* stream;
+    void* key;     // what may use it: its stream, or in a private pool a number of our own
+    int64_t pool;  // 0, or the private pool
     bool free = false;
     bool small = false;
     MemoryBlock *before = nullptr, *after = nullptr;  // neighbours in the segment
@@ -33,7 +40,7 @@ constexpr size_t unit = 512, small_limit = size_t(1) << 20, small_segment = size
 
 struct BySize {
     bool operator()(const Block* a, const Block* b) const {
-        if (a->stream != b->stream) return a->stream < b->stream;
+        if (a->key != b->key) return a->key < b->key;
         if (a->bytes != b->bytes) return a->bytes < b->bytes;
         return a->data < b->data;
     }
@@ -41,7 +48,7 @@ struct BySize {
 
 // Freed small blocks of a stream by their size in units; they are not merged with their neighbours as long as they lie here.
 struct Lists {
-    Handle stream;
+    Handle key;
     Block* of[small_limit / unit + 1] = {};
 };
 
@@ -49,9 +56,18 @@ struct Pool {
     std::set<Block*, BySize> free[2];  // large, small
     std::vector<std::unique_ptr<Lists>> lists;
     std::vector<std::pair<Handle, Block*>> waiting;  // events that must pass before the block is free
+    std::vector<Block*> later;  // freed during a capture, which must not see the events that they need
     MemoryStats stats{};
+    int64_t limit = INT64_MAX;
 };
 Pool pools[64];
+
+// Private pools, by number: how many graphs hold each, and the key of each stream that took memory from it.
+std::map<int64_t, int> held;
+std::map<std::pair<int64_t, Handle>, Handle> keys;
+thread_local int64_t private_pool = 0;  // of this thread's allocations
+thread_local bool captured_only = false;  // just those on streams that are being captured
+int captures = 0;  // under way
 
 int working() {
     const Device d = current_device();
@@ -74,11 +90,11 @@ void give(Pool& pool, Block* b) {
     pool.free[b->small].insert(b);
 }
 
-Block*& list_for(Pool& pool, Handle stream, size_t bytes) {
+Block*& list_for(Pool& pool, Handle key, size_t bytes) {
     for (auto& l : pool.lists)
-        if (l->stream == stream) return l->of[bytes / unit];
+        if (l->key == key) return l->of[bytes / unit];
     pool.lists.push_back(std::make_unique<Lists>());
-    pool.lists.back()->stream = stream;
+    pool.lists.back()->key = key;
     return pool.lists.back()->of[bytes / unit];
 }
 
@@ -106,41 +122,53 @@ void collect(Pool& pool, bool wait) {
     }
 }
 
-void return_segments(Pool& pool) {
-    empty_lists(pool);
+// Whole free segments go back to the driver: all that no graph holds, or just those of private pools that are gone.
+void return_segments(Pool& pool, bool orphans_only = false) {
+    if (!orphans_only) empty_lists(pool);
     for (auto& set : pool.free)
         for (auto it = set.begin(); it != set.end();) {
             Block* b = *it;
-            if (b->before || b->after) {
+            if (b->before || b->after || (b->pool ? held.count(b->pool) > 0 : orphans_only)) {
                 ++it;
                 continue;
             }
             it = set.erase(it);
             driver().memory_free(Pointer(b->data));
-            pool.stats.reserved -= int64_t(b->bytes);
+            pool.stats.reserved.sub(int64_t(b->bytes));
+            pool.stats.segments.sub(1);
             delete b;
         }
 }
 
-Block* take(Pool& pool, size_t bytes, Handle stream, bool small) {
-    Block wanted{nullptr, bytes, stream};
+// Where the memory of a stream is to come from now: the stream itself, or a key of the private pool in use.
+Handle key_for(Handle stream) {
+    if (!private_pool) [[likely]] return stream;
+    int capturing = 0;
+    if (captured_only && (driver().stream_capturing(stream, &capturing) != 0 || !capturing)) return stream;
+    Handle& key = keys[{private_pool, stream}];
+    static uintptr_t next = 1;  // odd: no stream's address
+    if (!key) key = reinterpret_cast<Handle>(next += 2);
+    return key;
+}
+
+Block* take(Pool& pool, size_t bytes, Handle key, bool small, bool any = false) {
+    Block wanted{nullptr, bytes, nullptr, key, 0};
     auto it = pool.free[small].lower_bound(&wanted);
-    if (it == pool.free[small].end() || (*it)->stream != stream) return nullptr;
+    if (it == pool.free[small].end() || (*it)->key != key) return nullptr;
     Block* b = *it;
-    // A large block is not spent on a request that would leave most of it unusable.
-    if (!small && b->bytes - bytes > large_segment && bytes < large_segment / 2 && b->bytes > 4 * large_segment) return nullptr;
+    // A large block is not spent on a request that would leave most of it unusable, unless nothing else is left.
+    if (!any && !small && b->bytes - bytes > large_segment && bytes < large_segment / 2 && b->bytes > 4 * large_segment) return nullptr;
     pool.free[small].erase(it);
     return b;
 }
 
-Block* fresh(Pool& pool, size_t bytes, Handle stream, bool small) {
+Block* fresh(Pool& pool, size_t bytes, Handle stream, Handle key, bool small) {
     const size_t segment = small ? small_segment : bytes < large_segment / 2 ? large_segment : (bytes + small_segment - 1) / small_segment * small_segment;
     Pointer p = 0;
-    if (driver().memory_allocate(&p, segment) != 0) return nullptr;
-    pool.stats.driver_allocations++;
-    pool.stats.reserved += int64_t(segment);
-    pool.stats.peak_reserved = std::max(pool.stats.peak_reserved, pool.stats.reserved);
-    Block* b = new Block{reinterpret_cast<char*>(p), segment, stream};
+    if (int64_t(segment) > pool.limit - pool.stats.reserved.now || driver().memory_allocate(&p, segment) != 0) return nullptr;
+    pool.stats.segments.add(1);
+    pool.stats.reserved.add(int64_t(segment));
+    Block* b = new Block{reinterpret_cast<char*>(p), segment, stream, key, key == stream ? 0 : private_pool};
     b->small = small;
     return b;
 }
@@ -149,37 +177,42 @@ Block* allocate(size_t asked, int index) {
     Pool& pool = pools[index];
     const size_t bytes = std::max<size_t>((asked + unit - 1) / unit * unit, unit);
     const bool small = bytes <= small_limit;
-    const Handle stream = current_stream();
+    const Handle stream = current_stream(), key = key_for(stream);
+    if (asked > size_t(INT64_MAX) - large_segment) throw OutOfMemory("CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index);
     if (!pool.waiting.empty()) collect(pool, false);
     Block* b = nullptr;
     if (small) {
-        Block*& first = list_for(pool, stream, bytes);
+        Block*& first = list_for(pool, key, bytes);
         if ((b = first)) first = b->next;
     }
-    if (!b) b = take(pool, bytes, stream, small);
+    if (!b) b = take(pool, bytes, key, small);
     if (!b && small) {
         empty_lists(pool);
-        b = take(pool, bytes, stream, small);
+        b = take(pool, bytes, key, small);
     }
-    if (!b) b = fresh(pool, bytes, stream, small);
+    if (!b) b = fresh(pool, bytes, stream, key, small);
     if (!b) {
         pool.stats.retries++;
-        driver().context_synchronize();
-        collect(pool, true);
-        return_segments(pool);
-        b = take(pool, bytes, stream, small);
-        if (!b) b = fresh(pool, bytes, stream, small);
+        if (!captures) {  // a capture would be broken by waiting
+            driver().context_synchronize();
+            collect(pool, true);
+            return_segments(pool);
+        }
+        b = take(pool, bytes, key, small, true);
+        if (!b) b = fresh(pool, bytes, stream, key, small);
     }
     if (!b) {
+        pool.stats.failures++;
         size_t free = 0, total = 0;
         driver().memory_info(&free, &total);
         throw OutOfMemory("CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index, ": ", int64_t(total), " bytes in all, ",
-                          int64_t(free), " free, ", pool.stats.allocated, " held by tensors, ", pool.stats.reserved - pool.stats.allocated,
-                          " cached in pieces that are too small. Use smaller batches, free tensors that are no longer needed, run inference under "
-                          "no_grad(), or use checkpointing");
+                          int64_t(free), " free, ", pool.stats.allocated.now, " held by tensors, ", pool.stats.reserved.now - pool.stats.allocated.now,
+                          " cached in pieces that are too small",
+                          pool.limit < INT64_MAX ? str(", ", pool.limit, " allowed by set_per_process_memory_fraction") : std::string(),
+                          ". Use smaller batches, free tensors that are no longer needed, run inference under no_grad(), or use checkpointing");
     }
     if (b->bytes >= bytes + (small ? unit : small_limit)) {
-        Block* rest = new Block{b->data + bytes, b->bytes - bytes, stream};
+        Block* rest = new Block{b->data + bytes, b->bytes - bytes, b->stream, b->key, b->pool};
         rest->small = small;
         rest->free = true;
         rest->before = b;
@@ -190,25 +223,12 @@ Block* allocate(size_t asked, int index) {
         pool.free[small].insert(rest);
     }
     b->free = false;
-    pool.stats.allocations++;
-    pool.stats.allocated += int64_t(b->bytes);
-    pool.stats.peak_allocated = std::max(pool.stats.peak_allocated, pool.stats.allocated);
+    pool.stats.blocks.add(1);
+    pool.stats.allocated.add(int64_t(b->bytes));
     return b;
 }
 
-void deallocate(Block* b, int index) {
-    Pool& pool = pools[index];
-    pool.stats.allocated -= int64_t(b->bytes);
-    if (b->users.empty()) {
-        if (b->small && b->bytes <= small_limit) {
-            Block*& first = list_for(pool, b->stream, b->bytes);
-            b->next = first;
-            first = b;
-        } else {
-            give(pool, b);
-        }
-        return;
-    }
+void free_after_users(Pool& pool, Block* b) {
     Handle event = nullptr;
     for (Handle user : b->users) {
         driver().event_create(&event, 2);
@@ -222,7 +242,70 @@ void deallocate(Block* b, int index) {
     pool.waiting.emplace_back(event, b);
 }
 
+void deallocate(Block* b, int index) {
+    Pool& pool = pools[index];
+    pool.stats.allocated.sub(int64_t(b->bytes));
+    pool.stats.blocks.sub(1);
+    if (!b->users.empty()) {
+        if (captures) pool.later.push_back(b);
+        else free_after_users(pool, b);
+    } else if (b->small && b->bytes <= small_limit && (!b->pool || held.count(b->pool))) {
+        Block*& first = list_for(pool, b->key, b->bytes);
+        b->next = first;
+        first = b;
+    } else {
+        const bool orphan = b->pool && !held.count(b->pool);
+        give(pool, b);
+        if (orphan && !captures) return_segments(pool, true);
+    }
+}
+
 }  // namespace
+
+int64_t new_pool() {
+    static int64_t last = 0;
+    return ++last;
+}
+
+void use_pool(int64_t pool, bool captured) {
+    private_pool = pool;
+    captured_only = captured;
+}
+int64_t pool_in_use() { return private_pool; }
+
+void hold_pool(int64_t pool) { held[pool]++; }
+
+void let_go_of_pool(int64_t number) {
+    auto it = held.find(number);
+    if (it == held.end() || --it->second > 0) return;
+    held.erase(it);
+    for (Pool& pool : pools) {
+        empty_lists(pool);
+        std::erase_if(pool.lists, [&](const auto& l) {
+            return std::any_of(keys.begin(), keys.end(), [&](const auto& k) { return k.first.first == number && k.second == l->key; });
+        });
+    }
+    std::erase_if(keys, [&](const auto& k) { return k.first.first == number; });
+    if (captures) return;  // the memory goes back with the next that does
+    for (int i = 0; i < 64; i++)
+        if (!pools[i].free[0].empty() || !pools[i].free[1].empty()) {
+            ensure_context(i);
+            return_segments(pools[i], true);
+        }
+}
+
+void capture_begins() { captures++; }
+void capture_ends() {
+    if (--captures > 0) return;
+    for (int i = 0; i < 64; i++)
+        while (!pools[i].later.empty()) {
+            OnDevice on({DeviceType::cuda, int8_t(i)});
+            ensure_context(i);
+            Block* b = pools[i].later.back();
+            pools[i].later.pop_back();
+            free_after_users(pools[i], b);
+        }
+}
 
 void provide(Storage* storage) {
     if (storage->bytes == 0) return;
@@ -262,9 +345,13 @@ void empty_cache(int index) {
 }
 
 MemoryStats memory_stats(int index) { return pools[index].stats; }
-void reset_peak(int index) {
-    pools[index].stats.peak_allocated = pools[index].stats.allocated;
-    pools[index].stats.peak_reserved = pools[index].stats.reserved;
+void reset_stats(int index, bool peaks) {
+    MemoryStats& s = pools[index].stats;
+    for (Counter* c : {&s.allocated, &s.reserved, &s.blocks, &s.segments})
+        if (peaks) c->peak = c->now;
+        else c->taken = c->freed = 0;
+    if (!peaks) s.retries = s.failures = 0;
 }
+void limit_memory(int index, int64_t bytes) { pools[index].limit = bytes; }
 
 }  // namespace wisp::cuda

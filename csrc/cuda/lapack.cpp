@@ -337,8 +337,7 @@ template <DType D> struct Gpu {
     }
 
     // By QR of A, or for a wide A of its adjoint: A is taken to have full rank.
-    static void least_squares(int64_t batch, char driver, int64_t m, int64_t n, int64_t columns, void* a, void* b, double, int64_t*, void*, int32_t*) {
-        if (driver != 'g') throw RuntimeError("torch.linalg.lstsq: parameter `driver` other than `gels` is not supported on CUDA");
+    static void least_squares(int64_t batch, char, int64_t m, int64_t n, int64_t columns, void* a, void* b, double, int64_t*, void*, int32_t*) {
         const int64_t rows = std::max(m, n), k = std::min(m, n);
         Scratch tau(size_t(k * item())), turned(size_t(m < n ? n * m * item() : 1));
         for (int64_t i = 0; i < batch; i++) {
@@ -361,8 +360,22 @@ template <DType D> struct Gpu {
         must(use().triangular(handles().blas, 0, upper_part, operation(trans), 0, small(n), small(columns), one(), a, small(lda), b, small(ldb)), "solving a triangular system");
     }
 
+    // By kernels of ours: cuSOLVER has no routine for Hermitian matrices.
+    static Kernel* ldl_kernel(int which, bool hermitian) {
+        static Instances<4> instances("cuda/kernels/ldl.cuh");
+        return instances(2 * which + hermitian, [&] { return str(which ? "ldl_solve<" : "ldl_factor<", type_text(D), hermitian ? ", true>" : ", false>"); });
+    }
+    static void ldl(int64_t batch, bool hermitian, int64_t n, void* a, int32_t* pivots, int32_t* info) {
+        Scratch work(size_t(batch * 2 * n * item()));
+        launch_with(ldl_kernel(0, hermitian), {unsigned(batch)}, {256}, 0, a, n, pivots, info, work.data());
+    }
+    static void ldl_solve(int64_t batch, bool hermitian, int64_t n, int64_t columns, const void* a, const int32_t* pivots, void* b) {
+        const char* message = "torch.linalg.ldl_solve: pivots must come from ldl_factor";
+        launch_with(ldl_kernel(1, hermitian), {unsigned(batch * columns)}, {256}, 0, a, pivots, b, n, columns, message, report_cell());
+    }
+
     static constexpr cpu::LapackKernels table = {lu, lu_solve, lu_inverse, cholesky, triangular_solve, qr, householder, householder_apply,
-                                                 svd, eigh, eig, least_squares, Absent(), Absent()};
+                                                 svd, eigh, eig, least_squares, ldl, ldl_solve};
 };
 
 }  // namespace

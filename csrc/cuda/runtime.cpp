@@ -35,13 +35,14 @@ thread_local int context_of = -1;  // whose context is current in this thread
 thread_local Handle streams[max_devices];
 
 int counted = -1;
+Result start_result = 0;  // of starting the driver
 
 int count_devices() {
     if (counted >= 0) return counted;
     int n = 0;
     try {
         const Driver& d = driver();
-        if (d.init(0) != 0 || d.device_count(&n) != 0) n = 0;
+        if ((start_result = d.init(0)) != 0 || d.device_count(&n) != 0) n = 0;
         pthread_atfork(nullptr, nullptr, [] { forked = true; });
     } catch (const Error&) {
         n = 0;
@@ -104,6 +105,9 @@ int check_device(int index) {
     const int n = count_devices();
     if (n == 0) {
         driver();  // says that there is no driver
+        if (start_result == 3)  // not initialised, although that was just asked for
+            throw RuntimeError("Cannot re-initialize CUDA in forked subprocess: another library used it before the fork. To use CUDA with "
+                               "multiprocessing, you must use the 'spawn' start method");
         throw RuntimeError("CUDA is not available, no GPU was found: the driver is there, but it shows no device (CUDA_VISIBLE_DEVICES?); use device='cpu'");
     }
     if (index >= n) throw RuntimeError("CUDA error: invalid device ordinal: cuda:", index, " was asked for, and there are ", n, " devices, cuda:0 to cuda:", n - 1);
@@ -145,9 +149,11 @@ void set_stream(int index, Handle stream) { streams[check_device(index)] = strea
 void* report_cell() { return states[working()]->report; }
 
 static void raise_report(int index) {
-    Report* r = states[index]->report;
-    if (r->flag == 0) [[likely]] return;
-    const Report seen = *r;
+    volatile Report* r = states[index]->report;
+    // The name is written last: without it a kernel of another stream is still writing, and the next wait will see it.
+    if (r->flag == 0 || r->name == 0) [[likely]] return;
+    const Report seen = {r->flag, r->value, r->size, r->name};
+    r->name = 0;
     r->flag = 0;
     if (seen.flag == 2) throw RuntimeError(reinterpret_cast<const char*>(seen.name), " (found on cuda:", index, " by an earlier call)");
     throw IndexError(reinterpret_cast<const char*>(seen.name), ": index ", int64_t(seen.value), " is out of bounds for dimension with size ",
@@ -171,6 +177,22 @@ void synchronize(int index) {
 
 void wait_stream(Handle stream) { check(unlocked([&](const Driver& d) { return d.stream_synchronize(stream); }), "waiting for a stream"); }
 void wait_event(Handle event) { check(unlocked([&](const Driver& d) { return d.event_synchronize(event); }), "waiting for an event"); }
+
+void raise_reports() {
+    for (int i = 0; i < counted; i++)
+        if (states[i]) raise_report(i);
+}
+
+Handle pooled_stream(int index, int priority) {
+    constexpr int count = 32;
+    static Handle made[max_devices][2][count];
+    static int next[max_devices][2];
+    index = check_device(index);
+    const int high = priority < 0;
+    Handle& stream = made[index][high][next[index][high]++ % count];
+    if (!stream) check(driver().stream_create(&stream, 1, priority < 0 ? -1 : 0), "making a stream");
+    return stream;
+}
 
 void to_device(void* device, const void* host, size_t bytes, bool wait) {
     if (!bytes) return;
@@ -217,21 +239,30 @@ void within(void* to, const void* from, size_t bytes) {
 
 void between(void* to, int to_index, const void* from, int from_index, size_t bytes) {
     if (!bytes) return;
-    // The copy runs on the source's stream; the target's stream waits for it.
+    // The copy runs on the source's stream. It waits for what the target's stream did with that memory before, and the target's
+    // stream waits for it. An event belongs to the device of the stream that it is recorded on.
     const Driver& d = driver();
     Handle source, target;
+    auto let_wait = [&](Handle waits, Handle other) {
+        Handle event;
+        check(d.event_create(&event, 2), "making an event");
+        check(d.event_record(event, other), "recording an event");
+        check(d.stream_wait(waits, event, 0), "waiting for an event");
+        d.event_destroy(event);
+    };
+    {
+        OnDevice on({DeviceType::cuda, int8_t(from_index)});
+        source = current_stream();
+    }
     {
         OnDevice on({DeviceType::cuda, int8_t(to_index)});
         target = current_stream();
+        let_wait(source, target);
     }
     OnDevice on({DeviceType::cuda, int8_t(from_index)});
-    source = current_stream();
+    ensure_context(from_index);
     check(d.copy_between(Pointer(to), states[to_index]->context, Pointer(from), states[from_index]->context, bytes, source), "copying between devices");
-    Handle event;
-    check(d.event_create(&event, 2), "making an event");
-    check(d.event_record(event, source), "recording an event");
-    check(d.stream_wait(target, event, 0), "waiting for an event");
-    d.event_destroy(event);
+    let_wait(target, source);
 }
 
 void fill_zero(void* data, size_t bytes) {

@@ -39,6 +39,8 @@ void set_stream(int index, Handle stream);
 void synchronize(int index);                // waits for all work; raises what kernels reported (see report below)
 void wait_stream(Handle stream);            // these wait with the interpreter lock released
 void wait_event(Handle event);
+void raise_reports();                       // what kernels of any device reported so far
+Handle pooled_stream(int index, int priority);  // one of 32, in turn: there is no end to what programs ask for
 
 // Memory of a storage on its device, in the order of the current stream.
 struct MemoryBlock;
@@ -59,11 +61,35 @@ private:
 };
 void empty_cache(int index);
 void record_use(Storage* storage, Handle stream);  // another stream uses it too: it is not reused before that work is done
+struct Counter {
+    int64_t now, peak, taken, freed;
+    void add(int64_t n) {
+        now += n;
+        taken += n;
+        peak = now > peak ? now : peak;
+    }
+    void sub(int64_t n) {
+        now -= n;
+        freed += n;
+    }
+};
 struct MemoryStats {
-    int64_t allocated, peak_allocated, reserved, peak_reserved, allocations, driver_allocations, retries;
+    Counter allocated, reserved;  // bytes
+    Counter blocks, segments;
+    int64_t retries, failures;
 };
 MemoryStats memory_stats(int index);
-void reset_peak(int index);
+void reset_stats(int index, bool peaks);         // the peaks, or what was counted up
+void limit_memory(int index, int64_t bytes);     // that may be taken from the driver
+
+// Private pools of memory, which captured graphs use. The memory of one is lent to nobody else and stays while it is held.
+int64_t new_pool();
+void use_pool(int64_t pool, bool captured);      // for this thread's allocations, maybe only on streams under capture; 0: no more
+int64_t pool_in_use();
+void hold_pool(int64_t pool);
+void let_go_of_pool(int64_t pool);
+void capture_begins();
+void capture_ends();
 
 // Copies in stream order. From ordinary host memory the bytes have been read when `to_device` returns; from pinned memory
 // only where it is told to wait. `to_host` waits unless told not to.

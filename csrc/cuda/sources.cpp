@@ -33,6 +33,7 @@
     X(image_types, "cpu/image.h")                          \
     X(grid_rules, "cpu/grid_rules.h")                      \
     X(sparse, "cuda/kernels/sparse.cuh")                   \
+    X(ldl, "cuda/kernels/ldl.cuh")                         \
     X(integer_gemm, "cuda/kernels/integer_gemm.cuh")       \
     X(sampler_rules, "cpu/sampler_rules.h")                \
     X(sort, "cuda/kernels/sort.cuh")                       \

@@ -17,13 +17,6 @@ int index_of(int64_t index) { return cuda::check_device(int(index)); }
 PyObject* text(const std::string& s) { return PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"); }
 Handle handle(int64_t h) { return reinterpret_cast<Handle>(h); }
 
-Handle new_event(bool timing) {
-    Handle e = nullptr;
-    index_of(-1);
-    cuda::check(cuda::driver().event_create(&e, timing ? 0 : 2), "making an event");
-    return e;
-}
-
 // 600 is "not ready": an answer, not an error.
 bool done(cuda::Result r, const char* what) {
     if (r == 600) return false;
@@ -104,9 +97,16 @@ const Operators operators = {
      }, function},
     {"_cuda.memory_stats(int device)", [](int64_t i) {
          const cuda::MemoryStats s = cuda::memory_stats(index_of(i));
-         return Py_BuildValue("(LLLLLLL)", static_cast<long long>(s.allocated), static_cast<long long>(s.peak_allocated), static_cast<long long>(s.reserved),
-                              static_cast<long long>(s.peak_reserved), static_cast<long long>(s.allocations), static_cast<long long>(s.driver_allocations),
-                              static_cast<long long>(s.retries));
+         PyObject* list = PyList_New(0);
+         auto add = [&](int64_t n) {
+             Ref number(PyLong_FromLongLong(n));
+             PyList_Append(list, number.get());
+         };
+         for (const cuda::Counter& c : {s.allocated, s.reserved, s.blocks, s.segments})
+             for (int64_t n : {c.now, c.peak, c.taken, c.freed}) add(n);
+         add(s.retries);
+         add(s.failures);
+         return list;
      }, function},
     {"_cuda.mem_get_info(int device)", [](int64_t i) {
          cuda::ensure_context(index_of(i));
@@ -114,7 +114,16 @@ const Operators operators = {
          cuda::check(cuda::driver().memory_info(&free, &total), "asking for free memory");
          return Py_BuildValue("(LL)", static_cast<long long>(free), static_cast<long long>(total));
      }, function},
-    {"_cuda.reset_peak(int device)", [](int64_t i) { cuda::reset_peak(index_of(i)); }, function},
+    {"_cuda.reset_stats(int device, bool peaks)", [](int64_t i, bool peaks) { cuda::reset_stats(index_of(i), peaks); }, function},
+    {"_cuda.limit_memory(int device, int bytes)", [](int64_t i, int64_t bytes) { cuda::limit_memory(index_of(i), bytes); }, function},
+    {"_cuda.new_pool()", []() { return cuda::new_pool(); }, function},
+    {"_cuda.hold_pool(int pool)", [](int64_t pool) { cuda::hold_pool(pool); }, function},
+    {"_cuda.let_go_of_pool(int pool)", [](int64_t pool) { cuda::let_go_of_pool(pool); }, function},
+    {"_cuda.use_pool(int pool)", [](int64_t pool) {
+         const int64_t before = cuda::pool_in_use();
+         cuda::use_pool(pool, false);
+         return before;
+     }, function},
     {"_cuda.empty_cache(int device)", [](int64_t i) { cuda::empty_cache(index_of(i)); }, function},
     {"_cuda.allow_tf32(bool allowed)", [](bool b) { cuda::allow_tf32(b); }, function},
     {"_cuda.tf32_allowed()", []() { return cuda::tf32_allowed(); }, function},
@@ -134,13 +143,18 @@ const Operators operators = {
          return int64_t(cuda::current_stream());
      }, function},
     {"_cuda.set_stream(int device, int stream)", [](int64_t i, int64_t s) { cuda::set_stream(index_of(i), handle(s)); }, function},
-    {"_cuda.new_stream(int device, int priority=0)", [](int64_t i, int64_t priority) {
+    {"_cuda.new_stream(int device, int priority=0)", [](int64_t i, int64_t priority) { return int64_t(cuda::pooled_stream(index_of(i), int(priority))); },
+     function},
+    {"_cuda.own_stream(int device)", [](int64_t i) {
          cuda::ensure_context(index_of(i));
          Handle s = nullptr;
-         cuda::check(cuda::driver().stream_create(&s, 1, int(priority)), "making a stream");
+         cuda::check(cuda::driver().stream_create(&s, 1, 0), "making a stream");
          return int64_t(s);
      }, function},
-    {"_cuda.stream_synchronize(int stream)", [](int64_t s) { cuda::wait_stream(handle(s)); }, function},
+    {"_cuda.stream_synchronize(int stream)", [](int64_t s) {
+         cuda::wait_stream(handle(s));
+         cuda::raise_reports();
+     }, function},
     {"_cuda.stream_query(int stream)", [](int64_t s) { return done(cuda::driver().stream_query(handle(s)), "asking a stream"); }, function},
     {"_cuda.stream_wait(int stream, int event)", [](int64_t s, int64_t e) {
          cuda::check(cuda::driver().stream_wait(handle(s), handle(e), 0), "making a stream wait");
@@ -148,11 +162,19 @@ const Operators operators = {
     {"_cuda.record_stream(Tensor input, int stream)", [](const Tensor& t, int64_t s) {
          if (t.is_cuda()) cuda::record_use(t.storage(), handle(s));
      }, function},
-    {"_cuda.new_event(bool timing)", [](bool timing) { return int64_t(new_event(timing)); }, function},
+    {"_cuda.new_event(int device, bool timing)", [](int64_t i, bool timing) {
+         Handle e = nullptr;
+         cuda::ensure_context(index_of(i));
+         cuda::check(cuda::driver().event_create(&e, timing ? 0 : 2), "making an event");
+         return int64_t(e);
+     }, function},
     {"_cuda.event_record(int event, int stream)", [](int64_t e, int64_t s) {
          cuda::check(cuda::driver().event_record(handle(e), handle(s)), "recording an event");
      }, function},
-    {"_cuda.event_synchronize(int event)", [](int64_t e) { cuda::wait_event(handle(e)); }, function},
+    {"_cuda.event_synchronize(int event)", [](int64_t e) {
+         cuda::wait_event(handle(e));
+         cuda::raise_reports();
+     }, function},
     {"_cuda.event_query(int event)", [](int64_t e) { return done(cuda::driver().event_query(handle(e)), "asking an event"); }, function},
     {"_cuda.event_elapsed(int start, int end)", [](int64_t a, int64_t b) {
          float ms = 0;
@@ -161,13 +183,19 @@ const Operators operators = {
      }, function},
     {"_cuda.event_destroy(int event)", [](int64_t e) { cuda::driver().event_destroy(handle(e)); }, function},
 
-    {"_cuda.graph_begin(int stream)", [](int64_t s) {
+    {"_cuda.graph_begin(int stream, int pool)", [](int64_t s, int64_t pool) {
+         if (cuda::pool_in_use()) throw RuntimeError("CUDAGraph: this thread captures a graph or uses a memory pool already");
          // 2: relaxed, so that memory may be taken from the driver and kernels loaded meanwhile.
          cuda::check(cuda::driver().stream_capture_begin(handle(s), 2), "beginning to capture a graph");
+         cuda::use_pool(pool, true);
+         cuda::capture_begins();
      }, function},
     {"_cuda.graph_end(int stream)", [](int64_t s) {
          Handle graph = nullptr, executable = nullptr;
-         cuda::check(cuda::driver().stream_capture_end(handle(s), &graph), "ending the capture of a graph");
+         const cuda::Result ended = cuda::driver().stream_capture_end(handle(s), &graph);
+         cuda::use_pool(0, false);
+         cuda::capture_ends();
+         cuda::check(ended, "ending the capture of a graph");
          const cuda::Result r = cuda::driver().graph_instantiate(&executable, graph, 0);
          cuda::driver().graph_destroy(graph);
          cuda::check(r, "making a graph ready");

@@ -449,6 +449,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
     const std::string driver = driver_.value_or(a.is_cuda() ? "gels" : "gelsy");
     if (driver != "gels" && driver != "gelsy" && driver != "gelsd" && driver != "gelss")
         throw RuntimeError(name, ": parameter `driver` should be one of (gels, gelsy, gelsd, gelss)");
+    if (a.is_cuda() && driver != "gels") throw RuntimeError(name, ": parameter `driver` other than `gels` is not supported on CUDA; got ",
+        driver, ". Leave it out, or move the matrices with .cpu()");
     const Dims batch = broadcast(batch_sizes(a), batch_sizes(b));
     if (!(batch == batch_sizes(b))) throw RuntimeError(name,
         ": Expected the batch dimensions of input and other to match, got ", a.sizes(), " and ", b_.sizes());

@@ -137,6 +137,12 @@ void multiply(const Tensor& out, const Tensor& a, Form form_a, const Tensor& b, 
     }
     fold_batch_into_rows(g);
     if (out.is_cuda()) {
+        if (g.k == 0) {  // nothing is added up, which the library refuses
+            GradMode off(false);
+            const bool nothing = !d.defined() || (beta && !beta->to_bool());
+            copy_values(out, nothing ? zeros(out.sizes(), out.dtype()) : expanded(alias(beta ? d * *beta : d), out.sizes()));
+            return;
+        }
         if (is_integral(out.dtype())) return cuda::integer_matmul(out.dtype(), g);
         if (cuda::small_matmul(out.dtype(), g, nullptr)) return;
         const bool takes_a = cuda::takes(g, true), takes_b = cuda::takes(g, false);

@@ -216,6 +216,9 @@ int set_grad_attribute(PyObject* self, PyObject* value, void*) {
         if (!(g.sizes() == t.sizes()))
             throw RuntimeError("attempting to assign a gradient of size '", g.sizes(), "' to a tensor of size '", t.sizes(),
                                "'. Please ensure that the gradient and the tensor are the same size");
+        if (devices_in_use && !(g.device() == t.device()))
+            throw RuntimeError("assigned grad has data located on a different device: the tensor is on ", text_of(t.device()), ", the gradient on ",
+                               text_of(g.device()));
         set_grad(t, resolve_conjugate(g));
         return 0;
     });

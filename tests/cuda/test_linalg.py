@@ -142,6 +142,31 @@ def test_errors_name_the_matrix():
     both(lambda a: a.t() @ a, wisp.randn(4, 4))
 
 
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_indefinite(dtype, hermitian):
+    """Factors and pivots are LAPACK's; zeros on the diagonal ask for pivots of two rows."""
+    tolerance = 1e-3 if dtype in (wisp.float32, wisp.complex64) else 1e-9
+    for shape in ((1, 1), (5, 5), (3, 40, 40), (2, 2, 7, 7), (300, 300), (0, 0), (0, 3, 3)):
+        a, b = made(*shape, dtype=dtype), made(*shape[:-1], 3, dtype=dtype)
+        a = a + (a.mH if hermitian else a.mT)
+        a.diagonal(dim1=-2, dim2=-1).mul_(0 if shape[-1] == 40 else 1)
+        cpu, gpu = (wisp.linalg.ldl_factor_ex(x, hermitian=hermitian) for x in (a, a.cuda()))
+        near(gpu.pivots, cpu.pivots, 0)
+        near(gpu.info, cpu.info, 0)
+        near(gpu.LD, cpu.LD, tolerance * 10)
+        x = wisp.linalg.ldl_solve(gpu.LD, gpu.pivots, b.cuda(), hermitian=hermitian)
+        near(a.cuda() @ x, b, tolerance * 100)
+
+
+def test_indefinite_refusals():
+    with pytest.raises(wisp.linalg.LinAlgError, match=r"Batch element 0.*D\[1,1\] is zero"):
+        wisp.linalg.ldl_factor(wisp.zeros(2, 3, 3).cuda())
+    with pytest.raises(RuntimeError, match="pivots must come from ldl_factor"):
+        wisp.linalg.ldl_solve(wisp.eye(3).cuda(), wisp.tensor([1, -2, 9], dtype=wisp.int32).cuda(), wisp.eye(3).cuda())
+        wisp.cuda.synchronize()
+
+
 @pytest.mark.parametrize("make", [lambda: wisp.nn.LSTM(8, 16, 2, bidirectional=True), lambda: wisp.nn.GRU(8, 16, 2), lambda: wisp.nn.RNN(8, 16, nonlinearity="relu"),
                                   lambda: wisp.nn.RNN(8, 16, bias=False), lambda: wisp.nn.LSTM(8, 16, proj_size=5, batch_first=True)],
                          ids=["lstm", "gru", "relu", "tanh", "projected"])

@@ -172,10 +172,8 @@ def test_training_an_mlp():
         near(b.detach(), a.detach(), 1e-4)
 
 
-def test_missing_kernels_and_mixtures_say_so():
+def test_mixtures_say_so():
     x = wisp.randn(4, 4, device="cuda")
     with pytest.raises(RuntimeError, match="cuda:0 and cpu"):
         x + wisp.randn(4, 4)
-    with pytest.raises(NotImplementedError, match="ldl_factor.*no kernel for tensors on cuda"):
-        wisp.linalg.ldl_factor(x)
     assert (x + 1).sum().item() == pytest.approx((x.cpu() + 1).sum().item(), rel=1e-5)

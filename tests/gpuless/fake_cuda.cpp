@@ -9,6 +9,7 @@ namespace {
 
 long launches = 0, live_bytes = 0;
 constexpr size_t memory = size_t(8) << 30;
+void* captured = nullptr;  // the stream, of which there is one at a time
 
 struct Program {
     std::string file, expression;
@@ -31,7 +32,7 @@ extern "C" {
 
 // --- driver -----------------------------------------------------------------------------------------------------------
 FINE(cuInit) FINE(cuCtxSetCurrent) FINE(cuCtxSynchronize) FINE(cuStreamDestroy_v2) FINE(cuStreamSynchronize) FINE(cuStreamQuery)
-FINE(cuStreamWaitEvent) FINE(cuStreamBeginCapture_v2) FINE(cuGraphLaunch) FINE(cuGraphDestroy) FINE(cuGraphExecDestroy) FINE(cuEventDestroy_v2)
+FINE(cuStreamWaitEvent) FINE(cuGraphLaunch) FINE(cuGraphDestroy) FINE(cuGraphExecDestroy) FINE(cuEventDestroy_v2)
 FINE(cuEventRecord) FINE(cuEventSynchronize) FINE(cuEventQuery) FINE(cuFuncSetAttribute)
 MAKES(cuDevicePrimaryCtxRetain) MAKES(cuStreamCreateWithPriority) MAKES(cuGraphInstantiateWithFlags) MAKES(cuEventCreate) MAKES(cuModuleGetFunction)
 
@@ -85,8 +86,9 @@ int cuMemcpyPeerAsync(unsigned long long to, void*, unsigned long long from, voi
     return std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n), 0;
 }
 int cuMemsetD8Async(unsigned long long to, unsigned char v, size_t n, void*) { return std::memset(reinterpret_cast<void*>(to), v, n), 0; }
-int cuStreamEndCapture(void*, void** graph) { return handle(graph); }
-int cuStreamIsCapturing(void*, int* state) { return *state = 0, 0; }
+int cuStreamBeginCapture_v2(void* stream, int) { return captured ? 900 : (captured = stream, 0); }
+int cuStreamEndCapture(void* stream, void** graph) { return stream != captured ? 900 : (captured = nullptr, handle(graph)); }
+int cuStreamIsCapturing(void* stream, int* state) { return *state = stream == captured, 0; }
 int cuEventElapsedTime(float* t, void*, void*) { return *t = 0.5f, 0; }
 int cuModuleLoadData(void** module, const void*) { return handle(module); }
 int cuLaunchKernel(void*, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared) {

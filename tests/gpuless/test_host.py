@@ -240,3 +240,8 @@ for layers, x, most in ((lenet, wisp.randn(4, 3, 32, 32), 35), (block, wisp.zero
 @pytest.mark.parametrize("program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES"])
 def test_programs(stand_in, program):
     stand_in.run("-c", globals()[program])
+
+
+@pytest.mark.parametrize("part", ["devices", "streams", "statistics", "graphs", "moves", "across", "mixtures"])
+def test_the_interface(stand_in, part):
+    stand_in.run(os.path.join(HERE, "api.py"), part, FAKE_CUDA_ZEROS="1")

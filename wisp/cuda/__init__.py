@@ -13,6 +13,7 @@ import wisp as _wisp
 from wisp import _core
 from wisp._symbols import AcceleratorError, OutOfMemoryError  # noqa: F401
 from wisp.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables  # noqa: F401
+from wisp.cuda.memory import *  # noqa: F403
 from wisp.cuda.streams import Event, ExternalStream, Stream, StreamContext  # noqa: F401
 from wisp.cuda.streams import stream as stream
 
@@ -66,30 +67,34 @@ def current_device():
 
 
 def set_device(device):
-    """Make a device the current one."""
-    _cuda["set_device"](_index(device))
+    """Make a device the current one; a negative number changes nothing."""
+    index = _index(device)
+    if index >= 0:
+        _cuda["set_device"](index)
 
 
 class device:
-    """A context in which another device is the current one."""
+    """A context in which another device is the current one; None and negative numbers change nothing."""
 
     def __init__(self, device):
-        self.index = _index(device)
+        self.idx = -1 if device is None else _index(device)
 
     def __enter__(self):
-        self._before = current_device()
-        set_device(self.index)
+        if self.idx >= 0:
+            self._before = current_device()
+            set_device(self.idx)
         return self
 
     def __exit__(self, *_):
-        set_device(self._before)
+        if self.idx >= 0:
+            set_device(self._before)
 
 
 class device_of(device):
     """A context in which the device of a tensor is the current one."""
 
     def __init__(self, tensor):
-        super().__init__(tensor.device.index if tensor.is_cuda else None)
+        super().__init__(tensor.device if tensor.is_cuda else None)
 
 
 def synchronize(device=None):
@@ -110,8 +115,9 @@ def default_stream(device=None):
 
 
 def set_stream(stream):
-    """Send work to a stream from now on."""
+    """Send work to a stream from now on, and make its device the current one."""
     if stream is not None:
+        set_device(stream.device_index)
         _cuda["set_stream"](stream.device_index, stream.cuda_stream)
 
 
@@ -146,74 +152,35 @@ def is_bf16_supported(including_emulation=True):
     return is_available() and (including_emulation or get_device_capability()[0] >= 8)
 
 
+def is_tf32_supported():
+    """Whether the current device has products in TF32."""
+    return is_available() and get_device_capability()[0] >= 8
+
+
+has_half, has_magma = True, False
+
+
+def check_error(res):
+    """Raise CudaError for a result of CUDA's runtime other than 0."""
+    if res != 0:
+        raise CudaError(res)
+
+
+class CudaError(RuntimeError):
+    """An error of CUDA, by its number."""
+
+    def __init__(self, code):
+        super().__init__(f"CUDA error {code}")
+
+
+def get_stream_from_external(data_ptr, device=None):
+    """A stream that another library made, by its address."""
+    return ExternalStream(data_ptr, device)
+
+
 def can_device_access_peer(device, peer_device):
     """Whether tensors can be copied between two devices without the host."""
     return _index(device) != _index(peer_device)
-
-
-# --- memory -------------------------------------------------------------------------------------------------------------
-
-_STATS = ("allocated_bytes.all.current", "allocated_bytes.all.peak", "reserved_bytes.all.current", "reserved_bytes.all.peak",
-          "allocation.all.allocated", "num_device_alloc", "num_alloc_retries")
-
-
-def memory_stats(device=None):
-    """Counters of the allocator by PyTorch's names."""
-    if not is_available():
-        return {}
-    return dict(zip(_STATS, _cuda["memory_stats"](_index(device))))
-
-
-def memory_allocated(device=None):
-    """Bytes that tensors hold now."""
-    return memory_stats(device).get(_STATS[0], 0)
-
-
-def max_memory_allocated(device=None):
-    """The most bytes that tensors held since the start or `reset_peak_memory_stats`."""
-    return memory_stats(device).get(_STATS[1], 0)
-
-
-def memory_reserved(device=None):
-    """Bytes taken from the driver, cached ones included."""
-    return memory_stats(device).get(_STATS[2], 0)
-
-
-def max_memory_reserved(device=None):
-    """The most bytes taken from the driver."""
-    return memory_stats(device).get(_STATS[3], 0)
-
-
-memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
-
-
-def reset_peak_memory_stats(device=None):
-    """Begin counting the peaks anew."""
-    if is_available():
-        _cuda["reset_peak"](_index(device))
-
-
-reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
-
-
-def mem_get_info(device=None):
-    """Free and total bytes of the device, as the driver sees them."""
-    return _cuda["mem_get_info"](_index(device))
-
-
-def empty_cache():
-    """Give unused memory back to the driver."""
-    for index in range(device_count() if _used or is_available() else 0):
-        _cuda["empty_cache"](index)
-
-
-def memory_summary(device=None, abbreviated=False):
-    """The counters of the allocator as a table."""
-    return "\n".join(f"{name:40}{value:>20,}" for name, value in memory_stats(device).items())
-
-
-def ipc_collect():
-    """Memory is not shared between processes: nothing to collect."""
 
 
 # --- random numbers: one generator serves all devices, so that the same seed gives the same numbers everywhere --------------
@@ -262,7 +229,7 @@ def set_rng_state_all(new_states):
         _wisp.set_rng_state(state)
 
 
-from wisp.cuda import amp, nccl  # noqa: E402, F401
+from wisp.cuda import amp, nccl, nvtx, profiler  # noqa: E402, F401
 
 
 def __getattr__(name):

@@ -5,6 +5,7 @@ from wisp.cuda import (  # noqa: F401
     initial_seed,
     manual_seed,
     seed,
+    seed_all,
     set_rng_state,
     set_rng_state_all,
 )

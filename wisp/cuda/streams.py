@@ -8,7 +8,7 @@ _cuda = _core._operators["_cuda"]
 class Stream:
     """A queue of work on a device, which runs beside the work of other streams.
 
-    Work is sent to it inside `with wisp.cuda.stream(s):`.
+    Work is sent to it inside `with wisp.cuda.stream(s):`. A device has 32 of them, which are given out in turn.
     """
 
     def __init__(self, device=None, priority=0, **kwargs):
@@ -38,7 +38,8 @@ class Stream:
 
     def wait_event(self, event):
         """Let later work of this stream wait for an event."""
-        _cuda["stream_wait"](self.cuda_stream, event._handle(self.device_index))
+        if event.cuda_event:  # one that was not recorded has nothing to wait for
+            _cuda["stream_wait"](self.cuda_stream, event.cuda_event)
 
     def wait_stream(self, stream):
         """Let later work of this stream wait for the work that another has now."""
@@ -55,6 +56,14 @@ class Stream:
 
     def __hash__(self):
         return hash((self.cuda_stream, self.device_index))
+
+    def __enter__(self):
+        self._entered = [*getattr(self, "_entered", ()), StreamContext(self)]
+        self._entered[-1].__enter__()
+        return self
+
+    def __exit__(self, *_):
+        self._entered.pop().__exit__()
 
     def __repr__(self):
         return f"<wisp.cuda.Stream device=cuda:{self.device_index} cuda_stream={self.cuda_stream:#x}>"
@@ -74,12 +83,12 @@ class Event:
 
     def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
         self.timing = enable_timing
-        self.cuda_event = 0
+        self.cuda_event, self._index = 0, None
 
-    def _handle(self, index=None):
-        if not self.cuda_event:
-            self.cuda_event = _cuda["new_event"](self.timing)
-        return self.cuda_event
+    @property
+    def device(self):
+        """The device of the stream that it was recorded on."""
+        return None if self._index is None else _core.device("cuda", self._index)
 
     def record(self, stream=None):
         """Happen when the work that `stream` has now is done."""
@@ -87,7 +96,12 @@ class Event:
             from wisp.cuda import current_stream
 
             stream = current_stream()
-        _cuda["event_record"](self._handle(), stream.cuda_stream)
+        if self._index not in (None, stream.device_index):
+            raise RuntimeError(f"Event device cuda:{self._index} does not match recording stream's device cuda:{stream.device_index}.")
+        if not self.cuda_event:
+            self._index = stream.device_index
+            self.cuda_event = _cuda["new_event"](self._index, self.timing)
+        _cuda["event_record"](self.cuda_event, stream.cuda_stream)
 
     def wait(self, stream=None):
         """Let later work of `stream` wait for this event."""
@@ -98,16 +112,23 @@ class Event:
         stream.wait_event(self)
 
     def query(self):
-        """Whether it has happened."""
-        return _cuda["event_query"](self._handle())
+        """Whether it has happened; True as well while it was not recorded."""
+        return not self.cuda_event or _cuda["event_query"](self.cuda_event)
 
     def synchronize(self):
         """Wait until it has happened."""
-        _cuda["event_synchronize"](self._handle())
+        if self.cuda_event:
+            _cuda["event_synchronize"](self.cuda_event)
 
     def elapsed_time(self, end_event):
         """Milliseconds from this event to another; both with `enable_timing=True`."""
-        return _cuda["event_elapsed"](self._handle(), end_event._handle())
+        if not (self.timing and end_event.timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if not (self.cuda_event and end_event.cuda_event):
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if not end_event.query() or not self.query():
+            raise RuntimeError("Both events must be completed before calculating elapsed time; call end_event.synchronize() first")
+        return _cuda["event_elapsed"](self.cuda_event, end_event.cuda_event)
 
     def __del__(self):
         if self.cuda_event:
@@ -122,6 +143,10 @@ class StreamContext:
 
     def __enter__(self):
         if self.stream is not None:
+            from wisp.cuda import device
+
+            self._device = device(self.stream.device_index)
+            self._device.__enter__()
             self._before = _cuda["current_stream"](self.stream.device_index)
             _cuda["set_stream"](self.stream.device_index, self.stream.cuda_stream)
         return self
@@ -129,6 +154,7 @@ class StreamContext:
     def __exit__(self, *_):
         if self.stream is not None:
             _cuda["set_stream"](self.stream.device_index, self._before)
+            self._device.__exit__()
 
 
 def stream(stream):

@@ -141,13 +141,12 @@ WISP_INLINE void report_index(Report* report, int64_t value, int64_t size, unsig
     if (atomicCAS(&report->flag, 0ULL, 1ULL) != 0) return;
     report->value = value;
     report->size = size;
-    report->name = name;
     __threadfence_system();
+    report->name = name;  // last: the host takes a report that has it for whole
 }
 WISP_INLINE void report_error(Report* report, unsigned long long message) {
     if (atomicCAS(&report->flag, 0ULL, 2ULL) != 0) return;
     report->name = message;
-    __threadfence_system();
 }
 
 }  // namespace wisp

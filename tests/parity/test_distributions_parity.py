@@ -279,3 +279,36 @@ def test_registries(name):
         )
         same(ours(wisp.tensor(x)), theirs(torch.tensor(x)))
         assert getattr(W.constraints, name).check(ours(wisp.tensor(x))).all()
+
+
+def test_kl_of_wishart_matrices():
+    """PyTorch's general formula adds up over the batch; this one is compared with samples."""
+    wisp.manual_seed(0)
+    scale = wisp.tensor([[2.0, 0.5], [0.5, 1.0]])
+    p, q = wisp.distributions.Wishart(4.0, scale), wisp.distributions.Wishart(wisp.tensor([3.0, 5.0]), wisp.eye(2))
+    sample = p.sample((40000, 1))
+    expected = (p.log_prob(sample) - q.log_prob(sample)).mean(0)
+    assert wisp.allclose(wisp.distributions.kl_divergence(p, q), expected, rtol=0.03)
+    assert wisp.distributions.kl_divergence(p, p).abs() < 1e-5
+
+
+@pytest.mark.parametrize("call", [
+    lambda d: d.Chi2(-1.0),
+    lambda d: d.TransformedDistribution(d.Normal(0.0, 1.0), 3),
+    lambda d: d.transforms.CatTransform([3]),
+    lambda d: d.transforms.StackTransform([d.transforms.ExpTransform()])(d.Normal(0.0, 1.0).sample((2,))),
+])
+def test_what_is_refused(call):
+    with pytest.raises(Exception) as theirs:
+        call(torch.distributions)
+    with pytest.raises(theirs.type):
+        call(wisp.distributions)
+
+
+@pytest.mark.parametrize("make", [
+    lambda d, lib: d.Normal(lib.zeros(2), lib.ones(2)),
+    lambda d, lib: d.Normal(0.0, 1.0),
+    lambda d, lib: d.MixtureSameFamily(d.Categorical(logits=lib.zeros(2)), d.Normal(lib.zeros(2), lib.ones(2))),
+])
+def test_representations(make):
+    assert repr(make(wisp.distributions, wisp)) == repr(make(torch.distributions, torch))

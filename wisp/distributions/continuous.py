@@ -233,8 +233,8 @@ class Gamma(ExponentialFamily):
         return value.clamp(min=wisp.finfo(value.dtype).tiny)
 
     def log_prob(self, value):
-        self._check(value)
         value = wisp.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
+        self._check(value)
         return (
             wisp.xlogy(self.concentration, self.rate)
             + wisp.xlogy(self.concentration - 1, value)

@@ -21,9 +21,8 @@ class ContinuousBernoulli(ExponentialFamily):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         if probs is not None:
             (probs,) = broadcast_all(probs)
-            if (
-                validate_args if validate_args is not None else self._validate_args
-            ) and not constraints.unit_interval.check(probs).all():
+            # as in PyTorch, values that rounding has brought out of the range are clamped unless a check is asked for
+            if validate_args and not constraints.unit_interval.check(probs).all():
                 raise ValueError("The parameter probs has invalid values")
             self.probs = clamp_probs(probs)
         else:

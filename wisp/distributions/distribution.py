@@ -1,5 +1,6 @@
 """The base class of distributions."""
 
+import inspect
 import warnings
 
 import wisp
@@ -53,7 +54,7 @@ class Distribution:
             )
             return
         for name, constraint in arg_constraints.items():
-            if constraints.is_dependent(constraint) or name not in self.__dict__:
+            if constraints.is_dependent(constraint) or name not in self.__dict__ and self._is_lazy(name):
                 continue
             value = getattr(self, name)
             if not constraint.check(value).all():
@@ -62,6 +63,11 @@ class Distribution:
                     f"distribution {self!r} "
                     f"to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
                 )
+
+    @classmethod
+    def _is_lazy(cls, name):
+        """Whether a parameter is computed from another one, which is checked instead."""
+        return not isinstance(inspect.getattr_static(cls, name, None), property)
 
     @property
     def batch_shape(self):
@@ -161,14 +167,14 @@ class Distribution:
         start = value.dim() - len(self._event_shape)
         if tuple(value.shape[max(start, 0) :]) != tuple(self._event_shape):
             raise ValueError(
-                f"The right-most size of value must match event_shape: {tuple(value.shape)} vs "
-                f"{tuple(self._event_shape)}."
+                f"The right-most size of value must match event_shape: {value.shape} vs "
+                f"{self._event_shape}."
             )
-        expected = tuple(self._batch_shape) + tuple(self._event_shape)
-        for i, j in zip(reversed(tuple(value.shape)), reversed(expected)):
+        expected = self._batch_shape + self._event_shape
+        for i, j in zip(reversed(tuple(value.shape)), reversed(tuple(expected))):
             if i != 1 and j != 1 and i != j:
                 raise ValueError(
-                    f"Value is not broadcastable with batch_shape+event_shape: {tuple(value.shape)} vs {expected}."
+                    f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {expected}."
                 )
         try:
             support = self.support
@@ -203,7 +209,7 @@ class Distribution:
     def __repr__(self):
         names = [name for name in self.arg_constraints if name in self.__dict__]
         shown = ", ".join(
-            f"{name}: {value if value.numel() == 1 else tuple(value.shape)}"
+            f"{name}: {value if value.numel() == 1 else value.shape}"
             for name, value in ((n, self.__dict__[n]) for n in names)
         )
         return f"{type(self).__name__}({shown})"

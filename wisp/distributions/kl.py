@@ -17,13 +17,13 @@ from wisp.distributions.continuous import (
 from wisp.distributions.continuous_bernoulli import ContinuousBernoulli
 from wisp.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from wisp.distributions.distribution import ExponentialFamily
-from wisp.distributions.multivariate import LowRankMultivariateNormal, MultivariateNormal, _half_log_det, _mahalanobis
+from wisp.distributions.multivariate import LowRankMultivariateNormal, MultivariateNormal, Wishart, _half_log_det, _mahalanobis
 from wisp.distributions.transformed import Gumbel, HalfNormal, Independent, Pareto, TransformedDistribution
 from wisp.distributions.utils import euler_constant, sum_rightmost
 
 __all__ = ["kl_divergence", "register_kl"]
 
-_REGISTRY = {}
+_KL_REGISTRY = {}
 
 
 def register_kl(type_p, type_q):
@@ -33,7 +33,7 @@ def register_kl(type_p, type_q):
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {kind}")
 
     def decorate(function):
-        _REGISTRY[type_p, type_q] = function
+        _KL_REGISTRY[type_p, type_q] = function
         _find.cache_clear()
         return function
 
@@ -45,7 +45,7 @@ def _find(type_p, type_q):
     """The entry for the nearest base classes: distances along the two lines of ancestors are added."""
     found = [
         (type_p.__mro__.index(p) + type_q.__mro__.index(q), type_p.__mro__.index(p), f)
-        for (p, q), f in _REGISTRY.items()
+        for (p, q), f in _KL_REGISTRY.items()
         if issubclass(type_p, p) and issubclass(type_q, q)
     ]
     return min(found, key=lambda entry: entry[:2])[2] if found else None
@@ -165,6 +165,22 @@ def _(p, q):
     for a, b, gradient in zip(natural, q._natural_params, gradients):
         result = result - sum_rightmost((b - a) * gradient, len(q.event_shape))
     return result
+
+
+@register_kl(Wishart, Wishart)
+def _(p, q):
+    n, half = p.event_shape[-1], p.df / 2
+    p_factor, q_factor = p.scale_tril, q.scale_tril
+    shape = wisp.broadcast_shapes(p_factor.shape, q_factor.shape)
+    ratio = wisp.linalg.solve_triangular(q_factor.expand(shape), p_factor.expand(shape), upper=False)
+    digammas = wisp.digamma(half.unsqueeze(-1) - wisp.arange(n, dtype=half.dtype, device=half.device) / 2).sum(-1)
+    return (
+        q.df * (_half_log_det(q_factor) - _half_log_det(p_factor))
+        + half * (ratio.pow(2).sum((-2, -1)) - n)
+        + wisp.mvlgamma(q.df / 2, n)
+        - wisp.mvlgamma(half, n)
+        + (p.df - q.df) / 2 * digammas
+    )
 
 
 @register_kl(Gamma, Gamma)

@@ -90,3 +90,6 @@ class MixtureSameFamily(Distribution):
             index = chosen.reshape(tuple(chosen.shape) + (1,) * (self._event_ndims + 1))
             index = index.expand(tuple(chosen.shape) + (1,) + tuple(self._event_shape))
             return values.gather(dim, index).squeeze(dim)
+
+    def __repr__(self):
+        return f"MixtureSameFamily(\n  {self.mixture_distribution},\n  {self.component_distribution})"

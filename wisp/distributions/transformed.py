@@ -106,16 +106,16 @@ class TransformedDistribution(Distribution):
     arg_constraints = {}
 
     def __init__(self, base_distribution, transforms, validate_args=None):
-        self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
-        if not all(isinstance(t, Transform) for t in self.transforms):
-            raise ValueError("transforms must be a Transform or a list of Transforms")
+        self.transforms = [transforms] if isinstance(transforms, Transform) else transforms
+        if not isinstance(self.transforms, list) or not all(isinstance(t, Transform) for t in self.transforms):
+            raise ValueError(f"transforms must be a Transform or list, but was {transforms}")
         base_shape = tuple(base_distribution.batch_shape) + tuple(base_distribution.event_shape)
         base_event_dim = len(base_distribution.event_shape)
         chain = ComposeTransform(self.transforms)
         if len(base_shape) < chain.domain.event_dim:
             raise ValueError(
                 f"base_distribution needs to have shape with size at least {chain.domain.event_dim}, but got "
-                f"{base_shape}."
+                f"{wisp.Size(base_shape)}."
             )
         forward = tuple(chain.forward_shape(wisp.Size(base_shape)))
         expanded = tuple(chain.inverse_shape(wisp.Size(forward)))

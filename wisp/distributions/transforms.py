@@ -340,6 +340,18 @@ class _Parts(Transform):
 
     bijective = property(lambda self: all(t.bijective for t in self.transforms))
 
+    @staticmethod
+    def _checked(tseq, cache_size):
+        if not all(isinstance(t, Transform) for t in tseq):
+            raise AssertionError("All elements of tseq must be Transform instances")
+        return [t.with_cache(cache_size) if cache_size else t for t in tseq]
+
+    def _check_size(self, value, size):
+        if not -value.dim() <= self.dim < value.dim():
+            raise AssertionError(f"dim {self.dim} out of range for tensor with {value.dim()} dimensions")
+        if value.shape[self.dim] != size:
+            raise AssertionError(f"x.size({self.dim}) = {value.shape[self.dim]} must equal {size}, the size that the transforms take")
+
     def _each(self, value, inverse):
         pieces = self._cut(value)
         return self._join([(t.inv if inverse else t)(piece) for t, piece in zip(self.transforms, pieces)])
@@ -356,7 +368,7 @@ class CatTransform(_Parts):
 
     def __init__(self, tseq, dim=0, lengths=None, cache_size=0):
         super().__init__(cache_size=cache_size)
-        self.transforms = [t.with_cache(cache_size) if cache_size else t for t in tseq]
+        self.transforms = self._checked(tseq, cache_size)
         self.lengths, self.dim = list(lengths) if lengths is not None else [1] * len(self.transforms), dim
 
     @lazy_property
@@ -377,6 +389,7 @@ class CatTransform(_Parts):
         )
 
     def _cut(self, value):
+        self._check_size(value, self.length)
         return value.split(self.lengths, self.dim)
 
     def _join(self, pieces):
@@ -399,12 +412,13 @@ class StackTransform(_Parts):
 
     def __init__(self, tseq, dim=0, cache_size=0):
         super().__init__(cache_size=cache_size)
-        self.transforms, self.dim = [t.with_cache(cache_size) if cache_size else t for t in tseq], dim
+        self.transforms, self.dim = self._checked(tseq, cache_size), dim
 
     def with_cache(self, cache_size=1):
         return self if self._cache_size == cache_size else StackTransform(self.transforms, self.dim, cache_size)
 
     def _cut(self, value):
+        self._check_size(value, len(self.transforms))
         return value.unbind(self.dim)
 
     def _join(self, pieces):

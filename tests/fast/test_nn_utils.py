@@ -134,7 +134,7 @@ def test_functional_call():
     out.sum().backward()
     assert weight.grad is not None and before.grad is None
     with pytest.raises(AttributeError):
-        utils.stateless.functional_call(layer, {"nope": weight}, wisp.ones(1, 2))
+        utils.stateless.functional_call(layer, {"nope.x": weight}, wisp.ones(1, 2))
     with pytest.raises(RuntimeError, match="Missing key"):
         utils.stateless.functional_call(layer, {"weight": weight}, wisp.ones(1, 2), strict=True)
 

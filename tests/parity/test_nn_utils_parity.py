@@ -318,3 +318,49 @@ def test_swap_tensors():
         package.utils.swap_tensors(a, b)
         assert a.shape == (3,) and b.shape == (2,) and b.requires_grad and not a.requires_grad
         assert a.note == "b" and not hasattr(b, "note") and b.grad.tolist() == [1, 1] and a.grad is None
+
+
+def test_functional_call_with_other_names():
+    """A name that is no parameter is an attribute for the time of the call; strict calls refuse it."""
+    def results(lib):
+        class Scaled(lib.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = lib.nn.Linear(2, 2)
+                self.factor = lib.ones(1)
+
+            def forward(self, x):
+                return self.inner(x) * self.factor * getattr(self.inner, "extra", 1)
+        module = Scaled()
+        values = {"inner.weight": lib.eye(2), "inner.bias": lib.zeros(2), "factor": lib.ones(1) * 3, "inner.extra": lib.ones(1) * 2}
+        found = [lib.func.functional_call(module, values, lib.ones(1, 2)).tolist(), module.factor.tolist(),
+                 hasattr(module.inner, "extra")]
+        for call in (lambda: lib.func.functional_call(module, values, lib.ones(1, 2), strict=True),
+                     lambda: lib.func.functional_call(module, {"factor": lib.ones(1)}, lib.ones(1, 2), strict=True),
+                     lambda: lib.func.functional_call(module, {"factor": 3}, lib.ones(1, 2)),
+                     lambda: lib.func.functional_call(module, {"absent.x": lib.ones(1)}, lib.ones(1, 2))):
+            with pytest.raises(Exception) as error:
+                call()
+            found.append((error.type, str(error.value) if error.type is RuntimeError else None))
+        return found
+    assert results(wisp) == results(torch)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_checks_of_recurrent_layers(kind, batch_first):
+    def results(lib):
+        layer = getattr(lib.nn, kind)(5, 2, num_layers=2, batch_first=batch_first)
+        x, order = lib.ones(3, 3, 5), lib.tensor([2, 0, 1])
+        size = layer.get_expected_hidden_size(x, None)
+        h = lib.arange(12.0).reshape(size)
+        state = (h, h) if kind == "LSTM" else h
+        layer.check_forward_args(x, state, None)
+        moved = layer.permute_hidden(state, order)
+        return size, [part.tolist() for part in (moved if kind == "LSTM" else (moved,))]
+    assert results(wisp) == results(torch)
+
+
+def test_zero_padding_is_constant_padding():
+    for dims in "123":
+        assert issubclass(getattr(wisp.nn, f"ZeroPad{dims}d"), getattr(wisp.nn, f"ConstantPad{dims}d"))

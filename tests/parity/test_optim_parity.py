@@ -120,3 +120,23 @@ def test_pickle_and_copy():
     assert twin.state_dict()["state"].keys() == optimizer.state_dict()["state"].keys()
     again = pickle.loads(pickle.dumps(optimizer))
     assert len(again.state) == len(SHAPES) and again.param_groups[0]["lr"] == 0.001
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "LBFGS", "SparseAdam", "SGD", "Adam"])
+def test_loading_adds_no_hyperparameter(name):
+    """A state dict that was loaded has the keys that it had."""
+    def keys(lib):
+        optimizer = getattr(lib.optim, name)([lib.nn.Parameter(lib.ones(2, 2))])
+        optimizer.load_state_dict(optimizer.state_dict())
+        return sorted(optimizer.state_dict()["param_groups"][0])
+    assert keys(wisp) == keys(torch)
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Muon"])
+def test_sparse_gradients_are_refused(name):
+    for lib in (wisp, torch):
+        table = lib.nn.Embedding(4, 2, sparse=True)
+        optimizer = getattr(lib.optim, name)(table.parameters())
+        table(lib.tensor([1])).sum().backward()
+        with pytest.raises(RuntimeError, match="does not support sparse gradients"):
+            optimizer.step()

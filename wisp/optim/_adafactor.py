@@ -29,6 +29,8 @@ class Adafactor(Optimizer):
 
     def _init_state(self, state, p, group):
         state["step"] = _scalar(0.0)
+        if p.grad.is_sparse:
+            raise RuntimeError("Adafactor does not support sparse gradients")
         if p.dim() > 1:
             state["row_var"] = p.grad.new_zeros((*p.shape[:-1], 1))
             state["col_var"] = p.grad.new_zeros((*p.shape[:-2], 1, p.shape[-1]))

@@ -64,6 +64,8 @@ class Muon(Optimizer):
         for p, g, state in zip(*self._gather(group)):
             if p.is_complex():
                 raise RuntimeError("Muon does not support complex parameters")
+            if g.is_sparse:
+                raise RuntimeError("Muon does not support sparse gradients")
             buffer = state["momentum_buffer"]
             buffer.lerp_(g, 1 - momentum)
             update = g.lerp(buffer, momentum) if group["nesterov"] else buffer

@@ -122,12 +122,13 @@ class Optimizer:
         self.__dict__.update(state)
         for name in _HOOKS:
             self.__dict__.setdefault(name, OrderedDict())
+        differentiable = "differentiable" in self.defaults
         self.defaults.setdefault("differentiable", False)
         # groups saved by an older version may lack a hyperparameter; steps used to be plain numbers
         for group in self.param_groups:
             for name in ("maximize", "differentiable", "capturable", "foreach", "fused", "amsgrad",
                          "decoupled_weight_decay", "nesterov", "centered"):
-                if name in self.defaults:
+                if name in self.defaults and (name != "differentiable" or differentiable):
                     group.setdefault(name, None if name in ("foreach", "fused") else False)
         if type(self)._step_is_tensor:
             for values in self.state.values():

@@ -58,7 +58,7 @@ class ConstantPad3d(_ConstantPadNd):
     dims = 3
 
 
-class _ZeroPadNd(_ConstantPadNd):
+class _ZeroPad:
     def __init__(self, padding):
         super().__init__(padding, 0.0)
 
@@ -66,11 +66,11 @@ class _ZeroPadNd(_ConstantPadNd):
         return f"{self.padding}"
 
 
-class ZeroPad1d(_ZeroPadNd):
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
     """Pads the last dimension with zeros."""
 
 
-class ZeroPad2d(_ZeroPadNd):
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
     """Pads the last two dimensions with zeros.
 
     >>> import wisp
@@ -78,13 +78,9 @@ class ZeroPad2d(_ZeroPadNd):
     (1, 1, 5, 5)
     """
 
-    dims = 2
 
-
-class ZeroPad3d(_ZeroPadNd):
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
     """Pads the last three dimensions with zeros."""
-
-    dims = 3
 
 
 class _ReflectionPadNd(_PadNd):

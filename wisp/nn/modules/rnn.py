@@ -302,6 +302,29 @@ class RNNBase(Module):
         sizes = [(rows, batch, self.proj_size or self.hidden_size)]
         return sizes + [(rows, batch, self.hidden_size)] if self.mode == "LSTM" else sizes
 
+    def get_expected_hidden_size(self, input, batch_sizes):
+        """The shape of h for an input with a batch."""
+        return self._state_sizes(self._batch_of(input, batch_sizes))[0]
+
+    def _batch_of(self, input, batch_sizes):
+        if batch_sizes is not None:
+            return int(batch_sizes[0])
+        return input.shape[0 if self.batch_first else 1]
+
+    def check_forward_args(self, input, hidden, batch_sizes):
+        """Raise if the input or the state does not fit."""
+        self.check_input(input, batch_sizes)
+        parts = hidden if self.mode == "LSTM" else (hidden,)
+        names = ("hidden[0] ", "hidden[1] ") if self.mode == "LSTM" else ("hidden ",)
+        for part, size, name in zip(parts, self._state_sizes(self._batch_of(input, batch_sizes)), names):
+            self.check_hidden_size(part, size, f"Expected {name}size {{}}, got {{}}")
+
+    def permute_hidden(self, hx, permutation):
+        """A state with its batch in another order."""
+        if permutation is None:
+            return hx
+        return tuple(part.index_select(1, permutation) for part in hx) if self.mode == "LSTM" else hx.index_select(1, permutation)
+
     def check_hidden_size(self, hx, expected_hidden_size, msg="Expected hidden size {}, got {}"):
         """Raise if a state has not the expected shape."""
         if tuple(hx.shape) != tuple(expected_hidden_size):
@@ -432,6 +455,10 @@ class LSTM(RNNBase):
 
     def __init__(self, *args, **kwargs):
         super().__init__("LSTM", *args, **kwargs)
+
+    def get_expected_cell_size(self, input, batch_sizes):
+        """The shape of c for an input with a batch."""
+        return self._state_sizes(self._batch_of(input, batch_sizes))[1]
 
 
 class GRU(RNNBase):

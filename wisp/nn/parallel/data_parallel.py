@@ -36,11 +36,28 @@ class DataParallel(Module):
             if self.device_ids and (inputs or kwargs):
                 (inputs,), (kwargs,) = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)
             return self.module(*inputs, **kwargs)
-        parts, named = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)
+        parts, named = self.scatter(inputs, kwargs, self.device_ids)
         if not parts:
             parts, named = ((),), ({},)
-        copies = replicate(self.module, self.device_ids[:len(parts)], detach=not wisp.is_grad_enabled())
-        return gather(parallel_apply(copies, parts, named), self.output_device, self.dim)
+        copies = self.replicate(self.module, self.device_ids[:len(parts)])
+        return self.gather(self.parallel_apply(copies, parts, named), self.output_device)
+
+    # The steps as methods, which subclasses replace.
+    def scatter(self, inputs, kwargs, device_ids):
+        """The arguments in parts, one per device."""
+        return scatter_kwargs(inputs, kwargs, device_ids, self.dim)
+
+    def replicate(self, module, device_ids):
+        """A copy of the module per device."""
+        return replicate(module, device_ids, detach=not wisp.is_grad_enabled())
+
+    def parallel_apply(self, replicas, inputs, kwargs):
+        """What each copy makes of its part."""
+        return parallel_apply(replicas, inputs, kwargs)
+
+    def gather(self, outputs, output_device):
+        """The parts of the result as one, on a device."""
+        return gather(outputs, output_device, self.dim)
 
 
 def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):

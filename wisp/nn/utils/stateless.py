@@ -1,7 +1,12 @@
 """Calling a module with other tensors in place of its parameters and buffers."""
 import contextlib
 
+import wisp
+
 __all__ = ["functional_call"]
+
+
+_ABSENT = object()
 
 
 def _tensor_names(module):
@@ -19,6 +24,9 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
     places = _tensor_names(module)
     unexpected = [name for name in parameters_and_buffers if name not in places]
     given = dict(parameters_and_buffers)
+    for value in given.values():
+        if not isinstance(value, wisp.Tensor):
+            raise TypeError(f"{value} is not an instance of torch.Tensor")
     if tie_weights:
         owners = {}  # all names of the same tensor
         for full_name, (registry, name) in places.items():
@@ -34,13 +42,14 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
     if strict:
         missing = [name for name in places if name not in given]
         if unexpected or missing:
-            text = f"Unexpected key(s): {', '.join(unexpected)}.\n" if unexpected else ""
-            text += f"Missing key(s): {', '.join(missing)}.\n" if missing else ""
-            raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t{text}")
-    elif unexpected:
-        raise AttributeError(f"{module._get_name()} has no attribute `{unexpected[0]}`")
+            parts = [f"{kind} key(s): {', '.join(map(repr, sorted(names)))}."
+                     for kind, names in (("Unexpected", unexpected), ("Missing", missing)) if names]
+            raise RuntimeError("\n\t".join([f"Error(s) in reparametrizing for {module._get_name()}:", *parts]))
+    for full_name in unexpected:  # an attribute, of which forward may make use
+        path, _, name = full_name.rpartition(".")
+        places[full_name] = module.get_submodule(path).__dict__, name
     swapped = [(*places[name], value) for name, value in given.items()]
-    originals = [(registry, name, registry[name]) for registry, name, _ in swapped]
+    originals = [(registry, name, registry.get(name, _ABSENT)) for registry, name, _ in swapped]
     try:
         for registry, name, value in swapped:
             registry[name] = value
@@ -51,7 +60,10 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
                 current = registry[name]  # a buffer that the module replaced is handed back
                 if current is not given[full_name]:
                     parameters_and_buffers[full_name] = current
-            registry[name] = value
+            if value is _ABSENT:
+                del registry[name]
+            else:
+                registry[name] = value
 
 
 def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, tie_weights=True, strict=False):

@@ -75,7 +75,7 @@ int compute_index(DType d) {
 }
 
 [[noreturn]] void not_implemented(const PointwiseInfo& info, DType d) {
-    throw RuntimeError("\"", info.name, "\" not implemented for '", type_name(d), "'");
+    throw NotImplemented("\"", info.name, "\" not implemented for '", type_name(d), "'");
 }
 
 // The dtypes of one call.

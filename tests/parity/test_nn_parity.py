@@ -122,3 +122,42 @@ def test_attention_masks(mask, need_weights):
     for a, b in zip(flat(got), flat(want)):
         close(a, b, mask)
     assert len(flat(got)) == 1 + need_weights
+
+
+@pytest.mark.parametrize("settings", [{}, {"norm_first": True}, {"batch_first": False}, {"activation": "gelu"}, {"nhead": 1}])
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("at_the_end", [True, False])
+def test_padding_in_an_encoder(settings, grad, at_the_end):
+    """In evaluation PyTorch leaves the padding out and puts zeros there, under conditions."""
+    options = {"d_model": 8, "nhead": 2, "dim_feedforward": 16, "batch_first": True, **settings}
+    theirs = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(**options), 2, torch.nn.LayerNorm(8)).eval()
+    ours = wisp.nn.TransformerEncoder(wisp.nn.TransformerEncoderLayer(**options), 2, wisp.nn.LayerNorm(8)).eval()
+    ours.load_state_dict({name: wisp.from_numpy(value.numpy()) for name, value in theirs.state_dict().items()})
+    x = torch.randn(3, 4, 8)
+    mask = torch.tensor([[0, 0, 0, 1], [0, 0, 0, 0], [0, 0, 1, 1]]).bool()
+    mask = mask if at_the_end else mask.flip(1)
+    y = x if options["batch_first"] else x.transpose(0, 1).contiguous()
+    with torch.set_grad_enabled(grad), wisp.set_grad_enabled(grad):
+        expected = theirs(y, src_key_padding_mask=mask)
+        found = ours(wisp.from_numpy(y.numpy()), src_key_padding_mask=wisp.from_numpy(mask.numpy()))
+    assert torch.allclose(torch.from_numpy(found.detach().numpy()), expected.detach(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["elu", "gelu", "silu", "hardswish", "softplus", "mish", "leaky_relu", "logsigmoid"])
+def test_activations_of_integers(name):
+    for lib in (wisp, torch):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+            getattr(lib.nn.functional, name)(lib.arange(3))
+
+
+def test_probabilities_that_are_not_numbers():
+    for lib in (wisp, torch):
+        with pytest.raises(RuntimeError, match="all elements of input should be between 0 and 1"):
+            lib.nn.functional.binary_cross_entropy(lib.tensor([0.5, float("nan")]), lib.ones(2))
+
+
+@pytest.mark.parametrize("lengths", [[3, -1], [3, 9]])
+def test_impossible_targets_of_ctc(lengths):
+    for lib in (wisp, torch):
+        with pytest.raises(RuntimeError):
+            lib.nn.functional.ctc_loss(lib.zeros(8, 2, 4), lib.ones(2, 3).long(), [8, 8], lengths)

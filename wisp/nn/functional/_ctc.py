@@ -40,6 +40,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     `targets` is (N, S) padded, or all targets one after the other. With reduction="mean" each loss is divided by its
     target's length first.
     """
+    if log_probs.dim() not in (2, 3):
+        raise RuntimeError(f"Expected 3-dimensional tensor, but got {log_probs.dim()}-dimensional tensor for argument #1 'log_probs'")
     batched = log_probs.dim() == 3
     if not batched:
         log_probs = log_probs.unsqueeze(1)

@@ -159,16 +159,35 @@ class TransformerEncoder(Module):
         self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
-        # Kept for compatibility: there are no nested tensors to convert to.
-        self.enable_nested_tensor = self.use_nested_tensor = enable_nested_tensor
-        self.mask_check = mask_check
+        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
+        self.use_nested_tensor = enable_nested_tensor and _can_leave_out_padding(encoder_layer)
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
         is_causal = _is_causal(mask, is_causal, _length(self.layers, src))
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=src_key_padding_mask)
+        if self._leaves_out_padding(src, mask, src_key_padding_mask):
+            output = output.masked_fill((src_key_padding_mask != 0).unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
+
+
+    def _leaves_out_padding(self, src, mask, padding):
+        """Whether PyTorch computes the sequences without their padding, which leaves zeros in its place: in evaluation,
+        without gradients, if the padding is at the end."""
+        if not self.use_nested_tensor or padding is None or mask is not None or src.dim() != 3 or self.layers[0].training:
+            return False
+        if wisp.is_autocast_enabled() or wisp.is_grad_enabled() and any(t.requires_grad for t in (src, *self.layers[0].parameters())):
+            return False
+        hidden = padding != 0
+        return not self.mask_check or bool((hidden[:, 1:] | ~hidden[:, :-1]).all())
+
+
+def _can_leave_out_padding(layer):
+    return (isinstance(layer, TransformerEncoderLayer) and not layer.norm_first and layer.self_attn.batch_first
+            and layer.self_attn._qkv_same_embed_dim and layer.self_attn.in_proj_bias is not None
+            and layer.activation in (F.relu, F.gelu) and layer.norm1.eps == layer.norm2.eps
+            and layer.self_attn.num_heads % 2 == 0)
 
 
 class TransformerDecoder(Module):

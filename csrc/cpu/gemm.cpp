@@ -235,14 +235,14 @@ template <class T> void shared_panels(const Product<T>& p) {
     // them packs its rows again.
     const int64_t row_panels = divide_up(p.m, rows);
     const int64_t wanted = divide_up(divide_up(p.m, row_block), threads) * threads;
-    const int64_t block = rows * most(least(4, row_panels), divide_up(row_panels, wanted));
-    const int64_t row_shares = divide_up(p.m, block), enough = pack_left ? threads : 2 * threads;
+    const int64_t row_shares = least(wanted, most(1, row_panels / 4)), enough = pack_left ? threads : 2 * threads;
     const int64_t panels = block_columns / width;
     const int64_t column_shares = row_shares >= enough ? 1 : least(panels, divide_up(enough, row_shares));
 
     // One block of k for the rows of a share and panels [from, to) of the columns from jb on.
     auto multiply = [&](int64_t share, int64_t q, int64_t jb, int64_t from, int64_t to, const T* packed) {
-        const int64_t deep = least(depth, p.k - q), i0 = share * block, i1 = least(i0 + block, p.m);
+        const int64_t deep = least(depth, p.k - q), i0 = row_panels * share / row_shares * rows;
+        const int64_t i1 = least(row_panels * (share + 1) / row_shares * rows, p.m);
         const Finish<T> finish(p, q == 0);
         const T* left = p.a + i0 * p.a_row + q * p.a_col;
         if (pack_left) {
@@ -250,27 +250,33 @@ template <class T> void shared_panels(const Product<T>& p) {
             pack_panels(left, p.a_row, p.a_col, deep, i1 - i0, rows, panel);
             left = panel;
         }
+        // What tiles ask for while they compute: the next panel of B, a vector each, behind the last one the first of
+        // the next block of k; and in the first panel lines of a transposed A, each one tile ahead of its first use.
+        const bool lines = !pack_left && p.a_row == 1;
+        const int64_t shift = int64_t(reinterpret_cast<uintptr_t>(left) / sizeof(T) % L);
+        int64_t line = 1;
         for (int64_t t = from; t < to; ++t) {
             const int64_t j = jb + t * width;
             const int columns = int(least(width, p.n - j)), used = int(divide_up(columns, L));
             const T* b = packed ? packed + t * width * deep : p.b + q * p.b_row + j;
             const int64_t b_row = packed ? used * L : p.b_row;
-            for (int64_t i = i0, tile = 0; i < i1; i += rows, ++tile) {
+            const T* next = t + 1 < to ? b + (packed ? width * deep : width)
+                            : !packed && q + deep < p.k ? p.b + (q + deep) * p.b_row + jb + from * width : nullptr;
+            int wanted_vectors = next ? vectors : 0;
+            for (int64_t i = i0; i < i1; i += rows) {
                 const int high = int(least(rows, i1 - i));
-                // The first tiles bring the next panel of B, a vector each; the others of the first panel the lines
-                // of a transposed A that come next.
                 const T* ahead = nullptr;
-                int64_t ahead_step = b_row;
-                if (tile < vectors && t + 1 < to)
-                    ahead = packed ? b + width * deep + tile * L : b + width + tile * L;
-                else if (t == from && !pack_left && p.a_row == 1)
-                    ahead = left + (i - i0) + L, ahead_step = p.a_col;
+                int64_t ahead_step = 0;
+                if (lines && t == from && shift + i - i0 + 2 * rows > line * L)
+                    ahead = left + line++ * L - shift, ahead_step = p.a_col;
+                else if (wanted_vectors > 0)
+                    ahead = next + --wanted_vectors * L, ahead_step = b_row;
                 if (pack_left)
                     run_tile(high, used, columns, true, pack_right, deep, left + (i - i0) * deep, int64_t(1),
-                             int64_t(high), b, b_row, p.c, p.c_row, i, j, finish, ahead, ahead ? ahead_step : 0);
+                             int64_t(high), b, b_row, p.c, p.c_row, i, j, finish, ahead, ahead_step);
                 else
                     run_tile(high, used, columns, p.a_row == 1, pack_right, deep, left + (i - i0) * p.a_row, p.a_row,
-                             p.a_col, b, b_row, p.c, p.c_row, i, j, finish, ahead, ahead ? ahead_step : 0);
+                             p.a_col, b, b_row, p.c, p.c_row, i, j, finish, ahead, ahead_step);
             }
         }
     };
@@ -332,11 +338,15 @@ template <class T> void from_the_right(const Product<T>& p) {
         const int64_t j0 = at / panels * strip, i0 = at % panels * width;
         const int64_t high = least(strip, p.n - j0), wide = least(width, p.m - i0);
         for (int64_t q = 0; q < p.k; q += depth)
-            for (int64_t r = 0; r < high; r += rows)
+            for (int64_t r = 0; r < high; r += rows) {
+                if (q == 0)  // C comes meanwhile
+                    for (int64_t i = wide * r / high; i < wide * least(r + rows, high) / high; ++i)
+                        for (int64_t j = 0; j < high; j += L) __builtin_prefetch(p.c + (i0 + i) * p.c_row + j0 + j);
                 tile_for<T>(int(least(rows, high - r)), vectors, false, false)(
                     least(depth, p.k - q), p.b + (j0 + r) * p.b_col + q, p.b_col, int64_t(1),
                     packed + i0 * p.k + q * width, width, sums + r * width, width, nullptr, 0, q > 0, L, packed,
                     int64_t(0));
+            }
         for (int64_t i = 0; i < wide; i += L)
             for (int64_t r = 0; r < high; r += L) {
                 const int count = int(least(L, high - r));

@@ -150,11 +150,6 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; ++v) sum[i][v] = Vec<T>{};
     }
-    // C comes while the sums are made.
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + i * c_row + v * L);
     auto step = [&](const T* pa, const T* pb) __attribute__((always_inline)) {
         Vec<T> right[vectors];
 #pragma GCC unroll 4
@@ -168,21 +163,7 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
         }
     };
     int64_t p = 0;
-    if (!unit)  // rows along k: those of the next tile come meanwhile, a line of each in time for it
-        for (; p + 16 <= k; p += 16) {
-#pragma GCC unroll 16
-            for (int i = 0; i < rows; ++i) __builtin_prefetch(a + (rows + i) * a_row);
-            for (int s = 0; s < 16; s += 2) {
-                step(a, b);
-                __builtin_prefetch(ahead, 0, 3);
-                step(a + a_col, b + b_row);
-                __builtin_prefetch(ahead + ahead_step, 0, 3);
-                a += 2 * a_col;
-                b += 2 * b_row;
-                ahead += 2 * ahead_step;
-            }
-        }
-    for (; p + 2 <= k; p += 2) {
+    auto two_steps = [&]() __attribute__((always_inline)) {
         step(a, b);
         __builtin_prefetch(ahead, 0, 3);
         step(a + a_col, b + b_row);
@@ -190,7 +171,23 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
         a += 2 * a_col;
         b += 2 * b_row;
         ahead += 2 * ahead_step;
+    };
+    // C comes while the sums are made, a row at a time: all at once would keep B from coming. So do the next tile's
+    // rows of A where they lie along k, a line of each in time for it.
+    const T* row = c;
+    for (; p + 16 <= k; p += 16) {
+        if (!unit) {
+#pragma GCC unroll 16
+            for (int i = 0; i < rows; ++i) __builtin_prefetch(a + (rows + i) * a_row);
+        }
+        if (p < 16 * rows) {
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; ++v) __builtin_prefetch(row + v * L);
+            row += c_row;
+        }
+        for (int s = 0; s < 16; s += 2) two_steps();
     }
+    for (; p + 2 <= k; p += 2) two_steps();
     if (p < k) step(a, b);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i)
@@ -286,7 +283,11 @@ void pack_b(const T* b, int64_t b_row, int64_t b_col, int64_t k, int columns, T*
             const T* from = b + j * b_col;
             int64_t p = 0;
             if (rows == L)
-                for (; p + L <= k; p += L) transpose_block<T, true>(from + p, b_col, L, to + p * width + j, width, L);
+                for (; p + L <= k; p += L) {
+#pragma GCC unroll 16
+                    for (int i = 0; i < L; ++i) __builtin_prefetch(from + (L + i) * b_col + p);  // the next rows
+                    transpose_block<T, true>(from + p, b_col, L, to + p * width + j, width, L);
+                }
             for (; p < k; p += L)
                 transpose_block<T, true>(from + p, b_col, rows, to + p * width + j, width, int(least(L, k - p)));
         }

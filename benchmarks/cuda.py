@@ -46,9 +46,7 @@ def copy_bandwidth():
     """Bytes per microsecond of a copy on the device, read and written: the better of the two packages'."""
     best = 0
     for t in (wisp, torch):
-        x, y = t.zeros(16384, 16384, device="cuda"), t.zeros(16384, 16384, device="cuda")
-        best = max(best, 2 * LARGE / per_call(lambda: y.copy_(x), t.cuda.synchronize, 20))
-        del x, y
+        best = max(best, 2 * LARGE / per_call(large(lambda t, x, y: y.copy_(x), 2)(t), t.cuda.synchronize, 20))
         gc.collect()
         t.cuda.empty_cache()
     print(f"{'copy 256M':24} {best / 1e6:.2f} TB/s", flush=True)

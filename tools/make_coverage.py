@@ -150,11 +150,12 @@ def on_gpu():
     yield ON_GPU
     yield ""
     runs = "Every operator runs on CUDA with the CPU's results (`tests/cuda` runs the generated tests and every operator's example there)"
-    yield runs if names else runs + "."
+    yield runs
+    yield "but these, which raise `NotImplementedError: ... there is no kernel for tensors on cuda`:"
+    yield ""
+    yield "- convolutions of integers, which PyTorch has on the CPU alone too"
     if names:
-        yield "but these, which raise `NotImplementedError: ... there is no kernel for tensors on cuda`, and what is composed of them:"
-        yield ""
-        yield ", ".join(f"`{name}`" for name in names) + "."
+        yield "- " + ", ".join(f"`{name}`" for name in names) + ", and what is composed of them"
 
 
 def main(paths):

@@ -127,6 +127,6 @@ void unscale(const OptimizerTensor* tensors, int64_t count, const float* factor,
 
 }  // namespace
 
-extern const OptimizerKernels optimizer_table = {&step, &sum_squares, &scale, &unscale};
+extern const OptimizerKernels optimizer_table = {&step, &sum_squares, &scale, &unscale, nullptr};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -28,6 +28,8 @@ struct OptimizerTensor {
     //   rprop     state {previous grad, step size}
     //   asgd      state {average}                          k {eta, mu}
     double k[3];
+    // On the GPU they may lie in its memory instead, with the learning rate behind them, where a captured graph finds those of its step.
+    const double* numbers = nullptr;
 };
 
 // Numbers that all parameters of a call share; a rule reads those it knows.
@@ -47,6 +49,9 @@ struct OptimizerKernels {
     void (*scale)(const OptimizerTensor* tensors, int64_t count, double factor);  // param *= factor
     // param *= *factor; *found becomes 1 where a param was not finite.
     void (*unscale)(const OptimizerTensor* tensors, int64_t count, const float* factor, float* found);
+    // Of Adam, on the GPU alone: every step's count (of `dtype`) goes up by one, and numbers[4 i] to [4 i + 3] become what the rule
+    // reads of it. `lr`: the learning rate in device memory (of `lr_dtype`), or null for that of the settings.
+    void (*adam_numbers)(const OptimizerSettings&, void* const* steps, int64_t count, DType dtype, const void* lr, DType lr_dtype, double* numbers);
 };
 extern const OptimizerKernels& optimizer;
 #endif

@@ -272,6 +272,7 @@ void use_pool(int64_t pool, bool captured) {
     captured_only = captured;
 }
 int64_t pool_in_use() { return private_pool; }
+bool is_captured() { return private_pool && captured_only; }
 
 void hold_pool(int64_t pool) { held[pool]++; }
 

@@ -84,8 +84,24 @@ void unscale(const OptimizerTensor* tensors, int64_t count, const float* factor,
     });
 }
 
+struct StepList {  // as in the kernel
+    void* steps[list_length];
+};
+
+void adam_numbers(const cpu::OptimizerSettings& s, void* const* steps, int64_t count, DType dtype, const void* lr, DType lr_dtype, double* numbers) {
+    static Instances<4> kernels(file);
+    Kernel* kernel = kernels((dtype == DType::f64) * 2 + (lr_dtype == DType::f64),
+                             [&] { return str("adam_numbers<", type_text(dtype), ", ", type_text(lr_dtype), ">"); });
+    for (int64_t i = 0; i < count; i += list_length) {
+        StepList list;
+        const int n = int(std::min<int64_t>(list_length, count - i));
+        std::copy_n(steps + i, n, list.steps);
+        launch_with(kernel, {1}, {list_length}, 0, list, n, s.beta1, s.beta2, s.lr, lr, numbers + 4 * i);
+    }
+}
+
 }  // namespace
 
-const cpu::OptimizerKernels optimizer = {step, sum_squares, scale, unscale};
+const cpu::OptimizerKernels optimizer = {step, sum_squares, scale, unscale, adam_numbers};
 
 }  // namespace wisp::cuda

@@ -88,6 +88,7 @@ void use_pool(int64_t pool, bool captured);      // for this thread's allocation
 int64_t pool_in_use();
 void hold_pool(int64_t pool);
 void let_go_of_pool(int64_t pool);
+bool is_captured();                              // whether this thread captures a graph
 void capture_begins();
 void capture_ends();
 

@@ -122,7 +122,8 @@ Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Te
     const DType dtype = a.dtype();
     GradMode off(false);
     if (a.is_cuda() && is_floating(dtype)) return compute_on_gpu(product, g, a, b, bias);
-    if (a.is_cuda() && !is_complex(dtype)) throw NotImplemented("convolution on cuda is not implemented for '", type_name(dtype), "'");
+    if (a.is_cuda() && !is_complex(dtype))  // PyTorch's CUDA has none either
+        throw MissingKernel("for ", dtype, " there is no kernel for tensors on cuda; move them with .cpu() for this operator, or use a floating dtype");
     if (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64) {
         const Tensor out = empty(sizes_of(product, g), dtype);
         if (out.numel() > 0) call_kernel(product, g, plain(a), plain(b), plain(bias), out);

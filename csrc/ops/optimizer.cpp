@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "../cuda/runtime.h"
 #include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
@@ -47,6 +48,7 @@ public:
         devices_.push_back(param.device());
         return items_.back();
     }
+    const Tensor& keep(const Tensor& t) { return kept_.emplace_back(t); }
     void run(OptimizerRule rule, const OptimizerSettings& settings) {
         int64_t work = 0;
         for (const OptimizerTensor& t : items_) work += t.n;
@@ -110,6 +112,9 @@ void set_value(const Tensor& t, double v) {
     bump_version(t);
 }
 double next_step(const Tensor& step) {
+    if (cuda::is_captured())
+        throw RuntimeError("optimizer: a step with its count on the CPU would be the same at every replay of the graph that is being captured; "
+                           "make the optimizer with capturable=True");
     const double t = value_of(step) + 1;
     set_value(step, t);
     return t;
@@ -148,18 +153,49 @@ void sgd_step(const TensorList& params, const TensorList& grads, PyObject* buffe
     batch.run(OptimizerRule::sgd, s);
 }
 
+// Counts of steps that lie on the GPU are not waited for: kernels make of them what Adam reads. Null for those on the CPU.
+std::vector<double*> numbers_on_devices(const OptimizerSettings& s, const TensorList& steps, const TensorList& params, const Tensor& lr, Batch& batch) {
+    std::vector<double*> numbers(size_t(steps.size()));
+    for (int64_t i = 0; i < steps.size(); i++) {
+        if (!steps[i].is_cuda() || numbers[size_t(i)]) continue;
+        const DType dtype = steps[i].dtype();
+        const Device device = steps[i].device();
+        std::vector<void*> here;
+        std::vector<int64_t> places;
+        OnDevice on(device);
+        for (int64_t j = i; j < steps.size(); j++)
+            if (steps[j].device() == device && steps[j].dtype() == dtype) {
+                if (steps[j].numel() != 1 || !is_floating(dtype)) throw RuntimeError("optimizer: a count of steps must be one floating number");
+                check_same_device("optimizer", params[j], steps[j]);
+                here.push_back(steps[j].device_data());
+                places.push_back(j);
+                bump_version(steps[j]);
+            }
+        if (dtype != DType::f32 && dtype != DType::f64) throw RuntimeError("optimizer: a count of steps must be float32 or float64, got ", dtype);
+        const Tensor rate = lr && lr.is_cuda() ? to(to(lr, device), lr.dtype() == DType::f64 ? DType::f64 : DType::f32) : Tensor();
+        const Tensor made = batch.keep(empty({int64_t(here.size()), 4}, DType::f64));
+        if (rate) batch.keep(rate);
+        double* first = made.device_data<double>();
+        cuda::optimizer.adam_numbers(s, here.data(), int64_t(here.size()), dtype, rate ? rate.device_data() : nullptr, rate ? rate.dtype() : DType::f32, first);
+        for (size_t k = 0; k < places.size(); k++) numbers[size_t(places[k])] = first + 4 * k;
+    }
+    return numbers;
+}
+
 void adam_step(const TensorList& params, const TensorList& grads, const TensorList& averages,
     const TensorList& squares, const TensorList& maxima, const TensorList& steps, double lr,
                double beta1, double beta2, double eps, double weight_decay, bool amsgrad, bool maximize,
-                   bool decoupled) {
+                   bool decoupled, const Tensor& lr_tensor) {
     check_lengths(params, {&grads, &averages, &squares, &steps});
     if (amsgrad) check_lengths(params, {&maxima});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
     s.beta1 = beta1, s.beta2 = beta2, s.decoupled = decoupled;
     Batch batch;
+    const std::vector<double*> numbers = numbers_on_devices(s, steps, params, lr_tensor, batch);
     for (int64_t i = 0; i < params.size(); i++) {
-        const double t = next_step(steps[i]);
+        const double t = numbers[size_t(i)] ? 1 : next_step(steps[i]);
         OptimizerTensor& x = batch.add(params[i], grads[i], {averages[i], squares[i], amsgrad ? maxima[i] : Tensor()});
+        x.numbers = numbers[size_t(i)];
         x.k[0] = lr / (1 - std::pow(beta1, t));
         x.k[1] = 1 / std::sqrt(1 - std::pow(beta2, t));
     }
@@ -357,7 +393,7 @@ static const Operators operators = {
         "float weight_decay, bool nesterov, bool maximize)", sgd_step, function},
     {"_adam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, "
         "Tensor[] steps, float lr, float beta1, float beta2, float eps, "
-     "float weight_decay, bool amsgrad, bool maximize, bool decoupled)", adam_step, function},
+     "float weight_decay, bool amsgrad, bool maximize, bool decoupled, Tensor? lr_tensor=None)", adam_step, function},
     {"_adamax_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_infs, Tensor[] steps, float lr, "
         "float beta1, float beta2, float eps, float weight_decay, bool maximize)",
      adamax_step, function},

@@ -2,8 +2,8 @@
 
 Each function has the arguments of the core's fused step of the same name (`_core._adam_step` for `adam_step`) and
 computes the same, one parameter after the other. They serve `differentiable=True`, where autograd must see every
-operation, and as the reference that the fused steps are tested against. New state is computed first and then
-copied, so that nothing that backward needs is overwritten.
+operation, `capturable=True`, where a captured graph must count its own steps, and as the reference that the fused steps
+are tested against. New state is computed first and then copied, so that nothing that backward needs is overwritten.
 """
 import math
 
@@ -11,8 +11,17 @@ import wisp
 
 
 def _tick(step):
+    """The next step's number; of a count on the GPU a tensor, so that nothing waits for it."""
     step += 1
-    return step.item()
+    return step.double() if step.is_cuda else step.item()
+
+
+def _value(state):
+    return state.double() if state.is_cuda else state.item()
+
+
+def _root(x):
+    return x.sqrt() if isinstance(x, wisp.Tensor) else math.sqrt(x)
 
 
 def _real(*tensors):
@@ -63,7 +72,7 @@ def adam_step(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, lr, 
             largest, = _real(max_exp_avg_sqs[i])
             v = wisp.maximum(largest.clone(), v)
             largest.copy_(v)
-        denominator = v.sqrt() / math.sqrt(1 - beta2 ** t) + eps
+        denominator = v.sqrt() / _root(1 - beta2 ** t) + eps
         p.sub_(lr / (1 - beta1 ** t) * m / denominator)
 
 
@@ -90,7 +99,7 @@ def nadam_step(params, grads, exp_avgs, exp_avg_sqs, mu_products, steps, lr, bet
         mu = beta1 * (1 - 0.5 * 0.96 ** (t * momentum_decay))
         mu_next = beta1 * (1 - 0.5 * 0.96 ** ((t + 1) * momentum_decay))
         mu_products[i].mul_(mu)
-        mu_product = mu_products[i].item()
+        mu_product = _value(mu_products[i])
         m, v = _moments(m, v, g, beta1, beta2)
         denominator = (v / (1 - beta2 ** t)).sqrt() + eps
         p.sub_(lr * (1 - mu) / (1 - mu_product) * g / denominator)
@@ -109,7 +118,11 @@ def radam_step(params, grads, exp_avgs, exp_avg_sqs, steps, lr, beta1, beta2, ep
         rho_inf = 2 / (1 - beta2) - 1
         rho = rho_inf - 2 * t * beta2 ** t / correction
         update = lr * (m / (1 - beta1 ** t))
-        if rho > 5:
+        if isinstance(rho, wisp.Tensor):
+            large = rho.clamp(min=5)
+            rectification = _root((large - 4) * (large - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * large))
+            update = wisp.where(rho > 5, update * (_root(correction) / (v.sqrt() + eps)) * rectification, update)
+        elif rho > 5:
             rectification = math.sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho))
             update = update * (math.sqrt(correction) / (v.sqrt() + eps)) * rectification
         p.sub_(update)
@@ -179,8 +192,9 @@ def asgd_step(params, grads, axs, mus, etas, steps, lr, lambd, alpha, t0, weight
         t = _tick(steps[i])
         p, g, average = _real(p, grads[i], axs[i])
         g = _direction(p, g, weight_decay, maximize)
-        eta, mu = etas[i].item(), mus[i].item()
+        eta, mu = _value(etas[i]), _value(mus[i])
         p.mul_(1 - lambd * eta).sub_(eta * g)
-        average.copy_(p if mu == 1 else average + (p - average) * mu)
+        average.copy_(wisp.where(mu == 1, p, average + (p - average) * mu) if isinstance(mu, wisp.Tensor)
+                      else p if mu == 1 else average + (p - average) * mu)
         etas[i].fill_(lr / (1 + lambd * lr * t) ** alpha)
-        mus[i].fill_(1 / max(1, t - t0))
+        mus[i].fill_(1 / ((t - t0).clamp(min=1) if isinstance(t, wisp.Tensor) else max(1, t - t0)))

@@ -1,7 +1,5 @@
 """Adadelta: steps in the units of the parameters, without a global rate."""
-from wisp import _core
-from wisp.optim import _formulas
-from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _zeros
+from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
 
 
 class Adadelta(Optimizer):
@@ -23,7 +21,7 @@ class Adadelta(Optimizer):
 
     def _update(self, group):
         params, grads, states = self._gather(group)
-        step = _formulas.adadelta_step if group["differentiable"] else _core._adadelta_step
+        step, lr = _rule("adadelta", group, params)
         step(params, grads, [s["square_avg"] for s in states], [s["acc_delta"] for s in states],
-             [s["step"] for s in states], _number(group["lr"]), group["rho"], group["eps"], group["weight_decay"],
+             [s["step"] for s in states], lr, group["rho"], group["eps"], group["weight_decay"],
              group["maximize"])

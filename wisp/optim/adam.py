@@ -54,7 +54,9 @@ class Adam(Optimizer):
         if group["foreach"] and isinstance(lr, wisp.Tensor) and not group["capturable"]:
             raise RuntimeError("lr as a Tensor is not supported for capturable=False and foreach=True")
         step = _formulas.adam_step if differentiable else _core._adam_step
+        # A learning rate on the GPU is read there, at every replay of a captured graph.
+        follows = {"lr_tensor": lr} if group["capturable"] and isinstance(lr, wisp.Tensor) and lr.is_cuda and not differentiable else {}
         step(params, grads, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states],
              [s["max_exp_avg_sq"] for s in states] if amsgrad else [], [s["step"] for s in states],
-             lr if differentiable else _number(lr), _number(beta1), _number(beta2), group["eps"],
-             group["weight_decay"], amsgrad, group["maximize"], group["decoupled_weight_decay"])
+             lr if differentiable else 0.0 if follows else _number(lr), _number(beta1), _number(beta2), group["eps"],
+             group["weight_decay"], amsgrad, group["maximize"], group["decoupled_weight_decay"], **follows)

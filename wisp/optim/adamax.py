@@ -1,7 +1,5 @@
 """Adamax: Adam with the infinity norm."""
-from wisp import _core
-from wisp.optim import _formulas
-from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _number, _zeros
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
 
 
 class Adamax(Optimizer):
@@ -24,7 +22,7 @@ class Adamax(Optimizer):
     def _update(self, group):
         params, grads, states = self._gather(group)
         beta1, beta2 = group["betas"]
-        step = _formulas.adamax_step if group["differentiable"] else _core._adamax_step
+        step, lr = _rule("adamax", group, params)
         step(params, grads, [s["exp_avg"] for s in states], [s["exp_inf"] for s in states],
-             [s["step"] for s in states], _number(group["lr"]), beta1, beta2, group["eps"], group["weight_decay"],
+             [s["step"] for s in states], lr, beta1, beta2, group["eps"], group["weight_decay"],
              group["maximize"])

@@ -1,7 +1,5 @@
 """ASGD: stochastic gradient descent with averaged iterates."""
-from wisp import _core
-from wisp.optim import _formulas
-from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _zeros
+from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _rule, _zeros
 
 
 class ASGD(Optimizer):
@@ -23,7 +21,7 @@ class ASGD(Optimizer):
 
     def _update(self, group):
         params, grads, states = self._gather(group)
-        step = _formulas.asgd_step if group["differentiable"] else _core._asgd_step
+        step, lr = _rule("asgd", group, params)
         step(params, grads, [s["ax"] for s in states], [s["mu"] for s in states], [s["eta"] for s in states],
-             [s["step"] for s in states], _number(group["lr"]), group["lambd"], group["alpha"], group["t0"],
+             [s["step"] for s in states], lr, group["lambd"], group["alpha"], group["t0"],
              group["weight_decay"], group["maximize"])

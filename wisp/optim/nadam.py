@@ -1,13 +1,11 @@
 """NAdam: Adam with Nesterov momentum."""
-from wisp import _core
-from wisp.optim import _formulas
 from wisp.optim.optimizer import (
     Optimizer,
     _check_betas,
     _check_lr,
     _check_nonnegative,
     _new_step,
-    _number,
+    _rule,
     _scalar,
     _zeros,
 )
@@ -43,8 +41,8 @@ class NAdam(Optimizer):
     def _update(self, group):
         params, grads, states = self._gather(group)
         beta1, beta2 = group["betas"]
-        step = _formulas.nadam_step if group["differentiable"] else _core._nadam_step
+        step, lr = _rule("nadam", group, params)
         step(params, grads, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states],
-             [s["mu_product"] for s in states], [s["step"] for s in states], _number(group["lr"]), beta1, beta2,
+             [s["mu_product"] for s in states], [s["step"] for s in states], lr, beta1, beta2,
              group["eps"], group["weight_decay"], group["momentum_decay"], group["decoupled_weight_decay"],
              group["maximize"])

@@ -349,6 +349,18 @@ def _new_step(parameter, group):
     return _scalar(0.0, parameter.device if group.get("capturable") else "cpu")
 
 
+def _rule(name, group, params):
+    """The step of an optimizer, and its learning rate. The core's fused step takes numbers; formulas serve autograd, and graphs that
+    count their own steps on the GPU and follow a learning rate there."""
+    from wisp.optim import _formulas
+
+    if group["differentiable"]:
+        return getattr(_formulas, f"{name}_step"), _number(group["lr"])
+    if group.get("capturable") and any(p.is_cuda for p in params):
+        return wisp.no_grad()(getattr(_formulas, f"{name}_step")), group["lr"]
+    return getattr(wisp._core, f"_{name}_step"), _number(group["lr"])
+
+
 def _zeros(parameter):
     return wisp.zeros_like(parameter, requires_grad=False)
 

@@ -1,7 +1,5 @@
 """RAdam: Adam that rectifies the variance of its adaptive rate."""
-from wisp import _core
-from wisp.optim import _formulas
-from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _number, _zeros
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
 
 
 class RAdam(Optimizer):
@@ -25,7 +23,7 @@ class RAdam(Optimizer):
     def _update(self, group):
         params, grads, states = self._gather(group)
         beta1, beta2 = group["betas"]
-        step = _formulas.radam_step if group["differentiable"] else _core._radam_step
+        step, lr = _rule("radam", group, params)
         step(params, grads, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states],
-             [s["step"] for s in states], _number(group["lr"]), beta1, beta2, group["eps"], group["weight_decay"],
+             [s["step"] for s in states], lr, beta1, beta2, group["eps"], group["weight_decay"],
              group["decoupled_weight_decay"], group["maximize"])

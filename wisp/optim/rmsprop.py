@@ -1,7 +1,5 @@
 """RMSprop: gradients divided by the root of their mean square."""
-from wisp import _core
-from wisp.optim import _formulas
-from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _zeros
+from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
 
 
 class RMSprop(Optimizer):
@@ -26,8 +24,8 @@ class RMSprop(Optimizer):
     def _update(self, group):
         params, grads, states = self._gather(group)
         momentum, centered = group["momentum"], group["centered"]
-        step = _formulas.rmsprop_step if group["differentiable"] else _core._rmsprop_step
+        step, lr = _rule("rmsprop", group, params)
         step(params, grads, [s["square_avg"] for s in states], [s["grad_avg"] for s in states] if centered else [],
              [s["momentum_buffer"] for s in states] if momentum > 0 else [], [s["step"] for s in states],
-             _number(group["lr"]), group["alpha"], group["eps"], group["weight_decay"], momentum, centered,
+             lr, group["alpha"], group["eps"], group["weight_decay"], momentum, centered,
              group["maximize"])

@@ -1,8 +1,6 @@
 """Rprop: resilient backpropagation, which looks at the signs of gradients only."""
 import wisp
-from wisp import _core
-from wisp.optim import _formulas
-from wisp.optim.optimizer import Optimizer, _check_lr, _new_step, _number, _zeros
+from wisp.optim.optimizer import Optimizer, _check_lr, _new_step, _number, _rule, _zeros
 
 
 class Rprop(Optimizer):
@@ -26,6 +24,6 @@ class Rprop(Optimizer):
         params, grads, states = self._gather(group)
         shrink, grow = group["etas"]
         smallest, largest = group["step_sizes"]
-        step = _formulas.rprop_step if group["differentiable"] else _core._rprop_step
+        step, _ = _rule("rprop", group, params)
         step(params, grads, [s["prev"] for s in states], [s["step_size"] for s in states],
              [s["step"] for s in states], smallest, largest, shrink, grow, group["maximize"])

@@ -73,7 +73,29 @@ template <class T, int Rule, int Length> __global__ void __launch_bounds__(256) 
     const int i = tensor_of_block(list);
     const cpu::OptimizerTensor& t = list.tensors[i];
     const int64_t begin = int64_t(blockIdx.x - list.first_block[i]) * piece, end = begin + piece < t.n ? begin + piece : t.n;
-    cpu::gpu::apply_rule<T>(cpu::OptimizerRule(Rule), settings, t, begin, end);
+    if (!t.numbers) return cpu::gpu::apply_rule<T>(cpu::OptimizerRule(Rule), settings, t, begin, end);
+    cpu::OptimizerTensor mine = t;
+    cpu::OptimizerSettings given = settings;
+    for (int k = 0; k < 3; k++) mine.k[k] = t.numbers[k];
+    given.lr = t.numbers[3];
+    cpu::gpu::apply_rule<T>(cpu::OptimizerRule(Rule), given, mine, begin, end);
+}
+
+struct StepList {
+    void* steps[96];
+};
+// Adam's numbers (see cpu/optimizer.h) from counts of steps in device memory, which go up.
+template <class S, class L>
+__global__ void __launch_bounds__(96) adam_numbers(const StepList list, int count, double beta1, double beta2, double lr, const L* given, double* numbers) {
+    const int i = threadIdx.x;
+    if (i >= count) return;
+    S* step = static_cast<S*>(list.steps[i]);
+    const double t = double(*step) + 1, rate = given ? double(*given) : lr;
+    *step = S(t);
+    numbers[4 * i] = rate / (1 - ::pow(beta1, t));
+    numbers[4 * i + 1] = 1 / ::sqrt(1 - ::pow(beta2, t));
+    numbers[4 * i + 2] = 0;
+    numbers[4 * i + 3] = rate;
 }
 
 template <class T> __global__ void __launch_bounds__(256) scale_list(const OptimizerList list, double factor) {

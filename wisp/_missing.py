@@ -11,7 +11,7 @@ ADVICE = {
     "torch.ao": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
     "torch.utils.cpp_extension": "PyTorch's C++ extensions do not load into Wisp: write the operator as an autograd.Function.",
     "torch.package": "Save the state_dict with torch.save and ship the source beside it.",
-    "torchvision.models.detection": "Detection models are not there yet; torchvision.ops has nms, box_iou and roi_align.",
+    "torchvision.models.detection": "There are Faster, Mask and Keypoint R-CNN and RetinaNet; SSD and FCOS are not there yet.",
     "torchvision.models.video": "Video models are not there yet.",
     "torchvision.models.quantization": "Wisp has no quantized tensors: use the float model of the same name.",
 }

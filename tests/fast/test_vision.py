@@ -237,7 +237,9 @@ def test_boxes():
                                   "transforms.transforms", "transforms._random", "transforms.autoaugment", "transforms.v2",
                                   "transforms.v2._mix", "transforms.v2.functional", "tv_tensors", "utils", "ops.boxes", "ops.layers",
                                   "datasets.others", "models._api", "models.alexnet", "models.resnet", "models.vision_transformer",
-                                  "models.unet", "models._utils", "models.feature_extraction"])
+                                  "models.unet", "models._utils", "models.feature_extraction", "ops.poolers",
+                                  "ops.feature_pyramid_network", "models.detection._utils", "models.detection.anchor_utils",
+                                  "models.detection.faster_rcnn", "models.detection.retinanet", "models.detection.backbone_utils"])
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(f"wisp.vision.{name}"), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0 and result.attempted > 0

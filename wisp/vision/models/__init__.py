@@ -41,7 +41,7 @@ for _old, _new in (("mobilenetv2", "mobilenet"), ("mobilenetv3", "mobilenet"), (
 
 
 def __getattr__(name):
-    if name in ("segmentation", "feature_extraction"):
+    if name in ("detection", "segmentation", "feature_extraction"):
         import importlib
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -97,8 +97,9 @@ def model(weights=None, old=False, fitting=None):
             member = _chosen(kind, weights, name)
             if member is None:
                 return function(**options)
-            if "num_classes" in options and options["num_classes"] != 1000 and kind is not None:
-                raise ValueError(f"The parameter 'num_classes' expected value 1000 but got {options['num_classes']} instead.")
+            classes = (fitting or {}).get("num_classes", 1000)
+            if "num_classes" in options and options["num_classes"] != classes and kind is not None:
+                raise ValueError(f"The parameter 'num_classes' expected value {classes} but got {options['num_classes']} instead.")
             made = function(**{**(fitting or {}), **options})
             made.load_state_dict(member.get_state_dict(progress))
             return made

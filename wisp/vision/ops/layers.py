@@ -1,10 +1,12 @@
 """Layers that vision models are made of."""
+import math
+
 import wisp
 from wisp import nn
 from wisp.nn import functional as F
 
-__all__ = ["Conv2dNormActivation", "DropBlock2d", "FrozenBatchNorm2d", "MLP", "Permute", "RoIAlign", "SqueezeExcitation", "StochasticDepth",
-           "drop_block2d", "roi_align", "sigmoid_focal_loss", "stochastic_depth"]
+__all__ = ["Conv2dNormActivation", "DropBlock2d", "FrozenBatchNorm2d", "MLP", "Permute", "RoIAlign", "RoIPool", "SqueezeExcitation",
+           "StochasticDepth", "drop_block2d", "roi_align", "roi_pool", "sigmoid_focal_loss", "stochastic_depth"]
 
 
 class Conv2dNormActivation(nn.Sequential):
@@ -162,29 +164,90 @@ def roi_align(input, boxes, output_size, spatial_scale=1.0, sampling_ratio=-1, a
     """Regions of feature maps [N, C, H, W] brought to one size, by bilinear sampling.
 
     `boxes` is [K, 5] with the number of the map first, or a list with one [L, 4] per map.
+
+    >>> import wisp
+    >>> from wisp.vision.ops import roi_align
+    >>> roi_align(wisp.arange(16.0).reshape(1, 1, 4, 4), [wisp.tensor([[0.0, 0.0, 2.0, 2.0]])], 1)
+    tensor([[[[5.]]]])
     """
     if isinstance(boxes, (list, tuple)):
-        boxes = wisp.cat([wisp.cat((wisp.full((len(part), 1), float(index), dtype=part.dtype), part), 1)
-                          for index, part in enumerate(boxes)])
+        boxes = wisp.cat([wisp.cat((part.new_full((len(part), 1), index), part), 1) for index, part in enumerate(boxes)])
+    rows, columns = (output_size,) * 2 if isinstance(output_size, int) else output_size
+    boxes = boxes.to(input.dtype)
+    corners = boxes[:, 1:] * spatial_scale - (0.5 if aligned else 0.0)
+    sides = corners[:, 2:] - corners[:, :2]
+    if not aligned:
+        sides = sides.clamp(min=1.0)
+    # samples per cell, down and across: given, or as many as the box has places
+    cells = input.new_tensor([columns, rows])
+    counts = wisp.full_like(sides, sampling_ratio) if sampling_ratio > 0 else (sides / cells).ceil().clamp(min=1)
+    table = input.permute(0, 2, 3, 1).reshape(-1, input.shape[1])
+    result = input.new_zeros(len(boxes), input.shape[1], rows, columns)
+    for wide, tall in {tuple(pair) for pair in counts.detach().long().tolist()}:
+        chosen = wisp.where((counts[:, 0] == wide) & (counts[:, 1] == tall))[0]
+        for part in chosen.split(max(1, 4_000_000 // max(1, rows * columns * wide * tall * input.shape[1]))):
+            sampled = _sampled(table, input.shape, boxes[part, 0].long(), corners[part], sides[part], rows * tall, columns * wide)
+            pooled = sampled.reshape(len(part), rows, tall, columns, wide, -1).mean((2, 4)).permute(0, 3, 1, 2)
+            result = result.index_copy(0, part, pooled)
+    return result
+
+
+def _sampled(table, shape, maps, corners, sides, rows, columns):
+    """Bilinear samples [K, rows, columns, C] on a grid over each box; `table` has a row for each place of the maps."""
+    def axis(start, length, count, size):
+        place = start[:, None] + (wisp.arange(count, dtype=table.dtype, device=table.device) + 0.5) * (length[:, None] / count)
+        inside = ((place >= -1) & (place <= size)).to(table.dtype)
+        place = place.clamp(0, size - 1)
+        low = place.floor()
+        return low.long(), (low + 1).clamp(max=size - 1).long(), place - low, inside
+    height, width = shape[-2:]
+    top, bottom, down, inside_y = axis(corners[:, 1], sides[:, 1], rows, height)
+    left, right, across, inside_x = axis(corners[:, 0], sides[:, 0], columns, width)
+    result = 0
+    for y, by_y in ((top, 1 - down), (bottom, down)):
+        for x, by_x in ((left, 1 - across), (right, across)):
+            places = (maps[:, None, None] * height + y[:, :, None]) * width + x[:, None, :]
+            weight = (by_y * inside_y)[:, :, None, None] * (by_x * inside_x)[:, None, :, None]
+            result = result + F.embedding(places, table) * weight
+    return result
+
+
+def roi_pool(input, boxes, output_size, spatial_scale=1.0):
+    """Regions of feature maps [N, C, H, W] brought to one size by the largest values of their cells.
+
+    >>> import wisp
+    >>> from wisp.vision.ops import roi_pool
+    >>> roi_pool(wisp.arange(16.0).reshape(1, 1, 4, 4), [wisp.tensor([[0.0, 0.0, 3.0, 3.0]])], 2)
+    tensor([[[[ 5.,  7.],
+              [13., 15.]]]])
+    """
+    if isinstance(boxes, (list, tuple)):
+        boxes = wisp.cat([wisp.cat((part.new_full((len(part), 1), index), part), 1) for index, part in enumerate(boxes)])
     rows, columns = (output_size,) * 2 if isinstance(output_size, int) else output_size
     height, width = input.shape[-2:]
     results = []
     for number, *corners in boxes.tolist():
-        shift = 0.5 if aligned else 0.0
-        left, top, right, bottom = (value * spatial_scale - shift for value in corners)
-        across, down = right - left, bottom - top
-        if not aligned:
-            across, down = max(across, 1.0), max(down, 1.0)
-        tall = sampling_ratio if sampling_ratio > 0 else max(int(-(-down // rows)), 1)
-        wide = sampling_ratio if sampling_ratio > 0 else max(int(-(-across // columns)), 1)
-        ys = top + (wisp.arange(rows * tall, dtype=input.dtype) + 0.5) * (down / (rows * tall))
-        xs = left + (wisp.arange(columns * wide, dtype=input.dtype) + 0.5) * (across / (columns * wide))
-        inside = ((ys >= -1) & (ys <= height)).to(input.dtype)[:, None] * ((xs >= -1) & (xs <= width)).to(input.dtype)
-        ys, xs = ys.clamp(0, height - 1), xs.clamp(0, width - 1)
-        grid = wisp.stack(wisp.broadcast_tensors((xs * 2 + 1) / width - 1, ((ys * 2 + 1) / height - 1)[:, None]), -1)
-        sampled = F.grid_sample(input[int(number)][None], grid[None], mode="bilinear", padding_mode="border", align_corners=False)
-        results.append(F.avg_pool2d(sampled * inside, (tall, wide)))
-    return wisp.cat(results) if results else input.new_zeros(0, input.shape[1], rows, columns)
+        left, top, right, bottom = (math.floor(value * spatial_scale + 0.5) for value in corners)
+        tall, wide = max(bottom - top + 1, 1) / rows, max(right - left + 1, 1) / columns
+
+        def ends(start, size, count, limit):
+            return [(min(max(math.floor(i * size) + start, 0), limit), min(max(math.ceil((i + 1) * size) + start, 0), limit))
+                    for i in range(count)]
+        cells = [input[int(number), :, a:b, c:d].flatten(1).amax(1) if b > a and d > c else input.new_zeros(input.shape[1])
+                 for a, b in ends(top, tall, rows, height) for c, d in ends(left, wide, columns, width)]
+        results.append(wisp.stack(cells, 1).reshape(-1, rows, columns))
+    return wisp.stack(results) if results else input.new_zeros(0, input.shape[1], rows, columns)
+
+
+class RoIPool(nn.Module):
+    """`roi_pool` as a layer."""
+
+    def __init__(self, output_size, spatial_scale):
+        super().__init__()
+        self.output_size, self.spatial_scale = output_size, spatial_scale
+
+    def forward(self, input, rois):
+        return roi_pool(input, rois, self.output_size, self.spatial_scale)
 
 
 class RoIAlign(nn.Module):

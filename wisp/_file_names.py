@@ -345,7 +345,7 @@ def _of_a_model(module, name):
     # The layers are known even if the program has used none.
     importlib.import_module("wisp.nn.modules")
     bases = [wisp.nn.Module]
-    if module.startswith("wisp.optim."):
+    if f"{module}.".startswith("wisp.optim."):
         bases += [wisp.optim.Optimizer, wisp.optim.lr_scheduler.LRScheduler]
     kind = sys.modules.get(module)
     for part in name.split("."):

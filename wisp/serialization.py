@@ -15,6 +15,7 @@ import pickle
 import struct
 import sys
 import threading
+import types
 import typing
 import zipfile
 import zlib
@@ -63,6 +64,25 @@ _WITH_ATTRIBUTES, _PLAIN_TENSOR = _Global("torch._tensor", "_rebuild_from_type_v
 _DEVICE, _SIZE = _Global("torch", "device"), _Global("torch", "Size")
 _KINDS = {name: _Global("torch.storage" if name == "UntypedStorage" else "torch", name) for name in _STORAGES}
 _named = functools.cache(_Global)
+
+
+# Where PyTorch has what lies elsewhere here.
+_THEIR_MODULES = {"wisp.nn.modules.attention": "torch.nn.modules.activation", "wisp.optim._adafactor": "torch.optim",
+                  "wisp.optim._muon": "torch.optim", "wisp.optim._lr_base": "torch.optim.lr_scheduler",
+                  "wisp.optim._lr_cycles": "torch.optim.lr_scheduler"}
+_GLOBALS = type, types.FunctionType, type(wisp.relu)
+# What PyTorch's modules have besides, which keep no hooks until there is one here.
+_HOOKS = ("_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+          "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks",
+          "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
+
+
+def _their_name(value):
+    """The name in PyTorch of a layer, an optimizer or an operator, so that it finds them in our files; else the value."""
+    module = value.__module__
+    if module != "wisp" and not (isinstance(module, str) and module.startswith(("wisp.nn.", "wisp.optim"))):
+        return value
+    return _named(_THEIR_MODULES.get(module, "torch" + module[4:]), value.__qualname__)
 
 
 class _Storage:
@@ -115,6 +135,8 @@ class _Pickler(pickle._Pickler):
                 value.__class__ = scripted
         if isinstance(value, wisp.dtype):
             value = _named("torch", _dtype_name(value))
+        elif isinstance(value, _GLOBALS):
+            value = _their_name(value)
         if type(value) is not _Global:
             super().save(value, save_persistent_id)
         elif id(value) in self.memo:
@@ -148,7 +170,25 @@ class _Pickler(pickle._Pickler):
             return _LAYOUT, (str(value),)
         if isinstance(value, dict) and type(value).__module__ == "wisp.nn.modules.registry":
             return collections.OrderedDict, (), None, None, iter(value.items())
+        layers = sys.modules.get("wisp.nn.modules.module")
+        if layers is not None and isinstance(value, layers.Module):
+            return self._reduce_module(value)
         return NotImplemented
+
+    def _reduce_module(self, module):
+        """A module with the attributes of PyTorch's."""
+        reduced = module.__reduce_ex__(self.proto)
+        if not isinstance(reduced, tuple) or len(reduced) < 3 or not isinstance(reduced[2], dict):
+            return reduced
+        registered = {name for registry in ("_parameters", "_buffers", "_modules") for name in getattr(module, registry)}
+        state = {name: value for name, value in reduced[2].items() if name not in registered}
+        for name in _HOOKS:
+            state.setdefault(name, collections.OrderedDict())
+        state.setdefault("_is_full_backward_hook", None)
+        if hasattr(module, "_flat_weights_names"):  # a recurrent layer
+            state.update(_flat_weights_names=module._flat_weights_names, _flat_weights=module._flat_weights)
+        self.alive.append(state)
+        return (*reduced[:2], state, *reduced[3:])
 
     def _reduce_tensor(self, tensor):
         if tensor.layout is not wisp.strided:

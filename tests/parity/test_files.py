@@ -170,9 +170,15 @@ def test_training_goes_on_in_the_other_package(tmp_path, name):
         np.testing.assert_allclose(steps(reader, other, other_optimizer, 4), steps(source, model, optimizer, 4), rtol=1e-8)
 
 
-@pytest.mark.parametrize("make", [lambda p: p.nn.LSTM(3, 4, 2, bidirectional=True), lambda p: p.nn.TransformerEncoderLayer(8, 2, 16),
-                                  lambda p: p.nn.Sequential(p.nn.Conv2d(1, 2, 3), p.nn.BatchNorm2d(2), p.nn.ReLU()),
-                                  lambda p: p.nn.EmbeddingBag(5, 3), lambda p: p.nn.MultiheadAttention(4, 2)])
+MODULES = [
+    (lambda p: p.nn.LSTM(3, 4, 2, bidirectional=True), (5, 2, 3)), (lambda p: p.nn.TransformerEncoderLayer(8, 2, 16), (5, 2, 8)),
+    (lambda p: p.nn.Sequential(p.nn.Conv2d(1, 2, 3), p.nn.BatchNorm2d(2), p.nn.ReLU()), (1, 1, 5, 5)),
+    (lambda p: p.nn.EmbeddingBag(5, 3), None), (lambda p: p.nn.MultiheadAttention(4, 2), None),
+    (lambda p: p.nn.TransformerEncoder(p.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2), (3, 5, 8)),
+    (lambda p: p.nn.Sequential(p.nn.Linear(3, 2), p.nn.GELU(), p.nn.GRU(2, 4)), (5, 3))]
+
+
+@pytest.mark.parametrize("make", [make for make, _ in MODULES])
 def test_whole_modules(tmp_path, make):
     """A module saved whole by PyTorch is read as Wisp's module of the same name."""
     theirs = make(torch)
@@ -183,6 +189,40 @@ def test_whole_modules(tmp_path, make):
         assert name == other and raw(a) == raw(b)
     make(wisp).load_state_dict(ours.state_dict())
     repr(ours)
+
+
+@pytest.mark.parametrize("make, shape", MODULES)
+def test_whole_modules_back(tmp_path, make, shape):
+    """The reverse: PyTorch finds its own classes in the file, with all that they need to run."""
+    ours = make(wisp).eval()
+    wisp.save(ours, tmp_path / "file.pt")
+    theirs = torch.load(tmp_path / "file.pt", weights_only=False)
+    assert type(theirs).__module__.startswith("torch.nn") and repr(theirs) == repr(ours)
+    again = wisp.load(tmp_path / "file.pt", weights_only=False)
+    for (name, a), (other, b), c in zip(ours.state_dict().items(), theirs.state_dict().items(), again.state_dict().values()):
+        assert name == other and raw(a) == raw(b) == raw(c)
+    if shape is not None:
+        x = np.random.default_rng(0).normal(size=shape).astype("float32")
+        found, expected = ours(wisp.from_numpy(x)), theirs(torch.from_numpy(x))
+        if isinstance(found, tuple):
+            found, expected = found[0], expected[0]
+        np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), atol=1e-5)
+    assert theirs.double() is theirs and all(p.dtype == torch.float64 for p in theirs.parameters())
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "Adafactor"])
+def test_whole_optimizers(tmp_path, name):
+    def after(lib, optimizer):
+        weight = optimizer.param_groups[0]["params"][0]
+        weight.grad = lib.ones(3)
+        optimizer.step()
+        return weight.tolist()
+    for source, reader in ((torch, wisp), (wisp, torch)):
+        optimizer = getattr(source.optim, name)([source.nn.Parameter(source.ones(3))], lr=0.1)
+        after(source, optimizer)
+        source.save(optimizer, tmp_path / "file.pt")
+        other = reader.load(tmp_path / "file.pt", weights_only=False)
+        np.testing.assert_allclose(after(reader, other), after(source, optimizer), rtol=1e-6)
 
 
 @pytest.mark.parametrize("location", ["cpu", "device", {"cpu": "cpu"}, lambda storage, location: storage,

@@ -42,6 +42,9 @@ def _get_clones(module, n):
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 
+_SHORTCUTS = {F.relu: 1, F.gelu: 2}
+
+
 def _get_activation_fn(activation):
     if activation == "relu":
         return F.relu
@@ -72,6 +75,7 @@ class _Layer(Module):
         for i in blocks:
             setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
+        self.activation_relu_or_gelu = _SHORTCUTS.get(self.activation, 0)  # PyTorch's shortcuts ask for it
 
     def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
         x, _ = self.self_attn(x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, need_weights=False,
@@ -85,6 +89,7 @@ class _Layer(Module):
         super().__setstate__(state)
         if not hasattr(self, "activation"):
             self.activation = F.relu
+        self.__dict__.setdefault("activation_relu_or_gelu", _SHORTCUTS.get(self.activation, 0))
 
 
 class TransformerEncoderLayer(_Layer):
@@ -186,7 +191,7 @@ class TransformerEncoder(Module):
 def _can_leave_out_padding(layer):
     return (isinstance(layer, TransformerEncoderLayer) and not layer.norm_first and layer.self_attn.batch_first
             and layer.self_attn._qkv_same_embed_dim and layer.self_attn.in_proj_bias is not None
-            and layer.activation in (F.relu, F.gelu) and layer.norm1.eps == layer.norm2.eps
+            and layer.activation_relu_or_gelu and layer.norm1.eps == layer.norm2.eps
             and layer.self_attn.num_heads % 2 == 0)
 
 

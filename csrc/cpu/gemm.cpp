@@ -1,8 +1,8 @@
 // Matrix products (see gemm.h): the real product with its blocking and threading, and the other dtypes on top of it.
 //
-// Paths of the real product: one row or column (gemv), a handful of rows times a transposed matrix (dot products), few
-// rows times one (the transposed product), small or medium (each thread packs what it must for its share), large (what
-// must be packed of B is shared by all threads).
+// Paths of the real product: one row or column (gemv), a handful of rows, or more that are long, times a transposed matrix
+// (dot products), few rows times one (the transposed product), small or medium (each thread packs what it must for its
+// share), large (what must be packed of B is shared by all threads).
 #include "cpu/gemm.h"
 
 #include "core/scratch.h"
@@ -392,7 +392,8 @@ template <class T> void shares(const Product<T>& p) {
     const bool keep_rows = p.a_row == 1 && row_panels >= 4 * threads && p.k * p.n * int64_t(sizeof(T)) <= 400000;
     const bool by_columns = column_panels >= threads && (p.b_col != 1 || (p.n >= p.m && !keep_rows) || row_panels < threads);
     const int64_t panels = by_columns ? column_panels : row_panels;
-    const int64_t pieces = least(panels, by_columns || p.b_col == 1 ? 2 * threads : threads);
+    const int64_t per_thread = by_columns ? 2 : p.b_col != 1 ? 1 : far_apart<T>(p.b_row) ? 2 : 4;  // each packs B anew
+    const int64_t pieces = least(panels, per_thread * threads);
     run_parallel(pieces, [&](int64_t s) {
         // Columns are cut between panels; rows evenly, as a tile of fewer rows costs no more than its share.
         if (by_columns) serial(p, 0, p.m, panels * s / pieces * width, least(panels * (s + 1) / pieces * width, p.n));
@@ -460,11 +461,14 @@ template <class T> void real_product(Product<T> p) {
     if (p.n == 1 && p.b_row != 1) p.b_col = 1;
     const double flops = 2. * double(p.m) * double(p.n) * double(p.k);
     if (p.k >= 8192 && p.m * p.n <= 4096) return split_depth(p);
-    if (p.a_col == 1 && p.b_row == 1 && p.k >= 2 * lanes<T> && p.m <= 8) {
+    // Dot products pack nothing and share no memory between threads, but each sum costs as much as a few steps of k.
+    const bool deep = max_vectors == 4 && p.m <= 64 && p.k >= 256 && p.k >= 6 * p.m;
+    if (p.a_col == 1 && p.b_row == 1 && p.k >= 2 * lanes<T> && (p.m <= 8 || deep)) {
         const double work = p.m == 1 ? 4 * flops : flops;  // a single row is bound by memory
         const int64_t pieces = work < thread_flops ? 1 : most(1, least(p.n / 8, 4 * num_threads()));
+        const int64_t fours = p.n / 4;  // columns are computed four at a time
         return run_parallel(pieces, [&](int64_t s) {
-            dot_product(p, p.n * s / pieces, p.n * (s + 1) / pieces);
+            dot_product(p, fours * s / pieces * 4, s + 1 == pieces ? p.n : fours * (s + 1) / pieces * 4);
         });
     }
     if (tiny(p)) return;

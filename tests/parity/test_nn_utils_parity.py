@@ -364,3 +364,23 @@ def test_checks_of_recurrent_layers(kind, batch_first):
 def test_zero_padding_is_constant_padding():
     for dims in "123":
         assert issubclass(getattr(wisp.nn, f"ZeroPad{dims}d"), getattr(wisp.nn, f"ConstantPad{dims}d"))
+
+
+def test_prefixes_of_state_dicts():
+    def results(lib):
+        from importlib import import_module
+        consume = import_module(f"{lib.__name__}.nn.modules.utils").consume_prefix_in_state_dict_if_present
+        state = lib.nn.DataParallel(lib.nn.Sequential(lib.nn.Linear(1, 1), lib.nn.BatchNorm1d(1))).state_dict()
+        consume(state, "module.")
+        return list(state), dict(state._metadata)
+    assert results(wisp) == results(torch)
+
+
+def test_steps_of_attention():
+    def results(lib):
+        F = lib.nn.functional
+        mask = F._canonical_mask(lib.tensor([True, False]), "mask", F._none_or_dtype(None), "", lib.float32)
+        x, w = lib.ones(2, 3), lib.arange(27.0).reshape(9, 3)
+        return [mask.tolist(), [y.tolist() for y in F._in_projection_packed(x, x, x, w)],
+                [y.tolist() for y in F._in_projection(x, x, x, w[:3], w[3:6], w[6:])]]
+    assert results(wisp) == results(torch)

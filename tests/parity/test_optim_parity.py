@@ -140,3 +140,54 @@ def test_sparse_gradients_are_refused(name):
         table(lib.tensor([1])).sum().backward()
         with pytest.raises(RuntimeError, match="does not support sparse gradients"):
             optimizer.step()
+
+
+def test_an_optimizer_of_ones_own():
+    """Written as PyTorch's own are, with the helpers that they share."""
+    def trained(lib):
+        from importlib import import_module
+        tools = import_module(f"{lib.__name__}.optim.optimizer")
+
+        class Signed(lib.optim.Optimizer):
+            def __init__(self, params: tools.ParamsT, lr=0.1, *, differentiable=False):
+                super().__init__(params, {"lr": lr, "beta": 0.9, "differentiable": differentiable})
+
+            @tools._use_grad_for_differentiable
+            def step(self, closure=None):
+                loss = None
+                if closure is not None:
+                    with lib.enable_grad():
+                        loss = closure()
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        if p.grad is None:
+                            continue
+                        state = self.state[p]
+                        if not state:
+                            state["step"] = lib.tensor(0.0, dtype=tools._get_scalar_dtype())
+                            state["mean"] = lib.zeros_like(p)
+                        state["step"] += 1
+                        state["mean"].mul_(group["beta"]).add_(p.grad, alpha=1 - group["beta"])
+                        rate = group["lr"] / tools._get_value(state["step"]) ** 0.5
+                        p.add_(state["mean"].sign(), alpha=-rate)
+                return loss
+
+        weight = lib.nn.Parameter(lib.tensor([1.0, -2.0, 0.5]))
+        optimizer = Signed([{"params": [weight], "lr": 0.2}])
+        scheduler = lib.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        losses = []
+        for _ in range(5):
+            def closure():
+                optimizer.zero_grad()
+                loss = (weight ** 2).sum()
+                loss.backward()
+                return loss
+            losses.append(optimizer.step(closure).item())
+            scheduler.step()
+        other = Signed([weight])
+        other.load_state_dict(optimizer.state_dict())
+        return losses, weight.tolist(), other.param_groups[0]["lr"], float(other.state[weight]["step"])
+    ours, theirs = trained(wisp), trained(torch)
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-6)
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
+    assert ours[2:] == theirs[2:]

@@ -17,7 +17,7 @@ from wisp.distributions.continuous import (
 from wisp.distributions.continuous_bernoulli import ContinuousBernoulli
 from wisp.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from wisp.distributions.distribution import ExponentialFamily
-from wisp.distributions.multivariate import LowRankMultivariateNormal, MultivariateNormal, Wishart, _half_log_det, _mahalanobis
+from wisp.distributions.multivariate import LowRankMultivariateNormal, MultivariateNormal, Wishart, _batch_mahalanobis, _half_log_det
 from wisp.distributions.transformed import Gumbel, HalfNormal, Independent, Pareto, TransformedDistribution
 from wisp.distributions.utils import euler_constant, sum_rightmost
 
@@ -274,7 +274,7 @@ def _normal_vectors(p, q, log_dets):
     p_factor, q_factor = p.scale_tril, q.scale_tril
     shape = tuple(wisp.broadcast_shapes(tuple(p_factor.shape), tuple(q_factor.shape)))
     ratio = wisp.linalg.solve_triangular(q_factor.expand(shape), p_factor.expand(shape), upper=False)
-    return 0.5 * (log_dets + ratio.pow(2).sum((-2, -1)) + _mahalanobis(q_factor, q.loc - p.loc) - n)
+    return 0.5 * (log_dets + ratio.pow(2).sum((-2, -1)) + _batch_mahalanobis(q_factor, q.loc - p.loc) - n)
 
 
 def _check_sizes(p, q):

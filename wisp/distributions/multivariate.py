@@ -11,11 +11,11 @@ from wisp.distributions.utils import lazy_property, standard_gamma
 __all__ = ["LKJCholesky", "LowRankMultivariateNormal", "MultivariateNormal", "Wishart"]
 
 
-def _matvec(matrix, vector):
+def _batch_mv(matrix, vector):
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
 
-def _mahalanobis(factor, difference):
+def _batch_mahalanobis(factor, difference):
     """The squared length of L^-1 d, for batches of both that broadcast."""
     shape = wisp.broadcast_shapes(tuple(factor.shape[:-2]), tuple(difference.shape[:-1]))
     n = factor.shape[-1]
@@ -115,13 +115,13 @@ class MultivariateNormal(_ByMatrix):
     )
 
     def rsample(self, sample_shape=wisp.Size()):
-        return self.loc + _matvec(
+        return self.loc + _batch_mv(
             self._unbroadcasted_scale_tril, wisp.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         )
 
     def log_prob(self, value):
         self._check(value)
-        distance = _mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
+        distance = _batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - _half_log_det(
             self._unbroadcasted_scale_tril
         )
@@ -201,7 +201,7 @@ class LowRankMultivariateNormal(Distribution):
         shape = self._extended_shape(sample_shape)
         few = wisp.randn(tuple(shape[:-1]) + (self.cov_factor.shape[-1],), dtype=self.loc.dtype, device=self.loc.device)
         each = wisp.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + _matvec(self.cov_factor, few) + self.cov_diag.sqrt() * each
+        return self.loc + _batch_mv(self.cov_factor, few) + self.cov_diag.sqrt() * each
 
     def _log_det(self):
         return 2 * _half_log_det(self._capacitance_tril) + self.cov_diag.log().sum(-1)
@@ -210,8 +210,8 @@ class LowRankMultivariateNormal(Distribution):
         self._check(value)
         difference = value - self.loc
         weighted = self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
-        distance = (difference.pow(2) / self.cov_diag).sum(-1) - _mahalanobis(
-            self._capacitance_tril, _matvec(weighted, difference)
+        distance = (difference.pow(2) / self.cov_diag).sum(-1) - _batch_mahalanobis(
+            self._capacitance_tril, _batch_mv(weighted, difference)
         )
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + self._log_det() + distance)
 

@@ -13,19 +13,39 @@ from itertools import chain
 
 import wisp
 from wisp import _core
+from wisp.optim._custom import (  # noqa: F401 (programs import them from here)
+    DeviceDict,
+    ParamsT,
+    StateDict,
+    _capturable_doc,
+    _default_to_fused_or_foreach,
+    _differentiable_doc,
+    _disable_dynamo_if_unsupported,
+    _dispatch_sqrt,
+    _foreach_doc,
+    _fused_doc,
+    _get_scalar_dtype,
+    _get_value,
+    _maximize_doc,
+    _params_doc,
+    _stack_if_compiling,
+    _to_scalar,
+    _use_grad_for_differentiable,
+    _view_as_real,
+)
 from wisp.utils.hooks import RemovableHandle
 
 _clear_grads = getattr(_core, "_clear_grads", None)
 
 
-class _Required:
+class _RequiredParameter:
     """Stands for a hyperparameter without a default."""
 
     def __repr__(self):
         return "<required parameter>"
 
 
-required = _Required()
+required = _RequiredParameter()
 
 _global_pre_hooks = OrderedDict()
 _global_post_hooks = OrderedDict()

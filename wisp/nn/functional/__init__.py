@@ -13,10 +13,14 @@ GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 
 
+_OF_ATTENTION = ("multi_head_attention_forward", "_canonical_mask", "_in_projection", "_in_projection_packed", "_none_or_dtype")
+
+
 def __getattr__(name):
-    if name == "multi_head_attention_forward":  # lazily: the modules import this package first
-        from wisp.nn.modules.attention import multi_head_attention_forward
-        return multi_head_attention_forward
+    if name in _OF_ATTENTION:  # lazily: the modules import this package first
+        return getattr(_importlib.import_module("wisp.nn.modules.attention"), name)
+    if name in ("handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
+        return getattr(_importlib.import_module("wisp.overrides"), name)
     if name in ("conv_tbc", "grouped_mm", "native_channel_shuffle"):
         from wisp._composites import rare
         return getattr(rare, name)

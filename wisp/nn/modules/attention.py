@@ -22,7 +22,7 @@ def _additive_mask(mask, name, dtype):
     return mask.to(dtype)
 
 
-def _project(query, key, value, weight, bias):
+def _in_projection_packed(query, key, value, weight, bias=None):
     """The three input projections with packed weights; equal inputs share one product."""
     size = query.shape[-1]
     if key is value:
@@ -33,6 +33,21 @@ def _project(query, key, value, weight, bias):
         return (F.linear(query, w_q, b_q), *F.linear(key, w_kv, b_kv).chunk(2, -1))
     biases = (None,) * 3 if bias is None else bias.chunk(3)
     return [F.linear(x, w, b) for x, w, b in zip((query, key, value), weight.chunk(3), biases)]
+
+
+# The steps of PyTorch's function that programs call for layers of their own; `nn.functional` has them too.
+def _in_projection(q, k, v, w_q, w_k, w_v, b_q=None, b_k=None, b_v=None):
+    return F.linear(q, w_q, b_q), F.linear(k, w_k, b_k), F.linear(v, w_v, b_v)
+
+
+def _canonical_mask(mask, mask_name, other_type, other_name, target_type, check_other=True):
+    if mask is not None and mask.is_floating_point():
+        return mask
+    return _additive_mask(mask, mask_name, target_type)
+
+
+def _none_or_dtype(input):
+    return None if input is None else input.dtype
 
 
 def _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads):
@@ -94,7 +109,7 @@ def multi_head_attention_forward(
         q, k, v = (F.linear(x, w, b) for x, w, b in zip(
             (query, key, value), (q_proj_weight, k_proj_weight, v_proj_weight), biases))
     else:
-        q, k, v = _project(query, key, value, in_proj_weight, in_proj_bias)
+        q, k, v = _in_projection_packed(query, key, value, in_proj_weight, in_proj_bias)
 
     # A causal mask and nothing else is left to the attention operator, which needs no mask tensor for it.
     only_causal = is_causal and key_padding_mask is None and not need_weights and bias_k is None and not add_zero_attn

@@ -19,10 +19,11 @@ def _generate_square_subsequent_mask(sz, device=None, dtype=None):
     return wisp.triu(wisp.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
 
 
-def _is_causal(mask, is_causal, size):
+def _detect_is_causal_mask(mask, is_causal=None, size=None):
     """Whether a mask is the causal one; the answer lets attention skip the mask."""
     if is_causal is not None:
         return is_causal
+    size = mask.shape[-2] if size is None and mask is not None else size
     if mask is None or tuple(mask.shape) != (size, size):
         return False
     causal = _generate_square_subsequent_mask(size, mask.device, mask.dtype if mask.is_floating_point() else None)
@@ -34,8 +35,11 @@ def _is_causal(mask, is_causal, size):
 def _length(layers, x):
     """The length of the sequences in `x`, as the layers understand it."""
     attention = getattr(layers[0], "self_attn", None) if len(layers) else None
-    batch_first = x.dim() == 3 and getattr(attention, "batch_first", False)
-    return x.shape[1 if batch_first else 0]
+    return _get_seq_len(x, getattr(attention, "batch_first", False))
+
+
+def _get_seq_len(src, batch_first):
+    return src.shape[1 if batch_first and src.dim() == 3 else 0]
 
 
 def _get_clones(module, n):
@@ -168,7 +172,7 @@ class TransformerEncoder(Module):
         self.use_nested_tensor = enable_nested_tensor and _can_leave_out_padding(encoder_layer)
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
-        is_causal = _is_causal(mask, is_causal, _length(self.layers, src))
+        is_causal = _detect_is_causal_mask(mask, is_causal, _length(self.layers, src))
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=src_key_padding_mask)
@@ -208,7 +212,7 @@ class TransformerDecoder(Module):
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
                 memory_key_padding_mask=None, tgt_is_causal=None, memory_is_causal=False):
-        tgt_is_causal = _is_causal(tgt_mask, tgt_is_causal, _length(self.layers, tgt))
+        tgt_is_causal = _detect_is_causal_mask(tgt_mask, tgt_is_causal, _length(self.layers, tgt))
         output = tgt
         for layer in self.layers:
             output = layer(output, memory, tgt_mask=tgt_mask, memory_mask=memory_mask,

@@ -37,3 +37,21 @@ def join_repr(*parts):
 
 def if_inplace(inplace):
     return "inplace=True" if inplace else ""
+
+
+def consume_prefix_in_state_dict_if_present(state_dict, prefix):
+    """Take a prefix (say, "module." of DataParallel) off the names of a state dict, in place.
+
+    >>> from wisp.nn.modules.utils import consume_prefix_in_state_dict_if_present
+    >>> state = {"module.weight": 1, "other": 2}
+    >>> consume_prefix_in_state_dict_if_present(state, "module.")
+    >>> state
+    {'other': 2, 'weight': 1}
+    """
+    for name in list(state_dict):
+        if name.startswith(prefix):
+            state_dict[name[len(prefix):]] = state_dict.pop(name)
+    metadata = getattr(state_dict, "_metadata", None)
+    for name in list(metadata or ()):
+        if name and (name == prefix.replace(".", "") or name.startswith(prefix)):
+            metadata[name[len(prefix):]] = metadata.pop(name)

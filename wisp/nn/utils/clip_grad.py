@@ -89,3 +89,6 @@ def clip_grad_value_(parameters, clip_value, foreach=None):
     clip_value = float(clip_value)
     for grad in _grads(parameters):
         grad.clamp_(min=-clip_value, max=clip_value)
+
+
+_get_total_norm, _clip_grads_with_norm_ = get_total_norm, clip_grads_with_norm_  # as PyTorch called them first

@@ -14,7 +14,7 @@ globals().update(_core._operators["fft"])
 def fftfreq(n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
     """The frequency of each point of a transform of n samples at distance d: 0, 1, ..., -2, -1, over n d."""
     dtype = _frequency_dtype(dtype, "fftfreq")
-    result = _core.arange(n, dtype=dtype)
+    result = _core.arange(n, dtype=dtype, device=device)
     result[(n + 1) // 2 :] -= n
     result = result * (1.0 / (n * d))
     return into(out, result).requires_grad_(requires_grad)
@@ -23,7 +23,7 @@ def fftfreq(n, d=1.0, *, out=None, dtype=None, layout=None, device=None, require
 def rfftfreq(n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
     """The frequency of each point of a real transform: 0, 1, ..., n // 2, over n d."""
     dtype = _frequency_dtype(dtype, "rfftfreq")
-    result = _core.arange(n // 2 + 1, dtype=dtype) * (1.0 / (n * d))
+    result = _core.arange(n // 2 + 1, dtype=dtype, device=device) * (1.0 / (n * d))
     return into(out, result).requires_grad_(requires_grad)
 
 

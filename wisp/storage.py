@@ -15,7 +15,7 @@ class UntypedStorage:
     """
 
     def __init__(self, size=0, *, device=None, _bytes=None):
-        self._bytes = wisp.empty(size, dtype=wisp.uint8) if _bytes is None else _bytes
+        self._bytes = wisp.empty(size, dtype=wisp.uint8, device=device) if _bytes is None else _bytes
 
     def data_ptr(self):
         """The address of the first byte."""
@@ -117,8 +117,8 @@ class TypedStorage:
         self.dtype = dtype or getattr(self, "dtype", None) or wisp.get_default_dtype()
         if wrap_storage is None:
             data = args[0] if args else 0
-            values = wisp.tensor(data, dtype=self.dtype) if isinstance(data, (list, tuple)) else None
-            wrap_storage = (wisp.empty(data, dtype=self.dtype) if values is None else values).untyped_storage()
+            values = wisp.tensor(data, dtype=self.dtype, device=device) if isinstance(data, (list, tuple)) else None
+            wrap_storage = (wisp.empty(data, dtype=self.dtype, device=device) if values is None else values).untyped_storage()
         self._untyped_storage = wrap_storage
 
     def _elements(self):

@@ -13,7 +13,7 @@ namespace wisp::cuda {
 namespace {
 
 constexpr const char* file = "cuda/kernels/index.cuh";
-constexpr int max_dims = 12;
+constexpr int max_dims = 25;
 
 struct Shape {  // as IndexShape in the kernels
     int dims = 0;

@@ -113,7 +113,18 @@ void run(int row, int which, DType compute, const Operand* operands, int count, 
         for (int k = 0; k < count; k++) strides[k][0] = 1;
         merged = 1;
     }
-    if (merged > max_dims) throw RuntimeError("tensors of more than ", max_dims, " dimensions that cannot be merged are not supported on cuda");
+    if (merged > max_dims) {  // a launch for each index of the outermost
+        Operand part[max_operands];
+        std::copy_n(operands, count, part);
+        for (int k = 0; k < count; k++)
+            if (part[k].strides) part[k].strides = strides[k] + 1;
+        for (int64_t i = 0; i < shape[0]; i++) {
+            for (int k = 0; k < count; k++)
+                if (part[k].strides && part[k].data) part[k].data = operands[k].data + i * strides[k][0] * item_size(part[k].dtype);
+            run(row, which, compute, part, count, Dims(shape + 1, merged - 1), params);
+        }
+        return;
+    }
 
     bool flat = merged == 1;
     int widest = 1;

@@ -43,7 +43,6 @@ struct Merged {
         else sizes[n] = size, strides[n++] = stride;
     }
     int store(Divider* dividers, int64_t* to) const {
-        if (n > max_dims) throw RuntimeError("a reduction over ", n, " dimensions that cannot be merged is not supported on cuda; call contiguous() first");
         for (int i = 0; i < n; i++) {
             dividers[i] = divider(uint32_t(sizes[i]));
             to[i] = strides[i];
@@ -113,6 +112,24 @@ void reduce_in_parts(Reduction kind, const cpu::ReduceArguments& given) {
     }
 }
 
+// Through a copy in which the dimensions that are kept lie outside, the others inside.
+void reduce_a_copy(Reduction kind, const cpu::ReduceArguments& given) {
+    int64_t strides[64], next = 1;
+    for (bool reduced : {true, false})
+        for (int d = given.ndim - 1; d >= 0; d--)
+            if (bool(given.reduced >> d & 1) == reduced) {
+                strides[d] = next;
+                next *= given.sizes[d];
+            }
+    Scratch dense(size_t(next * item_size(given.in_dtype)));
+    copy({dense.as<char>(), given.in_dtype, strides, nullptr}, {static_cast<char*>(const_cast<void*>(static_cast<const void*>(given.in))), given.in_dtype, given.strides, nullptr},
+         Dims(given.sizes, given.ndim), false);
+    cpu::ReduceArguments again = given;
+    again.in = dense.data();
+    again.strides = strides;
+    reduce(kind, again);
+}
+
 }  // namespace
 
 void reduce(Reduction kind, const cpu::ReduceArguments& given) {
@@ -134,8 +151,7 @@ void reduce(Reduction kind, const cpu::ReduceArguments& given) {
     if (a.outputs == 0) return;
     if (a.count == 0) folded = Merged{};
     if (kept.n > 1 && a.outputs >= (int64_t(1) << 31)) return reduce_in_parts(kind, given);
-    if (folded.n > 1 && a.count >= (int64_t(1) << 31))
-        throw RuntimeError("a reduction of ", a.count, " scattered elements at a time is not supported on cuda; call contiguous() first");
+    if (folded.n > max_dims || kept.n > max_dims || (folded.n > 1 && a.count >= (int64_t(1) << 31))) return reduce_a_copy(kind, given);
     a.kept = kept.store(a.kept_sizes, a.kept_strides);
     a.folded = folded.store(a.folded_sizes, a.folded_strides);
 

@@ -172,6 +172,32 @@ def test_training_an_mlp():
         near(b.detach(), a.detach(), 1e-4)
 
 
+@pytest.mark.parametrize("dims", [11, 14, 16])
+def test_many_dimensions(dims):
+    """More of them than a kernel counts, in an order that merges none."""
+    x = wisp.arange(2**dims).reshape([2] * dims).float()
+    a, b = (y.permute(*range(dims - 1, -1, -1)) for y in (x, x.cuda()))
+    index = wisp.tensor([1, 0])
+    for f in (lambda y: y + y.transpose(0, -1), lambda y: y.transpose(0, 3).contiguous(), lambda y: y.sum(tuple(range(0, dims, 2))), lambda y: y.argmax(2),
+              lambda y: y.amax((1, 4)), lambda y: y[index.to(y.device)], lambda y: y.gather(0, (y % 2).long()), lambda y: y.cumsum(2), lambda y: y.flip((0, 2)),
+              lambda y: wisp.where(y.transpose(0, 2) % 3 == 0, y, 1.0), lambda y: wisp.cat([y, y], 3), lambda y: y.softmax(1), lambda y: y.nonzero()):
+        near(f(b), f(a), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_products_of_nothing(dtype):
+    a, b, c = wisp.zeros(3, 0).to(dtype), wisp.zeros(0, 4).to(dtype), wisp.ones(4).to(dtype)
+    if dtype == wisp.bool:
+        return
+    near(a.cuda() @ b.cuda(), wisp.zeros(3, 4).to(dtype), 0)
+    near(wisp.addmm(c.cuda(), a.cuda(), b.cuda(), beta=3), wisp.full((3, 4), 3).to(dtype), 0)
+    near(a.cuda()[None].expand(2, 3, 0) @ b.cuda(), wisp.zeros(2, 3, 4).to(dtype), 0)
+    if dtype.is_floating_point or dtype.is_complex:
+        x = wisp.ones(3, 4).to(dtype).cuda().requires_grad_()
+        (x @ b.t().cuda()).abs().sum().backward()
+        near(x.grad, wisp.zeros(3, 4).to(dtype), 0)
+
+
 def test_mixtures_say_so():
     x = wisp.randn(4, 4, device="cuda")
     with pytest.raises(RuntimeError, match="cuda:0 and cpu"):

@@ -217,4 +217,31 @@ def mixtures():
     raises(TypeError, "Tensor.cpu()", g.numpy)
 
 
+def made_in_python():
+    """What is composed in Python makes its tensors where its inputs are."""
+    from wisp.nn.attention.bias import causal_lower_right
+    from wisp.vision import ops
+    from wisp.vision.transforms import functional as images
+
+    x, picture, q = wisp.rand(2, 3, 16, 16).cuda(), wisp.zeros(3, 16, 16, dtype=wisp.uint8).cuda(), wisp.rand(1, 2, 4, 8).cuda()
+    z, boxes, score = wisp.zeros(3, 3).cuda(), wisp.tensor([[0.0, 0, 5, 5], [1, 1, 6, 6]]).cuda(), wisp.tensor([0.5, 0.7]).cuda()
+    corners = [[0, 0], [15, 0], [15, 15], [0, 15]]
+    wisp.distributions.Distribution.set_default_validate_args(False)
+    for f in (
+        lambda: ops.roi_align(x, [boxes, boxes], 4), lambda: ops.nms(boxes, score, 0.5), lambda: ops.box_iou(boxes, boxes),
+        lambda: images.rotate(picture, 30, fill=[1]), lambda: images.affine(picture, 10, [1, 1], 1.1, [3, 3], fill=[1, 2, 3]),
+        lambda: images.perspective(picture, corners, corners), lambda: images.adjust_sharpness(picture, 2), lambda: images.gaussian_blur(picture, 3),
+        lambda: images.elastic_transform(picture, wisp.zeros(1, 16, 16, 2).cuda()), lambda: images.pad(picture, [1], padding_mode="symmetric"),
+        lambda: wisp.fft.fftfreq(5, device="cuda"), lambda: wisp.fft.rfftfreq(5, device="cuda"), lambda: wisp.signal.windows.kaiser(5, device="cuda"),
+        lambda: wisp.UntypedStorage(10, device="cuda"), lambda: wisp.sparse_coo_tensor(size=(3, 3), device="cuda").to_dense(),
+        lambda: wisp.tensor(3.0).cuda().to_sparse().to_dense(), lambda: wisp.sparse.mm(z.to_sparse(), z), lambda: wisp.masked.mean(z, 1),
+        lambda: wisp.masked.std(z, 1, unbiased=True), lambda: F.scaled_dot_product_attention(q, q, q, attn_mask=causal_lower_right(4, 4)),
+        lambda: nn.BatchNorm2d(3, device="cuda").num_batches_tracked, lambda: wisp.distributions.Normal(score, score).sample(),
+        lambda: wisp.distributions.MixtureSameFamily(wisp.distributions.Categorical(score), wisp.distributions.Normal(score, score)).sample(),
+        lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10]).cuda()(wisp.rand(4, 8).cuda(), wisp.tensor([1, 6, 11, 2]).cuda()).output,
+        lambda: nn.utils.rnn.pad_sequence([z, z[:2]]), lambda: wisp.func.hessian(lambda a: (a**2).sum())(z[0]),
+    ):
+        assert f().device.type == "cuda"
+
+
 globals()[sys.argv[1]]()

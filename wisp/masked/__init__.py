@@ -106,7 +106,7 @@ def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def _count(input, dims, mask):
-    kept = _core.ones(input.shape, dtype=_core.int64) if mask is None else mask.expand(input.shape).to(_core.int64)
+    kept = _core.ones(input.shape, dtype=_core.int64, device=input.device) if mask is None else mask.expand(input.shape).to(_core.int64)
     return kept.sum(dims, True) if input.dim() else kept
 
 

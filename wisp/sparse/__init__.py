@@ -153,7 +153,7 @@ def _from_dense(tensor, sparse_dim, layout):
     filled = tensor.detach() != 0
     inner = tuple(range(sparse_dim, tensor.dim()))
     if tensor.dim() == 0:
-        index = wisp.zeros((0, int(filled)), dtype=wisp.int64)
+        index = wisp.zeros((0, int(filled)), dtype=wisp.int64, device=tensor.device)
         values = tensor.reshape(1)[:int(filled)]
     else:
         index = (filled.any(inner) if inner else filled).nonzero().t().contiguous()
@@ -252,7 +252,7 @@ def spdiags(diagonals, offsets, shape, layout=None):
             [0., 0.]])
     """
     diagonals = diagonals.unsqueeze(0) if diagonals.dim() == 1 else diagonals
-    offsets = offsets.reshape(-1)
+    offsets = offsets.reshape(-1).to(diagonals.device)
     if diagonals.dim() != 2 or len(shape) != 2 or offsets.dtype != wisp.int64:
         raise RuntimeError("spdiags: expected diagonals as a matrix, int64 offsets and a shape of two numbers")
     if offsets.numel() != diagonals.size(0):

@@ -246,7 +246,7 @@ def zeros(*size, dtype=None, layout=None, device=None, pin_memory=False, require
     """A sparse tensor without entries: zeros(2, 3, layout=torch.sparse_coo)."""
     size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     values = wisp.zeros(0, dtype=dtype, device=device, requires_grad=requires_grad)
-    return make(_COO, (wisp.zeros((len(size), 0), dtype=wisp.int64),), values, size, True).to_sparse(layout=layout)
+    return make(_COO, (wisp.zeros((len(size), 0), dtype=wisp.int64, device=device),), values, size, True).to_sparse(layout=layout)
 
 
 @_operator("zeros_like", "empty_like")

@@ -4,7 +4,7 @@
 
 namespace wisp {
 
-constexpr int index_dims = 12;
+constexpr int index_dims = 25;
 
 struct IndexShape {
     int dims;  // innermost first

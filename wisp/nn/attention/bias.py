@@ -18,7 +18,7 @@ def causal_upper_left(*size):
     tensor([[1, 0, 0],
             [1, 1, 0]], dtype=torch.int32)
     """
-    return wisp.ones(*size, dtype=wisp.bool).tril()
+    return wisp.ones(*size, dtype=wisp.bool).tril().as_subclass(CausalBias)
 
 
 def causal_lower_right(*size):
@@ -29,8 +29,22 @@ def causal_lower_right(*size):
     tensor([[1, 1, 0],
             [1, 1, 1]], dtype=torch.int32)
     """
-    return wisp.ones(*size, dtype=wisp.bool).tril(size[-1] - size[-2])
+    return wisp.ones(*size, dtype=wisp.bool).tril(size[-1] - size[-2]).as_subclass(CausalBias)
 
 
-class CausalBias:
-    """The class of such masks in PyTorch; here they are ordinary tensors."""
+class CausalBias(wisp.Tensor):
+    """Such a mask: a tensor of booleans, which goes to the device of what it is used with."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        others = [x for x in (*args, *kwargs.values()) if isinstance(x, wisp.Tensor) and not isinstance(x, cls)]
+
+        def plain(x):
+            if not isinstance(x, cls):
+                return x
+            x = x.as_subclass(wisp.Tensor)
+            return x.to(others[0].device) if others else x
+
+        with wisp.DisableTorchFunctionSubclass():
+            return func(*map(plain, args), **{name: plain(x) for name, x in kwargs.items()})

@@ -157,8 +157,8 @@ def box_convert(boxes, in_fmt, out_fmt):
 def masks_to_boxes(masks):
     """The boxes around the masks [N, H, W]."""
     if masks.numel() == 0:
-        return wisp.zeros(0, 4)
-    boxes = wisp.zeros(masks.shape[0], 4)
+        return wisp.zeros(0, 4, device=masks.device)
+    boxes = wisp.zeros(masks.shape[0], 4, device=masks.device)
     for index, mask in enumerate(masks):
         rows, columns = wisp.where(mask != 0)
         boxes[index] = wisp.stack((columns.min(), rows.min(), columns.max(), rows.max())).float()

@@ -199,7 +199,7 @@ def adjust_sharpness(img, sharpness_factor):
     if img.shape[-1] <= 2 or img.shape[-2] <= 2:
         return img
     dtype = img.dtype if img.is_floating_point() else wisp.float32
-    kernel = wisp.ones(3, 3, dtype=dtype)
+    kernel = wisp.ones(3, 3, dtype=dtype, device=img.device)
     kernel[1, 1] = 5.0
     channels = channels_of(img)
     weight = (kernel / 13.0).expand(channels, 1, 3, 3)

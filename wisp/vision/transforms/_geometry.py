@@ -167,7 +167,7 @@ def pad(img, padding, fill=0, padding_mode="constant"):
     else:
         rows = _reflected(height, top, bottom, padding_mode == "symmetric")
         columns = _reflected(width, left, right, padding_mode == "symmetric")
-    return img.index_select(-2, wisp.tensor(rows)).index_select(-1, wisp.tensor(columns))
+    return img.index_select(-2, wisp.tensor(rows, device=img.device)).index_select(-1, wisp.tensor(columns, device=img.device))
 
 
 def crop(img, top, left, height, width):
@@ -232,11 +232,11 @@ def _sample(img, grid, mode, fill):
     if mode not in ("nearest", "bilinear"):
         raise ValueError(f"This Interpolation mode is unsupported with Tensor input: {mode}")
     flat, back = _as_batch(img)
-    grid = grid.to(flat.dtype).expand(flat.shape[0], *grid.shape[1:])
+    grid = grid.to(flat.device, flat.dtype).expand(flat.shape[0], *grid.shape[1:])
     if fill is None or (isinstance(fill, numbers.Number) and fill == 0):
         return back(nnf.grid_sample(flat, grid, mode=mode, padding_mode="zeros", align_corners=False))
     colours = [fill] if isinstance(fill, numbers.Number) else list(fill)
-    colour = wisp.tensor([float(value) for value in colours], dtype=flat.dtype).reshape(1, -1, 1, 1)
+    colour = wisp.tensor([float(value) for value in colours], dtype=flat.dtype, device=flat.device).reshape(1, -1, 1, 1)
     inside = nnf.grid_sample(wisp.ones_like(flat[:, :1]), grid, mode=mode, padding_mode="zeros", align_corners=False)
     result = nnf.grid_sample(flat, grid, mode=mode, padding_mode="zeros", align_corners=False)
     if mode == "nearest":
@@ -372,7 +372,7 @@ def gaussian_blur(img, kernel_size, sigma=None):
     check_image(img, "gaussian_blur")
     flat, back = _as_batch(img)
     channels = flat.shape[1]
-    kernel = wisp.outer(_gaussian(sizes[1], sigma[1]), _gaussian(sizes[0], sigma[0])).to(flat.dtype)
+    kernel = wisp.outer(_gaussian(sizes[1], sigma[1]), _gaussian(sizes[0], sigma[0])).to(flat.device, flat.dtype)
     padded = nnf.pad(flat, (sizes[0] // 2, sizes[0] // 2, sizes[1] // 2, sizes[1] // 2), mode="reflect")
     return back(nnf.conv2d(padded, kernel.expand(channels, 1, *kernel.shape), groups=channels))
 
@@ -385,4 +385,4 @@ def elastic_transform(img, displacement, interpolation=InterpolationMode.BILINEA
         return to_pil_image(elastic_transform(pil_to_tensor(img), displacement, interpolation, fill), img.mode)
     height, width = img.shape[-2:]
     identity = _affine_grid([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], width, height, width, height)
-    return _sample(img, identity + displacement.to(wisp.float64), interpolation, fill)
+    return _sample(img, identity.to(displacement.device) + displacement.to(wisp.float64), interpolation, fill)

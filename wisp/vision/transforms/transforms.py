@@ -365,6 +365,9 @@ class LinearTransformation(Transform):
         if size != self.transformation_matrix.shape[0]:
             raise ValueError(f"Input tensor and transformation matrix have incompatible shape. {size} != "
                              f"{self.transformation_matrix.shape[0]}")
+        if tensor.device != self.mean_vector.device:
+            raise ValueError(f"Input tensor should be on the same device as transformation matrix and mean vector. Got {tensor.device} "
+                             f"vs {self.mean_vector.device}")
         return ((tensor.reshape(-1, size) - self.mean_vector) @ self.transformation_matrix).reshape(tensor.shape)
 
 

@@ -1,12 +1,16 @@
 """Trading time for memory: what a function saves for backward is thrown away and computed again when it is needed."""
 import contextlib
+import enum
 import warnings
 
 import wisp
 from wisp.autograd import Function
 from wisp.autograd.graph import saved_tensors_hooks
+from wisp.overrides import TorchFunctionMode
+from wisp.utils._pytree import tree_leaves, tree_map
 
-__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_debug_enabled",
+__all__ = ["CheckpointError", "CheckpointPolicy", "DefaultDeviceType", "SelectiveCheckpointContext", "checkpoint", "checkpoint_sequential",
+           "create_selective_checkpoint_contexts", "noop_context_fn", "set_checkpoint_debug_enabled",
            "set_checkpoint_early_stop"]
 
 _early_stop = True
@@ -124,6 +128,7 @@ class _Run:
             if stop and len(values) == self.count:
                 raise _Enough
             return None
+        self.keep = keep
 
         def misuse(_):
             raise CheckpointError("checkpoint: backward ran inside of the checkpointed function while it was computed "
@@ -141,8 +146,161 @@ def _checkpoint_by_hooks(function, preserve, context_fn, check, early_stop, args
         with forward_context:
             return function(*args, **kwargs)
     run = _Run(function, args, kwargs, preserve, recompute_context, check, early_stop)
+    for context in (forward_context, recompute_context):
+        if isinstance(context, _SelectiveMode):
+            context.run = run
     with forward_context, saved_tensors_hooks(run.pack, lambda recorded: recorded.run.unpack(recorded)):
         return function(*args, **kwargs)
+
+
+# --- some results are kept, the rest is computed again
+
+class CheckpointPolicy(enum.Enum):
+    """What to do with the results of an operator: keep them, or compute them again."""
+
+    MUST_SAVE, PREFER_SAVE, MUST_RECOMPUTE, PREFER_RECOMPUTE = 0, 1, 2, 3
+
+
+class SelectiveCheckpointContext:
+    """What a policy is told about the run: whether it is the second one."""
+
+    def __init__(self, *, is_recompute):
+        self.is_recompute = is_recompute
+
+
+# Operators that PyTorch's dispatcher knows under another name, as policies write it.
+_OTHER_NAMES = {"linear": ("mm", "addmm"), "matmul": ("mm", "bmm"), "conv1d": ("convolution",), "conv2d": ("convolution",), "conv3d":
+                ("convolution",), "scaled_dot_product_attention": ("_scaled_dot_product_flash_attention",
+                                                                  "_scaled_dot_product_efficient_attention",
+                                                                  "_scaled_dot_product_flash_attention_for_cpu",
+                                                                  "_scaled_dot_product_cudnn_attention")}
+SAC_IGNORED_OPS = set()  # operators that no policy is asked about
+
+
+def _overloads(function):
+    """What a policy may call this operator: `torch.ops.aten.mm.default` and the like."""
+    name = function.__name__.strip("_")
+    return [getattr(wisp.ops.aten, other).default for other in (name, *_OTHER_NAMES.get(name, ()))]
+
+
+def _layout(tensor):
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
+
+
+class _SelectiveMode(TorchFunctionMode):
+    """Keeps results in the first run (`_Keeping`) and hands them out in the second (`_HandingOut`)."""
+
+    def __init__(self, policy, kept):
+        self.policy, self.kept, self.run = policy, kept, None
+
+    def _saves(self, function, args, kwargs, is_recompute):
+        name = function.__name__
+        if name.endswith("_") or function in SAC_IGNORED_OPS:  # what changes its argument cannot be left out
+            return False
+        context = SelectiveCheckpointContext(is_recompute=is_recompute)
+        for overload in _overloads(function):
+            decision = self.policy(context, overload, *args, **kwargs)
+            if decision in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE) or decision is True:
+                return True
+        return False
+
+
+class _Keeping(_SelectiveMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if self.run is None or not self._saves(func, args, kwargs, False):
+            return func(*args, **kwargs)
+        packed = []
+
+        def pack(tensor):
+            packed.append(tensor.detach())
+            return self.run.pack(tensor)
+        before = wisp.get_rng_state()
+        with saved_tensors_hooks(pack, lambda recorded: recorded.run.unpack(recorded)):
+            result = func(*args, **kwargs)
+        after = wisp.get_rng_state()
+        results = [value for value in tree_leaves(result) if isinstance(value, wisp.Tensor)]
+        inputs = [value for value in tree_leaves((args, list(kwargs.values()))) if isinstance(value, wisp.Tensor)]
+        sources = []  # where the second run finds what the operator saves: among its inputs, its results, or kept here
+        for tensor in packed:
+            place = _layout(tensor)
+            found = next(((kind, i) for kind, group in (("input", inputs), ("result", results)) for i, value in enumerate(group)
+                          if _layout(value) == place), None)
+            sources.append(found or ("kept", tensor))
+        self.kept.setdefault(func.__name__, []).append(
+            (tree_map(_detached, result), sources, None if wisp.equal(before, after) else after))
+        return result
+
+
+class _HandingOut(_SelectiveMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if not self._saves(func, args, kwargs, True) or not self.kept.get(func.__name__):
+            return func(*args, **kwargs)
+        result, sources, random = self.kept[func.__name__].pop(0)
+        if random is not None:  # later operators draw what they drew the first time
+            wisp.set_rng_state(random)
+        inputs = [value for value in tree_leaves((args, list(kwargs.values()))) if isinstance(value, wisp.Tensor)]
+        results = [value for value in tree_leaves(result) if isinstance(value, wisp.Tensor)]
+        for kind, place in sources:
+            self.run.keep(place if kind == "kept" else (inputs if kind == "input" else results)[place])
+        tracked = any(value.requires_grad for value in inputs)
+        return tree_map(lambda value: value.requires_grad_() if tracked and isinstance(value, wisp.Tensor) and value.is_floating_point()
+                        else value, result)
+
+
+def _detached(value):
+    return value.detach() if isinstance(value, wisp.Tensor) else value
+
+
+def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mutation=False):
+    """The contexts in which `checkpoint` keeps the results of some operators and computes the others again.
+
+    Give it to `checkpoint` as `context_fn`. A policy is a list of operators whose results are kept, or a function
+    `policy(context, operator, *args, **kwargs)` that returns a `CheckpointPolicy`.
+
+    >>> import functools, wisp
+    >>> from wisp.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+    >>> keep_products = functools.partial(create_selective_checkpoint_contexts, [wisp.ops.aten.mm.default])
+    >>> x = wisp.ones(2, 2, requires_grad=True)
+    >>> y = checkpoint(lambda x: (x @ x).sin().sum(), x, use_reentrant=False, context_fn=keep_products)
+    >>> y.backward(); x.grad
+    tensor([[-1.6646, -1.6646],
+            [-1.6646, -1.6646]])
+    """
+    if isinstance(policy_fn_or_list, list):
+        for operator in policy_fn_or_list:
+            if not isinstance(operator, wisp._ops.OpOverload):
+                raise ValueError(f"Expected op in `op_list` to be an OpOverload, but got {operator!r} of type {type(operator)}; write "
+                                 "torch.ops.aten.mm.default rather than torch.mm")
+
+        def policy(context, operator, *args, **kwargs):
+            return CheckpointPolicy.MUST_SAVE if operator in policy_fn_or_list else CheckpointPolicy.PREFER_RECOMPUTE
+    elif callable(policy_fn_or_list):
+        policy = policy_fn_or_list
+    else:
+        raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    kept = {}
+    return _Keeping(policy, kept), _HandingOut(policy, kept)
+
+
+class DefaultDeviceType:
+    """The type of device whose random state is kept where no argument says which.
+
+    >>> from wisp.utils.checkpoint import DefaultDeviceType
+    >>> DefaultDeviceType.get_device_type()
+    'cuda'
+    """
+
+    _type = "cuda"
+
+    @staticmethod
+    def set_device_type(device="cuda"):
+        DefaultDeviceType._type = device
+
+    @staticmethod
+    def get_device_type():
+        return DefaultDeviceType._type
 
 
 class CheckpointFunction(Function):

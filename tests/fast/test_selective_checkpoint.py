@@ -1,0 +1,86 @@
+"""Checkpoints that keep the results of some operators: equal gradients, and what is computed again."""
+import doctest
+import functools
+
+import pytest
+
+import wisp
+from wisp import nn
+from wisp.utils import checkpoint as module
+from wisp.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+aten = wisp.ops.aten
+POLICIES = {
+    "products": [aten.mm.default, aten.addmm.default], "attention": [aten._scaled_dot_product_flash_attention.default],
+    "everything": lambda context, operator, *args, **kwargs: CheckpointPolicy.MUST_SAVE,
+    "nothing": lambda context, operator, *args, **kwargs: CheckpointPolicy.PREFER_RECOMPUTE,
+    "random": [aten.dropout.default], "elementwise": [aten.gelu.default, aten.softmax.default, aten.sin.default],
+}
+
+
+def program():
+    wisp.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 16), nn.Dropout(.3), nn.Softmax(-1), nn.Dropout(.2), nn.Linear(16, 4))
+    x = wisp.randn(5, 8, requires_grad=True)
+
+    def function(x):
+        hidden = net(x)
+        q = hidden.view(1, 1, 5, 4)
+        return (nn.functional.scaled_dot_product_attention(q, q, q).sin() @ hidden.T).tanh().sum()
+    return net, x, function
+
+
+def gradients(net, x, run):
+    wisp.manual_seed(1)
+    net.zero_grad()
+    x.grad = None
+    run().backward()
+    return [x.grad.clone(), *(p.grad.clone() for p in net.parameters())]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_gradients_stay(name):
+    net, x, function = program()
+    contexts = functools.partial(create_selective_checkpoint_contexts, POLICIES[name])
+    expected = gradients(net, x, lambda: function(x))
+    found = gradients(net, x, lambda: checkpoint(function, x, use_reentrant=False, context_fn=contexts))
+    for a, b in zip(found, expected):
+        assert wisp.equal(a, b)
+
+
+def test_what_is_kept_is_not_computed_again():
+    x = wisp.randn(4, 4, requires_grad=True)
+    counted = []
+
+    class Products(wisp.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            counted.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    for policy, times in (([aten.mm.default], 0), ([aten.sin.default], 1)):
+        y = checkpoint(lambda x: (x @ x).sin().exp().sum(), x, use_reentrant=False,
+                       context_fn=functools.partial(create_selective_checkpoint_contexts, policy))
+        counted.clear()
+        with Products():
+            y.backward()
+        assert counted.count("matmul") == times
+
+
+def test_policies_are_told_of_the_run():
+    seen = set()
+
+    def policy(context, operator, *args, **kwargs):
+        seen.add(context.is_recompute)
+        return CheckpointPolicy.MUST_RECOMPUTE
+    x = wisp.ones(2, requires_grad=True)
+    checkpoint(lambda x: x.exp().sum(), x, use_reentrant=False,
+               context_fn=functools.partial(create_selective_checkpoint_contexts, policy)).backward()
+    assert seen == {False, True} and x.grad is not None
+
+
+def test_errors_and_examples():
+    with pytest.raises(ValueError, match="OpOverload"):
+        create_selective_checkpoint_contexts([wisp.mm])
+    with pytest.raises(TypeError, match="function or a list"):
+        create_selective_checkpoint_contexts(3)
+    assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0

@@ -200,3 +200,49 @@ def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(_core.get_default_dtype())
     return _chosen(x, mask, -math.inf).logsumexp(_dims(x, dim), keepdim).to(input.dtype if dtype is None else dtype)
+
+
+def masked_tensor(data, mask, requires_grad=False):
+    """A copy of a tensor with a mask: elements where it is False count for nothing.
+
+    >>> import wisp
+    >>> wisp.masked.masked_tensor(wisp.tensor([1.0, 2.0]), wisp.tensor([True, False])).sum()
+    MaskedTensor(  1.0000, True)
+    """
+    return _module().MaskedTensor(data, mask, requires_grad)
+
+
+def as_masked_tensor(data, mask):
+    """A tensor with a mask; its gradient goes on to the tensor.
+
+    >>> import wisp
+    >>> x = wisp.ones(2, requires_grad=True)
+    >>> wisp.masked.as_masked_tensor(x, wisp.tensor([True, False])).sum().backward()
+    >>> x.grad
+    tensor([1., 0.])
+    """
+    _module()._check(data, mask)
+    return _module()._make(data, mask)
+
+
+def is_masked_tensor(obj):
+    """Whether an object is a masked tensor.
+
+    >>> import wisp
+    >>> wisp.masked.is_masked_tensor(wisp.ones(2))
+    False
+    """
+    return isinstance(obj, _module().MaskedTensor)
+
+
+def _module():
+    # Loaded on first use: a subclass of Tensor switches on the questions of __torch_function__.
+    import wisp.masked._tensor
+
+    return wisp.masked._tensor
+
+
+def __getattr__(name):
+    if name == "MaskedTensor":
+        return _module().MaskedTensor
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

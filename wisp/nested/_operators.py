@@ -3,23 +3,10 @@ import math
 
 import wisp
 from wisp import _core
+from wisp._holder import BINARY, ELEMENTWISE
 from wisp.nested._tensor import NestedTensor, RaggedSize, _make
 
 F = wisp.nn.functional
-# one tensor in, elements alone matter
-_ELEMENTWISE = set("""
-    abs absolute acos acosh angle asin asinh atan atanh bernoulli bitwise_not ceil celu clamp clamp_max clamp_min clip clone conj
-    conj_physical contiguous cos cosh deg2rad detach digamma dropout elu erf erfc erfinv exp exp2 expm1 fill fix floor frac
-    full_like gelu hardshrink hardsigmoid hardswish hardtanh isfinite isinf isnan isneginf isposinf leaky_relu lgamma log log10
-    log1p log2 logical_not logit logsigmoid mish nan_to_num neg negative ones_like positive rad2deg rand_like randn_like
-    randint_like empty_like zeros_like reciprocal relu relu6 round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh
-    softplus softshrink softsign sqrt square tan tanh tanhshrink threshold trunc zero float double half bfloat16 int long short
-    char byte bool to type_as cpu cuda type alpha_dropout pin_memory uniform normal embedding""".split())
-_BINARY = set("""
-    add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow maximum minimum fmax fmin atan2 eq ne lt
-    le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__ __radd__ __rmul__
-    __rsub__ __rtruediv__ __rpow__ __rmod__ __rfloordiv__ rsub masked_fill where copysign hypot lerp addcmul addcdiv copy isclose
-    xlogy nextafter ldexp""".split())
 RULES = {}
 
 
@@ -33,7 +20,7 @@ def call(function, args, kwargs):
     with wisp.DisableTorchFunctionSubclass():
         if base in RULES and not inplace:
             return RULES[base](*args, **kwargs)
-        if base in _ELEMENTWISE or base in _BINARY:
+        if base in ELEMENTWISE or base in BINARY:
             result = _on_values(function, base, args, kwargs)
             return args[0] if inplace else result
         if hasattr(function, "_unseen"):  # written in Python: what it calls comes here
@@ -87,14 +74,14 @@ def _on_values(function, name, args, kwargs):
         if other._shapes != first._shapes or other._ragged != first._ragged:
             def shown(tensor):
                 return f"({', '.join(map(str, tensor._sizes))})"
-            if name in _BINARY and tensor_broadcasts(first, other):
+            if name in BINARY and tensor_broadcasts(first, other):
                 return _by_parts(function, args, kwargs, first)
             raise RuntimeError(f"cannot call binary pointwise function {name} with inputs of shapes {shown(first)} and {shown(other)}")
 
     def values(value):
         if _nested(value):
             return value._values
-        if isinstance(value, _core.Tensor) and value.dim() > 0 and name in _BINARY:
+        if isinstance(value, _core.Tensor) and value.dim() > 0 and name in BINARY:
             return _spread(first, value, name)
         return value
     if name == "embedding":

@@ -14,18 +14,19 @@ enum class RnnMode { tanh, relu, lstm, gru };
 struct RnnArgs {
     RnnMode mode;
     bool reverse;  // the last time step first
+    bool from_zeros;  // forward: h is zeros; backward: the gradients of the first state are not wanted. A hint
     int64_t steps, size, gates, width, features;
     // Step s has rows [starts[s], starts[s + 1]), never more than the step before: sequences sorted by length.
     const int64_t* starts;
     // The input's part of the gates, (rows, gates), with the biases that may be added to it; may be `kept` of an LSTM.
-    // Null in an LSTM: made step by step of the input (rows, features), its transposed weight and those biases.
+    // Null in an LSTM: made step by step of the input (rows, features), its weight (gates, features) and those biases.
     const void* x;
     const void* input;
     const void* weight_input;
     const void* bias_input;
-    const void* weight;   // forward: (width, gates), transposed; backward: (gates, width)
+    const void* weight;   // (gates, width); CUDA, forward: transposed, (width, gates)
     const void* bias;     // (gates): GRU, whose hidden part must stay apart
-    const void* project;  // LSTM: forward: (size, width), transposed; backward: (width, size)
+    const void* project;  // LSTM: (width, size); CUDA, forward: transposed, (size, width)
     void* h;              // (sequences, width): forward: the first state, becomes the last; backward: the first
     void* c;              // (sequences, size): likewise: LSTM
     void* out;            // (rows, width)
@@ -40,6 +41,8 @@ struct RnnArgs {
     void* dx = nullptr;       // (rows, gates)
     void* dhidden = nullptr;  // the same for the hidden part: GRU; the others' is dx
     void* dprojected = nullptr;  // (rows, width): gradients of all outputs, where they are projected
+    void* dinput = nullptr;   // (rows, features): what `weight_input` makes of dx; null: not wanted here. CPU
+    void* dbias = nullptr;    // (gates): the sum of the rows of dx; behind it that of dhidden, where there is one. CPU
     void* before = nullptr;   // (rows, width): the state before each step; null: not wanted
 };
 

@@ -9,6 +9,7 @@
 #include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
+#include "matmul.h"
 
 namespace wisp {
 namespace {
@@ -23,8 +24,8 @@ struct Layer {
 Layer describe(int64_t mode, bool reverse, const Tensor& x, const std::optional<Dims>& batch_sizes, const Tensor& weight_input,
                const Tensor& weight, const Tensor& project, const Tensor& h, const Tensor& c) {
     if (mode < 0 || mode > 3) throw ValueError("_rnn: no mode ", mode);
-    if (x.dim() != (batch_sizes ? 2 : 3) || h.dim() != 2 || weight.dim() != 2 || weight_input.dim() != 2)
-        throw RuntimeError("_rnn: bad shapes ", x.sizes(), ", ", h.sizes(), ", ", weight_input.sizes(), ", ", weight.sizes());
+    if (x.dim() != (batch_sizes ? 2 : 3) || (h && h.dim() != 2) || weight.dim() != 2 || weight_input.dim() != 2)
+        throw RuntimeError("_rnn: bad shapes ", x.sizes(), ", ", weight_input.sizes(), ", ", weight.sizes());
     Layer l;
     cpu::RnnArgs& a = l.args;
     a.mode = cpu::RnnMode(mode);
@@ -40,17 +41,17 @@ Layer describe(int64_t mode, bool reverse, const Tensor& x, const std::optional<
     l.rows = l.starts.back();
     l.sequences = a.steps ? l.starts[1] : 0;
     a.features = x.size(-1);
-    a.width = h.size(1);
+    a.width = weight.size(1);
     a.size = project ? project.size(-1) : a.width;
     a.gates = weight.size(0);
     const bool lstm = a.mode == cpu::RnnMode::lstm;
     const int64_t parts = lstm ? 4 : a.mode == cpu::RnnMode::gru ? 3 : 1;
-    const bool fits = a.steps > 0 && a.gates == parts * a.size && h.size(0) == l.sequences && weight.size(1) == a.width &&
+    const bool fits = a.steps > 0 && a.gates == parts * a.size && (!h || h.sizes() == Dims{l.sequences, a.width}) &&
                       weight_input.size(0) == a.gates && weight_input.size(1) == a.features &&
                       (!batch_sizes || x.size(0) == l.rows) && (!project || (lstm && project.sizes() == Dims{a.width, a.size})) &&
-                      (!lstm || (c && c.sizes() == Dims{l.sequences, a.size}));
+                      (!lstm || bool(c) == bool(h)) && (!c || c.sizes() == Dims{l.sequences, a.size});
     if (!fits)
-        throw RuntimeError("_rnn: sizes do not fit: ", x.sizes(), ", ", h.sizes(), ", ", weight_input.sizes(), ", ", weight.sizes());
+        throw RuntimeError("_rnn: sizes do not fit: ", x.sizes(), ", ", weight_input.sizes(), ", ", weight.sizes());
     const DType d = x.dtype();
     for (const Tensor* t : {&h, &c, &weight, &weight_input, &project})
         if (*t && t->dtype() != d) throw RuntimeError("_rnn: expected ", d, " throughout, got ", t->dtype());
@@ -67,7 +68,18 @@ void project_input(const Layer& l, const Tensor& x, const Tensor& weight, const 
     else cpu::gemm.matmul(x.dtype(), g);
 }
 
-Tensor turned(const Tensor& t) { return t ? contiguous(transpose(t, 0, 1)) : t; }
+// A weight as the forward kernel of its device takes it.
+Tensor forward_weight(const Tensor& t) { return t && t.is_cuda() ? contiguous(transpose(t, 0, 1)) : kernel_input(t); }
+
+// Whether both weights of a layer stay in a core's cache, so that products with them are best made step by step.
+bool step_by_step(const cpu::RnnArgs& a, const Tensor& x) {
+    return !x.is_cuda() && (a.width + a.features) * a.gates * item_size(x.dtype()) <= (768 << 10);
+}
+
+// A first state, which the kernels overwrite; none is zeros.
+Tensor start(const Tensor& t, int64_t sequences, int64_t width, DType d) {
+    return t ? clone(kernel_input(t, d)) : zeros({sequences, width}, d);
+}
 
 // Results: the outputs, the last states, and what the backward pass needs: gates, the cells of an LSTM, and the outputs
 // before they were projected.
@@ -79,23 +91,23 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_forward(
     cpu::RnnArgs& a = l.args;
     const DType d = x_.dtype();
     const bool lstm = a.mode == cpu::RnnMode::lstm, gru = a.mode == cpu::RnnMode::gru;
-    const Tensor x = kernel_input(x_), weight = turned(weight_), project = turned(project_);
+    const Tensor x = kernel_input(x_), weight = forward_weight(weight_), project = forward_weight(project_);
     // Only a GRU needs the second bias apart.
     const Tensor bias = kernel_input(bias_, d);
     const Tensor bias_input = gru || !bias_ || !bias_input_ ? kernel_input(bias_input_ || gru ? bias_input_ : bias_, d)
                                                             : kernel_input(bias_input_ + bias_, d);
-    const Tensor h = clone(kernel_input(h_)), c = c_ ? clone(kernel_input(c_)) : c_;
+    const Tensor h = start(h_, l.sequences, a.width, d), c = lstm ? start(c_, l.sequences, a.size, d) : Tensor();
+    a.from_zeros = !h_;
     const Tensor out = empty({l.rows, a.width}, d);
-    Tensor kept, cells, wide, contributions, weight_input;
+    Tensor kept, cells, wide, contributions;
     if (lstm || gru) kept = empty({l.rows, 4 * a.size}, d);
     if (lstm) cells = empty({l.rows, a.size}, d);
     if (project) wide = empty({l.rows, a.size}, d);
     // Where both weights of an LSTM stay in the cache, the input's part is made when it is needed. Else it is one
     // product, in the place where the gates will be.
-    const bool step_by_step = lstm && !x.is_cuda() && (a.width + a.features) * a.gates * item_size(d) <= (768 << 10);
-    if (step_by_step) weight_input = turned(weight_input_);
-    else contributions = lstm ? kept : empty({l.rows, a.gates}, d);
-    const Tensor weight_rows = step_by_step ? Tensor() : kernel_input(weight_input_);
+    const bool later = lstm && step_by_step(a, x);
+    if (!later) contributions = lstm ? kept : empty({l.rows, a.gates}, d);
+    const Tensor weight_input = kernel_input(weight_input_);
     a.input = x.device_data(), a.weight_input = pointer(weight_input), a.bias_input = pointer(bias_input);
     a.x = pointer(contributions);
     a.h = h.device_data(), a.c = const_cast<void*>(pointer(c));
@@ -104,49 +116,74 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_forward(
     a.kept = const_cast<void*>(pointer(kept)), a.cells = const_cast<void*>(pointer(cells)), a.wide = const_cast<void*>(pointer(wide));
     a.starts = l.starts.data();
     Unlocked unlocked(l.rows * a.gates * (a.width + a.features));
-    if (!step_by_step) project_input(l, x, weight_rows, bias_input, contributions);
+    if (!later) project_input(l, x, weight_input, bias_input, contributions);
     on_device(cpu::rnn, cuda::rnn).forward(d, a);
     return {out, h, c, kept, cells, wide};
 }
 
-// Gradients of the gates, of their hidden part (a GRU's; else undefined), of h, of c, of the projected outputs, and the
-// states before each step (with batch_sizes; else they are h and the outputs themselves).
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_backward(
-    int64_t mode, bool reverse, const Tensor& x, std::optional<Dims> batch_sizes, const Tensor& weight_input, const Tensor& weight_,
+// Gradients of x, the five weights, h and c; undefined where `needs` says so.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_backward(
+    int64_t mode, bool reverse, const Tensor& x_, std::optional<Dims> batch_sizes, const Tensor& weight_input_, const Tensor& weight_,
     const Tensor& project_, const Tensor& h_, const Tensor& c_, const Tensor& out, const Tensor& kept, const Tensor& cells,
-    const Tensor& grad_out_, const Tensor& grad_h, const Tensor& grad_c) {
+    const Tensor& wide, const Tensor& grad_out_, const Tensor& grad_h, const Tensor& grad_c, const Dims& needs) {
     GradMode off(false);
-    Layer l = describe(mode, reverse, x, batch_sizes, weight_input, weight_, project_, h_, c_);
+    Layer l = describe(mode, reverse, x_, batch_sizes, weight_input_, weight_, project_, h_, c_);
+    if (needs.size() != 8) throw RuntimeError("_rnn: expected eight needs, got ", needs.size());
     cpu::RnnArgs& a = l.args;
-    const DType d = x.dtype();
-    const Tensor h = kernel_input(h_), c = kernel_input(c_), weight = kernel_input(weight_), project = kernel_input(project_),
-                 grad_out = kernel_input(grad_out_, d);
-    auto start = [&](const Tensor& g, int64_t width) { return g ? clone(kernel_input(g, d)) : zeros({l.sequences, width}, d); };
-    Tensor dx = empty({l.rows, a.gates}, d), dhidden, dh = start(grad_h, a.width), dc, dprojected, before;
-    if (a.mode == cpu::RnnMode::gru) dhidden = empty({l.rows, a.gates}, d);
-    if (a.mode == cpu::RnnMode::lstm) dc = start(grad_c, a.size);
+    const DType d = x_.dtype();
+    const bool here = !x_.is_cuda(), lstm = a.mode == cpu::RnnMode::lstm, gru = a.mode == cpu::RnnMode::gru;
+    const Tensor x = kernel_input(x_), h = h_ ? kernel_input(h_) : zeros({l.sequences, a.width}, d),
+                 c = c_ || !lstm ? kernel_input(c_) : zeros({l.sequences, a.size}, d), weight = kernel_input(weight_),
+                 weight_input = kernel_input(weight_input_), project = kernel_input(project_), grad_out = kernel_input(grad_out_, d);
+    Tensor dx = empty({l.rows, a.gates}, d), dhidden, dh = start(grad_h, l.sequences, a.width, d), dc, dprojected, before, dinput, dbias;
+    if (gru) dhidden = empty({l.rows, a.gates}, d);
+    if (lstm) dc = start(grad_c, l.sequences, a.size, d);
     if (project) dprojected = empty({l.rows, a.width}, d);
     if (batch_sizes) before = empty({l.rows, a.width}, d);
+    if (here) dbias = empty({gru ? 2 : 1, a.gates}, d);
+    if (needs[0] && step_by_step(a, x)) dinput = empty({l.rows, a.features}, d);
     auto writable = [](const Tensor& t) { return const_cast<void*>(pointer(t)); };
     a.h = writable(h), a.c = writable(c);
-    a.weight = weight.device_data(), a.project = pointer(project);
+    a.weight = weight.device_data(), a.weight_input = weight_input.device_data(), a.project = pointer(project);
     a.out = writable(out), a.kept = writable(kept), a.cells = writable(cells);
     a.grad_out = pointer(grad_out);
     a.dh = dh.device_data(), a.dc = writable(dc), a.dx = dx.device_data(), a.dhidden = writable(dhidden);
-    a.dprojected = writable(dprojected), a.before = writable(before);
+    a.dprojected = writable(dprojected), a.dinput = writable(dinput), a.dbias = writable(dbias), a.before = writable(before);
+    a.from_zeros = !needs[6];
     a.starts = l.starts.data();
-    Unlocked unlocked(l.rows * a.gates * a.width);
-    on_device(cpu::rnn, cuda::rnn).backward(d, a);
-    return {dx, dhidden, dh, dc, dprojected, before};
+    {
+        Unlocked unlocked(l.rows * a.gates * a.width);
+        on_device(cpu::rnn, cuda::rnn).backward(d, a);
+    }
+    const Tensor& from_hidden = gru ? dhidden : dx;
+    auto turned = [](const Tensor& t, int64_t first, int64_t count) { return transpose(narrow(t, 0, first, count), 0, 1); };
+    Tensor d_ih, d_hh, d_b_ih, d_b_hh, d_hr;
+    if (needs[0] && !dinput) dinput = mm(dx, weight_input);
+    if (needs[1]) d_ih = mm(turned(dx, 0, l.rows), view(x, {l.rows, a.features}));
+    if (needs[2] && before) d_hh = mm(turned(from_hidden, 0, l.rows), before);
+    else if (needs[2]) {  // the state before a step is the output of another one, or the first
+        const int64_t batch = l.sequences, later = l.rows - batch;
+        if (h_ || later == 0) d_hh = mm(turned(from_hidden, reverse ? later : 0, batch), h);
+        if (later > 0) {
+            const Tensor of_later = turned(from_hidden, reverse ? 0 : batch, later), states = narrow(out, 0, reverse ? batch : 0, later);
+            d_hh = d_hh ? addmm(d_hh, of_later, states, 1, 1) : mm(of_later, states);
+        }
+    }
+    if (needs[3]) d_b_ih = here ? clone(select(dbias, 0, 0)) : sum(dx, {0});
+    if (needs[4]) d_b_hh = here ? clone(select(dbias, 0, gru ? 1 : 0)) : sum(from_hidden, {0});
+    if (needs[5]) d_hr = mm(turned(dprojected, 0, l.rows), wide);
+    if (dinput) dinput = view(dinput, x.sizes());
+    return {dinput, d_ih, d_hh, d_b_ih, d_b_hh, d_hr, needs[6] ? dh : Tensor(), needs[7] ? dc : Tensor()};
 }
 
 }  // namespace
 
 static const Operators operators = {
     {"_rnn_forward(int mode, bool reverse, Tensor x, int[]? batch_sizes, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, "
-     "Tensor? w_hr, Tensor h, Tensor? c)", rnn_forward, function},
-    {"_rnn_backward(int mode, bool reverse, Tensor x, int[]? batch_sizes, Tensor w_ih, Tensor w_hh, Tensor? w_hr, Tensor h, Tensor? c, "
-     "Tensor output, Tensor? kept, Tensor? cells, Tensor? grad_out, Tensor? grad_h, Tensor? grad_c)", rnn_backward, function},
+     "Tensor? w_hr, Tensor? h, Tensor? c)", rnn_forward, function},
+    {"_rnn_backward(int mode, bool reverse, Tensor x, int[]? batch_sizes, Tensor w_ih, Tensor w_hh, Tensor? w_hr, Tensor? h, Tensor? c, "
+     "Tensor output, Tensor? kept, Tensor? cells, Tensor? wide, Tensor? grad_out, Tensor? grad_h, Tensor? grad_c, int[] needs)",
+     rnn_backward, function},
 };
 
 }  // namespace wisp

@@ -116,3 +116,31 @@ def test_thread_count_does_not_show(threads):
     finally:
         wisp.set_num_threads(before)
     assert (got == want).all()
+
+
+@pytest.mark.parametrize("lengths", [None, [5, 5, 3, 1]])
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_no_state_is_zeros(name, lengths):
+    layer = getattr(wisp.nn, name)(6, 20, num_layers=2, bidirectional=True)
+    x = wisp.randn(5, 4, 6)
+    if lengths:
+        x = wisp.nn.utils.rnn.pack_padded_sequence(x, lengths)
+    zeros = wisp.zeros(4, 4, 20)
+    found = []
+    for state in (None, (zeros, zeros) if name == "LSTM" else zeros):
+        out = layer(x, state)[0]
+        out = out.data if lengths else out
+        found.append((out, *wisp.autograd.grad(out.square().sum(), list(layer.parameters()))))
+    for a, b in zip(*found):
+        assert wisp.allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_saturated_and_bad_inputs(name):
+    layer = getattr(wisp.nn, name)(1, 16)
+    with wisp.no_grad():
+        for weight in layer.parameters():
+            weight.fill_(1)
+        out = layer(wisp.tensor([float("inf"), -float("inf"), float("nan"), 1e30, -1e30]).view(1, 5, 1))[0]
+    assert out.isnan().any(-1).tolist() == [[False, False, True, False, False]]
+    assert (out[0, 0] == out[0, 3]).all() and (out[0, 1] == out[0, 4]).all()

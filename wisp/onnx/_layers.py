@@ -271,7 +271,7 @@ def recurrent(g, mode, reverse, x, batch_sizes, w_ih, w_hh, b_ih, b_hh, w_hr, h,
     weights = [reordered(w)[None] for w in (w_ih, w_hh)]
     bias = None if b_ih is None else wisp.cat([reordered(b_ih), reordered(b_hh)])[None]
     states = [g.op("Unsqueeze", state, g.ints([0])) for state in (h, c) if state is not None]
-    results = g.op(kind, x, *weights, bias, None, *states, outputs=2 + (kind == "LSTM"), hidden_size=int_of(h.shape[-1]),
+    results = g.op(kind, x, *weights, bias, None, *states, outputs=2 + (kind == "LSTM"), hidden_size=int_of(w_hh.shape[-1]),
                    direction="reverse" if reverse else "forward", activations=activations,
                    linear_before_reset=1 if kind == "GRU" else None)
     output = g.reshape(results[0], g.result.shape)

@@ -55,7 +55,8 @@ def _make_step(mode, w_hh, b_hh, w_hr):
 def run_layer(mode, x, state, weights, batch_sizes, reverse):
     """One direction of one layer over all time steps; the only place where the recurrence is computed.
 
-    `x` is (T, N, features), or (sum of batch_sizes, features) if packed; `state` is a tuple of (N, hidden).
+    `x` is (T, N, features), or (sum of batch_sizes, features) if packed; `state` is a tuple of (N, hidden), or of None
+    for zeros.
     Returns the outputs, shaped as `x`, and the state after the last step of every sequence.
     """
     if batch_sizes is None and x.shape[0] == 0:
@@ -76,7 +77,8 @@ def _run_autocast(mode, x, state, weights, batch_sizes, reverse):
     The results have autocast's dtype; those of a GRU on the CPU that of its state, as in PyTorch.
     """
     where = x.device.type
-    dtype = state[0].dtype if mode == "GRU" and where == "cpu" else wisp.get_autocast_dtype(where)
+    kept = x.dtype if state[0] is None else state[0].dtype
+    dtype = kept if mode == "GRU" and where == "cpu" else wisp.get_autocast_dtype(where)
     with wisp.autocast(where, enabled=False):
         x, *tensors = (t if t is None else t.float() for t in (x, *weights, *state))
         output, last = run_layer(mode, x, tuple(tensors[len(weights):]), tensors[:len(weights)], batch_sizes, reverse)
@@ -86,6 +88,10 @@ def _run_autocast(mode, x, state, weights, batch_sizes, reverse):
 def _run_plain(mode, x, state, weights, batch_sizes, reverse):
     """The same, of operators."""
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    if state[0] is None:
+        batch = x.shape[1] if batch_sizes is None else batch_sizes[0]
+        sizes = w_hh.shape[1], w_hh.shape[0] // _GATES[mode]
+        state = tuple(x.new_zeros(batch, size) for _, size in zip(state, sizes))
     # The input's part of all steps in one product. Only a GRU needs the second bias apart.
     bias = b_ih if b_ih is None or mode == "GRU" else b_ih + b_hh
     contributions = F.linear(x, w_ih, bias)
@@ -118,49 +124,29 @@ class _FusedLayer(wisp.autograd.Function):
         out, last_h, last_c, kept, cells, wide = _core._rnn_forward(
             _MODES.index(mode), reverse, x, batch_sizes, w_ih, w_hh, b_ih, b_hh, w_hr, h, c)
         ctx.save_for_backward(x, w_ih, w_hh, b_ih, b_hh, w_hr, h, c, out, kept, cells, wide)
-        shaped = out if batch_sizes is not None else out.view(*x.shape[:2], h.shape[1])
-        return (shaped, last_h) if c is None else (shaped, last_h, last_c)
+        shaped = out if batch_sizes is not None else out.view(*x.shape[:2], out.shape[1])
+        return (shaped, last_h) if last_c is None else (shaped, last_h, last_c)
 
     @staticmethod
     @in_float32
     def backward(ctx, grad_out, grad_h, grad_c=None):
         *inputs, out, kept, cells, wide = ctx.saved_tensors
-        x, w_ih, w_hh, b_ih, b_hh, w_hr, h, c = inputs
-        count = 10 if c is None else 11
+        needs = ctx.needs_input_grad
         if wisp.is_grad_enabled():
-            return _FusedLayer._differentiable_backward(ctx, inputs, (grad_out, grad_h, grad_c))[:count]
+            return _FusedLayer._differentiable_backward(ctx, inputs, (grad_out, grad_h, grad_c))[:len(needs)]
         if grad_out is None and grad_h is None and grad_c is None:
-            return (None,) * count
-        d_gates, d_hidden, d_h, d_c, d_projected, before = _core._rnn_backward(
-            _MODES.index(ctx.mode), ctx.reverse, x, ctx.batch_sizes, w_ih, w_hh, w_hr, h, c, out, kept, cells,
-            grad_out, grad_h, grad_c)
-        d_hidden = d_gates if d_hidden is None else d_hidden
-        needs = ctx.needs_input_grad[3:]
-        d_x = (d_gates @ w_ih).view(x.shape) if needs[0] else None
-        d_ih = d_gates.t() @ x.flatten(0, -2) if needs[1] else None
-        d_hh = _FusedLayer._hidden_weight_grad(ctx, d_hidden, out, h, before) if needs[2] else None
-        d_b_ih = d_gates.sum(0) if needs[3] else None
-        d_b_hh = d_hidden.sum(0) if needs[4] else None
-        d_hr = d_projected.t() @ wide if needs[5] else None
-        return (None, None, None, d_x, d_ih, d_hh, d_b_ih, d_b_hh, d_hr, d_h, d_c)[:count]
-
-    @staticmethod
-    def _hidden_weight_grad(ctx, d_hidden, out, h, before):
-        """The gradients of the gates times the states before each step."""
-        if before is not None:
-            return d_hidden.t() @ before
-        batch, later = h.shape[0], out.shape[0] - h.shape[0]  # all steps but the first have the outputs of another
-        if ctx.reverse:
-            grad = d_hidden[later:].t() @ h
-            return grad.addmm_(d_hidden[:later].t(), out[batch:]) if later else grad
-        grad = d_hidden[:batch].t() @ h
-        return grad.addmm_(d_hidden[batch:].t(), out[:later]) if later else grad
+            return (None,) * len(needs)
+        x, w_ih, w_hh, _, _, w_hr, h, c = inputs
+        return (None, None, None, *_core._rnn_backward(
+            _MODES.index(ctx.mode), ctx.reverse, x, ctx.batch_sizes, w_ih, w_hh, w_hr, h, c, out, kept, cells, wide,
+            grad_out, grad_h, grad_c, [int(need) for need in (*needs[3:], False)[:8]]))[:len(needs)]
 
     @staticmethod
     def _differentiable_backward(ctx, inputs, grads):
         """Gradients that can be differentiated again: those of the plain formula."""
         x, *weights, h, c = inputs
-        output, state = _run_plain(ctx.mode, x, (h,) if c is None else (h, c), weights, ctx.batch_sizes, ctx.reverse)
+        state = (h, c) if ctx.mode == "LSTM" else (h,)
+        output, state = _run_plain(ctx.mode, x, state, weights, ctx.batch_sizes, ctx.reverse)
         pairs = [(y, g) for y, g in zip((output, *state), grads) if g is not None]
         wanted = [i for i, t in enumerate(inputs) if t is not None and ctx.needs_input_grad[i + 3]]
         found = wisp.autograd.grad([y for y, _ in pairs], [inputs[i] for i in wanted], [g for _, g in pairs],
@@ -365,7 +351,7 @@ class RNNBase(Module):
     def _initial_state(self, hx, x, batch, batched, sorted_indices):
         sizes = self._state_sizes(batch)
         if hx is None:
-            return tuple(wisp.zeros(size, dtype=x.dtype, device=x.device) for size in sizes)
+            return (None,) * len(sizes)
         state = tuple(hx) if self.mode == "LSTM" else (hx,)
         dims = 3 if batched else 2
         for part in state:
@@ -387,7 +373,9 @@ class RNNBase(Module):
     def _run(self, x, state, batch_sizes):
         """All layers and directions."""
         directions = 2 if self.bidirectional else 1
-        parts = list(zip(*(part.unbind(0) for part in state)))  # one state per layer and direction
+        # One state per layer and direction.
+        number = self.num_layers * directions
+        parts = list(zip(*((None,) * number if part is None else part.unbind(0) for part in state)))
         last = []
         for layer in range(self.num_layers):
             outputs = []

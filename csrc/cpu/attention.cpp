@@ -242,27 +242,30 @@ void backward_keys(const Gradients<C>& g, int64_t b, int64_t key_head, int64_t k
     const int64_t nk = least(key_block, a.keys - k0);
     C* grad_key = row_of<C>(g.grad_key, b, key_head, k0);
     C* grad_value = row_of<C>(g.grad_value, b, key_head, k0);
-    for (int64_t i = 0; i < nk; i++) {
-        std::memset(grad_key + i * g.grad_key.row_stride, 0, size_t(a.width) * sizeof(C));
-        std::memset(grad_value + i * g.grad_value.row_stride, 0, size_t(a.value_width) * sizeof(C));
-    }
+    // From the last queries on, which see the most keys: the first block writes what later ones add to.
+    int64_t written = 0;
     for (int64_t h = key_head * share; h < (key_head + 1) * share; h++) {
         const Head<C> head(a, b, h);
         const int64_t first = a.causal ? k0 / query_block * query_block : 0;
-        for (int64_t q0 = first; q0 < a.queries; q0 += query_block) {
+        for (int64_t q0 = (a.queries - 1) / query_block * query_block; q0 >= first; q0 -= query_block) {
             const int64_t nq = least(query_block, a.queries - q0);
             const int64_t seen = least(nk, visible_keys(a, q0 + nq) - k0);
             if (seen <= 0) continue;
             block_gradients(g, head, b, h, q0, nq, k0, seen, C(a.scale), weights, slopes);
             const Matrix<C> w{weights, seen, 1}, s{slopes, seen, 1};
             multiply<C>(seen, a.value_width, nq, transposed(w), rows_from(Head<C>::at(g.grad, b, h), q0), grad_value,
-                        g.grad_value.row_stride, true);
+                        g.grad_value.row_stride, written > 0);
             multiply<C>(seen, a.width, nq, transposed(s), rows_from(head.query, q0), grad_key,
-                        g.grad_key.row_stride, true);
+                        g.grad_key.row_stride, written > 0);
             if (with_queries)
                 multiply<C>(nq, a.width, seen, s, rows_from(head.key, k0), row_of<C>(g.grad_query, b, h, q0),
-                            g.grad_query.row_stride, true);
+                            g.grad_query.row_stride, k0 > 0);
+            if (written == 0) written = seen;
         }
+    }
+    for (int64_t i = written; i < nk; i++) {
+        std::memset(grad_key + i * g.grad_key.row_stride, 0, size_t(a.width) * sizeof(C));
+        std::memset(grad_value + i * g.grad_value.row_stride, 0, size_t(a.value_width) * sizeof(C));
     }
 }
 
@@ -276,7 +279,7 @@ template <class C> void backward_queries(const Gradients<C>& g, int64_t b, int64
         const int64_t nk = least(key_block, limit - k0);
         block_gradients(g, head, b, h, q0, nq, k0, nk, C(a.scale), weights, slopes);
         multiply<C>(nq, a.width, nk, Matrix<C>{slopes, nk, 1}, rows_from(head.key, k0),
-                    row_of<C>(g.grad_query, b, h, q0), g.grad_query.row_stride, true);
+                    row_of<C>(g.grad_query, b, h, q0), g.grad_query.row_stride, k0 > 0);
     }
 }
 
@@ -321,7 +324,7 @@ void backward_as(const AttentionArgs& a, const AttentionTensor& grad, const Atte
     parallel_for(a.batch * a.heads, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             const int64_t b = i / a.heads, h = i % a.heads;
-            clear_rows<C>(grad_query, b, h, a.queries, a.width);
+            if (a.keys == 0) clear_rows<C>(grad_query, b, h, a.queries, a.width);
             for (int64_t q = 0; q < a.queries; q++) {
                 const C *x = row_of<C>(grad, b, h, q), *y = row_of<C>(out, b, h, q);
                 double total[1];

@@ -349,18 +349,24 @@ template <class T> void from_the_right(const Product<T>& p) {
             }
         for (int64_t i = 0; i < wide; i += L)
             for (int64_t r = 0; r < high; r += L) {
-                const int count = int(least(L, high - r));
-                turn_block(sums + r * width + i, width, L, int(least(L, wide - i)),
-                           [&](int t, Vec<T> v) __attribute__((always_inline)) {
-                    T* to = p.c + (i0 + i + t) * p.c_row + j0 + r;
-                    if (finish.direct && !finish.add && count == L) {
-                        store(to, finish.d ? v + load(finish.d + (i0 + i + t) * finish.d_row + j0 + r) : v);
-                    } else {
+                const int count = int(least(L, high - r)), turned = int(least(L, wide - i));
+                const T* from = sums + r * width + i;
+                T* to = p.c + (i0 + i) * p.c_row + j0 + r;
+                const T* d = finish.d ? finish.d + (i0 + i) * finish.d_row + j0 + r : nullptr;
+                if (!finish.direct || finish.add || count < L)
+                    turn_block(from, width, L, turned, [&](int t, Vec<T> v) __attribute__((always_inline)) {
                         alignas(64) T part[L];
                         store(part, v);
-                        finish.put(part, to, i0 + i + t, j0 + r, count);
-                    }
-                });
+                        finish.put(part, to + t * p.c_row, i0 + i + t, j0 + r, count);
+                    });
+                else if (d)
+                    turn_block(from, width, L, turned, [&](int t, Vec<T> v) __attribute__((always_inline)) {
+                        store(to + t * p.c_row, v + load(d + t * finish.d_row));
+                    });
+                else
+                    turn_block(from, width, L, turned, [&](int t, Vec<T> v) __attribute__((always_inline)) {
+                        store(to + t * p.c_row, v);
+                    });
             }
     };
     const int64_t units = divide_up(p.n, strip) * panels;

@@ -33,6 +33,12 @@ def _direction(parameter, gradient, weight_decay, maximize):
     return gradient if _is_zero(weight_decay) else gradient + weight_decay * parameter
 
 
+def _decayed(parameter, gradient, lr, weight_decay, decoupled, maximize):
+    if decoupled:
+        parameter.mul_(1 - lr * weight_decay)
+    return _direction(parameter, gradient, 0 if decoupled else weight_decay, maximize)
+
+
 def _is_zero(value):
     return not isinstance(value, wisp.Tensor) and value == 0
 
@@ -64,9 +70,7 @@ def adam_step(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, lr, 
     for i, p in enumerate(params):
         t = _tick(steps[i])
         p, g, m, v = _real(p, grads[i], exp_avgs[i], exp_avg_sqs[i])
-        if decoupled:
-            p.mul_(1 - lr * weight_decay)
-        g = _direction(p, g, 0 if decoupled else weight_decay, maximize)
+        g = _decayed(p, g, lr, weight_decay, decoupled, maximize)
         m, v = _moments(m, v, g, beta1, beta2)
         if amsgrad:
             largest, = _real(max_exp_avg_sqs[i])
@@ -93,9 +97,7 @@ def nadam_step(params, grads, exp_avgs, exp_avg_sqs, mu_products, steps, lr, bet
     for i, p in enumerate(params):
         t = _tick(steps[i])
         p, g, m, v = _real(p, grads[i], exp_avgs[i], exp_avg_sqs[i])
-        if decoupled:
-            p.mul_(1 - lr * weight_decay)
-        g = _direction(p, g, 0 if decoupled else weight_decay, maximize)
+        g = _decayed(p, g, lr, weight_decay, decoupled, maximize)
         mu = beta1 * (1 - 0.5 * 0.96 ** (t * momentum_decay))
         mu_next = beta1 * (1 - 0.5 * 0.96 ** ((t + 1) * momentum_decay))
         mu_products[i].mul_(mu)
@@ -110,9 +112,7 @@ def radam_step(params, grads, exp_avgs, exp_avg_sqs, steps, lr, beta1, beta2, ep
     for i, p in enumerate(params):
         t = _tick(steps[i])
         p, g, m, v = _real(p, grads[i], exp_avgs[i], exp_avg_sqs[i])
-        if decoupled:
-            p.mul_(1 - lr * weight_decay)
-        g = _direction(p, g, 0 if decoupled else weight_decay, maximize)
+        g = _decayed(p, g, lr, weight_decay, decoupled, maximize)
         m, v = _moments(m, v, g, beta1, beta2)
         correction = 1 - beta2 ** t
         rho_inf = 2 / (1 - beta2) - 1

@@ -22,66 +22,48 @@ def _channel_mask(input, p):
     return wisp.dropout(wisp.ones(shape, dtype=input.dtype, device=input.device), p, True)
 
 
-def _feature_dropout(input, p, training, inplace):
+def _feature_dropout(input, p, training, inplace, batched=True):
     if not training or p == 0:
         return input
-    mask = _channel_mask(input, p)
+    mask = _channel_mask(input, p) if batched else _channel_mask(input.unsqueeze(0), p).squeeze(0)
     return input.mul_(mask) if inplace else input * mask
+
+
+def _warn_of_dims(name, input, dims):
+    if input.dim() not in (dims + 1, dims + 2):
+        warnings.warn(f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an error in a future "
+                      f"release. To retain the behavior and silence this warning, please use dropout instead. Note that {name} exists to "
+                      f"provide channel-wise dropout on inputs with {dims} spatial dimensions, a channel dimension, and an optional batch "
+                      f"dimension (i.e. {dims + 1}D or {dims + 2}D inputs).", stacklevel=3)
 
 
 def dropout1d(input, p=0.5, training=True, inplace=False):
     """Zeroes whole channels of (N, C, L) or (C, L)."""
     _check(p)
     if input.dim() not in (2, 3):
-        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that "
-                           f"dropout1d "
-                           "exists to provide channel-wise dropout on inputs with 1 spatial dimension, a channel "
-                           "dimension, and an optional batch dimension (i.e. 2D or 3D inputs).")
-    if input.dim() == 3:
-        return _feature_dropout(input, p, training, inplace)
-    if inplace:
-        _feature_dropout(input.unsqueeze(0), p, training, True)
-        return input
-    return _feature_dropout(input.unsqueeze(0), p, training, False).squeeze(0)
+        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
+                           "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch "
+                           "dimension (i.e. 2D or 3D inputs).")
+    return _feature_dropout(input, p, training, inplace, batched=input.dim() == 3)
 
 
 def dropout2d(input, p=0.5, training=True, inplace=False):
     """Zeroes whole channels of (N, C, H, W)."""
     _check(p)
-    if input.dim() not in (3, 4):
-        warnings.warn(f"dropout2d: Received a {input.dim()}-D input to dropout2d, which is deprecated and will result "
-                      f"in an "
-                      "error in a future release. To retain the behavior and silence this warning, please use dropout "
-                      "instead. Note that dropout2d exists to provide channel-wise dropout on inputs with 2 spatial "
-                      "dimensions, a channel dimension, and an optional batch dimension (i.e. 3D or 4D inputs).",
-                      stacklevel=2)
+    _warn_of_dims("dropout2d", input, 2)
     if input.dim() == 3:
-        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior "
-                      "is "
-                      "desired - input is interpreted as shape (N, C, L), where C is the channel dim. This behavior "
-                      "will "
-                      "change in a future release to interpret the input as one without a batch dimension, i.e. shape "
-                      "(C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using dropout1d "
-                      "instead.", stacklevel=2)
+        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input "
+                      "is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to "
+                      "interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout "
+                      "behavior, please switch to using dropout1d instead.", stacklevel=2)
     return _feature_dropout(input, p, training, inplace)
 
 
 def dropout3d(input, p=0.5, training=True, inplace=False):
     """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W)."""
     _check(p)
-    if input.dim() not in (4, 5):
-        warnings.warn(f"dropout3d: Received a {input.dim()}-D input to dropout3d, which is deprecated and will result "
-                      f"in an "
-                      "error in a future release. To retain the behavior and silence this warning, please use dropout "
-                      "instead. Note that dropout3d exists to provide channel-wise dropout on inputs with 3 spatial "
-                      "dimensions, a channel dimension, and an optional batch dimension (i.e. 4D or 5D inputs).",
-                      stacklevel=2)
-    if input.dim() != 4:
-        return _feature_dropout(input, p, training, inplace)
-    if inplace:
-        _feature_dropout(input.unsqueeze(0), p, training, True)
-        return input
-    return _feature_dropout(input.unsqueeze(0), p, training, False).squeeze(0)
+    _warn_of_dims("dropout3d", input, 3)
+    return _feature_dropout(input, p, training, inplace, batched=input.dim() != 4)
 
 
 def _alpha(input, kept, p, inplace):
@@ -110,5 +92,3 @@ def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
     if not training or p == 0:
         return input
     return _alpha(input, (_channel_mask(input, p) != 0).to(input.dtype), p, inplace)
-
-

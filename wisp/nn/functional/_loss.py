@@ -215,34 +215,23 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None,
                         reduce=None, reduction="mean"):
     """max(0, distance(anchor, positive) - distance(anchor, negative) + margin)."""
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
     reduction = _reduction(reduction, size_average, reduce)
-    if not anchor.dim() == positive.dim() == negative.dim():
-        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of "
-                           "dimensions, "
-                           f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative "
-                           f"{negative.dim()}D "
-                           "inputs")
     return _triplet(anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction)
 
 
 def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False,
                                       reduction="mean"):
     """triplet_margin_loss with any distance."""
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
     distance = pairwise_distance if distance_function is None else distance_function
-    if not anchor.dim() == positive.dim() == negative.dim():
-        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of "
-                           "dimensions, "
-                           f"but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative "
-                           f"{negative.dim()}D "
-                           "inputs")
     return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
 
 
 def _triplet(anchor, positive, negative, distance, margin, swap, reduction):
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor "
+                           f"{anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs")
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = wisp.minimum(far, distance(positive, negative))

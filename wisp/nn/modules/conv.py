@@ -6,7 +6,7 @@ from wisp.nn import functional as F
 from wisp.nn import init
 from wisp.nn.modules.lazy import LazyModuleMixin
 from wisp.nn.modules.module import Module
-from wisp.nn.modules.utils import _ntuple, _reverse_repeat_tuple
+from wisp.nn.modules.utils import _ntuple, _reverse_repeat_tuple, _unusual
 from wisp.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d",
@@ -71,19 +71,10 @@ class _ConvNd(Module):
     def extra_repr(self):
         n = len(self.kernel_size)
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        if self.padding != (0,) * n:
-            text += f", padding={self.padding}"
-        if self.dilation != (1,) * n:
-            text += f", dilation={self.dilation}"
-        if self.output_padding != (0,) * n:
-            text += f", output_padding={self.output_padding}"
-        if self.groups != 1:
-            text += f", groups={self.groups}"
+        text += _unusual(self, padding=(0,) * n, dilation=(1,) * n, output_padding=(0,) * n, groups=1)
         if self.bias is None:
             text += ", bias=False"
-        if self.padding_mode != "zeros":
-            text += f", padding_mode={self.padding_mode}"
-        return text
+        return text + _unusual(self, padding_mode="zeros")
 
     def __setstate__(self, state):
         super().__setstate__(state)

@@ -8,6 +8,7 @@ from wisp._composites._autocast import in_float32
 from wisp.nn import functional as F
 from wisp.nn import init
 from wisp.nn.modules.module import Module
+from wisp.nn.modules.utils import _unusual
 from wisp.nn.parameter import Parameter
 from wisp.nn.utils.rnn import PackedSequence
 
@@ -391,20 +392,8 @@ class RNNBase(Module):
         return x, tuple(wisp.stack(part) for part in zip(*last))
 
     def extra_repr(self):
-        text = f"{self.input_size}, {self.hidden_size}"
-        if self.proj_size != 0:
-            text += f", proj_size={self.proj_size}"
-        if self.num_layers != 1:
-            text += f", num_layers={self.num_layers}"
-        if self.bias is not True:
-            text += f", bias={self.bias}"
-        if self.batch_first is not False:
-            text += f", batch_first={self.batch_first}"
-        if self.dropout != 0:
-            text += f", dropout={self.dropout}"
-        if self.bidirectional is not False:
-            text += f", bidirectional={self.bidirectional}"
-        return text
+        return f"{self.input_size}, {self.hidden_size}" + _unusual(
+            self, proj_size=0, num_layers=1, bias=True, batch_first=False, dropout=0, bidirectional=False)
 
 
 class RNN(RNNBase):

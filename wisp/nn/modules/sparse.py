@@ -3,6 +3,7 @@ import wisp
 from wisp.nn import functional as F
 from wisp.nn import init
 from wisp.nn.modules.module import Module
+from wisp.nn.modules.utils import _unusual
 from wisp.nn.parameter import Parameter
 
 __all__ = ["Embedding", "EmbeddingBag"]
@@ -65,18 +66,8 @@ class Embedding(Module):
                            self.scale_grad_by_freq, self.sparse)
 
     def extra_repr(self):
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq is not False:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        if self.sparse is not False:
-            text += ", sparse=True"
-        return text
+        return f"{self.num_embeddings}, {self.embedding_dim}" + _unusual(self, padding_idx=None, max_norm=None, norm_type=2,
+                                                                         scale_grad_by_freq=False, sparse=False)
 
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, max_norm=None, norm_type=2.0,
@@ -131,17 +122,8 @@ class EmbeddingBag(Module):
                                self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx)
 
     def extra_repr(self):
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq is not False:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        text += f", mode={self.mode!r}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        return text
+        return (f"{self.num_embeddings}, {self.embedding_dim}" + _unusual(self, max_norm=None, norm_type=2, scale_grad_by_freq=False)
+                + f", mode={self.mode!r}" + _unusual(self, padding_idx=None))
 
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, max_norm=None, norm_type=2.0, scale_grad_by_freq=False,

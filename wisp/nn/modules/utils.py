@@ -1,4 +1,4 @@
-"""Small helpers of the layers: numbers or tuples as arguments."""
+"""Small helpers of the layers: numbers or tuples as arguments, and what their text tells of them."""
 import collections.abc
 from itertools import repeat
 
@@ -55,3 +55,9 @@ def consume_prefix_in_state_dict_if_present(state_dict, prefix):
     for name in list(metadata or ()):
         if name and (name == prefix.replace(".", "") or name.startswith(prefix)):
             metadata[name[len(prefix):]] = metadata.pop(name)
+
+
+def _unusual(module, **usual):
+    """", name=value" for each attribute that differs from what it usually is."""
+    values = {name: getattr(module, name) for name in usual}
+    return "".join(f", {name}={values[name]}" for name in usual if values[name] != usual[name])

@@ -193,11 +193,9 @@ def test_every_row_can_be_called():
     assert [name for name in TABLE if caller(name) is None] == []
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if "F" in row[2]])
 def test_floating_values(name):
     _, arity, types, result, _ = TABLE[name]
-    if "F" not in types:
-        pytest.skip("takes no floating numbers")
     f, arrays = caller(name), samples(name)
     exact = f(*map(wisp.from_numpy, arrays))
     if name in REFERENCES:
@@ -334,16 +332,16 @@ def test_in_place_and_out(name):
 DERIVED = [n for n, row in TABLE.items() if any(row[4]) and "F" in row[2]]
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "transposed", "sliced", "expanded"])
-@pytest.mark.parametrize("name", DERIVED)
+@pytest.mark.parametrize(
+    "name, layout",
+    [(name, layout) for name in DERIVED for layout in ("contiguous", "transposed", "sliced", "expanded") if layout != "expanded" or TABLE[name][4][0]],
+)
 def test_derivatives(name, layout):
     _, arity, types, result, gradients = TABLE[name]
     f = caller(name)
     arrays = samples(name, (2, 2))
     if layout == "expanded":
         inputs = [wisp.from_numpy(a) for a in arrays]
-        if not gradients[0]:
-            pytest.skip("the first operand has no gradient")
         g, first = expanded(f, inputs[0], 0, 2)
         inputs = [first] + [x.requires_grad_(d) for x, d in zip(inputs[1:], gradients[1:])]
     else:

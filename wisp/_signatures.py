@@ -102,3 +102,26 @@ def install(namespace):
     for name, operator in _core._operators["special"].items():
         if "_polynomial_" in name:
             operator.__doc__ = f"{name}(input, n, *, out=None) -> Tensor"
+
+
+def signature_of(operator):
+    """The first line of a function's documentation as an `inspect.Signature`."""
+    import ast
+    import inspect
+    line = (operator.__doc__ or "").partition("\n")[0].partition(" -> ")[0].replace("*size, *,", "*size,")
+    if operator.__module__ != "wisp.nn.functional" or "(" not in line:  # elsewhere PyTorch has built-in functions too
+        raise AttributeError("__signature__")
+    try:
+        parsed = ast.parse(f"def f{line[line.index('('):]}: pass").body[0].args
+        defaults = [ast.literal_eval(value) for value in parsed.defaults]
+        named = [inspect.Parameter.empty if value is None else ast.literal_eval(value) for value in parsed.kw_defaults]
+    except (SyntaxError, ValueError):
+        raise AttributeError("__signature__") from None
+    kinds = inspect.Parameter
+    places = parsed.posonlyargs + parsed.args
+    defaults = [kinds.empty] * (len(places) - len(defaults)) + defaults
+    parameters = [kinds(a.arg, kinds.POSITIONAL_OR_KEYWORD, default=d) for a, d in zip(places, defaults)]
+    if parsed.vararg:
+        parameters.append(kinds(parsed.vararg.arg, kinds.VAR_POSITIONAL))
+    parameters += [kinds(a.arg, kinds.KEYWORD_ONLY, default=d) for a, d in zip(parsed.kwonlyargs, named)]
+    return inspect.Signature(parameters)

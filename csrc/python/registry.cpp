@@ -397,6 +397,11 @@ PyObject* object_signatures(PyObject* self, void*) {
     }
     return list;
 }
+// For inspect.signature: what the documentation begins with, parsed in Python.
+PyObject* object_signature(PyObject* self, void*) {
+    Ref module(PyImport_ImportModule("wisp._signatures"));
+    return PyObject_CallMethod(module.get(), "signature_of", "O", self);
+}
 PyObject* object_module(PyObject* self, void*) {
     PyObject* m = reinterpret_cast<OperatorObject*>(self)->module;
     Py_INCREF(m);
@@ -409,6 +414,7 @@ PyGetSetDef object_getset[] = {{"__name__", object_name, nullptr, nullptr, nullp
                                {"__doc__", object_doc, set_object_doc, nullptr, nullptr},
                                {"__module__", object_module, nullptr, nullptr, nullptr},
                                {"_signatures", object_signatures, nullptr, nullptr, nullptr},
+                               {"__signature__", object_signature, nullptr, nullptr, nullptr},
                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef object_methods[] = {{"__reduce__", object_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 

@@ -1,4 +1,5 @@
 """Layers side by side with torch: the same parameters and inputs give the same results, gradients, names and reprs."""
+import inspect
 import warnings
 
 import numpy as np
@@ -161,3 +162,12 @@ def test_impossible_targets_of_ctc(lengths):
     for lib in (wisp, torch):
         with pytest.raises(RuntimeError):
             lib.nn.functional.ctc_loss(lib.zeros(8, 2, 4), lib.ones(2, 3).long(), [8, 8], lengths)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "relu", "softmax", "layer_norm", "dropout", "pad", "interpolate", "batch_norm"])
+def test_signatures_of_functions(name):
+    """Programs look at the parameters of functions, of which many are built in here."""
+    def parameters(lib):
+        found = inspect.signature(getattr(lib.nn.functional, name)).parameters.values()
+        return [(p.name, p.kind, p.default) for p in found]
+    assert parameters(wisp) == parameters(torch)

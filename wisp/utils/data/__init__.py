@@ -26,3 +26,17 @@ __all__ = ["BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Datas
            "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset",
            "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "default_collate", "default_convert",
            "get_worker_info", "random_split"]
+
+_DATAPIPES = {**dict.fromkeys(("DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe"), "datapipe"),
+              **dict.fromkeys(("argument_validation", "functional_datapipe", "guaranteed_datapipes_determinism", "non_deterministic",
+                               "runtime_validation", "runtime_validation_disabled"), "_decorator")}
+__all__ += list(_DATAPIPES)
+
+
+def __getattr__(name):
+    import importlib
+    if name in _DATAPIPES:
+        return getattr(importlib.import_module(f"wisp.utils.data.datapipes.{_DATAPIPES[name]}"), name)
+    if name == "datapipes":
+        return importlib.import_module("wisp.utils.data.datapipes")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

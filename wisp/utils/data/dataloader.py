@@ -125,6 +125,9 @@ class DataLoader:
             raise ValueError("persistent_workers option needs num_workers > 0")
         iterable = isinstance(dataset, IterableDataset)
         if iterable:
+            if shuffle is not None and hasattr(dataset, "register_datapipe_as_function"):
+                from wisp.utils.data.datapipes.datapipe import with_shuffle
+                dataset, shuffle = with_shuffle(dataset, shuffle), None
             if shuffle not in (False, None):
                 raise ValueError("DataLoader with IterableDataset: expected unspecified shuffle option, "
                                  f"but got shuffle={shuffle}")

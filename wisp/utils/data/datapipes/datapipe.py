@@ -1,0 +1,106 @@
+"""DataPipes: datasets that are put together from small steps, `pipe.map(f).shuffle().batch(4)`."""
+import functools
+
+from wisp.utils.data._worker_info import get_worker_info
+from wisp.utils.data.dataset import Dataset, IterableDataset
+
+__all__ = ["DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe"]
+
+
+class _Steps:
+    """Steps by their short names, which `functional_datapipe` enters; each is a method of every pipe of its kind."""
+
+    @classmethod
+    def register_function(cls, function_name, function):
+        if function_name in cls.functions:
+            raise Exception(f"Unable to add DataPipe function name {function_name} as it is already taken")  # noqa: TRY002 (as PyTorch)
+        cls.functions[function_name] = function
+
+    register_datapipe_as_function = register_function
+
+    def __getattr__(self, name):
+        if name in type(self).functions:
+            return functools.partial(type(self).functions[name], self)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __getstate__(self):
+        return self.__dict__
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+
+    def __dir__(self):
+        return [*super().__dir__(), *type(self).functions]
+
+    def __repr__(self):
+        return type(self).__name__
+
+    def reset(self):
+        """Called before each iteration; pipes with a state of their own begin anew here."""
+
+
+class IterDataPipe(_Steps, IterableDataset):
+    """A stream of samples, as a step after others.
+
+    >>> from wisp.utils.data.datapipes.iter import IterableWrapper
+    >>> list(IterableWrapper(range(5)).map(lambda x: x * x).filter(lambda x: x % 2 == 0).batch(2))
+    [[0, 4], [16]]
+    """
+
+    functions = {}
+
+    def __iter__(self):
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+
+class DFIterDataPipe(IterDataPipe):
+    """A stream of data frames."""
+
+
+class MapDataPipe(_Steps, Dataset):
+    """Samples by index, as a step after others.
+
+    >>> from wisp.utils.data.datapipes.map import SequenceWrapper
+    >>> pipe = SequenceWrapper([3, 4, 5]).map(lambda x: x + 1)
+    >>> pipe[1], len(pipe)
+    (5, 3)
+    """
+
+    functions = {}
+
+
+def _before(pipe):
+    """The pipes that a pipe holds."""
+    for value in vars(pipe).values():
+        for item in value if isinstance(value, (list, tuple)) else [getattr(value, "datapipe", value)]:
+            if isinstance(item, _Steps):
+                yield item
+
+
+def with_shuffle(pipe, shuffle):
+    """Switch the steps of a pipe that shuffle on or off; a pipe without one gets one if it is asked for."""
+    found, pending = False, [pipe]
+    while pending:
+        step = pending.pop()
+        if hasattr(type(step), "set_shuffle"):
+            step.set_shuffle(shuffle)
+            found = True
+        pending += _before(step)
+    return pipe if found or not shuffle else pipe.shuffle()
+
+
+def shared_seed():
+    """A seed that all workers of a loader draw alike."""
+    import wisp
+    worker = get_worker_info()
+    return int(wisp.randint(0, 2 ** 62, ())) if worker is None else worker.seed - worker.id
+
+
+class DataChunk(list):
+    """A batch: a list of samples."""
+
+    def as_str(self, indent=""):
+        return indent + "[" + ", ".join(str(item) for item in self) + "]"
+
+    def raw_iterator(self):
+        return iter(self)

@@ -1,0 +1,116 @@
+"""Steps of datasets that are read by index."""
+import copy
+import random
+
+from wisp.utils.data.datapipes._decorator import functional_datapipe
+from wisp.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, MapDataPipe, shared_seed
+
+__all__ = ["Batcher", "Concater", "Mapper", "SequenceWrapper", "Shuffler", "Zipper"]
+
+
+class SequenceWrapper(MapDataPipe):
+    """The samples of a list or dict, which is copied unless told otherwise."""
+
+    def __init__(self, sequence, deepcopy=True):
+        self.sequence = copy.deepcopy(sequence) if deepcopy else sequence
+
+    def __getitem__(self, index):
+        return self.sequence[index]
+
+    def __len__(self):
+        return len(self.sequence)
+
+
+@functional_datapipe("map")
+class Mapper(MapDataPipe):
+    """A function of each sample."""
+
+    def __init__(self, datapipe, fn=lambda sample: sample):
+        self.datapipe, self.fn = datapipe, fn
+
+    def __getitem__(self, index):
+        return self.fn(self.datapipe[index])
+
+    def __len__(self):
+        return len(self.datapipe)
+
+
+class Shuffler(IterDataPipe):
+    """A stream of all samples in random order."""
+
+    def __init__(self, datapipe, *, indices=None):
+        self.datapipe, self.indices = datapipe, list(range(len(datapipe))) if indices is None else indices
+        self._enabled, self._seed = True, None
+
+    def set_shuffle(self, shuffle=True):
+        self._enabled = shuffle
+        return self
+
+    def set_seed(self, seed):
+        self._seed = seed
+        return self
+
+    def __iter__(self):
+        order = list(self.indices)
+        if self._enabled:
+            random.Random(shared_seed() if self._seed is None else self._seed).shuffle(order)
+            self._seed = None
+        for index in order:
+            yield self.datapipe[index]
+
+    def __len__(self):
+        return len(self.datapipe)
+
+
+MapDataPipe.register_datapipe_as_function("shuffle", Shuffler)  # of datasets by index, though it gives a stream
+
+
+@functional_datapipe("batch")
+class Batcher(MapDataPipe):
+    """Lists of `batch_size` samples."""
+
+    def __init__(self, datapipe, batch_size, drop_last=False, wrapper_class=DataChunk):
+        if batch_size <= 0:
+            raise AssertionError("Batch size is required to be larger than 0!")
+        self.datapipe, self.batch_size, self.drop_last, self.wrapper_class = datapipe, batch_size, drop_last, wrapper_class
+
+    def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(f"Index {index} is out of bound.")
+        stop = min((index + 1) * self.batch_size, len(self.datapipe))
+        return self.wrapper_class([self.datapipe[i] for i in range(index * self.batch_size, stop)])
+
+    def __len__(self):
+        count = len(self.datapipe)
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+
+@functional_datapipe("concat")
+class Concater(MapDataPipe):
+    """One dataset after the other."""
+
+    def __init__(self, *datapipes):
+        if not datapipes:
+            raise ValueError("Expected at least one DataPipe, but got nothing")
+        self.datapipes = datapipes
+
+    def __getitem__(self, index):
+        for pipe in self.datapipes:
+            if index < len(pipe):
+                return pipe[index]
+            index -= len(pipe)
+        raise IndexError(f"Index {index} is out of range.")
+
+    def __len__(self):
+        return sum(map(len, self.datapipes))
+
+
+@functional_datapipe("zip")
+class Zipper(Concater):
+    """Tuples of the samples with the same index."""
+
+    def __getitem__(self, index):
+        return tuple(pipe[index] for pipe in self.datapipes)
+
+    def __len__(self):
+        return min(map(len, self.datapipes))

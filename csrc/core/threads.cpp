@@ -31,7 +31,7 @@ namespace wisp {
 namespace {
 
 constexpr int chunks_per_thread = 4;   // spare chunks let a busy machine even out what each thread gets done
-constexpr int worker_spins = 3000;     // about 50-100 us: longer than the pause between two kernels of a small model
+constexpr int worker_spins = 8000;     // about 200 us: longer than a small model works in one thread between two kernels
 constexpr int max_ranges = 64;         // further threads share them
 constexpr int caller_spins = 2000;
 constexpr int caller_yields = 50;

@@ -302,7 +302,7 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
         for (int64_t n0 = 0; n0 < s.batch; n0 += l.images) {
             const int64_t images = smaller(l.images, s.batch - n0);
             if (copy_size > 0)
-                parallel_for(w.channels + w.rows, ceil_div(30000, l.phases * images * l.plane),
+                parallel_for(w.channels + w.rows, ceil_div(8000, l.phases * images * l.plane),
                              [&](int64_t begin, int64_t end) {
                     for (int64_t c = begin; c < end; ++c)
                         copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy,
@@ -325,7 +325,7 @@ template <class T> void bias_grad(const ConvShape& s, const T* grad, T* out) {
             for (int64_t c = 0; c < s.out_channels; ++c) out[c] += grad[n * s.out_channels + c];
         return;
     }
-    parallel_for(s.out_channels, ceil_div(30000, larger(1, s.batch * size)), [&](int64_t begin, int64_t end) {
+    parallel_for(s.out_channels, ceil_div(8000, larger(1, s.batch * size)), [&](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; ++c) {
             T total = 0;
             for (int64_t n = 0; n < s.batch; ++n) {

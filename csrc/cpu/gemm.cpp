@@ -487,7 +487,8 @@ template <class T> void real_product(Product<T> p) {
     if (p.b_row == 1 && p.b_col != 1 && p.m >= 3 * lanes<T> && p.k >= 64 && p.n >= 256 &&
         double(p.m) * double(p.k + p.n) <= double(p.k) * double(p.n))
         return from_the_right(p);
-    if (flops < thread_flops) return serial(p, 0, p.m, 0, p.n);
+    // Writing an element of C costs as much as some steps of k.
+    if (flops + 16. * double(p.m) * double(p.n) < thread_flops) return serial(p, 0, p.m, 0, p.n);
     if (flops < shared_flops || p.m < 24) return shares(p);
     shared_panels(p);
 }

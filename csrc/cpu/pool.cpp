@@ -296,7 +296,7 @@ void max_of(const PoolShape& s, const T* input, T* output, int64_t* indices, uin
     const int64_t rows = s.planes * s.out[0] * s.out[1], width = s.out[2], in_size = product(s.in);
     const bool small = is_2x2(s);
     const int64_t window = product(s.kernel);
-    parallel_for(rows, ceil_div(32768, larger(1, width * window)), [&](int64_t begin, int64_t end) {
+    parallel_for(rows, ceil_div(8192, width * window + 16), [&](int64_t begin, int64_t end) {
         int32_t* tap = nullptr;
         int64_t* offsets = nullptr;
         if (indices || taps) {
@@ -306,9 +306,16 @@ void max_of(const PoolShape& s, const T* input, T* output, int64_t* indices, uin
                 for (int64_t t = 0; t < window; ++t) offsets[t] = tap_offset(s, t);
         }
         auto run = [&](auto&& max_of_row) {
-            for (int64_t row = begin; row < end; ++row) {
-                const int64_t j = row % s.out[1], i = row / s.out[1] % s.out[0], plane = row / (s.out[1] * s.out[0]);
-                const T* x = input + plane * in_size;
+            int64_t j = begin % s.out[1], i = begin / s.out[1] % s.out[0];
+            const T* x = input + begin / (s.out[1] * s.out[0]) * in_size;
+            auto next = [&] {  // divisions would cost more than a short row
+                if (++j < s.out[1]) return;
+                j = 0;
+                if (++i < s.out[0]) return;
+                i = 0;
+                x += in_size;
+            };
+            for (int64_t row = begin; row < end; ++row, next()) {
                 T* best = output + row * width;
                 if (small) {
                     const T* a = x + (i * s.in[1] + 2 * j) * s.in[2];
@@ -365,7 +372,7 @@ template <class T>
 void max_grad_of(const PoolShape& s, const T* grad, const int64_t* indices, const uint8_t* taps, T* input_grad) {
     const int64_t in_size = product(s.in), out_size = product(s.out), window = product(s.kernel);
     const bool small = taps && is_2x2(s);
-    parallel_for(s.planes, ceil_div(32768, larger(1, in_size)), [&](int64_t begin, int64_t end) {
+    parallel_for(s.planes, ceil_div(8192, larger(1, in_size)), [&](int64_t begin, int64_t end) {
         int64_t* offsets = nullptr;
         if (taps && !small) {
             offsets = static_cast<int64_t*>(scratch(0, size_t(window) * 8));

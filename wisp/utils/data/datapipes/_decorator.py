@@ -49,17 +49,39 @@ def _switched(name, value):
 
 
 def guaranteed_datapipes_determinism():
-    """A context in which DataPipes whose order is not determined are refused."""
+    """A context in which DataPipes whose order is not determined are refused.
+
+    >>> from wisp.utils.data import IterDataPipe, guaranteed_datapipes_determinism, non_deterministic
+    >>> pipe = non_deterministic(type("Any", (IterDataPipe,), {}))
+    >>> with guaranteed_datapipes_determinism():
+    ...     pipe()
+    Traceback (most recent call last):
+    TypeError: Any is non-deterministic with the arguments; turn off guaranteed_datapipes_determinism
+    """
     return _switched("_determined", True)
 
 
 def runtime_validation_disabled():
-    """A context in which samples are not checked against annotations; Wisp checks none."""
+    """A context in which samples are not checked against annotations; Wisp checks none.
+
+    >>> from wisp.utils.data import runtime_validation_disabled
+    >>> with runtime_validation_disabled():
+    ...     pass
+    """
     return _switched("_validating", False)
 
 
 class non_deterministic:
-    """Mark a DataPipe whose order is not determined, or is not when a function of its arguments says so."""
+    """Mark a DataPipe whose order is not determined, or is not when a function of its arguments says so.
+
+    >>> from wisp.utils.data import IterDataPipe, non_deterministic
+    >>> @non_deterministic
+    ... class Stream(IterDataPipe):
+    ...     def __iter__(self):
+    ...         return iter([1, 2])
+    >>> list(Stream())
+    [1, 2]
+    """
 
     def __init__(self, arg):
         self.cls = arg if isinstance(arg, type) else None
@@ -78,7 +100,12 @@ class non_deterministic:
 
 
 def argument_validation(f):
-    """The function as it is: annotations of DataPipes are not checked."""
+    """The function as it is: annotations of DataPipes are not checked.
+
+    >>> from wisp.utils.data import argument_validation
+    >>> argument_validation(abs) is abs
+    True
+    """
     return f
 
 

@@ -13,7 +13,7 @@ class _Steps:
     @classmethod
     def register_function(cls, function_name, function):
         if function_name in cls.functions:
-            raise Exception(f"Unable to add DataPipe function name {function_name} as it is already taken")  # noqa: TRY002 (as PyTorch)
+            raise Exception(f"Unable to add DataPipe function name {function_name} as it is already taken")
         cls.functions[function_name] = function
 
     register_datapipe_as_function = register_function
@@ -54,7 +54,12 @@ class IterDataPipe(_Steps, IterableDataset):
 
 
 class DFIterDataPipe(IterDataPipe):
-    """A stream of data frames."""
+    """A stream of data frames.
+
+    >>> from wisp.utils.data import DFIterDataPipe, IterDataPipe
+    >>> issubclass(DFIterDataPipe, IterDataPipe)
+    True
+    """
 
 
 class MapDataPipe(_Steps, Dataset):
@@ -97,7 +102,12 @@ def shared_seed():
 
 
 class DataChunk(list):
-    """A batch: a list of samples."""
+    """A batch: a list of samples.
+
+    >>> from wisp.utils.data import DataChunk
+    >>> DataChunk([1, 2]).as_str()
+    '[1, 2]'
+    """
 
     def as_str(self, indent=""):
         return indent + "[" + ", ".join(str(item) for item in self) + "]"

@@ -33,8 +33,63 @@ def walk(f, inputs):
         return f"{type(error).__name__}: {error}"
 
 
+def others():
+    """Layers, optimizers, random numbers and what else has kernels that the generated tests do not reach."""
+    nn, F = wisp.nn, wisp.nn.functional
+    for dtype in (wisp.float16, wisp.bfloat16, wisp.float32):
+        for width in (64, 128):
+            for options in ({}, {"is_causal": True, "dropout_p": 0.1}, {"attn_mask": wisp.zeros(64, 64).to(dtype)}):
+                given = [wisp.randn(2, 2, 64, width).to(dtype).requires_grad_() for _ in range(3)]
+                yield "attention", lambda q, k, v, options=options: F.scaled_dot_product_attention(q, k, v, **options), given
+    sequence = wisp.randn(5, 3, 8)
+    for layer in (nn.LSTM(8, 16, 2, proj_size=4), nn.LSTM(8, 16), nn.GRU(8, 16, bidirectional=True), nn.RNN(8, 16)):
+        yield "recurrent", lambda x, layer=layer: layer(x)[0], [sequence]
+    x = wisp.randn(300, 300)
+
+    def rows():
+        parts = wisp.tensor([0, 1, 2], device="cpu"), wisp.tensor([0, 1], device="cpu"), wisp.ones(2, device="cpu")
+        return wisp.sparse_csr_tensor(*parts, (2, 2), device="cpu").cuda().requires_grad_()
+
+    def twice(x):
+        (g,) = wisp.autograd.grad(F.max_pool2d(x[None, None], 2).square().sum(), x, create_graph=True)
+        return g
+
+    for dtype in (wisp.float32, wisp.float64, wisp.complex64, wisp.complex128):
+        for hermitian in (False, True):
+            def indefinite(a, hermitian=hermitian):
+                return wisp.linalg.ldl_solve(*wisp.linalg.ldl_factor_ex(a, hermitian=hermitian)[:2], a, hermitian=hermitian)
+            yield "indefinite", wisp.no_grad()(indefinite), [x[:4, :4].detach().to(dtype)]
+    for f in (twice, lambda x: wisp.bernoulli(x), lambda x: wisp.binomial(x, x), lambda x: wisp.poisson(x), lambda x: wisp.randint(0, 9, (5,)),
+              lambda x: wisp.randn(5), lambda x: wisp.rand(5), lambda x: x.clone().detach().exponential_(), lambda x: wisp.randperm(9),
+              lambda x: x[x > 0], lambda x: x.nonzero(), lambda x: x.cumsum(0), lambda x: x.cumsum(1), lambda x: x.long() @ x.long(),
+              lambda x: F.cross_entropy(x, wisp.zeros(300, dtype=wisp.long), wisp.ones(300), label_smoothing=0.1), lambda x: F.fractional_max_pool2d(x[None], 2, output_size=9),
+              lambda x: F.max_pool1d(x[None], 2, return_indices=True), lambda x: F.max_pool3d(x[None, None], 1, return_indices=True),
+              lambda x: wisp.sparse.mm(rows(), x[:2]), lambda x: wisp.sparse.sampled_addmm(rows(), x[:2, :2], x[:2, :2]).values(),
+              lambda x: x.mode(1)[0], lambda x: wisp.bernoulli(x, 0.3), lambda x: x.detach().clone().bernoulli_(0.3),
+              lambda x: wisp._core._total_norm([x.detach()]), lambda x: wisp._core._scale_tensors([x.detach()], 0.5),
+              lambda x: F.layer_norm(x, (300,), x[0], x[1]), lambda x: F.rms_norm(x, (300,), x[0]), lambda x: x.sum(), lambda x: x.amax(),
+              lambda x: F.layer_norm(x.reshape(-1), (90000,), x.reshape(-1), x.reshape(-1)), lambda x: x.reshape(1, -1).softmax(1),
+              lambda x: x.reshape(-1, 2).log_softmax(0), lambda x: x.reshape(10, 9000).log_softmax(1), lambda x: x.reshape(2, -1).sum(1),
+              lambda x: x.repeat(40, 40).sum(), lambda x: x.repeat(40, 40).sum(0), lambda x: x.repeat(400, 1).sum(0)):
+        yield "of its own", f, [x.detach().clone()]
+    for kind in (wisp.optim.Adam, wisp.optim.SGD):
+        for dtype in (wisp.float32, wisp.bfloat16):
+            def step(x, kind=kind):
+                p = nn.Parameter(x.detach())
+                p.grad = x.detach().clone()
+                nn.utils.clip_grad_norm_([p], 1.0)
+                optimizer, scaler = kind([p], lr=0.1, **({"capturable": True} if kind is wisp.optim.Adam else {})), wisp.amp.GradScaler("cuda")
+                scaler.scale(wisp.ones(()))
+                scaler.unscale_(optimizer)
+                optimizer.step()
+                return p
+            yield "step", step, [x[:4].detach().to(dtype)]
+
+
 def main():
     results = {}
+    for number, (name, f, inputs) in enumerate(others()):
+        results[f"{name} {number}"] = walk(f, inputs)
     for case in operators.CASES.values() if isinstance(operators.CASES, dict) else operators.CASES:
         dtype = wisp.float64 if "weight" in case.name or case.name == "solve" else wisp.float32  # as their constants
         results[case.name] = walk(case.f, [wisp.tensor(a).to(dtype) for a in case.arrays()])

@@ -43,8 +43,9 @@ template <class T> struct Ahead {
         const int64_t slices = regions ? calls / regions : 0;
         if (call >= slices * regions) return;
         const int64_t region = call % regions;
-        from = at[region] + size[region] * (call / regions) / slices;
         step = divide_up(size[region], slices * k);
+        // Not beyond the end: another thread writes there.
+        from = at[region] + most(0, least(size[region] * (call / regions) / slices, size[region] - step * k));
     }
 };
 
@@ -131,22 +132,21 @@ template <class T> const T* pack_gates(int slot, const T* weight, int64_t n, int
 }
 
 // The sums of `count` units, four vectors a row, become gates, cells and outputs; pointers are to the first unit.
-template <class T>
-void lstm_forward(T* sums, int64_t rows, int count, int64_t n, T* kept, T* c, T* cells, T* out) {
+template <class T> void lstm_forward(T* sums, int64_t rows, int count, int64_t n, T* kept, T* c, T* out) {
     constexpr int L = lanes<T>;
     // Loops of one function each: neighbours do not wait for one another.
     for (int64_t r = 0; r < rows; r++)
         for (int j = 0; j < 3 * L; j++) sums[r * 4 * L + j] = gate(sums[r * 4 * L + j]);
     for (int64_t r = 0; r < rows; r++)
         for (int j = 3 * L; j < 4 * L; j++) sums[r * 4 * L + j] = tanh_of(sums[r * 4 * L + j]);
-    for (int64_t r = 0; r < rows; r++, sums += 4 * L, kept += 4 * n, c += n, cells += n, out += n) {
+    for (int64_t r = 0; r < rows; r++, sums += 4 * L, kept += 4 * n, c += n, out += n) {
         const T *__restrict i = sums, *__restrict f = i + L, *__restrict o = f + L, *__restrict g = o + L;
         auto rest = [&](int units) __attribute__((always_inline)) {
 #pragma GCC ivdep
             for (int j = 0; j < units; j++) {
                 const T cell = f[j] * c[j] + i[j] * g[j];
                 kept[j] = i[j], kept[n + j] = f[j], kept[2 * n + j] = g[j], kept[3 * n + j] = o[j];
-                c[j] = cells[j] = cell;
+                c[j] = cell;
                 out[j] = o[j] * tanh_of(cell);
             }
         };
@@ -310,8 +310,8 @@ template <class T> Weights<T> backward_weights(const RnnArgs& a) {
 
 // A step of an LSTM: the products of a vector of units with all its gates, and at once what follows from them.
 template <class T>
-void lstm_step(const RnnArgs& a, const Weights<T>& w, int64_t row, int64_t first, int64_t live, const T* h,
-               bool zeros, T* out, const Ahead<T>& ahead) {
+void lstm_step(const RnnArgs& a, const Weights<T>& w, int64_t row, int64_t live, const T* h, bool zeros, T* c, T* out,
+               const Ahead<T>& ahead) {
     constexpr int L = lanes<T>, vectors = max_vectors, halves = 4 / vectors;
     const int64_t n = a.size, blocks = divide_up(n, L), k = a.width, features = a.features;
     over_parts(blocks, live * 4 * L * (k + features), [&](int64_t block) {
@@ -332,17 +332,19 @@ void lstm_step(const RnnArgs& a, const Weights<T>& w, int64_t row, int64_t first
                 panel_product<T>(h, live, k, w.gates_hidden + 4 * u * k + from, 4 * L, vectors, L, sums + from, 4 * L,
                                  nullptr, 0, true, ahead, block * halves + half, blocks * halves);
         }
-        lstm_forward(sums, live, count, n, at<T>(a.kept, row * 4 * n + u), at<T>(a.c, first * n + u),
-                     at<T>(a.cells, row * n + u), out + u);
+        lstm_forward(sums, live, count, n, at<T>(a.kept, row * 4 * n + u), c + u, out + u);
     });
 }
 
-// The running state is in h and a.c: sequences that join or have ended are simply not touched. h is the task's own, since
-// tiles ask for rows behind theirs, which another thread would be writing.
+// The running state is in h and c: sequences that join or have ended are simply not touched. Both are the task's own,
+// and so are a step's outputs at first: tiles and processors ask for rows behind theirs, which another thread writes.
 template <class T> void forward_rows(const RnnArgs& a, const Weights<T>& w, int64_t first, int64_t rows) {
     const int64_t n = a.size, gates = a.gates, width = a.width;
-    T* h = static_cast<T*>(scratch(5, size_t((rows + most_rows) * width) * sizeof(T)));
-    copy(h, at<T>((const void*)a.h, first * width), rows * width);
+    const bool lstm = a.mode == RnnMode::lstm;
+    T* h = static_cast<T*>(scratch(5, size_t((rows + most_rows) * (width + 2 * n)) * sizeof(T)));
+    T *c = h + (rows + most_rows) * width, *wide = c + rows * n;
+    copy(h, at<T>(a.h, first * width), rows * width);
+    if (lstm) copy(c, at<T>(a.c, first * n), rows * n);
     for (int64_t t = 0; t < a.steps; t++) {
         const Step now(a, t, first, rows), next(a, t + 1, first, rows);
         const int64_t row = now.row, live = now.live;
@@ -355,9 +357,10 @@ template <class T> void forward_rows(const RnnArgs& a, const Weights<T>& w, int6
         else ahead.add(a.input, next.row * a.features, next.live * a.features);
         const T* x = a.x ? at<T>(a.x, row * gates) : nullptr;
         T* out = at<T>(a.out, row * width);
-        if (a.mode == RnnMode::lstm) {
-            T* wide = a.wide ? at<T>(a.wide, row * n) : out;
-            lstm_step(a, w, row, first, live, h, t == 0 && a.from_zeros && a.steps > 1, wide, ahead);
+        if (lstm) {
+            lstm_step(a, w, row, live, h, t == 0 && a.from_zeros && a.steps > 1, c, wide, ahead);
+            copy(at<T>(a.cells, row * n), c, live * n);
+            copy(a.project ? at<T>(a.wide, row * n) : out, wide, live * n);
             if (a.project) w.project.multiply(wide, live, out, nullptr, 0, false);
         } else if (a.mode == RnnMode::gru) {
             T* hidden = static_cast<T*>(scratch(0, size_t(rows * gates) * sizeof(T)));
@@ -370,6 +373,7 @@ template <class T> void forward_rows(const RnnArgs& a, const Weights<T>& w, int6
         copy(h, out, live * width);
     }
     copy(at<T>(a.h, first * width), h, rows * width);
+    if (lstm) copy(at<T>(a.c, first * n), c, rows * n);
 }
 
 template <class T> void backward_rows(const RnnArgs& a, const Weights<T>& w, int64_t first, int64_t rows, T* sums) {

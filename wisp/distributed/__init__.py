@@ -5,6 +5,8 @@ process needs no MPI. A rank that is missing, gone, or about to do something els
 did last.
 """
 from wisp.distributed import collectives as _collectives
+from wisp.distributed._extras import *  # noqa: F403
+from wisp.distributed._extras import __all__ as _extra_names
 from wisp.distributed._groups import (
     Backend,
     GroupMember,
@@ -76,7 +78,7 @@ __all__ = ["Backend", "DistBackendError", "DistError", "DistNetworkError", "Dist
            "group", "init_process_group", "irecv", "is_available", "is_gloo_available", "is_initialized", "is_mpi_available",
            "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend", "monitored_barrier",
            "new_group", "new_subgroups", "recv", "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_tensor",
-           "scatter", "scatter_object_list", "send", "send_object_list"]
+           "scatter", "scatter_object_list", "send", "send_object_list", *_extra_names]
 
 
 def __getattr__(name):

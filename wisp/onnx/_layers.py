@@ -259,7 +259,7 @@ _KINDS = (("RNN", 1, [0], ["Tanh"]), ("RNN", 1, [0], ["Relu"]), ("LSTM", 4, [0, 
 
 
 @rule("_rnn_forward")
-def recurrent(g, mode, reverse, x, batch_sizes, w_ih, w_hh, b_ih, b_hh, w_hr, h, c=None):
+def recurrent(g, mode, reverse, x, batch_sizes, w_ih, w_hh, b_ih, b_hh, w_hr, h=None, c=None, *unused):
     if batch_sizes is not None or w_hr is not None:
         raise UnsupportedOperatorError("onnx.export: recurrent layers of packed sequences, or with projections, have no translation")
     kind, gates, order, activations = _KINDS[mode]

@@ -21,6 +21,8 @@ def __getattr__(name):
         return getattr(_importlib.import_module("wisp.nn.modules.attention"), name)
     if name in ("handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
         return getattr(_importlib.import_module("wisp.overrides"), name)
+    if name in ("BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "boolean_dispatch"):
+        return getattr(_importlib.import_module("wisp._jit_internal"), name)
     if name in ("conv_tbc", "grouped_mm", "native_channel_shuffle"):
         from wisp._composites import rare
         return getattr(rare, name)

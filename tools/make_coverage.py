@@ -42,7 +42,7 @@ REASONS = (
     ("surface", r"^(AVG|SUM|FatalError|JITException|import_ir\w*|merge_type\w*|parse_\w+|unify_type_list)$", "",
      "parts of TorchScript's compiler"),
     ("surface", r"_notes$|BroadcastingList|boolean_dispatch|handle_torch_function", "", "internals of PyTorch's Python code"),
-    ("surface", r"utils\.checkpoint\.", "", "PyTorch's engine runs graphs by name for it; there is one engine here"),
+    ("surface", r"utils\.checkpoint\.", "", "parts of selective checkpointing that PyTorch's compiler uses"),
     ("surface", r"Tensor\.(frexp|histogram|put)$", "signature",
      "PyTorch documents the tensor as an argument of its own method, but does not take it"),
     ("surface", r"Tensor\.to_sparse$", "signature", "PyTorch documents `sparseDims`, but takes `sparse_dim`"),

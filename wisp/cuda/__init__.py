@@ -93,8 +93,8 @@ class device:
 class device_of(device):
     """A context in which the device of a tensor is the current one."""
 
-    def __init__(self, tensor):
-        super().__init__(tensor.device if tensor.is_cuda else None)
+    def __init__(self, obj):
+        super().__init__(obj.device if obj.is_cuda else None)
 
 
 def synchronize(device=None):

@@ -109,6 +109,9 @@ class DataChunk(list):
     '[1, 2]'
     """
 
+    def __init__(self, items):
+        super().__init__(items)
+
     def as_str(self, indent=""):
         return indent + "[" + ", ".join(str(item) for item in self) + "]"
 

@@ -1,4 +1,7 @@
-// Launches the kernels of attention: tiles of the tensor cores for half types, plain ones for float and double.
+// Launches the kernels of attention: tiles of the tensor cores for half types and float, plain ones for double and what does not fit.
+#include <algorithm>
+#include <optional>
+
 #include "../core/errors.h"
 #include "pointwise.h"
 #include "random.h"
@@ -20,10 +23,9 @@ struct Arguments {
     uint64_t seed, offset, keep_below;
     const void* moved;  // of a captured graph, or null
     double scale, keep_scale;
-    int heads, share, queries, keys, width, value_width, causal, mask_is_bool, dropout, aligned;
+    int heads, share, queries, keys, width, value_width, causal, mask_is_bool, dropout;
+    void *pieces, *piece_logsumexp;
 };
-
-bool is_aligned(const AttentionTensor& t) { return (uintptr_t(t.data) | uintptr_t((t.batch_stride | t.head_stride | t.row_stride) * 2)) % 16 == 0; }
 
 Arguments arguments_of(const AttentionArgs& a, const AttentionTensor& out, const void* logsumexp) {
     Arguments x{};
@@ -36,8 +38,17 @@ Arguments arguments_of(const AttentionArgs& a, const AttentionTensor& out, const
     x.heads = int(a.heads), x.share = int(a.heads / a.key_heads), x.queries = int(a.queries), x.keys = int(a.keys);
     x.width = int(a.width), x.value_width = int(a.value_width);
     x.causal = a.causal, x.dropout = a.dropout;
-    x.aligned = a.width % 8 == 0 && a.value_width % 8 == 0 && is_aligned(a.query) && is_aligned(a.key) && is_aligned(a.value) && is_aligned(out);
     return x;
+}
+
+// The heads that share keys, with a query each, are as many queries of one head: nothing counts elements differently.
+bool heads_are_rows(const AttentionArgs& a) { return a.queries == 1 && !a.causal && a.heads > a.key_heads; }
+AttentionTensor heads_as_rows(const AttentionTensor& t, int64_t share) { return {t.data, t.batch_stride, t.head_stride * share, t.head_stride}; }
+AttentionArgs heads_as_rows(AttentionArgs a) {
+    a.queries = a.heads / a.key_heads, a.heads = a.key_heads;
+    a.query = heads_as_rows(a.query, a.queries);
+    a.mask_row = a.mask_head, a.mask_head *= a.queries;
+    return a;
 }
 
 enum Pass { forward_pass, queries_pass, keys_pass };
@@ -56,33 +67,104 @@ struct Plan {
     bool overlap;
     int slice = 0;  // columns of the gradients of keys and values that one block makes; 0: all
 };
-Plan plan(Pass pass, int width, bool wide, bool general) {
+Plan plan(Pass pass, int width, bool is_float, bool wide, bool general, bool few) {
+    if (is_float) {
+        if (width <= 64) return wide && !few ? Plan{128, 64, 1, false} : Plan{64, 32, 1, false};
+        return wide && pass == forward_pass ? Plan{128, 32, 1, false} : Plan{64, 32, 1, false};
+    }
     if (wide) {
         if (width <= 64) return {64, 64, 3, !general && pass != keys_pass};
         if (general) return {64, pass == forward_pass ? 64 : 32, pass == keys_pass ? 1 : 2, false};
         if (pass == forward_pass) return {64, 64, 2, true};
-        return pass == queries_pass ? Plan{128, 64, 1, true} : Plan{64, 32, 2, true};
+        return pass == queries_pass ? Plan{128, 64, 1, true} : Plan{64, 64, 1, true};
     }
     return {64, width <= 64 ? 64 : 32, 1, false, width == 256 && pass == keys_pass ? 128 : 0};
 }
 
 unsigned tile_bytes(int rows, int width) { return unsigned((width + 63) / 64 * rows * 128); }
+unsigned shared_bytes(Pass pass, const Plan& p, int width, bool is_float) {
+    const int stages = p.overlap && pass != keys_pass ? 3 : 2;
+    const unsigned tiles = tile_bytes(p.rows, width) * (pass == forward_pass ? 1 : 2) + tile_bytes(p.columns, width) * 2 * stages;
+    return tiles * (is_float ? 3 : 1) + (pass == keys_pass ? 8 * stages * p.columns : 0);
+}
 const char* text(bool b) { return b ? "true" : "false"; }
+bool is_wide(int width) { return device_info(current_device().index).major == 9 && width <= 128; }
 
-void launch_tiles(Pass pass, const AttentionArgs& a, const Arguments& x) {
-    static Instances<3 * 2 * 5 * 4> instances("cuda/kernels/attention.cuh");
+// Tiles begin with rows at multiples of 16 bytes.
+bool is_aligned(const AttentionTensor& t) { return (uintptr_t(t.data) | uintptr_t((t.batch_stride | t.head_stride | t.row_stride) * 2)) % 16 == 0; }
+bool is_aligned(const Arguments& x) {
+    for (const AttentionTensor* t : {&x.query, &x.key, &x.value, &x.out, &x.grad, &x.grad_query, &x.grad_key, &x.grad_value})
+        if (!is_aligned(*t)) return false;
+    return x.width % 8 == 0 && x.value_width % 8 == 0;
+}
+
+void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x) {
+    static Instances<3 * 3 * 5 * 8> instances("cuda/kernels/attention.cuh");
+    const bool is_float = a.dtype == DType::f32, few = pass == forward_pass && a.queries <= 64;
     const int c = width_class(a), width = widths[c];
-    const bool wide = device_info(current_device().index).major == 9 && width <= 128, general = a.mask || a.dropout || !(a.scale > 0) || !x.aligned;
-    const Plan p = plan(pass, width, wide, general);
-    const int slice = p.slice ? p.slice : width;
-    Kernel* k = instances((((pass * 2 + (a.dtype == DType::bf16)) * 5 + c) * 2 + wide) * 2 + general, [&] {
+    const bool wide = is_wide(width), general = a.mask || a.dropout || !(a.scale > 0) || (!is_float && !is_aligned(x));
+    const Plan p = plan(pass, width, is_float, wide, general, few);
+    const int slice = p.slice ? p.slice : width, type = is_float ? 2 : a.dtype == DType::bf16;
+    Kernel* k = instances(((((pass * 3 + type) * 5 + c) * 2 + wide) * 2 + general) * 2 + few, [&] {
         const std::string sliced = pass == keys_pass ? str(slice, ", ") : std::string();
         return str(names[pass], "<", type_text(a.dtype), ", ", width, ", ", sliced, p.rows, ", ", p.columns, ", ", p.blocks, ", ", text(p.overlap), ", ", text(wide), ", ", text(general), ">");
     });
-    const unsigned shared = tile_bytes(p.rows, width) * (pass == forward_pass ? 1 : 2) + tile_bytes(p.columns, width) * 6 + (pass == keys_pass ? 24 * p.columns : 0);
-    const int64_t rows = pass == keys_pass ? a.keys : a.queries;
-    launch_with(k, {unsigned(a.batch * (pass == keys_pass ? a.key_heads : a.heads)), unsigned((rows + p.rows - 1) / p.rows), unsigned(width / slice)}, {unsigned(p.rows * 2)}, shared, x);
+    const int64_t rows = pass == keys_pass ? a.keys : a.queries, heads = a.batch * (pass == keys_pass ? a.key_heads : a.heads), blocks = heads * ((rows + p.rows - 1) / p.rows);
+    const Grid grid{unsigned(heads), unsigned((rows + p.rows - 1) / p.rows), unsigned(width / slice)};
+    const unsigned shared = shared_bytes(pass, p, width, is_float);
+    const int64_t pieces = pass == forward_pass && !a.causal ? std::min(a.keys / 256, device_info(current_device().index).multiprocessors * p.blocks / blocks) : 1;
+    if (pieces <= 1) return launch_with(k, grid, {unsigned(p.rows * 2)}, shared, x);
+    // Few blocks and many keys: the keys are cut too.
+    static Instances<3> join("cuda/kernels/attention_parts.cuh");
+    const int64_t all = heads * a.queries;
+    Scratch memory(size_t(pieces * all * (a.value_width + 1)) * 4);
+    x.pieces = memory.data(), x.piece_logsumexp = memory.as<float>() + pieces * all * a.value_width;
+    launch_with(k, {grid.x, grid.y, unsigned(pieces)}, {unsigned(p.rows * 2)}, shared, x);
+    launch_with(join(type, [&] { return str("attention_join<", type_text(a.dtype), ">"); }), {unsigned((all + 3) / 4)}, {128}, 0, x, int(pieces), all);
 }
+
+// As kernels/attention_parts.cuh has it.
+struct PartsArguments {
+    AttentionTensor from[4];
+    void* to[4];
+    int heads[4], rows[4], width[4];
+    uint32_t chunks[4];
+};
+// Bytes of the parts of a float tensor, and strides of where they lie.
+int64_t parts_row(int64_t width) { return (width + 7) / 8 * 24; }
+size_t parts_bytes(const AttentionArgs& a, int64_t heads, int64_t rows, int64_t width) { return size_t(a.batch * heads * rows * parts_row(width)) * 2; }
+AttentionTensor parts_at(void* data, int64_t heads, int64_t rows, int64_t width) {
+    const int64_t row = parts_row(width);
+    return {data, heads * rows * row, rows * row, row};
+}
+
+// Where the floats that tiles are made from are replaced by their parts, for the length of a pass over them.
+class FloatParts {
+public:
+    FloatParts(const AttentionArgs& a, Arguments& x, bool backward)
+        : query_(parts_bytes(a, a.heads, a.queries, a.width)), key_(parts_bytes(a, a.key_heads, a.keys, a.width)),
+          value_(parts_bytes(a, a.key_heads, a.keys, a.value_width)), grad_(backward ? parts_bytes(a, a.heads, a.queries, a.value_width) : 0) {
+        static Instances<1> split("cuda/kernels/attention_parts.cuh");
+        PartsArguments p{};
+        int count = 0;
+        uint32_t most = 0;
+        auto add = [&](AttentionTensor& t, const Scratch& to, int64_t heads, int64_t rows, int64_t width) {
+            p.from[count] = t, p.to[count] = to.data();
+            p.heads[count] = int(heads), p.rows[count] = int(rows), p.width[count] = int(width);
+            p.chunks[count] = uint32_t(a.batch * heads * rows * ((width + 7) / 8));
+            most = std::max(most, p.chunks[count++]);
+            t = parts_at(to.data(), heads, rows, width);
+        };
+        add(x.query, query_, a.heads, a.queries, a.width);
+        add(x.key, key_, a.key_heads, a.keys, a.width);
+        add(x.value, value_, a.key_heads, a.keys, a.value_width);
+        if (backward) add(x.grad, grad_, a.heads, a.queries, a.value_width);
+        launch_with(split(0, [] { return std::string("attention_split"); }), {(most + 255) / 256, unsigned(count)}, {256}, 0, p);
+    }
+
+private:
+    Scratch query_, key_, value_, grad_;
+};
 
 void launch_plain(Pass pass, const AttentionArgs& a, const Arguments& x) {
     static Instances<3 * 2 * 5> instances("cuda/kernels/attention_plain.cuh");
@@ -94,23 +176,40 @@ void launch_plain(Pass pass, const AttentionArgs& a, const Arguments& x) {
                 unsigned((tiles * tile * (width + pad) + tile * (tile + pad)) * item), x);
 }
 
-void launch_pass(Pass pass, const AttentionArgs& a, const Arguments& x) {
-    if (item_size(a.dtype) == 2) launch_tiles(pass, a, x);
-    else launch_plain(pass, a, x);
+// Whether tensor cores multiply; else the plain kernels do. The parts of floats are worth their memory where rows meet many others.
+bool has_tiles(const AttentionArgs& a, bool backward) {
+    if (item_size(a.dtype) == 2) return true;
+    const int width = widths[width_class(a)];
+    if (a.dtype != DType::f32 || width > 128 || a.queries < 32) return false;
+    const bool wide = is_wide(width);
+    unsigned most = 0;
+    for (Pass pass : {forward_pass, queries_pass, keys_pass})
+        if (backward == (pass != forward_pass)) most = std::max(most, shared_bytes(pass, plan(pass, width, true, wide, true, false), width, true));
+    return int(most) <= device_info(current_device().index).shared_per_block;
 }
 
-void forward(const AttentionArgs& a, const AttentionTensor& out, void* logsumexp) { launch_pass(forward_pass, a, arguments_of(a, out, logsumexp)); }
+void forward(const AttentionArgs& given, const AttentionTensor& given_out, void* logsumexp) {
+    const bool rows = heads_are_rows(given);
+    const AttentionArgs a = rows ? heads_as_rows(given) : given;
+    Arguments x = arguments_of(a, rows ? heads_as_rows(given_out, a.queries) : given_out, logsumexp);
+    if (!has_tiles(a, false)) return launch_plain(forward_pass, a, x);
+    std::optional<FloatParts> parts;
+    if (a.dtype == DType::f32) parts.emplace(a, x, false);
+    launch_tiles(forward_pass, a, x);
+}
 
 void backward(const AttentionArgs& a, const AttentionTensor& grad, const AttentionTensor& out, const void* logsumexp, const AttentionTensor& grad_query,
               const AttentionTensor& grad_key, const AttentionTensor& grad_value, const cpu::AttentionMaskGradient& grad_mask) {
     if (grad_mask.data) throw MissingKernel("there is no kernel for the gradient of attn_mask on cuda");
     Arguments x = arguments_of(a, out, logsumexp);
     x.grad = grad, x.grad_query = grad_query, x.grad_key = grad_key, x.grad_value = grad_value;
-    x.aligned = x.aligned && is_aligned(grad) && is_aligned(grad_query) && is_aligned(grad_key) && is_aligned(grad_value);
     Scratch product(size_t(a.batch * a.heads * a.queries * (a.dtype == DType::f64 ? 8 : 4)));
     x.product = product.data();
-    launch_pass(queries_pass, a, x);  // leaves the products for the second pass
-    launch_pass(keys_pass, a, x);
+    const bool tiles = has_tiles(a, true);
+    std::optional<FloatParts> parts;
+    if (tiles && a.dtype == DType::f32) parts.emplace(a, x, true);
+    for (Pass pass : {queries_pass, keys_pass})  // the first leaves the products for the second
+        tiles ? launch_tiles(pass, a, x) : launch_plain(pass, a, x);
 }
 
 }  // namespace

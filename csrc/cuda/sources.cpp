@@ -42,6 +42,7 @@
     X(attention_common, "cuda/kernels/attention_common.cuh") \
     X(attention, "cuda/kernels/attention.cuh")             \
     X(attention_plain, "cuda/kernels/attention_plain.cuh") \
+    X(attention_parts, "cuda/kernels/attention_parts.cuh") \
     X(mma, "cuda/kernels/mma.cuh")                         \
     X(random_rules, "cpu/random_rules.h")                  \
     X(optimizer, "cuda/kernels/optimizer.cuh")             \

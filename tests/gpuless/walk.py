@@ -41,6 +41,8 @@ def others():
         for options in chosen:
             given = [wisp.randn(2, 2, 64, width).to(dtype).requires_grad_() for _ in range(3)]
             yield "attention", lambda q, k, v, options=options: F.scaled_dot_product_attention(q, k, v, **options), given
+    few = [wisp.randn(2, 2, rows, 64, dtype=wisp.bfloat16) for rows in (1, 600, 600)]
+    yield "attention of few queries", F.scaled_dot_product_attention, few
     sequence = wisp.randn(5, 3, 8)
     for layer in (nn.LSTM(8, 16, 2, proj_size=4), nn.LSTM(8, 16), nn.GRU(8, 16, bidirectional=True), nn.RNN(8, 16)):
         yield "recurrent", lambda x, layer=layer: layer(x)[0], [sequence]

@@ -1,10 +1,13 @@
-// Attention for half types, forward and backward, in tiles of the tensor cores: scores exist in registers only. Each block of
+// Attention for half types and float, forward and backward, in tiles of the tensor cores: scores exist in registers only. Each block of
 // threads keeps `Rows` rows of one side and lets tiles of `Columns` rows of the other side pass through shared memory; the
 // weights, made in registers, are the left operand of the next product as they lie. Backward goes over the scores twice, once
 // by queries (grad_query) and once by keys (grad_key, grad_value): every sum has one owner, so results are deterministic.
 //
 // General: with mask, dropout, a scale that is not positive or rows that are not aligned. Overlap: the product with the weights of one tile runs while
 // the weights of the next are made. Wide: see mma.cuh.
+//
+// Float comes in parts (attention_parts.cuh) and has six products for one. The tensor cores cut off what sums can't hold instead of rounding it, so the
+// products of a tile are summed apart and then added.
 #include "cuda/kernels/attention_common.cuh"
 #include "cuda/kernels/mma.cuh"
 
@@ -56,7 +59,7 @@ template <bool Transposed, class T, int N> WISP_INLINE void add_mask(float (&s)[
         for (int e = 0; e < 4; e++) s[n][e] *= scale;
     if (!a.mask) return;
     const int rows = Transposed ? a.keys : a.queries, columns = Transposed ? a.queries : a.keys;
-    const int item = a.mask_is_bool ? 1 : 2, across = int(Transposed ? a.mask_row : a.mask_column) * item;  // the launch has checked that it fits
+    const int item = a.mask_is_bool ? 1 : sizeof(T), across = int(Transposed ? a.mask_row : a.mask_column) * item;  // the launch has checked that it fits
     const int64_t down = (Transposed ? a.mask_column : a.mask_row) * item;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -99,41 +102,61 @@ template <bool Transposed, class T, int N> WISP_INLINE uint32_t kept_weights(con
     return bits;
 }
 
+// How a kernel's tiles lie in shared memory: `Own` of Rows rows, then stages of two of Columns rows each.
+template <class T, int D, int Rows, int Columns, int Own, bool Overlap> struct Places {
+    static constexpr int stages = Overlap ? 3 : 2, tile = tile_bytes<Columns, D> * parts_of<T>, own_tile = tile_bytes<Rows, D> * parts_of<T>;
+    uint32_t own, first, second, end;
+    WISP_INLINE Places() : own(tiles_begin()), first(own + Own * own_tile), second(first + stages * tile), end(second + stages * tile) {}
+    static WISP_INLINE int next(int stage) { return stage == stages - 1 ? 0 : stage + 1; }
+    static WISP_INLINE int last(int stage) { return stage == 0 ? stages - 1 : stage - 1; }
+};
+template <class T> WISP_INLINE int tile_width(int width) { return parts_of<T> == 1 ? width : (width + 7) / 8 * 8; }
+
+template <class T, int Rows, bool Aligned, int N>
+WISP_INLINE void store_sums(const float (&sums)[N][4], const float (&factor)[2], uint32_t tile, T* to, int64_t stride, int rows, int width) {
+    if constexpr (std::is_same_v<T, float>) store_floats(sums, factor, to, stride, rows, width);
+    else store_rows<T, Rows, Aligned>(sums, factor, tile, to, stride, rows, width);
+}
+
 template <class T, int D, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General>
 __global__ void __launch_bounds__(Rows * 2, Blocks) attention_forward(const __grid_constant__ AttentionArguments a) {
     using E = Engine<Wide>;
-    constexpr int threads = Rows * 2, N = Columns / 8, tile = tile_bytes<Columns, D>;
-    const int h = blockIdx.x % a.heads, b = blockIdx.x / a.heads, q0 = (gridDim.y - 1 - blockIdx.y) * Rows;  // the longest first
-    const uint32_t query = tiles_begin(), keys = query + tile_bytes<Rows, D>, values = keys + 3 * tile;
-    const int limit = a.causal ? min(a.keys, q0 + Rows) : a.keys, tiles = (limit + Columns - 1) / Columns;
-    TileLoader<Columns, D, threads, !General, T> key_loader(a.key.at<T>(b, h / a.share), a.key.row, a.width);
-    TileLoader<Columns, D, threads, !General, T> value_loader(a.value.at<T>(b, h / a.share), a.value.row, a.value_width);
+    using S = typename Parts<T>::Element;
+    constexpr int threads = Rows * 2, N = Columns / 8, parts = parts_of<T>;
+    constexpr bool aligned = !General || parts > 1, apart = parts > 1;
+    static_assert(!(apart && Overlap));
+    const QueryBlock<Rows> block(a);
+    const int b = block.b, h = block.h, q0 = block.q0;
+    const Places<T, D, Rows, Columns, 1, Overlap> place;
+    const int tiles = (block.limit + Columns - 1) / Columns, begin = blockIdx.z * tiles / gridDim.z, end = (blockIdx.z + 1) * tiles / gridDim.z;
+    TileLoader<Columns, D, threads, aligned, S, parts> key_loader(block.template other<S>(a.key, a.share) + begin * Columns * a.key.row, a.key.row, tile_width<T>(a.width));
+    TileLoader<Columns, D, threads, aligned, S, parts> value_loader(block.template other<S>(a.value, a.share) + begin * Columns * a.value.row, a.value.row, tile_width<T>(a.value_width));
     auto load = [&](int i, int stage) {
-        key_loader.next(keys + stage * tile, a.keys - i * Columns);
-        value_loader.next(values + stage * tile, a.keys - i * Columns);
+        key_loader.next(place.first + stage * place.tile, a.keys - i * Columns);
+        value_loader.next(place.second + stage * place.tile, a.keys - i * Columns);
     };
-    TileLoader<Rows, D, threads, !General, T>(a.query.at<T>(b, h) + q0 * a.query.row, a.query.row, a.width).next(query, a.queries - q0);
-    load(0, 0);
+    TileLoader<Rows, D, threads, aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width)).next(place.own, a.queries - q0);
+    load(begin, 0);
     copies_end();
 
     const Visibility<T> visible(a, b, h);
     const float scale = float(a.scale) * log2_e<float>, to_base_2 = General ? 1.f : scale;
     float sums[D / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, s[N][4], shrink[2];
-    uint32_t weights[N / 2][4];
+    Left<T, N> weights;
     int stage = 0;
     auto arrive = [&](int i) {
         copies_wait<Wide>();
         __syncthreads();
-        if (i + 1 < tiles) load(i + 1, stage == 2 ? 0 : stage + 1);
+        if (i + 1 < end) load(i + 1, place.next(stage));
         copies_end();
     };
     auto scores = [&] {
         E::begin();
-        E::template rows_by_rows<T, D, Rows>(s, query, keys + stage * tile);
+        E::template rows_by_rows<T, D, Rows>(s, place.own, place.first + stage * place.tile);
         E::end();
     };
     auto add_values = [&](int stage) {
-        E::template left_by_columns<T>(sums, weights, values + stage * tile);
+        E::template left_by_columns<T, D, true>(sums, weights, place.second + stage * place.tile);
         E::end();
     };
     // From scores to weights, with the running maximum and sum of each row.
@@ -182,14 +205,14 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_forward(const __gr
             for (int e = 0; e < 4; e++) sums[n][e] *= shrink[e / 2];
     };
     if constexpr (Overlap) {
-        arrive(0);
+        arrive(begin);
         scores();
         E::template wait<0>();
-        soften(0);
+        soften(begin);
         pack_left<T>(s, weights);
-        for (int i = 1; i < tiles; i++) {
+        for (int i = begin + 1; i < end; i++) {
             const int last = stage;
-            stage = stage == 2 ? 0 : stage + 1;
+            stage = place.next(stage);
             arrive(i);
             scores();
             add_values(last);
@@ -204,46 +227,61 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_forward(const __gr
         add_values(stage);
         E::template wait<0>();
     } else {
-        for (int i = 0; i < tiles; i++) {
+        for (int i = begin; i < end; i++) {
             arrive(i);
             scores();
             E::template wait<0>();
             soften(i);
             rescale();
             pack_left<T>(s, weights);
-            E::begin();
-            add_values(stage);
-            E::template wait<0>();
-            stage = stage == 2 ? 0 : stage + 1;
+            if constexpr (apart) {
+                E::template add_apart<T, D>(sums, weights, place.second + stage * place.tile);
+            } else {
+                E::begin();
+                add_values(stage);
+                E::template wait<0>();
+            }
+            stage = place.next(stage);
         }
     }
     E::hold(sums);
-    float factor[2];
+    float factor[2], *lse = static_cast<float*>(a.logsumexp) + block.row;
+    const int64_t piece = int64_t(blockIdx.z) * gridDim.x * a.queries + block.row;
+    if (gridDim.z > 1) lse = a.piece_logsumexp + piece;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const float all = sum_of_quad(total[r]);
         factor[r] = all == 0 ? 0.f : 1 / all;
-        const int q = q0 + row_of(2 * r);
         // A row that sees nothing: +inf, which makes its weights zero when they are recomputed.
-        if (threadIdx.x % 4 == 0 && q < a.queries)
-            static_cast<float*>(a.logsumexp)[(int64_t(b) * a.heads + h) * a.queries + q] = all == 0 ? INFINITY : top[r] * to_base_2 + log2f(all);
+        if (threadIdx.x % 4 == 0 && q0 + row_of(2 * r) < a.queries) lse[row_of(2 * r)] = all == 0 ? INFINITY : top[r] * to_base_2 + log2f(all);
+    }
+    if (gridDim.z > 1) {
+        store_floats(sums, factor, a.pieces + piece * a.value_width, a.value_width, a.queries - q0, a.value_width);
+        return;
     }
     __syncthreads();
-    store_rows<T, Rows, !General>(sums, factor, query, a.out.at<T>(b, h) + q0 * a.out.row, a.out.row, a.queries - q0, a.value_width);
+    store_sums<T, Rows, !General>(sums, factor, place.own, block.template own<T>(a.out), a.out.row, a.queries - q0, a.value_width);
 }
 
 // The dot product of rows of grad and out, in all four threads of a row.
 template <class T, bool Aligned> WISP_INLINE float product_of_rows(const AttentionArguments& a, int b, int h, int q) {
     if (q >= a.queries) return 0;
-    const T *g = a.grad.at<T>(b, h) + q * a.grad.row, *y = a.out.at<T>(b, h) + q * a.out.row;
+    using S = typename Parts<T>::Element;
+    const S* g = a.grad.at<S>(b, h) + q * a.grad.row;
+    const T* y = a.out.at<T>(b, h) + q * a.out.row;
     float sum = 0;
     for (int c = threadIdx.x % 4 * 8; c < a.value_width; c += 32) {
-        if constexpr (Aligned) {
+        if constexpr (Aligned && parts_of<T> == 1) {
             const Vector<T, 8> x = *reinterpret_cast<const Vector<T, 8>*>(g + c), z = *reinterpret_cast<const Vector<T, 8>*>(y + c);
 #pragma unroll
             for (int e = 0; e < 8; e++) sum += float(x.at[e]) * float(z.at[e]);
         } else {
-            for (int e = 0; e < 8 && c + e < a.value_width; e++) sum += float(g[c + e]) * float(y[c + e]);
+            for (int e = 0; e < 8 && c + e < a.value_width; e++) {
+                float x = 0;
+#pragma unroll
+                for (int part = parts_of<T> - 1; part >= 0; part--) x += float(g[part * tile_width<T>(a.value_width) + c + e]);
+                sum += x * float(y[c + e]);
+            }
         }
     }
     return sum;
@@ -253,18 +291,23 @@ template <class T, bool Aligned> WISP_INLINE float product_of_rows(const Attenti
 template <class T, int D, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General>
 __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(const __grid_constant__ AttentionArguments a) {
     using E = Engine<Wide>;
-    constexpr int threads = Rows * 2, N = Columns / 8, tile = tile_bytes<Columns, D>, own = tile_bytes<Rows, D>;
-    const int h = blockIdx.x % a.heads, b = blockIdx.x / a.heads, q0 = (gridDim.y - 1 - blockIdx.y) * Rows;
-    const uint32_t query = tiles_begin(), grad = query + own, keys = grad + own, values = keys + 3 * tile;
-    const int limit = a.causal ? min(a.keys, q0 + Rows) : a.keys, tiles = (limit + Columns - 1) / Columns;
-    TileLoader<Columns, D, threads, !General, T> key_loader(a.key.at<T>(b, h / a.share), a.key.row, a.width);
-    TileLoader<Columns, D, threads, !General, T> value_loader(a.value.at<T>(b, h / a.share), a.value.row, a.value_width);
+    using S = typename Parts<T>::Element;
+    constexpr int threads = Rows * 2, N = Columns / 8, parts = parts_of<T>;
+    constexpr bool aligned = !General || parts > 1, apart = parts > 1;
+    static_assert(!(apart && Overlap));
+    const QueryBlock<Rows> block(a);
+    const int b = block.b, h = block.h, q0 = block.q0;
+    const Places<T, D, Rows, Columns, 2, Overlap> place;
+    const uint32_t query = place.own, grad = query + place.own_tile;
+    const int tiles = (block.limit + Columns - 1) / Columns;
+    TileLoader<Columns, D, threads, aligned, S, parts> key_loader(block.template other<S>(a.key, a.share), a.key.row, tile_width<T>(a.width));
+    TileLoader<Columns, D, threads, aligned, S, parts> value_loader(block.template other<S>(a.value, a.share), a.value.row, tile_width<T>(a.value_width));
     auto load = [&](int i, int stage) {
-        key_loader.next(keys + stage * tile, a.keys - i * Columns);
-        value_loader.next(values + stage * tile, a.keys - i * Columns);
+        key_loader.next(place.first + stage * place.tile, a.keys - i * Columns);
+        value_loader.next(place.second + stage * place.tile, a.keys - i * Columns);
     };
-    TileLoader<Rows, D, threads, !General, T>(a.query.at<T>(b, h) + q0 * a.query.row, a.query.row, a.width).next(query, a.queries - q0);
-    TileLoader<Rows, D, threads, !General, T>(a.grad.at<T>(b, h) + q0 * a.grad.row, a.grad.row, a.value_width).next(grad, a.queries - q0);
+    TileLoader<Rows, D, threads, aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width)).next(query, a.queries - q0);
+    TileLoader<Rows, D, threads, aligned, S, parts>(block.template own<S>(a.grad), a.grad.row, tile_width<T>(a.value_width)).next(grad, a.queries - q0);
     load(0, 0);
     copies_end();
 
@@ -274,37 +317,40 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int q = q0 + row_of(2 * r);
-        const int64_t at = (int64_t(b) * a.heads + h) * a.queries + q;
+        const int64_t at = block.row + row_of(2 * r);
         product[r] = sum_of_quad(product_of_rows<T, !General>(a, b, h, q));
         lse[r] = q < a.queries ? static_cast<const float*>(a.logsumexp)[at] : INFINITY;
         if (threadIdx.x % 4 == 0 && q < a.queries) static_cast<float*>(a.product)[at] = product[r];
     }
     float sums[D / 8][4] = {};
-    uint32_t slopes[N / 2][4];
+    Left<T, N> slopes;
     int stage = 0;
     for (int i = 0; i < tiles; i++) {
         copies_wait<Wide>();
         __syncthreads();
-        const int next = stage == 2 ? 0 : stage + 1, last = stage == 0 ? 2 : stage - 1;
-        if (i + 1 < tiles) load(i + 1, next);
+        if (i + 1 < tiles) load(i + 1, place.next(stage));
         copies_end();
         float s[N][4], d[N][4];
         E::begin();
-        E::template rows_by_rows<T, D, Rows>(s, query, keys + stage * tile);
-        E::template rows_by_rows<T, D, Rows>(d, grad, values + stage * tile);
+        E::template rows_by_rows<T, D, Rows>(s, query, place.first + stage * place.tile);
         E::end();
-        if (Overlap && i > 0) {
-            E::template left_by_columns<T>(sums, slopes, keys + last * tile);
+        E::template rows_by_rows<T, D, Rows>(d, grad, place.second + stage * place.tile);
+        E::end();
+        if constexpr (Overlap) {
+            if (i > 0) E::template left_by_columns<T, D, true>(sums, slopes, place.first + place.last(stage) * place.tile);
             E::end();
-            E::template wait<1>();
-        } else {
-            E::template wait<0>();
         }
+        E::template wait<Overlap ? 2 : 1>();
         E::hold(s);
-        E::hold(d);
         const int k0 = i * Columns;
         if constexpr (General) add_mask<false>(s, visible, q0, k0, scale);
         if (k0 + Columns > a.keys || (a.causal && k0 + Columns - 1 > q0)) hide<false>(s, a, q0, k0);
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) s[n][e] = power_of_2(s[n][e] * to_base_2 - lse[e / 2]);
+        E::template wait<Overlap ? 1 : 0>();
+        E::hold(d);
         if constexpr (General)
             if (a.dropout) {
                 const uint32_t kept = kept_weights<false, T, N>(visible, q0, k0);
@@ -316,56 +362,62 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) s[n][e] = power_of_2(s[n][e] * to_base_2 - lse[e / 2]) * (d[n][e] - product[e / 2]);
-        if (Overlap && i > 0) {
+            for (int e = 0; e < 4; e++) s[n][e] *= d[n][e] - product[e / 2];
+        if constexpr (Overlap) {
             E::settle(s);
             E::template wait<0>();
             E::hold(sums);
         }
         pack_left<T>(s, slopes);
-        if constexpr (!Overlap) {
+        if constexpr (apart) {
+            E::template add_apart<T, D>(sums, slopes, place.first + stage * place.tile);
+        } else if constexpr (!Overlap) {
             E::begin();
-            E::template left_by_columns<T>(sums, slopes, keys + stage * tile);
+            E::template left_by_columns<T, D, true>(sums, slopes, place.first + stage * place.tile);
             E::end();
             E::template wait<0>();
         }
-        stage = next;
+        stage = place.next(stage);
     }
     if constexpr (Overlap) {
         E::begin();
-        E::template left_by_columns<T>(sums, slopes, keys + (stage == 0 ? 2 : stage - 1) * tile);
+        E::template left_by_columns<T, D, true>(sums, slopes, place.first + place.last(stage) * place.tile);
         E::end();
     }
     E::template wait<0>();
     E::hold(sums);
     const float factor[2] = {float(a.scale), float(a.scale)};
     __syncthreads();
-    store_rows<T, Rows, !General>(sums, factor, query, a.grad_query.at<T>(b, h) + q0 * a.grad_query.row, a.grad_query.row, a.queries - q0, a.width);
+    store_sums<T, Rows, !General>(sums, factor, query, block.template own<T>(a.grad_query), a.grad_query.row, a.queries - q0, a.width);
 }
 
 // The gradients of keys and values, `Slice` columns of them: scores are transposed, rows are keys.
 template <class T, int D, int Slice, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General>
 __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(const __grid_constant__ AttentionArguments a) {
     using E = Engine<Wide>;
-    constexpr int threads = Rows * 2, N = Columns / 8, tile = tile_bytes<Columns, D>, own = tile_bytes<Rows, D>;
-    const int key_heads = a.heads / a.share, kh = blockIdx.x % key_heads, b = blockIdx.x / key_heads, k0 = blockIdx.y * Rows;  // the longest first
-    const int slice = blockIdx.z * Slice;
-    const uint32_t key = tiles_begin(), value = key + own, queries = value + own, grads = queries + 3 * tile, numbers = grads + 3 * tile;
+    using S = typename Parts<T>::Element;
+    constexpr int threads = Rows * 2, N = Columns / 8, parts = parts_of<T>;
+    constexpr bool aligned = !General || parts > 1, apart = parts > 1;
+    static_assert(!(apart && Overlap));
+    const KeyBlock<Rows> block(a);
+    const int kh = block.h, b = block.b, k0 = block.k0, slice = blockIdx.z * Slice;
+    const Places<T, D, Rows, Columns, 2, false> place;
+    const uint32_t key = place.own, value = key + place.own_tile, numbers = place.end;
     const int first = a.causal ? k0 / Columns : 0, tiles = (a.queries + Columns - 1) / Columns, of_head = max(tiles - first, 0), all = of_head * a.share;
-    TileLoader<Columns, D, threads, !General, T> query_loader(nullptr, a.query.row, a.width), grad_loader(nullptr, a.grad.row, a.value_width);
+    TileLoader<Columns, D, threads, aligned, S, parts> query_loader(nullptr, a.query.row, tile_width<T>(a.width)), grad_loader(nullptr, a.grad.row, tile_width<T>(a.value_width));
     int64_t row = 0;  // of the next tile's first query among those of all heads
     int next_head = kh * a.share, next_query = a.queries;
     auto load = [&](int stage) {
         if (next_query >= a.queries) {  // a head begins
             next_query = first * Columns;
             row = (int64_t(b) * a.heads + next_head) * a.queries + next_query;
-            query_loader.begin(a.query.at<T>(b, next_head) + next_query * a.query.row);
-            grad_loader.begin(a.grad.at<T>(b, next_head) + next_query * a.grad.row);
+            query_loader.begin(a.query.at<S>(b, next_head) + next_query * a.query.row);
+            grad_loader.begin(a.grad.at<S>(b, next_head) + next_query * a.grad.row);
             next_head++;
         }
         const int rows = a.queries - next_query;
-        query_loader.next(queries + stage * tile, rows);
-        grad_loader.next(grads + stage * tile, rows);
+        query_loader.next(place.first + stage * place.tile, rows);
+        grad_loader.next(place.second + stage * place.tile, rows);
         if (threadIdx.x < 2 * Columns) {
             const int q = threadIdx.x % Columns;
             const float* from = static_cast<const float*>(threadIdx.x >= Columns ? a.product : a.logsumexp);
@@ -374,36 +426,28 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
         next_query += Columns;
         row += Columns;
     };
-    TileLoader<Rows, D, threads, !General, T>(a.key.at<T>(b, kh) + k0 * a.key.row, a.key.row, a.width).next(key, a.keys - k0);
-    TileLoader<Rows, D, threads, !General, T>(a.value.at<T>(b, kh) + k0 * a.value.row, a.value.row, a.value_width).next(value, a.keys - k0);
+    TileLoader<Rows, D, threads, aligned, S, parts>(block.template own<S>(a.key), a.key.row, tile_width<T>(a.width)).next(key, a.keys - k0);
+    TileLoader<Rows, D, threads, aligned, S, parts>(block.template own<S>(a.value), a.value.row, tile_width<T>(a.value_width)).next(value, a.keys - k0);
     if (all > 0) load(0);
     copies_end();
 
     const float scale = float(a.scale) * log2_e<float>, to_base_2 = General ? 1.f : scale;
     float to_key[Slice / 8][4] = {}, to_value[Slice / 8][4] = {};
-    uint32_t weights[N / 2][4], slopes[N / 2][4];
+    Left<T, N> weights, slopes;
     int stage = 0, head = kh * a.share, q0 = first * Columns;
     for (int i = 0; i < all; i++) {
         copies_wait<Wide>();
         __syncthreads();
-        const int next = stage == 2 ? 0 : stage + 1, last = stage == 0 ? 2 : stage - 1;
-        if (i + 1 < all) load(next);
+        if (i + 1 < all) load(place.next(stage));
         copies_end();
         float s[N][4], d[N][4];
         E::begin();
-        E::template rows_by_rows<T, D, Rows>(s, key, queries + stage * tile);
-        E::template rows_by_rows<T, D, Rows>(d, value, grads + stage * tile);
+        E::template rows_by_rows<T, D, Rows>(s, key, place.first + stage * place.tile);
         E::end();
-        if (Overlap && i > 0) {
-            E::template left_by_columns<T>(to_value, weights, grads + last * tile, slice);
-            E::template left_by_columns<T>(to_key, slopes, queries + last * tile, slice);
-            E::end();
-            E::template wait<1>();
-        } else {
-            E::template wait<0>();
-        }
+        E::template rows_by_rows<T, D, Rows>(d, value, place.second + stage * place.tile);
+        E::end();
+        E::template wait<1>();
         E::hold(s);
-        E::hold(d);
         const Visibility<T> visible(a, b, head);
         if constexpr (General) add_mask<true>(s, visible, k0, q0, scale);
         if (q0 + Columns > a.queries || (a.causal && k0 + Rows - 1 > q0)) hide<true>(s, a, k0, q0);
@@ -411,61 +455,67 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
         if constexpr (General)
             if (a.dropout) kept = kept_weights<true, T, N>(visible, k0, q0);
         const float keep_scale = General && a.dropout ? float(a.keep_scale) : 1.f;
+        auto factor = [&](int n, int e) { return kept >> (n * 4 + e) & 1 ? keep_scale : 0.f; };
         const uint32_t number = numbers + stage * (8 * Columns) + threadIdx.x % 4 * 8;
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            float lse[2], product[2];
+            float lse[2];
             asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(lse[0]), "=f"(lse[1]) : "r"(number + n * 32) : "memory");
+#pragma unroll
+            for (int e = 0; e < 4; e++) s[n][e] = power_of_2(s[n][e] * to_base_2 - lse[e % 2]);
+        }
+        if constexpr (Overlap) {
+            pack_left<T>(s, weights);
+            E::begin();
+            E::template left_by_columns<T, D, true>(to_value, weights, place.second + stage * place.tile, slice);
+            E::end();
+            E::template wait<1>();
+        } else {
+            E::template wait<0>();
+        }
+        E::hold(d);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            float product[2];
             asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(product[0]), "=f"(product[1]) : "r"(number + n * 32 + 4 * Columns) : "memory");
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const float w = power_of_2(s[n][e] * to_base_2 - lse[e % 2]);
-                if constexpr (General) {
-                    const float factor = kept >> (n * 4 + e) & 1 ? keep_scale : 0.f;
-                    s[n][e] = w * factor;
-                    d[n][e] = w * (d[n][e] * factor - product[e % 2]);
-                } else {
-                    s[n][e] = w;
-                    d[n][e] = w * (d[n][e] - product[e % 2]);
-                }
+                d[n][e] = s[n][e] * ((General ? d[n][e] * factor(n, e) : d[n][e]) - product[e % 2]);
+                if constexpr (General) s[n][e] *= factor(n, e);
             }
         }
-        if (Overlap && i > 0) {
-            E::hold(s);
-            E::settle(d);
-            E::template wait<0>();
-            E::hold(to_value);
-            E::hold(to_key);
-        }
-        pack_left<T>(s, weights);
-        pack_left<T>(d, slopes);
-        if constexpr (!Overlap) {
+        if constexpr (Overlap) {
+            pack_left<T>(d, slopes);
             E::begin();
-            E::template left_by_columns<T>(to_value, weights, grads + stage * tile, slice);
-            E::template left_by_columns<T>(to_key, slopes, queries + stage * tile, slice);
+            E::template left_by_columns<T, D, true>(to_key, slopes, place.first + stage * place.tile, slice);
+            E::end();
+            E::template wait<0>();
+        } else if constexpr (apart) {
+            pack_left<T>(s, weights);
+            E::template add_apart<T, D>(to_value, weights, place.second + stage * place.tile, slice);
+            pack_left<T>(d, slopes);
+            E::template add_apart<T, D>(to_key, slopes, place.first + stage * place.tile, slice);
+        } else {
+            pack_left<T>(s, weights);
+            pack_left<T>(d, slopes);
+            E::begin();
+            E::template left_by_columns<T, D, true>(to_value, weights, place.second + stage * place.tile, slice);
+            E::template left_by_columns<T, D, true>(to_key, slopes, place.first + stage * place.tile, slice);
             E::end();
             E::template wait<0>();
         }
-        stage = next;
+        stage = place.next(stage);
         q0 += Columns;
         if (q0 >= a.queries) q0 = first * Columns, head++;
     }
-    if constexpr (Overlap)
-        if (all > 0) {
-            const int last = stage == 0 ? 2 : stage - 1;
-            E::begin();
-            E::template left_by_columns<T>(to_value, weights, grads + last * tile, slice);
-            E::template left_by_columns<T>(to_key, slopes, queries + last * tile, slice);
-            E::end();
-        }
     E::template wait<0>();
     E::hold(to_value);
     E::hold(to_key);
     copies_wait<false>();
     __syncthreads();
     const float one[2] = {1, 1}, factor[2] = {float(a.scale), float(a.scale)};
-    store_rows<T, Rows, !General>(to_key, factor, key, a.grad_key.at<T>(b, kh) + k0 * a.grad_key.row + slice, a.grad_key.row, a.keys - k0, a.width - slice);
-    store_rows<T, Rows, !General>(to_value, one, value, a.grad_value.at<T>(b, kh) + k0 * a.grad_value.row + slice, a.grad_value.row, a.keys - k0, a.value_width - slice);
+    store_sums<T, Rows, !General>(to_key, factor, key, block.template own<T>(a.grad_key) + slice, a.grad_key.row, a.keys - k0, a.width - slice);
+    store_sums<T, Rows, !General>(to_value, one, value, block.template own<T>(a.grad_value) + slice, a.grad_value.row, a.keys - k0, a.value_width - slice);
 }
 
 }  // namespace wisp

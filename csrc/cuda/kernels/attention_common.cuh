@@ -22,7 +22,26 @@ struct AttentionArguments {
     double scale, keep_scale;
     int heads, share;  // query head h reads key head h / share
     int queries, keys, width, value_width;
-    int causal, mask_is_bool, dropout, aligned;  // aligned: rows begin at multiples of 16 bytes, widths are multiples of 8
+    int causal, mask_is_bool, dropout;
+    float *pieces, *piece_logsumexp;  // of a forward pass whose keys are cut into gridDim.z pieces
+};
+
+// A block's share of a pass over queries: `Rows` of them, of one head, those that see most first.
+template <int Rows> struct QueryBlock {
+    int h, b, q0, limit;  // limit: where the keys that they see end
+    int64_t row;  // of the first among all rows of all heads
+    WISP_INLINE QueryBlock(const AttentionArguments& a) : h(blockIdx.x % a.heads), b(blockIdx.x / a.heads), q0((gridDim.y - 1 - blockIdx.y) * Rows) {
+        limit = a.causal ? min(a.keys, q0 + Rows) : a.keys;
+        row = int64_t(blockIdx.x) * a.queries + q0;
+    }
+    template <class T> WISP_INLINE T* own(const AttentionTensor& t) const { return t.at<T>(b, h) + q0 * t.row; }
+    template <class T> WISP_INLINE T* other(const AttentionTensor& t, int share) const { return t.at<T>(b, h / share); }
+};
+// And of a pass over keys: `Rows` of them, of one of their heads.
+template <int Rows> struct KeyBlock {
+    int h, b, k0;
+    WISP_INLINE KeyBlock(const AttentionArguments& a) : h(blockIdx.x % (a.heads / a.share)), b(blockIdx.x / (a.heads / a.share)), k0(blockIdx.y * Rows) {}
+    template <class T> WISP_INLINE T* own(const AttentionTensor& t) const { return t.at<T>(b, h) + k0 * t.row; }
 };
 
 template <class C> inline constexpr C log2_e = C(1.4426950408889634074);

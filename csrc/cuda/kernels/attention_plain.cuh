@@ -1,4 +1,4 @@
-// Attention in float and double, forward and backward, with plain multiplications: the same plan as attention.cuh, in tiles of
+// Attention in double, and in float where attention.cuh has no tiles, with plain multiplications: the same plan as attention.cuh, in tiles of
 // B x B scores that 16 x 16 threads share. Thread (y, x) has rows y + 16 i and columns x + 16 j.
 #include "cuda/kernels/attention_common.cuh"
 
@@ -96,17 +96,17 @@ template <class C> WISP_INLINE C* plain_memory() {
 template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_attention_forward(const __grid_constant__ AttentionArguments a) {
     using P = Plain<C, D, B>;
     constexpr int M = P::M, tile = B * P::stride;
-    const int h = blockIdx.x % a.heads, b = blockIdx.x / a.heads, q0 = (gridDim.y - 1 - blockIdx.y) * B;
+    const QueryBlock<B> block(a);
+    const int b = block.b, h = block.h, q0 = block.q0;
     C *query = plain_memory<C>(), *key = query + tile, *value = key + tile, *weights = value + tile;
-    const C *k_from = a.key.at<C>(b, h / a.share), *v_from = a.value.at<C>(b, h / a.share);
-    P::load(query, a.query.at<C>(b, h) + q0 * a.query.row, a.query.row, a.queries - q0, a.width);
+    const C *k_from = block.template other<C>(a.key, a.share), *v_from = block.template other<C>(a.value, a.share);
+    P::load(query, block.template own<C>(a.query), a.query.row, a.queries - q0, a.width);
     const Visibility<C> visible(a, b, h);
     const C scale = C(a.scale) * log2_e<C>;
     C sums[M][P::W] = {}, top[M], total[M];
 #pragma unroll
     for (int i = 0; i < M; i++) top[i] = -INFINITY, total[i] = 0;
-    const int limit = a.causal ? min(a.keys, q0 + B) : a.keys;
-    for (int k0 = 0; k0 < limit; k0 += B) {
+    for (int k0 = 0; k0 < block.limit; k0 += B) {
         __syncthreads();
         P::load(key, k_from + k0 * a.key.row, a.key.row, a.keys - k0, a.width);
         P::load(value, v_from + k0 * a.value.row, a.value.row, a.keys - k0, a.value_width);
@@ -142,19 +142,20 @@ template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_at
         total[i] = over_row(total[i], Sum<C>());
         const int q = q0 + P::y() + 16 * i;
         if (P::x() == 0 && q < a.queries)
-            static_cast<C*>(a.logsumexp)[(int64_t(b) * a.heads + h) * a.queries + q] = total[i] == 0 ? C(INFINITY) : top[i] + ::log2(total[i]);
+            static_cast<C*>(a.logsumexp)[block.row + q - q0] = total[i] == 0 ? C(INFINITY) : top[i] + ::log2(total[i]);
     }
-    P::store(sums, a.out.at<C>(b, h) + q0 * a.out.row, a.out.row, a.queries - q0, a.value_width, [&](int i) { return total[i] == 0 ? C(0) : C(1) / total[i]; });
+    P::store(sums, block.template own<C>(a.out), a.out.row, a.queries - q0, a.value_width, [&](int i) { return total[i] == 0 ? C(0) : C(1) / total[i]; });
 }
 
 template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_attention_backward_queries(const __grid_constant__ AttentionArguments a) {
     using P = Plain<C, D, B>;
     constexpr int M = P::M, tile = B * P::stride;
-    const int h = blockIdx.x % a.heads, b = blockIdx.x / a.heads, q0 = (gridDim.y - 1 - blockIdx.y) * B;
+    const QueryBlock<B> block(a);
+    const int b = block.b, h = block.h, q0 = block.q0;
     C *query = plain_memory<C>(), *grad = query + tile, *key = grad + tile, *value = key + tile, *weights = value + tile;
-    const C *k_from = a.key.at<C>(b, h / a.share), *v_from = a.value.at<C>(b, h / a.share);
-    P::load(query, a.query.at<C>(b, h) + q0 * a.query.row, a.query.row, a.queries - q0, a.width);
-    P::load(grad, a.grad.at<C>(b, h) + q0 * a.grad.row, a.grad.row, a.queries - q0, a.value_width);
+    const C *k_from = block.template other<C>(a.key, a.share), *v_from = block.template other<C>(a.value, a.share);
+    P::load(query, block.template own<C>(a.query), a.query.row, a.queries - q0, a.width);
+    P::load(grad, block.template own<C>(a.grad), a.grad.row, a.queries - q0, a.value_width);
     const Visibility<C> visible(a, b, h);
     const C scale = C(a.scale) * log2_e<C>;
     C sums[M][P::W] = {}, lse[M], product[M];
@@ -162,7 +163,7 @@ template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_at
     for (int i = 0; i < M; i++) {
         const int q = q0 + P::y() + 16 * i;
         const bool there = q < a.queries;
-        const int64_t at = (int64_t(b) * a.heads + h) * a.queries + q;
+        const int64_t at = block.row + q - q0;
         const C *g = a.grad.at<C>(b, h) + q * a.grad.row, *y = a.out.at<C>(b, h) + q * a.out.row;
         product[i] = 0;
         if (there)
@@ -171,8 +172,7 @@ template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_at
         lse[i] = there ? static_cast<const C*>(a.logsumexp)[at] : C(INFINITY);
         if (there && P::x() == 0) static_cast<C*>(a.product)[at] = product[i];
     }
-    const int limit = a.causal ? min(a.keys, q0 + B) : a.keys;
-    for (int k0 = 0; k0 < limit; k0 += B) {
+    for (int k0 = 0; k0 < block.limit; k0 += B) {
         __syncthreads();
         P::load(key, k_from + k0 * a.key.row, a.key.row, a.keys - k0, a.width);
         P::load(value, v_from + k0 * a.value.row, a.value.row, a.keys - k0, a.value_width);
@@ -190,16 +190,17 @@ template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_at
             }
         P::add_columns(sums, s, weights, key);
     }
-    P::store(sums, a.grad_query.at<C>(b, h) + q0 * a.grad_query.row, a.grad_query.row, a.queries - q0, a.width, [&](int) { return C(a.scale); });
+    P::store(sums, block.template own<C>(a.grad_query), a.grad_query.row, a.queries - q0, a.width, [&](int) { return C(a.scale); });
 }
 
 template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_attention_backward_keys(const __grid_constant__ AttentionArguments a) {
     using P = Plain<C, D, B>;
     constexpr int M = P::M, tile = B * P::stride;
-    const int key_heads = a.heads / a.share, kh = blockIdx.x % key_heads, b = blockIdx.x / key_heads, k0 = blockIdx.y * B;
+    const KeyBlock<B> block(a);
+    const int kh = block.h, b = block.b, k0 = block.k0;
     C *key = plain_memory<C>(), *value = key + tile, *query = value + tile, *grad = query + tile, *weights = grad + tile;
-    P::load(key, a.key.at<C>(b, kh) + k0 * a.key.row, a.key.row, a.keys - k0, a.width);
-    P::load(value, a.value.at<C>(b, kh) + k0 * a.value.row, a.value.row, a.keys - k0, a.value_width);
+    P::load(key, block.template own<C>(a.key), a.key.row, a.keys - k0, a.width);
+    P::load(value, block.template own<C>(a.value), a.value.row, a.keys - k0, a.value_width);
     const C scale = C(a.scale) * log2_e<C>;
     C to_key[M][P::W] = {}, to_value[M][P::W] = {};
     for (int h = kh * a.share; h < (kh + 1) * a.share; h++) {
@@ -231,8 +232,8 @@ template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_at
             P::add_columns(to_key, d, weights, query);
         }
     }
-    P::store(to_key, a.grad_key.at<C>(b, kh) + k0 * a.grad_key.row, a.grad_key.row, a.keys - k0, a.width, [&](int) { return C(a.scale); });
-    P::store(to_value, a.grad_value.at<C>(b, kh) + k0 * a.grad_value.row, a.grad_value.row, a.keys - k0, a.value_width, [](int) { return C(1); });
+    P::store(to_key, block.template own<C>(a.grad_key), a.grad_key.row, a.keys - k0, a.width, [&](int) { return C(a.scale); });
+    P::store(to_value, block.template own<C>(a.grad_value), a.grad_value.row, a.keys - k0, a.value_width, [](int) { return C(1); });
 }
 
 }  // namespace wisp

@@ -1,4 +1,7 @@
-// Matrix products of the tensor cores on tiles in shared memory, for half types with sums in float.
+// Matrix products of the tensor cores on tiles in shared memory, for half types and float, with sums in float.
+//
+// A float is three bf16: its upper half, that of what is left, and the rest, which is one exactly. Of the nine products of the
+// parts of two numbers the six largest are taken; the others are below 2^-21 of the product.
 //
 // A tile has rows of D elements in panels of 64 columns: element (r, c) is in panel c / 64, at row r of 128 bytes, where the
 // eight chunks of 16 bytes are permuted by r % 8. So rows next to each other never meet in a bank, and it is the layout that
@@ -14,6 +17,16 @@
 namespace wisp {
 
 WISP_INLINE uint32_t shared_address(const void* p) { return uint32_t(__cvta_generic_to_shared(p)); }
+
+template <class T> struct Parts {
+    using Element = T;
+    static constexpr int count = 1;
+};
+template <> struct Parts<float> {
+    using Element = bf16;
+    static constexpr int count = 3;
+};
+template <class T> inline constexpr int parts_of = Parts<T>::count;
 
 // ---- copies into tiles
 
@@ -38,8 +51,8 @@ template <int Rows> WISP_INLINE uint32_t chunk_at(int r, int chunk) {
 }
 
 // Loads tiles of rows of `width` elements one after the other from a matrix; what is not there is zeros. Aligned: rows begin at
-// multiples of 16 bytes and the width is one of 8 elements.
-template <int Rows, int D, int Threads, bool Aligned, class T> struct TileLoader {
+// multiples of 16 bytes and the width is one of 8 elements. Parts: tiles that follow each other, `width` elements apart in the matrix.
+template <int Rows, int D, int Threads, bool Aligned, class T, int Parts = 1> struct TileLoader {
     static constexpr int chunks = D / 8, all = Rows * chunks;
     static constexpr bool even = Aligned && Threads % chunks == 0 && Threads / chunks % 8 == 0 && all % Threads == 0;  // a thread stays in its column
     const T* from;
@@ -53,6 +66,13 @@ template <int Rows, int D, int Threads, bool Aligned, class T> struct TileLoader
     }
     // The next tile, of which `rows` rows are there.
     WISP_INLINE void next(uint32_t tile, int rows) {
+#pragma unroll
+        for (int part = 0; part < Parts; part++) load(tile + part * tile_bytes<Rows, D>, from + part * width, rows);
+        from += Rows * stride;
+    }
+
+private:
+    WISP_INLINE void load(uint32_t tile, const T* from, int rows) const {
         if constexpr (even) {
             const int r = threadIdx.x / chunks, c = threadIdx.x % chunks;
             const bool inside = c * 8 < width;
@@ -83,7 +103,6 @@ template <int Rows, int D, int Threads, bool Aligned, class T> struct TileLoader
                 }
             }
         }
-        from += Rows * stride;
     }
 };
 
@@ -95,15 +114,28 @@ template <class T> WISP_INLINE uint32_t pack(float low, float high) {
     else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
     return x;
 }
+// The upper half of x and y, which keep what is left.
+WISP_INLINE uint32_t cut(float& x, float& y) {
+    const uint32_t low = __float_as_uint(x), high = __float_as_uint(y);
+    x -= __uint_as_float(low & 0xffff0000u);
+    y -= __uint_as_float(high & 0xffff0000u);
+    return __byte_perm(low, high, 0x7632);
+}
 // Sums of N columns as the left operand of a product over those columns.
-template <class T, int N> WISP_INLINE void pack_left(const float (&sums)[N][4], uint32_t (&left)[N / 2][4]) {
+template <class T, int N> using Left = uint32_t[parts_of<T>][N / 2][4];
+template <class T, int N> WISP_INLINE void pack_left(const float (&sums)[N][4], uint32_t (&left)[parts_of<T>][N / 2][4]) {
 #pragma unroll
-    for (int k = 0; k < N / 2; k++) {
-        left[k][0] = pack<T>(sums[2 * k][0], sums[2 * k][1]);
-        left[k][1] = pack<T>(sums[2 * k][2], sums[2 * k][3]);
-        left[k][2] = pack<T>(sums[2 * k + 1][0], sums[2 * k + 1][1]);
-        left[k][3] = pack<T>(sums[2 * k + 1][2], sums[2 * k + 1][3]);
-    }
+    for (int k = 0; k < N / 2; k++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            float low = sums[2 * k + e / 2][e % 2 * 2], high = sums[2 * k + e / 2][e % 2 * 2 + 1];
+            if constexpr (parts_of<T> == 1) {
+                left[0][k][e] = pack<T>(low, high);
+            } else {
+#pragma unroll
+                for (int part = 0; part < parts_of<T>; part++) left[part][k][e] = cut(low, high);
+            }
+        }
 }
 
 // ---- mma.sync
@@ -143,10 +175,10 @@ WISP_INLINE uint64_t descriptor(uint32_t at, uint32_t panel) {
 #define WISP_FROM_TILES(N, type, A, B, S)                                                                                          \
     asm volatile("{.reg .pred p; setp.ne.b32 p, %" #S ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " "      \
                  WISP_LIST_##N ", %" #A ", %" #B ", p, 1, 1, 0, 0;}" : WISP_SUMS_##N : "l"(a), "l"(b), "r"(add))
-#define WISP_FROM_REGISTERS(N, type, A0, A1, A2, A3, B)                                                                            \
-    asm volatile("{.reg .pred p; setp.eq.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " "            \
+#define WISP_FROM_REGISTERS(N, type, A0, A1, A2, A3, B, S)                                                                         \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %" #S ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " "            \
                  WISP_LIST_##N ", {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", p, 1, 1, 1;}"                                  \
-                 : WISP_SUMS_##N : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+                 : WISP_SUMS_##N : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
 
 // d (64 x 8 N) = (add ? d : 0) + a b' over 16 columns, both in shared memory.
 template <class T, int N> WISP_INLINE void multiply_tiles(float (&d)[N][4], uint64_t a, uint64_t b, int add) {
@@ -158,13 +190,13 @@ template <class T, int N> WISP_INLINE void multiply_tiles(float (&d)[N][4], uint
     if constexpr (std::is_same_v<T, bf16>) { WISP_X("bf16") } else { WISP_X("f16") }
 #undef WISP_X
 }
-// d += a b over 16 rows of b, with a in registers.
-template <class T, int N> WISP_INLINE void multiply_left(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b) {
+// d = (add ? d : 0) + a b over 16 rows of b, with a in registers.
+template <class T, int N> WISP_INLINE void multiply_left(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, int add) {
 #define WISP_X(type)                                                                  \
-    if constexpr (N == 4) WISP_FROM_REGISTERS(32, type, 16, 17, 18, 19, 20);          \
-    else if constexpr (N == 8) WISP_FROM_REGISTERS(64, type, 32, 33, 34, 35, 36);     \
-    else if constexpr (N == 12) WISP_FROM_REGISTERS(96, type, 48, 49, 50, 51, 52);    \
-    else WISP_FROM_REGISTERS(128, type, 64, 65, 66, 67, 68);
+    if constexpr (N == 4) WISP_FROM_REGISTERS(32, type, 16, 17, 18, 19, 20, 21);          \
+    else if constexpr (N == 8) WISP_FROM_REGISTERS(64, type, 32, 33, 34, 35, 36, 37);     \
+    else if constexpr (N == 12) WISP_FROM_REGISTERS(96, type, 48, 49, 50, 51, 52, 53);    \
+    else WISP_FROM_REGISTERS(128, type, 64, 65, 66, 67, 68, 69);
     if constexpr (std::is_same_v<T, bf16>) { WISP_X("bf16") } else { WISP_X("f16") }
 #undef WISP_X
 }
@@ -173,7 +205,7 @@ WISP_INLINE void group_end() { asm volatile("wgmma.commit_group.sync.aligned;" :
 template <int Pending> WISP_INLINE void group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
 #else  // never launched there
 template <class T, int N> WISP_INLINE void multiply_tiles(float (&)[N][4], uint64_t, uint64_t, int) { __trap(); }
-template <class T, int N> WISP_INLINE void multiply_left(float (&)[N][4], const uint32_t (&)[4], uint64_t) { __trap(); }
+template <class T, int N> WISP_INLINE void multiply_left(float (&)[N][4], const uint32_t (&)[4], uint64_t, int) { __trap(); }
 WISP_INLINE void group_begin() {}
 WISP_INLINE void group_end() {}
 template <int Pending> WISP_INLINE void group_wait() {}
@@ -190,6 +222,12 @@ template <bool Wide> struct Engine {
     }
     template <int Pending> static WISP_INLINE void wait() {
         if constexpr (Wide) group_wait<Pending>();
+    }
+    template <int N> static WISP_INLINE void clear(float (&d)[N][4]) {
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) d[n][e] = 0;
     }
     // The compiler must not move uses of sums in flight across a wait, nor work on others that is to overlap with the flight.
     template <int N> static WISP_INLINE void hold(float (&d)[N][4]) {
@@ -210,54 +248,102 @@ template <bool Wide> struct Engine {
 
     // sums = a b' over D columns, for the rows of a that belong to this warp or warpgroup; b has 8 N rows.
     template <class T, int D, int Rows, int N> static WISP_INLINE void rows_by_rows(float (&sums)[N][4], uint32_t a, uint32_t b) {
+        using E = typename Parts<T>::Element;
+        constexpr int parts = parts_of<T>, a_tile = tile_bytes<Rows, D>, b_tile = tile_bytes<N * 8, D>;
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         if constexpr (Wide) {
             a += __shfl_sync(0xffffffffu, warp / 4, 0) * 64 * 128;  // tells the compiler that it is the same for all lanes
 #pragma unroll
-            for (int k = 0; k < D / 16; k++)
-                multiply_tiles<T>(sums, descriptor(a + k / 4 * (Rows * 128) + k % 4 * 32, Rows * 128),
-                                  descriptor(b + k / 4 * (N * 8 * 128) + k % 4 * 32, N * 8 * 128), k > 0);
+            for (int both = parts - 1; both >= 0; both--)  // the smallest first
+#pragma unroll
+                for (int i = 0; i <= both; i++)
+#pragma unroll
+                    for (int k = 0; k < D / 16; k++)
+                        multiply_tiles<E>(sums, descriptor(a + i * a_tile + k / 4 * (Rows * 128) + k % 4 * 32, Rows * 128),
+                                          descriptor(b + (both - i) * b_tile + k / 4 * (N * 8 * 128) + k % 4 * 32, N * 8 * 128), both < parts - 1 || i > 0 || k > 0);
         } else {
-#pragma unroll
-            for (int n = 0; n < N; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) sums[n][e] = 0;
+            clear(sums);
 #pragma unroll
             for (int k = 0; k < D / 16; k++) {
-                uint32_t x[4];
-                load_matrices<false>(x, a + chunk_at<Rows>(warp * 16 + lane % 16, k * 2 + lane / 16));
+                uint32_t x[parts][4];
 #pragma unroll
-                for (int n = 0; n < N; n += 2) {
-                    uint32_t y[4];
-                    load_matrices<false>(y, b + chunk_at<N * 8>(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
-                    multiply<T>(sums[n], x, y[0], y[1]);
-                    multiply<T>(sums[n + 1], x, y[2], y[3]);
-                }
+                for (int i = 0; i < parts; i++) load_matrices<false>(x[i], a + i * a_tile + chunk_at<Rows>(warp * 16 + lane % 16, k * 2 + lane / 16));
+#pragma unroll
+                for (int n = 0; n < N; n += 2)
+#pragma unroll
+                    for (int j = parts - 1; j >= 0; j--) {
+                        uint32_t y[4];
+                        load_matrices<false>(y, b + j * b_tile + chunk_at<N * 8>(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
+#pragma unroll
+                        for (int i = parts - 1 - j; i >= 0; i--) {
+                            multiply<E>(sums[n], x[i], y[0], y[1]);
+                            multiply<E>(sums[n + 1], x[i], y[2], y[3]);
+                        }
+                    }
             }
         }
     }
-    // sums += left b, where b has 16 K rows; the columns of b from `first` on, a multiple of 64.
-    template <class T, int K, int N> static WISP_INLINE void left_by_columns(float (&sums)[N][4], const uint32_t (&left)[K][4], uint32_t b, int first = 0) {
+    // sums = (Add ? sums : 0) + left b, where b has 16 K rows and D columns, of which those from `first` on are taken, a multiple of 64.
+    template <class T, int D, bool Add, int K, int N>
+    static WISP_INLINE void left_by_columns(float (&sums)[N][4], const uint32_t (&left)[parts_of<T>][K][4], uint32_t b, int first = 0) {
+        using E = typename Parts<T>::Element;
+        constexpr int parts = parts_of<T>, b_tile = tile_bytes<K * 16, D>;
         const int lane = threadIdx.x % 32;
         b += first / 64 * (K * 16 * 128);
         if constexpr (Wide) {
 #pragma unroll
-            for (int k = 0; k < K; k++) multiply_left<T>(sums, left[k], descriptor(b + k * 16 * 128, K * 16 * 128));
+            for (int both = parts - 1; both >= 0; both--)
+#pragma unroll
+                for (int i = 0; i <= both; i++)
+#pragma unroll
+                    for (int k = 0; k < K; k++)
+                        multiply_left<E>(sums, left[i][k], descriptor(b + (both - i) * b_tile + k * 16 * 128, K * 16 * 128), Add || both < parts - 1 || i > 0 || k > 0);
         } else {
+            if constexpr (!Add) clear(sums);
 #pragma unroll
             for (int k = 0; k < K; k++)
 #pragma unroll
-                for (int n = 0; n < N; n += 2) {
-                    uint32_t y[4];
-                    load_matrices<true>(y, b + chunk_at<K * 16>(k * 16 + lane % 16, n + lane / 16));
-                    multiply<T>(sums[n], left[k], y[0], y[1]);
-                    multiply<T>(sums[n + 1], left[k], y[2], y[3]);
-                }
+                for (int n = 0; n < N; n += 2)
+#pragma unroll
+                    for (int j = parts - 1; j >= 0; j--) {
+                        uint32_t y[4];
+                        load_matrices<true>(y, b + j * b_tile + chunk_at<K * 16>(k * 16 + lane % 16, n + lane / 16));
+#pragma unroll
+                        for (int i = parts - 1 - j; i >= 0; i--) {
+                            multiply<E>(sums[n], left[i][k], y[0], y[1]);
+                            multiply<E>(sums[n + 1], left[i][k], y[2], y[3]);
+                        }
+                    }
         }
+    }
+    // The same with sums of their own, which are then added with rounding; waits for them.
+    template <class T, int D, int K, int N>
+    static WISP_INLINE void add_apart(float (&sums)[N][4], const uint32_t (&left)[parts_of<T>][K][4], uint32_t b, int first = 0) {
+        float apart[N][4];
+        begin();
+        left_by_columns<T, D, false>(apart, left, b, first);
+        end();
+        wait<0>();
+        hold(apart);
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) sums[n][e] += apart[n][e];
     }
 };
 
-// Writes this warp's 16 rows of sums, times a factor by row, through its rows of a tile that nobody else uses any more.
+// Writes this warp's 16 rows of sums, times a factor by row, as floats: four threads fill a sector.
+template <int N> WISP_INLINE void store_floats(const float (&sums)[N][4], const float (&factor)[2], float* to, int64_t stride, int rows, int width) {
+    const int lane = threadIdx.x % 32, r0 = threadIdx.x / 32 * 16 + lane / 4, c0 = lane % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int r = r0 + e / 2 * 8, c = c0 + n * 8 + e % 2;
+            if (r < rows && c < width) to[r * stride + c] = sums[n][e] * factor[e / 2];
+        }
+}
+// The same for half types, through the warp's rows of a tile that nobody else uses any more.
 template <class T, int Rows, bool Aligned, int N>
 WISP_INLINE void store_rows(const float (&sums)[N][4], const float (&factor)[2], uint32_t tile, T* to, int64_t stride, int rows, int width) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r0 = warp * 16;

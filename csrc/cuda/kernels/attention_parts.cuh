@@ -1,0 +1,67 @@
+// Before and after the kernels of attention.cuh: floats in the parts that the tensor cores multiply, and results for pieces of the keys as one.
+#include "cuda/kernels/attention_common.cuh"
+#include "cuda/kernels/mma.cuh"
+
+namespace wisp {
+
+// As csrc/cuda/attention.cpp fills it in.
+struct PartsArguments {
+    AttentionTensor from[4];
+    void* to[4];  // (batch, heads, rows, 3, width), where the width is the next multiple of 8
+    int heads[4], rows[4], width[4];
+    uint32_t chunks[4];  // of 8 columns, in all
+};
+
+__global__ void __launch_bounds__(256) attention_split(const __grid_constant__ PartsArguments a) {
+    const int which = blockIdx.y;
+    const uint32_t at = blockIdx.x * 256 + threadIdx.x;
+    if (at >= a.chunks[which]) return;
+    const int width = a.width[which], across = (width + 7) / 8;
+    const uint32_t row = at / across, c = at % across * 8, head = row / a.rows[which];
+    const float* from = a.from[which].at<float>(head / a.heads[which], head % a.heads[which]) + row % a.rows[which] * a.from[which].row + c;
+    float x[8];
+    if (reinterpret_cast<uint64_t>(from) % 16 == 0 && c + 8 <= width) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const float4 v = reinterpret_cast<const float4*>(from)[i];
+            x[4 * i] = v.x, x[4 * i + 1] = v.y, x[4 * i + 2] = v.z, x[4 * i + 3] = v.w;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++) x[i] = c + i < width ? from[i] : 0.f;
+    }
+    bf16* to = static_cast<bf16*>(a.to[which]) + row * int64_t(across * 24) + c;
+#pragma unroll
+    for (int part = 0; part < 3; part++) {
+        const uint32_t v[4] = {cut(x[0], x[1]), cut(x[2], x[3]), cut(x[4], x[5]), cut(x[6], x[7])};
+        *reinterpret_cast<uint4*>(to + part * across * 8) = make_uint4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// A warp for each row: the pieces, weighted by how much of the sum of the weights is theirs.
+template <class T> __global__ void __launch_bounds__(128) attention_join(const __grid_constant__ AttentionArguments a, int pieces, int64_t rows) {
+    const int64_t row = int64_t(blockIdx.x) * 4 + threadIdx.x / 32;
+    if (row >= rows) return;
+    const int lane = threadIdx.x % 32, q = int(row % a.queries), h = int(row / a.queries % a.heads), b = int(row / a.queries / a.heads);
+    float top = -INFINITY, total = 0;
+    for (int p = 0; p < pieces; p++) {
+        const float lse = a.piece_logsumexp[p * rows + row];
+        if (lse < INFINITY) top = fmaxf(top, lse);  // else the piece has nothing to see
+    }
+    for (int p = 0; p < pieces; p++) {
+        const float lse = a.piece_logsumexp[p * rows + row];
+        if (lse < INFINITY) total += exp2f(lse - top);
+    }
+    T* to = a.out.at<T>(b, h) + q * a.out.row;
+    for (int c = lane; c < a.value_width; c += 32) {
+        float sum = 0;
+        for (int p = 0; p < pieces; p++) {
+            const float lse = a.piece_logsumexp[p * rows + row];
+            if (lse < INFINITY) sum += exp2f(lse - top) * a.pieces[(p * rows + row) * a.value_width + c];
+        }
+        to[c] = convert<T>(total == 0 ? 0.f : sum / total);
+    }
+    if (lane == 0) static_cast<float*>(a.logsumexp)[row] = total == 0 ? INFINITY : top + log2f(total);
+}
+
+}  // namespace wisp

@@ -65,30 +65,34 @@ int width_class(const AttentionArgs& a) {
 struct Plan {
     int rows, columns, blocks;
     bool overlap;
+    int halves = 1, ahead = 1;
     int slice = 0;  // columns of the gradients of keys and values that one block makes; 0: all
 };
 Plan plan(Pass pass, int width, bool is_float, bool wide, bool general, bool few) {
     if (is_float) {
-        if (width <= 64) return wide && !few ? Plan{128, 64, 1, false} : Plan{64, 32, 1, false};
-        return wide && pass == forward_pass ? Plan{128, 32, 1, false} : Plan{64, 32, 1, false};
+        if (width <= 64) return wide && pass == queries_pass ? Plan{128, 64, 1, false} : Plan{64, 32, wide ? 2 : 1, false};
+        return wide && pass == forward_pass && !few ? Plan{128, 32, 1, false} : Plan{64, 32, 1, false};
     }
-    if (wide) {
-        if (width <= 64) return {64, 64, 3, !general && pass != keys_pass};
-        if (general) return {64, pass == forward_pass ? 64 : 32, pass == keys_pass ? 1 : 2, false};
-        if (pass == forward_pass) return {64, 64, 2, true};
-        return pass == queries_pass ? Plan{128, 64, 1, true} : Plan{64, 64, 1, true};
+    const int slice = width == 256 && pass == keys_pass ? 128 : 0;
+    if (!wide) return {64, width <= 64 ? 64 : 32, 1, false, 1, 1, slice};
+    if (width == 256) {
+        if (pass == forward_pass) return few ? Plan{64, 64, 1, false} : Plan{128, general ? 32 : 64, 1, false};
+        return {128, 32, 1, false, 1, 1, slice};
     }
-    return {64, width <= 64 ? 64 : 32, 1, false, width == 256 && pass == keys_pass ? 128 : 0};
+    if (width <= 64) return {64, 64, general && pass == keys_pass ? 2 : 3, !general && pass != keys_pass};
+    if (general) return {64, 64, 2, false};
+    if (pass == forward_pass) return few ? Plan{64, 64, 2, false, 1, 2} : Plan{128, 64, 2, false, 2};
+    return pass == queries_pass ? Plan{128, 64, 1, true} : Plan{64, 64, 2, true};
 }
 
 unsigned tile_bytes(int rows, int width) { return unsigned((width + 63) / 64 * rows * 128); }
 unsigned shared_bytes(Pass pass, const Plan& p, int width, bool is_float) {
-    const int stages = p.overlap && pass != keys_pass ? 3 : 2;
+    const int stages = p.ahead + (p.overlap && pass != keys_pass ? 2 : 1);
     const unsigned tiles = tile_bytes(p.rows, width) * (pass == forward_pass ? 1 : 2) + tile_bytes(p.columns, width) * 2 * stages;
-    return tiles * (is_float ? 3 : 1) + (pass == keys_pass ? 8 * stages * p.columns : 0);
+    return tiles * (is_float ? 3 : 1) + (pass == keys_pass ? 8 * stages * p.columns + 512 : 0);
 }
 const char* text(bool b) { return b ? "true" : "false"; }
-bool is_wide(int width) { return device_info(current_device().index).major == 9 && width <= 128; }
+bool is_wide() { return device_info(current_device().index).major == 9; }
 
 // Tiles begin with rows at multiples of 16 bytes.
 bool is_aligned(const AttentionTensor& t) { return (uintptr_t(t.data) | uintptr_t((t.batch_stride | t.head_stride | t.row_stride) * 2)) % 16 == 0; }
@@ -98,29 +102,36 @@ bool is_aligned(const Arguments& x) {
     return x.width % 8 == 0 && x.value_width % 8 == 0;
 }
 
+// Launches a kernel. If a forward pass has few blocks and many keys, the keys are cut too, and the results for each piece of them joined.
+void launch_pieces(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, Grid grid, unsigned threads, unsigned shared, int blocks_at_once) {
+    const int64_t room = int64_t(device_info(current_device().index).multiprocessors) * blocks_at_once / (int64_t(grid.x) * grid.y);
+    const int64_t pieces = pass == forward_pass && !a.causal ? std::min({a.keys / 256, room, int64_t(32)}) : 1;
+    if (pieces <= 1) return launch_with(k, grid, {threads}, shared, x);
+    static Instances<4> join("cuda/kernels/attention_parts.cuh");
+    const int type = a.dtype == DType::bf16 ? 0 : a.dtype == DType::f16 ? 1 : a.dtype == DType::f32 ? 2 : 3;
+    const int64_t rows = a.batch * a.heads * a.queries, item = type == 3 ? 8 : 4;
+    Scratch memory(size_t(pieces * rows * (a.value_width + 1) * item));
+    x.pieces = memory.data(), x.piece_logsumexp = memory.as<char>() + pieces * rows * a.value_width * item;
+    launch_with(k, {grid.x, grid.y, unsigned(pieces)}, {threads}, shared, x);
+    launch_with(join(type, [&] { return str("attention_join<", type_text(a.dtype), ", ", type == 3 ? "double" : "float", ">"); }), {unsigned((rows + 3) / 4)}, {128}, 0, x, int(pieces), rows);
+}
+
 void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x) {
-    static Instances<3 * 3 * 5 * 8> instances("cuda/kernels/attention.cuh");
+    static Instances<3 * 3 * 5 * 16> instances("cuda/kernels/attention.cuh");
     const bool is_float = a.dtype == DType::f32, few = pass == forward_pass && a.queries <= 64;
     const int c = width_class(a), width = widths[c];
-    const bool wide = is_wide(width), general = a.mask || a.dropout || !(a.scale > 0) || (!is_float && !is_aligned(x));
+    const bool wide = is_wide(), aligned = is_float || is_aligned(x), general = a.mask || a.dropout || !(a.scale > 0) || !aligned;
     const Plan p = plan(pass, width, is_float, wide, general, few);
     const int slice = p.slice ? p.slice : width, type = is_float ? 2 : a.dtype == DType::bf16;
-    Kernel* k = instances(((((pass * 3 + type) * 5 + c) * 2 + wide) * 2 + general) * 2 + few, [&] {
-        const std::string sliced = pass == keys_pass ? str(slice, ", ") : std::string();
-        return str(names[pass], "<", type_text(a.dtype), ", ", width, ", ", sliced, p.rows, ", ", p.columns, ", ", p.blocks, ", ", text(p.overlap), ", ", text(wide), ", ", text(general), ">");
+    Kernel* k = instances((((((pass * 3 + type) * 5 + c) * 2 + wide) * 2 + general) * 2 + aligned) * 2 + few, [&] {
+        const std::string sliced = pass == keys_pass ? str(slice, ", ") : std::string(), halves = pass == forward_pass ? str(p.halves, ", ") : std::string(), ahead = pass == forward_pass ? str(p.ahead, ", ") : std::string();
+        return str(names[pass], "<", type_text(a.dtype), ", ", width, ", ", sliced, p.rows, ", ", p.columns, ", ", halves, p.blocks, ", ", ahead, text(p.overlap), ", ", text(wide), ", ",
+                   text(general), ", ", text(aligned), ">");
     });
-    const int64_t rows = pass == keys_pass ? a.keys : a.queries, heads = a.batch * (pass == keys_pass ? a.key_heads : a.heads), blocks = heads * ((rows + p.rows - 1) / p.rows);
+    const int64_t rows = pass == keys_pass ? a.keys : a.queries, heads = a.batch * (pass == keys_pass ? a.key_heads : a.heads);
     const Grid grid{unsigned(heads), unsigned((rows + p.rows - 1) / p.rows), unsigned(width / slice)};
     const unsigned shared = shared_bytes(pass, p, width, is_float);
-    const int64_t pieces = pass == forward_pass && !a.causal ? std::min(a.keys / 256, device_info(current_device().index).multiprocessors * p.blocks / blocks) : 1;
-    if (pieces <= 1) return launch_with(k, grid, {unsigned(p.rows * 2)}, shared, x);
-    // Few blocks and many keys: the keys are cut too.
-    static Instances<3> join("cuda/kernels/attention_parts.cuh");
-    const int64_t all = heads * a.queries;
-    Scratch memory(size_t(pieces * all * (a.value_width + 1)) * 4);
-    x.pieces = memory.data(), x.piece_logsumexp = memory.as<float>() + pieces * all * a.value_width;
-    launch_with(k, {grid.x, grid.y, unsigned(pieces)}, {unsigned(p.rows * 2)}, shared, x);
-    launch_with(join(type, [&] { return str("attention_join<", type_text(a.dtype), ">"); }), {unsigned((all + 3) / 4)}, {128}, 0, x, int(pieces), all);
+    launch_pieces(pass, a, x, k, grid, unsigned(p.rows * 2 / p.halves), shared, p.blocks);
 }
 
 // As kernels/attention_parts.cuh has it.
@@ -166,14 +177,15 @@ private:
     Scratch query_, key_, value_, grad_;
 };
 
-void launch_plain(Pass pass, const AttentionArgs& a, const Arguments& x) {
-    static Instances<3 * 2 * 5> instances("cuda/kernels/attention_plain.cuh");
-    const int c = width_class(a), width = widths[c], item = int(item_size(a.dtype)), tile = item == 4 && width <= 64 ? 64 : width * item <= 512 ? 32 : 16;
-    Kernel* k = instances((pass * 2 + (item == 8)) * 5 + c, [&] { return str("plain_", names[pass], "<", type_text(a.dtype), ", ", width, ", ", tile, ">"); });
+void launch_plain(Pass pass, const AttentionArgs& a, Arguments& x) {
+    static Instances<3 * 2 * 5 * 2> instances("cuda/kernels/attention_plain.cuh");
+    const bool few = pass == forward_pass && a.queries <= 32;
+    const int c = width_class(a), width = widths[c], item = int(item_size(a.dtype)), tile = item == 4 && width <= 64 && !few ? 64 : width * item <= 512 ? 32 : 16;
+    Kernel* k = instances(((pass * 2 + (item == 8)) * 5 + c) * 2 + few, [&] { return str("plain_", names[pass], "<", type_text(a.dtype), ", ", width, ", ", tile, ">"); });
     const int pad = 16 / item, tiles = pass == forward_pass ? 3 : 4;
     const int64_t rows = pass == keys_pass ? a.keys : a.queries;
-    launch_with(k, {unsigned(a.batch * (pass == keys_pass ? a.key_heads : a.heads)), unsigned((rows + tile - 1) / tile)}, {256},
-                unsigned((tiles * tile * (width + pad) + tile * (tile + pad)) * item), x);
+    launch_pieces(pass, a, x, k, {unsigned(a.batch * (pass == keys_pass ? a.key_heads : a.heads)), unsigned((rows + tile - 1) / tile)}, 256,
+                  unsigned((tiles * tile * (width + pad) + tile * (tile + pad)) * item), 4);
 }
 
 // Whether tensor cores multiply; else the plain kernels do. The parts of floats are worth their memory where rows meet many others.
@@ -181,7 +193,7 @@ bool has_tiles(const AttentionArgs& a, bool backward) {
     if (item_size(a.dtype) == 2) return true;
     const int width = widths[width_class(a)];
     if (a.dtype != DType::f32 || width > 128 || a.queries < 32) return false;
-    const bool wide = is_wide(width);
+    const bool wide = is_wide();
     unsigned most = 0;
     for (Pass pass : {forward_pass, queries_pass, keys_pass})
         if (backward == (pass != forward_pass)) most = std::max(most, shared_bytes(pass, plan(pass, width, true, wide, true, false), width, true));

@@ -3,8 +3,9 @@
 // weights, made in registers, are the left operand of the next product as they lie. Backward goes over the scores twice, once
 // by queries (grad_query) and once by keys (grad_key, grad_value): every sum has one owner, so results are deterministic.
 //
-// General: with mask, dropout, a scale that is not positive or rows that are not aligned. Overlap: the product with the weights of one tile runs while
-// the weights of the next are made. Wide: see mma.cuh.
+// General: with mask, dropout or a scale that is not positive. Overlap: the product with the weights of one tile runs while
+// the weights of the next are made. Wide: see mma.cuh. Halves: 2 if a warpgroup has 128 rows, for which tiles come half as often.
+// Ahead: how many tiles are on their way.
 //
 // Float comes in parts (attention_parts.cuh) and has six products for one. The tensor cores cut off what sums can't hold instead of rounding it, so the
 // products of a tile are summed apart and then added.
@@ -50,61 +51,102 @@ template <bool Transposed, int N> WISP_INLINE void hide(float (&s)[N][4], const 
     }
 }
 
-// Scores times `scale` with the mask, to base 2. Places outside of the matrix read its last row and column.
-template <bool Transposed, class T, int N> WISP_INLINE void add_mask(float (&s)[N][4], const Visibility<T>& visible, int row, int column, float scale) {
-    const AttentionArguments& a = visible.a;
+// A thread's part of a tile of the mask, read while its scores are made. Places outside of the matrix read its last row and column.
+template <bool Transposed, class T, int N> struct MaskTile {
+    static_assert(N <= 8);
+    uint32_t seen;  // bit n * 4 + e of a boolean mask
+    T added[N][4];  // another mask
+    WISP_INLINE void load(const Visibility<T>& visible, int row, int column) {
+        const AttentionArguments& a = visible.a;
+        if (!a.mask) return;
+        if (a.mask_is_bool) {
+            seen = 0;
+            each<uint8_t>(visible, row, column, [&](int n, int e, uint8_t x) { seen |= uint32_t(x != 0) << (n * 4 + e); });
+        } else {
+            each<T>(visible, row, column, [&](int n, int e, T x) { added[n][e] = x; });
+        }
+    }
+    template <class V, class Use> static WISP_INLINE void each(const Visibility<T>& visible, int row, int column, Use use) {
+        const AttentionArguments& a = visible.a;
+        const int rows = Transposed ? a.keys : a.queries, columns = Transposed ? a.queries : a.keys;
+        const int64_t down = Transposed ? a.mask_column : a.mask_row;
+        const int across = int(Transposed ? a.mask_row : a.mask_column);  // the launch has checked that it fits
+        const V* mask = reinterpret_cast<const V*>(visible.mask);
+        const bool pairs = !Transposed && across == 1 && column + N * 8 <= columns && (reinterpret_cast<uint64_t>(mask) | uint64_t(down) * sizeof(V)) % (2 * sizeof(V)) == 0;
 #pragma unroll
-    for (int n = 0; n < N; n++)
+        for (int i = 0; i < 2; i++) {
+            const V* from = mask + min(row + row_of(2 * i), rows - 1) * down;
+            if (pairs) {
 #pragma unroll
-        for (int e = 0; e < 4; e++) s[n][e] *= scale;
-    if (!a.mask) return;
-    const int rows = Transposed ? a.keys : a.queries, columns = Transposed ? a.queries : a.keys;
-    const int item = a.mask_is_bool ? 1 : sizeof(T), across = int(Transposed ? a.mask_row : a.mask_column) * item;  // the launch has checked that it fits
-    const int64_t down = (Transposed ? a.mask_column : a.mask_row) * item;
+                for (int n = 0; n < N; n++) {
+                    const Vector<V, 2> x = *reinterpret_cast<const Vector<V, 2>*>(from + column + column_of(n, 0));
+                    use(n, 2 * i, x.at[0]);
+                    use(n, 2 * i + 1, x.at[1]);
+                }
+            } else {
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const char* from = visible.mask + min(row + row_of(2 * i), rows - 1) * down;
+                for (int n = 0; n < N; n++)
+#pragma unroll
+                    for (int e = 2 * i; e < 2 * i + 2; e++) use(n, e, from[int64_t(min(column + column_of(n, e), columns - 1)) * across]);
+            }
+        }
+    }
+    // Scores times `scale` with the mask, to base 2.
+    WISP_INLINE void apply(float (&s)[N][4], const AttentionArguments& a, float scale) const {
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
-            for (int e = 2 * i; e < 2 * i + 2; e++) {
-                const char* p = from + int64_t(min(column + column_of(n, e), columns - 1)) * across;
-                if (a.mask_is_bool) s[n][e] = *p ? s[n][e] : -INFINITY;
-                else s[n][e] += float(*reinterpret_cast<const T*>(p)) * log2_e<float>;
-            }
-    }
-}
-
-// Which of a thread's weights dropout keeps: bit n * 4 + e.
-template <bool Transposed, class T, int N> WISP_INLINE uint32_t kept_weights(const Visibility<T>& visible, int row, int column) {
-    static_assert(N <= 8);
-    uint32_t bits = 0;
-    if (!Transposed && N == 8 && visible.a.keys % 64 == 0) {  // four elements of a thread come from one call of the generator
+            for (int e = 0; e < 4; e++) s[n][e] *= scale;
+        if (!a.mask) return;
 #pragma unroll
-        for (int n = 0; n < 2; n++)
+        for (int n = 0; n < N; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const uint64_t at = uint64_t(visible.first + (row + row_of(e)) * int64_t(visible.a.keys) + column + column_of(n, e));
-                const Words w = philox(Draw{visible.a.seed, visible.a.offset, visible.a.moved}, at / 64 * 16 + at % 16);
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    if (uint64_t(w.at[k]) < visible.a.keep_below) bits |= 1u << ((n + 2 * k) * 4 + e);
+                if (a.mask_is_bool) s[n][e] = seen >> (n * 4 + e) & 1 ? s[n][e] : -INFINITY;
+                else s[n][e] += float(added[n][e]) * log2_e<float>;
             }
-        return bits;
     }
+};
+
+// Which of a thread's weights dropout keeps: bit n * 4 + e. One call of the generator makes the numbers of four columns 16 apart; where rows are
+// keys these belong to four warps, which then make a fourth each for all, by way of `exchange`: 512 bytes of shared memory.
+template <bool Transposed, class T, int N> WISP_INLINE uint32_t kept_weights(const Visibility<T>& visible, int row, int column, uint32_t exchange = 0) {
+    static_assert(N <= 8);
+    const AttentionArguments& a = visible.a;
+    uint32_t bits = 0;
+    if constexpr (N == 8)
+        if (a.keys % 64 == 0 && (!Transposed || blockDim.x == 128)) {
+            const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+            uint32_t found[4] = {};
+#pragma unroll 1
+            for (int n = 0; n < 2; n++)
 #pragma unroll
-    for (int n = 0; n < N; n++)
+                for (int e = 0; e < 4; e++) {
+                    const int q = Transposed ? column + column_of(warp * 2 + n, e) : row + row_of(e);
+                    const int k = Transposed ? row + lane / 4 + e / 2 * 8 : column + column_of(n, e);
+                    const Words w = visible.draw(uint64_t(visible.first + q * int64_t(a.keys) + k));
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            const int r = row + row_of(e), c = column + column_of(n, e);
-            if (visible.template kept<float>(Transposed ? c : r, Transposed ? r : c) != 0) bits |= 1u << (n * 4 + e);
+                    for (int i = 0; i < 4; i++)
+                        if (uint64_t(w.at[i]) < a.keep_below) found[i] |= 1u << (n * 4 + e);
+                }
+            if constexpr (!Transposed) return found[0] | found[1] << 8 | found[2] << 16 | found[3] << 24;
+#pragma unroll
+            for (int i = 0; i < 4; i++) asm volatile("st.shared.b8 [%0], %1;" ::"r"(exchange + (i * 32 + lane) * 4 + warp), "r"(found[i]) : "memory");
+            __syncthreads();
+            asm volatile("ld.shared.b32 %0, [%1];" : "=r"(bits) : "r"(exchange + threadIdx.x * 4) : "memory");
+            return bits;
         }
+#pragma unroll 1
+    for (int i = 0; i < N * 4; i++) {
+        const int r = row + row_of(i % 4), c = column + column_of(i / 4, i % 4);
+        if (visible.template kept<float>(Transposed ? c : r, Transposed ? r : c) != 0) bits |= 1u << i;
+    }
     return bits;
 }
 
 // How a kernel's tiles lie in shared memory: `Own` of Rows rows, then stages of two of Columns rows each.
-template <class T, int D, int Rows, int Columns, int Own, bool Overlap> struct Places {
-    static constexpr int stages = Overlap ? 3 : 2, tile = tile_bytes<Columns, D> * parts_of<T>, own_tile = tile_bytes<Rows, D> * parts_of<T>;
+template <class T, int D, int Rows, int Columns, int Own, int Stages> struct Places {
+    static constexpr int stages = Stages, tile = tile_bytes<Columns, D> * parts_of<T>, own_tile = tile_bytes<Rows, D> * parts_of<T>;
     uint32_t own, first, second, end;
     WISP_INLINE Places() : own(tiles_begin()), first(own + Own * own_tile), second(first + stages * tile), end(second + stages * tile) {}
     static WISP_INLINE int next(int stage) { return stage == stages - 1 ? 0 : stage + 1; }
@@ -118,149 +160,179 @@ WISP_INLINE void store_sums(const float (&sums)[N][4], const float (&factor)[2],
     else store_rows<T, Rows, Aligned>(sums, factor, tile, to, stride, rows, width);
 }
 
-template <class T, int D, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General>
-__global__ void __launch_bounds__(Rows * 2, Blocks) attention_forward(const __grid_constant__ AttentionArguments a) {
+template <class T, int D, int Rows, int Columns, int Halves, int Blocks, int Ahead, bool Overlap, bool Wide, bool General, bool Aligned>
+__global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(const __grid_constant__ AttentionArguments a) {
     using E = Engine<Wide>;
     using S = typename Parts<T>::Element;
-    constexpr int threads = Rows * 2, N = Columns / 8, parts = parts_of<T>;
-    constexpr bool aligned = !General || parts > 1, apart = parts > 1;
-    static_assert(!(apart && Overlap));
+    constexpr int threads = Rows * 2 / Halves, N = Columns / 8, parts = parts_of<T>;
+    constexpr bool apart = parts > 1;
+    static_assert(!(apart && Overlap) && (Halves == 1 || (Rows == 128 && !Overlap && !General && !apart)));
     const QueryBlock<Rows> block(a);
     const int b = block.b, h = block.h, q0 = block.q0;
-    const Places<T, D, Rows, Columns, 1, Overlap> place;
-    const int tiles = (block.limit + Columns - 1) / Columns, begin = blockIdx.z * tiles / gridDim.z, end = (blockIdx.z + 1) * tiles / gridDim.z;
-    TileLoader<Columns, D, threads, aligned, S, parts> key_loader(block.template other<S>(a.key, a.share) + begin * Columns * a.key.row, a.key.row, tile_width<T>(a.width));
-    TileLoader<Columns, D, threads, aligned, S, parts> value_loader(block.template other<S>(a.value, a.share) + begin * Columns * a.value.row, a.value.row, tile_width<T>(a.value_width));
+    const Places<T, D, Rows, Columns, 1, Ahead + (Overlap ? 2 : 1)> place;
+    const int2 part = block.part_of((block.limit + Columns - 1) / Columns);
+    const int begin = part.x, end = part.y;
+    TileLoader<Columns, D, threads, Aligned, S, parts> key_loader(block.template other<S>(a.key, a.share) + begin * Columns * a.key.row, a.key.row, tile_width<T>(a.width));
+    TileLoader<Columns, D, threads, Aligned, S, parts> value_loader(block.template other<S>(a.value, a.share) + begin * Columns * a.value.row, a.value.row, tile_width<T>(a.value_width));
     auto load = [&](int i, int stage) {
         key_loader.next(place.first + stage * place.tile, a.keys - i * Columns);
         value_loader.next(place.second + stage * place.tile, a.keys - i * Columns);
     };
-    TileLoader<Rows, D, threads, aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width)).next(place.own, a.queries - q0);
-    load(begin, 0);
-    copies_end();
+    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width)).next(place.own, a.queries - q0);
+#pragma unroll
+    for (int i = 0; i < Ahead; i++) {
+        if (begin + i < end) load(begin + i, i);
+        copies_end();
+    }
 
     const Visibility<T> visible(a, b, h);
     const float scale = float(a.scale) * log2_e<float>, to_base_2 = General ? 1.f : scale;
-    float sums[D / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0}, s[N][4], shrink[2];
-    Left<T, N> weights;
+    struct Half {
+        float sums[D / 8][4], top[2], total[2], s[N][4], shrink[2];
+        Left<T, N> weights;
+    } half[Halves];
+#pragma unroll
+    for (Half& x : half) {
+        E::clear(x.sums);
+        x.top[0] = x.top[1] = -INFINITY;
+        x.total[0] = x.total[1] = 0;
+    }
     int stage = 0;
     auto arrive = [&](int i) {
-        copies_wait<Wide>();
+        copies_wait<Wide, Ahead - 1>();
         __syncthreads();
-        if (i + 1 < end) load(i + 1, place.next(stage));
+        if (i + Ahead < end) load(i + Ahead, (stage + Ahead) % place.stages);
         copies_end();
     };
-    auto scores = [&] {
-        E::begin();
-        E::template rows_by_rows<T, D, Rows>(s, place.own, place.first + stage * place.tile);
+    auto scores = [&](int which) {
+        E::template rows_by_rows<T, D, Rows>(half[which].s, place.own + which * (64 * 128), place.first + stage * place.tile);
         E::end();
     };
-    auto add_values = [&](int stage) {
-        E::template left_by_columns<T, D, true>(sums, weights, place.second + stage * place.tile);
+    auto add_values = [&](int which, int stage) {
+        E::template left_by_columns<T, D, true>(half[which].sums, half[which].weights, place.second + stage * place.tile);
         E::end();
+    };
+    MaskTile<false, T, General ? N : 1> mask;
+    uint32_t kept = 0;
+    auto prepare = [&](int i) {  // while scores are made
+        if constexpr (General) {
+            mask.load(visible, q0, i * Columns);
+            if (a.dropout) kept = kept_weights<false, T, N>(visible, q0, i * Columns);
+        }
     };
     // From scores to weights, with the running maximum and sum of each row.
-    auto soften = [&](int i) {
-        E::hold(s);
-        const int k0 = i * Columns;
-        if constexpr (General) add_mask<false>(s, visible, q0, k0, scale);
-        if (k0 + Columns > a.keys || (a.causal && k0 + Columns - 1 > q0)) hide<false>(s, a, q0, k0);
+    auto soften = [&](int which, int i) {
+        Half& x = half[which];
+        E::hold(x.s);
+        const int k0 = i * Columns, first = q0 + which * 64;
+        if constexpr (General) mask.apply(x.s, a, scale);
+        if (k0 + Columns > a.keys || (a.causal && k0 + Columns - 1 > first)) hide<false>(x.s, a, first, k0);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float parts[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};  // short chains of dependent instructions
+            float some[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};  // short chains of dependent instructions
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
-                for (int e = 0; e < 2; e++) parts[n % 2 * 2 + e] = fmaxf(parts[n % 2 * 2 + e], s[n][2 * r + e]);
-            float most = fmaxf(fmaxf(parts[0], parts[1]), fmaxf(parts[2], parts[3]));
-            most = fmaxf(top[r], over_quad(most, [](float x, float y) { return fmaxf(x, y); }));
+                for (int e = 0; e < 2; e++) some[n % 2 * 2 + e] = fmaxf(some[n % 2 * 2 + e], x.s[n][2 * r + e]);
+            float most = fmaxf(fmaxf(some[0], some[1]), fmaxf(some[2], some[3]));
+            most = fmaxf(x.top[r], over_quad(most, [](float a, float b) { return fmaxf(a, b); }));
             const float base = most == -INFINITY ? 0.f : most * to_base_2;  // nothing seen yet: all weights are zero
-            shrink[r] = power_of_2(top[r] * to_base_2 - base);
-            top[r] = most;
+            x.shrink[r] = power_of_2(x.top[r] * to_base_2 - base);
+            x.top[r] = most;
 #pragma unroll
-            for (int e = 0; e < 4; e++) parts[e] = 0;
+            for (int e = 0; e < 4; e++) some[e] = 0;
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
                 for (int e = 0; e < 2; e++) {
-                    s[n][2 * r + e] = power_of_2(s[n][2 * r + e] * to_base_2 - base);
-                    parts[n % 2 * 2 + e] += s[n][2 * r + e];
+                    x.s[n][2 * r + e] = power_of_2(x.s[n][2 * r + e] * to_base_2 - base);
+                    some[n % 2 * 2 + e] += x.s[n][2 * r + e];
                 }
-            total[r] = total[r] * shrink[r] + ((parts[0] + parts[1]) + (parts[2] + parts[3]));
+            x.total[r] = x.total[r] * x.shrink[r] + ((some[0] + some[1]) + (some[2] + some[3]));
         }
         if constexpr (General)
             if (a.dropout) {
-                const uint32_t kept = kept_weights<false, T, N>(visible, q0, k0);
 #pragma unroll
                 for (int n = 0; n < N; n++)
 #pragma unroll
-                    for (int e = 0; e < 4; e++) s[n][e] = kept >> (n * 4 + e) & 1 ? s[n][e] * float(a.keep_scale) : 0.f;
+                    for (int e = 0; e < 4; e++) x.s[n][e] = kept >> (n * 4 + e) & 1 ? x.s[n][e] * float(a.keep_scale) : 0.f;
             }
     };
-    auto rescale = [&] {
-        E::hold(sums);
+    auto rescale = [&](int which) {
+        Half& x = half[which];
+        E::hold(x.sums);
 #pragma unroll
         for (int n = 0; n < D / 8; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) sums[n][e] *= shrink[e / 2];
+            for (int e = 0; e < 4; e++) x.sums[n][e] *= x.shrink[e / 2];
+        pack_left<T>(x.s, x.weights);
     };
     if constexpr (Overlap) {
         arrive(begin);
-        scores();
+        E::begin();
+        scores(0);
+        prepare(begin);
         E::template wait<0>();
-        soften(begin);
-        pack_left<T>(s, weights);
+        soften(0, begin);
+        pack_left<T>(half[0].s, half[0].weights);
         for (int i = begin + 1; i < end; i++) {
             const int last = stage;
             stage = place.next(stage);
             arrive(i);
-            scores();
-            add_values(last);
+            E::begin();
+            scores(0);
+            add_values(0, last);
+            prepare(i);
             E::template wait<1>();
-            soften(i);
-            E::settle(s);
+            soften(0, i);
+            E::settle(half[0].s);
             E::template wait<0>();
-            rescale();
-            pack_left<T>(s, weights);
+            rescale(0);
         }
         E::begin();
-        add_values(stage);
+        add_values(0, stage);
         E::template wait<0>();
     } else {
         for (int i = begin; i < end; i++) {
             arrive(i);
-            scores();
-            E::template wait<0>();
-            soften(i);
-            rescale();
-            pack_left<T>(s, weights);
-            if constexpr (apart) {
-                E::template add_apart<T, D>(sums, weights, place.second + stage * place.tile);
-            } else {
-                E::begin();
-                add_values(stage);
-                E::template wait<0>();
+            E::begin();
+#pragma unroll
+            for (int which = 0; which < Halves; which++) scores(which);
+            prepare(i);
+#pragma unroll
+            for (int which = 0; which < Halves; which++) {  // one half's scores become weights while the other's products are made
+                E::template wait<Halves == 1 ? 0 : 1>();
+                soften(which, i);
+                rescale(which);
+                if constexpr (apart) {
+                    E::template add_apart<T, D>(half[which].sums, half[which].weights, place.second + stage * place.tile);
+                } else {
+                    E::begin();
+                    add_values(which, stage);
+                }
             }
+            if constexpr (!apart) E::template wait<0>();
             stage = place.next(stage);
         }
     }
-    E::hold(sums);
-    float factor[2], *lse = static_cast<float*>(a.logsumexp) + block.row;
-    const int64_t piece = int64_t(blockIdx.z) * gridDim.x * a.queries + block.row;
-    if (gridDim.z > 1) lse = a.piece_logsumexp + piece;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const float all = sum_of_quad(total[r]);
-        factor[r] = all == 0 ? 0.f : 1 / all;
-        // A row that sees nothing: +inf, which makes its weights zero when they are recomputed.
-        if (threadIdx.x % 4 == 0 && q0 + row_of(2 * r) < a.queries) lse[row_of(2 * r)] = all == 0 ? INFINITY : top[r] * to_base_2 + log2f(all);
-    }
-    if (gridDim.z > 1) {
-        store_floats(sums, factor, a.pieces + piece * a.value_width, a.value_width, a.queries - q0, a.value_width);
-        return;
-    }
+    copies_wait<false>();
     __syncthreads();
-    store_sums<T, Rows, !General>(sums, factor, place.own, block.template own<T>(a.out), a.out.row, a.queries - q0, a.value_width);
+#pragma unroll
+    for (int which = 0; which < Halves; which++) {
+        Half& x = half[which];
+        E::hold(x.sums);
+        const int rows = a.queries - q0 - which * 64;
+        float factor[2], *lse = (gridDim.z > 1 ? static_cast<float*>(a.piece_logsumexp) + block.piece : static_cast<float*>(a.logsumexp) + block.row) + which * 64;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const float all = sum_of_quad(x.total[r]);
+            factor[r] = all == 0 ? 0.f : 1 / all;
+            // A row that sees nothing: +inf, which makes its weights zero when they are recomputed.
+            if (threadIdx.x % 4 == 0 && row_of(2 * r) < rows) lse[row_of(2 * r)] = all == 0 ? INFINITY : x.top[r] * to_base_2 + log2f(all);
+        }
+        if (gridDim.z > 1) store_floats(x.sums, factor, static_cast<float*>(a.pieces) + (block.piece + which * 64) * a.value_width, a.value_width, rows, a.value_width);
+        else store_sums<T, Rows, Aligned>(x.sums, factor, place.own + which * (64 * 128), block.template own<T>(a.out) + which * 64 * a.out.row, a.out.row, rows, a.value_width);
+    }
 }
 
 // The dot product of rows of grad and out, in all four threads of a row.
@@ -288,26 +360,26 @@ template <class T, bool Aligned> WISP_INLINE float product_of_rows(const Attenti
 }
 
 // The gradient of the queries; leaves the products of rows of grad and out for attention_backward_keys.
-template <class T, int D, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General>
+template <class T, int D, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General, bool Aligned>
 __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(const __grid_constant__ AttentionArguments a) {
     using E = Engine<Wide>;
     using S = typename Parts<T>::Element;
     constexpr int threads = Rows * 2, N = Columns / 8, parts = parts_of<T>;
-    constexpr bool aligned = !General || parts > 1, apart = parts > 1;
+    constexpr bool apart = parts > 1;
     static_assert(!(apart && Overlap));
     const QueryBlock<Rows> block(a);
     const int b = block.b, h = block.h, q0 = block.q0;
-    const Places<T, D, Rows, Columns, 2, Overlap> place;
+    const Places<T, D, Rows, Columns, 2, Overlap ? 3 : 2> place;
     const uint32_t query = place.own, grad = query + place.own_tile;
     const int tiles = (block.limit + Columns - 1) / Columns;
-    TileLoader<Columns, D, threads, aligned, S, parts> key_loader(block.template other<S>(a.key, a.share), a.key.row, tile_width<T>(a.width));
-    TileLoader<Columns, D, threads, aligned, S, parts> value_loader(block.template other<S>(a.value, a.share), a.value.row, tile_width<T>(a.value_width));
+    TileLoader<Columns, D, threads, Aligned, S, parts> key_loader(block.template other<S>(a.key, a.share), a.key.row, tile_width<T>(a.width));
+    TileLoader<Columns, D, threads, Aligned, S, parts> value_loader(block.template other<S>(a.value, a.share), a.value.row, tile_width<T>(a.value_width));
     auto load = [&](int i, int stage) {
         key_loader.next(place.first + stage * place.tile, a.keys - i * Columns);
         value_loader.next(place.second + stage * place.tile, a.keys - i * Columns);
     };
-    TileLoader<Rows, D, threads, aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width)).next(query, a.queries - q0);
-    TileLoader<Rows, D, threads, aligned, S, parts>(block.template own<S>(a.grad), a.grad.row, tile_width<T>(a.value_width)).next(grad, a.queries - q0);
+    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width)).next(query, a.queries - q0);
+    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.grad), a.grad.row, tile_width<T>(a.value_width)).next(grad, a.queries - q0);
     load(0, 0);
     copies_end();
 
@@ -318,7 +390,7 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
     for (int r = 0; r < 2; r++) {
         const int q = q0 + row_of(2 * r);
         const int64_t at = block.row + row_of(2 * r);
-        product[r] = sum_of_quad(product_of_rows<T, !General>(a, b, h, q));
+        product[r] = sum_of_quad(product_of_rows<T, Aligned>(a, b, h, q));
         lse[r] = q < a.queries ? static_cast<const float*>(a.logsumexp)[at] : INFINITY;
         if (threadIdx.x % 4 == 0 && q < a.queries) static_cast<float*>(a.product)[at] = product[r];
     }
@@ -340,10 +412,16 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
             if (i > 0) E::template left_by_columns<T, D, true>(sums, slopes, place.first + place.last(stage) * place.tile);
             E::end();
         }
+        const int k0 = i * Columns;
+        MaskTile<false, T, General ? N : 1> mask;
+        uint32_t kept = 0;
+        if constexpr (General) {
+            mask.load(visible, q0, k0);
+            if (a.dropout) kept = kept_weights<false, T, N>(visible, q0, k0);
+        }
         E::template wait<Overlap ? 2 : 1>();
         E::hold(s);
-        const int k0 = i * Columns;
-        if constexpr (General) add_mask<false>(s, visible, q0, k0, scale);
+        if constexpr (General) mask.apply(s, a, scale);
         if (k0 + Columns > a.keys || (a.causal && k0 + Columns - 1 > q0)) hide<false>(s, a, q0, k0);
 #pragma unroll
         for (int n = 0; n < N; n++)
@@ -353,7 +431,6 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
         E::hold(d);
         if constexpr (General)
             if (a.dropout) {
-                const uint32_t kept = kept_weights<false, T, N>(visible, q0, k0);
 #pragma unroll
                 for (int n = 0; n < N; n++)
 #pragma unroll
@@ -388,23 +465,23 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
     E::hold(sums);
     const float factor[2] = {float(a.scale), float(a.scale)};
     __syncthreads();
-    store_sums<T, Rows, !General>(sums, factor, query, block.template own<T>(a.grad_query), a.grad_query.row, a.queries - q0, a.width);
+    store_sums<T, Rows, Aligned>(sums, factor, query, block.template own<T>(a.grad_query), a.grad_query.row, a.queries - q0, a.width);
 }
 
 // The gradients of keys and values, `Slice` columns of them: scores are transposed, rows are keys.
-template <class T, int D, int Slice, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General>
+template <class T, int D, int Slice, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General, bool Aligned>
 __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(const __grid_constant__ AttentionArguments a) {
     using E = Engine<Wide>;
     using S = typename Parts<T>::Element;
     constexpr int threads = Rows * 2, N = Columns / 8, parts = parts_of<T>;
-    constexpr bool aligned = !General || parts > 1, apart = parts > 1;
+    constexpr bool apart = parts > 1;
     static_assert(!(apart && Overlap));
     const KeyBlock<Rows> block(a);
     const int kh = block.h, b = block.b, k0 = block.k0, slice = blockIdx.z * Slice;
-    const Places<T, D, Rows, Columns, 2, false> place;
+    const Places<T, D, Rows, Columns, 2, 2> place;
     const uint32_t key = place.own, value = key + place.own_tile, numbers = place.end;
     const int first = a.causal ? k0 / Columns : 0, tiles = (a.queries + Columns - 1) / Columns, of_head = max(tiles - first, 0), all = of_head * a.share;
-    TileLoader<Columns, D, threads, aligned, S, parts> query_loader(nullptr, a.query.row, tile_width<T>(a.width)), grad_loader(nullptr, a.grad.row, tile_width<T>(a.value_width));
+    TileLoader<Columns, D, threads, Aligned, S, parts> query_loader(nullptr, a.query.row, tile_width<T>(a.width)), grad_loader(nullptr, a.grad.row, tile_width<T>(a.value_width));
     int64_t row = 0;  // of the next tile's first query among those of all heads
     int next_head = kh * a.share, next_query = a.queries;
     auto load = [&](int stage) {
@@ -426,8 +503,8 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
         next_query += Columns;
         row += Columns;
     };
-    TileLoader<Rows, D, threads, aligned, S, parts>(block.template own<S>(a.key), a.key.row, tile_width<T>(a.width)).next(key, a.keys - k0);
-    TileLoader<Rows, D, threads, aligned, S, parts>(block.template own<S>(a.value), a.value.row, tile_width<T>(a.value_width)).next(value, a.keys - k0);
+    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.key), a.key.row, tile_width<T>(a.width)).next(key, a.keys - k0);
+    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.value), a.value.row, tile_width<T>(a.value_width)).next(value, a.keys - k0);
     if (all > 0) load(0);
     copies_end();
 
@@ -446,14 +523,17 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
         E::end();
         E::template rows_by_rows<T, D, Rows>(d, value, place.second + stage * place.tile);
         E::end();
+        const Visibility<T> visible(a, b, head);
+        MaskTile<true, T, General ? N : 1> mask;
+        uint32_t kept = 0xffffffffu;
+        if constexpr (General) {
+            mask.load(visible, k0, q0);
+            if (a.dropout) kept = kept_weights<true, T, N>(visible, k0, q0, numbers + place.stages * (8 * Columns));
+        }
         E::template wait<1>();
         E::hold(s);
-        const Visibility<T> visible(a, b, head);
-        if constexpr (General) add_mask<true>(s, visible, k0, q0, scale);
+        if constexpr (General) mask.apply(s, a, scale);
         if (q0 + Columns > a.queries || (a.causal && k0 + Rows - 1 > q0)) hide<true>(s, a, k0, q0);
-        uint32_t kept = 0xffffffffu;
-        if constexpr (General)
-            if (a.dropout) kept = kept_weights<true, T, N>(visible, k0, q0);
         const float keep_scale = General && a.dropout ? float(a.keep_scale) : 1.f;
         auto factor = [&](int n, int e) { return kept >> (n * 4 + e) & 1 ? keep_scale : 0.f; };
         const uint32_t number = numbers + stage * (8 * Columns) + threadIdx.x % 4 * 8;
@@ -514,8 +594,8 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
     copies_wait<false>();
     __syncthreads();
     const float one[2] = {1, 1}, factor[2] = {float(a.scale), float(a.scale)};
-    store_sums<T, Rows, !General>(to_key, factor, key, block.template own<T>(a.grad_key) + slice, a.grad_key.row, a.keys - k0, a.width - slice);
-    store_sums<T, Rows, !General>(to_value, one, value, block.template own<T>(a.grad_value) + slice, a.grad_value.row, a.keys - k0, a.value_width - slice);
+    store_sums<T, Rows, Aligned>(to_key, factor, key, block.template own<T>(a.grad_key) + slice, a.grad_key.row, a.keys - k0, a.width - slice);
+    store_sums<T, Rows, Aligned>(to_value, one, value, block.template own<T>(a.grad_value) + slice, a.grad_value.row, a.keys - k0, a.value_width - slice);
 }
 
 }  // namespace wisp

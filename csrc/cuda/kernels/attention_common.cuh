@@ -23,18 +23,21 @@ struct AttentionArguments {
     int heads, share;  // query head h reads key head h / share
     int queries, keys, width, value_width;
     int causal, mask_is_bool, dropout;
-    float *pieces, *piece_logsumexp;  // of a forward pass whose keys are cut into gridDim.z pieces
+    void *pieces, *piece_logsumexp;  // of a forward pass whose keys are cut into gridDim.z pieces: results and logarithms of each
 };
 
 // A block's share of a pass over queries: `Rows` of them, of one head, those that see most first.
 template <int Rows> struct QueryBlock {
     int h, b, q0, limit;  // limit: where the keys that they see end
-    int64_t row;  // of the first among all rows of all heads
+    int64_t row, piece;  // of the first among all rows of all heads, and of all pieces
     WISP_INLINE QueryBlock(const AttentionArguments& a) : h(blockIdx.x % a.heads), b(blockIdx.x / a.heads), q0((gridDim.y - 1 - blockIdx.y) * Rows) {
         limit = a.causal ? min(a.keys, q0 + Rows) : a.keys;
         row = int64_t(blockIdx.x) * a.queries + q0;
+        piece = int64_t(blockIdx.z) * gridDim.x * a.queries + row;
     }
     template <class T> WISP_INLINE T* own(const AttentionTensor& t) const { return t.at<T>(b, h) + q0 * t.row; }
+    // The part of the tiles of keys that belongs to the block's piece.
+    WISP_INLINE int2 part_of(int tiles) const { return make_int2(int(blockIdx.z) * tiles / int(gridDim.z), (int(blockIdx.z) + 1) * tiles / int(gridDim.z)); }
     template <class T> WISP_INLINE T* other(const AttentionTensor& t, int share) const { return t.at<T>(b, h / share); }
 };
 // And of a pass over keys: `Rows` of them, of one of their heads.
@@ -51,7 +54,9 @@ template <class T> struct Visibility {
     const AttentionArguments& a;
     const char* mask;
     int64_t first;  // number of its element (0, 0) in the stream of dropout
-    WISP_INLINE Visibility(const AttentionArguments& a, int b, int h) : a(a) {
+    uint64_t seed, offset;
+    WISP_INLINE Visibility(const AttentionArguments& a, int b, int h) : a(a), seed(a.seed), offset(a.offset) {
+        if (a.moved) seed ^= a.moved[0], offset += a.moved[1];
         mask = static_cast<const char*>(a.mask) + (b * a.mask_batch + h * a.mask_head) * int64_t(a.mask_is_bool ? 1 : sizeof(T));
         first = (int64_t(b) * a.heads + h) * a.queries * int64_t(a.keys);
     }
@@ -64,10 +69,12 @@ template <class T> struct Visibility {
         if (a.mask_is_bool) return reinterpret_cast<const bool*>(mask)[at] ? score : C(-INFINITY);
         return score + convert<C>(reinterpret_cast<const T*>(mask)[at]) * log2_e<C>;
     }
+    // Numbers for element e and those 16, 32 and 48 on or back: those that share e / 64 and e % 16.
+    WISP_INLINE Words draw(uint64_t e) const { return philox(seed, offset, e / 64 * 16 + e % 16); }
     // What dropout makes of a weight: keep_scale or 0.
     template <class C> WISP_INLINE C kept(int q, int k) const {
         const uint64_t e = uint64_t(first + q * int64_t(a.keys) + k);
-        const Words w = philox(Draw{a.seed, a.offset, a.moved}, e / 64 * 16 + e % 16);
+        const Words w = draw(e);
         const int word = int(e % 64 / 16);
         return uint64_t(word < 2 ? (word == 0 ? w.at[0] : w.at[1]) : (word == 2 ? w.at[2] : w.at[3])) < a.keep_below ? C(a.keep_scale) : C(0);
     }

@@ -38,30 +38,35 @@ __global__ void __launch_bounds__(256) attention_split(const __grid_constant__ P
     }
 }
 
-// A warp for each row: the pieces, weighted by how much of the sum of the weights is theirs.
-template <class T> __global__ void __launch_bounds__(128) attention_join(const __grid_constant__ AttentionArguments a, int pieces, int64_t rows) {
+// A warp for each row: the pieces, 32 at most, weighted by how much of the sum of the weights is theirs.
+template <class T, class C> __global__ void __launch_bounds__(128) attention_join(const __grid_constant__ AttentionArguments a, int pieces, int64_t rows) {
     const int64_t row = int64_t(blockIdx.x) * 4 + threadIdx.x / 32;
     if (row >= rows) return;
     const int lane = threadIdx.x % 32, q = int(row % a.queries), h = int(row / a.queries % a.heads), b = int(row / a.queries / a.heads);
-    float top = -INFINITY, total = 0;
-    for (int p = 0; p < pieces; p++) {
-        const float lse = a.piece_logsumexp[p * rows + row];
-        if (lse < INFINITY) top = fmaxf(top, lse);  // else the piece has nothing to see
+    const C lse = lane < pieces ? static_cast<const C*>(a.piece_logsumexp)[lane * rows + row] : C(INFINITY);
+    const bool sees = lse < C(INFINITY);
+    C top = sees ? lse : C(-INFINITY);
+#pragma unroll
+    for (int by = 16; by > 0; by /= 2) {
+        const C other = __shfl_xor_sync(0xffffffffu, top, by);
+        top = other > top ? other : top;
     }
-    for (int p = 0; p < pieces; p++) {
-        const float lse = a.piece_logsumexp[p * rows + row];
-        if (lse < INFINITY) total += exp2f(lse - top);
-    }
+    C weight = sees ? C(::exp2(lse - top)) : C(0), total = weight;
+#pragma unroll
+    for (int by = 16; by > 0; by /= 2) total += __shfl_xor_sync(0xffffffffu, total, by);
+    if (total != 0) weight /= total;
+    const C* piece = static_cast<const C*>(a.pieces) + row * a.value_width;
     T* to = a.out.at<T>(b, h) + q * a.out.row;
-    for (int c = lane; c < a.value_width; c += 32) {
-        float sum = 0;
+    for (int c = lane; c - lane < a.value_width; c += 32) {
+        C sum = 0;
+#pragma unroll 4
         for (int p = 0; p < pieces; p++) {
-            const float lse = a.piece_logsumexp[p * rows + row];
-            if (lse < INFINITY) sum += exp2f(lse - top) * a.pieces[(p * rows + row) * a.value_width + c];
+            const C w = __shfl_sync(0xffffffffu, weight, p);
+            if (c < a.value_width) sum += w * piece[p * rows * a.value_width + c];
         }
-        to[c] = convert<T>(total == 0 ? 0.f : sum / total);
+        if (c < a.value_width) to[c] = convert<T>(sum);
     }
-    if (lane == 0) static_cast<float*>(a.logsumexp)[row] = total == 0 ? INFINITY : top + log2f(total);
+    if (lane == 0) static_cast<C*>(a.logsumexp)[row] = total == 0 ? C(INFINITY) : top + C(::log2(total));
 }
 
 }  // namespace wisp

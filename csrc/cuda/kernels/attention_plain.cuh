@@ -100,13 +100,14 @@ template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_at
     const int b = block.b, h = block.h, q0 = block.q0;
     C *query = plain_memory<C>(), *key = query + tile, *value = key + tile, *weights = value + tile;
     const C *k_from = block.template other<C>(a.key, a.share), *v_from = block.template other<C>(a.value, a.share);
+    const int2 part = block.part_of((block.limit + B - 1) / B);
     P::load(query, block.template own<C>(a.query), a.query.row, a.queries - q0, a.width);
     const Visibility<C> visible(a, b, h);
     const C scale = C(a.scale) * log2_e<C>;
     C sums[M][P::W] = {}, top[M], total[M];
 #pragma unroll
     for (int i = 0; i < M; i++) top[i] = -INFINITY, total[i] = 0;
-    for (int k0 = 0; k0 < block.limit; k0 += B) {
+    for (int k0 = part.x * B; k0 < part.y * B; k0 += B) {
         __syncthreads();
         P::load(key, k_from + k0 * a.key.row, a.key.row, a.keys - k0, a.width);
         P::load(value, v_from + k0 * a.value.row, a.value.row, a.keys - k0, a.value_width);
@@ -137,14 +138,16 @@ template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_at
         }
         P::add_columns(sums, s, weights, value);
     }
+    C* lse = gridDim.z > 1 ? static_cast<C*>(a.piece_logsumexp) + block.piece : static_cast<C*>(a.logsumexp) + block.row;
 #pragma unroll
     for (int i = 0; i < M; i++) {
         total[i] = over_row(total[i], Sum<C>());
         const int q = q0 + P::y() + 16 * i;
         if (P::x() == 0 && q < a.queries)
-            static_cast<C*>(a.logsumexp)[block.row + q - q0] = total[i] == 0 ? C(INFINITY) : top[i] + ::log2(total[i]);
+            lse[q - q0] = total[i] == 0 ? C(INFINITY) : top[i] + ::log2(total[i]);
     }
-    P::store(sums, block.template own<C>(a.out), a.out.row, a.queries - q0, a.value_width, [&](int i) { return total[i] == 0 ? C(0) : C(1) / total[i]; });
+    C* out = gridDim.z > 1 ? static_cast<C*>(a.pieces) + block.piece * a.value_width : block.template own<C>(a.out);
+    P::store(sums, out, gridDim.z > 1 ? a.value_width : a.out.row, a.queries - q0, a.value_width, [&](int i) { return total[i] == 0 ? C(0) : C(1) / total[i]; });
 }
 
 template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_attention_backward_queries(const __grid_constant__ AttentionArguments a) {

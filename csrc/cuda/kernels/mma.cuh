@@ -37,9 +37,9 @@ WISP_INLINE void copy_async_4(uint32_t to, const void* from, bool there) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0) : "memory");
 }
 WISP_INLINE void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for this thread's copies; a barrier must follow.
-template <bool Wide> WISP_INLINE void copies_wait() {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+// Waits for this thread's copies, but for those of the last Pending groups; a barrier must follow.
+template <bool Wide, int Pending = 0> WISP_INLINE void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     if constexpr (Wide) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
@@ -167,7 +167,7 @@ WISP_INLINE uint64_t descriptor(uint32_t at, uint32_t panel) {
 #define WISP_LIST_64 "{" "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" ", " "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" "}"
 #define WISP_LIST_96 "{" "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" ", " "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" ", " "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" "}"
 #define WISP_LIST_128 "{" "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" ", " "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" ", " "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" ", " "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" "}"
-#define WISP_QUAD(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+#define WISP_QUAD(i) "+f"(d[First + i][0]), "+f"(d[First + i][1]), "+f"(d[First + i][2]), "+f"(d[First + i][3])
 #define WISP_SUMS_32 WISP_QUAD(0), WISP_QUAD(1), WISP_QUAD(2), WISP_QUAD(3)
 #define WISP_SUMS_64 WISP_SUMS_32, WISP_QUAD(4), WISP_QUAD(5), WISP_QUAD(6), WISP_QUAD(7)
 #define WISP_SUMS_96 WISP_SUMS_64, WISP_QUAD(8), WISP_QUAD(9), WISP_QUAD(10), WISP_QUAD(11)
@@ -181,7 +181,7 @@ WISP_INLINE uint64_t descriptor(uint32_t at, uint32_t panel) {
                  : WISP_SUMS_##N : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
 
 // d (64 x 8 N) = (add ? d : 0) + a b' over 16 columns, both in shared memory.
-template <class T, int N> WISP_INLINE void multiply_tiles(float (&d)[N][4], uint64_t a, uint64_t b, int add) {
+template <class T, int N, int First = 0> WISP_INLINE void multiply_tiles(float (&d)[N][4], uint64_t a, uint64_t b, int add) {
 #define WISP_X(type)                                                       \
     if constexpr (N == 4) WISP_FROM_TILES(32, type, 16, 17, 18);           \
     else if constexpr (N == 8) WISP_FROM_TILES(64, type, 32, 33, 34);      \
@@ -190,8 +190,8 @@ template <class T, int N> WISP_INLINE void multiply_tiles(float (&d)[N][4], uint
     if constexpr (std::is_same_v<T, bf16>) { WISP_X("bf16") } else { WISP_X("f16") }
 #undef WISP_X
 }
-// d = (add ? d : 0) + a b over 16 rows of b, with a in registers.
-template <class T, int N> WISP_INLINE void multiply_left(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, int add) {
+// d = (add ? d : 0) + a b over 16 rows of b, with a in registers; 128 columns at most, from 8 First on.
+template <class T, int First, int N> WISP_INLINE void multiply_left(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, int add) {
 #define WISP_X(type)                                                                  \
     if constexpr (N == 4) WISP_FROM_REGISTERS(32, type, 16, 17, 18, 19, 20, 21);          \
     else if constexpr (N == 8) WISP_FROM_REGISTERS(64, type, 32, 33, 34, 35, 36, 37);     \
@@ -205,7 +205,7 @@ WISP_INLINE void group_end() { asm volatile("wgmma.commit_group.sync.aligned;" :
 template <int Pending> WISP_INLINE void group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
 #else  // never launched there
 template <class T, int N> WISP_INLINE void multiply_tiles(float (&)[N][4], uint64_t, uint64_t, int) { __trap(); }
-template <class T, int N> WISP_INLINE void multiply_left(float (&)[N][4], const uint32_t (&)[4], uint64_t, int) { __trap(); }
+template <class T, int First, int N> WISP_INLINE void multiply_left(float (&)[N][4], const uint32_t (&)[4], uint64_t, int) { __trap(); }
 WISP_INLINE void group_begin() {}
 WISP_INLINE void group_end() {}
 template <int Pending> WISP_INLINE void group_wait() {}
@@ -296,8 +296,12 @@ template <bool Wide> struct Engine {
 #pragma unroll
                 for (int i = 0; i <= both; i++)
 #pragma unroll
-                    for (int k = 0; k < K; k++)
-                        multiply_left<E>(sums, left[i][k], descriptor(b + (both - i) * b_tile + k * 16 * 128, K * 16 * 128), Add || both < parts - 1 || i > 0 || k > 0);
+                    for (int k = 0; k < K; k++) {
+                        const uint32_t at = b + (both - i) * b_tile + k * 16 * 128, panel = K * 16 * 128;
+                        const int add = Add || both < parts - 1 || i > 0 || k > 0;
+                        multiply_left<E, 0>(sums, left[i][k], descriptor(at, panel), add);
+                        if constexpr (N > 16) multiply_left<E, 16>(sums, left[i][k], descriptor(at + 2 * panel, panel), add);
+                    }
         } else {
             if constexpr (!Add) clear(sums);
 #pragma unroll

@@ -245,7 +245,8 @@ bool any_needs_grad(const TensorList& tensors) {
 static Node* accumulator_of(const Tensor& t) {
     TensorExtra& e = extra(t);
     if (e.accumulator) {
-        // The tensor may have been moved since (Module.to); gradients go where it is now.
+        // The tensor may have been moved since (Module.to); gradients go where it is now. Looked at when it is used, not when
+        // its data is set: between forward and backward a sharded parameter lies empty.
         OutputInfo& known = e.accumulator->outputs[0];
         if (known.dtype != t.dtype() || !(known.device == t.device()) || !(known.sizes == t.sizes())) known = {t.sizes(), t.dtype(), t.device()};
         Py_INCREF(reinterpret_cast<PyObject*>(e.accumulator));

@@ -4,7 +4,6 @@
 #include <frameobject.h>
 #include <time.h>
 
-#include <cstring>
 #include <string>
 
 #include "../core/allocator.h"
@@ -186,7 +185,6 @@ const Operators operators = {
     {"_profiler_exit(int event)", [](int64_t event) {
          if (event >= 0) close_event(event);
      }, function},
-    {"_live_bytes()", []() { return allocator_stats().live_bytes; }, function},
     {"_upcoming_sequence()", []() { return int64_t(upcoming_sequence()); }, function},
 };
 

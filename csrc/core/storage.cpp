@@ -1,7 +1,6 @@
 // Counted memory blocks.
 #include "storage.h"
 
-#include <cstring>
 #include <new>
 
 #include "../cuda/runtime.h"

@@ -89,7 +89,6 @@ template <class T> WISP_INLINE void store_first(T* p, int64_t count, Vector<T> v
 WISP_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 WISP_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 WISP_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }  // a >= 0
-WISP_INLINE int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 inline int64_t greatest_common_divisor(int64_t a, int64_t b) {
     while (b != 0) {
         const int64_t rest = a % b;

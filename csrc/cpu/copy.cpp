@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "../core/threads.h"
-#include "isa.h"
+#include "bits.h"
 
 #if defined(__F16C__)
 #include <immintrin.h>
@@ -19,34 +19,19 @@ constexpr int max_dims = 64;
 constexpr int64_t grain = 32768;  // elements a thread should have at least
 constexpr int64_t block = 1024;   // elements converted at a time
 
-struct Item16 {
-    uint64_t a, b;
-};
-
 // ---- conversion of contiguous blocks ---------------------------------------------------------------------------
-
-WISP_INLINE float float_of_bits(uint32_t u) {
-    float x;
-    std::memcpy(&x, &u, 4);
-    return x;
-}
-WISP_INLINE uint32_t bits_of_float(float x) {
-    uint32_t u;
-    std::memcpy(&u, &x, 4);
-    return u;
-}
 
 // Half precision by integer arithmetic, for instruction sets without F16C and for the ends of blocks.
 WISP_INLINE float float_of_half(uint16_t h) {
     const uint32_t sign = uint32_t(h & 0x8000) << 16;
     const uint32_t rest = uint32_t(h & 0x7fff) << 13;
-    const float scaled = float_of_bits(rest) * 0x1p112f;                  // rebias; subnormals come out right
+    const float scaled = bits_as<float>(rest) * 0x1p112f;                  // rebias; subnormals come out right
     const uint32_t special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;   // infinity and NaN
-    return float_of_bits(sign | bits_of_float(scaled) | special);
+    return bits_as<float>(sign | bits_as<uint32_t>(scaled) | special);
 }
 WISP_INLINE uint16_t half_of_float(float x) {
-    const uint32_t u = bits_of_float(x), sign = (u >> 16) & 0x8000, rest = u & 0x7fffffff;
-    const uint32_t subnormal = bits_of_float(float_of_bits(rest) + 0.5f) - 0x3f000000u;  // rounds at 2^-24
+    const uint32_t u = bits_as<uint32_t>(x), sign = (u >> 16) & 0x8000, rest = u & 0x7fffffff;
+    const uint32_t subnormal = bits_as<uint32_t>(bits_as<float>(rest) + 0.5f) - 0x3f000000u;  // rounds at 2^-24
     const uint32_t normal = (rest - 0x38000000u + 0xfff + ((rest >> 13) & 1)) >> 13;
     uint32_t h = rest < 0x38800000u ? subnormal : normal;
     h = rest >= 0x477ff000u ? 0x7c00u : h;
@@ -72,11 +57,11 @@ void float_to_half(uint16_t* dst, const float* src, int64_t n) {
     for (; i < n; i++) dst[i] = half_of_float(src[i]);
 }
 void brain_to_float(float* dst, const uint16_t* src, int64_t n) {
-    for (int64_t i = 0; i < n; i++) dst[i] = float_of_bits(uint32_t(src[i]) << 16);
+    for (int64_t i = 0; i < n; i++) dst[i] = bits_as<float>(uint32_t(src[i]) << 16);
 }
 void float_to_brain(uint16_t* dst, const float* src, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        const uint32_t u = bits_of_float(src[i]);
+        const uint32_t u = bits_as<uint32_t>(src[i]);
         const uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
         dst[i] = (u & 0x7fffffff) > 0x7f800000u ? uint16_t(0x7fc0) : uint16_t(rounded);
     }
@@ -184,17 +169,6 @@ void convert(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64
 }
 
 // ---- rows ------------------------------------------------------------------------------------------------------
-
-// Calls f with a null pointer of an integer type of `item` bytes.
-template <class F> WISP_INLINE void by_item(int64_t item, F&& f) {
-    switch (item) {
-        case 1: return f(static_cast<uint8_t*>(nullptr));
-        case 2: return f(static_cast<uint16_t*>(nullptr));
-        case 4: return f(static_cast<uint32_t*>(nullptr));
-        case 8: return f(static_cast<uint64_t*>(nullptr));
-        default: return f(static_cast<Item16*>(nullptr));
-    }
-}
 
 template <class T>
 WISP_INLINE void copy_row(T* __restrict d, int64_t ds, const T* __restrict s, int64_t ss, int64_t n) {

@@ -31,13 +31,10 @@ void apply_as(const T* x, T* y, int64_t n, RandomStream stream, uint64_t thresho
 }
 
 void apply(DType d, const void* x, void* y, int64_t n, RandomStream stream, uint64_t threshold, double scale) {
-    switch (d) {
-        case DType::f32: return apply_as((const float*)x, (float*)y, n, stream, threshold, scale);
-        case DType::f64: return apply_as((const double*)x, (double*)y, n, stream, threshold, scale);
-        case DType::bf16: return apply_as((const bf16*)x, (bf16*)y, n, stream, threshold, scale);
-        case DType::f16: return apply_as((const f16*)x, (f16*)y, n, stream, threshold, scale);
-        default: return;
-    }
+    with_floating(d, [=](auto zero) {
+        using T = decltype(zero);
+        apply_as(static_cast<const T*>(x), static_cast<T*>(y), n, stream, threshold, scale);
+    });
 }
 
 }  // namespace

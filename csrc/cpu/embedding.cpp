@@ -11,16 +11,6 @@ namespace {
 
 constexpr int64_t elements_per_task = 16384;
 
-template <class Body> WISP_INLINE void with_floating(DType d, Body body) {
-    switch (d) {
-        case DType::f32: return body(float());
-        case DType::f64: return body(double());
-        case DType::bf16: return body(bf16());
-        case DType::f16: return body(f16());
-        default: return;
-    }
-}
-
 int64_t first_bad(const int64_t* index, int64_t n, int64_t rows) {
     for (int64_t i = 0; i < n; i++)
         if (uint64_t(index[i]) >= uint64_t(rows)) return i;

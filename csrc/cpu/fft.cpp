@@ -2,7 +2,6 @@
 #include "cpu/fft.h"
 
 #include <cstring>
-#include <utility>
 
 #include "core/scratch.h"
 #include "core/threads.h"

@@ -2,9 +2,10 @@
 #include "cpu/image.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "core/threads.h"
-#include "cpu/isa.h"
+#include "cpu/bits.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
@@ -35,18 +36,6 @@ template <class Run> WISP_INLINE void for_sums(DType dtype, Run&& run) {
     }
 }
 
-// Calls run with a value of a type of this size, for moving elements about.
-template <class Run> WISP_INLINE void for_size(DType dtype, Run&& run) {
-    switch (item_size(dtype)) {
-        case 1: return run(uint8_t());
-        case 2: return run(uint16_t());
-        case 4: return run(uint32_t());
-        case 8: return run(uint64_t());
-        case 16: return run(Pair<double>());
-        default: return;
-    }
-}
-
 template <class T> void gather_of(const ImageMap& m, const T* input, T* output) {
     const int64_t in_size = product(m.in), width = m.out[2];
     const int64_t rows = m.planes * m.out[0] * m.out[1];
@@ -60,8 +49,8 @@ template <class T> void gather_of(const ImageMap& m, const T* input, T* output) 
     });
 }
 void gather(DType dtype, const ImageMap& m, const void* input, void* output) {
-    for_size(dtype, [&](auto zero) {
-        using T = decltype(zero);
+    by_item(item_size(dtype), [&](auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
         gather_of(m, static_cast<const T*>(input), static_cast<T*>(output));
     });
 }
@@ -185,8 +174,8 @@ template <class T> void fold_of(const ImageWindows& w, const T* columns, T* outp
     });
 }
 void unfold(DType dtype, const ImageWindows& w, const void* input, void* columns) {
-    for_size(dtype, [&](auto zero) {
-        using T = decltype(zero);
+    by_item(item_size(dtype), [&](auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
         unfold_of(w, static_cast<const T*>(input), static_cast<T*>(columns));
     });
 }

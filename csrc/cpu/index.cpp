@@ -6,28 +6,14 @@
 #include <type_traits>
 
 #include "../core/threads.h"
+#include "bits.h"
 #include "copy.h"
-#include "isa.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
 constexpr int max_dims = 64;
 constexpr int64_t grain = 32768;
-
-struct Item16 {
-    uint64_t a, b;
-};
-
-template <class F> WISP_INLINE void by_item(int64_t item, F&& f) {
-    switch (item) {
-        case 1: return f(static_cast<uint8_t*>(nullptr));
-        case 2: return f(static_cast<uint16_t*>(nullptr));
-        case 4: return f(static_cast<uint32_t*>(nullptr));
-        case 8: return f(static_cast<uint64_t*>(nullptr));
-        default: return f(static_cast<Item16*>(nullptr));
-    }
-}
 
 // ---- combining -------------------------------------------------------------------------------------------------
 
@@ -41,43 +27,14 @@ template <class R> struct Pair {
 struct Bool {
     uint8_t value;
 };
-struct Half {
-    uint16_t bits;
-};
-struct Brain {
-    uint16_t bits;
-};
 template <class T> constexpr bool is_pair = false;
 template <class R> constexpr bool is_pair<Pair<R>> = true;
-
-WISP_INLINE float widened(Half x) {
-    wisp::f16 h;
-    std::memcpy(&h, &x, 2);
-    return float(h);
-}
-WISP_INLINE float widened(Brain x) {
-    const uint32_t u = uint32_t(x.bits) << 16;
-    float y;
-    std::memcpy(&y, &u, 4);
-    return y;
-}
-WISP_INLINE Half narrowed(float x, Half) {
-    const wisp::f16 h = wisp::f16(x);
-    Half y;
-    std::memcpy(&y, &h, 2);
-    return y;
-}
-WISP_INLINE Brain narrowed(float x, Brain) {
-    uint32_t u;
-    std::memcpy(&u, &x, 4);
-    return {x != x ? uint16_t(0x7fc0) : uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16)};
-}
 
 template <Scatter how, class T> WISP_INLINE T combined(T a, T x) {
     if constexpr (how == Scatter::set) {
         return x;
-    } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, Brain>) {
-        return narrowed(combined<how>(widened(a), widened(x)), T{});
+    } else if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) {
+        return T(combined<how>(float(a), float(x)));
     } else if constexpr (std::is_same_v<T, Bool>) {
         const bool either = how == Scatter::add || how == Scatter::maximum;
         return {uint8_t(either ? a.value | x.value : a.value & x.value)};
@@ -117,8 +74,8 @@ template <class F> void by_type(Scatter how, DType dtype, F&& f) {
             case DType::u16: case DType::i16: return by_sum<uint16_t>(how, f);
             case DType::u32: case DType::i32: return by_sum<uint32_t>(how, f);
             case DType::u64: case DType::i64: return by_sum<uint64_t>(how, f);
-            case DType::f16: return by_sum<Half>(how, f);
-            case DType::bf16: return by_sum<Brain>(how, f);
+            case DType::f16: return by_sum<f16>(how, f);
+            case DType::bf16: return by_sum<bf16>(how, f);
             case DType::f32: return by_sum<float>(how, f);
             case DType::f64: return by_sum<double>(how, f);
             case DType::c64: return by_sum<Pair<float>>(how, f);
@@ -132,10 +89,10 @@ template <class F> void by_type(Scatter how, DType dtype, F&& f) {
         case DType::i16: return by_order<int16_t>(how, f);
         case DType::i32: return by_order<int32_t>(how, f);
         case DType::i64: return by_order<int64_t>(how, f);
-        case DType::f16: return by_order<Half>(how, f);
+        case DType::f16: return by_order<f16>(how, f);
         case DType::f32: return by_order<float>(how, f);
         case DType::f64: return by_order<double>(how, f);
-        case DType::bf16: return by_order<Brain>(how, f);
+        case DType::bf16: return by_order<bf16>(how, f);
         case DType::u16: return by_order<uint16_t>(how, f);
         case DType::u32: return by_order<uint32_t>(how, f);
         default: return by_order<uint64_t>(how, f);

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <complex>
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
 #include "../core/threads.h"

@@ -12,16 +12,6 @@ namespace {
 constexpr int64_t elements_per_task = 8192;
 constexpr int64_t few_classes = 32;
 
-template <class Body> WISP_INLINE void with_floating(DType d, Body body) {
-    switch (d) {
-        case DType::f32: return body(float());
-        case DType::f64: return body(double());
-        case DType::bf16: return body(bf16());
-        case DType::f16: return body(f16());
-        default: return;
-    }
-}
-
 // The first target outside [0, classes), and the sum of the weights of the others.
 template <class T> int64_t check_targets(const LossArgs& a, double* total_weight) {
     using C = Compute<T>;

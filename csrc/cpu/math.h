@@ -5,22 +5,13 @@
 #pragma once
 #include <cmath>
 #include <complex>
-#include <cstdint>
-#include <cstring>
 
-#include "isa.h"
+#include "bits.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
 // ---- building blocks
-
-template <class To, class From> WISP_INLINE To bits_as(From x) {
-    static_assert(sizeof(To) == sizeof(From));
-    To y;
-    std::memcpy(&y, &x, sizeof y);
-    return y;
-}
 
 // a * b + c, rounded once where the processor can.
 WISP_INLINE float fused(float a, float b, float c) {

@@ -288,17 +288,6 @@ void update_running(R* running_mean, R* running_var, const double* mean, const d
     }
 }
 
-// Calls body(value of the running dtype's type) for floating dtypes.
-template <class Body> WISP_INLINE void with_floating(DType d, Body body) {
-    switch (d) {
-        case DType::f32: return body(float());
-        case DType::f64: return body(double());
-        case DType::bf16: return body(bf16());
-        case DType::f16: return body(f16());
-        default: return;
-    }
-}
-
 template <class T>
 void stats_as(const T* x, Compute<T>* mean, Compute<T>* rstd, DType running, void* running_mean, void* running_var,
               double momentum, int64_t batch, int64_t channels, int64_t spatial, double eps) {

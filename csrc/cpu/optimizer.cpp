@@ -34,16 +34,6 @@ WISP_INLINE void update(const OptimizerTensor& t, int64_t begin, int64_t end, F 
 
 #include "optimizer_rules.h"
 
-template <class Body> WISP_INLINE void with_floating(DType d, Body body) {
-    switch (d) {
-        case DType::f32: return body(float());
-        case DType::f64: return body(double());
-        case DType::bf16: return body(bf16());
-        case DType::f16: return body(f16());
-        default: return;
-    }
-}
-
 // Calls body(tensor, begin, end) for pieces that together cover every element of the list.
 template <class Body> void each_piece(const OptimizerTensor* tensors, int64_t count, Body body) {
     int64_t total = 0;

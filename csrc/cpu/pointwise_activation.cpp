@@ -6,14 +6,7 @@ namespace {
 #include "../ops/table/activation.h"
 }  // namespace
 
-#undef UNARY
-#undef ACTIVATION
-#undef BINARY
-#undef TERNARY
-#define UNARY(name, ...) make_row<name##_row>(),
-#define ACTIVATION UNARY
-#define BINARY UNARY
-#define TERNARY UNARY
+#include "pointwise_make_rows.h"
 extern const ActivationKernels pointwise_activation_table;
 const ActivationKernels pointwise_activation_table = {{
 #include "../ops/table/activation.h"

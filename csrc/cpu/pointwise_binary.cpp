@@ -6,9 +6,6 @@ namespace {
 #include "../ops/table/binary.h"
 
 // Choosing needs no arithmetic: elements are moved by size.
-struct Bytes16 {
-    uint64_t low, high;
-};
 template <class T> void where_loop(char* const* pointers, int64_t n, const Param*, unsigned) {
     T* out = reinterpret_cast<T*>(pointers[0]);
     const uint8_t* condition = reinterpret_cast<const uint8_t*>(pointers[1]);
@@ -18,17 +15,10 @@ template <class T> void where_loop(char* const* pointers, int64_t n, const Param
 }
 }  // namespace
 
-#undef UNARY
-#undef ACTIVATION
-#undef BINARY
-#undef TERNARY
-#define UNARY(name, ...) make_row<name##_row>(),
-#define ACTIVATION UNARY
-#define BINARY UNARY
-#define TERNARY UNARY
+#include "pointwise_make_rows.h"
 extern const BinaryKernels pointwise_binary_table;
 const BinaryKernels pointwise_binary_table = {{
 #include "../ops/table/binary.h"
-}, {&where_loop<uint8_t>, &where_loop<uint16_t>, &where_loop<uint32_t>, &where_loop<uint64_t>, &where_loop<Bytes16>}};
+}, {&where_loop<uint8_t>, &where_loop<uint16_t>, &where_loop<uint32_t>, &where_loop<uint64_t>, &where_loop<Item16>}};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -6,14 +6,7 @@ namespace {
 #include "../ops/table/unary.h"
 }  // namespace
 
-#undef UNARY
-#undef ACTIVATION
-#undef BINARY
-#undef TERNARY
-#define UNARY(name, ...) make_row<name##_row>(),
-#define ACTIVATION UNARY
-#define BINARY UNARY
-#define TERNARY UNARY
+#include "pointwise_make_rows.h"
 extern const UnaryKernels pointwise_unary_table;
 const UnaryKernels pointwise_unary_table = {{
 #include "../ops/table/unary.h"

@@ -4,7 +4,7 @@
 #include "cpu/random.h"
 
 #include "core/threads.h"
-#include "cpu/isa.h"
+#include "cpu/bits.h"
 
 #include <cstring>
 
@@ -13,6 +13,8 @@ namespace {
 
 constexpr int width = 16;  // blocks worked on at once
 constexpr int64_t grain = 16384;
+
+#include "philox_rules.h"
 
 // Sixteen blocks from `block` on: words[w][lane].
 WISP_INLINE void philox(RandomStream stream, uint64_t block, uint32_t words[4][width]) {
@@ -23,40 +25,15 @@ WISP_INLINE void philox(RandomStream stream, uint64_t block, uint32_t words[4][w
         uint32_t x0 = low + uint32_t(lane), x1 = high, x2 = offset_low, x3 = offset_high;
         uint32_t k0 = seed_low, k1 = seed_high;
 #pragma GCC unroll 10
-        for (int round = 0; round < 10; ++round) {
-            const uint64_t p = uint64_t(0xD2511F53u) * x0, q = uint64_t(0xCD9E8D57u) * x2;
-            x0 = uint32_t(q >> 32) ^ x1 ^ k0;
-            x1 = uint32_t(q);
-            x2 = uint32_t(p >> 32) ^ x3 ^ k1;
-            x3 = uint32_t(p);
-            k0 += 0x9E3779B9u;
-            k1 += 0xBB67AE85u;
-        }
+        for (int round = 0; round < 10; ++round) philox_round(x0, x1, x2, x3, k0, k1);
         words[0][lane] = x0, words[1][lane] = x1, words[2][lane] = x2, words[3][lane] = x3;
     }
 }
 
-WISP_INLINE float float_of(uint32_t bits) {
-    float x;
-    std::memcpy(&x, &bits, 4);
-    return x;
-}
-WISP_INLINE uint32_t bits_of(float x) {
-    uint32_t bits;
-    std::memcpy(&bits, &x, 4);
-    return bits;
-}
-WISP_INLINE double double_of(uint64_t bits) {
-    double x;
-    std::memcpy(&x, &bits, 8);
-    return x;
-}
-WISP_INLINE uint64_t bits_of(double x) {
-    uint64_t bits;
-    std::memcpy(&bits, &x, 8);
-    return bits;
-}
-
+WISP_INLINE float float_of(uint32_t bits) { return bits_as<float>(bits); }
+WISP_INLINE uint32_t bits_of(float x) { return bits_as<uint32_t>(x); }
+WISP_INLINE double double_of(uint64_t bits) { return bits_as<double>(bits); }
+WISP_INLINE uint64_t bits_of(double x) { return bits_as<uint64_t>(x); }
 WISP_INLINE float root(float x) { return __builtin_sqrtf(x); }
 WISP_INLINE double root(double x) { return __builtin_sqrt(x); }
 

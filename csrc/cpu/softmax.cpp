@@ -109,65 +109,44 @@ void backward_columns(const T* g, const T* y, T* dx, int64_t n, int64_t stride, 
     }
 }
 
-template <class T>
-void forward_as(const T* x, T* y, int64_t outer, int64_t n, int64_t inner, bool logarithm) {
+// Cuts the work among threads: row(at) for each line of neighbours, or columns(at, count) for lines side by side.
+template <class C, class Row, class Columns>
+WISP_INLINE void each_line(int64_t outer, int64_t n, int64_t inner, Row row, Columns columns) {
     if (inner == 1) {
         parallel_for(outer, 1 + elements_per_task / n, [=](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; i++) forward_row(x + i * n, y + i * n, n, logarithm);
+            for (int64_t i = begin; i < end; i++) row(i * n);
         });
         return;
     }
-    constexpr int64_t step = lanes<Compute<T>>;
+    constexpr int64_t step = lanes<C>;
     const int64_t blocks = (inner + step - 1) / step;
     parallel_for(outer * blocks, 1 + elements_per_task / (n * step), [=](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
-            const int64_t column = i % blocks * step, at = i / blocks * n * inner + column;
-            const int64_t left = inner - column;
-            forward_columns(x + at, y + at, n, inner, left < step ? left : step, logarithm);
+            const int64_t column = i % blocks * step, left = inner - column;
+            columns(i / blocks * n * inner + column, left < step ? left : step);
         }
     });
 }
 
-template <class T>
-void backward_as(const T* g, const T* y, T* dx, int64_t outer, int64_t n, int64_t inner, bool logarithm) {
-    if (inner == 1) {
-        parallel_for(outer, 1 + elements_per_task / n, [=](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; i++) backward_row(g + i * n, y + i * n, dx + i * n, n, logarithm);
-        });
-        return;
-    }
-    constexpr int64_t step = lanes<Compute<T>>;
-    const int64_t blocks = (inner + step - 1) / step;
-    parallel_for(outer * blocks, 1 + elements_per_task / (n * step), [=](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++) {
-            const int64_t column = i % blocks * step, at = i / blocks * n * inner + column;
-            const int64_t left = inner - column;
-            backward_columns(g + at, y + at, dx + at, n, inner, left < step ? left : step, logarithm);
-        }
+void forward(DType dtype, const void* x_, void* y_, int64_t outer, int64_t n, int64_t inner, bool logarithm) {
+    if (outer * n * inner == 0) return;
+    with_floating(dtype, [=](auto zero) {
+        using T = decltype(zero);
+        const T* x = static_cast<const T*>(x_);
+        T* y = static_cast<T*>(y_);
+        each_line<Compute<T>>(outer, n, inner, [=](int64_t at) { forward_row(x + at, y + at, n, logarithm); },
+                              [=](int64_t at, int64_t count) { forward_columns(x + at, y + at, n, inner, count, logarithm); });
     });
 }
-
-void forward(DType dtype, const void* x, void* y, int64_t outer, int64_t n, int64_t inner, bool logarithm) {
+void backward(DType dtype, const void* g_, const void* y_, void* dx_, int64_t outer, int64_t n, int64_t inner, bool logarithm) {
     if (outer * n * inner == 0) return;
-    switch (dtype) {
-        case DType::f32: return forward_as((const float*)x, (float*)y, outer, n, inner, logarithm);
-        case DType::f64: return forward_as((const double*)x, (double*)y, outer, n, inner, logarithm);
-        case DType::bf16: return forward_as((const bf16*)x, (bf16*)y, outer, n, inner, logarithm);
-        case DType::f16: return forward_as((const f16*)x, (f16*)y, outer, n, inner, logarithm);
-        default: return;
-    }
-}
-void backward(DType dtype, const void* g, const void* y, void* dx, int64_t outer, int64_t n, int64_t inner,
-              bool logarithm) {
-    if (outer * n * inner == 0) return;
-    switch (dtype) {
-        case DType::f32: return backward_as((const float*)g, (const float*)y, (float*)dx, outer, n, inner, logarithm);
-        case DType::f64:
-            return backward_as((const double*)g, (const double*)y, (double*)dx, outer, n, inner, logarithm);
-        case DType::bf16: return backward_as((const bf16*)g, (const bf16*)y, (bf16*)dx, outer, n, inner, logarithm);
-        case DType::f16: return backward_as((const f16*)g, (const f16*)y, (f16*)dx, outer, n, inner, logarithm);
-        default: return;
-    }
+    with_floating(dtype, [=](auto zero) {
+        using T = decltype(zero);
+        const T *g = static_cast<const T*>(g_), *y = static_cast<const T*>(y_);
+        T* dx = static_cast<T*>(dx_);
+        each_line<Compute<T>>(outer, n, inner, [=](int64_t at) { backward_row(g + at, y + at, dx + at, n, logarithm); },
+                              [=](int64_t at, int64_t count) { backward_columns(g + at, y + at, dx + at, n, inner, count, logarithm); });
+    });
 }
 
 }  // namespace

@@ -28,6 +28,17 @@ template <class T> struct compute_of { using type = float; };
 template <> struct compute_of<double> { using type = double; };
 template <class T> using Compute = typename compute_of<T>::type;
 
+// Calls body with a value of the dtype's type.
+template <class Body> WISP_INLINE void with_floating(DType d, Body body) {
+    switch (d) {
+        case DType::f32: return body(float());
+        case DType::f64: return body(double());
+        case DType::bf16: return body(bf16());
+        case DType::f16: return body(f16());
+        default: return;
+    }
+}
+
 template <class C> WISP_INLINE Vector<C> splat(C x) { return Vector<C>{} + x; }
 
 // ---- loads and stores. Partial ones touch only the first n elements.

@@ -1,7 +1,6 @@
 // Launches the kernels of images.
 #include "../cpu/image.h"
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <unordered_map>

@@ -1,6 +1,4 @@
 // Launches the kernels of indexing, scans and embeddings.
-#include <cstring>
-
 #include "../cpu/embedding.h"
 #include "../cpu/index.h"
 #include "../cpu/scan.h"

@@ -12,21 +12,7 @@
 namespace wisp::cuda {
 namespace {
 
-constexpr int max_operands = 6, max_dims = 10;
-
-// As in kernels/pointwise.cuh.
-struct Arguments {
-    char* data[max_operands];
-    int64_t n;
-    cpu::Param params[4];
-    alignas(16) char numbers[max_operands][16];
-};
-struct Shape {
-    int dims;
-    Divider sizes[max_dims];
-    int64_t strides[max_operands][max_dims];
-    unsigned spread;
-};
+#include "kernels/pointwise_arguments.cuh"
 
 constexpr int row_identity = int(cpu::Pointwise::count), row_conjugate = row_identity + 1, row_where = row_identity + 2;
 
@@ -86,7 +72,7 @@ Kernel* kernel_for(int row, int which, DType compute, const Operand* operands, i
 void run(int row, int which, DType compute, const Operand* operands, int count, const Dims& sizes, const cpu::Param* params) {
     const int64_t n = product(sizes);
     if (n == 0) return;
-    Arguments a;
+    PointwiseArguments a;
     std::memset(a.data, 0, sizeof a.data);
     if (params) std::memcpy(a.params, params, sizeof a.params);
 
@@ -160,7 +146,7 @@ void run(int row, int which, DType compute, const Operand* operands, int count, 
         launch_with(kernel, {unsigned((units + per_block - 1) / per_block)}, {256}, 0, a);
         return;
     }
-    Shape s;
+    PointwiseShape s;
     s.dims = merged;
     s.spread = vector > 1 ? spread : 0;
     a.n = n / vector;

@@ -34,16 +34,13 @@ template <int Which> Kernel* vectored(const char* name, DType d, int vector) {
     return instances(int(d) * 2 + (vector > 1), [&] { return str(name, "<", type_text(d), ", ", vector, ">"); });
 }
 
-// For contiguous planes of two dimensions, as in kernels/pool_planes.cuh.
-struct PoolPlanes {
-    int in_y, in_x, out_y, out_x, kernel_y, kernel_x, padding_y, padding_x;
-    Divider in_plane, in_row, out_plane, out_row, stride_y, stride_x;
-    explicit PoolPlanes(const PoolShape& s)
-        : in_y(int(s.in[1])), in_x(int(s.in[2])), out_y(int(s.out[1])), out_x(int(s.out[2])), kernel_y(int(s.kernel[1])), kernel_x(int(s.kernel[2])),
-          padding_y(int(s.padding[1])), padding_x(int(s.padding[2])), in_plane(divider(uint32_t(s.in[1] * s.in[2]))), in_row(divider(uint32_t(s.in[2]))),
-          out_plane(divider(uint32_t(s.out[1] * s.out[2]))), out_row(divider(uint32_t(s.out[2]))), stride_y(divider(uint32_t(s.stride[1]))),
-          stride_x(divider(uint32_t(s.stride[2]))) {}
-};
+#include "kernels/pool_planes_arguments.cuh"
+
+PoolPlanes planes_of(const PoolShape& s) {
+    const auto by = [](int64_t n) { return divider(uint32_t(n)); };
+    return {int(s.in[1]), int(s.in[2]), int(s.out[1]), int(s.out[2]), int(s.kernel[1]), int(s.kernel[2]), int(s.padding[1]), int(s.padding[2]),
+            by(s.in[1] * s.in[2]), by(s.in[2]), by(s.out[1] * s.out[2]), by(s.out[2]), by(s.stride[1]), by(s.stride[2])};
+}
 bool as_planes(const PoolShape& s) {
     constexpr int64_t most = int64_t(1) << 30;
     return s.inner == 1 && s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0 && s.dilation[1] == 1 && s.dilation[2] == 1 && s.stride[1] < most &&
@@ -57,7 +54,7 @@ template <int Which> Kernel* of_planes(const char* name, DType d) {
 void max(DType d, const PoolShape& s, const void* x, void* y, int64_t* indices, uint8_t* taps) {
     const int64_t n = s.planes * volume(s.out);
     const int v = vector_of(d, s, {x, y});
-    if (n && as_planes(s)) launch_with(of_planes<0>("max_pool_planes", d), threads(n), {256}, 0, PoolPlanes(s), x, y, indices, taps, uint32_t(n));
+    if (n && as_planes(s)) launch_with(of_planes<0>("max_pool_planes", d), threads(n), {256}, 0, planes_of(s), x, y, indices, taps, uint32_t(n));
     else if (n) launch_with(vectored<0>("max_pool", d, v), threads(n / v), {256}, 0, s, x, y, indices, taps, n);
 }
 
@@ -66,7 +63,7 @@ void max_grad(DType d, const PoolShape& s, const void* g, const int64_t* indices
     if (n == 0) return;
     if (taps) {
         const int v = vector_of(d, s, {g, taps, dx});
-        if (as_planes(s)) launch_with(of_planes<1>("max_pool_planes_grad", d), threads(n), {256}, 0, PoolPlanes(s), g, taps, dx, uint32_t(n));
+        if (as_planes(s)) launch_with(of_planes<1>("max_pool_planes_grad", d), threads(n), {256}, 0, planes_of(s), g, taps, dx, uint32_t(n));
         else launch_with(vectored<1>("max_pool_grad", d, v), threads(n / v), {256}, 0, s, g, taps, dx, n);
         return;
     }

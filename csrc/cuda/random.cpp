@@ -51,9 +51,9 @@ void random_integers(int64_t* out, int64_t n, RandomStream s, int64_t from, uint
     launch_with(find_kernel("cuda/kernels/random.cuh", "random_integers"), blocks_for(n, narrow ? 4 : 2), {256}, 0, out, n, draw_of(s), from, range);
 }
 
-void random_bernoulli(float* out, int64_t n, RandomStream s, uint64_t limit, float value) {
+void random_bernoulli(float* out, int64_t n, RandomStream s, uint64_t limit) {
     if (n == 0) return;
-    launch_with(find_kernel("cuda/kernels/random.cuh", "random_bernoulli"), blocks_for(n, 4), {256}, 0, out, n, draw_of(s), limit, value);
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_bernoulli"), blocks_for(n, 4), {256}, 0, out, n, draw_of(s), limit);
 }
 
 void random_poisson(double* out, const double* rate, int64_t n, RandomStream s) {

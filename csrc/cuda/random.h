@@ -8,7 +8,7 @@ namespace wisp::cuda {
 void random_integers(int64_t* out, int64_t n, cpu::RandomStream stream, int64_t from, uint64_t range);
 
 // value where a word of 32 bits is below limit, else 0.
-void random_bernoulli(float* out, int64_t n, cpu::RandomStream stream, uint64_t limit, float value);
+void random_bernoulli(float* out, int64_t n, cpu::RandomStream stream, uint64_t limit);
 void random_poisson(double* out, const double* rate, int64_t n, cpu::RandomStream stream);
 void random_binomial(double* out, const double* count, const double* probability, int64_t n, cpu::RandomStream stream);
 

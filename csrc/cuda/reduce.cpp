@@ -16,22 +16,7 @@ namespace {
 
 using cpu::Reduction;
 
-constexpr int max_dims = 8;
-
-// As in kernels/reduce.cuh.
-struct Arguments {
-    const char* in;
-    char* out;
-    int64_t* indices;
-    char* mean;
-    char* partial;
-    int64_t outputs, count, splits;
-    int kept, folded;
-    Divider kept_sizes[max_dims], folded_sizes[max_dims];
-    int64_t kept_strides[max_dims], folded_strides[max_dims];
-    double divisor, parameter;
-    int root;
-};
+#include "kernels/reduce_arguments.cuh"
 
 // Dimensions of one sort, innermost first, merged where their strides allow it.
 struct Merged {
@@ -133,7 +118,7 @@ void reduce_a_copy(Reduction kind, const cpu::ReduceArguments& given) {
 }  // namespace
 
 void reduce(Reduction kind, const cpu::ReduceArguments& given) {
-    Arguments a{};
+    ReduceArguments a{};
     a.in = static_cast<const char*>(given.in);
     a.out = static_cast<char*>(given.out);
     a.indices = given.indices;
@@ -151,7 +136,7 @@ void reduce(Reduction kind, const cpu::ReduceArguments& given) {
     if (a.outputs == 0) return;
     if (a.count == 0) folded = Merged{};
     if (kept.n > 1 && a.outputs >= (int64_t(1) << 31)) return reduce_in_parts(kind, given);
-    if (folded.n > max_dims || kept.n > max_dims || (folded.n > 1 && a.count >= (int64_t(1) << 31))) return reduce_a_copy(kind, given);
+    if (folded.n > reduce_dims || kept.n > reduce_dims || (folded.n > 1 && a.count >= (int64_t(1) << 31))) return reduce_a_copy(kind, given);
     a.kept = kept.store(a.kept_sizes, a.kept_strides);
     a.folded = folded.store(a.folded_sizes, a.folded_strides);
 

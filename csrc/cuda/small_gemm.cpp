@@ -6,13 +6,7 @@
 namespace wisp::cuda {
 namespace {
 
-struct Arguments {  // as in kernels/small_gemm.cuh
-    const float *a, *b, *bias;
-    float *c, *sums;
-    int m, n, k, a_row, a_col, b_row, b_col, c_row;
-    int64_t batch_a, batch_b, batch_c;
-    float alpha;
-};
+#include "kernels/small_gemm_arguments.cuh"
 
 constexpr int64_t most_work = int64_t(1) << 27;  // multiplications; beyond this the library's kernels gain more than they cost
 
@@ -28,7 +22,7 @@ bool small_matmul(DType dtype, const cpu::GemmArgs& g, void* row_sums) {
         if (stride > INT32_MAX) return false;
     const bool with_d = g.d && g.beta != 0;
     if (with_d && (g.d_row != 0 || (g.d_col != 1 && g.n > 1) || g.beta != 1 || batch > 1)) return false;
-    Arguments p{static_cast<const float*>(g.a), static_cast<const float*>(g.b), with_d ? static_cast<const float*>(g.d) : nullptr, static_cast<float*>(g.c),
+    SmallGemm p{static_cast<const float*>(g.a), static_cast<const float*>(g.b), with_d ? static_cast<const float*>(g.d) : nullptr, static_cast<float*>(g.c),
                 static_cast<float*>(row_sums), int(g.m), int(g.n), int(g.k), int(g.a_row), int(g.a_col), int(g.b_row), int(g.b_col), int(g.c_row), 0, 0, 0,
                 float(g.alpha)};
     if (batch > 1) p.batch_a = g.batch_a[0], p.batch_b = g.batch_b[0], p.batch_c = g.batch_c[0];

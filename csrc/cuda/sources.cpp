@@ -16,8 +16,10 @@
     X(base, "cuda/kernels/base.cuh")                       \
     X(numbers, "cuda/kernels/numbers.cuh")                 \
     X(pointwise, "cuda/kernels/pointwise.cuh")             \
+    X(pointwise_arguments, "cuda/kernels/pointwise_arguments.cuh") \
     X(copy, "cuda/kernels/copy.cuh")                       \
     X(reduce, "cuda/kernels/reduce.cuh")                   \
+    X(reduce_arguments, "cuda/kernels/reduce_arguments.cuh") \
     X(rows, "cuda/kernels/rows.cuh")                       \
     X(softmax, "cuda/kernels/softmax.cuh")                 \
     X(norm, "cuda/kernels/norm.cuh")                       \
@@ -25,8 +27,10 @@
     X(loss, "cuda/kernels/loss.cuh")                       \
     X(pool, "cuda/kernels/pool.cuh")                       \
     X(pool_planes, "cuda/kernels/pool_planes.cuh")         \
+    X(pool_planes_arguments, "cuda/kernels/pool_planes_arguments.cuh") \
     X(small_conv, "cuda/kernels/small_conv.cuh")           \
     X(small_gemm, "cuda/kernels/small_gemm.cuh")           \
+    X(small_gemm_arguments, "cuda/kernels/small_gemm_arguments.cuh") \
     X(rnn, "cuda/kernels/rnn.cuh")                         \
     X(index, "cuda/kernels/index.cuh")                     \
     X(image, "cuda/kernels/image.cuh")                     \
@@ -44,6 +48,7 @@
     X(attention_plain, "cuda/kernels/attention_plain.cuh") \
     X(attention_parts, "cuda/kernels/attention_parts.cuh") \
     X(mma, "cuda/kernels/mma.cuh")                         \
+    X(philox_rules, "cpu/philox_rules.h")                  \
     X(random_rules, "cpu/random_rules.h")                  \
     X(optimizer, "cuda/kernels/optimizer.cuh")             \
     X(optimizer_rules, "cpu/optimizer_rules.h")            \

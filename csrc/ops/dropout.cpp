@@ -1,8 +1,6 @@
 // Front doors of dropout. The mask is never stored: backward draws the same numbers again.
 #include "../cpu/dropout.h"
 
-#include <cmath>
-
 #include "../core/generator.h"
 #include "../cuda/tables.h"
 #include "../python/registry.h"

@@ -53,7 +53,7 @@ Tensor written(const Tensor& self, bool in_place, const char* name, const char* 
 Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate);
 
 Tensor nonzero(const Tensor& x);           // [count, dims]
-TensorList nonzero_tuple(const Tensor& x);
+TensorList nonzero_tuple(const Tensor& x); // [count] for each dim
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& value);
 Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& value);
 Tensor masked_select(const Tensor& x, const Tensor& mask);

@@ -1,8 +1,6 @@
 // Advanced indexing: picking and writing slices at the positions that index tensors give.
 #include "index.h"
 
-#include <cstring>
-
 #include "../cpu/index.h"
 #include "../cuda/tables.h"
 #include "gather.h"
@@ -10,23 +8,6 @@
 namespace wisp {
 
 int64_t item_value(const Tensor& t) { return item(t).to_int(); }
-
-TensorList nonzero_coordinates(const Tensor& mask_) {
-    const Tensor mask = contiguous(to(mask_, DType::boolean));
-    OnDevice on(mask.device());
-    if (mask.device().type == DeviceType::meta) mask.data();  // refuses: how many there are depends on the data
-    const bool* p = mask.device_data<bool>();
-    int64_t count = 0;
-    if (mask.is_cuda()) count = item(sum(mask)).to_int();
-    else
-        for (int64_t i = 0; i < mask.numel(); i++) count += p[i];
-    const int64_t dims = mask.dim();
-    Tensor all = empty({dims, count}, DType::i64);
-    if (count && dims) on_device(cpu::index, cuda::index).nonzero(all.device_data<int64_t>(), 1, count, p, mask.sizes().data(), int(dims), count);
-    TensorList list;
-    for (int64_t d = 0; d < dims; d++) list.push_back(alias(all, Layout{{count}, {1}, d * count}));
-    return list;
-}
 
 namespace {
 
@@ -63,7 +44,7 @@ Picked pick(const Tensor& t, const TensorList& indices) {
         if (!started) p.position = d;
         started = true;
         Tensor i = indices[d];
-        if (i.dtype() == DType::boolean) i = nonzero_coordinates(i)[0];
+        if (i.dtype() == DType::boolean) i = nonzero_tuple(i)[0];
         given.push_back(i);
         p.indexed.push_back(d);
     }

@@ -9,8 +9,6 @@ namespace wisp {
 Tensor index(const Tensor& t, const TensorList& indices);
 // t[indices] = values (or += if accumulate), in place.
 Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& values, bool accumulate);
-// One int64 tensor per dimension of the mask.
-TensorList nonzero_coordinates(const Tensor& mask);
 int64_t item_value(const Tensor& t);
 
 }  // namespace wisp

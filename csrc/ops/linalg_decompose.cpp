@@ -204,6 +204,17 @@ Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left,
     return c;
 }
 
+// What LAPACK's iterations need, and whether they came to an end.
+void check_finite(const Tensor& a, const char* name) {
+    if (!is_nonzero(all(isfinite(a))))
+        throw LinAlgError(name, ": The algorithm failed to converge because the input matrix contained non-finite values.");
+}
+void check_converged(const Tensor& info, const char* name, const char* values) {
+    if (auto failure = first_failure(info))
+        throw LinAlgError(name, ": ", failure->where, "The algorithm failed to converge because the input matrix is ill-conditioned or "
+                          "has too many repeated ", values, " (error code: ", failure->info, ").");
+}
+
 // --- SVD ------------------------------------------------------------------------------------------------------------
 
 struct Singular {
@@ -226,19 +237,14 @@ Singular singular(const Tensor& a, char job, const char* name) {
         return r;
     }
     const Tensor copy = column_major_copy(a), info = no_info(batch);
-    if (!is_nonzero(all(isfinite(copy))))
-        throw LinAlgError(name,
-            ": The algorithm failed to converge because the input matrix contained non-finite values.");
+    check_finite(copy, name);
     {
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a));
         kernels.svd(product(batch), job, m, n, copy.device_data(), r.s.device_data(), job == 'N' ? nullptr : r.u.device_data(), job == 'N'
             ? nullptr : r.vh.device_data(), info.device_data<int32_t>());
     }
-    if (auto failure = first_failure(info))
-        throw LinAlgError(name, ": ", failure->where,
-            "The algorithm failed to converge because the input matrix is ill-conditioned or has too many "
-                          "repeated singular values (error code: ", failure->info, ").");
+    check_converged(info, name, "singular values");
     return r;
 }
 
@@ -303,19 +309,14 @@ std::tuple<Tensor, Tensor> eigh(const Tensor& a, const std::string& uplo, bool v
     const Dims batch = batch_sizes(a);
     Tensor values = empty(with(batch, {a.size(-1)}), real_of(a.dtype())), v = column_major_copy(a);
     if (a.numel()) {
-        if (!is_nonzero(all(isfinite(v))))
-            throw LinAlgError(name,
-                ": The algorithm failed to converge because the input matrix contained non-finite values.");
+        check_finite(v, name);
         const Tensor info = no_info(batch);
         {
             const auto& kernels = lapack_for(a.dtype());
             Unlocked unlocked(cube(a));
             kernels.eigh(product(batch), vectors, part, a.size(-1), v.device_data(), values.device_data(), info.device_data<int32_t>());
         }
-        if (auto failure = first_failure(info))
-            throw LinAlgError(name, ": ", failure->where,
-                "The algorithm failed to converge because the input matrix is ill-conditioned or has too many "
-                              "repeated eigenvalues (error code: ", failure->info, ").");
+        check_converged(info, name, "eigenvalues");
     }
     if (needs_grad(a)) {
         const Tensor results[] = {values, v};
@@ -351,10 +352,7 @@ std::tuple<Tensor, Tensor> eig(const Tensor& a, bool vectors, const char* name) 
             kernels.eig(product(batch), a.size(-1), copy.device_data(), values.device_data(), vectors ? v.device_data() : nullptr,
                 info.device_data<int32_t>());
         }
-        if (auto failure = first_failure(info))
-            throw LinAlgError(name, ": ", failure->where,
-                "The algorithm failed to converge because the input matrix is ill-conditioned or has too many "
-                              "repeated eigenvalues (error code: ", failure->info, ").");
+        check_converged(info, name, "eigenvalues");
     }
     if (needs_grad(a)) {
         const Tensor results[] = {values, v};

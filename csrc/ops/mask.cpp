@@ -13,9 +13,17 @@ static Tensor as_mask(const Tensor& x) {
     GradMode off(false);
     return contiguous(to(x, DType::boolean));
 }
-static int64_t count_true(const Tensor& mask) { return item(count_nonzero(mask, {})).to_int(); }
+static int64_t count_true(const Tensor& mask) {
+    if (mask.device().type == DeviceType::meta) mask.data();  // refuses: how many there are depends on the data
+    if (mask.is_cuda() || mask.numel() > 4096) return item(count_nonzero(mask, {})).to_int();
+    const bool* p = mask.data<bool>();
+    int64_t count = 0;
+    for (int64_t i = 0; i < mask.numel(); i++) count += p[i];
+    return count;
+}
 
 Tensor nonzero(const Tensor& x) {
+    OnDevice on(x.device());
     const Tensor mask = as_mask(x);
     const int64_t n = count_true(mask), dims = x.dim();
     Tensor out = empty({n, dims}, DType::i64);
@@ -27,6 +35,7 @@ Tensor nonzero(const Tensor& x) {
 }
 
 TensorList nonzero_tuple(const Tensor& x) {
+    OnDevice on(x.device());
     const Tensor mask = as_mask(x.dim() ? x : reshape(x, {1}));
     const int64_t n = count_true(mask), dims = mask.dim();
     const Tensor all = empty({dims, n}, DType::i64);

@@ -297,7 +297,7 @@ Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& 
     return self;
 }
 
-void bernoulli_values(const Tensor& self, double p, double scale, Generator& g) {
+void bernoulli_values(const Tensor& self, double p, Generator& g) {
     if (!(p >= 0 && p <= 1)) throw RuntimeError("bernoulli_ expects p to be in [0, 1], but got p=", p);
     OnDevice on(self.device());
     const cpu::RandomStream stream = draw(g);
@@ -307,15 +307,14 @@ void bernoulli_values(const Tensor& self, double p, double scale, Generator& g) 
             uniform_fill(t.device_data(), t.numel(), DType::f64, stream, 0, 1);
             if (t.is_cuda()) {
                 GradMode off(false);
-                return copy_values(t, mul(lt(t, Scalar(p)), Scalar(scale)));
+                return copy_values(t, lt(t, Scalar(p)));
             }
             double* u = t.data<double>();
-            for (int64_t i = 0, n = t.numel(); i < n; i++) u[i] = u[i] < p ? scale : 0;
+            for (int64_t i = 0, n = t.numel(); i < n; i++) u[i] = u[i] < p;
             return;
         }
         const uint64_t limit = uint64_t(std::ldexp(p, 32));
-        const float value = float(scale);
-        if (t.is_cuda()) return cuda::random_bernoulli(t.device_data<float>(), t.numel(), stream, limit, value);
+        if (t.is_cuda()) return cuda::random_bernoulli(t.device_data<float>(), t.numel(), stream, limit);
         float* out = t.data<float>();
         Unlocked unlocked(t.numel());
         parallel_for(t.numel(), 16384, [&](int64_t begin, int64_t end) {
@@ -324,7 +323,7 @@ void bernoulli_values(const Tensor& self, double p, double scale, Generator& g) 
             for (int64_t i = begin; i < end; i += block) {
                 const int64_t n = std::min(block, end - i);
                 cpu::random.bits32(words, n, stream, i);
-                for (int64_t j = 0; j < n; j++) out[i + j] = uint64_t(words[j]) < limit ? value : 0.f;
+                for (int64_t j = 0; j < n; j++) out[i + j] = uint64_t(words[j]) < limit;
             }
         });
     });
@@ -520,7 +519,7 @@ const Operators operators = {
      }, function | method},
     {"bernoulli(Tensor input, float p, *, Generator? generator=None)", [](const Tensor& t, double p, Generator& g) {
          Tensor out = empty_like(t);
-         bernoulli_values(out, p, 1, g);
+         bernoulli_values(out, p, g);
          return with_zero_gradient(out, "BernoulliBackward0", t);
      }, function | method},
     {"bernoulli_(Tensor self, Tensor p, *, Generator? generator=None)", [](const Tensor& self, const Tensor& p, Generator& g) {
@@ -528,7 +527,7 @@ const Operators operators = {
          return sample_inplace(self, "bernoulli_", "BernoulliBackward0", [&] { bernoulli_of(p, self, g); });
      }, method},
     {"bernoulli_(Tensor self, float p=0.5, *, Generator? generator=None)", [](const Tensor& self, double p, Generator& g) {
-         return sample_inplace(self, "bernoulli_", "BernoulliBackward0", [&] { bernoulli_values(self, p, 1, g); });
+         return sample_inplace(self, "bernoulli_", "BernoulliBackward0", [&] { bernoulli_values(self, p, g); });
      }, method},
     {"multinomial(Tensor input, int num_samples, bool replacement=False, *, Generator? generator=None, Tensor!? out=None)", multinomial,
      function | method},
@@ -619,11 +618,5 @@ const Operators operators = {
 }  // namespace
 
 Tensor rand(const Dims& sizes, DType dtype, Generator& generator) { return uniform_into(empty(sizes, dtype), false, generator); }
-Tensor randn(const Dims& sizes, DType dtype, Generator& generator) { return normal_into(empty(sizes, dtype), false, generator); }
-Tensor bernoulli_mask(const Dims& sizes, DType dtype, double keep, double scale, Generator& generator) {
-    Tensor t = empty(sizes, dtype);
-    bernoulli_values(t, keep, scale, generator);
-    return t;
-}
 
 }  // namespace wisp

@@ -1,8 +1,6 @@
 // Front doors of views: they share memory, and their gradients are views or scatters of the incoming gradient.
 #include "views.h"
 
-#include <numeric>
-
 #include "../autograd/engine.h"
 #include "../python/registry.h"
 

@@ -105,8 +105,7 @@ void consume(PyObject* item, const Tensor& t, Key& key, int64_t& in, int64_t& ou
                 if (mask.size(d) != t.size(in + d))
                     throw IndexError("The shape of the mask ", mask.sizes(), " at index ", d, " does not match the shape of the indexed tensor ",
                                      t.sizes(), " at index ", in + d);
-            TensorList coordinates = nonzero_coordinates(mask);
-            for (Tensor& c : coordinates) {
+            for (Tensor& c : nonzero_tuple(mask)) {
                 set_index(out++, c);
                 in++;
             }

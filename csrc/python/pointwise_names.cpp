@@ -2,6 +2,7 @@
 // Rows whose call is not simply name(input) or name(input, other) are spelled out below.
 #include <cmath>
 
+#include "../ops/gather.h"
 #include "../ops/ops.h"
 #include "../ops/second_order.h"
 #include "registry.h"
@@ -198,11 +199,6 @@ Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<doub
     return with(Pointwise::nan_to_num, x, n, p, m);
 }
 
-Tensor error_of(Pointwise op, const Tensor& a, const Tensor& b, const Scalar& p0 = {}) {
-    const Params params = params_of(p0);
-    return pointwise(op, a, b, {}, &params);
-}
-
 Tensor polygamma_of(int64_t n, const Tensor& x) {
     if (n < 0) throw RuntimeError("polygamma(n, x) does not support negative n.");
     return n == 0 ? digamma(x) : polygamma(Scalar(n), x);
@@ -278,15 +274,7 @@ const Operators operators = {
          return pointwise(Pointwise::lerp_number, x, end, {}, &params);
      }, everywhere},
     {"where(Tensor condition, Operand input, Operand other, *, Tensor? out=None)", where, function},
-    {"where(Tensor condition)", [](const Tensor& c) -> TensorList {
-         PyObject* args[] = {c.object()};
-         (void)args;
-         Ref module(PyImport_ImportModule("wisp"));
-         Ref r(PyObject_CallMethod(module.get(), "nonzero", "O", c.object()));
-         PyObject* const o = r.get();
-         TensorList columns = unbind(FromPython<const Tensor&>::get(const_cast<PyObject*&>(o)), 1);
-         return columns;
-     }, function},
+    {"where(Tensor condition)", nonzero_tuple, function},
     {"where(Tensor input, Tensor condition, Operand other)", [](const Tensor& x, const Tensor& c, const Arg& other) { return where(c, x, other); }, method},
     {"conj_physical(Tensor input, *, Tensor? out=None)", [](const Tensor& t) { return conj(t); }, everywhere},
     {"resolve_conj(Tensor input)", [](const Tensor& t) { return t; }, function | method},
@@ -334,15 +322,14 @@ const Operators operators = {
          if (l < 0) throw RuntimeError("lambda must be greater or equal to 0, but found to be ", l, ".");
          return with(Pointwise::softshrink, x, Scalar(l));
      }, function},
-    {"nn.functional.tanhshrink(Tensor input)", [](const Tensor& x) { return x - tanh(x); }, function},
-    {"nn.functional.softsign(Tensor input)", [](const Tensor& x) { return x / (abs(x) + Scalar(1)); }, function},
+    {"nn.functional.tanhshrink(Tensor input)", [](const Tensor& x) {
+         return is_floating(x.dtype()) ? pointwise(Pointwise::tanhshrink, x) : x - tanh(x);
+     }, function},
+    {"nn.functional.softsign(Tensor input)", [](const Tensor& x) {
+         return is_floating(x.dtype()) ? pointwise(Pointwise::softsign, x) : x / (abs(x) + Scalar(1));
+     }, function},
     {"nn.functional.sigmoid(Tensor input)", [](const Tensor& x) { return sigmoid(x); }, function},
     {"nn.functional.tanh(Tensor input)", [](const Tensor& x) { return tanh(x); }, function},
-    // elementwise parts of losses
-    {"_squared_error(Tensor input, Tensor target)", [](const Tensor& a, const Tensor& b) { return error_of(Pointwise::squared_error, a, b); }, function},
-    {"_absolute_error(Tensor input, Tensor target)", [](const Tensor& a, const Tensor& b) { return error_of(Pointwise::absolute_error, a, b); }, function},
-    {"_smooth_error(Tensor input, Tensor target, float beta)", [](const Tensor& a, const Tensor& b, double p) { return error_of(Pointwise::smooth_error, a, b, Scalar(p)); }, function},
-    {"_huber_error(Tensor input, Tensor target, float delta)", [](const Tensor& a, const Tensor& b, double p) { return error_of(Pointwise::huber_error, a, b, Scalar(p)); }, function},
 };
 
 // What the table says, for the generated tests: (name, operands, types, result, which operands have a gradient).

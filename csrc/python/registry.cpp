@@ -6,7 +6,6 @@
 
 #include <map>
 #include <memory>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "../autograd/profiler.h"

@@ -22,21 +22,7 @@ struct where_row {
 struct Number {};  // one value for all elements, given with the call
 struct Absent {};
 
-constexpr int max_operands = 6, max_dims = 10;
-
-struct PointwiseArguments {
-    char* data[max_operands];  // 0: the result
-    int64_t n;
-    cpu::Param params[4];
-    alignas(16) char numbers[max_operands][16];
-};
-
-struct PointwiseShape {
-    int dims;                                // innermost first
-    Divider sizes[max_dims];
-    int64_t strides[max_operands][max_dims]; // in bytes
-    unsigned spread;                         // bit k: operand k has one value along the innermost dimension
-};
+#include "cuda/kernels/pointwise_arguments.cuh"
 
 template <class Row, int Which, class T> WISP_INLINE auto evaluate(const T* v, const cpu::Param* params) {
     if constexpr (Which == 0) return Row::template forward<T>(v[0], v[1], v[2], params);

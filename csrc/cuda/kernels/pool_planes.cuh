@@ -4,10 +4,7 @@
 namespace wisp {
 
 // As in pool.cpp. No dilation, no depth.
-struct PoolPlanes {
-    int in_y, in_x, out_y, out_x, kernel_y, kernel_x, padding_y, padding_x;
-    Divider in_plane, in_row, out_plane, out_row, stride_y, stride_x;
-};
+#include "cuda/kernels/pool_planes_arguments.cuh"
 
 template <class T> __global__ void __launch_bounds__(256) max_pool_planes(const PoolPlanes p, const T* x, T* y, int64_t* indices, uint8_t* taps, uint32_t n) {
     const uint32_t i = blockIdx.x * 256 + threadIdx.x;

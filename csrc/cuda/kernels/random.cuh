@@ -115,13 +115,13 @@ template <class T> __global__ void __launch_bounds__(256) dropout(const T* x, T*
     }
 }
 
-__global__ void __launch_bounds__(256) random_bernoulli(float* out, int64_t n, const Draw draw, uint64_t limit, float value) {
+__global__ void __launch_bounds__(256) random_bernoulli(float* out, int64_t n, const Draw draw, uint64_t limit) {
     const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 64 + block % 16;
     if (first >= n) return;
     const Words w = philox(draw, uint64_t(block));
 #pragma unroll
     for (int e = 0; e < 4; e++)
-        if (first + e * 16 < n) out[first + e * 16] = uint64_t(w.at[e]) < limit ? value : 0.0f;
+        if (first + e * 16 < n) out[first + e * 16] = uint64_t(w.at[e]) < limit ? 1.0f : 0.0f;
 }
 
 #define WISP_SAMPLER inline

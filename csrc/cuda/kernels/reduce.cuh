@@ -8,21 +8,7 @@ namespace wisp {
 enum Kind : int { k_sum, k_nansum, k_prod, k_max, k_min, k_any, k_all, k_count_nonzero, k_norm, k_variance, k_logsumexp };
 enum Norm : int { norm_0, norm_1, norm_2, norm_inf, norm_minus_inf, norm_p };
 
-constexpr int reduce_dims = 8;
-
-struct ReduceArguments {
-    const char* in;
-    char* out;
-    int64_t* indices;
-    char* mean;
-    char* partial;             // accumulators [splits][outputs], or null: the results are written at once
-    int64_t outputs, count, splits;
-    int kept, folded;          // dimensions, innermost first
-    Divider kept_sizes[reduce_dims], folded_sizes[reduce_dims];
-    int64_t kept_strides[reduce_dims], folded_strides[reduce_dims];  // in elements
-    double divisor, parameter;
-    int root;
-};
+#include "cuda/kernels/reduce_arguments.cuh"
 
 template <class T> WISP_INLINE auto magnitude(T x) {
     if constexpr (is_complex<T>) return ::hypot(x.re, x.im);

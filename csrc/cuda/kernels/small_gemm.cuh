@@ -4,13 +4,7 @@
 namespace wisp {
 
 // As in small_gemm.cpp. C = alpha A B + bias, all strides in elements; sums: the sum of each row of A, or null.
-struct SmallGemm {
-    const float *a, *b, *bias;
-    float *c, *sums;
-    int m, n, k, a_row, a_col, b_row, b_col, c_row;
-    int64_t batch_a, batch_b, batch_c;
-    float alpha;
-};
+#include "cuda/kernels/small_gemm_arguments.cuh"
 
 // A block makes BM x BN of C, a thread R x R of it. The block's threads are G groups that share out k in slices of 16, each
 // with tiles of its own, and add up in the end, in the order of the groups.

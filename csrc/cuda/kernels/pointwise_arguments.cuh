@@ -1,0 +1,16 @@
+// The arguments of a pointwise kernel: the text that the host and kernels/pointwise.cuh share.
+constexpr int max_operands = 6, max_dims = 10;
+
+struct PointwiseArguments {
+    char* data[max_operands];  // 0: the result
+    int64_t n;
+    cpu::Param params[4];
+    alignas(16) char numbers[max_operands][16];
+};
+
+struct PointwiseShape {
+    int dims;                                // innermost first
+    Divider sizes[max_dims];
+    int64_t strides[max_operands][max_dims]; // in bytes
+    unsigned spread;                         // bit k: operand k has one value along the innermost dimension
+};

@@ -20,6 +20,14 @@ _KINDS = {"bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32":
           "complex128": "<c16"}
 
 
+def _kind_of(tensor):
+    """The dtype as NumPy's array interface writes it."""
+    kind = _KINDS.get(str(tensor.dtype)[6:])
+    if kind is None:
+        raise TypeError(f"Got unsupported ScalarType {str(tensor.dtype)[6:]}: NumPy has no such type; convert with .float()")
+    return kind
+
+
 def numpy(self, *, force=False):
     """The same memory as a NumPy array; with `force` a copy where sharing is impossible."""
     import numpy as np
@@ -32,9 +40,7 @@ def numpy(self, *, force=False):
             raise TypeError(f"can't convert {self.device} device type tensor to numpy. "
                             "Use Tensor.cpu() to copy the tensor to host memory first.")
         self = self.cpu()
-    kind = _KINDS.get(str(self.dtype)[6:])
-    if kind is None:
-        raise TypeError(f"Got unsupported ScalarType {str(self.dtype)[6:]}: NumPy has no such type; convert with .float()")
+    kind = _kind_of(self)
     if self.numel() == 0:
         return np.empty(tuple(self.shape), kind)
     size = self.element_size()
@@ -157,12 +163,22 @@ def __deepcopy__(self, memo):
 
 
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+        if dl_device[0] != 1 or copy is False:
+            raise BufferError(f"Tensor.__dlpack__: the tensor lives on {self.device}, not on {tuple(dl_device)}; copy it there first")
+        return self.cpu().__dlpack__()
+    if self.is_cuda and stream != -1:  # the taker's stream waits for the work that fills the tensor; None means CUDA's own default, 1
+        from wisp.cuda import ExternalStream, current_stream
+
+        mine = current_stream(self.device)
+        if (mine.cuda_stream or 1) != (stream or 1):
+            ExternalStream(stream or 1, self.device).wait_stream(mine)
     _note_export(self)
     return _core._to_dlpack(self.clone() if copy else self)
 
 
 def __dlpack_device__(self):
-    return (1, 0)
+    return (2, self.device.index) if self.is_cuda else (1, 0)
 
 
 # "torch." + name + "Tensor" is what PyTorch calls the type of a tensor, also in its errors.
@@ -239,7 +255,13 @@ def is_set_to(self, tensor):
 
 
 def __cuda_array_interface__(self):
-    raise AttributeError("Can't get __cuda_array_interface__ on non-CUDA tensor")
+    if not self.is_cuda:
+        raise AttributeError(f"Tensor.__cuda_array_interface__: the tensor lives on {self.device}, not on a GPU; move it with .cuda()")
+    if self.requires_grad:
+        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. Use tensor.detach() first")
+    size = self.element_size()
+    strides = None if self.is_contiguous() else tuple(s * size for s in self.stride())
+    return {"typestr": _kind_of(self), "shape": tuple(self.shape), "strides": strides, "data": (self.data_ptr(), False), "version": 2}
 
 
 def _dir(self):
@@ -295,12 +317,12 @@ def install():
     """Put the functions above into the Tensor type."""
     methods = {name: f for name, f in globals().items()
                if callable(f) and getattr(f, "__module__", None) == __name__
-               and name not in ("install", "_Array", "_rebuild_in", "_Memory", "_memory", "_copied_in_memory", "_size",
+               and name not in ("install", "_Array", "_rebuild_in", "_Memory", "_memory", "_copied_in_memory", "_size", "_kind_of",
                                 "_device", "_named", "_disabled_torch_function_impl", "_torch_function", "_init_subclass")}
     methods["type"], methods["__dir__"] = methods.pop("type_"), methods.pop("_dir")
     methods["__array_priority__"] = 1000
     methods["__torch_function__"] = classmethod(_torch_function)
     methods["__init_subclass__"] = classmethod(_init_subclass)
-    methods.pop("__cuda_array_interface__")
+    methods["__cuda_array_interface__"] = property(methods["__cuda_array_interface__"])
     methods["__module__"] = "torch"
     _core._extend_tensor(methods)

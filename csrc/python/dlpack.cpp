@@ -27,7 +27,8 @@ struct DLManagedTensor {
     void* context;
     void (*deleter)(DLManagedTensor*);
 };
-enum { code_int = 0, code_uint = 1, code_float = 2, code_bfloat = 4, code_complex = 5, code_bool = 6, device_cpu = 1 };
+enum { code_int = 0, code_uint = 1, code_float = 2, code_bfloat = 4, code_complex = 5, code_bool = 6 };
+enum { device_cpu = 1, device_cuda = 2, device_pinned = 3 };
 
 struct Exported {
     DLManagedTensor managed;
@@ -61,7 +62,9 @@ void destroy_capsule(PyObject* capsule) {
 PyObject* to_dlpack(const Tensor& t) {
     if (t.requires_grad()) throw RuntimeError("Can't export tensors that require gradient, use tensor.detach()");
     auto* e = new Exported{{}, t, t.sizes(), t.strides()};
-    e->managed.tensor = {t.data(), {device_cpu, 0}, int32_t(t.dim()), to_dl(t.dtype()), e->shape.data(), e->strides.data(), 0};
+    const bool on_gpu = t.device().is_cuda();
+    const DLDevice device = on_gpu ? DLDevice{device_cuda, t.device().index} : DLDevice{device_cpu, 0};
+    e->managed.tensor = {on_gpu ? t.device_data() : t.data(), device, int32_t(t.dim()), to_dl(t.dtype()), e->shape.data(), e->strides.data(), 0};
     e->managed.context = e;
     e->managed.deleter = [](DLManagedTensor* m) {
         const PyGILState_STATE state = PyGILState_Ensure();
@@ -75,7 +78,10 @@ Tensor from_capsule(PyObject* capsule) {
     auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
     if (!m) throw PythonError();
     const DLTensor& d = m->tensor;
-    if (d.device.type != device_cpu) throw RuntimeError("from_dlpack: the data lies on a device of type ", int(d.device.type), ", only the cpu is supported");
+    const bool on_gpu = d.device.type == device_cuda;
+    if (!on_gpu && d.device.type != device_cpu && d.device.type != device_pinned)
+        throw RuntimeError("from_dlpack: the data lies on a device of type ", int(d.device.type), ", expected the CPU (1 or 3) or CUDA (2)");
+    const Device device = on_gpu ? resolve({DeviceType::cuda, int8_t(d.device.id)}) : Device{};
     const DType dtype = from_dl(d.dtype);
     Layout layout;
     layout.sizes = Dims(d.shape, d.ndim);
@@ -88,6 +94,7 @@ Tensor from_capsule(PyObject* capsule) {
         auto* m = static_cast<DLManagedTensor*>(s->owner);
         if (m->deleter) m->deleter(m);
     }, m);
+    s->device = device;
     Tensor t = from_storage(s, std::move(layout), dtype);
     s->drop();
     return t;

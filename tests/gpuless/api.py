@@ -217,6 +217,31 @@ def mixtures():
     raises(TypeError, "Tensor.cpu()", g.numpy)
 
 
+def exchanged():
+    """Memory of the GPU goes to other libraries and comes back as it is, through DLPack and CUDA's array interface."""
+    g = wisp.zeros(4, 6).cuda()[1:, ::2]
+    assert g.__dlpack_device__() == (2, 0) and wisp.zeros(1).__dlpack_device__() == (1, 0)
+    for back in (wisp.from_dlpack(g), wisp.from_dlpack(wisp.utils.dlpack.to_dlpack(g))):
+        assert (back.device, back.shape, back.stride(), back.data_ptr()) == (g.device, g.shape, g.stride(), g.data_ptr())
+        assert (back + g).device == g.device
+    with wisp.cuda.stream(wisp.cuda.Stream()):
+        assert wisp.from_dlpack(g).data_ptr() == g.data_ptr()
+    assert wisp.from_dlpack(g, device="cpu").device.type == "cpu" and wisp.from_dlpack(g, copy=True).data_ptr() != g.data_ptr()
+    raises(BufferError, "cuda:0", lambda: g.__dlpack__(dl_device=(1, 0), copy=False))
+    before = wisp.cuda.memory_allocated()
+    given = wisp.zeros(1000, device="cuda")
+    taken = wisp.from_dlpack(given)
+    del given
+    assert wisp.cuda.memory_allocated() > before  # the taker keeps it
+    del taken
+    assert wisp.cuda.memory_allocated() == before
+    seen = g.__cuda_array_interface__
+    assert seen == {"typestr": "<f4", "shape": (3, 3), "strides": (24, 8), "data": (g.data_ptr(), False), "version": 2}
+    assert g.contiguous().__cuda_array_interface__["strides"] is None and not hasattr(wisp.zeros(1), "__cuda_array_interface__")
+    raises(RuntimeError, "detach", lambda: g.clone().requires_grad_().__cuda_array_interface__)
+    raises(TypeError, "bfloat16", lambda: g.bfloat16().__cuda_array_interface__)
+
+
 def made_in_python():
     """What is composed in Python makes its tensors where its inputs are."""
     from wisp.nn.attention.bias import causal_lower_right

@@ -19,9 +19,15 @@ def from_dlpack(ext_tensor, *, device=None, copy=None):
     >>> tensor
     tensor([7., 1., 2.], dtype=torch.float64)
     """
-    if device is not None and str(device).split(":")[0] != "cpu" or copy is True:
+    if device is not None or copy is True:
         tensor = from_dlpack(ext_tensor)
         return tensor.clone() if device is None else tensor.to(device, copy=bool(copy))
     if hasattr(ext_tensor, "__dlpack__"):
-        ext_tensor = ext_tensor.__dlpack__()
+        kind, index = ext_tensor.__dlpack_device__() if hasattr(ext_tensor, "__dlpack_device__") else (1, 0)
+        if kind == 2:  # on a GPU: its work is done before ours goes on
+            from wisp.cuda import current_stream
+
+            ext_tensor = ext_tensor.__dlpack__(stream=current_stream(index).cuda_stream or 1)
+        else:
+            ext_tensor = ext_tensor.__dlpack__()
     return _core._from_dlpack(ext_tensor)

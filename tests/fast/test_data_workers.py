@@ -476,6 +476,8 @@ import os, signal, sys, time
 import wisp
 from wisp.utils import data
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background of a shell
+
 class Slow(data.Dataset):
     def __len__(self):
         return 1000

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -186,6 +185,7 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
             for (int v = 0; v < vectors; ++v) __builtin_prefetch(row + v * L);
             row += c_row;
         }
+#pragma GCC unroll 1  // peeled, the small tiles double the time to compile
         for (int s = 0; s < 16; s += 2) two_steps();
     }
     for (; p + 2 <= k; p += 2) two_steps();
@@ -230,38 +230,10 @@ template <class T> WISP_INLINE Tile<T> tile_for(int rows, int vectors, bool unit
 
 // ---- packing ----------------------------------------------------------------------------------------------------
 
-#if defined(__AVX512F__)
-// Four floats of each of the rows 0, 4, 8 and 12.
-WISP_INLINE __m512 quarters(const float* from, int64_t from_row) {
-    __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(from));
-    v = _mm512_insertf32x4(v, _mm_loadu_ps(from + 4 * from_row), 1);
-    v = _mm512_insertf32x4(v, _mm_loadu_ps(from + 8 * from_row), 2);
-    return _mm512_insertf32x4(v, _mm_loadu_ps(from + 12 * from_row), 3);
-}
-#endif
-
 // put(c, vector of from[r * from_row + c]) for c < columns; rows and columns are at most `lanes`.
 template <class T, class Put>
 WISP_INLINE void turn_block(const T* from, int64_t from_row, int rows, int columns, Put&& put) {
     constexpr int L = lanes<T>;
-#if defined(__AVX512F__)
-    if constexpr (std::is_same_v<T, float>)
-        if (rows == L && columns == L) {
-#pragma GCC unroll 4
-            for (int c = 0; c < L; c += 4) {
-                const __m512 r0 = quarters(from + c, from_row), r1 = quarters(from + c + from_row, from_row),
-                             r2 = quarters(from + c + 2 * from_row, from_row),
-                             r3 = quarters(from + c + 3 * from_row, from_row);
-                const __m512d low0 = (__m512d)_mm512_unpacklo_ps(r0, r1), high0 = (__m512d)_mm512_unpackhi_ps(r0, r1),
-                              low1 = (__m512d)_mm512_unpacklo_ps(r2, r3), high1 = (__m512d)_mm512_unpackhi_ps(r2, r3);
-                put(c, (Vec<T>)_mm512_unpacklo_pd(low0, low1));
-                put(c + 1, (Vec<T>)_mm512_unpackhi_pd(low0, low1));
-                put(c + 2, (Vec<T>)_mm512_unpacklo_pd(high0, high1));
-                put(c + 3, (Vec<T>)_mm512_unpackhi_pd(high0, high1));
-            }
-            return;
-        }
-#endif
     Vec<T> v[L], w[L];
     if (rows == L && columns == L) {
 #pragma GCC unroll 16

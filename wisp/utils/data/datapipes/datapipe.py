@@ -1,5 +1,6 @@
 """DataPipes: datasets that are put together from small steps, `pipe.map(f).shuffle().batch(4)`."""
 import functools
+import random
 
 from wisp.utils.data._worker_info import get_worker_info
 from wisp.utils.data.dataset import Dataset, IterableDataset
@@ -99,6 +100,25 @@ def shared_seed():
     import wisp
     worker = get_worker_info()
     return int(wisp.randint(0, 2 ** 62, ())) if worker is None else worker.seed - worker.id
+
+
+class Shuffling:
+    """What a step that shuffles is told: whether to, and the seed of its next iteration."""
+
+    _enabled, _seed = True, None
+
+    def set_shuffle(self, shuffle=True):
+        self._enabled = shuffle
+        return self
+
+    def set_seed(self, seed):
+        self._seed = seed
+        return self
+
+    def _generator(self):
+        """Random numbers for one iteration, which all workers draw alike."""
+        seed, self._seed = self._seed, None
+        return random.Random(shared_seed() if seed is None else seed)
 
 
 class DataChunk(list):

@@ -3,13 +3,12 @@ import collections
 import copy
 import fnmatch
 import os
-import random
 
 import wisp
 from wisp.utils.data._collate import default_collate
 from wisp.utils.data._worker_info import get_worker_info
 from wisp.utils.data.datapipes._decorator import functional_datapipe
-from wisp.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, shared_seed
+from wisp.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, Shuffling
 from wisp.utils.data.sampler import SequentialSampler
 
 __all__ = ["Batcher", "Collator", "Concater", "Demultiplexer", "FileLister", "FileOpener", "Filter", "Forker", "Grouper", "IterableWrapper",
@@ -153,30 +152,20 @@ class UnBatcher(IterDataPipe):
 
 
 @functional_datapipe("shuffle")
-class Shuffler(_After):
+class Shuffler(Shuffling, _After):
     """The samples in random order, as far as a buffer reaches."""
 
     def __init__(self, datapipe, *, buffer_size=10000, unbatch_level=0):
         super().__init__(datapipe if unbatch_level == 0 else datapipe.unbatch(unbatch_level=unbatch_level))
         if buffer_size <= 0:
             raise ValueError("buffer_size should be larger than 0")
-        self.buffer_size, self._enabled, self._seed = buffer_size, True, None
-
-    def set_shuffle(self, shuffle=True):
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed):
-        self._seed = seed
-        return self
+        self.buffer_size = buffer_size
 
     def __iter__(self):
         if not self._enabled:
             yield from self.datapipe
             return
-        seed = shared_seed() if self._seed is None else self._seed
-        self._seed = None
-        generator, buffer = random.Random(seed), []
+        generator, buffer = self._generator(), []
         for sample in self.datapipe:
             if len(buffer) < self.buffer_size:
                 buffer.append(sample)

@@ -1,9 +1,8 @@
 """Steps of datasets that are read by index."""
 import copy
-import random
 
 from wisp.utils.data.datapipes._decorator import functional_datapipe
-from wisp.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, MapDataPipe, shared_seed
+from wisp.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, MapDataPipe, Shuffling
 
 __all__ = ["Batcher", "Concater", "Mapper", "SequenceWrapper", "Shuffler", "Zipper"]
 
@@ -35,26 +34,16 @@ class Mapper(MapDataPipe):
         return len(self.datapipe)
 
 
-class Shuffler(IterDataPipe):
+class Shuffler(Shuffling, IterDataPipe):
     """A stream of all samples in random order."""
 
     def __init__(self, datapipe, *, indices=None):
         self.datapipe, self.indices = datapipe, list(range(len(datapipe))) if indices is None else indices
-        self._enabled, self._seed = True, None
-
-    def set_shuffle(self, shuffle=True):
-        self._enabled = shuffle
-        return self
-
-    def set_seed(self, seed):
-        self._seed = seed
-        return self
 
     def __iter__(self):
         order = list(self.indices)
         if self._enabled:
-            random.Random(shared_seed() if self._seed is None else self._seed).shuffle(order)
-            self._seed = None
+            self._generator().shuffle(order)
         for index in order:
             yield self.datapipe[index]
 

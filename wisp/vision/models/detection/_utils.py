@@ -120,3 +120,15 @@ def check_boxes(targets):
             box = boxes[wisp.where(degenerate.any(1))[0][0]].tolist()
             raise AssertionError(f"All bounding boxes should have positive height and width. Found invalid box {box} for target at "
                                  f"index {index}.")
+
+
+def seen(model, images, targets):
+    """What every detector begins with: the images' first sizes, images and targets transformed and checked, features by name."""
+    if model.training:
+        check_targets(targets)
+    sizes = [tuple(image.shape[-2:]) for image in images]
+    images, targets = model.transform(images, targets)
+    if targets is not None:
+        check_boxes(targets)
+    features = model.backbone(images.tensors)
+    return sizes, images, targets, {"0": features} if isinstance(features, wisp.Tensor) else features

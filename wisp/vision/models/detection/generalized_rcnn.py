@@ -1,9 +1,6 @@
 """The frame of the models with regions: transform, backbone, proposals, heads."""
-from collections import OrderedDict
-
-import wisp
 from wisp import nn
-from wisp.vision.models.detection._utils import check_boxes, check_targets
+from wisp.vision.models.detection._utils import seen
 
 __all__ = ["GeneralizedRCNN"]
 
@@ -16,15 +13,7 @@ class GeneralizedRCNN(nn.Module):
         self.transform, self.backbone, self.rpn, self.roi_heads = transform, backbone, rpn, roi_heads
 
     def forward(self, images, targets=None):
-        if self.training:
-            check_targets(targets)
-        sizes = [tuple(image.shape[-2:]) for image in images]
-        images, targets = self.transform(images, targets)
-        if targets is not None:
-            check_boxes(targets)
-        features = self.backbone(images.tensors)
-        if isinstance(features, wisp.Tensor):
-            features = OrderedDict([("0", features)])
+        sizes, images, targets, features = seen(self, images, targets)
         proposals, losses = self.rpn(images, features, targets)
         detections, head_losses = self.roi_heads(features, proposals, images.image_sizes, targets)
         detections = self.transform.postprocess(detections, images.image_sizes, sizes)

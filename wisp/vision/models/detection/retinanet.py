@@ -1,13 +1,12 @@
 """RetinaNet: boxes and classes from the pyramid at once, with the focal loss."""
 import math
-from collections import OrderedDict
 
 import wisp
 from wisp import nn
 from wisp.nn import functional as F
 from wisp.vision.models._api import MEAN, STD, Weights, publish, weights_of
 from wisp.vision.models.detection import backbone_utils
-from wisp.vision.models.detection._utils import BoxCoder, Matcher, check_boxes, check_targets, overwrite_eps
+from wisp.vision.models.detection._utils import BoxCoder, Matcher, overwrite_eps, seen
 from wisp.vision.models.detection.anchor_utils import AnchorGenerator
 from wisp.vision.models.detection.faster_rcnn import _norm
 from wisp.vision.models.detection.rpn import flattened
@@ -177,14 +176,8 @@ class RetinaNet(nn.Module):
         return result
 
     def forward(self, images, targets=None):
-        if self.training:
-            check_targets(targets)
-        sizes = [tuple(image.shape[-2:]) for image in images]
-        images, targets = self.transform(images, targets)
-        if targets is not None:
-            check_boxes(targets)
-        features = self.backbone(images.tensors)
-        features = list((OrderedDict([("0", features)]) if isinstance(features, wisp.Tensor) else features).values())
+        sizes, images, targets, features = seen(self, images, targets)
+        features = list(features.values())
         outputs, anchors = self.head(features), self.anchor_generator(images, features)
         if self.training:
             return self.compute_loss(targets, outputs, anchors)

@@ -1,13 +1,12 @@
 """All that a machine with a GPU can tell about Wisp, in one command: python tools/gpu.py.
 
-Compiles nothing but kernels; Wisp must be built. Runs the tests that need a GPU, then, where PyTorch with CUDA is installed, the
+Compiles nothing but kernels; Wisp must be installed. Runs the tests that need a GPU, then, where PyTorch with CUDA is installed, the
 benchmarks beside it. `--tests` and `--benchmarks` run one of the two; what follows `--` goes to pytest. The exit status is 0 if
 every test passed.
 """
 
 import argparse
 import importlib.util
-import os
 import pathlib
 import subprocess
 import sys
@@ -17,9 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def run(*command):
     """The exit status of a Python command in the repository."""
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     print("$ python", *command, flush=True)
-    return subprocess.run([sys.executable, *command], cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, check=False).returncode
+    return subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode
 
 
 def main():
@@ -28,7 +26,6 @@ def main():
     parser.add_argument("--benchmarks", action="store_true", help="the benchmarks alone")
     parser.add_argument("pytest", nargs="*", help="for pytest, behind --")
     given = parser.parse_args()
-    sys.path.insert(0, str(ROOT))
     import wisp
 
     if not wisp.cuda.is_available():

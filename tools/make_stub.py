@@ -11,7 +11,7 @@ import sys
 import wisp
 from wisp import _core
 
-PATH = pathlib.Path(__file__).parent.parent / "wisp" / "_core.pyi"
+PATH = pathlib.Path(__file__).parent.parent / "src" / "wisp" / "_core.pyi"
 TYPES = {
     "Tensor": "Tensor", "Operand": "Tensor | _Number", "Tensor[]": "Sequence[Tensor]", "int...": "int", "any": "Any",
     "Tensor?[]": "Sequence[Tensor | None]", "Number": "_Number", "int": "int", "int[]": "int | Sequence[int]",

@@ -37,7 +37,13 @@ const char* isa_name() { return chosen == isa_avx512 ? "avx512" : chosen == isa_
 
 }  // namespace wisp::cpu
 
-#if defined(__x86_64__)
+#if defined(WISP_ONLY)  // a build for one machine (WISP_NATIVE)
+#define WISP_TABLE(Type, name)                                  \
+    namespace wisp::cpu {                                       \
+    namespace WISP_ONLY { extern const Type name##_table; }     \
+    const Type& name = WISP_ONLY::name##_table;                 \
+    }
+#elif defined(__x86_64__)
 #define WISP_TABLE(Type, name)                                                                              \
     namespace wisp::cpu {                                                                                   \
     namespace avx512 { extern const Type name##_table; }                                                    \

@@ -1,4 +1,5 @@
 // From Python's values to the core's: numbers, sizes, dtypes, devices, lists of tensors; and tuples of results back.
+#include "../ops/ops.h"
 #include "registry.h"
 #include "signature.h"
 #include "tensor_type.h"

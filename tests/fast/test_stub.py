@@ -16,4 +16,4 @@ def test_the_stub_is_fresh():
 
 
 def test_the_stub_is_python():
-    compile((ROOT / "wisp" / "_core.pyi").read_text(), "_core.pyi", "exec")
+    compile((ROOT / "src" / "wisp" / "_core.pyi").read_text(), "_core.pyi", "exec")

@@ -3,6 +3,7 @@
 //
 //     ACTIVATION(name, types, result, forward, gradient)
 
+// clang-format off: a row is a line
 ACTIVATION(clamp, F | I | B, same, where(x < p(0), p(0), where(x > p(1), p(1), x)), where((x >= p(0)) & (x <= p(1)), g, nought(g)))
 ACTIVATION(pow_number, F | C | I, same, power(x, p(0)), g * conj(p(0) * power(x, p(0) - k(1))))
 ACTIVATION(leaky_relu, F, same, where(x > k(0), x, x * p(0)), piecewise(x, where(x > k(0), g, g * p(0))))

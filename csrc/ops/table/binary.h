@@ -5,6 +5,7 @@
 //
 // p(i) is the i-th number given with the call (alpha, value, weight).
 
+// clang-format off: a row is a line
 BINARY(add, F | C | I | B, same, a + b, g, g)
 BINARY(add_scaled, F | C | I | B, same, a + p(0) * b, g, g * conj(p(0)))
 BINARY(sub, F | C | I, same, a - b, g, -g)

@@ -11,6 +11,7 @@
 //
 // A row is instantiated on numbers for kernels and on tensors when a gradient must itself be differentiable.
 
+// clang-format off: a row is a line
 UNARY(abs, F | C | I, real, abs(x), g * sgn(x))
 UNARY(neg, F | C | I, same, -x, -g)
 UNARY(sgn, F | C | I | B, same, sgn(x), where(x == k(0), nought(g), (g - y * re(g * conj(y))) / magnitude(x)))

@@ -5,6 +5,7 @@
 
 Needs torch in the same environment and a quiet machine. The figures of the README come from here.
 """
+
 import importlib
 import json
 import os
@@ -18,17 +19,22 @@ ROUNDS, SECONDS = 7, 0.1
 def small(torch):
     a, b = torch.randn(8), torch.randn(8)
     w = torch.randn(8, requires_grad=True)
-    return {"a + b (8 elements)": lambda: a + b,
-            "(a * b).sum().backward()": lambda: (w * b).sum().backward()}
+    return {"a + b (8 elements)": lambda: a + b, "(a * b).sum().backward()": lambda: (w * b).sum().backward()}
 
 
 def large(torch):
     a, b = torch.randn(1000, 1000), torch.randn(1000, 1000)
     F = torch.nn.functional
-    return {"1M add": lambda: a + b, "1M exp": lambda: a.exp(), "1M gelu": lambda: F.gelu(a),
-            "1M softmax": lambda: a.softmax(-1), "1M layer_norm": lambda: F.layer_norm(a, (1000,)),
-            "1M transposed copy": lambda: a.t().contiguous(), "1M sort": lambda: a.sort(-1),
-            "1000³ product": lambda: a @ b}
+    return {
+        "1M add": lambda: a + b,
+        "1M exp": lambda: a.exp(),
+        "1M gelu": lambda: F.gelu(a),
+        "1M softmax": lambda: a.softmax(-1),
+        "1M layer_norm": lambda: F.layer_norm(a, (1000,)),
+        "1M transposed copy": lambda: a.t().contiguous(),
+        "1M sort": lambda: a.sort(-1),
+        "1000³ product": lambda: a @ b,
+    }
 
 
 def trainer(torch, model, optimizer, inputs, targets):
@@ -36,25 +42,37 @@ def trainer(torch, model, optimizer, inputs, targets):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(inputs), targets).backward()
         optimizer.step()
+
     return step
 
 
 def mlp(torch):
     nn = torch.nn
     model = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
-    return {"MLP step, batch 64": trainer(torch, model, torch.optim.Adam(model.parameters()), torch.randn(64, 784),
-                                          torch.randint(0, 10, (64,)))}
+    return {
+        "MLP step, batch 64": trainer(torch, model, torch.optim.Adam(model.parameters()), torch.randn(64, 784), torch.randint(0, 10, (64,)))
+    }
 
 
 def lenet(torch):
     nn, work = torch.nn, {}
     for batch in (4, 128):
-        model = nn.Sequential(nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
-                              nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84),
-                              nn.ReLU(), nn.Linear(84, 10))
+        model = nn.Sequential(
+            nn.Conv2d(3, 6, 5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(400, 120),
+            nn.ReLU(),
+            nn.Linear(120, 84),
+            nn.ReLU(),
+            nn.Linear(84, 10),
+        )
         optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
-        work[f"LeNet step, batch {batch}"] = trainer(torch, model, optimizer, torch.randn(batch, 3, 32, 32),
-                                                     torch.randint(0, 10, (batch,)))
+        work[f"LeNet step, batch {batch}"] = trainer(torch, model, optimizer, torch.randn(batch, 3, 32, 32), torch.randint(0, 10, (batch,)))
     return work
 
 
@@ -70,17 +88,27 @@ def gpt(torch):
 
         def forward(self, x):
             b, t, d = x.shape
-            q, k, v = (y.view(b, t, self.heads, d // self.heads).transpose(1, 2)
-                       for y in self.qkv(self.ln1(x)).split(d, 2))
+            q, k, v = (y.view(b, t, self.heads, d // self.heads).transpose(1, 2) for y in self.qkv(self.ln1(x)).split(d, 2))
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
             return x + self.down(F.gelu(self.up(self.ln2(x))))
 
     def make(vocabulary, d, heads, layers, batch, length):
-        model = nn.Sequential(nn.Embedding(vocabulary, d), *[Block(d, heads) for _ in range(layers)], nn.LayerNorm(d),
-                              nn.Linear(d, vocabulary), nn.Flatten(0, 1))
-        return trainer(torch, model, torch.optim.AdamW(model.parameters()),
-                       torch.randint(0, vocabulary, (batch, length)), torch.randint(0, vocabulary, (batch * length,)))
+        model = nn.Sequential(
+            nn.Embedding(vocabulary, d),
+            *[Block(d, heads) for _ in range(layers)],
+            nn.LayerNorm(d),
+            nn.Linear(d, vocabulary),
+            nn.Flatten(0, 1),
+        )
+        return trainer(
+            torch,
+            model,
+            torch.optim.AdamW(model.parameters()),
+            torch.randint(0, vocabulary, (batch, length)),
+            torch.randint(0, vocabulary, (batch * length,)),
+        )
+
     return {"GPT step, 2 layers of 32": make(64, 32, 2, 2, 4, 16), "GPT step, 4 layers of 256": make(512, 256, 4, 4, 8, 128)}
 
 
@@ -108,8 +136,9 @@ def serve(package, makers):
 
 class Side:
     def __init__(self, script, package):
-        self.process = subprocess.Popen([sys.executable, os.path.abspath(script), "--serve", package], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.abspath(script), "--serve", package], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
 
     def ask(self, *request):
         self.process.stdin.write(json.dumps(request) + "\n")

@@ -31,10 +31,20 @@ def per_call(f, sync, n):
 
 # What our time may be in PyTorch's; 1 where nothing is said. Memory's peak may be PyTorch's.
 BOUNDS = {
-    "add, 8 elements": 0.6, "mul-sum-backward": 0.35, "mlp step": 0.35, "lenet step b4": 0.3, "lenet step b128": 0.3,
+    "add, 8 elements": 0.6,
+    "mul-sum-backward": 0.35,
+    "mlp step": 0.35,
+    "lenet step b4": 0.3,
+    "lenet step b128": 0.3,
     "gpt 4x256 step": 0.35,
-    "lenet b4 as a graph": 0.08, "lenet b128 as a graph": 0.08, "product bf16 8192": 1.03, "product f32 4096": 1.03,
-    "product tf32 4096": 1.03, "sdpa bf16": 1.1, "sdpa bf16 + backward": 1.1, "gpt2 124M step": 0.9,
+    "lenet b4 as a graph": 0.08,
+    "lenet b128 as a graph": 0.08,
+    "product bf16 8192": 1.03,
+    "product f32 4096": 1.03,
+    "product tf32 4096": 1.03,
+    "sdpa bf16": 1.1,
+    "sdpa bf16 + backward": 1.1,
+    "gpt2 124M step": 0.9,
 }
 missed = []
 LARGE = 16384 * 16384 * 4  # bytes of a large tensor
@@ -130,8 +140,20 @@ def mlp(t):
 
 def lenet(t, batch):
     nn = t.nn
-    model = nn.Sequential(nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-                          nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)).cuda()
+    model = nn.Sequential(
+        nn.Conv2d(3, 6, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(400, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, 10),
+    ).cuda()
     return model, t.randn(batch, 3, 32, 32).cuda(), t.randint(0, 10, (batch,)).cuda()
 
 

@@ -5,6 +5,7 @@
 
 Needs torch in the same environment and a quiet machine.
 """
+
 import importlib
 import json
 import os
@@ -40,8 +41,14 @@ def cases(torch):
             return torch.from_numpy(self.pixels[i]), self.labels[i]
 
     rows = data.TensorDataset(pixels, labels)
-    return {"tensors, 0 workers": (Tensors(), 0), "tensors, 2 workers": (Tensors(), 2), "arrays, 0 workers": (Arrays(), 0),
-            "arrays, 2 workers": (Arrays(), 2), "TensorDataset, 0 workers": (rows, 0), "TensorDataset, 2 workers": (rows, 2)}
+    return {
+        "tensors, 0 workers": (Tensors(), 0),
+        "tensors, 2 workers": (Tensors(), 2),
+        "arrays, 0 workers": (Arrays(), 0),
+        "arrays, 2 workers": (Arrays(), 2),
+        "TensorDataset, 0 workers": (rows, 0),
+        "TensorDataset, 2 workers": (rows, 2),
+    }
 
 
 def serve(package):
@@ -62,8 +69,9 @@ def serve(package):
 def main(words):
     sides = {}
     for package in ("wisp", "torch"):
-        sides[package] = subprocess.Popen([sys.executable, __file__, "--serve", package], stdin=subprocess.PIPE,
-                                          stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+        sides[package] = subprocess.Popen(
+            [sys.executable, __file__, "--serve", package], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+        )
     names = {package: json.loads(side.stdout.readline()) for package, side in sides.items()}["wisp"]
 
     def epoch(package, name):

@@ -16,6 +16,7 @@ The same with fully_shard, on each layer and on the model, in the place of DDP.
 A step of GPT-2 (124 million parameters, 8 x 1024 tokens, bfloat16) on a GPU: bare, in DDP on NCCL in a world of one, and in DDP whose
 gradients take the whole way through buckets and NCCL all the same (by way of a communication hook).
 """
+
 import argparse
 import os
 import statistics
@@ -51,19 +52,21 @@ def make_gpt(torch, words, length, width, heads, layers, tied=False):
                 self.head.weight = self.words.weight
 
         def forward(self, tokens):
-            return self.head(self.norm(self.blocks(self.words(tokens) + self.places.weight[:tokens.shape[1]]))).flatten(0, 1)
+            return self.head(self.norm(self.blocks(self.words(tokens) + self.places.weight[: tokens.shape[1]]))).flatten(0, 1)
+
     return GPT()
 
 
 def best_quarter(times):
     times = sorted(times)
-    return times[len(times) // 8]       # the middle of the fastest quarter
+    return times[len(times) // 8]  # the middle of the fastest quarter
 
 
 def distribute(torch, model, shard):
     if not shard:
         return torch.nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
     from torch.distributed.fsdp import fully_shard
+
     mesh = torch.distributed.init_device_mesh("cpu", (torch.distributed.get_world_size(),))
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
@@ -75,6 +78,7 @@ def rank_program(package, steps, size, shard):
         import wisp.as_torch  # noqa: F401
     import torch
     import torch.distributed as dist
+
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // size))
     torch.manual_seed(0)
     words, length, batch = 512, 128, 8
@@ -101,8 +105,18 @@ def rank_program(package, steps, size, shard):
 def measure(package, steps, size, shard):
     launcher = {"wisp": ["-m", "wisp.distributed.run"], "torch": ["-m", "torch.distributed.run", "--standalone"]}[package]
     start = [] if size == 1 else [*launcher, "--nproc_per_node", str(size)]
-    command = [sys.executable, *start, os.path.abspath(__file__), "--rank-program", package, "--steps", str(steps), "--size", str(size),
-               *(["--shard"] if shard else [])]
+    command = [
+        sys.executable,
+        *start,
+        os.path.abspath(__file__),
+        "--rank-program",
+        package,
+        "--steps",
+        str(steps),
+        "--size",
+        str(size),
+        *(["--shard"] if shard else []),
+    ]
     result = subprocess.run(command, capture_output=True, text=True)
     found = [line for line in result.stdout.splitlines() if "RESULT" in line]
     return float(found[0].split()[-1]) if found else None
@@ -130,6 +144,7 @@ def on_gpu(steps, layers, batch):
     import torch
     import torch.distributed as dist
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
     torch.manual_seed(0)
     dist.init_process_group("nccl", init_method="tcp://localhost:29511", rank=0, world_size=1)
     words, length = 50304, 1024

@@ -7,6 +7,7 @@ The model sees nothing but characters; that 7+5 carries a one, it has to find ou
 below 100, and asked for the others: more than 95 % of them are right in the end. (The digits of a sum are written backwards, as we
 add on paper: the carry then only depends on what was written before.)
 """
+
 import argparse
 
 import wisp
@@ -45,14 +46,14 @@ class GPT(nn.Module):
 
     def forward(self, text):
         """(batch, length) characters -> (batch, length, characters) scores of the next one."""
-        x = self.embedding(text) + self.position[:text.shape[1]]
+        x = self.embedding(text) + self.position[: text.shape[1]]
         return self.output(self.norm(self.blocks(x)))
 
     @wisp.no_grad()
     def write(self, text, count, temperature=None):
         """Append `count` characters to each text: the likeliest ones, or drawn with a temperature."""
         for _ in range(count):
-            scores = self(text[:, -self.length:])[:, -1]
+            scores = self(text[:, -self.length :])[:, -1]
             if temperature is None:
                 character = scores.argmax(1, keepdim=True)
             else:
@@ -104,6 +105,7 @@ def learn_sums(steps, batch, rate):
         target = chosen[:, 1:].clone()
         target[:, :5] = -1  # only the answer is asked for
         return chosen[:, :-1], target
+
     loss = train(model, batches, steps, rate)
 
     answers = model.eval().write(unknown[:, :6], 3)
@@ -126,12 +128,13 @@ def learn_text(path, steps, batch, rate, length=64):
     data = wisp.tensor([index[character] for character in text])
     if len(data) < 20 * length:
         raise SystemExit(f"{path} has {len(data)} characters; at least {20 * length} are needed")
-    known, unknown = data[:-10 * length], data[-10 * length:]
+    known, unknown = data[: -10 * length], data[-10 * length :]
     model = GPT(len(alphabet), length)
 
     def cut(source, starts):
         rows = source[starts[:, None] + wisp.arange(length + 1)]
         return rows[:, :-1], rows[:, 1:]
+
     train(model, lambda: cut(known, wisp.randint(0, len(known) - length, (batch,))), steps, rate)
 
     model.eval()

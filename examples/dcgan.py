@@ -6,6 +6,7 @@ The generator turns noise into images by transposed convolutions; the discrimina
 which. How good the forgeries are, we ask a third network that has learnt to read real digits: in the end it recognises more than
 half of them with more than 90 % confidence, and all ten digits are among them. (Of noise it recognises about a fifth.)
 """
+
 import argparse
 
 import wisp
@@ -20,9 +21,15 @@ class Generator(nn.Module):
         super().__init__()
         self.noise = noise
         self.net = nn.Sequential(
-            nn.ConvTranspose2d(noise, channels * 2, 2, bias=False), nn.BatchNorm2d(channels * 2), nn.ReLU(),                    # 2 x 2
-            nn.ConvTranspose2d(channels * 2, channels, 4, stride=2, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(),  # 4 x 4
-            nn.ConvTranspose2d(channels, 1, 4, stride=2, padding=1), nn.Sigmoid())                                               # 8 x 8
+            nn.ConvTranspose2d(noise, channels * 2, 2, bias=False),
+            nn.BatchNorm2d(channels * 2),
+            nn.ReLU(),  # 2 x 2
+            nn.ConvTranspose2d(channels * 2, channels, 4, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),  # 4 x 4
+            nn.ConvTranspose2d(channels, 1, 4, stride=2, padding=1),
+            nn.Sigmoid(),
+        )  # 8 x 8
 
     def forward(self, count):
         return self.net(wisp.randn(count, self.noise, 1, 1))
@@ -34,9 +41,14 @@ class Discriminator(nn.Module):
     def __init__(self, channels=32):
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv2d(1, channels, 4, stride=2, padding=1), nn.LeakyReLU(0.2),                                   # 4 x 4
-            nn.Conv2d(channels, channels * 2, 4, stride=2, padding=1), nn.LeakyReLU(0.2), nn.Dropout(0.3),      # 2 x 2
-            nn.Conv2d(channels * 2, 1, 2), nn.Flatten(0))
+            nn.Conv2d(1, channels, 4, stride=2, padding=1),
+            nn.LeakyReLU(0.2),  # 4 x 4
+            nn.Conv2d(channels, channels * 2, 4, stride=2, padding=1),
+            nn.LeakyReLU(0.2),
+            nn.Dropout(0.3),  # 2 x 2
+            nn.Conv2d(channels * 2, 1, 2),
+            nn.Flatten(0),
+        )
 
     def forward(self, x):
         return self.net(x)
@@ -44,8 +56,18 @@ class Discriminator(nn.Module):
 
 def reader(x, y, steps=300):
     """A network that reads digits, to judge the forgeries."""
-    model = nn.Sequential(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-                          nn.Flatten(), nn.Dropout(0.3), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10))
+    model = nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(32, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(512, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    )
     optimizer = wisp.optim.Adam(model.parameters(), lr=2e-3)
     for _ in range(steps):
         chosen = wisp.randint(0, len(x), (64,))
@@ -74,8 +96,9 @@ def train(generator, discriminator, x, steps, batch=64):
         forgeries = generator(batch)
 
         discriminator_optimizer.zero_grad()
-        loss = F.binary_cross_entropy_with_logits(discriminator(images), real) \
-            + F.binary_cross_entropy_with_logits(discriminator(forgeries.detach()), forged)
+        loss = F.binary_cross_entropy_with_logits(discriminator(images), real) + F.binary_cross_entropy_with_logits(
+            discriminator(forgeries.detach()), forged
+        )
         loss.backward()
         discriminator_optimizer.step()
 

@@ -4,6 +4,7 @@
 
 The images (1797 of them, 8 x 8 pixels) come with the package. It takes a few seconds.
 """
+
 import argparse
 import time
 
@@ -80,7 +81,7 @@ def main(arguments=None):
     wrong = (~right).nonzero().flatten().tolist()
     if wrong:
         first = wrong[0]
-        guess = model(test_x[first:first + 1]).argmax().item()
+        guess = model(test_x[first : first + 1]).argmax().item()
         print(f"\nOne of the {len(wrong)} it got wrong, a {test_y[first].item()} that it took for a {guess}:\n")
         print(picture(test_x[first]))
     print(f"\naccuracy on images it has not seen: {accuracy:.1%}   ({speed:,.0f} images/s in training)")

@@ -8,6 +8,7 @@ without it, or without tokenizer.json, a token is a byte.
 
 With the cache of keys and values, each new token costs one pass over that token alone instead of one over all of the text.
 """
+
 import argparse
 import json
 import math
@@ -45,7 +46,7 @@ class Cache:
         """Put the newest keys and values in, and return all."""
         end = self.length + keys.shape[2]
         for part, new in enumerate((keys, values)):
-            self.memory[layer, part, :, :, self.length:end] = new
+            self.memory[layer, part, :, :, self.length : end] = new
         return self.memory[layer, 0, :, :, :end], self.memory[layer, 1, :, :, :end]
 
 
@@ -149,6 +150,7 @@ def load(folder):
         # Old files hold the causal mask of every layer, and the last layer, which is the embedding.
         is_mask = name.startswith("h.") and name.endswith((".attn.bias", ".attn.masked_bias"))
         return None if is_mask or name == "lm_head.weight" else name
+
     wisp.hub.load_safetensors(model, folder, prefix={"transformer.": ""}, rename=rename)
     return model.eval()
 
@@ -178,6 +180,7 @@ class BytePairs:
 
     def __init__(self, path):
         from tokenizers import Tokenizer
+
         self.tokenizer = Tokenizer.from_file(path)
 
     def encode(self, text):
@@ -224,7 +227,7 @@ def main(arguments=None):
         new.append(token)
         text = tokenizer.decode(tokens + new)
         if not text.endswith("\ufffd"):  # a character may take several tokens
-            print(text[len(shown):], end="", flush=True)
+            print(text[len(shown) :], end="", flush=True)
             shown = text
     print(f"\n\n{len(new) / (time.perf_counter() - start):.1f} tokens/s")
     return tokenizer.decode(tokens + new)

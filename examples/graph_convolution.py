@@ -6,6 +6,7 @@ The graph is Zachary's karate club (1977): 34 members, an edge where two of them
 the president (member 34) fell out, and everybody had to take a side. The network is told on which side these two are; for at
 least 31 of the 32 others it finds the side that they really took.
 """
+
 import argparse
 
 import wisp
@@ -13,10 +14,34 @@ from wisp import nn, progress
 from wisp.nn import functional as F
 
 # For every member (counted from 1) the friends with a higher number.
-FRIENDS = {1: [2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 18, 20, 22, 32], 2: [3, 4, 8, 14, 18, 20, 22, 31], 3: [4, 8, 9, 10, 14, 28, 29, 33],
-           4: [8, 13, 14], 5: [7, 11], 6: [7, 11, 17], 7: [17], 9: [31, 33, 34], 10: [34], 14: [34], 15: [33, 34], 16: [33, 34],
-           19: [33, 34], 20: [34], 21: [33, 34], 23: [33, 34], 24: [26, 28, 30, 33, 34], 25: [26, 28, 32], 26: [32], 27: [30, 34],
-           28: [34], 29: [32, 34], 30: [33, 34], 31: [33, 34], 32: [33, 34], 33: [34]}
+FRIENDS = {
+    1: [2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 18, 20, 22, 32],
+    2: [3, 4, 8, 14, 18, 20, 22, 31],
+    3: [4, 8, 9, 10, 14, 28, 29, 33],
+    4: [8, 13, 14],
+    5: [7, 11],
+    6: [7, 11, 17],
+    7: [17],
+    9: [31, 33, 34],
+    10: [34],
+    14: [34],
+    15: [33, 34],
+    16: [33, 34],
+    19: [33, 34],
+    20: [34],
+    21: [33, 34],
+    23: [33, 34],
+    24: [26, 28, 30, 33, 34],
+    25: [26, 28, 32],
+    26: [32],
+    27: [30, 34],
+    28: [34],
+    29: [32, 34],
+    30: [33, 34],
+    31: [33, 34],
+    32: [33, 34],
+    33: [34],
+}
 WITH_THE_INSTRUCTOR = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 17, 18, 20, 22}
 MEMBERS = 34
 
@@ -83,8 +108,10 @@ def main(arguments=None):
     unknown[known] = False
     right = (found == sides)[unknown]
     for side, leader in enumerate(("instructor", "president")):
-        print(f"with the {leader}: " + " ".join(f"{member + 1}{'' if sides[member] == side else '!'}"
-                                                for member in (found == side).nonzero().flatten().tolist()))
+        print(
+            f"with the {leader}: "
+            + " ".join(f"{member + 1}{'' if sides[member] == side else '!'}" for member in (found == side).nonzero().flatten().tolist())
+        )
     print(f"{right.sum().item()} of {len(right)} sides found (a ! marks a mistake)")
     return right.sum().item()
 

@@ -6,6 +6,7 @@ The sentences come from a grammar with probabilities, in which verbs agree with 
 know the grammar, we know how well any model can do at best: the entropy of the language. The perplexity of the LSTM on sentences it
 has not seen comes within 5 % of that limit, and what it writes is grammatical more than 95 times in a hundred.
 """
+
 import argparse
 import math
 import random
@@ -66,12 +67,14 @@ class Grammar:
 
 def is_grammatical(words):
     """Whether a sentence (without its full stop) follows the grammar."""
+
     def noun_phrase(rest):
         if rest[:1] != ["the"]:
             return None, rest
         rest = rest[2:] if rest[1:2] and rest[1] in ADJECTIVES else rest[1:]
         number = next((number for number, nouns in NOUNS.items() if rest[:1] and rest[0] in nouns), None)
         return number, rest[1:]
+
     number, rest = noun_phrase(words)
     if number is not None and rest[:1] == ["near"]:
         other, rest = noun_phrase(rest[1:])
@@ -98,7 +101,7 @@ class Model(nn.Module):
 
 def train(model, data, steps, batch=32, length=32):
     """Truncated backpropagation through time: the state goes on from piece to piece, the gradient does not."""
-    columns = data[:len(data) // batch * batch].view(batch, -1)
+    columns = data[: len(data) // batch * batch].view(batch, -1)
     optimizer = wisp.optim.Adam(model.parameters(), lr=5e-3)
     schedule = wisp.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, eta_min=1e-4)
     state, place = None, 0
@@ -106,7 +109,7 @@ def train(model, data, steps, batch=32, length=32):
     for step in bar:
         if place + length + 1 > columns.shape[1]:
             state, place = None, 0
-        x, y = columns[:, place:place + length], columns[:, place + 1:place + length + 1]
+        x, y = columns[:, place : place + length], columns[:, place + 1 : place + length + 1]
         place += length
         if state is not None:
             state = tuple(part.detach() for part in state)

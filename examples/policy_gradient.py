@@ -6,6 +6,7 @@ Nothing is known about the physics but what can be seen: where the cart and the 
 right, a random player keeps the pole up for about 20 steps; the trained one for more than 450 of at most 500, on average over 100 games.
 All games of a batch are played at the same time: the state of the world is a tensor with a row per game.
 """
+
 import argparse
 import math
 
@@ -30,11 +31,12 @@ class CartPole:
         force = self.FORCE * (2.0 * action - 1)
         total = self.CART + self.POLE
         sine, cosine = angle.sin(), angle.cos()
-        thrust = (force + self.POLE * self.LENGTH * spin ** 2 * sine) / total
-        turning = (self.GRAVITY * sine - cosine * thrust) / (self.LENGTH * (4 / 3 - self.POLE * cosine ** 2 / total))
+        thrust = (force + self.POLE * self.LENGTH * spin**2 * sine) / total
+        turning = (self.GRAVITY * sine - cosine * thrust) / (self.LENGTH * (4 / 3 - self.POLE * cosine**2 / total))
         acceleration = thrust - self.POLE * self.LENGTH * turning * cosine / total
-        self.state = wisp.stack([x + self.STEP * velocity, velocity + self.STEP * acceleration,
-                                 angle + self.STEP * spin, spin + self.STEP * turning], dim=1)
+        self.state = wisp.stack(
+            [x + self.STEP * velocity, velocity + self.STEP * acceleration, angle + self.STEP * spin, spin + self.STEP * turning], dim=1
+        )
         self.steps += 1
         return (self.state[:, 0].abs() < 2.4) & (self.state[:, 2].abs() < 12 * math.pi / 180)
 

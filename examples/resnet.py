@@ -5,6 +5,7 @@
 The images are made as they are needed: 20 x 20 pixels in colour, a disc, a ring, a square, a triangle or a cross of any colour, size,
 position and angle, under noise. Of images that it has not seen, the network gets more than 95 % right. No image comes twice.
 """
+
 import argparse
 
 import wisp
@@ -56,8 +57,13 @@ class ResNet(nn.Module):
     def __init__(self, classes, width=16):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
-        self.stages = nn.Sequential(Block(width, width), Block(width, 2 * width, stride=2), Block(2 * width, 2 * width),
-                                    Block(2 * width, 4 * width, stride=2), Block(4 * width, 4 * width))
+        self.stages = nn.Sequential(
+            Block(width, width),
+            Block(width, 2 * width, stride=2),
+            Block(2 * width, 2 * width),
+            Block(2 * width, 4 * width, stride=2),
+            Block(4 * width, 4 * width),
+        )
         self.head = nn.Linear(4 * width, classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

@@ -7,6 +7,7 @@ negative evidence lower bound (ELBO): how badly the image is drawn again, plus h
 standard normal). On images it has not seen, it comes to less than 18.5 nats per image (a model that knows only how bright each pixel
 is on average, to 25). At the end it draws digits that nobody wrote.
 """
+
 import argparse
 
 import wisp
@@ -19,8 +20,9 @@ class VAE(nn.Module):
     def __init__(self, pixels=64, hidden=256, latent=10):
         super().__init__()
         self.latent = latent
-        self.encoder = nn.Sequential(nn.Flatten(), nn.Linear(pixels, hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU(),
-                                     nn.Linear(hidden, 2 * latent))
+        self.encoder = nn.Sequential(
+            nn.Flatten(), nn.Linear(pixels, hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU(), nn.Linear(hidden, 2 * latent)
+        )
         self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU(), nn.Linear(hidden, pixels))
 
     def describe(self, x):
@@ -71,7 +73,7 @@ def main(arguments=None):
     schedule = wisp.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.epochs)
     bar = progress.bar(range(options.epochs), "training", unit="epochs")
     for _ in bar:
-        for x, in loader:
+        for (x,) in loader:
             optimizer.zero_grad()
             loss = model.loss(x).mean()
             loss.backward()

@@ -43,10 +43,12 @@ def work_on(device):
     from_numpy = wisp.from_numpy
     wisp.from_numpy = lambda array: from_numpy(array).to(device)
     numpy_of, array_of = wisp.Tensor.numpy, wisp.Tensor.__array__
-    wisp._core._extend_tensor({
-        "numpy": lambda self, **options: numpy_of(self.cpu(), **options),
-        "__array__": lambda self, *given, **options: array_of(self.cpu(), *given, **options),
-    })
+    wisp._core._extend_tensor(
+        {
+            "numpy": lambda self, **options: numpy_of(self.cpu(), **options),
+            "__array__": lambda self, *given, **options: array_of(self.cpu(), *given, **options),
+        }
+    )
     raises = pytest.raises
     pytest.raises = lambda *given, **named: WhenDone(raises(*given, **named)) if len(given) == 1 else raises(*given, **named)
 

@@ -107,9 +107,7 @@ def slots(f):
     """How many arguments the signatures take, and their names."""
     most, names = 0, []
     for signature in getattr(f, "_signatures", ["(input, other)"]):
-        inside = signature[
-            signature.index("(") + 1 : signature.rindex(")") if "->" not in signature else signature.index(")")
-        ]
+        inside = signature[signature.index("(") + 1 : signature.rindex(")") if "->" not in signature else signature.index(")")]
         parts = [p.strip() for p in inside.split(",") if p.strip() and p.strip() != "*"]
         most = max(most, len(parts))
         names += [p.split("=")[0].split()[-1] for p in parts]

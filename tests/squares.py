@@ -1,4 +1,5 @@
 """The dataset of the loader's tests: sample i is ((i, i²), i)."""
+
 import wisp
 from wisp.utils import data
 

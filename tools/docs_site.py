@@ -2,6 +2,7 @@
 
 Nothing that is generated here lies in the source tree. See mkdocs.yml.
 """
+
 import importlib
 import inspect
 import os
@@ -19,21 +20,46 @@ import wisp  # noqa: E402
 
 # Module -> what its page is called; the order is that of the site.
 MODULES = {
-    "wisp": "Tensors and operators", "wisp.Tensor": "Methods of Tensor", "wisp.nn": "nn", "wisp.nn.functional": "nn.functional",
-    "wisp.nn.init": "nn.init", "wisp.nn.utils": "nn.utils", "wisp.optim": "optim", "wisp.optim.lr_scheduler": "optim.lr_scheduler",
-    "wisp.autograd": "autograd", "wisp.autograd.graph": "autograd.graph", "wisp.func": "func", "wisp.utils.data": "utils.data",
-    "wisp.utils.checkpoint": "utils.checkpoint", "wisp.utils.tensorboard": "utils.tensorboard", "wisp.linalg": "linalg", "wisp.fft": "fft",
-    "wisp.special": "special", "wisp.signal.windows": "signal.windows", "wisp.distributions": "distributions", "wisp.amp": "amp",
-    "wisp.serialization": "serialization", "wisp.vision": "vision", "wisp.vision.datasets": "vision.datasets",
-    "wisp.vision.transforms": "vision.transforms", "wisp.vision.models": "vision.models", "wisp.sparse": "sparse",
+    "wisp": "Tensors and operators",
+    "wisp.Tensor": "Methods of Tensor",
+    "wisp.nn": "nn",
+    "wisp.nn.functional": "nn.functional",
+    "wisp.nn.init": "nn.init",
+    "wisp.nn.utils": "nn.utils",
+    "wisp.optim": "optim",
+    "wisp.optim.lr_scheduler": "optim.lr_scheduler",
+    "wisp.autograd": "autograd",
+    "wisp.autograd.graph": "autograd.graph",
+    "wisp.func": "func",
+    "wisp.utils.data": "utils.data",
+    "wisp.utils.checkpoint": "utils.checkpoint",
+    "wisp.utils.tensorboard": "utils.tensorboard",
+    "wisp.linalg": "linalg",
+    "wisp.fft": "fft",
+    "wisp.special": "special",
+    "wisp.signal.windows": "signal.windows",
+    "wisp.distributions": "distributions",
+    "wisp.amp": "amp",
+    "wisp.serialization": "serialization",
+    "wisp.vision": "vision",
+    "wisp.vision.datasets": "vision.datasets",
+    "wisp.vision.transforms": "vision.transforms",
+    "wisp.vision.models": "vision.models",
+    "wisp.sparse": "sparse",
     "wisp.sklearn": "sklearn",
-    "wisp.viz": "viz", "wisp.profiler": "profiler", "wisp.progress": "progress", "wisp.multiprocessing": "multiprocessing",
-    "wisp.cuda": "cuda", "wisp.hub": "hub", "wisp.testing": "testing",
+    "wisp.viz": "viz",
+    "wisp.profiler": "profiler",
+    "wisp.progress": "progress",
+    "wisp.multiprocessing": "multiprocessing",
+    "wisp.cuda": "cuda",
+    "wisp.hub": "hub",
+    "wisp.testing": "testing",
 }
 _pictures = {}  # path within the site -> content
 
 
 # --- pages with pictures
+
 
 def on_page_markdown(markdown, page, config, files):
     if page.file.src_uri.startswith("reference/"):
@@ -43,7 +69,7 @@ def on_page_markdown(markdown, page, config, files):
     text = path.read_text(encoding="utf-8")
     up = "../" * page.url.count("/")
     for number, block in enumerate(run_docs.run(path)):
-        pieces.append(text[at:block.start])
+        pieces.append(text[at : block.start])
         pieces.append(f"```python\n{block.code}```\n")
         if block.picture is not None:
             pieces.append("\n" + _embedded(block.picture, f"{path.stem}-{number}", up) + "\n")
@@ -61,8 +87,10 @@ def _embedded(picture, name, up):
     if type(picture).html is not type(picture).__mro__[1].html:
         _pictures[f"pictures/{name}.html"] = picture.html().encode()
         height = min(640, picture.height if type(picture).__name__ == "Timeline" else 560)
-        return (f"<iframe src='{up}pictures/{name}.html' loading='lazy' title='{name}' "
-                f"style='width:100%;height:{height}px;border:1px solid #8884;border-radius:6px'></iframe>\n")
+        return (
+            f"<iframe src='{up}pictures/{name}.html' loading='lazy' title='{name}' "
+            f"style='width:100%;height:{height}px;border:1px solid #8884;border-radius:6px'></iframe>\n"
+        )
     _pictures[f"pictures/{name}.svg"] = picture.svg().encode()
     return f"<img src='{up}pictures/{name}.svg' alt='{name}' style='max-width:100%'>\n"
 
@@ -75,6 +103,7 @@ def on_post_build(config):
 
 
 # --- the reference
+
 
 def on_files(files, config):
     made = []
@@ -178,8 +207,10 @@ def _text(doc):
         if prose.startswith("    "):
             out.append(f"```text\n{textwrap.dedent(prose)}\n```")
         elif prose:
-            plain = "".join(part if part.startswith("`") else part.replace("<", "&lt;").replace("[", r"\[").replace("*", r"\*")
-                            for part in re.split(r"(`[^`]*`)", prose))
+            plain = "".join(
+                part if part.startswith("`") else part.replace("<", "&lt;").replace("[", r"\[").replace("*", r"\*")
+                for part in re.split(r"(`[^`]*`)", prose)
+            )
             out.append(plain)
         if example:
             out.append(f"```pycon\n{textwrap.dedent(example)}\n```")

@@ -4,6 +4,7 @@
 
 Every file is made from (seed, number); one that fails is written to the current folder, and its number is printed.
 """
+
 import argparse
 import faulthandler
 import pathlib
@@ -17,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests"))
 import mangled_files  # noqa: E402
 
 EXTRA_MEMORY = 512 << 20  # what all loads together may add to the memory of the process
-SECONDS_PER_FILE = 60     # far more than any takes, even where the machine is busy
+SECONDS_PER_FILE = 60  # far more than any takes, even where the machine is busy
 
 
 def memory():

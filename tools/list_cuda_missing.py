@@ -1,6 +1,6 @@
 """Writes tests/cuda/missing.txt: the operators whose example says, on the GPU, that there is no kernel for it.
 
-    python tools/list_cuda_missing.py    (on a machine with a GPU, or with a stand-in for its driver)
+python tools/list_cuda_missing.py    (on a machine with a GPU, or with a stand-in for its driver)
 """
 
 import contextlib

@@ -6,6 +6,7 @@
 Each file is what one of the programs of the comparison wrote with --json. Whatever fails gets its reason from REASONS, the
 first line whose patterns fit its name and its failed checks; a failure without a reason is listed as not explained.
 """
+
 import json
 import pathlib
 import re
@@ -23,32 +24,55 @@ REASONS = (
     ("operators", r"^matrix_exp$", "bfloat16.* for nan", "PyTorch's result is NaN in bfloat16"),
     ("operators", r"^(pca|svd)_lowrank$", "random", "random projections: the signs of their vectors are not determined"),
     ("operators", r"^polygamma/polygamma_n_3$", "^inplace|inf for", "PyTorch's result is finite at a pole (-9); else rounding, as below"),
-    ("operators", r"", "^inplace.*elements differ", "rounding: for the in-place form the comparison does not know which result "
-     "is nearer to the exact one, as it does for the plain form, which passes"),
+    (
+        "operators",
+        r"",
+        "^inplace.*elements differ",
+        "rounding: for the in-place form the comparison does not know which result "
+        "is nearer to the exact one, as it does for the plain form, which passes",
+    ),
     ("operators", r"", "random values", "a borderline case of a statistical test"),
-    ("operators", r"^cat$", "^errors/function/8 ",
-     "the comparison does not carry over the memory that out= shares here; Wisp refuses it too"),
+    (
+        "operators",
+        r"^cat$",
+        "^errors/function/8 ",
+        "the comparison does not carry over the memory that out= shares here; Wisp refuses it too",
+    ),
     ("operators", r"^chalf$", "", "there is no complex32"),
-    ("operators", r"^sparse\.sampled_addmm$", "gradient",
-     "the gradient of a sparse tensor has its pattern; PyTorch's is dense here"),
+    ("operators", r"^sparse\.sampled_addmm$", "gradient", "the gradient of a sparse tensor has its pattern; PyTorch's is dense here"),
     ("surface", r"^cuda\.", "", "wisp.cuda has what programs use; PyTorch's allocator, profiler and driver interfaces are its own"),
-    ("surface", r"^distributed\.", "",
-     "internals of PyTorch's own transports (stores, process groups in C++); ranks meet through MPI here"),
+    (
+        "surface",
+        r"^distributed\.",
+        "",
+        "internals of PyTorch's own transports (stores, process groups in C++); ranks meet through MPI here",
+    ),
     ("surface", r"semi_structured|SemiStructured", "", "2:4 sparsity needs the instructions of a GPU"),
     ("surface", r"bsr|bsc", "", "sparse layouts of blocks are not supported"),
     ("surface", r"(dequantize|int_repr|qscheme)$", "", "there are no quantised dtypes"),
-    ("surface", r"(chalf|complex32|float8_\w+|scaled_mm|scaled_grouped_mm|bit)$", "",
-     "there is no such dtype (float8, complex32, bit)"),
-    ("surface", r"^(AVG|SUM|FatalError|JITException|import_ir\w*|merge_type\w*|parse_\w+|unify_type_list)$", "",
-     "parts of TorchScript's compiler"),
+    ("surface", r"(chalf|complex32|float8_\w+|scaled_mm|scaled_grouped_mm|bit)$", "", "there is no such dtype (float8, complex32, bit)"),
+    (
+        "surface",
+        r"^(AVG|SUM|FatalError|JITException|import_ir\w*|merge_type\w*|parse_\w+|unify_type_list)$",
+        "",
+        "parts of TorchScript's compiler",
+    ),
     ("surface", r"_notes$|BroadcastingList|boolean_dispatch|handle_torch_function", "", "internals of PyTorch's Python code"),
     ("surface", r"utils\.checkpoint\.", "", "parts of selective checkpointing that PyTorch's compiler uses"),
-    ("surface", r"Tensor\.(frexp|histogram|put)$", "signature",
-     "PyTorch documents the tensor as an argument of its own method, but does not take it"),
+    (
+        "surface",
+        r"Tensor\.(frexp|histogram|put)$",
+        "signature",
+        "PyTorch documents the tensor as an argument of its own method, but does not take it",
+    ),
     ("surface", r"Tensor\.to_sparse$", "signature", "PyTorch documents `sparseDims`, but takes `sparse_dim`"),
     ("surface", r"Tensor\.index$", "", "needs first-class dimensions"),
-    ("surface", r"Tensor\.__(annotations|weakref|cuda_array_interface|dlpack_c_exchange_api)__$", "",
-     "an attribute of how PyTorch's class is made"),
+    (
+        "surface",
+        r"Tensor\.__(annotations|weakref|cuda_array_interface|dlpack_c_exchange_api)__$",
+        "",
+        "an attribute of how PyTorch's class is made",
+    ),
     ("surface", r"^(Event|wait)$", "signature", "the names of its parameters are not documented by PyTorch"),
     ("surface", r"autograd\.", "", "not written: no program that we know uses it"),
 )
@@ -80,8 +104,12 @@ def totals(results):
         checks, right = sum(c["checks"] for c in top), sum(c["checks_right"] for c in top)
         yield f"| {title} | {items} | {full} ({percent(full, items)}) | {checks} | {percent(right, checks)} |"
         if result["options"].get("second"):
-            most = sum(1 for item in result["items"].values() if item["verdict"] not in ("n/a", "missing") and all(
-                good == whole for kind, (good, whole) in item["right"].items() if kind not in ("gradient, second", "strides")))
+            most = sum(
+                1
+                for item in result["items"].values()
+                if item["verdict"] not in ("n/a", "missing")
+                and all(good == whole for kind, (good, whole) in item["right"].items() if kind not in ("gradient, second", "strides"))
+            )
             yield f"| the same, first derivatives only | {items} | {most} ({percent(most, items)}) | | |"
 
 

@@ -1,8 +1,9 @@
 """Writes wisp/_core.pyi, the type stub of the core, from the signatures that its operators were registered with.
 
-    python tools/make_stub.py            write the file
-    python tools/make_stub.py --check    fail if it is not what would be written
+python tools/make_stub.py            write the file
+python tools/make_stub.py --check    fail if it is not what would be written
 """
+
 import keyword
 import pathlib
 import re
@@ -13,12 +14,24 @@ from wisp import _core
 
 PATH = pathlib.Path(__file__).parent.parent / "src" / "wisp" / "_core.pyi"
 TYPES = {
-    "Tensor": "Tensor", "Operand": "Tensor | _Number", "Tensor[]": "Sequence[Tensor]", "int...": "int", "any": "Any",
-    "Tensor?[]": "Sequence[Tensor | None]", "Number": "_Number", "int": "int", "int[]": "int | Sequence[int]",
-    "float": "float", "bool": "_bool", "str": "str", "dtype": "dtype", "device": "device | str | int",
-    "format": "memory_format", "Generator": "Generator",
+    "Tensor": "Tensor",
+    "Operand": "Tensor | _Number",
+    "Tensor[]": "Sequence[Tensor]",
+    "int...": "int",
+    "any": "Any",
+    "Tensor?[]": "Sequence[Tensor | None]",
+    "Number": "_Number",
+    "int": "int",
+    "int[]": "int | Sequence[int]",
+    "float": "float",
+    "bool": "_bool",
+    "str": "str",
+    "dtype": "dtype",
+    "device": "device | str | int",
+    "format": "memory_format",
+    "Generator": "Generator",
 }
-HEAD = '''# Written by tools/make_stub.py from the registered signatures; a test checks that it is fresh.
+HEAD = """# Written by tools/make_stub.py from the registered signatures; a test checks that it is fresh.
 # ruff: noqa: E501
 from collections.abc import Sequence
 from typing import Any, overload
@@ -26,7 +39,7 @@ from typing import Any, overload
 _Number = int | float | complex
 _bool = bool
 
-'''
+"""
 
 
 def parameter(text):

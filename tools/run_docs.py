@@ -3,6 +3,7 @@
 What a block prints, and the value of its last expression, stand in the page in an `output` block after it; the tests compare.
 A block that is meant to fail is marked `python raises`. `python tools/run_docs.py docs/tutorial/*.md` writes the outputs anew.
 """
+
 import ast
 import contextlib
 import dataclasses
@@ -20,20 +21,22 @@ _BLOCK = re.compile(r"^```python( raises)?\n(.*?)^```\n(?:\n?^```output\n(.*?)^`
 
 @dataclasses.dataclass
 class Block:
-    start: int          # of the whole match in the page
+    start: int  # of the whole match in the page
     end: int
-    line: int           # of the first line of code
+    line: int  # of the first line of code
     raises: bool
     code: str
-    shown: str | None   # the output in the page
-    output: str = ""    # what it gave now
+    shown: str | None  # the output in the page
+    output: str = ""  # what it gave now
     picture: object = None  # the value of the last expression, if it is one
 
 
 def blocks(text):
     """The Python blocks of a page."""
-    return [Block(match.start(), match.end(), text[:match.start(2)].count("\n") + 1, bool(match[1]), match[2], match[3])
-            for match in _BLOCK.finditer(text)]
+    return [
+        Block(match.start(), match.end(), text[: match.start(2)].count("\n") + 1, bool(match[1]), match[2], match[3])
+        for match in _BLOCK.finditer(text)
+    ]
 
 
 def _run(block, name, namespace):
@@ -80,9 +83,11 @@ def run(path):
 def same(shown, output):
     """Whether an output is what the page shows: white space aside, `...` stands for anything, and of progress bars only the
     last state counts, without its numbers."""
+
     def settled(text):
         lines = [re.sub(r"━.*", "━ done", line) for line in text.splitlines() if "━" not in line or "100%" in line]
         return "\n".join(lines) + "\n"
+
     return doctest.OutputChecker().check_output(settled(shown), settled(output), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
 
 
@@ -93,7 +98,7 @@ def rewrite(path):
         code = f"```python{' raises' if block.raises else ''}\n{block.code}```\n"
         output = block.shown if block.shown and same(block.shown, block.output) else block.output
         shown = f"\n```output\n{output}```\n" if output else ""
-        text = text[:block.start] + code + shown + text[block.end:]
+        text = text[: block.start] + code + shown + text[block.end :]
     pathlib.Path(path).write_text(text, encoding="utf-8")
 
 

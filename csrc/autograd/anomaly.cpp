@@ -56,7 +56,8 @@ void explain_failure(const Node& node) {
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(lines); i++)
             if (const char* line = PyUnicode_AsUTF8(PyList_GET_ITEM(lines, i))) text += line;
     } else {
-        text += "No forward pass information available. Enable detect anomaly during forward pass for more information. (made at " + source_of(node) + ")";
+        text += "No forward pass information available. Enable detect anomaly during forward pass for more information. (made at " +
+                source_of(node) + ")";
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -74,7 +75,8 @@ void check_for_nan(const Node& node, const Tensor* results, int64_t n) {
         for (int64_t k = 0; k < wide.numel(); k++)
             if (std::isnan(p[k])) {
                 explain_failure(node);
-                throw RuntimeError("Function '", node.name, "' returned nan values in its ", i, "th output. The forward operation was called at ", source_of(node));
+                throw RuntimeError("Function '", node.name, "' returned nan values in its ", i,
+                                   "th output. The forward operation was called at ", source_of(node));
             }
     }
 }

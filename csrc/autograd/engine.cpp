@@ -17,8 +17,8 @@ namespace wisp {
 // One run. A node's state lives in the node; if another run (an outer one, or another thread's) holds the node, in a map.
 struct Task {
     bool create_graph, retain_graph, accumulate, selective;
-    Small<Node*, 16> heap;          // ready nodes
-    Small<NodePtr, 16> nodes;       // every node of the run, kept alive
+    Small<Node*, 16> heap;     // ready nodes
+    Small<NodePtr, 16> nodes;  // every node of the run, kept alive
     std::unordered_map<Node*, NodeState> borrowed;
     struct Capture {
         Node* node;
@@ -27,8 +27,8 @@ struct Task {
     };
     Small<Capture, 2> captures;
     TensorList captured;
-    std::vector<Ref> callbacks;     // called when the run has ended; in the outermost run of a thread alone
-    Task* outer = nullptr;          // the run whose hook or node started this one
+    std::vector<Ref> callbacks;  // called when the run has ended; in the outermost run of a thread alone
+    Task* outer = nullptr;       // the run whose hook or node started this one
     int64_t number = 0;
 
     ~Task() {
@@ -207,7 +207,8 @@ void run_node(Task& task, Node& node) {
         if (profiling) [[unlikely]] {
             std::vector<PyObject*> arguments;
             for (Tensor& g : grads) arguments.push_back(g.object());
-            profiled.begin(EventKind::backward, node.name, "", arguments.data(), int64_t(arguments.size()), int64_t(node.sequence & INT64_MAX));
+            profiled.begin(EventKind::backward, node.name, "", arguments.data(), int64_t(arguments.size()),
+                           int64_t(node.sequence & INT64_MAX));
         }
         try {
             node.apply(bw);
@@ -244,20 +245,22 @@ Tensor starting_gradient(const Tensor& root, const Tensor& given) {
     if (is_sparse(given)) return starting_gradient(root, call_sparse("to_dense", {given}));
     if (given) {
         if (!(given.sizes() == root.sizes()))
-            throw RuntimeError("Mismatch in shape: grad_output has a shape of ", given.sizes(), " and output has a shape of ", root.sizes(), ".");
+            throw RuntimeError("Mismatch in shape: grad_output has a shape of ", given.sizes(), " and output has a shape of ", root.sizes(),
+                               ".");
         if (is_complex(given.dtype()) != is_complex(root.dtype()))
-            throw RuntimeError("For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-                               "grad_output has dtype ", given.dtype(), " and output has dtype ", root.dtype(), ".");
+            throw RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                "grad_output has dtype ",
+                given.dtype(), " and output has dtype ", root.dtype(), ".");
         if (devices_in_use && !(given.device() == root.device()) && given.dim() > 0)
-            throw RuntimeError("Mismatch in device: grad_output is on ", text_of(given.device()), " and output is on ", text_of(root.device()),
-                               ". Move the gradient with .to(", text_of(root.device()), ")");
+            throw RuntimeError("Mismatch in device: grad_output is on ", text_of(given.device()), " and output is on ",
+                               text_of(root.device()), ". Move the gradient with .to(", text_of(root.device()), ")");
         return given.dtype() == root.dtype() ? given : to(given, root.dtype());
     }
     if (root.numel() != 1)
         throw RuntimeError("grad can be implicitly created only for scalar outputs; got an output of shape ", root.sizes(),
                            ". Reduce it first (e.g. .sum() or .mean()), or pass a gradient of its shape: backward(gradient)");
-    if (is_complex(root.dtype()))
-        throw RuntimeError("grad can be implicitly created only for real scalar outputs but got ", root.dtype());
+    if (is_complex(root.dtype())) throw RuntimeError("grad can be implicitly created only for real scalar outputs but got ", root.dtype());
     if (root.dim() == 0) {
         OnDevice on(root.device());
         return scalar_tensor(Scalar(1), root.dtype());
@@ -268,7 +271,8 @@ Tensor starting_gradient(const Tensor& root, const Tensor& given) {
 }  // namespace
 
 Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, int64_t index) {
-    if (is_sparse(g)) return g.sizes() == info.sizes && g.dtype() == info.dtype ? g : fit_gradient(call_sparse("to_dense", {g}), info, from, index);
+    if (is_sparse(g))
+        return g.sizes() == info.sizes && g.dtype() == info.dtype ? g : fit_gradient(call_sparse("to_dense", {g}), info, from, index);
     Tensor r = g;
     if (!(r.sizes() == info.sizes)) {
         if (!is_expandable(info.sizes, r.sizes()))
@@ -280,7 +284,8 @@ Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, i
         if (is_complex(r.dtype()) && !is_complex(info.dtype)) r = real(r);
         r = to(r, info.dtype);
     }
-    if (devices_in_use) [[unlikely]] r = to(r, info.device);  // a 0-dim operand on the CPU that met a GPU
+    if (devices_in_use) [[unlikely]]
+        r = to(r, info.device);  // a 0-dim operand on the CPU that met a GPU
     return r;
 }
 
@@ -353,8 +358,11 @@ void set_as_strided_backward(Node& node, const Layout& base, const Layout& view)
     };
     set_closure(node, [g = Geometry{base, view}](Backward& bw) {
         // Scatter into the memory that base and view span, adding where the view overlaps itself.
-        const int64_t start = std::min(g.base.offset, g.view.offset), end = std::max(g.base.offset + g.base.extent(), g.view.offset + g.view.extent());
-        auto positions = [&](const Layout& l) { return reshape(as_strided(arange(end - start), l.sizes, l.strides, l.offset - start), {-1}); };
+        const int64_t start = std::min(g.base.offset, g.view.offset),
+                      end = std::max(g.base.offset + g.base.extent(), g.view.offset + g.view.extent());
+        auto positions = [&](const Layout& l) {
+            return reshape(as_strided(arange(end - start), l.sizes, l.strides, l.offset - start), {-1});
+        };
         Tensor flat = zeros({end - start}, bw.grad().dtype());
         if (!g.view.may_overlap_itself()) {
             Tensor target = as_strided(flat, g.view.sizes, g.view.strides, g.view.offset - start);
@@ -395,7 +403,8 @@ void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view
 
 TensorList run_backward(const BackwardRequest& request) {
     Profiled profiled;
-    if (profiling) [[unlikely]] profiled.begin(EventKind::backward, "backward", "", nullptr, 0);
+    if (profiling) [[unlikely]]
+        profiled.begin(EventKind::backward, "backward", "", nullptr, 0);
     // Tangents of the gradients need formulas that can be differentiated.
     const bool forward = forward_visible();
     Task task{request.create_graph || forward, request.retain_graph, request.accumulate, !request.inputs.empty(), {}, {}, {}, {}, {}};
@@ -405,8 +414,7 @@ TensorList run_backward(const BackwardRequest& request) {
     for (int64_t i = 0; i < request.roots.size(); i++) {
         const Tensor& root = request.roots[i];
         Edge e = gradient_edge(root);
-        if (!e.node)
-            throw RuntimeError("element ", i, " of tensors does not require grad and does not have a grad_fn");
+        if (!e.node) throw RuntimeError("element ", i, " of tensors does not require grad and does not have a grad_fn");
         roots.push_back(std::move(e));
         grads.push_back(starting_gradient(root, request.grads.empty() ? Tensor() : request.grads[i]));
     }
@@ -432,7 +440,7 @@ TensorList run_backward(const BackwardRequest& request) {
             task.push(e.node.get());
         }
     while (!task.heap.empty()) run_node(task, *task.pop());
-    for (size_t i = 0; i < task.callbacks.size(); i++) {    // one may queue more
+    for (size_t i = 0; i < task.callbacks.size(); i++) {  // one may queue more
         const Ref callback = std::move(task.callbacks[i]);
         Ref done(PyObject_CallNoArgs(callback.get()));
     }
@@ -440,8 +448,10 @@ TensorList run_backward(const BackwardRequest& request) {
     if (!task.selective) return {};
     for (int64_t i = 0; i < request.inputs.size(); i++) {
         if (!task.captured[i] && !request.allow_unused && !request.accumulate)
-            throw RuntimeError("One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this "
-                               "is the desired behavior. (input ", i, " of shape ", request.inputs[i].sizes(), ")");
+            throw RuntimeError(
+                "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this "
+                "is the desired behavior. (input ",
+                i, " of shape ", request.inputs[i].sizes(), ")");
         if (request.accumulate && task.captured[i] && request.inputs[i]->grad_fn && !extra(request.inputs[i]).retains_grad) {
             Tensor old = grad_of(request.inputs[i]);
             set_grad(request.inputs[i], old ? add(old, task.captured[i]) : clone(task.captured[i]));

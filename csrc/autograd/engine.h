@@ -9,25 +9,25 @@ void set_as_strided_backward(Node& node, const Layout& base, const Layout& view)
 void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view);
 void release_saved(Node& node);
 void queue_callback(PyObject* callback);  // called without arguments when the outermost run of this thread has ended
-uint64_t upcoming_sequence();  // of the next node that is made
+uint64_t upcoming_sequence();             // of the next node that is made
 Tensor unpack_saved(Node& node, int64_t i, bool with_history);
 
 // forward.cpp
-void enter_forward(bool in);                     // node.cpp: counts the levels of this thread
+void enter_forward(bool in);  // node.cpp: counts the levels of this thread
 int forward_depth_of_thread();
-bool forward_visible();                          // whether tangents are being propagated
-bool has_tangent(const Tensor& t);               // of a level that is visible
-Node* tangent_marker();                          // where the edges of inputs lead that have only a tangent
+bool forward_visible();             // whether tangents are being propagated
+bool has_tangent(const Tensor& t);  // of a level that is visible
+Node* tangent_marker();             // where the edges of inputs lead that have only a tangent
 void copy_tangents(const Tensor& to, const Tensor& from);
-void forget_tangents(TensorObject* o);           // before its extras are deleted
-bool is_recorded(const Node& node);              // whether the node stays in a graph
+void forget_tangents(TensorObject* o);  // before its extras are deleted
+bool is_recorded(const Node& node);     // whether the node stays in a graph
 int64_t enter_dual_level();
-void exit_dual_level(int64_t level);             // its tangents are gone
-int64_t hide_tangents(int64_t level);            // of this level and inner ones; -> what was hidden before
+void exit_dual_level(int64_t level);   // its tangents are gone
+int64_t hide_tangents(int64_t level);  // of this level and inner ones; -> what was hidden before
 Tensor make_dual(const Tensor& primal, const Tensor& tangent, int64_t level);
 Tensor primal_of(const Tensor& t, int64_t level);
 Tensor tangent_of(const Tensor& t, int64_t level);
-Tensor without_graph(const Tensor& t);           // detached, with its tangents
+Tensor without_graph(const Tensor& t);  // detached, with its tangents
 // node_type.cpp: the tangents of the results by the jvp of a Python autograd.Function; false if it has none.
 bool function_jvp(Node& node, const TensorList& tangents, std::span<const Tensor> results, TensorList& products);
 

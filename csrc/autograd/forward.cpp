@@ -19,8 +19,8 @@
 namespace wisp {
 namespace {
 
-thread_local std::vector<int64_t> levels;         // that this thread is in, ascending
-thread_local int64_t limit = INT64_MAX;           // levels from here on are invisible
+thread_local std::vector<int64_t> levels;  // that this thread is in, ascending
+thread_local int64_t limit = INT64_MAX;    // levels from here on are invisible
 int64_t next_level = 1;
 std::unordered_map<int64_t, std::unordered_set<TensorObject*>> holders;  // who has a tangent of a level; not counted
 
@@ -320,12 +320,15 @@ Tensor make_dual(const Tensor& primal, const Tensor& tangent, int64_t level) {
     if (std::find(levels.begin(), levels.end(), level) == levels.end())
         throw RuntimeError("make_dual: level ", level, " of forward mode is not active; enter it with dual_level()");
     if (!(primal.sizes() == tangent.sizes()))
-        throw RuntimeError("Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. "
-                           "Tensor is of size ", primal.sizes(), " while the given forward gradient is of size ", tangent.sizes(), ".");
+        throw RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. "
+            "Tensor is of size ",
+            primal.sizes(), " while the given forward gradient is of size ", tangent.sizes(), ".");
     if (is_complex(tangent.dtype()) && !is_complex(primal.dtype()))
         throw RuntimeError("make_dual: a complex tangent (", tangent.dtype(), ") for a real tensor (", primal.dtype(), ")");
     if (tangent_of(primal, level))
-        throw RuntimeError("Making a dual Tensor based on a Tensor that already has a forward gradient at the same level ", level, " is not supported.");
+        throw RuntimeError("Making a dual Tensor based on a Tensor that already has a forward gradient at the same level ", level,
+                           " is not supported.");
     Tensor dual = same(primal);
     Below below(level);
     set_tangent(dual, level, to(tangent, primal.dtype()));

@@ -53,8 +53,7 @@ void replace(Tensor* tensors, int64_t n, PyObject* result, const char* what) {
     for (int64_t i = 0; i < n; i++) tensors[i] = expect_tensor(PyTuple_GET_ITEM(result, i), what);
 }
 
-template <class F>
-void for_each_hook(PyObject* dict, F&& f) {
+template <class F> void for_each_hook(PyObject* dict, F&& f) {
     Ref values(PyDict_Values(dict));  // a hook may remove itself
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values.p); i++) f(PyList_GET_ITEM(values.p, i));
 }
@@ -123,8 +122,8 @@ void run_tensor_hooks(PyObject* hooks, Tensor& grad, const Node& node) {
         if (result.p == Py_None) return;
         Tensor replaced = expect_tensor(result.p, "a tensor hook");
         if (!(replaced.sizes() == grad.sizes()))
-            throw RuntimeError("hook has changed the size of value: it returned ", replaced.sizes(), " for a gradient of shape ", grad.sizes(),
-                               " (", node.name, ")");
+            throw RuntimeError("hook has changed the size of value: it returned ", replaced.sizes(), " for a gradient of shape ",
+                               grad.sizes(), " (", node.name, ")");
         if (replaced.dtype() != grad.dtype())
             throw RuntimeError("hook has changed the type of value (was ", grad.dtype(), " got ", replaced.dtype(), ")");
         grad = replaced;

@@ -97,7 +97,7 @@ struct Remains {
     Small<Edge, 3> next;
     Small<Saved, 3> saved;
     Small<Tensor, 1> buffer;
-    PyObject *objects[6];
+    PyObject* objects[6];
 };
 constexpr int deepest = 32;
 thread_local int depth WISP_HOT = 0;
@@ -115,8 +115,11 @@ void forget_accumulator(Node& n) {
 }
 
 Remains strip(Node& n) {
-    Remains r{std::move(n.next), std::move(n.saved), std::move(n.state.buffer),
-              {n.context, n.metadata, reinterpret_cast<PyObject*>(n.variable), reinterpret_cast<PyObject*>(n.inner), n.source_code, nullptr}};
+    Remains r{
+        std::move(n.next),
+        std::move(n.saved),
+        std::move(n.state.buffer),
+        {n.context, n.metadata, reinterpret_cast<PyObject*>(n.variable), reinterpret_cast<PyObject*>(n.inner), n.source_code, nullptr}};
     n.context = n.metadata = n.source_code = nullptr;
     n.variable = nullptr;
     n.inner = nullptr;
@@ -248,7 +251,8 @@ static Node* accumulator_of(const Tensor& t) {
         // The tensor may have been moved since (Module.to); gradients go where it is now. Looked at when it is used, not when
         // its data is set: between forward and backward a sharded parameter lies empty.
         OutputInfo& known = e.accumulator->outputs[0];
-        if (known.dtype != t.dtype() || !(known.device == t.device()) || !(known.sizes == t.sizes())) known = {t.sizes(), t.dtype(), t.device()};
+        if (known.dtype != t.dtype() || !(known.device == t.device()) || !(known.sizes == t.sizes()))
+            known = {t.sizes(), t.dtype(), t.device()};
         Py_INCREF(reinterpret_cast<PyObject*>(e.accumulator));
         return e.accumulator;
     }
@@ -325,9 +329,10 @@ void save(Node& node, const Tensor& t) {
     Saved& s = node.saved.emplace_back();
     if (!t.defined()) return;
     if (t->inference)
-        throw RuntimeError("Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
-                           "in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor "
-                           "and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.");
+        throw RuntimeError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
+            "in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor "
+            "and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.");
     s.version = t.version();
     if (t->grad_fn == &node) {
         s.output = int16_t(t->output_number);
@@ -343,11 +348,12 @@ Tensor Backward::saved(int i) const { return unpack_saved(node, i, create_graph)
 
 Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
     if (node.released)
-        throw RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have "
-                           "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
-                           "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
-                           "if you need to access saved tensors after calling backward. (", node.name,
-                           node.source_code ? ", made at " + source_of(node) : std::string(), ")");
+        throw RuntimeError(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+            "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+            "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
+            "if you need to access saved tensors after calling backward. (",
+            node.name, node.source_code ? ", made at " + source_of(node) : std::string(), ")");
     Saved& s = node.saved[i];
     if (s.packed) return call_unpack_hook(s, node, with_history);
     if (!s.tensor) return {};
@@ -356,7 +362,8 @@ Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
                            type_name(s.tensor.dtype()), "Tensor ", s.tensor.sizes(), "], which is ", s.output >= 0 ? "output " : "an input",
                            s.output >= 0 ? std::to_string(s.output) : std::string(), " of ", node.name, ", is at version ",
                            s.tensor.version(), "; expected version ", s.version, " instead. It was saved at ", source_of(node),
-                           last_inplace_source(s.tensor), ". Hint: use the out-of-place form of that operation, or clone() the tensor before changing it; "
+                           last_inplace_source(s.tensor),
+                           ". Hint: use the out-of-place form of that operation, or clone() the tensor before changing it; "
                            "enable anomaly detection with set_detect_anomaly(True) for the full traceback.");
     }
     if (s.output >= 0 && with_history) {
@@ -398,26 +405,32 @@ void check_inplace(const Tensor& self, const char* name, bool recording) {
     if (!self.is_contiguous() && self.numel() > 1 && !uniform && self.layout().may_overlap_itself()) {
         for (int64_t i = 0; i < self.dim(); i++)
             if (self.strides()[i] == 0 && self.sizes()[i] > 1)
-                throw RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-                                   "Please clone() the tensor before performing the operation. (", name, " on a tensor of shape ",
-                                   self.sizes(), " with strides ", self.strides(), ")");
+                throw RuntimeError(
+                    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                    "Please clone() the tensor before performing the operation. (",
+                    name, " on a tensor of shape ", self.sizes(), " with strides ", self.strides(), ")");
     }
     if (grad_mode != grad_on) return;
     if (self->requires_grad && !self->grad_fn)
-        throw RuntimeError("a leaf Variable that requires grad is being used in an in-place operation. (", name, ") "
+        throw RuntimeError("a leaf Variable that requires grad is being used in an in-place operation. (", name,
+                           ") "
                            "Use the out-of-place form, or wrap the write in `with no_grad():`.");
     if (self->inference && recording)
-        throw RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
-                           "tensor before doing inplace update. (", name, ")");
+        throw RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
+            "tensor before doing inplace update. (",
+            name, ")");
     if (!self->base) return;
     Tensor base = Tensor::borrow(self->base);
     if (!recording && !base.in_graph()) return;
     if (base->requires_grad && !base->grad_fn)
         throw RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation. (", name, ")");
-    const char* why = self->view_kind == view_multi_output ? "is the output of a function that returns multiple views. Such functions do not allow the "
-                                                             "output views to be modified inplace. You should replace the inplace operation by an out-of-place one"
-                      : self->view_kind == view_no_grad    ? "was created in no_grad mode and is being modified inplace with grad mode enabled. "
-                                                             "Make the view outside of no_grad(), or write to it inside"
+    const char* why = self->view_kind == view_multi_output
+                          ? "is the output of a function that returns multiple views. Such functions do not allow the "
+                            "output views to be modified inplace. You should replace the inplace operation by an out-of-place one"
+                      : self->view_kind == view_no_grad
+                          ? "was created in no_grad mode and is being modified inplace with grad mode enabled. "
+                            "Make the view outside of no_grad(), or write to it inside"
                       : self->view_kind == view_other_dtype ? "has another dtype than its base; write to the base instead"
                                                             : nullptr;
     if (why) throw RuntimeError(name, ": a view of shape ", self.sizes(), " ", why, ".");

@@ -66,9 +66,9 @@ struct Edge {
 
 // A tensor kept for the backward pass.
 struct Saved {
-    Tensor tensor;         // an alias without history if is_output
+    Tensor tensor;  // an alias without history if is_output
     uint32_t version = 0;
-    int16_t output = -1;   // >= 0: it is this output of the node itself
+    int16_t output = -1;  // >= 0: it is this output of the node itself
     bool was_leaf = false;
     PyObject* packed = nullptr;  // what a pack hook returned, with `unpack`
     PyObject* unpack = nullptr;
@@ -97,17 +97,17 @@ struct NodeHooks {
         uint32_t output;
         PyObject* hooks;  // dict id -> callable
     };
-    Small<TensorHooks, 2> tensor_hooks;       // on the gradient of an output, before the node runs
-    Small<TensorObject*, 2> retain_grad;      // outputs that want their .grad (weak; a dying tensor removes itself)
-    PyObject* pre_hooks = nullptr;            // dict: (grad_outputs) -> grad_outputs or None
-    PyObject* post_hooks = nullptr;           // dict: (grad_inputs, grad_outputs) -> grad_inputs or None
+    Small<TensorHooks, 2> tensor_hooks;   // on the gradient of an output, before the node runs
+    Small<TensorObject*, 2> retain_grad;  // outputs that want their .grad (weak; a dying tensor removes itself)
+    PyObject* pre_hooks = nullptr;        // dict: (grad_outputs) -> grad_outputs or None
+    PyObject* post_hooks = nullptr;       // dict: (grad_inputs, grad_outputs) -> grad_inputs or None
 };
 
 // What a run of the engine keeps per node.
 struct NodeState {
     int32_t dependencies = 0;
-    bool needed = false;        // leads to an input whose gradient was asked for
-    Small<Tensor, 1> buffer;    // gradients that have arrived, one per output
+    bool needed = false;      // leads to an input whose gradient was asked for
+    Small<Tensor, 1> buffer;  // gradients that have arrived, one per output
     void reset() {
         dependencies = 0;
         needed = false;
@@ -116,24 +116,23 @@ struct NodeState {
 };
 
 struct Node {
-    PyObject_HEAD
-    const char* name;                 // "MulBackward0"
-    uint64_t sequence;                // later nodes run first
+    PyObject_HEAD const char* name;  // "MulBackward0"
+    uint64_t sequence;               // later nodes run first
     void (*apply)(Backward&);
-    void (*destroy_closure)(Node&);   // null: trivial
-    PyObject* context;                // ctx of a Python autograd.Function; else null
-    PyObject* metadata;               // dict for users and anomaly mode; else null
+    void (*destroy_closure)(Node&);  // null: trivial
+    PyObject* context;               // ctx of a Python autograd.Function; else null
+    PyObject* metadata;              // dict for users and anomaly mode; else null
     NodeHooks* hooks;
-    TensorObject* variable;           // strong, of an AccumulateGrad node
-    Node* inner;                      // strong, of a CopySlices node: the node of the in-place operator
-    PyObject* source_code;            // code object of the forward line, with the instruction's offset
+    TensorObject* variable;  // strong, of an AccumulateGrad node
+    Node* inner;             // strong, of a CopySlices node: the node of the in-place operator
+    PyObject* source_code;   // code object of the forward line, with the instruction's offset
     int source_offset;
-    bool released;                    // saved tensors were freed by a backward pass
-    bool forward;                     // recorded in forward mode: tangents of its results are wanted
+    bool released;  // saved tensors were freed by a backward pass
+    bool forward;   // recorded in forward mode: tangents of its results are wanted
     Small<Edge, 3> next;
     Small<Saved, 3> saved;
     Small<OutputInfo, 1> outputs;
-    Task* task;                       // the engine's run that uses `state` at the moment
+    Task* task;  // the engine's run that uses `state` at the moment
     NodeState state;
     alignas(16) char closure[80];
 };
@@ -143,15 +142,15 @@ extern PyTypeObject* node_type;
 // What a backward function works with.
 struct Backward {
     Node& node;
-    Tensor* grads;      // incoming, one per output of the forward operator; may be undefined
-    Tensor* results;    // outgoing, one per recorded input
+    Tensor* grads;    // incoming, one per output of the forward operator; may be undefined
+    Tensor* results;  // outgoing, one per recorded input
     bool create_graph;
     const bool* wanted;  // null: every input with an edge
 
     bool has_grad(int i = 0) const { return grads[i].defined(); }
-    const Tensor& grad(int i = 0);   // zeros where no gradient arrived
+    const Tensor& grad(int i = 0);  // zeros where no gradient arrived
     bool needs(int i) const { return node.next[i].node && (!wanted || wanted[i]); }
-    Tensor saved(int i) const;       // checks that it was not changed in place
+    Tensor saved(int i) const;  // checks that it was not changed in place
     void set(int i, Tensor t) { results[i] = std::move(t); }
 };
 
@@ -177,22 +176,18 @@ private:
 };
 
 inline bool wants_grad(const Tensor& t) { return t.defined() && t.requires_grad(); }
-template <class... T>
-inline bool needs_grad(const T&... tensors) {
-    return (wants_grad(tensors) || ...) && grad_enabled();
-}
+template <class... T> inline bool needs_grad(const T&... tensors) { return (wants_grad(tensors) || ...) && grad_enabled(); }
 bool any_needs_grad(const TensorList& tensors);
 
 // --- recording ---
 Node* new_node(const char* name);
 void add_input(Node& node, const Tensor& input);
-void add_output(Node& node, const Tensor& output);                 // sets its grad_fn
-void save(Node& node, const Tensor& t);                            // an output must be added before it is saved
+void add_output(Node& node, const Tensor& output);  // sets its grad_fn
+void save(Node& node, const Tensor& t);             // an output must be added before it is saved
 Edge gradient_edge(const Tensor& t);
-void set_history(const Tensor& t, Node* node, uint32_t output);    // takes a new reference
+void set_history(const Tensor& t, Node* node, uint32_t output);  // takes a new reference
 
-template <class F>
-void set_closure(Node& node, F&& f) {
+template <class F> void set_closure(Node& node, F&& f) {
     using Closure = std::decay_t<F>;
     if constexpr (sizeof(Closure) <= sizeof(Node::closure)) {
         new (node.closure) Closure(std::forward<F>(f));
@@ -213,7 +208,8 @@ void set_closure(Node& node, F&& f) {
 void propagate_tangents(Node& node, std::span<const Tensor> inputs, std::span<const Tensor> results, bool in_place, bool elementwise);
 inline std::span<const Tensor> spanned(std::initializer_list<Tensor> l) { return {l.begin(), l.size()}; }
 inline std::span<const Tensor> spanned(const TensorList& l) { return {l.data(), size_t(l.size())}; }
-inline void end_record(Node& node, std::span<const Tensor> inputs, std::span<const Tensor> results, bool in_place = false, bool elementwise = false) {
+inline void end_record(Node& node, std::span<const Tensor> inputs, std::span<const Tensor> results, bool in_place = false,
+                       bool elementwise = false) {
     if (node.forward) propagate_tangents(node, inputs, results, in_place, elementwise);
 }
 void carry_tangents(const Tensor& to, const Tensor& from);  // in-place: `to` has taken the value of `from`
@@ -249,8 +245,8 @@ Tensor make_view(const Tensor& t, Layout layout, ViewKind kind = view_plain);
 void check_inplace(const Tensor& self, const char* name, bool recording);
 void rebase_history(const Tensor& self, Node& node);
 // After writing: bumps the version; if `recording`, makes the node the new history of self and of its base.
-template <class F>
-void record_inplace(const Tensor& self, const char* name, std::initializer_list<Tensor> inputs, std::initializer_list<Tensor> saved, F&& f) {
+template <class F> void record_inplace(const Tensor& self, const char* name, std::initializer_list<Tensor> inputs,
+                                       std::initializer_list<Tensor> saved, F&& f) {
     NodePtr node = NodePtr::steal(new_node(name));
     for (const Tensor& t : inputs) add_input(*node, t);
     set_closure(*node, std::forward<F>(f));
@@ -263,9 +259,9 @@ void assign_inplace(const Tensor& self, const Tensor& result, const char* name);
 
 // --- the engine ---
 struct BackwardRequest {
-    TensorList roots, grads;      // grads may be undefined for scalars
+    TensorList roots, grads;  // grads may be undefined for scalars
     bool retain_graph = false, create_graph = false, accumulate = true, allow_unused = false;
-    TensorList inputs;            // empty: all leaves
+    TensorList inputs;  // empty: all leaves
 };
 TensorList run_backward(const BackwardRequest& request);  // gradients of the inputs unless accumulate
 // For hooks: the number of this thread's innermost run (-1 outside of one), and whether that run executes a node.
@@ -278,8 +274,8 @@ struct Tangent {
     Tensor value;
 };
 struct TensorExtra {
-    Small<Tangent, 1> tangents;                 // by ascending level
-    uint32_t tangent_version = 0;               // of the storage, when they were set
+    Small<Tangent, 1> tangents;    // by ascending level
+    uint32_t tangent_version = 0;  // of the storage, when they were set
     Tensor grad;
     PyObject* hooks = nullptr;                  // dict, of a leaf (others keep theirs on the node)
     PyObject* post_accumulate_hooks = nullptr;  // dict
@@ -292,8 +288,8 @@ Tensor grad_of(const Tensor& t);
 void set_grad(const Tensor& t, Tensor grad);
 Node* grad_fn_of(const Tensor& t);  // borrowed; remakes the history of a view whose base was changed
 void retain_grad(const Tensor& t);
-PyObject* hooks_dict(const Tensor& t);   // borrowed; made on first use
-PyObject* new_hooks_dict();              // an OrderedDict: handles refer to it weakly
+PyObject* hooks_dict(const Tensor& t);  // borrowed; made on first use
+PyObject* new_hooks_dict();             // an OrderedDict: handles refer to it weakly
 NodeHooks& hooks_of(Node& node);
 std::string source_of(const Node& node);  // "file.py:12", or ""
 

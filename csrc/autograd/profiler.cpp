@@ -21,11 +21,11 @@ struct Event {
     std::string name;
     EventKind kind;
     uint64_t thread;
-    int64_t start, end;       // nanoseconds
-    int64_t parent;           // index of the event around it in the same thread, or -1
+    int64_t start, end;                   // nanoseconds
+    int64_t parent;                       // index of the event around it in the same thread, or -1
     int64_t memory_before, memory_after;  // live bytes
-    int64_t sequence;         // of a forward operator: the node that would come next; of a backward node: its own
-    PyObject *shapes, *stack;  // or null
+    int64_t sequence;                     // of a forward operator: the node that would come next; of a backward node: its own
+    PyObject *shapes, *stack;             // or null
 };
 
 std::vector<Event> events;
@@ -137,9 +137,10 @@ PyObject* take_events() {
     for (size_t i = 0; i < events.size(); i++) {
         const Event& e = events[i];
         const char* kinds[] = {"op", "backward", "user", "module"};
-        PyObject* row = Py_BuildValue("(ssKLLLLLLNN)", e.name.c_str(), kinds[int(e.kind)], (unsigned long long)(e.thread), (long long)(e.start),
-                                      (long long)(e.end < 0 ? stop : e.end), (long long)(e.parent), (long long)(e.memory_before),
-                                      (long long)(e.memory_after), (long long)(e.sequence), or_none(e.shapes), or_none(e.stack));
+        PyObject* row =
+            Py_BuildValue("(ssKLLLLLLNN)", e.name.c_str(), kinds[int(e.kind)], (unsigned long long)(e.thread), (long long)(e.start),
+                          (long long)(e.end < 0 ? stop : e.end), (long long)(e.parent), (long long)(e.memory_before),
+                          (long long)(e.memory_after), (long long)(e.sequence), or_none(e.shapes), or_none(e.stack));
         if (!row) throw PythonError();
         PyList_SET_ITEM(list.get(), Py_ssize_t(i), row);
     }
@@ -152,7 +153,8 @@ PyObject* take_kernels() {
     Ref list(PyList_New(Py_ssize_t(kernels.size())));
     for (size_t i = 0; i < kernels.size(); i++) {
         const cuda::TimedKernel& k = kernels[i];
-        PyObject* row = Py_BuildValue("(sLLLi)", k.name.c_str(), (long long)(k.start), (long long)(k.length), (long long)(k.owner), k.device);
+        PyObject* row =
+            Py_BuildValue("(sLLLi)", k.name.c_str(), (long long)(k.start), (long long)(k.length), (long long)(k.owner), k.device);
         if (!row) throw PythonError();
         PyList_SET_ITEM(list.get(), Py_ssize_t(i), row);
     }
@@ -162,7 +164,8 @@ PyObject* take_kernels() {
 const Operators operators = {
     // Kernels of the GPU since `_profiler_start`: name, start, length, the event that launched them, device.
     {"_profiler_kernels()", take_kernels, function},
-    {"_profiler_start(bool shapes, bool stack, bool modules, bool kernels=False)", [](bool shapes, bool stack, bool modules, bool kernels) {
+    {"_profiler_start(bool shapes, bool stack, bool modules, bool kernels=False)",
+     [](bool shapes, bool stack, bool modules, bool kernels) {
          if (profiling) throw RuntimeError("Profiler is already enabled on this thread: stop the one that runs before another is started");
          drop_events();
          session++;
@@ -171,20 +174,24 @@ const Operators operators = {
          with_modules = modules;
          profiling = true;
          if (kernels) cuda::start_timing([]() -> int64_t { return innermost_session == session ? innermost : -1; });
-     }, function},
-    {"_profiler_stop()", []() {
+     },
+     function},
+    {"_profiler_stop()",
+     []() {
          profiling = false;
          PyObject* list = take_events();
          session++;
          return list;
-     }, function},
+     },
+     function},
     {"_profiler_enabled()", []() { return profiling; }, function},
-    {"_profiler_enter(str name)", [](std::string name) {
-         return profiling ? open_event(EventKind::user, std::move(name), nullptr, 0, -1) : int64_t(-1);
-     }, function},
-    {"_profiler_exit(int event)", [](int64_t event) {
+    {"_profiler_enter(str name)",
+     [](std::string name) { return profiling ? open_event(EventKind::user, std::move(name), nullptr, 0, -1) : int64_t(-1); }, function},
+    {"_profiler_exit(int event)",
+     [](int64_t event) {
          if (event >= 0) close_event(event);
-     }, function},
+     },
+     function},
     {"_upcoming_sequence()", []() { return int64_t(upcoming_sequence()); }, function},
 };
 

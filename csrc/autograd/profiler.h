@@ -15,7 +15,8 @@ class Profiled {
 public:
     Profiled() = default;
     ~Profiled() {
-        if (event_ >= 0) [[unlikely]] end();
+        if (event_ >= 0) [[unlikely]]
+            end();
     }
     Profiled(const Profiled&) = delete;
     // The event's name is name + suffix; shapes are taken of the tensors among `arguments`.

@@ -115,7 +115,8 @@ void* allocate(size_t bytes) {
         stats.live_bytes -= int64_t(bytes);
         stats.live_blocks--;
         throw OutOfMemory("not enough memory: tried to allocate ", bytes, " bytes; ", stats.live_bytes, " bytes are live in ",
-                          stats.live_blocks, " tensors. Use smaller batches, free tensors that are no longer needed, or run "
+                          stats.live_blocks,
+                          " tensors. Use smaller batches, free tensors that are no longer needed, or run "
                           "inference under no_grad()");
     }
     return data;

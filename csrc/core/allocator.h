@@ -8,7 +8,7 @@ namespace wisp {
 
 constexpr size_t allocation_tail = 256;
 
-void* allocate(size_t bytes);             // throws OutOfMemory
+void* allocate(size_t bytes);               // throws OutOfMemory
 void deallocate(void* data, size_t bytes);  // with the size that was asked for
 void empty_cache();
 

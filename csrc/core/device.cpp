@@ -9,9 +9,7 @@ namespace wisp {
 bool devices_in_use = false;
 thread_local Device current_device_;
 
-namespace {
-int virtual_count = 0;
-}  // namespace
+namespace { int virtual_count = 0; }  // namespace
 
 std::string text_of(Device device) {
     const char* names[] = {"cpu", "cuda", "meta"};
@@ -27,8 +25,7 @@ Device parse_device(const char* text) {
     if (kind == "cpu") device.type = DeviceType::cpu;
     else if (kind == "cuda") device.type = DeviceType::cuda;
     else if (kind == "meta") device.type = DeviceType::meta;
-    else
-        throw RuntimeError("Expected one of cpu, cuda, meta device type at start of device string: ", s);
+    else throw RuntimeError("Expected one of cpu, cuda, meta device type at start of device string: ", s);
     if (colon != std::string::npos) {
         const std::string digits = s.substr(colon + 1);
         if (digits.empty() || digits.size() > 3 || digits.find_first_not_of("0123456789") != std::string::npos || std::stoi(digits) > 127)
@@ -40,17 +37,15 @@ Device parse_device(const char* text) {
 
 Device resolve(Device device) {
     switch (device.type) {
-        case DeviceType::cuda: return {DeviceType::cuda, int8_t(cuda::check_device(device.index))};
-        case DeviceType::meta:
-            devices_in_use = true;
-            return {DeviceType::meta, -1};
-        default: break;
+    case DeviceType::cuda: return {DeviceType::cuda, int8_t(cuda::check_device(device.index))};
+    case DeviceType::meta: devices_in_use = true; return {DeviceType::meta, -1};
+    default: break;
     }
     if (virtual_count == 0) return {DeviceType::cpu, -1};
     if (device.index < 0) return {DeviceType::cpu, 0};
     if (device.index >= virtual_count)
-        throw RuntimeError("device '", text_of(device), "' does not exist: set_virtual_devices made ", virtual_count, " of them, cpu:0 to cpu:",
-                           virtual_count - 1);
+        throw RuntimeError("device '", text_of(device), "' does not exist: set_virtual_devices made ", virtual_count,
+                           " of them, cpu:0 to cpu:", virtual_count - 1);
     return device;
 }
 

@@ -17,9 +17,9 @@ struct Device {
     bool operator==(const Device&) const = default;
     bool is_cuda() const { return type == DeviceType::cuda; }
 };
-std::string text_of(Device device);      // "cpu", "cuda:0"
-Device parse_device(const char* text);   // RuntimeError for an unknown one
-Device resolve(Device device);           // with its index filled in; RuntimeError for one that is not there
+std::string text_of(Device device);     // "cpu", "cuda:0"
+Device parse_device(const char* text);  // RuntimeError for an unknown one
+Device resolve(Device device);          // with its index filled in; RuntimeError for one that is not there
 
 extern bool devices_in_use;
 extern thread_local Device current_device_ __attribute__((tls_model("initial-exec")));

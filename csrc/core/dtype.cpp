@@ -15,9 +15,7 @@ const char* name_of(DType d) {
 namespace {
 DType default_ = DType::f32;
 
-DType signed_of_at_least(int64_t bytes) {
-    return bytes <= 1 ? DType::i8 : bytes == 2 ? DType::i16 : bytes == 4 ? DType::i32 : DType::i64;
-}
+DType signed_of_at_least(int64_t bytes) { return bytes <= 1 ? DType::i8 : bytes == 2 ? DType::i16 : bytes == 4 ? DType::i32 : DType::i64; }
 }  // namespace
 
 DType promote(DType a, DType b) {

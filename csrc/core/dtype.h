@@ -34,20 +34,19 @@ using c128 = std::complex<double>;
 enum class DType : uint8_t { u8, i8, i16, i32, i64, f16, f32, f64, c64, c128, boolean, bf16, u16, u32, u64, count };
 
 // WISP_DTYPES(X) calls X(enumerator, C++ type, Python name) for each dtype, in the order of the enum.
-#define WISP_DTYPES(X)                                                                                       \
-    X(u8, uint8_t, "uint8") X(i8, int8_t, "int8") X(i16, int16_t, "int16") X(i32, int32_t, "int32")           \
-    X(i64, int64_t, "int64") X(f16, wisp::f16, "float16") X(f32, float, "float32") X(f64, double, "float64")  \
-    X(c64, wisp::c64, "complex64") X(c128, wisp::c128, "complex128") X(boolean, bool, "bool")                 \
-    X(bf16, wisp::bf16, "bfloat16") X(u16, uint16_t, "uint16") X(u32, uint32_t, "uint32") X(u64, uint64_t, "uint64")
+#define WISP_DTYPES(X)                                                                                                            \
+    X(u8, uint8_t, "uint8")                                                                                                       \
+    X(i8, int8_t, "int8") X(i16, int16_t, "int16") X(i32, int32_t, "int32") X(i64, int64_t, "int64") X(f16, wisp::f16, "float16") \
+        X(f32, float, "float32") X(f64, double, "float64") X(c64, wisp::c64, "complex64") X(c128, wisp::c128, "complex128")       \
+            X(boolean, bool, "bool") X(bf16, wisp::bf16, "bfloat16") X(u16, uint16_t, "uint16") X(u32, uint32_t, "uint32")        \
+                X(u64, uint64_t, "uint64")
 
 constexpr int64_t item_size(DType d) {
     constexpr uint8_t sizes[] = {1, 1, 2, 4, 8, 2, 4, 8, 8, 16, 1, 2, 2, 4, 8};
     return sizes[int(d)];
 }
 constexpr bool is_complex(DType d) { return d == DType::c64 || d == DType::c128; }
-constexpr bool is_floating(DType d) {
-    return d == DType::f16 || d == DType::f32 || d == DType::f64 || d == DType::bf16;
-}
+constexpr bool is_floating(DType d) { return d == DType::f16 || d == DType::f32 || d == DType::f64 || d == DType::bf16; }
 constexpr bool is_integral(DType d) { return !is_complex(d) && !is_floating(d); }  // bool counts as integral
 constexpr bool is_reduced(DType d) { return d == DType::f16 || d == DType::bf16; }
 constexpr bool is_signed(DType d) {
@@ -58,14 +57,17 @@ constexpr DType real_of(DType d) { return d == DType::c64 ? DType::f32 : d == DT
 constexpr DType complex_of(DType d) { return d == DType::f64 || d == DType::c128 ? DType::c128 : DType::c64; }
 
 template <class T> struct dtype_of_type;
-#define WISP_X(e, T, n) template <> struct dtype_of_type<T> { static constexpr DType value = DType::e; };
+#define WISP_X(e, T, n)                          \
+    template <> struct dtype_of_type<T> {        \
+        static constexpr DType value = DType::e; \
+    };
 WISP_DTYPES(WISP_X)
 #undef WISP_X
 template <class T> inline constexpr DType dtype_of = dtype_of_type<T>::value;
 
-const char* name_of(DType d);          // "float32"
-DType promote(DType a, DType b);       // PyTorch's lattice for two tensors of the same category rank
-DType default_dtype();                 // float32 unless set_default_dtype changed it
+const char* name_of(DType d);     // "float32"
+DType promote(DType a, DType b);  // PyTorch's lattice for two tensors of the same category rank
+DType default_dtype();            // float32 unless set_default_dtype changed it
 void set_default_dtype(DType d);
 
 }  // namespace wisp

@@ -38,8 +38,9 @@ void LinAlgError::restore() const { PyErr_SetString(static_cast<PyObject*>(linal
 
 void* linalg_error_class() {
     static PyObject* const type = PyErr_NewExceptionWithDoc(
-        "wisp.linalg.LinAlgError", "A decomposition or a solver met a matrix that it can't handle: singular, not positive-definite, not finite.",
-        PyExc_RuntimeError, nullptr);
+        "wisp.linalg.LinAlgError",
+        "A decomposition or a solver met a matrix that it can't handle: singular, not positive-definite, not finite.", PyExc_RuntimeError,
+        nullptr);
     return type;
 }
 

@@ -25,8 +25,7 @@ inline std::string text_of(bool v) { return v ? "True" : "False"; }
 std::string text_of(const Dims& dims);  // "[2, 3]"
 inline std::string text_of(DType d) { return name_of(d); }
 
-template <class... Parts>
-std::string str(const Parts&... parts) {
+template <class... Parts> std::string str(const Parts&... parts) {
     std::string s;
     (s.append(text_of(parts)), ...);
     return s;
@@ -43,12 +42,11 @@ protected:
     std::string message_;
 };
 
-#define WISP_ERROR(Name)                                                              \
-    class Name : public Error {                                                       \
-    public:                                                                           \
-        template <class... Parts>                                                     \
-        explicit Name(const Parts&... parts) : Error(str(parts...)) {}                \
-        void restore() const override;                                                \
+#define WISP_ERROR(Name)                                                                         \
+    class Name : public Error {                                                                  \
+    public:                                                                                      \
+        template <class... Parts> explicit Name(const Parts&... parts) : Error(str(parts...)) {} \
+        void restore() const override;                                                           \
     };
 WISP_ERROR(RuntimeError)
 WISP_ERROR(TypeError)

@@ -164,8 +164,10 @@ Layout Layout::permute(const Dims& dims) const {
 Layout Layout::expand(const Dims& target) const {
     const int64_t extra = target.size() - dim();
     if (extra < 0)
-        throw RuntimeError("expand: the number of sizes provided (", target.size(), ") must be greater or equal to the "
-                           "number of dimensions in the tensor (", dim(), "); got sizes ", target, " for shape ", sizes);
+        throw RuntimeError("expand: the number of sizes provided (", target.size(),
+                           ") must be greater or equal to the "
+                           "number of dimensions in the tensor (",
+                           dim(), "); got sizes ", target, " for shape ", sizes);
     Layout r;
     r.offset = offset;
     for (int64_t i = 0; i < target.size(); i++) {
@@ -173,8 +175,8 @@ Layout Layout::expand(const Dims& target) const {
         int64_t want = target[i];
         if (want == -1 && i >= extra) want = own;
         if (want < 0)
-            throw RuntimeError("expand: the size ", target[i], " is not allowed in a leading, non-existing dimension ", i,
-                               "; got sizes ", target, " for shape ", sizes);
+            throw RuntimeError("expand: the size ", target[i], " is not allowed in a leading, non-existing dimension ", i, "; got sizes ",
+                               target, " for shape ", sizes);
         if (own != want && own != 1)
             throw RuntimeError("expand: the expanded size of the tensor (", want, ") must match the existing size (", own,
                                ") at non-singleton dimension ", i, ". Target sizes: ", target, ". Tensor sizes: ", sizes);
@@ -244,8 +246,8 @@ Layout Layout::unfold(int64_t d, int64_t size, int64_t step) const {
 
 Layout Layout::diagonal(int64_t diagonal, int64_t dim1, int64_t dim2) const {
     Layout r = *this;
-    const int64_t length = std::max<int64_t>(0, diagonal >= 0 ? std::min(sizes[dim1], sizes[dim2] - diagonal)
-                                                              : std::min(sizes[dim1] + diagonal, sizes[dim2]));
+    const int64_t length =
+        std::max<int64_t>(0, diagonal >= 0 ? std::min(sizes[dim1], sizes[dim2] - diagonal) : std::min(sizes[dim1] + diagonal, sizes[dim2]));
     if (length > 0) r.offset += diagonal >= 0 ? diagonal * strides[dim2] : -diagonal * strides[dim1];
     const int64_t step = strides[dim1] + strides[dim2];
     r.sizes.erase(std::max(dim1, dim2));
@@ -294,8 +296,7 @@ std::optional<Layout> Layout::view(const Dims& target) const {
 
 int64_t wrap_dim(int64_t d, int64_t ndim) {
     const int64_t n = std::max<int64_t>(ndim, 1);
-    if (d < -n || d >= n)
-        throw IndexError("Dimension out of range (expected to be in range of [", -n, ", ", n - 1, "], but got ", d, ")");
+    if (d < -n || d >= n) throw IndexError("Dimension out of range (expected to be in range of [", -n, ", ", n - 1, "], but got ", d, ")");
     return d < 0 ? d + n : d;
 }
 
@@ -317,8 +318,8 @@ Dims broadcast(const Dims& a, const Dims& b) {
         const int64_t ia = i - (n - a.size()), ib = i - (n - b.size());
         const int64_t sa = ia < 0 ? 1 : a[ia], sb = ib < 0 ? 1 : b[ib];
         if (sa != sb && sa != 1 && sb != 1)
-            throw RuntimeError("The size of tensor a (", sa, ") must match the size of tensor b (", sb,
-                               ") at non-singleton dimension ", i, "; got shapes ", a, " and ", b);
+            throw RuntimeError("The size of tensor a (", sa, ") must match the size of tensor b (", sb, ") at non-singleton dimension ", i,
+                               "; got shapes ", a, " and ", b);
         result[i] = sa == 1 ? sb : sa;
     }
     return result;
@@ -336,8 +337,7 @@ bool is_expandable(const Dims& from, const Dims& to) {
 Dims broadcast_strides(const Dims& sizes, const Dims& strides, const Dims& to) {
     const int64_t extra = to.size() - sizes.size();
     Dims result(to.size());
-    for (int64_t i = 0; i < to.size(); i++)
-        result[i] = i < extra || (sizes[i - extra] == 1 && to[i] != 1) ? 0 : strides[i - extra];
+    for (int64_t i = 0; i < to.size(); i++) result[i] = i < extra || (sizes[i - extra] == 1 && to[i] != 1) ? 0 : strides[i - extra];
     return result;
 }
 

@@ -16,19 +16,19 @@ struct Layout {
     bool is_contiguous() const;
     bool is_contiguous(MemoryFormat format) const;
     bool is_non_overlapping_and_dense() const;
-    bool may_overlap_itself() const;    // two indices may share an element (expanded, as_strided)
-    int64_t extent() const;             // elements of storage spanned past the offset (0 for an empty tensor)
+    bool may_overlap_itself() const;  // two indices may share an element (expanded, as_strided)
+    int64_t extent() const;           // elements of storage spanned past the offset (0 for an empty tensor)
 
     Layout transpose(int64_t a, int64_t b) const;
     Layout permute(const Dims& dims) const;
     Layout expand(const Dims& sizes) const;  // -1 keeps a size
     Layout squeeze() const;
     Layout unsqueeze(int64_t at) const;
-    Layout select(int64_t dim, int64_t index) const;                              // index within the range
-    Layout slice(int64_t dim, int64_t start, int64_t stop, int64_t step) const;   // Python's clamping
+    Layout select(int64_t dim, int64_t index) const;                             // index within the range
+    Layout slice(int64_t dim, int64_t start, int64_t stop, int64_t step) const;  // Python's clamping
     Layout unfold(int64_t dim, int64_t size, int64_t step) const;
     Layout diagonal(int64_t offset, int64_t dim1, int64_t dim2) const;
-    std::optional<Layout> view(const Dims& sizes) const;                          // nullopt: needs a copy
+    std::optional<Layout> view(const Dims& sizes) const;  // nullopt: needs a copy
 };
 
 int64_t product(const Dims& sizes);
@@ -41,10 +41,10 @@ Dims strides_like(const Layout& layout);
 int64_t wrap_dim(int64_t dim, int64_t ndim);
 Dims wrap_dims(const Dims& dims, int64_t ndim);  // also refuses repetitions
 
-Dims broadcast(const Dims& a, const Dims& b);              // RuntimeError if they don't fit
+Dims broadcast(const Dims& a, const Dims& b);  // RuntimeError if they don't fit
 bool is_expandable(const Dims& from, const Dims& to);
 // Strides of an operand of `sizes`/`strides` seen as the larger shape `to` (0 where broadcast).
 Dims broadcast_strides(const Dims& sizes, const Dims& strides, const Dims& to);
-Dims infer_size(const Dims& sizes, int64_t numel);         // resolves one -1; RuntimeError if it can't
+Dims infer_size(const Dims& sizes, int64_t numel);  // resolves one -1; RuntimeError if it can't
 
 }  // namespace wisp

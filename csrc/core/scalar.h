@@ -35,10 +35,10 @@ public:
     // The dtype that a tensor made of this number has: bool, int64, the default float or its complex.
     DType dtype() const {
         switch (kind_) {
-            case Kind::boolean: return DType::boolean;
-            case Kind::integer: return DType::i64;
-            case Kind::floating: return default_dtype();
-            default: return complex_of(default_dtype());
+        case Kind::boolean: return DType::boolean;
+        case Kind::integer: return DType::i64;
+        case Kind::floating: return default_dtype();
+        default: return complex_of(default_dtype());
         }
     }
     bool operator==(double v) const { return !is_complex() && to_double() == v; }

@@ -8,8 +8,7 @@
 
 namespace wisp {
 
-template <class T, int N>
-class Small {
+template <class T, int N> class Small {
 public:
     Small() = default;
     Small(std::initializer_list<T> values) {
@@ -43,8 +42,7 @@ public:
     T& back() { return data()[size_ - 1]; }
     const T& back() const { return data()[size_ - 1]; }
 
-    template <class... Args>
-    T& emplace_back(Args&&... args) {
+    template <class... Args> T& emplace_back(Args&&... args) {
         if (size_ == capacity_) grow();
         return *new (data() + size_++) T(std::forward<Args>(args)...);
     }

@@ -91,15 +91,15 @@ static Tensor make(Storage* storage, DType dtype) {
 
 void Tensor::refuse_device() const {
     const Device d = device();
-    throw MissingKernel(d.type == DeviceType::meta ? "a meta tensor has no data"
-                                                   : str("there is no kernel for tensors on ", text_of(d)),
-                        " (got one of shape ", sizes(), " and dtype ", dtype(), "); ",
-                        d.type == DeviceType::meta ? "make it with device='cpu', or fill an empty_like of it" : "move it with .cpu() for this operator");
+    throw MissingKernel(
+        d.type == DeviceType::meta ? "a meta tensor has no data" : str("there is no kernel for tensors on ", text_of(d)),
+        " (got one of shape ", sizes(), " and dtype ", dtype(), "); ",
+        d.type == DeviceType::meta ? "make it with device='cpu', or fill an empty_like of it" : "move it with .cpu() for this operator");
 }
 
 void Tensor::refuse_mixture() const {
-    throw RuntimeError("Expected all tensors to be on the same device, but found at least two devices, ", text_of(current_device()), " and ",
-                       text_of(device()), "! (a tensor of shape ", sizes(), " is on the latter; move it with .to(device))");
+    throw RuntimeError("Expected all tensors to be on the same device, but found at least two devices, ", text_of(current_device()),
+                       " and ", text_of(device()), "! (a tensor of shape ", sizes(), " is on the latter; move it with .to(device))");
 }
 
 Tensor empty(const Dims& sizes, DType dtype, Device device) {
@@ -207,8 +207,8 @@ void set_data(const Tensor& t, const Tensor& from) {
 }
 
 const char* type_name(DType d) {
-    static const char* const names[] = {"Byte", "Char", "Short", "Int", "Long", "Half", "Float", "Double", "ComplexFloat",
-                                        "ComplexDouble", "Bool", "BFloat16", "UInt16", "UInt32", "UInt64"};
+    static const char* const names[] = {"Byte",         "Char",          "Short", "Int",      "Long",   "Half",   "Float", "Double",
+                                        "ComplexFloat", "ComplexDouble", "Bool",  "BFloat16", "UInt16", "UInt32", "UInt64"};
     return names[int(d)];
 }
 

@@ -20,8 +20,7 @@ struct Node;
 struct TensorExtra;
 
 struct TensorObject {
-    PyObject_HEAD
-    PyObject* dict;
+    PyObject_HEAD PyObject* dict;
     PyObject* weak_references;
     Storage* storage;
     Layout layout;
@@ -37,15 +36,15 @@ struct TensorObject {
     uint32_t output_number;
     uint32_t view_version;  // of the storage, when grad_fn of this view was made
     Node* grad_fn;
-    TensorObject* base;     // the tensor that this is a view of
-    TensorExtra* extra;     // grad, hooks: allocated when needed
+    TensorObject* base;  // the tensor that this is a view of
+    TensorExtra* extra;  // grad, hooks: allocated when needed
 };
 
 // How a view came about decides what an in-place write to it may do.
 enum ViewKind : uint8_t { view_plain, view_no_grad, view_multi_output, view_other_dtype };
 
-extern PyTypeObject* tensor_type;      // wisp.Tensor
-extern PyTypeObject* parameter_type;   // wisp.nn.Parameter once it is imported, else null
+extern PyTypeObject* tensor_type;     // wisp.Tensor
+extern PyTypeObject* parameter_type;  // wisp.nn.Parameter once it is imported, else null
 
 class Tensor {
 public:
@@ -95,19 +94,23 @@ public:
     uint32_t version() const { return p_->storage->version; }
     // Memory that the processor may touch; an operator that has no kernel for the tensor's device ends here with an error.
     char* data() const {
-        if (p_->storage->device.type != DeviceType::cpu) [[unlikely]] refuse_device();
+        if (p_->storage->device.type != DeviceType::cpu) [[unlikely]]
+            refuse_device();
         return static_cast<char*>(p_->storage->data) + p_->layout.offset * item_size();
     }
     template <class T> T* data() const { return reinterpret_cast<T*>(data()); }
     // Memory of the device that the running operator works on, for a kernel of that device.
     char* device_data() const {
-        if (!(p_->storage->device == current_device())) [[unlikely]] refuse_mixture();
+        if (!(p_->storage->device == current_device())) [[unlikely]]
+            refuse_mixture();
         return static_cast<char*>(p_->storage->data) + p_->layout.offset * item_size();
     }
     template <class T> T* device_data() const { return reinterpret_cast<T*>(device_data()); }
     bool is_cuda() const { return p_->storage->device.is_cuda(); }
     // Whether operators on it must be recorded: it is part of a graph, or has a tangent.
-    bool requires_grad() const { return p_->grad_fn != nullptr || p_->requires_grad || p_->dual || (p_->base && base_requires_grad(p_->base->dual)); }
+    bool requires_grad() const {
+        return p_->grad_fn != nullptr || p_->requires_grad || p_->dual || (p_->base && base_requires_grad(p_->base->dual));
+    }
     bool in_graph() const { return p_->grad_fn != nullptr || p_->requires_grad || (p_->base && base_requires_grad(false)); }
     // Nobody else can see this tensor or its memory: it may be overwritten.
     bool exclusively_owned() const {
@@ -119,7 +122,8 @@ private:
     [[noreturn]] void refuse_mixture() const;
     // A view whose base was written to since takes part in the base's history.
     bool base_requires_grad(bool dual) const {
-        return (p_->base->grad_fn || p_->base->requires_grad || dual) && p_->view_version != p_->storage->version && p_->base->dtype == p_->dtype;
+        return (p_->base->grad_fn || p_->base->requires_grad || dual) && p_->view_version != p_->storage->version &&
+               p_->base->dtype == p_->dtype;
     }
     TensorObject* p_ = nullptr;
 };
@@ -134,7 +138,7 @@ inline Tensor empty(const Dims& sizes, DType dtype) { return empty(sizes, dtype,
 inline Tensor empty_strided(const Dims& sizes, const Dims& strides, DType dtype) {
     return empty_strided(sizes, strides, dtype, current_device());
 }
-Tensor empty_like(const Tensor& t);                // keeps a dense layout, PyTorch's preserve_format
+Tensor empty_like(const Tensor& t);  // keeps a dense layout, PyTorch's preserve_format
 Tensor empty_like(const Tensor& t, DType dtype);
 Tensor from_storage(Storage* storage, Layout layout, DType dtype);  // takes its own reference
 // Another tensor on the same memory, without history (what detach gives).

@@ -30,9 +30,9 @@
 namespace wisp {
 namespace {
 
-constexpr int chunks_per_thread = 4;   // spare chunks let a busy machine even out what each thread gets done
-constexpr int worker_spins = 8000;     // about 200 us: longer than a small model works in one thread between two kernels
-constexpr int max_ranges = 64;         // further threads share them
+constexpr int chunks_per_thread = 4;  // spare chunks let a busy machine even out what each thread gets done
+constexpr int worker_spins = 8000;    // about 200 us: longer than a small model works in one thread between two kernels
+constexpr int max_ranges = 64;        // further threads share them
 constexpr int caller_spins = 2000;
 constexpr int caller_yields = 50;
 
@@ -46,9 +46,7 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) {
     syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
 }
 
-void futex_wake(std::atomic<uint32_t>& word, int count) {
-    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
-}
+void futex_wake(std::atomic<uint32_t>& word, int count) { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0); }
 
 // Processors that the scheduler lets this process use.
 int affinity_count() {
@@ -223,8 +221,7 @@ private:
                                                   std::memory_order_acquire))
                     continue;
                 if (!failed_.load(std::memory_order_relaxed)) run_one(forwards ? begin : end - 1);
-                if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
-                    caller_sleeps_.load(std::memory_order_seq_cst))
+                if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1 && caller_sleeps_.load(std::memory_order_seq_cst))
                     futex_wake(unfinished_, INT_MAX);
                 seen = ticket.load(std::memory_order_acquire);
             }
@@ -260,8 +257,8 @@ private:
     };
     Range tickets_[max_ranges];
     std::atomic<int> ranges_{1};
-    alignas(64) std::atomic<uint32_t> epoch_{0};      // workers sleep on it
-    alignas(64) std::atomic<uint32_t> unfinished_{0}; // the caller sleeps on it
+    alignas(64) std::atomic<uint32_t> epoch_{0};       // workers sleep on it
+    alignas(64) std::atomic<uint32_t> unfinished_{0};  // the caller sleeps on it
     alignas(64) std::atomic<int> sleeping_{0};
     std::atomic<bool> caller_sleeps_{false};
     std::atomic<bool> busy_{false};
@@ -281,9 +278,7 @@ Pool& pool() {
     Pool* p = current_pool.load(std::memory_order_acquire);
     if (p) return *p;
     static std::once_flag once;
-    std::call_once(once, [] {
-        pthread_atfork(nullptr, nullptr, [] { current_pool.store(nullptr, std::memory_order_relaxed); });
-    });
+    std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { current_pool.store(nullptr, std::memory_order_relaxed); }); });
     Pool* fresh = new Pool;
     if (current_pool.compare_exchange_strong(p, fresh, std::memory_order_acq_rel)) return *fresh;
     delete fresh;
@@ -305,10 +300,13 @@ void run_chunks(int64_t chunks, ChunkBody body, void* context) {
             void* context;
             int64_t chunks;
         } all{body, context, chunks};
-        return run_chunks(0xffff, [](void* p, int64_t i) {
-            const auto& a = *static_cast<Context*>(p);
-            for (int64_t c = a.chunks * i / 0xffff; c < a.chunks * (i + 1) / 0xffff; ++c) a.body(a.context, c);
-        }, &all);
+        return run_chunks(
+            0xffff,
+            [](void* p, int64_t i) {
+                const auto& a = *static_cast<Context*>(p);
+                for (int64_t c = a.chunks * i / 0xffff; c < a.chunks * (i + 1) / 0xffff; ++c) a.body(a.context, c);
+            },
+            &all);
     }
     if (chunks > 1 && num_threads() > 1 && pool().try_run(chunks, body, context)) return;
     for (int64_t i = 0; i < chunks; ++i) body(context, i);

@@ -21,8 +21,7 @@ template <class C> struct Matrix {  // element (i, j) at data[i * row + j * colu
 template <class C> WISP_INLINE Matrix<C> transposed(Matrix<C> m) { return {m.data, m.column, m.row}; }
 
 // c (adjacent columns, rows c_row apart) = a b + (add ? c : 0)
-template <class C>
-void multiply(int64_t m, int64_t n, int64_t k, Matrix<C> a, Matrix<C> b, C* c, int64_t c_row, bool add) {
+template <class C> void multiply(int64_t m, int64_t n, int64_t k, Matrix<C> a, Matrix<C> b, C* c, int64_t c_row, bool add) {
     GemmArgs args{};
     args.m = m, args.n = n, args.k = k;
     args.a = a.data, args.a_row = a.row, args.a_col = a.column;
@@ -53,17 +52,13 @@ template <class C> struct Head {
 template <class C> WISP_INLINE C* row_of(const AttentionTensor& t, int64_t b, int64_t h, int64_t i) {
     return (C*)t.data + b * t.batch_stride + h * t.head_stride + i * t.row_stride;
 }
-template <class C> WISP_INLINE Matrix<C> rows_from(Matrix<C> m, int64_t i) { return {m.data + i * m.row, m.row,
-    m.column}; }
+template <class C> WISP_INLINE Matrix<C> rows_from(Matrix<C> m, int64_t i) { return {m.data + i * m.row, m.row, m.column}; }
 
 // Keys [0, limit) are all that a block of queries ending at `query_end` can see.
-WISP_INLINE int64_t visible_keys(const AttentionArgs& a, int64_t query_end) {
-    return a.causal ? least(a.keys, query_end) : a.keys;
-}
+WISP_INLINE int64_t visible_keys(const AttentionArgs& a, int64_t query_end) { return a.causal ? least(a.keys, query_end) : a.keys; }
 
 // A block of queries times the scale, next to each other.
-template <class C>
-Matrix<C> scaled_queries(const AttentionArgs& a, const Head<C>& head, int64_t q0, int64_t nq) {
+template <class C> Matrix<C> scaled_queries(const AttentionArgs& a, const Head<C>& head, int64_t q0, int64_t nq) {
     C* scaled = static_cast<C*>(scratch(3, size_t(query_block * a.width + 1) * sizeof(C)));
     const C scale = C(a.scale);
     for (int64_t i = 0; i < nq; i++) {
@@ -74,9 +69,8 @@ Matrix<C> scaled_queries(const AttentionArgs& a, const Head<C>& head, int64_t q0
 }
 
 // scores (nq x nk, rows nk apart) of one block, masked with -inf.
-template <class C>
-void block_scores(const AttentionArgs& a, const Head<C>& head, Matrix<C> queries, int64_t q0, int64_t nq, int64_t k0,
-                  int64_t nk, C* scores) {
+template <class C> void block_scores(const AttentionArgs& a, const Head<C>& head, Matrix<C> queries, int64_t q0, int64_t nq, int64_t k0,
+                                     int64_t nk, C* scores) {
     multiply<C>(nq, nk, a.width, queries, transposed(rows_from(head.key, k0)), scores, nk, false);
     if (head.mask)
         for (int64_t i = 0; i < nq; i++) {
@@ -101,8 +95,7 @@ void block_scores(const AttentionArgs& a, const Head<C>& head, Matrix<C> queries
 }
 
 // What dropout makes of the weights of row i from key k0 on: factors of keep_scale or 0.
-template <class C>
-void keep_factors(const AttentionArgs& a, int64_t b, int64_t h, int64_t i, int64_t k0, int64_t nk, C* factors) {
+template <class C> void keep_factors(const AttentionArgs& a, int64_t b, int64_t h, int64_t i, int64_t k0, int64_t nk, C* factors) {
     alignas(64) uint32_t words[key_block];
     random.bits32(words, nk, a.stream, ((b * a.heads + h) * a.queries + i) * a.keys + k0);
     const bool all = a.keep_below > 0xffffffffu;
@@ -130,9 +123,7 @@ void forward_block(const AttentionArgs& a, const AttentionTensor& out, C* logsum
         for (int64_t i = 0; i < nq; i++) {
             C* row = scores + i * nk;
             Vector<C> most = splat(C(-infinity_f));
-            each_vector<C>(nk, [&](int64_t j, auto vector) {
-                most = maximum(vector.load((const C*)row + j, C(-infinity_f)), most);
-            });
+            each_vector<C>(nk, [&](int64_t j, auto vector) { most = maximum(vector.load((const C*)row + j, C(-infinity_f)), most); });
             const C block_top = max_lanes(most), new_top = block_top > top[i] ? block_top : top[i];
             const C base = new_top == C(-infinity_f) ? C(0) : new_top;  // nothing seen yet: all exponentials are zero
             double added[1];
@@ -160,9 +151,7 @@ void forward_block(const AttentionArgs& a, const AttentionTensor& out, C* logsum
     for (int64_t i = 0; i < nq; i++) {
         const C factor = total[i] == 0 ? C(0) : C(1) / total[i];
         C* to = row_of<C>(out, b, h, q0 + i);
-        each_vector<C>(wide, [&](int64_t j, auto vector) {
-            vector.store(to + j, vector.load((const C*)sums + i * wide + j) * factor);
-        });
+        each_vector<C>(wide, [&](int64_t j, auto vector) { vector.store(to + j, vector.load((const C*)sums + i * wide + j) * factor); });
         // A row that sees nothing: +inf, which makes its weights zero when they are recomputed.
         logsumexp[(b * a.heads + h) * a.queries + q0 + i] = total[i] == 0 ? C(infinity_f) : top[i] + log(total[i]);
     }
@@ -190,9 +179,8 @@ template <class C> struct Gradients {
 };
 
 // The weights of one block after dropout, and the gradient of its scores times `scale`, both nq x nk.
-template <class C>
-void block_gradients(const Gradients<C>& g, const Head<C>& head, int64_t b, int64_t h, int64_t q0, int64_t nq,
-                     int64_t k0, int64_t nk, C scale, C* weights, C* slopes) {
+template <class C> void block_gradients(const Gradients<C>& g, const Head<C>& head, int64_t b, int64_t h, int64_t q0, int64_t nq,
+                                        int64_t k0, int64_t nk, C scale, C* weights, C* slopes) {
     const AttentionArgs& a = g.a;
     const int64_t first = (b * a.heads + h) * a.queries + q0;
     block_scores(a, head, scaled_queries(a, head, q0, nq), q0, nq, k0, nk, weights);
@@ -233,8 +221,7 @@ template <class C> void clear_rows(const AttentionTensor& t, int64_t b, int64_t 
 }
 
 // The gradients of keys [k0, k0 + nk) of one key head and, if asked, what they add to those of the queries.
-template <class C>
-void backward_keys(const Gradients<C>& g, int64_t b, int64_t key_head, int64_t k0, bool with_queries) {
+template <class C> void backward_keys(const Gradients<C>& g, int64_t b, int64_t key_head, int64_t k0, bool with_queries) {
     const AttentionArgs& a = g.a;
     const int64_t share = a.heads / a.key_heads;
     const Buffers buffers = block_buffers<C>(a);
@@ -255,11 +242,10 @@ void backward_keys(const Gradients<C>& g, int64_t b, int64_t key_head, int64_t k
             const Matrix<C> w{weights, seen, 1}, s{slopes, seen, 1};
             multiply<C>(seen, a.value_width, nq, transposed(w), rows_from(Head<C>::at(g.grad, b, h), q0), grad_value,
                         g.grad_value.row_stride, written > 0);
-            multiply<C>(seen, a.width, nq, transposed(s), rows_from(head.query, q0), grad_key,
-                        g.grad_key.row_stride, written > 0);
+            multiply<C>(seen, a.width, nq, transposed(s), rows_from(head.query, q0), grad_key, g.grad_key.row_stride, written > 0);
             if (with_queries)
-                multiply<C>(nq, a.width, seen, s, rows_from(head.key, k0), row_of<C>(g.grad_query, b, h, q0),
-                            g.grad_query.row_stride, k0 > 0);
+                multiply<C>(nq, a.width, seen, s, rows_from(head.key, k0), row_of<C>(g.grad_query, b, h, q0), g.grad_query.row_stride,
+                            k0 > 0);
             if (written == 0) written = seen;
         }
     }
@@ -278,8 +264,8 @@ template <class C> void backward_queries(const Gradients<C>& g, int64_t b, int64
     for (int64_t k0 = 0; k0 < limit; k0 += key_block) {
         const int64_t nk = least(key_block, limit - k0);
         block_gradients(g, head, b, h, q0, nq, k0, nk, C(a.scale), weights, slopes);
-        multiply<C>(nq, a.width, nk, Matrix<C>{slopes, nk, 1}, rows_from(head.key, k0),
-                    row_of<C>(g.grad_query, b, h, q0), g.grad_query.row_stride, k0 > 0);
+        multiply<C>(nq, a.width, nk, Matrix<C>{slopes, nk, 1}, rows_from(head.key, k0), row_of<C>(g.grad_query, b, h, q0),
+                    g.grad_query.row_stride, k0 > 0);
     }
 }
 
@@ -306,8 +292,7 @@ template <class C> void backward_mask(const Gradients<C>& g, const AttentionMask
                             const int64_t nq = least(query_block, q_end - q0), nk = least(key_block, k_end - k0);
                             block_gradients(g, head, b, h, q0, nq, k0, nk, C(1), weights, slopes);
                             for (int64_t i = 0; i < nq; i++) {
-                                C* to = (C*)m.data + b * m.batch + h * m.head + (q0 + i) * m.row +
-                                        k0 * m.column;
+                                C* to = (C*)m.data + b * m.batch + h * m.head + (q0 + i) * m.row + k0 * m.column;
                                 for (int64_t j = 0; j < nk; j++) to[j * m.column] += slopes[i * nk + j];
                             }
                         }
@@ -316,10 +301,9 @@ template <class C> void backward_mask(const Gradients<C>& g, const AttentionMask
     });
 }
 
-template <class C>
-void backward_as(const AttentionArgs& a, const AttentionTensor& grad, const AttentionTensor& out, const C* logsumexp,
-                 const AttentionTensor& grad_query, const AttentionTensor& grad_key,
-                 const AttentionTensor& grad_value, const AttentionMaskGradient& grad_mask) {
+template <class C> void backward_as(const AttentionArgs& a, const AttentionTensor& grad, const AttentionTensor& out, const C* logsumexp,
+                                    const AttentionTensor& grad_query, const AttentionTensor& grad_key, const AttentionTensor& grad_value,
+                                    const AttentionMaskGradient& grad_mask) {
     C* products = static_cast<C*>(scratch(2, size_t(a.batch * a.heads * a.queries + 1) * sizeof(C)));
     parallel_for(a.batch * a.heads, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
@@ -328,9 +312,8 @@ void backward_as(const AttentionArgs& a, const AttentionTensor& grad, const Atte
             for (int64_t q = 0; q < a.queries; q++) {
                 const C *x = row_of<C>(grad, b, h, q), *y = row_of<C>(out, b, h, q);
                 double total[1];
-                sum_along<C>(a.value_width, total, [&](int64_t j, auto vector, Vector<C>* v) {
-                    v[0] = vector.load(x + j) * vector.load(y + j);
-                });
+                sum_along<C>(a.value_width, total,
+                             [&](int64_t j, auto vector, Vector<C>* v) { v[0] = vector.load(x + j) * vector.load(y + j); });
                 products[i * a.queries + q] = C(total[0]);
             }
         }
@@ -343,8 +326,7 @@ void backward_as(const AttentionArgs& a, const AttentionTensor& grad, const Atte
     if (a.batch * a.key_heads >= 8) {
         parallel_for(a.batch * a.key_heads, 1, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++)
-                for (int64_t k = 0; k < key_blocks; k++)
-                    backward_keys(g, i / a.key_heads, i % a.key_heads, k * key_block, true);
+                for (int64_t k = 0; k < key_blocks; k++) backward_keys(g, i / a.key_heads, i % a.key_heads, k * key_block, true);
         });
         return;
     }
@@ -370,10 +352,8 @@ void forward(const AttentionArgs& a, const AttentionTensor& out, void* logsumexp
 void backward(const AttentionArgs& a, const AttentionTensor& grad, const AttentionTensor& out, const void* logsumexp,
               const AttentionTensor& grad_query, const AttentionTensor& grad_key, const AttentionTensor& grad_value,
               const AttentionMaskGradient& grad_mask) {
-    if (a.dtype == DType::f32)
-        backward_as(a, grad, out, (const float*)logsumexp, grad_query, grad_key, grad_value, grad_mask);
-    else
-        backward_as(a, grad, out, (const double*)logsumexp, grad_query, grad_key, grad_value, grad_mask);
+    if (a.dtype == DType::f32) backward_as(a, grad, out, (const float*)logsumexp, grad_query, grad_key, grad_value, grad_mask);
+    else backward_as(a, grad, out, (const double*)logsumexp, grad_query, grad_key, grad_value, grad_mask);
 }
 
 }  // namespace

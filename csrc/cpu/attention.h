@@ -14,7 +14,7 @@ struct AttentionTensor {
 };
 
 struct AttentionArgs {
-    DType dtype;  // f32 or f64; on the GPU half types too
+    DType dtype;                      // f32 or f64; on the GPU half types too
     int64_t batch, heads, key_heads;  // query head h reads key head h / (heads / key_heads)
     int64_t queries, keys, width, value_width;
     AttentionTensor query, key, value;
@@ -43,9 +43,9 @@ struct AttentionKernels {
     // it. A row that sees no key gives zeros.
     void (*forward)(const AttentionArgs&, const AttentionTensor& out, void* logsumexp);
     // All gradients are overwritten, but that of the mask, which is added to.
-    void (*backward)(const AttentionArgs&, const AttentionTensor& grad, const AttentionTensor& out,
-                     const void* logsumexp, const AttentionTensor& grad_query, const AttentionTensor& grad_key,
-                     const AttentionTensor& grad_value, const AttentionMaskGradient& grad_mask);
+    void (*backward)(const AttentionArgs&, const AttentionTensor& grad, const AttentionTensor& out, const void* logsumexp,
+                     const AttentionTensor& grad_query, const AttentionTensor& grad_key, const AttentionTensor& grad_value,
+                     const AttentionMaskGradient& grad_mask);
 };
 extern const AttentionKernels& attention;
 

@@ -23,11 +23,11 @@ struct Item16 {
 // Calls f with a null pointer of a type of `item` bytes.
 template <class F> WISP_INLINE void by_item(int64_t item, F&& f) {
     switch (item) {
-        case 1: return f(static_cast<uint8_t*>(nullptr));
-        case 2: return f(static_cast<uint16_t*>(nullptr));
-        case 4: return f(static_cast<uint32_t*>(nullptr));
-        case 8: return f(static_cast<uint64_t*>(nullptr));
-        default: return f(static_cast<Item16*>(nullptr));
+    case 1: return f(static_cast<uint8_t*>(nullptr));
+    case 2: return f(static_cast<uint16_t*>(nullptr));
+    case 4: return f(static_cast<uint32_t*>(nullptr));
+    case 8: return f(static_cast<uint64_t*>(nullptr));
+    default: return f(static_cast<Item16*>(nullptr));
     }
 }
 

@@ -13,7 +13,7 @@ constexpr int tile_rows = 6, tile_vectors = 4;  // 24 sums of 32 registers
 #else
 constexpr int tile_rows = 6, tile_vectors = 2;  // 12 sums of 16 registers
 #endif
-constexpr int64_t depth_block = 288;            // terms summed before the tile is written: weights and rows stay in L1
+constexpr int64_t depth_block = 288;  // terms summed before the tile is written: weights and rows stay in L1
 
 // Where a tile goes: the lanes of vector v whose bit is set in mask[v] go to out + at[v], side by side.
 template <class T> struct Target {
@@ -26,7 +26,7 @@ template <class T> struct Target {
 };
 
 template <class T> WISP_INLINE void store_wanted(T* out, uint32_t mask, Vector<T> value, bool accumulate) {
-    constexpr uint32_t all = uint32_t((uint64_t(1) << lanes_of<T>) - 1);
+    constexpr uint32_t all = uint32_t((uint64_t(1) << lanes_of<T>)-1);
     if (mask == all) {
         store(out, accumulate ? value + load(out) : value);
         return;
@@ -52,9 +52,9 @@ template <class T> WISP_INLINE void store_wanted(T* out, uint32_t mask, Vector<T
 }
 
 // out[i][v] = bias[i] + sum over k of weight[i * row + k * step] * source[offsets[k] + v]
-template <class T, int rows, int vectors>
-__attribute__((noinline)) void tile(int64_t depth, const T* weight, int64_t row, int64_t step, const T* source,
-                                    const int64_t* offsets, const Target<T>& target) {
+template <class T, int rows, int vectors> __attribute__((noinline)) void tile(int64_t depth, const T* weight, int64_t row, int64_t step,
+                                                                              const T* source, const int64_t* offsets,
+                                                                              const Target<T>& target) {
     constexpr int lanes = lanes_of<T>;
     Vector<T> sum[rows][vectors];
 #pragma GCC unroll 8
@@ -86,13 +86,14 @@ __attribute__((noinline)) void tile(int64_t depth, const T* weight, int64_t row,
     }
 }
 
-template <class T>
-using TileFunction = void (*)(int64_t, const T*, int64_t, int64_t, const T*, const int64_t*, const Target<T>&);
+template <class T> using TileFunction = void (*)(int64_t, const T*, int64_t, int64_t, const T*, const int64_t*, const Target<T>&);
 #define WISP_TILES(v) {tile<T, 1, v>, tile<T, 2, v>, tile<T, 3, v>, tile<T, 4, v>, tile<T, 5, v>, tile<T, 6, v>}
 template <class T> constexpr TileFunction<T> tiles[tile_vectors][tile_rows] = {
-    WISP_TILES(1), WISP_TILES(2),
+    WISP_TILES(1),
+    WISP_TILES(2),
 #if defined(__AVX512F__)
-    WISP_TILES(3), WISP_TILES(4),
+    WISP_TILES(3),
+    WISP_TILES(4),
 #endif
 };
 #undef WISP_TILES
@@ -119,7 +120,7 @@ template <class T> struct Plan {
     int64_t last_offset;          // the largest of offsets
     const uint32_t* mask;         // per vector
     const int64_t* at;
-    bool direct;                  // tiles go straight to the result; else to [row][position], copied in the end
+    bool direct;  // tiles go straight to the result; else to [row][position], copied in the end
     const T* weight;
     int64_t weight_group, weight_row, weight_step;  // weight_step 0: packed by panels
     int64_t target_row, result_group, result_image;
@@ -130,8 +131,7 @@ template <class T> struct Plan {
 // Panels of nearly equal height, at most tile_rows.
 WISP_INLINE int64_t panel_begin(int64_t rows, int64_t panels, int64_t p) { return rows * p / panels; }
 
-template <class T, int height>
-void pack_run(const T* from, int64_t row, const int64_t* places, int64_t count, T* to) {
+template <class T, int height> void pack_run(const T* from, int64_t row, const int64_t* places, int64_t count, T* to) {
     for (int64_t k = 0; k < count; ++k, to += height)
 #pragma GCC unroll 8
         for (int r = 0; r < height; ++r) to[r] = from[r * row + places[k]];
@@ -140,8 +140,7 @@ void pack_run(const T* from, int64_t row, const int64_t* places, int64_t count, 
 // Weights of each panel as [term][row of the panel].
 template <class T> void pack_weight(const Problem<T>& p, const Plan<T>& plan, bool ordered, T* packed) {
     using Run = void (*)(const T*, int64_t, const int64_t*, int64_t, T*);
-    static constexpr Run runs[tile_rows] = {pack_run<T, 1>, pack_run<T, 2>, pack_run<T, 3>,
-                                            pack_run<T, 4>, pack_run<T, 5>, pack_run<T, 6>};
+    static constexpr Run runs[tile_rows] = {pack_run<T, 1>, pack_run<T, 2>, pack_run<T, 3>, pack_run<T, 4>, pack_run<T, 5>, pack_run<T, 6>};
     // One run is all terms of a panel if they lie in order, else the taps of one channel.
     const Axis &a = p.axis[0], &b = p.axis[1], &c = p.axis[2];
     const int64_t taps = ordered ? plan.depth : plan.layout.taps, channels = ordered ? 1 : p.channels;
@@ -154,8 +153,7 @@ template <class T> void pack_weight(const Problem<T>& p, const Plan<T>& plan, bo
             for (int64_t j = 0; j < b.taps; ++j)
                 for (int64_t k = 0; k < c.taps; ++k)
                     *place++ = (a.kernel_first + i * a.kernel_step) * p.weight_tap[0] +
-                               (b.kernel_first + j * b.kernel_step) * p.weight_tap[1] + c.kernel_first +
-                               k * c.kernel_step;
+                               (b.kernel_first + j * b.kernel_step) * p.weight_tap[1] + c.kernel_first + k * c.kernel_step;
     // Several panels at a time, so that long pieces of the weight are read in order.
     const int64_t stack = ordered ? 1 : 8, stacks = ceil_div(plan.panels, stack);
     const int64_t cost = larger(1, p.rows / plan.panels * plan.depth * stack);
@@ -167,9 +165,8 @@ template <class T> void pack_weight(const Problem<T>& p, const Plan<T>& plan, bo
                 for (int64_t panel = first; panel < last; ++panel) {
                     const int64_t r0 = panel_begin(p.rows, plan.panels, panel);
                     const int64_t height = panel_begin(p.rows, plan.panels, panel + 1) - r0;
-                    runs[height - 1](p.weight + group * p.weight_group + r0 * p.weight_row + channel * p.weight_channel,
-                                     p.weight_row, places, taps,
-                                     packed + (group * p.rows + r0) * plan.depth + channel * taps * height);
+                    runs[height - 1](p.weight + group * p.weight_group + r0 * p.weight_row + channel * p.weight_channel, p.weight_row,
+                                     places, taps, packed + (group * p.rows + r0) * plan.depth + channel * taps * height);
                 }
         }
     });
@@ -195,8 +192,7 @@ template <class T> void fill_masks(const ImageLayout& l, int64_t vectors, uint32
 
 // Rows [begin, end) of `images` images from [row][position] to the result of the first of them.
 template <class T>
-void copy_out(const Problem<T>& p, const Plan<T>& plan, const T* from, int64_t images, T* result, int64_t begin,
-              int64_t end) {
+void copy_out(const Problem<T>& p, const Plan<T>& plan, const T* from, int64_t images, T* result, int64_t begin, int64_t end) {
     const ImageLayout& l = plan.layout;
     const int64_t *size = p.result_size, *start = p.result_start, *stride = p.result_stride;
     const int64_t plane = size[0] * size[1] * size[2], width = l.axis[2].out;
@@ -207,8 +203,7 @@ void copy_out(const Problem<T>& p, const Plan<T>& plan, const T* from, int64_t i
                     const T* s = from + r * plan.target_row + n * l.plane + (i * l.length[1] + j) * l.length[2];
                     T* to = result + n * plan.result_image + r * plane + start[2] +
                             ((start[0] + i * stride[0]) * size[1] + start[1] + j * stride[1]) * size[2];
-                    if (stride[2] == 1)
-                        copy_row(to, s, width, 0, 1, width);
+                    if (stride[2] == 1) copy_row(to, s, width, 0, 1, width);
                     else if (stride[2] == 2)
                         for (int64_t k = 0; k < width; ++k) to[2 * k] = s[k];
                     else
@@ -217,9 +212,8 @@ void copy_out(const Problem<T>& p, const Plan<T>& plan, const T* from, int64_t i
 }
 
 // One block of terms of one tile, `vectors` from position q on: panels [begin, end).
-template <class T>
-void run_tile(const Plan<T>& plan, const T* source, int64_t limit, int64_t rows, int64_t group, T* out, int64_t q,
-              int64_t vectors, int64_t block, int64_t begin, int64_t end) {
+template <class T> void run_tile(const Plan<T>& plan, const T* source, int64_t limit, int64_t rows, int64_t group, T* out, int64_t q,
+                                 int64_t vectors, int64_t block, int64_t begin, int64_t end) {
     constexpr int64_t lanes = lanes_of<T>, width = lanes * tile_vectors;
     const int64_t k0 = block * plan.depth_step, depth = smaller(plan.depth_step, plan.depth - k0);
     const T* from = source + q;
@@ -230,8 +224,7 @@ void run_tile(const Plan<T>& plan, const T* source, int64_t limit, int64_t rows,
             const int64_t there = smaller(vectors * lanes, limit - offsets[k] - q);
             if (there == width) {
 #pragma GCC unroll 4
-                for (int v = 0; v < tile_vectors; ++v)
-                    store(copy + k * width + v * lanes, load(from + offsets[k] + v * lanes));
+                for (int v = 0; v < tile_vectors; ++v) store(copy + k * width + v * lanes, load(from + offsets[k] + v * lanes));
             } else {
                 copy_row(copy + k * width, from + offsets[k], there, 0, 1, vectors * lanes);
             }
@@ -241,23 +234,18 @@ void run_tile(const Plan<T>& plan, const T* source, int64_t limit, int64_t rows,
     }
     const bool packed = plan.weight_step == 0;
     for (int64_t panel = begin; panel < end; ++panel) {
-        const int64_t r0 = panel_begin(rows, plan.panels, panel),
-                      height = panel_begin(rows, plan.panels, panel + 1) - r0;
-        const T* weight = plan.weight + group * plan.weight_group +
-                          (packed ? r0 * plan.depth + k0 * height : r0 * plan.weight_row + k0);
+        const int64_t r0 = panel_begin(rows, plan.panels, panel), height = panel_begin(rows, plan.panels, panel + 1) - r0;
+        const T* weight = plan.weight + group * plan.weight_group + (packed ? r0 * plan.depth + k0 * height : r0 * plan.weight_row + k0);
         const T* bias = plan.bias && block == 0 ? plan.bias + group * rows + r0 : nullptr;
-        const Target<T> target = {out + r0 * plan.target_row, plan.target_row, plan.mask + q / lanes,
-                                  plan.at + q / lanes,        bias,            block > 0};
-        tiles<T>[vectors - 1][height - 1](depth, weight, packed ? 1 : plan.weight_row, packed ? height : 1, from,
-                                          offsets, target);
+        const Target<T> target = {out + r0 * plan.target_row, plan.target_row, plan.mask + q / lanes, plan.at + q / lanes, bias, block > 0};
+        tiles<T>[vectors - 1][height - 1](depth, weight, packed ? 1 : plan.weight_row, packed ? height : 1, from, offsets, target);
     }
 }
 
 // Units [begin, end) of (tile, panel) of one group; `source` is the layout's position 0, `limit` how many elements may
 // be read from there, `images` how many of the layout's images are real.
-template <class T>
-void run_units(const Plan<T>& plan, const T* source, int64_t limit, int64_t images, int64_t rows, int64_t group, T* out,
-               int64_t begin, int64_t end) {
+template <class T> void run_units(const Plan<T>& plan, const T* source, int64_t limit, int64_t images, int64_t rows, int64_t group, T* out,
+                                  int64_t begin, int64_t end) {
     constexpr int64_t lanes = lanes_of<T>;
     const int64_t positions = plan.positions - (plan.layout.images - images) * plan.layout.plane;
     const int64_t vectors = ceil_div(positions, lanes), tiles = ceil_div(vectors, tile_vectors);
@@ -323,8 +311,7 @@ template <class T> void solve(const Problem<T>& p) {
 
     // One block holds the packed weight and all tables: offsets, tile offsets, destinations, masks.
     const size_t weight_bytes = (size_t(pack ? p.groups * p.rows * plan.depth : 0) * sizeof(T) + 63) / 64 * 64;
-    char* block = static_cast<char*>(
-        scratch(0, weight_bytes + size_t(plan.depth + plan.depth_step + vectors) * 8 + size_t(vectors) * 4));
+    char* block = static_cast<char*>(scratch(0, weight_bytes + size_t(plan.depth + plan.depth_step + vectors) * 8 + size_t(vectors) * 4));
     T* packed = reinterpret_cast<T*>(block);
     int64_t* offsets = reinterpret_cast<int64_t*>(block + weight_bytes);
     int64_t* tile_offsets = offsets + plan.depth;
@@ -333,8 +320,7 @@ template <class T> void solve(const Problem<T>& p) {
     fill_offsets(l, offsets);
     for (int64_t k = 0; k < plan.depth; ++k) plan.last_offset = larger(plan.last_offset, offsets[k]);
     for (int64_t k = 0; k < plan.depth_step; ++k) tile_offsets[k] = k * width;
-    if (plan.direct)
-        fill_masks<T>(l, vectors, mask, at);
+    if (plan.direct) fill_masks<T>(l, vectors, mask, at);
     else
         for (int64_t v = 0; v < vectors; ++v) mask[v] = uint32_t((uint64_t(1) << lanes) - 1), at[v] = v * lanes;
     plan.offsets = offsets;
@@ -365,8 +351,7 @@ template <class T> void solve(const Problem<T>& p) {
     auto item_at = [&](int64_t index) {
         const int64_t n0 = index / p.groups * l.images, group = index % p.groups;
         const T* source = p.source + n0 * source_image + group * source_group;
-        return Item{source, p.result + n0 * plan.result_image + group * plan.result_group, group,
-                    smaller(l.images, p.batch - n0),
+        return Item{source, p.result + n0 * plan.result_image + group * plan.result_group, group, smaller(l.images, p.batch - n0),
                     l.in_place ? p.source + p.batch * source_image - source : copy_size};
     };
     auto copy_in = [&](const Item& item, T* copy, int64_t i) {
@@ -397,8 +382,7 @@ template <class T> void solve(const Problem<T>& p) {
     for (int64_t index = 0; index < sets * p.groups; ++index) {
         const Item item = item_at(index);
         if (!l.in_place)
-            parallel_for(item.images * p.channels, ceil_div(30000, larger(1, l.phases * l.plane)),
-                         [&](int64_t begin, int64_t end) {
+            parallel_for(item.images * p.channels, ceil_div(30000, larger(1, l.phases * l.plane)), [&](int64_t begin, int64_t end) {
                 for (int64_t i = begin; i < end; ++i) copy_in(item, copy, i);
             });
         parallel_for(units, larger(1, grain_work * units / work), [&](int64_t begin, int64_t end) {
@@ -406,16 +390,14 @@ template <class T> void solve(const Problem<T>& p) {
                       plan.direct ? item.result : target, begin, end);
         });
         if (!plan.direct)
-            parallel_for(p.rows, ceil_div(30000, larger(1, plan.target_row)), [&](int64_t begin, int64_t end) {
-                copy_out(p, plan, target, item.images, item.result, begin, end);
-            });
+            parallel_for(p.rows, ceil_div(30000, larger(1, plan.target_row)),
+                         [&](int64_t begin, int64_t end) { copy_out(p, plan, target, item.images, item.result, begin, end); });
     }
 }
 
 // C[n][g][j] = bias[g][j] + sum over k of A[n][g][k] * weight_g(k, j)
-template <class T>
-void product(const ConvShape& s, const T* a, int64_t k, const T* weight, int64_t weight_k, int64_t weight_j, int64_t n,
-             const T* bias, T* c) {
+template <class T> void product(const ConvShape& s, const T* a, int64_t k, const T* weight, int64_t weight_k, int64_t weight_j, int64_t n,
+                                const T* bias, T* c) {
     GemmArgs args{};
     args.m = s.batch;
     args.n = n;
@@ -439,8 +421,7 @@ void product(const ConvShape& s, const T* a, int64_t k, const T* weight, int64_t
     gemm.matmul(dtype_of<T>, args);
 }
 
-template <class T>
-void forward(const ConvShape& s, const T* input, const T* weight, const T* bias, T* output) {
+template <class T> void forward(const ConvShape& s, const T* input, const T* weight, const T* bias, T* output) {
     if (is_product(s)) {
         const int64_t k = s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2];
         return product(s, input, k, weight, 1, k, s.out_channels / s.groups, bias, output);
@@ -490,16 +471,14 @@ WISP_INLINE Axis input_grad_axis(const ConvShape& s, int d, int64_t r) {
     a.step = -s.dilation[d] / common;
     a.kernel_step = stride / common;
     a.kernel_first = 0;
-    while (a.kernel_first < a.kernel_step && (r + s.padding[d] - a.kernel_first * s.dilation[d]) % stride != 0)
-        ++a.kernel_first;
+    while (a.kernel_first < a.kernel_step && (r + s.padding[d] - a.kernel_first * s.dilation[d]) % stride != 0) ++a.kernel_first;
     const bool meets = a.kernel_first < a.kernel_step && a.kernel_first < s.kernel[d];
     a.taps = meets ? (s.kernel[d] - 1 - a.kernel_first) / a.kernel_step + 1 : 0;
     a.first = meets ? (r + s.padding[d] - a.kernel_first * s.dilation[d]) / stride : 0;
     return a;
 }
 
-template <class T>
-void input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bias, T* input_grad) {
+template <class T> void input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bias, T* input_grad) {
     if (is_product(s) && !(bias && s.in[0] * s.in[1] * s.in[2] > 1)) {
         const int64_t k = s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2];
         return product(s, grad, s.out_channels / s.groups, weight, k, 1, k, bias, input_grad);
@@ -508,8 +487,7 @@ void input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bia
     Axis axis[3];
     bool strided = false;
     for (int d = 0; d < 3; ++d) axis[d] = input_grad_axis(s, d, 0), strided |= s.stride[d] != 1;
-    const bool winograd = sizeof(T) == 4 && !strided &&
-                          suits_winograd(axis, s.batch, s.in_channels / s.groups, s.out_channels / s.groups);
+    const bool winograd = sizeof(T) == 4 && !strided && suits_winograd(axis, s.batch, s.in_channels / s.groups, s.out_channels / s.groups);
     if (!winograd && input_grad_by_folding(s, grad, weight, bias, input_grad)) return;
     if (input_grad_by_scatter(s, grad, weight, bias, input_grad)) return;
     Problem<T> p{};
@@ -549,8 +527,7 @@ template <class Term> WISP_INLINE void each_tap(const ConvShape& s, int64_t i, i
                 const int64_t z = i * s.stride[0] - s.padding[0] + a * s.dilation[0];
                 const int64_t y = j * s.stride[1] - s.padding[1] + b * s.dilation[1];
                 const int64_t x = k * s.stride[2] - s.padding[2] + c * s.dilation[2];
-                if (z >= 0 && z < s.in[0] && y >= 0 && y < s.in[1] && x >= 0 && x < s.in[2])
-                    term((z * s.in[1] + y) * s.in[2] + x, place);
+                if (z >= 0 && z < s.in[0] && y >= 0 && y < s.in[1] && x >= 0 && x < s.in[2]) term((z * s.in[1] + y) * s.in[2] + x, place);
             }
 }
 
@@ -571,8 +548,7 @@ void fill_bias(int64_t batch, int64_t channels, int64_t size, const int64_t* bia
 }
 
 // Unsigned arithmetic wraps around without undefined behaviour.
-void forward_i64(const ConvShape& s, const int64_t* input, const int64_t* weight, const int64_t* bias,
-                 int64_t* output) {
+void forward_i64(const ConvShape& s, const int64_t* input, const int64_t* weight, const int64_t* bias, int64_t* output) {
     const int64_t in_size = s.in[0] * s.in[1] * s.in[2], out_size = s.out[0] * s.out[1] * s.out[2];
     fill_bias(s.batch, s.out_channels, out_size, bias, output);
     each_pair(s, weight, [&](int64_t in_plane, int64_t out_plane, const int64_t* w) {
@@ -581,13 +557,11 @@ void forward_i64(const ConvShape& s, const int64_t* input, const int64_t* weight
         for (int64_t i = 0; i < s.out[0]; ++i)
             for (int64_t j = 0; j < s.out[1]; ++j)
                 for (int64_t k = 0; k < s.out[2]; ++k, ++to)
-                    each_tap(s, i, j, k, [&](int64_t at, int64_t tap) {
-                        *to = int64_t(uint64_t(*to) + uint64_t(x[at]) * uint64_t(w[tap]));
-                    });
+                    each_tap(s, i, j, k,
+                             [&](int64_t at, int64_t tap) { *to = int64_t(uint64_t(*to) + uint64_t(x[at]) * uint64_t(w[tap])); });
     });
 }
-void input_grad_i64(const ConvShape& s, const int64_t* grad, const int64_t* weight, const int64_t* bias,
-                    int64_t* input_grad) {
+void input_grad_i64(const ConvShape& s, const int64_t* grad, const int64_t* weight, const int64_t* bias, int64_t* input_grad) {
     const int64_t in_size = s.in[0] * s.in[1] * s.in[2], out_size = s.out[0] * s.out[1] * s.out[2];
     fill_bias(s.batch, s.in_channels, in_size, bias, input_grad);
     each_pair(s, weight, [&](int64_t in_plane, int64_t out_plane, const int64_t* w) {
@@ -596,16 +570,14 @@ void input_grad_i64(const ConvShape& s, const int64_t* grad, const int64_t* weig
         for (int64_t i = 0; i < s.out[0]; ++i)
             for (int64_t j = 0; j < s.out[1]; ++j)
                 for (int64_t k = 0; k < s.out[2]; ++k, ++g)
-                    each_tap(s, i, j, k, [&](int64_t at, int64_t tap) {
-                        to[at] = int64_t(uint64_t(to[at]) + uint64_t(*g) * uint64_t(w[tap]));
-                    });
+                    each_tap(s, i, j, k,
+                             [&](int64_t at, int64_t tap) { to[at] = int64_t(uint64_t(to[at]) + uint64_t(*g) * uint64_t(w[tap])); });
     });
 }
 
 }  // namespace
 
 extern const ConvKernels conv_table;
-const ConvKernels conv_table = {&forward<float>,     &forward<double>, &input_grad<float>,
-                                &input_grad<double>, &forward_i64,     &input_grad_i64};
+const ConvKernels conv_table = {&forward<float>, &forward<double>, &input_grad<float>, &input_grad<double>, &forward_i64, &input_grad_i64};
 
 }  // namespace wisp::cpu::WISP_ISA

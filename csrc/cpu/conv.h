@@ -19,17 +19,12 @@ struct ConvShape {
 struct ConvKernels {
     // bias (one per channel of the result) may be null.
     void (*forward_f32)(const ConvShape&, const float* input, const float* weight, const float* bias, float* output);
-    void (*forward_f64)(const ConvShape&, const double* input, const double* weight, const double* bias,
-                        double* output);
-    void (*input_grad_f32)(const ConvShape&, const float* grad, const float* weight, const float* bias,
-                           float* input_grad);
-    void (*input_grad_f64)(const ConvShape&, const double* grad, const double* weight, const double* bias,
-                           double* input_grad);
+    void (*forward_f64)(const ConvShape&, const double* input, const double* weight, const double* bias, double* output);
+    void (*input_grad_f32)(const ConvShape&, const float* grad, const float* weight, const float* bias, float* input_grad);
+    void (*input_grad_f64)(const ConvShape&, const double* grad, const double* weight, const double* bias, double* input_grad);
     // Integers, which wrap around: correct, not fast.
-    void (*forward_i64)(const ConvShape&, const int64_t* input, const int64_t* weight, const int64_t* bias,
-                        int64_t* output);
-    void (*input_grad_i64)(const ConvShape&, const int64_t* grad, const int64_t* weight, const int64_t* bias,
-                           int64_t* input_grad);
+    void (*forward_i64)(const ConvShape&, const int64_t* input, const int64_t* weight, const int64_t* bias, int64_t* output);
+    void (*input_grad_i64)(const ConvShape&, const int64_t* grad, const int64_t* weight, const int64_t* bias, int64_t* input_grad);
 };
 
 struct ConvWeightKernels {

@@ -15,8 +15,8 @@ constexpr int64_t depthwise_copy = int64_t(20) << 10;  // bytes of padded input 
 
 WISP_INLINE bool suits_depthwise(const ConvShape& s) {
     const int64_t k = s.kernel[1];
-    if (s.in_channels != s.groups || s.out_channels != s.groups || s.in[0] != 1 || s.out[0] != 1 || s.kernel[0] != 1 ||
-        s.padding[0] != 0 || (k != 3 && k != 5 && k != 7) || s.kernel[2] != k)
+    if (s.in_channels != s.groups || s.out_channels != s.groups || s.in[0] != 1 || s.out[0] != 1 || s.kernel[0] != 1 || s.padding[0] != 0 ||
+        (k != 3 && k != 5 && k != 7) || s.kernel[2] != k)
         return false;
     return s.stride[1] == 1 && s.stride[2] == 1 && s.dilation[1] == 1 && s.dilation[2] == 1;
 }
@@ -54,14 +54,12 @@ struct DepthwisePlane {
             const int64_t missing = rows + taps - 1 - larger(0, end);
             if (missing > 0) std::memset(to + larger(0, end) * pitch, 0, size_t(missing * pitch) * sizeof(T));
         }
-        for (int64_t r = begin; r < end; ++r)
-            copy_run(to + r * pitch + j, source + (y0 + r) * source_width + left + j, count);
+        for (int64_t r = begin; r < end; ++r) copy_run(to + r * pitch + j, source + (y0 + r) * source_width + left + j, count);
     }
 };
 
 // `rows` rows of the result, a vector of columns at a time.
-template <class T, int K, int rows>
-void depthwise_strip(const T* copy, int64_t pitch, const T* weight, T bias, T* out, int64_t width) {
+template <class T, int K, int rows> void depthwise_strip(const T* copy, int64_t pitch, const T* weight, T bias, T* out, int64_t width) {
     constexpr int64_t lanes = lanes_of<T>;
     for (int64_t x = 0; x < width; x += lanes) {
         Vector<T> sum[rows];
@@ -84,8 +82,7 @@ void depthwise_strip(const T* copy, int64_t pitch, const T* weight, T bias, T* o
 
 // result[n][c] = bias[c] + the sum over taps of weight[c], backwards if `flip`.
 template <class T, int K>
-void depthwise_planes(const ConvShape& s, DepthwisePlane p, const T* source, const T* weight, const T* bias, bool flip,
-                      T* result) {
+void depthwise_planes(const ConvShape& s, DepthwisePlane p, const T* source, const T* weight, const T* bias, bool flip, T* result) {
     const int64_t source_size = p.source_height * p.source_width, size = p.height * p.width;
     p.prepare<T>(K);
     const int64_t planes = s.batch * s.groups, cost = larger(1, p.band * p.width * K * K);
@@ -101,33 +98,28 @@ void depthwise_planes(const ConvShape& s, DepthwisePlane p, const T* source, con
             T* out = result + plane * size + first * p.width;
             int64_t r = 0;
             for (; r + depthwise_rows <= rows; r += depthwise_rows)
-                depthwise_strip<T, K, depthwise_rows>(copy + r * p.pitch, p.pitch, taps, start, out + r * p.width,
-                                                      p.width);
-            for (; r < rows; ++r)
-                depthwise_strip<T, K, 1>(copy + r * p.pitch, p.pitch, taps, start, out + r * p.width, p.width);
+                depthwise_strip<T, K, depthwise_rows>(copy + r * p.pitch, p.pitch, taps, start, out + r * p.width, p.width);
+            for (; r < rows; ++r) depthwise_strip<T, K, 1>(copy + r * p.pitch, p.pitch, taps, start, out + r * p.width, p.width);
         }
     });
 }
 
 template <class T>
-bool depthwise(const ConvShape& s, const DepthwisePlane& p, const T* source, const T* weight, const T* bias, bool flip,
-               T* result) {
+bool depthwise(const ConvShape& s, const DepthwisePlane& p, const T* source, const T* weight, const T* bias, bool flip, T* result) {
     if (!suits_depthwise(s)) return false;
     switch (s.kernel[1]) {
-        case 3: depthwise_planes<T, 3>(s, p, source, weight, bias, flip, result); return true;
-        case 5: depthwise_planes<T, 5>(s, p, source, weight, bias, flip, result); return true;
-        default: depthwise_planes<T, 7>(s, p, source, weight, bias, flip, result); return true;
+    case 3: depthwise_planes<T, 3>(s, p, source, weight, bias, flip, result); return true;
+    case 5: depthwise_planes<T, 5>(s, p, source, weight, bias, flip, result); return true;
+    default: depthwise_planes<T, 7>(s, p, source, weight, bias, flip, result); return true;
     }
 }
 
-template <class T>
-bool depthwise_forward(const ConvShape& s, const T* input, const T* weight, const T* bias, T* output) {
+template <class T> bool depthwise_forward(const ConvShape& s, const T* input, const T* weight, const T* bias, T* output) {
     const DepthwisePlane p{s.in[1], s.in[2], -s.padding[1], -s.padding[2], s.out[1], s.out[2], 0, 0, 0};
     return depthwise(s, p, input, weight, bias, false, output);
 }
 
-template <class T>
-bool depthwise_input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bias, T* input_grad) {
+template <class T> bool depthwise_input_grad(const ConvShape& s, const T* grad, const T* weight, const T* bias, T* input_grad) {
     const int64_t reach = s.kernel[1] - 1;
     const DepthwisePlane p{s.out[1], s.out[2], s.padding[1] - reach, s.padding[2] - reach, s.in[1], s.in[2], 0, 0, 0};
     return depthwise(s, p, grad, weight, bias, true, input_grad);
@@ -136,8 +128,7 @@ bool depthwise_input_grad(const ConvShape& s, const T* grad, const T* weight, co
 // Adds the products of `rows` rows of the gradient, `count` columns of them, with the input that meets them to the
 // sums of A rows of taps. At the end of a row both sides are cut: an infinity there must not meet a zero.
 template <class T, int K, int A, int rows, bool whole>
-WISP_INLINE void depthwise_products(const T* copy, int64_t pitch, const T* grad, int64_t width, int64_t count,
-                                    Vector<T> (&sum)[A * K]) {
+WISP_INLINE void depthwise_products(const T* copy, int64_t pitch, const T* grad, int64_t width, int64_t count, Vector<T> (&sum)[A * K]) {
     Vector<T> g[rows];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) g[r] = whole ? load_once(grad + r * width) : load_first(grad + r * width, count);
@@ -153,8 +144,7 @@ WISP_INLINE void depthwise_products(const T* copy, int64_t pitch, const T* grad,
 }
 
 template <class T, int K, int A>
-__attribute__((noinline)) void depthwise_dots(const T* copy, int64_t pitch, const T* grad, int64_t width, int64_t rows,
-                                              Vector<T>* sums) {
+__attribute__((noinline)) void depthwise_dots(const T* copy, int64_t pitch, const T* grad, int64_t width, int64_t rows, Vector<T>* sums) {
     constexpr int64_t lanes = lanes_of<T>;
     Vector<T> sum[A * K];
 #pragma GCC unroll 16
@@ -164,8 +154,7 @@ __attribute__((noinline)) void depthwise_dots(const T* copy, int64_t pitch, cons
         int64_t x = 0;
         for (; x + lanes <= width; x += lanes)
             depthwise_products<T, K, A, depthwise_rows, true>(copy + x, pitch, grad + x, width, lanes, sum);
-        if (x < width)
-            depthwise_products<T, K, A, depthwise_rows, false>(copy + x, pitch, grad + x, width, width - x, sum);
+        if (x < width) depthwise_products<T, K, A, depthwise_rows, false>(copy + x, pitch, grad + x, width, width - x, sum);
         copy += depthwise_rows * pitch;
         grad += depthwise_rows * width;
     }
@@ -190,8 +179,7 @@ template <class T, int K> void depthwise_weights(const ConvShape& s, const T* in
                     const int64_t first = band * p.band, rows = smaller(p.band, p.height - first);
                     p.copy(input + (n * s.groups + channel) * in_size, first, rows, K, copy);
                     const T* g = grad + (n * s.groups + channel) * size + first * p.width;
-                    for (int a = 0; a < K; a += A)
-                        depthwise_dots<T, K, A>(copy + a * p.pitch, p.pitch, g, p.width, rows, sums + a * K);
+                    for (int a = 0; a < K; a += A) depthwise_dots<T, K, A>(copy + a * p.pitch, p.pitch, g, p.width, rows, sums + a * K);
                 }
             for (int k = 0; k < K * K; ++k) out[channel * K * K + k] = sum_of<T>(sums[k]);
         }
@@ -201,9 +189,9 @@ template <class T, int K> void depthwise_weights(const ConvShape& s, const T* in
 template <class T> bool depthwise_weight_grad(const ConvShape& s, const T* input, const T* grad, T* out) {
     if (!suits_depthwise(s) || s.out[1] * s.out[2] * s.batch == 0) return false;
     switch (s.kernel[1]) {
-        case 3: depthwise_weights<T, 3>(s, input, grad, out); return true;
-        case 5: depthwise_weights<T, 5>(s, input, grad, out); return true;
-        default: depthwise_weights<T, 7>(s, input, grad, out); return true;
+    case 3: depthwise_weights<T, 3>(s, input, grad, out); return true;
+    case 5: depthwise_weights<T, 5>(s, input, grad, out); return true;
+    default: depthwise_weights<T, 7>(s, input, grad, out); return true;
     }
 }
 

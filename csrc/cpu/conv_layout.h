@@ -27,9 +27,7 @@ template <class T> struct VectorOf {
 };
 template <class T> using Vector = typename VectorOf<T>::type;
 template <class T> constexpr int lanes_of = VectorOf<T>::lanes;
-template <class T> WISP_INLINE Vector<T> load(const T* p) {
-    return *reinterpret_cast<const typename VectorOf<T>::unaligned*>(p);
-}
+template <class T> WISP_INLINE Vector<T> load(const T* p) { return *reinterpret_cast<const typename VectorOf<T>::unaligned*>(p); }
 // Loaded once, into a register: the compiler would rather read memory again for each product.
 template <class T> WISP_INLINE Vector<T> load_once(const T* p) {
     Vector<T> v = load(p);
@@ -41,17 +39,13 @@ template <class T> WISP_INLINE Vector<T> load_once(const T* p) {
     return v;
 }
 template <class T> WISP_INLINE Vector<T> splat(T x) { return x - Vector<T>{}; }  // x + 0 would cost an addition
-template <class T> WISP_INLINE void store(T* p, Vector<T> v) {
-    *reinterpret_cast<typename VectorOf<T>::unaligned*>(p) = v;
-}
+template <class T> WISP_INLINE void store(T* p, Vector<T> v) { *reinterpret_cast<typename VectorOf<T>::unaligned*>(p) = v; }
 
 // The first `count` lanes, count <= lanes; the rest is zero.
 template <class T> WISP_INLINE Vector<T> load_first(const T* p, int64_t count) {
 #if defined(__AVX512F__)
-    if constexpr (sizeof(T) == 4)
-        return (Vector<T>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
-    else
-        return (Vector<T>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p);
+    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
+    else return (Vector<T>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p);
 #else
     Vector<T> v{};
     for (int64_t i = 0; i < count; ++i) v[i] = p[i];
@@ -77,10 +71,8 @@ template <class T> WISP_INLINE T sum_of(Vector<T> v) {
 template <class T> WISP_INLINE void store_first(T* p, int64_t count, Vector<T> v) {
     if (count >= lanes_of<T>) return store(p, v);
 #if defined(__AVX512F__)
-    if constexpr (sizeof(T) == 4)
-        _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), (__m512)v);
-    else
-        _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), (__m512d)v);
+    if constexpr (sizeof(T) == 4) _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), (__m512)v);
+    else _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), (__m512d)v);
 #else
     for (int64_t i = 0; i < count; ++i) p[i] = v[i];
 #endif
@@ -121,20 +113,18 @@ struct Axis {
 // [channel][tap][image][out positions].
 struct ImageLayout {
     Axis axis[3];
-    int64_t channels, taps;     // taps per channel
-    int64_t length[3];          // of the rows etc. that one tap sees
-    int64_t phases;             // per channel
-    int64_t plane;              // positions of one image: product of length
+    int64_t channels, taps;  // taps per channel
+    int64_t length[3];       // of the rows etc. that one tap sees
+    int64_t phases;          // per channel
+    int64_t plane;           // positions of one image: product of length
     int64_t images;
-    bool im2col, in_place;      // in_place: no copy, the offsets go into the tensor itself
-    int64_t base;               // in_place: where position 0 of tap `low` lies
+    bool im2col, in_place;  // in_place: no copy, the offsets go into the tensor itself
+    int64_t base;           // in_place: where position 0 of tap `low` lies
 
     int64_t depth() const { return channels * taps; }  // terms of the sum
     int64_t wanted() const { return axis[0].out * axis[1].out * axis[2].out; }
     // Positions from the first to the last useful one.
-    int64_t positions() const {
-        return (images - 1) * plane + ((axis[0].out - 1) * length[1] + axis[1].out - 1) * length[2] + axis[2].out;
-    }
+    int64_t positions() const { return (images - 1) * plane + ((axis[0].out - 1) * length[1] + axis[1].out - 1) * length[2] + axis[2].out; }
     int64_t channel_size() const { return off_powers(phases * images * plane); }
     int64_t size() const { return channels * channel_size(); }
 };
@@ -190,16 +180,14 @@ void fill_offsets(const ImageLayout& l, int64_t* offsets) {
                     continue;
                 }
                 const int64_t phase = (a.phase_of(i) * b.phases + b.phase_of(j)) * c.phases + c.phase_of(k);
-                const int64_t position = (a.position_of(i) * l.length[1] + b.position_of(j)) * l.length[2] +
-                                         c.position_of(k);
+                const int64_t position = (a.position_of(i) * l.length[1] + b.position_of(j)) * l.length[2] + c.position_of(k);
                 *out++ = phase * l.images * l.plane + position + l.base;
             }
     for (int64_t k = l.taps; k < l.depth(); ++k) offsets[k] = offsets[k - l.taps] + channel_pitch;
 }
 
 // destination[j] = source[start + j * stride] for j < length, zero outside of [0, in).
-template <class T>
-WISP_INLINE void copy_row(T* destination, const T* source, int64_t in, int64_t start, int64_t stride, int64_t length) {
+template <class T> WISP_INLINE void copy_row(T* destination, const T* source, int64_t in, int64_t start, int64_t stride, int64_t length) {
     const int64_t from = start >= 0 ? 0 : smaller(length, (-start + stride - 1) / stride);
     const int64_t to = larger(from, in - 1 - start < 0 ? 0 : smaller(length, (in - 1 - start) / stride + 1));
     const T* s = source + start;
@@ -212,16 +200,12 @@ WISP_INLINE void copy_row(T* destination, const T* source, int64_t in, int64_t s
             const uint32_t below_from = from - j >= lanes ? ~0u : from <= j ? 0u : (1u << (from - j)) - 1;
             if constexpr (sizeof(T) == 4) {
                 const __m512 v = _mm512_maskz_loadu_ps(__mmask16(below_to & ~below_from), s + j);
-                if (length >= lanes)
-                    _mm512_storeu_ps(destination + j, v);
-                else
-                    _mm512_mask_storeu_ps(destination, __mmask16((1u << length) - 1), v);
+                if (length >= lanes) _mm512_storeu_ps(destination + j, v);
+                else _mm512_mask_storeu_ps(destination, __mmask16((1u << length) - 1), v);
             } else {
                 const __m512d v = _mm512_maskz_loadu_pd(__mmask8(below_to & ~below_from), s + j);
-                if (length >= lanes)
-                    _mm512_storeu_pd(destination + j, v);
-                else
-                    _mm512_mask_storeu_pd(destination, __mmask8((1u << length) - 1), v);
+                if (length >= lanes) _mm512_storeu_pd(destination + j, v);
+                else _mm512_mask_storeu_pd(destination, __mmask8((1u << length) - 1), v);
             }
         }
         return;
@@ -239,29 +223,24 @@ WISP_INLINE void copy_row(T* destination, const T* source, int64_t in, int64_t s
 }
 
 // A block whose element (i, j, k) is source[start + (i, j, k) * stride].
-template <class T>
-void copy_block(T* destination, const T* source, const ImageLayout& l, const int64_t* start) {
+template <class T> void copy_block(T* destination, const T* source, const ImageLayout& l, const int64_t* start) {
     const int64_t depth = l.axis[0].in, height = l.axis[1].in, width = l.axis[2].in;
     const int64_t rows = l.length[1], row = l.length[2];
     for (int64_t i = 0; i < l.length[0]; ++i) {
         const int64_t z = start[0] + i * l.axis[0].stride;
         for (int64_t j = 0; j < rows; ++j, destination += row) {
             const int64_t y = start[1] + j * l.axis[1].stride;
-            if (z < 0 || z >= depth || y < 0 || y >= height)
-                std::memset(destination, 0, size_t(row) * sizeof(T));
-            else
-                copy_row(destination, source + (z * height + y) * width, width, start[2], l.axis[2].stride, row);
+            if (z < 0 || z >= depth || y < 0 || y >= height) std::memset(destination, 0, size_t(row) * sizeof(T));
+            else copy_row(destination, source + (z * height + y) * width, width, start[2], l.axis[2].stride, row);
         }
     }
 }
 
 // Copies one channel of one image (slot `image` of the layout) to where the layout wants it.
-template <class T>
-void copy_channel(const ImageLayout& l, const T* source, T* copy, int64_t channel, int64_t image) {
+template <class T> void copy_channel(const ImageLayout& l, const T* source, T* copy, int64_t channel, int64_t image) {
     T* to = copy + channel * l.channel_size() + image * l.plane;
     const Axis &a = l.axis[0], &b = l.axis[1], &c = l.axis[2];
-    const int64_t ni = l.im2col ? a.taps : a.phases, nj = l.im2col ? b.taps : b.phases,
-                  nk = l.im2col ? c.taps : c.phases;
+    const int64_t ni = l.im2col ? a.taps : a.phases, nj = l.im2col ? b.taps : b.phases, nk = l.im2col ? c.taps : c.phases;
     for (int64_t i = 0; i < ni; ++i)
         for (int64_t j = 0; j < nj; ++j)
             for (int64_t k = 0; k < nk; ++k, to += l.images * l.plane) {
@@ -291,8 +270,7 @@ WISP_INLINE Axis forward_axis(const ConvShape& s, int d) {
 // A kernel that covers its whole input is a product: output[n] = weight times input[n], per group.
 WISP_INLINE bool is_product(const ConvShape& s) {
     for (int d = 0; d < 3; ++d)
-        if (s.out[d] != 1 || s.kernel[d] != s.in[d] || s.padding[d] != 0 || (s.kernel[d] > 1 && s.dilation[d] != 1))
-            return false;
+        if (s.out[d] != 1 || s.kernel[d] != s.in[d] || s.padding[d] != 0 || (s.kernel[d] > 1 && s.dilation[d] != 1)) return false;
     return s.batch > 0 && s.in_channels > 0 && s.out_channels > 0;
 }
 

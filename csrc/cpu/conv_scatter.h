@@ -15,8 +15,7 @@ WISP_INLINE bool suits_scatter(const ConvShape& s, int64_t lanes) {
     for (int d = 0; d < 3; ++d)
         if (s.stride[d] != 1) return false;
     const int64_t depth = s.out_channels / s.groups;
-    if (s.kernel[1] == 3 && s.kernel[2] == 3 && depth >= 16 && s.in_channels / s.groups >= 16)
-        return false;  // Winograd is faster
+    if (s.kernel[1] == 3 && s.kernel[2] == 3 && depth >= 16 && s.in_channels / s.groups >= 16) return false;  // Winograd is faster
     const int64_t down = s.dilation[1] * (s.kernel[1] - 1), across = s.dilation[2] * (s.kernel[2] - 1);
     auto vectors = [&](const int64_t* size) {  // of positions, in rows that are longer by the kernel
         return ceil_div(((size[0] - 1) * (size[1] + down) + size[1] - 1) * (size[2] + across) + size[2], lanes);
@@ -27,9 +26,8 @@ WISP_INLINE bool suits_scatter(const ConvShape& s, int64_t lanes) {
 }
 
 // One image of one group: the gradient's rows at the pitch of the padded input, all taps added, the middle copied out.
-template <class T>
-void scatter_image(const ConvShape& s, const ScatterPlan& p, const T* grad, const T* packed, const T* bias,
-                   const int64_t* row_offsets, const int64_t* at, const uint32_t* mask, T* result) {
+template <class T> void scatter_image(const ConvShape& s, const ScatterPlan& p, const T* grad, const T* packed, const T* bias,
+                                      const int64_t* row_offsets, const int64_t* at, const uint32_t* mask, T* result) {
     constexpr int64_t lanes = lanes_of<T>;
     const int64_t rows = s.in_channels / s.groups, depth = s.out_channels / s.groups;
     const int64_t grad_row = p.vectors * lanes, sum_row = p.plane + tile_vectors * lanes;
@@ -47,30 +45,26 @@ void scatter_image(const ConvShape& s, const ScatterPlan& p, const T* grad, cons
         for (int64_t a = 0; a < s.kernel[0]; ++a)
             for (int64_t b = 0; b < s.kernel[1]; ++b)
                 for (int64_t c = 0; c < s.kernel[2]; ++c, ++tap) {
-                    const int64_t offset = (a * s.dilation[0] * p.padded[1] + b * s.dilation[1]) * p.padded[2] +
-                                           c * s.dilation[2];
+                    const int64_t offset = (a * s.dilation[0] * p.padded[1] + b * s.dilation[1]) * p.padded[2] + c * s.dilation[2];
                     for (int64_t panel = 0; panel < p.panels; ++panel) {
-                        const int64_t r0 = panel_begin(rows, p.panels, panel),
-                                      height = panel_begin(rows, p.panels, panel + 1) - r0;
+                        const int64_t r0 = panel_begin(rows, p.panels, panel), height = panel_begin(rows, p.panels, panel + 1) - r0;
                         const Target<T> target = {sums + r0 * sum_row + offset + q, sum_row, mask, at, nullptr, true};
-                        tiles<T>[vectors - 1][height - 1](depth, packed + (tap * rows + r0) * depth, 1, height,
-                                                          copy + q, row_offsets, target);
+                        tiles<T>[vectors - 1][height - 1](depth, packed + (tap* rows + r0)* depth, 1, height, copy + q, row_offsets,
+                                                          target);
                     }
                 }
     }
     for (int64_t r = 0; r < rows; ++r)
         for (int64_t i = 0; i < s.in[0]; ++i)
             for (int64_t j = 0; j < s.in[1]; ++j, result += s.in[2]) {
-                const T* from = sums + r * sum_row + s.padding[2] +
-                                ((i + s.padding[0]) * p.padded[1] + j + s.padding[1]) * p.padded[2];
+                const T* from = sums + r * sum_row + s.padding[2] + ((i + s.padding[0]) * p.padded[1] + j + s.padding[1]) * p.padded[2];
                 copy_row(result, from, s.in[2], 0, 1, s.in[2]);
                 if (bias)
                     for (int64_t k = 0; k < s.in[2]; ++k) result[k] += bias[r];
             }
 }
 
-template <class T>
-bool input_grad_by_scatter(const ConvShape& s, const T* grad, const T* weight, const T* bias, T* input_grad) {
+template <class T> bool input_grad_by_scatter(const ConvShape& s, const T* grad, const T* weight, const T* bias, T* input_grad) {
     constexpr int64_t lanes = lanes_of<T>;
     if (!suits_scatter(s, lanes)) return false;
     const int64_t rows = s.in_channels / s.groups, depth = s.out_channels / s.groups;
@@ -87,8 +81,7 @@ bool input_grad_by_scatter(const ConvShape& s, const T* grad, const T* weight, c
     p.tiles = ceil_div(p.vectors, tile_vectors);
     p.panels = ceil_div(rows, tile_rows);
     const size_t weights = size_t(s.groups * p.taps * rows * depth);
-    int64_t* row_offsets = static_cast<int64_t*>(
-        scratch(0, size_t(depth + tile_vectors) * 8 + 64 + weights * sizeof(T)));
+    int64_t* row_offsets = static_cast<int64_t*>(scratch(0, size_t(depth + tile_vectors) * 8 + 64 + weights * sizeof(T)));
     int64_t* at = row_offsets + depth;
     T* packed = reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(at + tile_vectors) + 63) / 64 * 64);
     uint32_t mask[tile_vectors];
@@ -108,8 +101,7 @@ bool input_grad_by_scatter(const ConvShape& s, const T* grad, const T* weight, c
         for (int64_t item = begin; item < end; ++item) {
             const int64_t group = item % s.groups;
             scatter_image(s, p, grad + item * depth * out_size, packed + group * p.taps * rows * depth,
-                          bias ? bias + group * rows : nullptr, row_offsets, at, mask,
-                          input_grad + item * rows * in_size);
+                          bias ? bias + group * rows : nullptr, row_offsets, at, mask, input_grad + item * rows * in_size);
         }
     });
     return true;

@@ -16,8 +16,8 @@ constexpr int64_t most_unfolded_columns = 512;
 
 WISP_INLINE bool suits_unfolding(const ConvShape& s) {
     const int64_t taps = s.kernel[0] * s.kernel[1] * s.kernel[2], columns = s.batch * s.out[0] * s.out[1] * s.out[2];
-    return s.groups == 1 && columns > 0 && columns <= most_unfolded_columns && s.in_channels >= 16 &&
-           s.out_channels >= 16 && s.out_channels * s.in_channels * taps >= 16384;
+    return s.groups == 1 && columns > 0 && columns <= most_unfolded_columns && s.in_channels >= 16 && s.out_channels >= 16 &&
+           s.out_channels * s.in_channels * taps >= 16384;
 }
 
 // Every tap of every position as an offset into a padded plane of the input.
@@ -44,8 +44,7 @@ struct Unfolding {
     void fill(int64_t* to, const int64_t* size, const int64_t* step) const {
         for (int64_t i = 0; i < size[0]; ++i)
             for (int64_t j = 0; j < size[1]; ++j)
-                for (int64_t k = 0; k < size[2]; ++k)
-                    *to++ = (i * step[0] * padded[1] + j * step[1]) * padded[2] + k * step[2];
+                for (int64_t k = 0; k < size[2]; ++k) *to++ = (i * step[0] * padded[1] + j * step[1]) * padded[2] + k * step[2];
     }
     // Calls row(place in the plane, place in the input, count) for the rows of the input within the padded plane.
     template <class Row> void each_row(const ConvShape& s, Row&& row) const {
@@ -58,8 +57,7 @@ struct Unfolding {
 };
 
 // to[c][n][position] = from[n][c][position]
-template <class T>
-const T* channels_first(const T* from, int64_t batch, int64_t channels, int64_t positions, int slot) {
+template <class T> const T* channels_first(const T* from, int64_t batch, int64_t channels, int64_t positions, int slot) {
     if (batch == 1) return from;
     T* to = static_cast<T*>(scratch(slot, size_t(batch * channels * positions) * sizeof(T)));
     for (int64_t n = 0; n < batch; ++n)
@@ -72,8 +70,7 @@ const T* channels_first(const T* from, int64_t batch, int64_t channels, int64_t 
 
 // products[c][tap][n][position] = sum over o of weight[o][c][tap] * grad[o][n][position], folded into the input's
 // shape.
-template <class T>
-bool input_grad_by_folding(const ConvShape& s, const T* grad, const T* weight, const T* bias, T* input_grad) {
+template <class T> bool input_grad_by_folding(const ConvShape& s, const T* grad, const T* weight, const T* bias, T* input_grad) {
     if (!suits_unfolding(s)) return false;
     const Unfolding u(s);
     GemmArgs args{};

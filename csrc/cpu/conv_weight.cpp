@@ -36,9 +36,9 @@ struct Stretch {
 };
 
 // out[i][j] (+)= sum over q of grad[i * row + q] * source[offsets[j] + q]
-template <class T, int rows, int taps>
-__attribute__((noinline)) void dot(Stretch stretch, const T* grad, int64_t row, const T* source,
-                                   const int64_t* offsets, T* out, int64_t out_row, bool accumulate) {
+template <class T, int rows, int taps> __attribute__((noinline)) void dot(Stretch stretch, const T* grad, int64_t row, const T* source,
+                                                                          const int64_t* offsets, T* out, int64_t out_row,
+                                                                          bool accumulate) {
     constexpr int64_t lanes = lanes_of<T>;
     Vector<T> sum[rows][taps] = {};
     const T* x[taps];
@@ -90,12 +90,10 @@ __attribute__((noinline)) void dot(Stretch stretch, const T* grad, int64_t row, 
     }
 }
 
-template <class T>
-using DotFunction = void (*)(Stretch, const T*, int64_t, const T*, const int64_t*, T*, int64_t, bool);
+template <class T> using DotFunction = void (*)(Stretch, const T*, int64_t, const T*, const int64_t*, T*, int64_t, bool);
 #if defined(__AVX512F__)
 #define WISP_DOTS(t) {dot<T, 1, t>, dot<T, 2, t>, dot<T, 3, t>, dot<T, 4, t>, dot<T, 5, t>, dot<T, 6, t>}
-template <class T> constexpr DotFunction<T> dots[dot_taps][dot_rows] = {WISP_DOTS(1), WISP_DOTS(2), WISP_DOTS(3),
-                                                                        WISP_DOTS(4)};
+template <class T> constexpr DotFunction<T> dots[dot_taps][dot_rows] = {WISP_DOTS(1), WISP_DOTS(2), WISP_DOTS(3), WISP_DOTS(4)};
 #else
 #define WISP_DOTS(t) {dot<T, 1, t>, dot<T, 2, t>, dot<T, 3, t>, dot<T, 4, t>}
 template <class T> constexpr DotFunction<T> dots[dot_taps][dot_rows] = {WISP_DOTS(1), WISP_DOTS(2), WISP_DOTS(3)};
@@ -136,27 +134,22 @@ template <class T> WISP_INLINE int64_t group_copy_size(const WeightJob<T>& w) {
 }
 
 // Copies channel c of the input (c < channels) or channel c - channels of the gradient, for images n0, n0 + 1, ...
-template <class T>
-void copy_for_dot(const WeightJob<T>& w, const T* input, const T* grad, T* copy, int64_t n0, int64_t images,
-                  int64_t c) {
+template <class T> void copy_for_dot(const WeightJob<T>& w, const T* input, const T* grad, T* copy, int64_t n0, int64_t images, int64_t c) {
     const ImageLayout& l = w.layout;
     if (c < w.channels) {
         if (l.in_place) return;
-        for (int64_t n = 0; n < images; ++n)
-            copy_channel(l, input + (n0 + n) * w.input_image + c * w.in_size, copy, c, n);
+        for (int64_t n = 0; n < images; ++n) copy_channel(l, input + (n0 + n) * w.input_image + c * w.in_size, copy, c, n);
         return;
     }
     if (w.grad_in_place) return;
     c -= w.channels;
     T* to = copy + (l.in_place ? 0 : l.size()) + c * off_powers(l.images * l.plane);
-    for (int64_t n = 0; n < images; ++n)
-        copy_grad(l, grad + (n0 + n) * w.grad_image + c * w.wanted, to + n * l.plane);
+    for (int64_t n = 0; n < images; ++n) copy_grad(l, grad + (n0 + n) * w.grad_image + c * w.wanted, to + n * l.plane);
 }
 
 // Tiles [begin, end) of the weight gradient (tiles of taps within panels of rows), over one set of images.
-template <class T>
-void run_dots(const WeightJob<T>& w, const T* source, const T* grad, int64_t grad_row, int64_t images, T* out,
-              bool accumulate, int64_t begin, int64_t end) {
+template <class T> void run_dots(const WeightJob<T>& w, const T* source, const T* grad, int64_t grad_row, int64_t images, T* out,
+                                 bool accumulate, int64_t begin, int64_t end) {
     const ImageLayout& l = w.layout;
     const int64_t panels = ceil_div(w.rows, dot_rows), tap_tiles = ceil_div(w.depth, dot_taps);
     // Between images lie rows that nobody wants where the window is higher than one row.
@@ -171,8 +164,8 @@ void run_dots(const WeightJob<T>& w, const T* source, const T* grad, int64_t gra
             const int64_t panel = item / tap_tiles, k = item % tap_tiles * dot_taps;
             const int64_t taps = smaller(dot_taps, w.depth - k);
             const int64_t r0 = w.rows * panel / panels, rows = w.rows * (panel + 1) / panels - r0;
-            dots<T>[taps - 1][rows - 1](stretch, grad + r0 * grad_row + q, grad_row, source + q, w.offsets + k,
-                                        out + r0 * w.depth + k, w.depth, accumulate || from > 0);
+            dots<T>[taps - 1][rows - 1](stretch, grad + r0* grad_row + q, grad_row, source + q, w.offsets + k, out + r0* w.depth + k,
+                                        w.depth, accumulate || from > 0);
         }
     }
 }
@@ -209,8 +202,7 @@ template <class T> void weight_product(const ConvShape& s, int64_t k, const T* i
 }
 
 template <class T> void weight_grad(const ConvShape& s, const T* input, const T* grad, T* out) {
-    if (is_product(s))
-        return weight_product(s, s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2], input, grad, out);
+    if (is_product(s)) return weight_product(s, s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2], input, grad, out);
     if (depthwise_weight_grad(s, input, grad, out)) return;
     WeightJob<T> w{};
     w.batch = s.batch;
@@ -259,8 +251,7 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
         return l.in_place ? input + n0 * w.input_image + group * w.channels * w.in_size : copy;
     };
     auto grad_of = [&](const T* copy, int64_t group, int64_t n0) {
-        return w.grad_in_place ? grad + n0 * w.grad_image + group * w.rows * w.wanted
-                               : copy + (l.in_place ? 0 : l.size());
+        return w.grad_in_place ? grad + n0 * w.grad_image + group * w.rows * w.wanted : copy + (l.in_place ? 0 : l.size());
     };
 
     if (by_sets) {
@@ -271,8 +262,7 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
             for (int64_t i = begin; i < end; ++i) {
                 const int64_t n0 = i * l.images, images = smaller(l.images, s.batch - n0);
                 for (int64_t c = 0; c < w.channels + w.rows; ++c) copy_for_dot(w, input, grad, copy, n0, images, c);
-                run_dots(w, source_of(copy, 0, n0), grad_of(copy, 0, n0), grad_row, images, sums + i * weights, false,
-                         0, tiles);
+                run_dots(w, source_of(copy, 0, n0), grad_of(copy, 0, n0), grad_row, images, sums + i * weights, false, 0, tiles);
             }
         });
         parallel_for(weights, ceil_div(30000, sets), [&](int64_t begin, int64_t end) {
@@ -289,10 +279,9 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
                 for (int64_t n0 = 0; n0 < s.batch; n0 += l.images) {
                     const int64_t images = smaller(l.images, s.batch - n0);
                     for (int64_t c = 0; c < w.channels + w.rows; ++c)
-                        copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy,
-                                     n0, images, c);
-                    run_dots(w, source_of(copy, group, n0), grad_of(copy, group, n0), grad_row, images,
-                             out + group * weights, n0 > 0, 0, tiles);
+                        copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy, n0, images, c);
+                    run_dots(w, source_of(copy, group, n0), grad_of(copy, group, n0), grad_row, images, out + group * weights, n0 > 0, 0,
+                             tiles);
                 }
         });
         return;
@@ -302,16 +291,14 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
         for (int64_t n0 = 0; n0 < s.batch; n0 += l.images) {
             const int64_t images = smaller(l.images, s.batch - n0);
             if (copy_size > 0)
-                parallel_for(w.channels + w.rows, ceil_div(8000, l.phases * images * l.plane),
-                             [&](int64_t begin, int64_t end) {
+                parallel_for(w.channels + w.rows, ceil_div(8000, l.phases * images * l.plane), [&](int64_t begin, int64_t end) {
                     for (int64_t c = begin; c < end; ++c)
-                        copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy,
-                                     n0, images, c);
+                        copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy, n0, images, c);
                 });
             const int64_t work = larger(1, dot_rows * dot_taps * images * w.wanted);
             parallel_for(tiles, ceil_div(grain_work, work), [&](int64_t begin, int64_t end) {
-                run_dots(w, source_of(copy, group, n0), grad_of(copy, group, n0), grad_row, images,
-                         out + group * weights, n0 > 0, begin, end);
+                run_dots(w, source_of(copy, group, n0), grad_of(copy, group, n0), grad_row, images, out + group * weights, n0 > 0, begin,
+                         end);
             });
         }
 }
@@ -345,7 +332,6 @@ template <class T> void bias_grad(const ConvShape& s, const T* grad, T* out) {
 }  // namespace
 
 extern const ConvWeightKernels conv_weight_table;
-const ConvWeightKernels conv_weight_table = {&weight_grad<float>, &weight_grad<double>, &bias_grad<float>,
-                                             &bias_grad<double>};
+const ConvWeightKernels conv_weight_table = {&weight_grad<float>, &weight_grad<double>, &bias_grad<float>, &bias_grad<double>};
 
 }  // namespace wisp::cpu::WISP_ISA

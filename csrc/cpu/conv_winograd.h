@@ -28,14 +28,11 @@ WISP_INLINE Axis paired(const Axis& a) {
     return p;
 }
 
-WISP_INLINE bool three_taps(const Axis& a) {
-    return a.taps == 3 && a.stride == 1 && (a.step == 1 || a.step == -1);
-}
+WISP_INLINE bool three_taps(const Axis& a) { return a.taps == 3 && a.stride == 1 && (a.step == 1 || a.step == -1); }
 // Worth it where the tiles fit the image well and there is enough to do to pay for the transforms.
 WISP_INLINE bool suits_winograd(const Axis* axis, int64_t batch, int64_t rows, int64_t channels) {
     const Axis &depth = axis[0], &y = axis[1], &x = axis[2];
-    if (depth.in != 1 || depth.out != 1 || depth.taps != 1 || depth.first != 0 || !three_taps(y) || !three_taps(x))
-        return false;
+    if (depth.in != 1 || depth.out != 1 || depth.taps != 1 || depth.first != 0 || !three_taps(y) || !three_taps(x)) return false;
     const int64_t direct = 9 * y.out * x.out, tiled = 16 * ((y.out + 1) / 2 + 1) * ((x.out + 1) / 2 + 1);
     return rows >= 16 && channels >= 16 && batch * y.out * x.out >= 512 && 4 * tiled < 3 * direct;
 }
@@ -61,8 +58,7 @@ WISP_INLINE void transform_input(const float* source, const int64_t* offsets, fl
         transform_four(load(source + offsets[j]), load(source + offsets[4 + j]), load(source + offsets[8 + j]),
                        load(source + offsets[12 + j]), rows + j, 4);
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i)
-        transform_four(rows[4 * i], rows[4 * i + 1], rows[4 * i + 2], rows[4 * i + 3], result + 4 * i, 1);
+    for (int i = 0; i < 4; ++i) transform_four(rows[4 * i], rows[4 * i + 1], rows[4 * i + 2], rows[4 * i + 3], result + 4 * i, 1);
 #pragma GCC unroll 16
     for (int f = 0; f < 16; ++f) store(out + f * pitch, result[f]);
 }

@@ -18,11 +18,9 @@ void winograd_weight(const Problem<float>& p, int64_t panels, float* packed) {
                     const int64_t count = smaller(lanes, p.channels - c0);
                     Lanes g[9] = {}, half[12], u[16];
                     for (int64_t l = 0; l < count; ++l) {
-                        const float* w = p.weight + group * p.weight_group + (r0 + r) * p.weight_row +
-                                         (c0 + l) * p.weight_channel;
+                        const float* w = p.weight + group * p.weight_group + (r0 + r) * p.weight_row + (c0 + l) * p.weight_channel;
                         for (int i = 0; i < 3; ++i)
-                            for (int j = 0; j < 3; ++j)
-                                g[3 * i + j][l] = w[3 * (flip_rows ? 2 - i : i) + (flip_columns ? 2 - j : j)];
+                            for (int j = 0; j < 3; ++j) g[3 * i + j][l] = w[3 * (flip_rows ? 2 - i : i) + (flip_columns ? 2 - j : j)];
                     }
                     auto expand = [](Lanes a, Lanes b, Lanes c, Lanes* out, int stride) {
                         out[0] = a;
@@ -53,8 +51,8 @@ struct WinogradPlan {
 };
 
 // The 2x2 outputs of `count` tiles from position q on, for one row: `tile` holds the four planes, `pitch` apart.
-WISP_INLINE void place_outputs(const Problem<float>& p, const ImageLayout& l, int64_t result_image, int64_t images,
-                               const float* tile, int64_t pitch, int64_t q, int64_t count, float* result) {
+WISP_INLINE void place_outputs(const Problem<float>& p, const ImageLayout& l, int64_t result_image, int64_t images, const float* tile,
+                               int64_t pitch, int64_t q, int64_t count, float* result) {
     const int64_t height = p.axis[1].out, width = p.axis[2].out, row = l.length[2];
     for (int64_t i = 0; i < count;) {
         const int64_t n = (q + i) / l.plane, inside = (q + i) % l.plane, r = inside / row, t = inside % row;
@@ -77,8 +75,8 @@ WISP_INLINE void place_outputs(const Problem<float>& p, const ImageLayout& l, in
 }
 
 // One block of up to tile_vectors vectors of tiles: V, the products, the outputs of all rows.
-void winograd_block(const Problem<float>& p, const WinogradPlan& plan, const float* source, int64_t group,
-                    int64_t images, float* result, int64_t block) {
+void winograd_block(const Problem<float>& p, const WinogradPlan& plan, const float* source, int64_t group, int64_t images, float* result,
+                    int64_t block) {
     constexpr int64_t lanes = lanes_of<float>, width = lanes * tile_vectors;
     const int64_t v0 = plan.vectors * block / plan.blocks, vectors = plan.vectors * (block + 1) / plan.blocks - v0;
     const int64_t q = v0 * lanes, plane = p.result_size[1] * p.result_size[2];
@@ -87,16 +85,13 @@ void winograd_block(const Problem<float>& p, const WinogradPlan& plan, const flo
     float *m = v + entries * v_pitch, *tile_out = m + entries * m_pitch;
     for (int64_t c = 0; c < p.channels; ++c)
         for (int64_t i = 0; i < vectors; ++i)
-            transform_input(source + c * plan.layout.channel_size() + q + i * lanes, plan.offsets,
-                            v + c * width + i * lanes, v_pitch);
+            transform_input(source + c * plan.layout.channel_size() + q + i * lanes, plan.offsets, v + c * width + i * lanes, v_pitch);
     for (int f = 0; f < entries; ++f)
         for (int64_t panel = 0; panel < plan.panels; ++panel) {
-            const int64_t r0 = panel_begin(p.rows, plan.panels, panel),
-                          height = panel_begin(p.rows, plan.panels, panel + 1) - r0;
+            const int64_t r0 = panel_begin(p.rows, plan.panels, panel), height = panel_begin(p.rows, plan.panels, panel + 1) - r0;
             const Target<float> target = {m + f * m_pitch + r0 * width, width, plan.mask, plan.at, nullptr, false};
-            tiles<float>[vectors - 1][height - 1](
-                p.channels, plan.weight + ((group * entries + f) * p.rows + r0) * p.channels, 1, height,
-                v + f * v_pitch, plan.term_offsets, target);
+            tiles<float>[vectors - 1][height - 1](p.channels, plan.weight + ((group* entries + f)* p.rows + r0)* p.channels, 1, height,
+                                                  v + f* v_pitch, plan.term_offsets, target);
         }
     for (int64_t r = 0; r < p.rows; ++r) {
         const Lanes bias = splat(p.bias ? p.bias[group * p.rows + r] : 0.0f);
@@ -105,8 +100,8 @@ void winograd_block(const Problem<float>& p, const WinogradPlan& plan, const flo
             Lanes s[8];
 #pragma GCC unroll 4
             for (int j = 0; j < 4; ++j) {  // A' down the columns
-                const Lanes a = load(from + j * m_pitch), b = load(from + (4 + j) * m_pitch),
-                            c = load(from + (8 + j) * m_pitch), d = load(from + (12 + j) * m_pitch);
+                const Lanes a = load(from + j * m_pitch), b = load(from + (4 + j) * m_pitch), c = load(from + (8 + j) * m_pitch),
+                            d = load(from + (12 + j) * m_pitch);
                 s[j] = a + b + c;
                 s[4 + j] = b - c - d;
             }
@@ -117,8 +112,8 @@ void winograd_block(const Problem<float>& p, const WinogradPlan& plan, const flo
                 store(tile_out + (2 * a + 1) * width + i * lanes, t[1] - t[2] - t[3] + bias);
             }
         }
-        place_outputs(p, plan.layout, plan.result_image, images, tile_out, width, q,
-                      smaller(vectors * lanes, plan.layout.positions() - q), result + r * plane);
+        place_outputs(p, plan.layout, plan.result_image, images, tile_out, width, q, smaller(vectors * lanes, plan.layout.positions() - q),
+                      result + r * plane);
     }
 }
 
@@ -138,8 +133,8 @@ bool solve_with_winograd(const Problem<float>& p) {
     plan.panels = ceil_div(p.rows, tile_rows);
     plan.result_image = p.groups * p.rows * plane;
     const size_t weights = size_t(p.groups * entries * p.rows * p.channels);
-    int64_t* tables = static_cast<int64_t*>(
-        scratch(0, size_t(entries * p.channels + p.channels + tile_vectors) * 8 + 64 + weights * sizeof(float)));
+    int64_t* tables =
+        static_cast<int64_t*>(scratch(0, size_t(entries * p.channels + p.channels + tile_vectors) * 8 + 64 + weights * sizeof(float)));
     int64_t *term_offsets = tables + entries * p.channels, *at = term_offsets + p.channels;
     uint32_t mask[tile_vectors];
     float* packed = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(at + tile_vectors) + 63) / 64 * 64);
@@ -157,8 +152,7 @@ bool solve_with_winograd(const Problem<float>& p) {
     const int64_t sets = ceil_div(p.batch, l.images), copy_size = l.size() + width + lanes;
     auto copy_in = [&](float* copy, int64_t index, int64_t i) {
         const int64_t n = i / p.channels, channel = i % p.channels, n0 = index / p.groups * l.images;
-        copy_channel(l, p.source + (n0 + n) * source_image + index % p.groups * source_group + channel * in_size, copy,
-                     channel, n);
+        copy_channel(l, p.source + (n0 + n) * source_image + index % p.groups * source_group + channel * in_size, copy, channel, n);
     };
     auto images_of = [&](int64_t index) { return smaller(l.images, p.batch - index / p.groups * l.images); };
     auto result_of = [&](int64_t index) {
@@ -182,8 +176,7 @@ bool solve_with_winograd(const Problem<float>& p) {
             for (int64_t i = begin; i < end; ++i) copy_in(copy, index, i);
         });
         parallel_for(plan.blocks, 1, [&](int64_t begin, int64_t end) {
-            for (int64_t b = begin; b < end; ++b)
-                winograd_block(p, plan, copy, index % p.groups, images_of(index), result_of(index), b);
+            for (int64_t b = begin; b < end; ++b) winograd_block(p, plan, copy, index % p.groups, images_of(index), result_of(index), b);
         });
     }
     return true;

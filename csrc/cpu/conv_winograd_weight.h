@@ -10,8 +10,8 @@ struct WinogradWeight {
     ImageLayout layout;
     int64_t rows, channels, height, width;  // height and width of the output
     int64_t input_image, grad_image, grad_size;
-    int64_t chunk, row, v_pitch, m_pitch;   // positions per dot product; pitches of a channel and of an entry
-    const int64_t *offsets, *dot_offsets;   // of a tile's corners; of V's channels
+    int64_t chunk, row, v_pitch, m_pitch;  // positions per dot product; pitches of a channel and of an entry
+    const int64_t *offsets, *dot_offsets;  // of a tile's corners; of V's channels
 };
 
 // The four phases of one channel of the gradient, with the rows of the layout and zeros where it has no tile.
@@ -21,10 +21,8 @@ void copy_phases(const WinogradWeight& w, const float* grad, float* to) {
         for (int64_t r = 0; r < l.length[1]; ++r) {
             const int64_t y = 2 * r + phase / 2;
             float* row = to + r * l.length[2];
-            if (y < w.height)
-                copy_row(row, grad + y * w.width, w.width, phase % 2, 2, l.length[2]);
-            else
-                std::memset(row, 0, size_t(l.length[2]) * sizeof(float));
+            if (y < w.height) copy_row(row, grad + y * w.width, w.width, phase % 2, 2, l.length[2]);
+            else std::memset(row, 0, size_t(l.length[2]) * sizeof(float));
         }
 }
 
@@ -61,8 +59,7 @@ void place_weights(const float* sums, int64_t rows, int64_t channels, float* out
                     to[2 * stride] = (b + c) * 0.5f + d;
                 };
                 for (int j = 0; j < 4; ++j) shrink(u[j], u[4 + j], u[8 + j], u[12 + j], half + j, 4);
-                for (int i = 0; i < 3; ++i)
-                    shrink(half[4 * i], half[4 * i + 1], half[4 * i + 2], half[4 * i + 3], g + 3 * i, 1);
+                for (int i = 0; i < 3; ++i) shrink(half[4 * i], half[4 * i + 1], half[4 * i + 2], half[4 * i + 3], g + 3 * i, 1);
                 for (int64_t l = 0; l < count; ++l)
                     for (int k = 0; k < 9; ++k) out[(r * channels + c0 + l) * 9 + k] = g[k][l];
             }
@@ -76,24 +73,20 @@ struct WinogradBuffers {
 
 // Adds the sums of images [n0, n0 + images) to sums, [entry][row][channel]. Where the threads work together, each step
 // is shared between them.
-template <bool together>
-void add_images(const ConvShape& s, const WinogradWeight& w, const WinogradBuffers& buffers, const float* input,
-                const float* grad, int64_t n0, int64_t images, float* sums, bool accumulate) {
+template <bool together> void add_images(const ConvShape& s, const WinogradWeight& w, const WinogradBuffers& buffers, const float* input,
+                                         const float* grad, int64_t n0, int64_t images, float* sums, bool accumulate) {
     constexpr int64_t lanes = lanes_of<float>;
     const ImageLayout& l = w.layout;
     auto each = [](int64_t n, int64_t grain, auto&& body) {
-        if constexpr (together)
-            parallel_for(n, grain, body);
-        else
-            body(int64_t(0), n);
+        if constexpr (together) parallel_for(n, grain, body);
+        else body(int64_t(0), n);
     };
     const int64_t in_size = s.in[1] * s.in[2], out_size = s.out[1] * s.out[2];
     const int64_t panels = ceil_div(w.rows, dot_rows), tap_tiles = ceil_div(w.channels, dot_taps);
     each(w.channels + w.rows, ceil_div(30000, 4 * images * l.plane), [&](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; ++c)
             for (int64_t n = 0; n < images; ++n)
-                if (c < w.channels)
-                    copy_channel(l, input + (n0 + n) * w.input_image + c * in_size, buffers.copies, c, n);
+                if (c < w.channels) copy_channel(l, input + (n0 + n) * w.input_image + c * in_size, buffers.copies, c, n);
                 else
                     copy_phases(w, grad + (n0 + n) * w.grad_image + (c - w.channels) * out_size,
                                 buffers.phases + (c - w.channels) * w.grad_size + n * l.plane);
@@ -105,11 +98,11 @@ void add_images(const ConvShape& s, const WinogradWeight& w, const WinogradBuffe
             for (int64_t c = begin; c < end; ++c)
                 for (int64_t i = 0; i < vectors; ++i)
                     if (c < w.channels)
-                        transform_input(buffers.copies + c * l.channel_size() + q + i * lanes, w.offsets,
-                                        buffers.v + c * w.row + i * lanes, w.v_pitch);
+                        transform_input(buffers.copies + c * l.channel_size() + q + i * lanes, w.offsets, buffers.v + c * w.row + i * lanes,
+                                        w.v_pitch);
                     else
-                        transform_grad(buffers.phases + (c - w.channels) * w.grad_size + q + i * lanes,
-                                       l.images * l.plane, buffers.m + (c - w.channels) * w.row + i * lanes, w.m_pitch);
+                        transform_grad(buffers.phases + (c - w.channels) * w.grad_size + q + i * lanes, l.images * l.plane,
+                                       buffers.m + (c - w.channels) * w.row + i * lanes, w.m_pitch);
         });
         const int64_t panel_work = w.channels * dot_rows * count;
         each(entries * panels, ceil_div(60000, panel_work), [&](int64_t begin, int64_t end) {
@@ -118,9 +111,8 @@ void add_images(const ConvShape& s, const WinogradWeight& w, const WinogradBuffe
                 const int64_t r0 = w.rows * panel / panels, height = w.rows * (panel + 1) / panels - r0;
                 for (int64_t t = 0; t < tap_tiles; ++t) {
                     const int64_t c = t * dot_taps, taps = smaller(dot_taps, w.channels - c);
-                    dots<float>[taps - 1][height - 1]({count, 1, 0}, buffers.m + f * w.m_pitch + r0 * w.row, w.row,
-                                                      buffers.v + f * w.v_pitch, w.dot_offsets + c,
-                                                      sums + (f * w.rows + r0) * w.channels + c, w.channels,
+                    dots<float>[taps - 1][height - 1]({count, 1, 0}, buffers.m + f* w.m_pitch + r0* w.row, w.row, buffers.v + f* w.v_pitch,
+                                                      w.dot_offsets + c, sums + (f* w.rows + r0)* w.channels + c, w.channels,
                                                       accumulate || q > 0);
                 }
             }
@@ -129,8 +121,7 @@ void add_images(const ConvShape& s, const WinogradWeight& w, const WinogradBuffe
 }
 
 // One group. The images are added in sets that depend on the sizes alone, whatever the number of threads.
-bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float* input, const float* grad,
-                               float* out) {
+bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float* input, const float* grad, float* out) {
     constexpr int64_t lanes = lanes_of<float>;
     if (s.groups != 1 || !suits_winograd(axis, s.batch, s.out_channels, s.in_channels)) return false;
     WinogradWeight w{};
@@ -160,9 +151,7 @@ bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float
     for (int64_t c = 0; c < w.channels; ++c) dot_offsets[c] = c * w.row;
     w.offsets = offsets;
     w.dot_offsets = dot_offsets;
-    auto memory = [](int slot, int64_t size) {
-        return static_cast<float*>(scratch(slot, size_t(size) * sizeof(float)));
-    };
+    auto memory = [](int slot, int64_t size) { return static_cast<float*>(scratch(slot, size_t(size) * sizeof(float))); };
     auto buffers = [&] {
         WinogradBuffers b;
         b.copies = memory(1, l.size() + w.rows * w.grad_size + 2 * lanes);
@@ -176,8 +165,7 @@ bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float
     if (by_sets) {
         parallel_for(sets, 1, [&](int64_t begin, int64_t end) {
             for (int64_t set = begin; set < end; ++set)
-                add_images<false>(s, w, buffers(), input, grad, set * l.images, images_of(set), sums + set * sums_size,
-                                  false);
+                add_images<false>(s, w, buffers(), input, grad, set * l.images, images_of(set), sums + set * sums_size, false);
         });
         parallel_for(sums_size, ceil_div(30000, sets), [&](int64_t begin, int64_t end) {
             for (int64_t set = 1; set < sets; ++set)

@@ -25,8 +25,8 @@ constexpr int64_t block = 1024;   // elements converted at a time
 WISP_INLINE float float_of_half(uint16_t h) {
     const uint32_t sign = uint32_t(h & 0x8000) << 16;
     const uint32_t rest = uint32_t(h & 0x7fff) << 13;
-    const float scaled = bits_as<float>(rest) * 0x1p112f;                  // rebias; subnormals come out right
-    const uint32_t special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;   // infinity and NaN
+    const float scaled = bits_as<float>(rest) * 0x1p112f;                // rebias; subnormals come out right
+    const uint32_t special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;  // infinity and NaN
     return bits_as<float>(sign | bits_as<uint32_t>(scaled) | special);
 }
 WISP_INLINE uint16_t half_of_float(float x) {
@@ -42,8 +42,7 @@ WISP_INLINE uint16_t half_of_float(float x) {
 void half_to_float(float* dst, const uint16_t* src, int64_t n) {
     int64_t i = 0;
 #if defined(__F16C__)
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
 #endif
     for (; i < n; i++) dst[i] = float_of_half(src[i]);
 }
@@ -51,8 +50,7 @@ void float_to_half(uint16_t* dst, const float* src, int64_t n) {
     int64_t i = 0;
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i), _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
 #endif
     for (; i < n; i++) dst[i] = half_of_float(src[i]);
 }
@@ -116,10 +114,10 @@ template <class D, class S> void convert_loop(void* dst, const void* src, int64_
 using Converter = void (*)(void*, const void*, int64_t);
 
 // The dtypes of WISP_DTYPES without the two half-precision ones, which go by way of float.
-#define WISP_WIDE(X)                                                                                        \
-    X(u8, uint8_t) X(i8, int8_t) X(i16, int16_t) X(i32, int32_t) X(i64, int64_t) X(f32, float)               \
-    X(f64, double) X(c64, Pair<float>) X(c128, Pair<double>) X(boolean, Bool) X(u16, uint16_t)               \
-    X(u32, uint32_t) X(u64, uint64_t)
+#define WISP_WIDE(X)                                                                                                                     \
+    X(u8, uint8_t)                                                                                                                       \
+    X(i8, int8_t) X(i16, int16_t) X(i32, int32_t) X(i64, int64_t) X(f32, float) X(f64, double) X(c64, Pair<float>) X(c128, Pair<double>) \
+        X(boolean, Bool) X(u16, uint16_t) X(u32, uint32_t) X(u64, uint64_t)
 
 template <class S> struct Row {
     Converter to[int(DType::count)] = {};
@@ -170,12 +168,12 @@ void convert(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64
 
 // ---- rows ------------------------------------------------------------------------------------------------------
 
-template <class T>
-WISP_INLINE void copy_row(T* __restrict d, int64_t ds, const T* __restrict s, int64_t ss, int64_t n) {
+template <class T> WISP_INLINE void copy_row(T* __restrict d, int64_t ds, const T* __restrict s, int64_t ss, int64_t n) {
     if (ds == 1) {
         if (ss == 1) {
             if (n >= 64) std::memcpy(d, s, size_t(n) * sizeof(T));
-            else for (int64_t i = 0; i < n; i++) d[i] = s[i];
+            else
+                for (int64_t i = 0; i < n; i++) d[i] = s[i];
         } else if (ss == 0) {
             const T x = *s;
             for (int64_t i = 0; i < n; i++) d[i] = x;
@@ -241,8 +239,7 @@ template <class T, int N> struct Tile {
 };
 
 // dst[i * dst_stride + j] = src[j * src_stride + i] for i < rows, j < columns.
-template <class T>
-void transpose(T* dst, int64_t dst_stride, const T* src, int64_t src_stride, int64_t rows, int64_t columns) {
+template <class T> void transpose(T* dst, int64_t dst_stride, const T* src, int64_t src_stride, int64_t rows, int64_t columns) {
     constexpr int fit = WISP_VECTOR_BYTES / int(sizeof(T));
     constexpr int n = fit > 16 ? 16 : fit < 2 ? 2 : fit;
     int64_t i = 0;
@@ -403,8 +400,7 @@ void copy_converted(char* dst, DType dst_dtype, const char* src, DType src_dtype
         alignas(64) char in[block * 16];
         alignas(64) char out[block * 16];
         p.rows(begin, end, [&](int64_t d, int64_t s, int64_t n) {
-            if (ss == 1 && ds == 1 && !conjugate)
-                return convert(dst + d * dst_item, dst_dtype, src + s * src_item, src_dtype, n);
+            if (ss == 1 && ds == 1 && !conjugate) return convert(dst + d * dst_item, dst_dtype, src + s * src_item, src_dtype, n);
             for (int64_t done = 0; done < n; done += block) {
                 const int64_t m = n - done < block ? n - done : block;
                 char* to = dst + (d + done * ds) * dst_item;
@@ -425,13 +421,12 @@ void copy_converted(char* dst, DType dst_dtype, const char* src, DType src_dtype
     });
 }
 
-void copy_any(void* dst, DType dst_dtype, const int64_t* dst_strides, const void* src, DType src_dtype,
-              const int64_t* src_strides, const int64_t* sizes, int ndim, bool conjugate) {
+void copy_any(void* dst, DType dst_dtype, const int64_t* dst_strides, const void* src, DType src_dtype, const int64_t* src_strides,
+              const int64_t* sizes, int ndim, bool conjugate) {
     const Plan p(dst_strides, src_strides, sizes, ndim);
     if (p.count == 0) return;
     if (dst_dtype != src_dtype || (conjugate && is_complex(src_dtype)))
-        return copy_converted(static_cast<char*>(dst), dst_dtype, static_cast<const char*>(src), src_dtype, p,
-                              conjugate);
+        return copy_converted(static_cast<char*>(dst), dst_dtype, static_cast<const char*>(src), src_dtype, p, conjugate);
     by_item(item_size(dst_dtype), [&](auto* tag) {
         using T = std::remove_pointer_t<decltype(tag)>;
         copy_same(static_cast<T*>(dst), static_cast<const T*>(src), p);

@@ -17,8 +17,8 @@ struct CopyKernels {
     void (*scatter_block)(void* dst, int64_t dst_stride, const void* src, int64_t item, int64_t n);
 
     // dst = src element by element; conjugate: of complex elements. dst and src don't overlap.
-    void (*copy)(void* dst, DType dst_dtype, const int64_t* dst_strides, const void* src, DType src_dtype,
-                 const int64_t* src_strides, const int64_t* sizes, int ndim, bool conjugate);
+    void (*copy)(void* dst, DType dst_dtype, const int64_t* dst_strides, const void* src, DType src_dtype, const int64_t* src_strides,
+                 const int64_t* sizes, int ndim, bool conjugate);
 
     // Every element of dst = the one of `item` bytes at value.
     void (*fill)(void* dst, const int64_t* strides, const int64_t* sizes, int ndim, const void* value, int64_t item);

@@ -9,8 +9,7 @@ namespace {
 
 constexpr int64_t block = 1024;
 
-template <class T>
-void apply_as(const T* x, T* y, int64_t n, RandomStream stream, uint64_t threshold, double scale_) {
+template <class T> void apply_as(const T* x, T* y, int64_t n, RandomStream stream, uint64_t threshold, double scale_) {
     using C = Compute<T>;
     const C scale = C(scale_);
     const bool all = threshold > 0xffffffffu;

@@ -41,8 +41,7 @@ void add_rows(T* grad_table, int64_t rows, int64_t width, int64_t n, Target targ
     using C = Compute<T>;
     if constexpr (sizeof(T) == sizeof(C)) {
         each_column_block(width, n + rows / 4, [&](int64_t first, int64_t last) {
-            for (int64_t r = 0; r < rows; r++)
-                std::memset(grad_table + r * width + first, 0, size_t(last - first) * sizeof(T));
+            for (int64_t r = 0; r < rows; r++) std::memset(grad_table + r * width + first, 0, size_t(last - first) * sizeof(T));
             for (int64_t i = 0; i < n; i++) {
                 const int64_t row = target(i);
                 if (row < 0) continue;
@@ -78,8 +77,8 @@ void add_rows(T* grad_table, int64_t rows, int64_t width, int64_t n, Target targ
     }
 }
 
-void backward(DType d, const void* grad, const int64_t* index, void* grad_table, int64_t n, int64_t rows,
-              int64_t width, int64_t padding_index, bool scale_by_count) {
+void backward(DType d, const void* grad, const int64_t* index, void* grad_table, int64_t n, int64_t rows, int64_t width,
+              int64_t padding_index, bool scale_by_count) {
     int64_t* counts = nullptr;
     if (scale_by_count) {
         counts = static_cast<int64_t*>(scratch(2, size_t(rows + 1) * sizeof(int64_t)));
@@ -89,8 +88,7 @@ void backward(DType d, const void* grad, const int64_t* index, void* grad_table,
     with_floating(d, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        add_rows<T>((T*)grad_table, rows, width, n,
-                    [=](int64_t i) { return index[i] == padding_index ? int64_t(-1) : index[i]; },
+        add_rows<T>((T*)grad_table, rows, width, n, [=](int64_t i) { return index[i] == padding_index ? int64_t(-1) : index[i]; },
                     [=](int64_t i) { return (const T*)grad + i * width; },
                     [=](int64_t i) { return counts ? C(1) / C(counts[index[i]]) : C(1); });
     });
@@ -134,8 +132,7 @@ template <class T> void bag_as(const BagArgs& a, T* out, int64_t* picked) {
     });
 }
 
-template <class T>
-void bag_backward_as(const BagArgs& a, const T* grad, const int64_t* picked, T* grad_table, T* grad_sample_weight) {
+template <class T> void bag_backward_as(const BagArgs& a, const T* grad, const int64_t* picked, T* grad_table, T* grad_sample_weight) {
     using C = Compute<T>;
     const T *table = (const T*)a.table, *sample_weight = (const T*)a.sample_weight;
     if (a.mode == BagMode::max) {
@@ -161,21 +158,20 @@ void bag_backward_as(const BagArgs& a, const T* grad, const int64_t* picked, T* 
     }
     const int64_t start = a.bags ? a.offset[0] : 0;
     if (grad_table)
-        add_rows<T>(grad_table, a.rows, a.width, n - start,
-                    [&](int64_t i) {
-                        const int64_t row = a.index[start + i];
-                        return row == a.padding_index ? int64_t(-1) : row;
-                    },
-                    [&](int64_t i) { return grad + bag_of[start + i] * a.width; },
-                    [&](int64_t i) { return scale[start + i]; });
+        add_rows<T>(
+            grad_table, a.rows, a.width, n - start,
+            [&](int64_t i) {
+                const int64_t row = a.index[start + i];
+                return row == a.padding_index ? int64_t(-1) : row;
+            },
+            [&](int64_t i) { return grad + bag_of[start + i] * a.width; }, [&](int64_t i) { return scale[start + i]; });
     if (grad_sample_weight)
         for (int64_t i = start; i < n; i++) {
             double total[1] = {0};
             const T *row = table + a.index[i] * a.width, *g = grad + bag_of[i] * a.width;
             if (a.index[i] != a.padding_index)
-                sum_along<C>(a.width, total, [&](int64_t j, auto vector, Vector<C>* out) {
-                    out[0] = vector.load(row + j) * vector.load(g + j);
-                });
+                sum_along<C>(a.width, total,
+                             [&](int64_t j, auto vector, Vector<C>* out) { out[0] = vector.load(row + j) * vector.load(g + j); });
             grad_sample_weight[i] = T(C(total[0]));
         }
 }
@@ -183,8 +179,7 @@ void bag_backward_as(const BagArgs& a, const T* grad, const int64_t* picked, T* 
 void bag(const BagArgs& a, void* out, int64_t* picked) {
     with_floating(a.dtype, [&](auto zero) { bag_as(a, (decltype(zero)*)out, picked); });
 }
-void bag_backward(const BagArgs& a, const void* grad, const int64_t* picked, void* grad_table,
-                  void* grad_sample_weight) {
+void bag_backward(const BagArgs& a, const void* grad, const int64_t* picked, void* grad_table, void* grad_sample_weight) {
     with_floating(a.dtype, [&](auto zero) {
         using T = decltype(zero);
         bag_backward_as(a, (const T*)grad, picked, (T*)grad_table, (T*)grad_sample_weight);

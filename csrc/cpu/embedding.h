@@ -11,13 +11,13 @@ enum class BagMode { sum, mean, max };
 
 struct BagArgs {
     DType dtype;
-    const void* table;             // (rows, width)
+    const void* table;  // (rows, width)
     int64_t rows, width;
-    const int64_t* index;          // all indices
-    const int64_t* offset;         // bags + 1 of them: bag b is index[offset[b]] up to index[offset[b + 1]]
+    const int64_t* index;   // all indices
+    const int64_t* offset;  // bags + 1 of them: bag b is index[offset[b]] up to index[offset[b + 1]]
     int64_t bags;
-    const void* sample_weight;     // one per index, sum mode only; may be null
-    int64_t padding_index;         // counts nothing; -1: none
+    const void* sample_weight;  // one per index, sum mode only; may be null
+    int64_t padding_index;      // counts nothing; -1: none
     BagMode mode;
 };
 
@@ -26,12 +26,11 @@ struct EmbeddingKernels {
     void (*gather)(const void* table, int64_t rows, const int64_t* index, void* out, int64_t n, int64_t row_bytes);
     // grad_table (rows, width) is overwritten. With scale_by_count, each contribution is divided by how often its index
     // occurs.
-    void (*backward)(DType, const void* grad, const int64_t* index, void* grad_table, int64_t n, int64_t rows,
-                     int64_t width, int64_t padding_index, bool scale_by_count);
+    void (*backward)(DType, const void* grad, const int64_t* index, void* grad_table, int64_t n, int64_t rows, int64_t width,
+                     int64_t padding_index, bool scale_by_count);
     // out (bags, width); picked (bags, width): in max mode, the table row of each result, -1 where a bag is empty.
     void (*bag)(const BagArgs&, void* out, int64_t* picked);
-    void (*bag_backward)(const BagArgs&, const void* grad, const int64_t* picked, void* grad_table,
-                         void* grad_sample_weight);
+    void (*bag_backward)(const BagArgs&, const void* grad, const int64_t* picked, void* grad_table, void* grad_sample_weight);
 };
 extern const EmbeddingKernels& embedding;
 

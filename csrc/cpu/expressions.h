@@ -64,8 +64,8 @@ WISP_INLINE bool sign_bit(float x) { return __builtin_signbit(x); }
 WISP_INLINE bool sign_bit(double x) { return __builtin_signbit(x); }
 WISP_INLINE bool sign_bit(int64_t x) { return x < 0; }
 WISP_INLINE bool sign_bit(uint64_t) { return false; }
-#define WISP_INTEGER_IDENTITY(name)                      \
-    WISP_INLINE int64_t name(int64_t x) { return x; }    \
+#define WISP_INTEGER_IDENTITY(name)                   \
+    WISP_INLINE int64_t name(int64_t x) { return x; } \
     WISP_INLINE uint64_t name(uint64_t x) { return x; }
 WISP_INTEGER_IDENTITY(floor)
 WISP_INTEGER_IDENTITY(ceil)
@@ -99,7 +99,9 @@ template <class T> WISP_INLINE T trunc_divide(T a, T b) {
         return trunc(a / b);
     }
 }
-template <class T> WISP_INLINE T fmod(T a, T b) requires std::is_integral_v<T> {
+template <class T> WISP_INLINE T fmod(T a, T b)
+    requires std::is_integral_v<T>
+{
     if (b == T(0)) return T(0);
     if constexpr (std::is_signed_v<T>)
         if (b == T(-1)) return T(0);

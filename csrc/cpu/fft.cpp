@@ -18,12 +18,8 @@ template <class T> struct Point {
 template <class T> WISP_INLINE Point<T> operator+(Point<T> a, Point<T> b) { return {a.re + b.re, a.im + b.im}; }
 template <class T> WISP_INLINE Point<T> operator-(Point<T> a, Point<T> b) { return {a.re - b.re, a.im - b.im}; }
 template <class T> WISP_INLINE Point<T> times_minus_i(Point<T> a) { return {a.im, -a.re}; }
-template <class T> WISP_INLINE Point<T> times(Point<T> a, T re, T im) {
-    return {a.re * re - a.im * im, a.re * im + a.im * re};
-}
-template <class T> WISP_INLINE Point<T> times(Point<T> a, Point<T> b) {
-    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-}
+template <class T> WISP_INLINE Point<T> times(Point<T> a, T re, T im) { return {a.re * re - a.im * im, a.re * im + a.im * re}; }
+template <class T> WISP_INLINE Point<T> times(Point<T> a, Point<T> b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
 
 // ---- butterflies: a[k] = sum of a[j] exp(-2 pi i j k / radix)
 
@@ -135,14 +131,14 @@ template <class T> Point<T>* run_stages(const FftPlan& plan, Point<T>* from, Poi
         const FftStage& at = plan.stages[i];
         Point<T>* y = x == a ? b : a;
         switch (at.radix) {
-            case 2: stage<T, 2>(x, y, at); break;
-            case 3: stage<T, 3>(x, y, at); break;
-            case 4: stage<T, 4>(x, y, at); break;
-            case 5: stage<T, 5>(x, y, at); break;
-            case 7: stage<T, 7>(x, y, at); break;
-            case 8: stage<T, 8>(x, y, at); break;
-            case 11: stage<T, 11>(x, y, at); break;
-            default: stage<T, 13>(x, y, at); break;
+        case 2: stage<T, 2>(x, y, at); break;
+        case 3: stage<T, 3>(x, y, at); break;
+        case 4: stage<T, 4>(x, y, at); break;
+        case 5: stage<T, 5>(x, y, at); break;
+        case 7: stage<T, 7>(x, y, at); break;
+        case 8: stage<T, 8>(x, y, at); break;
+        case 11: stage<T, 11>(x, y, at); break;
+        default: stage<T, 13>(x, y, at); break;
         }
         x = y;
     }
@@ -217,8 +213,7 @@ template <class T> void load_columns(Point<T>* tile, const T* p, int64_t n, int6
     }
 }
 
-template <class T>
-void store_columns(const Point<T>* tile, T* p, int64_t n, int64_t stride, int64_t count, bool swap, T scale) {
+template <class T> void store_columns(const Point<T>* tile, T* p, int64_t n, int64_t stride, int64_t count, bool swap, T scale) {
     if (count == lanes<T>) {
         for (int64_t j = 0; j < n; j++) {
             const Point<T> v = {tile[j].re * scale, tile[j].im * scale};
@@ -261,8 +256,7 @@ template <class T> void load_rows(Point<T>* tile, const T* p, int64_t n, int64_t
     }
 }
 
-template <class T>
-void store_rows(const Point<T>* tile, T* p, int64_t n, int64_t stride, int64_t count, bool swap, T scale) {
+template <class T> void store_rows(const Point<T>* tile, T* p, int64_t n, int64_t stride, int64_t count, bool swap, T scale) {
     constexpr int64_t L = lanes<T>;
     int64_t j = 0;
     if (count == L)
@@ -401,9 +395,7 @@ template <class T> void long_bluestein(const FftPlan& plan, const T* in, T* out,
     const auto* from = reinterpret_cast<const Pair<T>*>(in);
     auto* to = reinterpret_cast<Pair<T>*>(out);
     const auto *chirp = static_cast<const Pair<T>*>(plan.chirp), *spectrum = static_cast<const Pair<T>*>(plan.spectrum);
-    auto times_pair = [](Pair<T> a, Pair<T> b) {
-        return Pair<T>{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-    };
+    auto times_pair = [](Pair<T> a, Pair<T> b) { return Pair<T>{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; };
     for (int64_t k = 0; k < plan.n; k++) x[k] = times_pair(swap ? Pair<T>{from[k].im, from[k].re} : from[k], chirp[k]);
     std::memset(static_cast<void*>(x + plan.n), 0, size_t(longer.n - plan.n) * sizeof(Pair<T>));
     T* flat = reinterpret_cast<T*>(x);
@@ -418,8 +410,7 @@ template <class T> void long_bluestein(const FftPlan& plan, const T* in, T* out,
 
 // ---- whole tensors
 
-template <class T>
-void columns_of(const FftPlan& plan, const T* in, T* out, int64_t outer, int64_t inner, bool swap, T scale) {
+template <class T> void columns_of(const FftPlan& plan, const T* in, T* out, int64_t outer, int64_t inner, bool swap, T scale) {
     constexpr int64_t L = lanes<T>;
     const int64_t blocks = (inner + L - 1) / L, size = plan.n * inner;
     parallel_for(outer * blocks, 1 + 8191 / (plan.n * L), [&](int64_t begin, int64_t end) {
@@ -434,17 +425,15 @@ void columns_of(const FftPlan& plan, const T* in, T* out, int64_t outer, int64_t
     });
 }
 
-template <class T>
-void rows_of(const FftPlan& plan, FftKind kind, const T* in, int64_t in_stride, T* out, int64_t out_stride,
-             int64_t count, bool swap, T scale) {
+template <class T> void rows_of(const FftPlan& plan, FftKind kind, const T* in, int64_t in_stride, T* out, int64_t out_stride,
+                                int64_t count, bool swap, T scale) {
     constexpr int64_t L = lanes<T>;
     const int64_t n = plan.n;
     const T* w = static_cast<const T*>(plan.real_twiddles);
     const int64_t tile_length = plan.bluestein() ? plan.convolution->n : n;
     const bool foldable = plan.bluestein() ? plan.convolution->rows != nullptr : plan.rows != nullptr;
     // A row that folds into full tiles stays in the first cache; tiles of many rows do not.
-    const bool folds_well = kind == FftKind::complex && plan.rows && n >= 512 && plan.rows->n % L == 0 &&
-                            plan.columns->n % L == 0;
+    const bool folds_well = kind == FftKind::complex && plan.rows && n >= 512 && plan.rows->n % L == 0 && plan.columns->n % L == 0;
     if (foldable && (tile_length > fft_tile_limit || count < L / 2 || folds_well)) {
         auto one = [&](int64_t i) {
             const T* from = in + i * in_stride;
@@ -481,26 +470,20 @@ void rows_of(const FftPlan& plan, FftKind kind, const T* in, int64_t in_stride, 
             }
             Point<T>* x = transform_tile(plan, a, b);
             if (kind == FftKind::real_to_half) convert_real(x, n, w, true);
-            store_rows(x, out + first * out_stride, kind == FftKind::real_to_half ? n + 1 : n, out_stride, active, swap,
-                       scale);
+            store_rows(x, out + first * out_stride, kind == FftKind::real_to_half ? n + 1 : n, out_stride, active, swap, scale);
         }
     });
 }
 
-void columns(const FftPlan& plan, bool f64, const void* in, void* out, int64_t outer, int64_t inner, bool inverse,
-             double scale) {
+void columns(const FftPlan& plan, bool f64, const void* in, void* out, int64_t outer, int64_t inner, bool inverse, double scale) {
     if (f64) columns_of(plan, static_cast<const double*>(in), static_cast<double*>(out), outer, inner, inverse, scale);
     else columns_of(plan, static_cast<const float*>(in), static_cast<float*>(out), outer, inner, inverse, float(scale));
 }
 
-void rows(const FftPlan& plan, bool f64, FftKind kind, const void* in, int64_t in_stride, void* out, int64_t out_stride,
-          int64_t count, bool inverse, double scale) {
-    if (f64)
-        rows_of(plan, kind, static_cast<const double*>(in), in_stride, static_cast<double*>(out), out_stride, count,
-                inverse, scale);
-    else
-        rows_of(plan, kind, static_cast<const float*>(in), in_stride, static_cast<float*>(out), out_stride, count,
-                inverse, float(scale));
+void rows(const FftPlan& plan, bool f64, FftKind kind, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t count,
+          bool inverse, double scale) {
+    if (f64) rows_of(plan, kind, static_cast<const double*>(in), in_stride, static_cast<double*>(out), out_stride, count, inverse, scale);
+    else rows_of(plan, kind, static_cast<const float*>(in), in_stride, static_cast<float*>(out), out_stride, count, inverse, float(scale));
 }
 
 }  // namespace

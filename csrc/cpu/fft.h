@@ -25,7 +25,7 @@ struct FftPlan {
     FftStage stages[40];
     // n = rows * columns, for a long transform: vertical ones of length `rows`, twiddles, then of length `columns`.
     std::shared_ptr<const FftPlan> rows, columns;
-    const void* fine = nullptr;  // [rows] vectors of exp(-2 pi i row lane / n), as (re, im) vectors
+    const void* fine = nullptr;                    // [rows] vectors of exp(-2 pi i row lane / n), as (re, im) vectors
     const double *high = nullptr, *low = nullptr;  // exp(-2 pi i k / n) = high[k / base] * low[k % base]
     int64_t base = 0;
     // n has a large prime factor: Bluestein's convolution of a longer, smooth length.
@@ -42,13 +42,12 @@ enum class FftKind { complex, real_to_half, half_to_real };
 
 struct FftKernels {
     // Transforms the middle dimension of [outer, n, inner] complex numbers; in may be out. inner > 1 needs stages.
-    void (*columns)(const FftPlan& plan, bool f64, const void* in, void* out, int64_t outer, int64_t inner,
-                    bool inverse, double scale);
+    void (*columns)(const FftPlan& plan, bool f64, const void* in, void* out, int64_t outer, int64_t inner, bool inverse, double scale);
     // Transforms `count` rows of n complex numbers. With real_to_half the input rows are 2 n real numbers and the
     // output rows n + 1 complex ones; half_to_real is the way back. Row strides are in real numbers; in may be out
     // for complex rows.
-    void (*rows)(const FftPlan& plan, bool f64, FftKind kind, const void* in, int64_t in_stride, void* out,
-                 int64_t out_stride, int64_t count, bool inverse, double scale);
+    void (*rows)(const FftPlan& plan, bool f64, FftKind kind, const void* in, int64_t in_stride, void* out, int64_t out_stride,
+                 int64_t count, bool inverse, double scale);
 };
 extern const FftKernels& fft;
 

@@ -120,8 +120,7 @@ std::vector<Complex> plain_fft(const std::vector<Complex>& x) {
                 for (int64_t q = 0; q < stride; q++) {
                     Complex sum = 0;
                     for (int j = 0; j < radix; j++)
-                        sum += a[size_t(q + stride * (p + points * j))] *
-                               roots[size_t(int64_t(j) * k % radix * (n / radix))];
+                        sum += a[size_t(q + stride * (p + points * j))] * roots[size_t(int64_t(j) * k % radix * (n / radix))];
                     b[size_t(q + stride * (radix * p + k))] = sum * roots[size_t(p * k % rest * (n / rest))];
                 }
         a.swap(b);

@@ -17,9 +17,9 @@ namespace wisp::cpu::WISP_ISA {
 namespace {
 
 constexpr int slot_b = 4, slot_a = 5, slot_partial = 6, slot_convert = 7;
-constexpr double thread_flops = 6e5;   // below this a product runs in the calling thread
-constexpr double shared_flops = 6e7;   // from here on the threads share one packed B
-constexpr int64_t row_block = 192;     // rows of A that a thread packs at a time: with 512 deep, under half of an L2
+constexpr double thread_flops = 6e5;  // below this a product runs in the calling thread
+constexpr double shared_flops = 6e7;  // from here on the threads share one packed B
+constexpr int64_t row_block = 192;    // rows of A that a thread packs at a time: with 512 deep, under half of an L2
 
 template <class T> struct Product {
     int64_t m, n, k;
@@ -56,9 +56,7 @@ int rows_for(int64_t m, int vectors) { return int(divide_up(m, divide_up(m, max_
 // Whether lines this many elements apart would fight for a few cache sets and pages.
 template <class T> bool far_apart(int64_t stride) { return stride * int64_t(sizeof(T)) > 8192; }
 // Whether A has no direction in which the tiles can read it as it lies.
-template <class T> bool scattered(const Product<T>& p) {
-    return p.a_col != 1 && (p.a_row != 1 || far_apart<T>(p.a_col));
-}
+template <class T> bool scattered(const Product<T>& p) { return p.a_col != 1 && (p.a_row != 1 || far_apart<T>(p.a_col)); }
 
 // How a finished sum enters C: the first block of k brings beta * D, later ones add to it.
 template <class T> struct Finish {
@@ -91,10 +89,9 @@ template <class T> struct Finish {
 };
 
 // One tile of C at (i, j).
-template <class T>
-WISP_INLINE void run_tile(int rows, int vectors, int columns, bool unit, bool padded, int64_t k, const T* a,
-                          int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c, int64_t c_row, int64_t i,
-                          int64_t j, const Finish<T>& finish, const T* ahead = nullptr, int64_t ahead_step = 0) {
+template <class T> WISP_INLINE void run_tile(int rows, int vectors, int columns, bool unit, bool padded, int64_t k, const T* a,
+                                             int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c, int64_t c_row, int64_t i,
+                                             int64_t j, const Finish<T>& finish, const T* ahead = nullptr, int64_t ahead_step = 0) {
     constexpr int L = lanes<T>;
     if (!ahead) ahead = b;
     const int last = columns - (vectors - 1) * L;
@@ -113,8 +110,7 @@ WISP_INLINE void run_tile(int rows, int vectors, int columns, bool unit, bool pa
 // C = beta * D or zeros: all that is left of a product with k = 0.
 template <class T> void fill_without_product(const Product<T>& p) {
     for (int64_t i = 0; i < p.m; ++i)
-        for (int64_t j = 0; j < p.n; ++j)
-            p.c[i * p.c_row + j] = p.d ? p.beta * p.d[i * p.d_row + j * p.d_col] : T(0);
+        for (int64_t j = 0; j < p.n; ++j) p.c[i * p.c_row + j] = p.d ? p.beta * p.d[i * p.d_row + j * p.d_col] : T(0);
 }
 
 // ---- in one thread ------------------------------------------------------------------------------------------------
@@ -128,8 +124,7 @@ template <class T> void serial(const Product<T>& p, int64_t i0, int64_t i1, int6
     const int64_t m = i1 - i0, n = j1 - j0, depth = depth_of<T>(p.k), block = rows * most(1, 240 / rows);
     const bool pack_left = n > width && m > 1 && scattered(p), pack_right = p.b_col != 1 || far_apart<T>(p.b_row);
     T* panel_b = pack_right ? static_cast<T*>(scratch(slot_b, size_t(depth * width) * sizeof(T))) : nullptr;
-    T* panel_a = pack_left ? static_cast<T*>(scratch(slot_a, size_t((least(block, m) + L) * depth) * sizeof(T) + 64))
-                           : nullptr;
+    T* panel_a = pack_left ? static_cast<T*>(scratch(slot_a, size_t((least(block, m) + L) * depth) * sizeof(T) + 64)) : nullptr;
     for (int64_t q = 0; q < p.k; q += depth) {
         const int64_t deep = least(depth, p.k - q);
         const Finish<T> finish(p, q == 0);
@@ -137,8 +132,7 @@ template <class T> void serial(const Product<T>& p, int64_t i0, int64_t i1, int6
             const int64_t ie = least(ib + block, i1);
             if (pack_left)
                 for (int64_t i = ib; i < ie; i += rows)
-                    pack_a(p.a + i * p.a_row + q * p.a_col, p.a_row, p.a_col, deep, int(least(rows, ie - i)),
-                           panel_a + (i - ib) * deep);
+                    pack_a(p.a + i * p.a_row + q * p.a_col, p.a_row, p.a_col, deep, int(least(rows, ie - i)), panel_a + (i - ib) * deep);
             for (int64_t j = j0; j < j1; j += width) {
                 const int columns = int(least(width, j1 - j)), used = int(divide_up(columns, L));
                 const T* b = p.b + q * p.b_row + j * p.b_col;
@@ -152,12 +146,11 @@ template <class T> void serial(const Product<T>& p, int64_t i0, int64_t i1, int6
                     // The first tiles bring the next panel of B, a vector each.
                     const T* ahead = !pack_right && tile < vectors && j + width < j1 ? b + width + tile * L : nullptr;
                     if (pack_left)
-                        run_tile(high, used, columns, true, pack_right, deep, panel_a + (i - ib) * deep, 1,
-                                 int64_t(high), b, b_row, p.c, p.c_row, i, j, finish, ahead, ahead ? b_row : 0);
+                        run_tile(high, used, columns, true, pack_right, deep, panel_a + (i - ib) * deep, 1, int64_t(high), b, b_row, p.c,
+                                 p.c_row, i, j, finish, ahead, ahead ? b_row : 0);
                     else
-                        run_tile(high, used, columns, p.a_row == 1, pack_right, deep,
-                                 p.a + i * p.a_row + q * p.a_col, p.a_row, p.a_col, b, b_row, p.c, p.c_row, i, j,
-                                 finish, ahead, ahead ? b_row : 0);
+                        run_tile(high, used, columns, p.a_row == 1, pack_right, deep, p.a + i * p.a_row + q * p.a_col, p.a_row, p.a_col, b,
+                                 b_row, p.c, p.c_row, i, j, finish, ahead, ahead ? b_row : 0);
                 }
             }
         }
@@ -203,8 +196,8 @@ template <class T> void row_sweep(const Product<T>& p, int64_t j0, int64_t j1) {
         for (; q + 8 <= p.k; q += 8) {
             T x[8];
             for (int r = 0; r < 8; ++r) x[r] = p.a[(q + r) * p.a_col];
-            const T *b0 = b + q * p.b_row, *b1 = b0 + p.b_row, *b2 = b1 + p.b_row, *b3 = b2 + p.b_row,
-                    *b4 = b3 + p.b_row, *b5 = b4 + p.b_row, *b6 = b5 + p.b_row, *b7 = b6 + p.b_row;
+            const T *b0 = b + q * p.b_row, *b1 = b0 + p.b_row, *b2 = b1 + p.b_row, *b3 = b2 + p.b_row, *b4 = b3 + p.b_row,
+                    *b5 = b4 + p.b_row, *b6 = b5 + p.b_row, *b7 = b6 + p.b_row;
             for (int64_t i = 0; i < n; ++i)
                 sums[i] += ((x[0] * b0[i] + x[1] * b1[i]) + (x[2] * b2[i] + x[3] * b3[i])) +
                            ((x[4] * b4[i] + x[5] * b5[i]) + (x[6] * b6[i] + x[7] * b7[i]));
@@ -260,23 +253,22 @@ template <class T> void shared_panels(const Product<T>& p) {
             const int columns = int(least(width, p.n - j)), used = int(divide_up(columns, L));
             const T* b = packed ? packed + t * width * deep : p.b + q * p.b_row + j;
             const int64_t b_row = packed ? used * L : p.b_row;
-            const T* next = t + 1 < to ? b + (packed ? width * deep : width)
-                            : !packed && q + deep < p.k ? p.b + (q + deep) * p.b_row + jb + from * width : nullptr;
+            const T* next = t + 1 < to                  ? b + (packed ? width * deep : width)
+                            : !packed && q + deep < p.k ? p.b + (q + deep) * p.b_row + jb + from * width
+                                                        : nullptr;
             int wanted_vectors = next ? vectors : 0;
             for (int64_t i = i0; i < i1; i += rows) {
                 const int high = int(least(rows, i1 - i));
                 const T* ahead = nullptr;
                 int64_t ahead_step = 0;
-                if (lines && t == from && shift + i - i0 + 2 * rows > line * L)
-                    ahead = left + line++ * L - shift, ahead_step = p.a_col;
-                else if (wanted_vectors > 0)
-                    ahead = next + --wanted_vectors * L, ahead_step = b_row;
+                if (lines && t == from && shift + i - i0 + 2 * rows > line * L) ahead = left + line++ * L - shift, ahead_step = p.a_col;
+                else if (wanted_vectors > 0) ahead = next + --wanted_vectors * L, ahead_step = b_row;
                 if (pack_left)
-                    run_tile(high, used, columns, true, pack_right, deep, left + (i - i0) * deep, int64_t(1),
-                             int64_t(high), b, b_row, p.c, p.c_row, i, j, finish, ahead, ahead_step);
+                    run_tile(high, used, columns, true, pack_right, deep, left + (i - i0) * deep, int64_t(1), int64_t(high), b, b_row, p.c,
+                             p.c_row, i, j, finish, ahead, ahead_step);
                 else
-                    run_tile(high, used, columns, p.a_row == 1, pack_right, deep, left + (i - i0) * p.a_row, p.a_row,
-                             p.a_col, b, b_row, p.c, p.c_row, i, j, finish, ahead, ahead_step);
+                    run_tile(high, used, columns, p.a_row == 1, pack_right, deep, left + (i - i0) * p.a_row, p.a_row, p.a_col, b, b_row,
+                             p.c, p.c_row, i, j, finish, ahead, ahead_step);
             }
         }
     };
@@ -287,8 +279,7 @@ template <class T> void shared_panels(const Product<T>& p) {
             run_parallel(row_shares * column_shares, [&](int64_t share) {
                 const int64_t s = share % column_shares;
                 for (int64_t q = q_from; q < q_to; q += depth)
-                    multiply(share / column_shares, q, jb, count * s / column_shares, count * (s + 1) / column_shares,
-                             packed);
+                    multiply(share / column_shares, q, jb, count * s / column_shares, count * (s + 1) / column_shares, packed);
             });
         };
         if (!pack_right) {
@@ -301,8 +292,8 @@ template <class T> void shared_panels(const Product<T>& p) {
                 for (int64_t t = count * piece / pieces; t < count * (piece + 1) / pieces; ++t) {
                     const int64_t j = jb + t * width;
                     const int columns = int(least(width, je - j));
-                    pack_b(p.b + q * p.b_row + j * p.b_col, p.b_row, p.b_col, deep, columns,
-                           packed + t * width * deep, int(divide_up(columns, L)) * L);
+                    pack_b(p.b + q * p.b_row + j * p.b_col, p.b_row, p.b_col, deep, columns, packed + t * width * deep,
+                           int(divide_up(columns, L)) * L);
                 }
             });
             shares(q, q + 1);
@@ -343,9 +334,8 @@ template <class T> void from_the_right(const Product<T>& p) {
                     for (int64_t i = wide * r / high; i < wide * least(r + rows, high) / high; ++i)
                         for (int64_t j = 0; j < high; j += L) __builtin_prefetch(p.c + (i0 + i) * p.c_row + j0 + j);
                 tile_for<T>(int(least(rows, high - r)), vectors, false, false)(
-                    least(depth, p.k - q), p.b + (j0 + r) * p.b_col + q, p.b_col, int64_t(1),
-                    packed + i0 * p.k + q * width, width, sums + r * width, width, nullptr, 0, q > 0, L, packed,
-                    int64_t(0));
+                    least(depth, p.k - q), p.b + (j0 + r) * p.b_col + q, p.b_col, int64_t(1), packed + i0 * p.k + q * width, width,
+                    sums + r * width, width, nullptr, 0, q > 0, L, packed, int64_t(0));
             }
         for (int64_t i = 0; i < wide; i += L)
             for (int64_t r = 0; r < high; r += L) {
@@ -364,9 +354,7 @@ template <class T> void from_the_right(const Product<T>& p) {
                         store(to + t * p.c_row, v + load(d + t * finish.d_row));
                     });
                 else
-                    turn_block(from, width, L, turned, [&](int t, Vec<T> v) __attribute__((always_inline)) {
-                        store(to + t * p.c_row, v);
-                    });
+                    turn_block(from, width, L, turned, [&](int t, Vec<T> v) __attribute__((always_inline)) { store(to + t * p.c_row, v); });
             }
     };
     const int64_t units = divide_up(p.n, strip) * panels;
@@ -445,8 +433,8 @@ template <class T> WISP_INLINE bool tiny(const Product<T>& p) {
     const T* b = pack ? panel : p.b;
     const int64_t b_row = pack ? vectors * L : p.b_row;
     for (int i = 0; i < m; i += rows)
-        run_tile(m - i < rows ? m - i : rows, vectors, n, p.a_row == 1, pack, int64_t(k), p.a + i * p.a_row, p.a_row,
-                 p.a_col, b, b_row, p.c, p.c_row, i, 0, finish);
+        run_tile(m - i < rows ? m - i : rows, vectors, n, p.a_row == 1, pack, int64_t(k), p.a + i * p.a_row, p.a_row, p.a_col, b, b_row,
+                 p.c, p.c_row, i, 0, finish);
     return true;
 }
 
@@ -473,16 +461,13 @@ template <class T> void real_product(Product<T> p) {
         const double work = p.m == 1 ? 4 * flops : flops;  // a single row is bound by memory
         const int64_t pieces = work < thread_flops ? 1 : most(1, least(p.n / 8, 4 * num_threads()));
         const int64_t fours = p.n / 4;  // columns are computed four at a time
-        return run_parallel(pieces, [&](int64_t s) {
-            dot_product(p, fours * s / pieces * 4, s + 1 == pieces ? p.n : fours * (s + 1) / pieces * 4);
-        });
+        return run_parallel(
+            pieces, [&](int64_t s) { dot_product(p, fours * s / pieces * 4, s + 1 == pieces ? p.n : fours * (s + 1) / pieces * 4); });
     }
     if (tiny(p)) return;
     if (p.m == 1 && p.b_col == 1 && p.n > lanes<T>) {
         const int64_t pieces = flops < thread_flops / 4 ? 1 : most(1, least(p.n / 128, 2 * num_threads()));
-        return run_parallel(pieces, [&](int64_t s) {
-            row_sweep(p, p.n * s / pieces, p.n * (s + 1) / pieces);
-        });
+        return run_parallel(pieces, [&](int64_t s) { row_sweep(p, p.n * s / pieces, p.n * (s + 1) / pieces); });
     }
     if (p.b_row == 1 && p.b_col != 1 && p.m >= 3 * lanes<T> && p.k >= 64 && p.n >= 256 &&
         double(p.m) * double(p.k + p.n) <= double(p.k) * double(p.n))
@@ -494,9 +479,22 @@ template <class T> void real_product(Product<T> p) {
 }
 
 template <class T> Product<T> product_of(const GemmArgs& g) {
-    return {g.m, g.n, g.k, static_cast<const T*>(g.a), g.a_row, g.a_col, static_cast<const T*>(g.b), g.b_row, g.b_col,
-            static_cast<T*>(g.c), g.c_row, g.beta == 0 ? nullptr : static_cast<const T*>(g.d), g.d_row, g.d_col,
-            T(g.alpha), T(g.beta)};
+    return {g.m,
+            g.n,
+            g.k,
+            static_cast<const T*>(g.a),
+            g.a_row,
+            g.a_col,
+            static_cast<const T*>(g.b),
+            g.b_row,
+            g.b_col,
+            static_cast<T*>(g.c),
+            g.c_row,
+            g.beta == 0 ? nullptr : static_cast<const T*>(g.d),
+            g.d_row,
+            g.d_col,
+            T(g.alpha),
+            T(g.beta)};
 }
 template <class T> void real_one(const GemmArgs& g) { real_product(product_of<T>(g)); }
 
@@ -541,8 +539,7 @@ void gather(To* to, const From* from, int64_t rows, int64_t columns, int64_t row
             constexpr int64_t tile = 32;  // a square that stays in L1 whichever way it is walked
             for (int64_t ib = i0; ib < i1; ib += tile)
                 for (int64_t j = 0; j < columns; ++j)
-                    for (int64_t i = ib; i < least(ib + tile, i1); ++i)
-                        to[i * columns + j] = convert(from[i * row + j * column]);
+                    for (int64_t i = ib; i < least(ib + tile, i1); ++i) to[i * columns + j] = convert(from[i * row + j * column]);
         }
     });
 }
@@ -573,8 +570,7 @@ template <class Half> void reduced_one(const GemmArgs& g) {
     if constexpr (std::is_same_v<Half, bf16>)
         if (g.k > 0 && (g.m > 1 || g.b_row != 1) && has_bf16()) {  // one row times columns is bound by memory
             const Bf16Plan plan(g);
-            W work(W::bytes_for<uint32_t>(plan.a_size()) + W::bytes_for<uint32_t>(plan.b_size()) +
-                   W::bytes_for<float>(plan.c_size()));
+            W work(W::bytes_for<uint32_t>(plan.a_size()) + W::bytes_for<uint32_t>(plan.b_size()) + W::bytes_for<float>(plan.c_size()));
             auto *a = work.take<uint32_t>(plan.a_size()), *b = work.take<uint32_t>(plan.b_size());
             float* c = work.take<float>(plan.c_size());
             bf16_product(g, plan, a, b, c);
@@ -643,13 +639,12 @@ template <class R> void complex_one(const GemmArgs& g) {
         left = reinterpret_cast<const R*>(rows), left_row = 2 * k;
     }
     R* out = reinterpret_cast<R*>(c);
-    real_product(Product<R>{m, 2 * n, 2 * k, left, left_row, 1, right, 2 * n, 1, out, 2 * g.c_row, d ? out : nullptr,
-                            2 * g.c_row, 1, R(1), R(1)});
+    real_product(
+        Product<R>{m, 2 * n, 2 * k, left, left_row, 1, right, 2 * n, 1, out, 2 * g.c_row, d ? out : nullptr, 2 * g.c_row, 1, R(1), R(1)});
 }
 
 // to[j] += the sum over four rows of B, each times its factor.
-template <class U>
-void add_four(U* __restrict to, const U* b0, const U* b1, const U* b2, const U* b3, const U x[4], int64_t n) {
+template <class U> void add_four(U* __restrict to, const U* b0, const U* b1, const U* b2, const U* b3, const U x[4], int64_t n) {
     const U x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
     for (int64_t j = 0; j < n; ++j) to[j] = U(to[j] + x0 * b0[j] + x1 * b1[j] + x2 * b2[j] + x3 * b3[j]);
 }
@@ -689,12 +684,10 @@ template <class U> void integer_one(const GemmArgs& g) {
                     const U *left = a + i * a_row + q * a_col, *right = b + q * b_row + j;
                     U* to = c + i * g.c_row + j;
                     if (q + 4 <= k) {
-                        const U x[4] = {U(alpha * left[0]), U(alpha * left[a_col]), U(alpha * left[2 * a_col]),
-                                        U(alpha * left[3 * a_col])};
+                        const U x[4] = {U(alpha * left[0]), U(alpha * left[a_col]), U(alpha * left[2 * a_col]), U(alpha * left[3 * a_col])};
                         add_four(to, right, right + b_row, right + 2 * b_row, right + 3 * b_row, x, columns);
                     } else {
-                        for (int64_t r = 0; r < k - q; ++r)
-                            add_one(to, right + r * b_row, U(alpha * left[r * a_col]), columns);
+                        for (int64_t r = 0; r < k - q; ++r) add_one(to, right + r * b_row, U(alpha * left[r * a_col]), columns);
                     }
                 }
         }
@@ -706,18 +699,18 @@ template <class U> void integer_one(const GemmArgs& g) {
 using One = void (*)(const GemmArgs&);
 One one_of(DType dtype) {
     switch (dtype) {
-        case DType::f32: return &real_one<float>;
-        case DType::f64: return &real_one<double>;
-        case DType::bf16: return &reduced_one<bf16>;
-        case DType::f16: return &reduced_one<f16>;
-        case DType::c64: return &complex_one<float>;
-        case DType::c128: return &complex_one<double>;
-        case DType::u8:
-        case DType::i8: return &integer_one<uint8_t>;
-        case DType::i16: return &integer_one<uint16_t>;
-        case DType::i32: return &integer_one<uint32_t>;
-        case DType::i64: return &integer_one<uint64_t>;
-        default: return nullptr;
+    case DType::f32: return &real_one<float>;
+    case DType::f64: return &real_one<double>;
+    case DType::bf16: return &reduced_one<bf16>;
+    case DType::f16: return &reduced_one<f16>;
+    case DType::c64: return &complex_one<float>;
+    case DType::c128: return &complex_one<double>;
+    case DType::u8:
+    case DType::i8: return &integer_one<uint8_t>;
+    case DType::i16: return &integer_one<uint16_t>;
+    case DType::i32: return &integer_one<uint32_t>;
+    case DType::i64: return &integer_one<uint64_t>;
+    default: return nullptr;
     }
 }
 

@@ -23,15 +23,14 @@ struct GemmArgs {
     const void* d = nullptr;
     int64_t d_row = 0, d_col = 0;
     double alpha = 1, beta = 0;
-    double alpha_imag = 0, beta_imag = 0;      // complex dtypes
+    double alpha_imag = 0, beta_imag = 0;         // complex dtypes
     int64_t alpha_integer = 1, beta_integer = 0;  // integer dtypes use these two instead; products wrap around
-    bool conj_a = false, conj_b = false;       // complex dtypes: use the conjugate of A, of B
+    bool conj_a = false, conj_b = false;          // complex dtypes: use the conjugate of A, of B
 
     // Batch dimensions, outermost first; a stride of 0 repeats a matrix. Read only where batch_dims > 0.
     static constexpr int max_batch_dims = 8;
     int batch_dims = 0;
-    int64_t batch_size[max_batch_dims], batch_a[max_batch_dims], batch_b[max_batch_dims], batch_c[max_batch_dims],
-        batch_d[max_batch_dims];
+    int64_t batch_size[max_batch_dims], batch_a[max_batch_dims], batch_b[max_batch_dims], batch_c[max_batch_dims], batch_d[max_batch_dims];
 };
 
 struct GemmKernels {

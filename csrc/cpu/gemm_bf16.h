@@ -15,13 +15,10 @@ constexpr int64_t bf16_row_panels = 16;  // panels of A that share one pass over
 
 inline bool has_bf16() { return __builtin_cpu_supports("avx512bf16"); }
 
-WISP_INLINE uint32_t bf16_pair(const bf16* low, const bf16* high) {
-    return uint32_t(low->bits) | (high ? uint32_t(high->bits) << 16 : 0);
-}
+WISP_INLINE uint32_t bf16_pair(const bf16* low, const bf16* high) { return uint32_t(low->bits) | (high ? uint32_t(high->bits) << 16 : 0); }
 
 // to[pair][lane], lanes [0, count) of `width`, the rest zero: lane l, step q is from[l * lane + q * step].
-inline void pack_pairs(const bf16* from, int64_t lane, int64_t step, int64_t k, int64_t count, int64_t width,
-                       uint32_t* to) {
+inline void pack_pairs(const bf16* from, int64_t lane, int64_t step, int64_t k, int64_t count, int64_t width, uint32_t* to) {
     const int64_t whole = k / 2, pairs = (k + 1) / 2;
     if (count < width)
         for (int64_t q = 0; q < pairs; ++q)
@@ -41,25 +38,21 @@ inline void pack_pairs(const bf16* from, int64_t lane, int64_t step, int64_t k, 
                 if (step == 1)
                     for (int64_t q = q0; q < q1; ++q) std::memcpy(to + q * width + l, x + 2 * q, 4);
                 else
-                    for (int64_t q = q0; q < q1; ++q)
-                        to[q * width + l] = bf16_pair(x + 2 * q * step, x + (2 * q + 1) * step);
+                    for (int64_t q = q0; q < q1; ++q) to[q * width + l] = bf16_pair(x + 2 * q * step, x + (2 * q + 1) * step);
             }
         }
     }
     if (pairs > whole)
-        for (int64_t l = 0; l < count; ++l)
-            to[whole * width + l] = bf16_pair(from + l * lane + (k - 1) * step, nullptr);
+        for (int64_t l = 0; l < count; ++l) to[whole * width + l] = bf16_pair(from + l * lane + (k - 1) * step, nullptr);
 }
 
-template <int vectors>
-__attribute__((noinline, target("avx512bf16"))) void bf16_tile(int64_t pairs, const uint32_t* a, const uint32_t* b,
-                                                               float* c, int64_t c_row, bool add) {
+template <int vectors> __attribute__((noinline, target("avx512bf16"))) void bf16_tile(int64_t pairs, const uint32_t* a, const uint32_t* b,
+                                                                                      float* c, int64_t c_row, bool add) {
     __m512 sum[bf16_rows][vectors];
 #pragma GCC unroll 8
     for (int r = 0; r < bf16_rows; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v)
-            sum[r][v] = add ? _mm512_loadu_ps(c + r * c_row + 16 * v) : _mm512_setzero_ps();
+        for (int v = 0; v < vectors; ++v) sum[r][v] = add ? _mm512_loadu_ps(c + r * c_row + 16 * v) : _mm512_setzero_ps();
     for (int64_t q = 0; q < pairs; ++q, a += bf16_rows, b += 16 * vectors) {
         __m512i x[vectors];
 #pragma GCC unroll 4
@@ -68,8 +61,7 @@ __attribute__((noinline, target("avx512bf16"))) void bf16_tile(int64_t pairs, co
         for (int r = 0; r < bf16_rows; ++r) {
             const __m512i y = _mm512_set1_epi32(int(a[r]));
 #pragma GCC unroll 4
-            for (int v = 0; v < vectors; ++v)
-                sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)y, (__m512bh)x[v]);
+            for (int v = 0; v < vectors; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)y, (__m512bh)x[v]);
         }
     }
 #pragma GCC unroll 8
@@ -104,13 +96,12 @@ inline void bf16_product(const GemmArgs& g, const Bf16Plan& p, uint32_t* a, uint
     const int64_t a_panel = bf16_rows * p.pairs, b_panel = p.width * p.pairs;
     parallel_for(p.row_panels, most(1, 8192 / a_panel), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i)
-            pack_pairs(from_a + i * bf16_rows * g.a_row, g.a_row, g.a_col, g.k,
-                       least(bf16_rows, g.m - i * bf16_rows), bf16_rows, a + i * a_panel);
+            pack_pairs(from_a + i * bf16_rows * g.a_row, g.a_row, g.a_col, g.k, least(bf16_rows, g.m - i * bf16_rows), bf16_rows,
+                       a + i * a_panel);
     });
     parallel_for(p.column_panels, most(1, 8192 / b_panel), [&](int64_t begin, int64_t end) {
         for (int64_t j = begin; j < end; ++j)
-            pack_pairs(from_b + j * p.width * g.b_col, g.b_col, g.b_row, g.k, least(p.width, g.n - j * p.width),
-                       p.width, b + j * b_panel);
+            pack_pairs(from_b + j * p.width * g.b_col, g.b_col, g.b_row, g.k, least(p.width, g.n - j * p.width), p.width, b + j * b_panel);
     });
     // A share is a stack of row panels by some of the column panels.
     const int64_t threads = num_threads(), stacks = divide_up(p.row_panels, bf16_row_panels);
@@ -122,13 +113,12 @@ inline void bf16_product(const GemmArgs& g, const Bf16Plan& p, uint32_t* a, uint
         for (int64_t q = 0; q < p.pairs; q += bf16_depth)
             for (int64_t j = j0; j < j1; ++j)
                 for (int64_t i = i0; i < i1; ++i)
-                    tile(least(bf16_depth, p.pairs - q), a + i * a_panel + q * bf16_rows,
-                         b + j * b_panel + q * p.width, c + i * bf16_rows * p.c_row() + j * p.width, p.c_row(), q > 0);
+                    tile(least(bf16_depth, p.pairs - q), a + i * a_panel + q * bf16_rows, b + j * b_panel + q * p.width,
+                         c + i * bf16_rows * p.c_row() + j * p.width, p.c_row(), q > 0);
     };
     if (work < 2e5)
         for (int64_t at = 0; at < stacks * cuts; ++at) share(at);
-    else
-        run_parallel(stacks * cuts, share);
+    else run_parallel(stacks * cuts, share);
 }
 
 }  // namespace

@@ -34,37 +34,19 @@ template <class T> WISP_INLINE Vec<T> splat(T x) { return x - Vec<T>{}; }
 
 // The first `count` lanes (1..lanes) of memory, zeros above them; and back.
 #if defined(__AVX512F__)
-WISP_INLINE Vec<float> load_part(const float* p, int count) {
-    return (Vec<float>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
-}
-WISP_INLINE Vec<double> load_part(const double* p, int count) {
-    return (Vec<double>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p);
-}
-WISP_INLINE void store_part(float* p, Vec<float> v, int count) {
-    _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), (__m512)v);
-}
-WISP_INLINE void store_part(double* p, Vec<double> v, int count) {
-    _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), (__m512d)v);
-}
+WISP_INLINE Vec<float> load_part(const float* p, int count) { return (Vec<float>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p); }
+WISP_INLINE Vec<double> load_part(const double* p, int count) { return (Vec<double>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p); }
+WISP_INLINE void store_part(float* p, Vec<float> v, int count) { _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), (__m512)v); }
+WISP_INLINE void store_part(double* p, Vec<double> v, int count) { _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), (__m512d)v); }
 #elif defined(__AVX2__)
 WISP_INLINE __m256i lane_mask(int count, float) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-WISP_INLINE __m256i lane_mask(int count, double) {
-    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
-}
-WISP_INLINE Vec<float> load_part(const float* p, int count) {
-    return (Vec<float>)_mm256_maskload_ps(p, lane_mask(count, 0.f));
-}
-WISP_INLINE Vec<double> load_part(const double* p, int count) {
-    return (Vec<double>)_mm256_maskload_pd(p, lane_mask(count, 0.));
-}
-WISP_INLINE void store_part(float* p, Vec<float> v, int count) {
-    _mm256_maskstore_ps(p, lane_mask(count, 0.f), (__m256)v);
-}
-WISP_INLINE void store_part(double* p, Vec<double> v, int count) {
-    _mm256_maskstore_pd(p, lane_mask(count, 0.), (__m256d)v);
-}
+WISP_INLINE __m256i lane_mask(int count, double) { return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3)); }
+WISP_INLINE Vec<float> load_part(const float* p, int count) { return (Vec<float>)_mm256_maskload_ps(p, lane_mask(count, 0.f)); }
+WISP_INLINE Vec<double> load_part(const double* p, int count) { return (Vec<double>)_mm256_maskload_pd(p, lane_mask(count, 0.)); }
+WISP_INLINE void store_part(float* p, Vec<float> v, int count) { _mm256_maskstore_ps(p, lane_mask(count, 0.f), (__m256)v); }
+WISP_INLINE void store_part(double* p, Vec<double> v, int count) { _mm256_maskstore_pd(p, lane_mask(count, 0.), (__m256d)v); }
 #else
 template <class T> WISP_INLINE Vec<T> load_part(const T* p, int count) {
     Vec<T> v{};
@@ -79,10 +61,8 @@ template <class T> WISP_INLINE void store_part(T* p, Vec<T> v, int count) {
 #endif
 
 // zip<T, high>: the lower (upper) halves of a and b, interleaved in units of `unit` lanes.
-template <class T, bool high, int unit, int... i>
-WISP_INLINE Vec<T> zip_lanes(Vec<T> a, Vec<T> b, std::integer_sequence<int, i...>) {
-    return __builtin_shufflevector(
-        a, b, (i / unit % 2 * lanes<T> + (high ? lanes<T> / 2 : 0) + i / unit / 2 * unit + i % unit)...);
+template <class T, bool high, int unit, int... i> WISP_INLINE Vec<T> zip_lanes(Vec<T> a, Vec<T> b, std::integer_sequence<int, i...>) {
+    return __builtin_shufflevector(a, b, (i / unit % 2 * lanes<T> + (high ? lanes<T> / 2 : 0) + i / unit / 2 * unit + i % unit)...);
 }
 template <class T, bool high, int unit = 1> WISP_INLINE Vec<T> zip(Vec<T> a, Vec<T> b) {
     return zip_lanes<T, high, unit>(a, b, std::make_integer_sequence<int, lanes<T>>{});
@@ -125,17 +105,15 @@ constexpr int max_rows_of(int vectors) { return vectors == 2 ? 6 : 8; }
 #endif
 constexpr int most_rows = 12;
 
-template <class T> using Tile = void (*)(int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,
-                                         int64_t b_row, T* c, int64_t c_row, const T* d, int64_t d_row, bool add,
-                                         int last, const T* ahead, int64_t ahead_step);
+template <class T> using Tile = void (*)(int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c,
+                                         int64_t c_row, const T* d, int64_t d_row, bool add, int last, const T* ahead, int64_t ahead_step);
 
 // C = A·B + D (d null: nothing) (+ C if add). `last` is the number of columns in the last vector; `unit`: a_row is 1
 // (packed or transposed A); `part`: B may not be read beyond `last`, else it is padded. Meanwhile memory for later comes
 // into the cache: a line from `ahead` on for each of the k steps.
 template <class T, int vectors, int rows, bool unit, bool part>
-void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row,
-          T* __restrict c, int64_t c_row, const T* d, int64_t d_row, bool add, int last, const T* ahead,
-          int64_t ahead_step) {
+void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row, T* __restrict c,
+          int64_t c_row, const T* d, int64_t d_row, bool add, int last, const T* ahead, int64_t ahead_step) {
     constexpr int L = lanes<T>;
     Vec<T> sum[rows][vectors];
     if (d) {
@@ -153,8 +131,7 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
     auto step = [&](const T* pa, const T* pb) __attribute__((always_inline)) {
         Vec<T> right[vectors];
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v)
-            right[v] = part && v == vectors - 1 ? load_part(pb + v * L, last) : load(pb + v * L);
+        for (int v = 0; v < vectors; ++v) right[v] = part && v == vectors - 1 ? load_part(pb + v * L, last) : load(pb + v * L);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; ++i) {
             const Vec<T> left = splat<T>(unit ? pa[i] : pa[i * a_row]);
@@ -216,8 +193,7 @@ template <class T, int vectors, bool unit, bool part> struct TileRow {
 template <class T, int vectors, bool unit, bool part> constexpr TileRow<T, vectors, unit, part> tile_row{};
 
 template <class T, int vectors> WISP_INLINE Tile<T> tile_of(int rows, bool unit, bool part) {
-    if (unit)
-        return part ? tile_row<T, vectors, true, true>.of_rows[rows] : tile_row<T, vectors, true, false>.of_rows[rows];
+    if (unit) return part ? tile_row<T, vectors, true, true>.of_rows[rows] : tile_row<T, vectors, true, false>.of_rows[rows];
     return part ? tile_row<T, vectors, false, true>.of_rows[rows] : tile_row<T, vectors, false, false>.of_rows[rows];
 }
 template <class T> WISP_INLINE Tile<T> tile_for(int rows, int vectors, bool unit, bool part) {
@@ -231,8 +207,7 @@ template <class T> WISP_INLINE Tile<T> tile_for(int rows, int vectors, bool unit
 // ---- packing ----------------------------------------------------------------------------------------------------
 
 // put(c, vector of from[r * from_row + c]) for c < columns; rows and columns are at most `lanes`.
-template <class T, class Put>
-WISP_INLINE void turn_block(const T* from, int64_t from_row, int rows, int columns, Put&& put) {
+template <class T, class Put> WISP_INLINE void turn_block(const T* from, int64_t from_row, int rows, int columns, Put&& put) {
     constexpr int L = lanes<T>;
     Vec<T> v[L], w[L];
     if (rows == L && columns == L) {
@@ -268,8 +243,7 @@ WISP_INLINE void transpose_block(const T* from, int64_t from_row, int rows, T* t
 }
 
 // A panel of B: to[p * width + j], columns filled up to `width` (whole vectors) with zeros or copies.
-template <class T>
-void pack_b(const T* b, int64_t b_row, int64_t b_col, int64_t k, int columns, T* to, int width) {
+template <class T> void pack_b(const T* b, int64_t b_row, int64_t b_col, int64_t k, int columns, T* to, int width) {
     constexpr int L = lanes<T>;
     const int last = columns - (width - L);
     if (b_col == 1) {
@@ -289,8 +263,7 @@ void pack_b(const T* b, int64_t b_row, int64_t b_col, int64_t k, int columns, T*
                     for (int i = 0; i < L; ++i, next += b_col) __builtin_prefetch(next);
                     transpose_block<T, true>(from + p, b_col, L, to + p * width + j, width, L);
                 }
-            for (; p < k; p += L)
-                transpose_block<T, true>(from + p, b_col, rows, to + p * width + j, width, int(least(L, k - p)));
+            for (; p < k; p += L) transpose_block<T, true>(from + p, b_col, rows, to + p * width + j, width, int(least(L, k - p)));
         }
     } else {
         for (int64_t p = 0; p < k; ++p, b += b_row, to += width) {
@@ -302,8 +275,7 @@ void pack_b(const T* b, int64_t b_row, int64_t b_col, int64_t k, int columns, T*
 
 // A panel of A: to[p * rows + i]. Writes up to a vector beyond the panel, so panels are packed in ascending order;
 // not so where a_row is 1.
-template <class T>
-void pack_a(const T* a, int64_t a_row, int64_t a_col, int64_t k, int rows, T* to) {
+template <class T> void pack_a(const T* a, int64_t a_row, int64_t a_col, int64_t k, int rows, T* to) {
     constexpr int L = lanes<T>;
     if (a_row == 1) {
         if (rows <= L) {
@@ -329,8 +301,8 @@ void pack_a(const T* a, int64_t a_row, int64_t a_col, int64_t k, int rows, T* to
         } else {
             for (int64_t p = 0; p < k; p += L)
                 for (int i = 0; i < rows; i += L)
-                    transpose_block<T, false>(a + i * a_row + p, a_row, int(least(L, rows - i)), to + p * rows + i,
-                                              rows, int(least(L, k - p)));
+                    transpose_block<T, false>(a + i * a_row + p, a_row, int(least(L, rows - i)), to + p * rows + i, rows,
+                                              int(least(L, k - p)));
         }
     } else {
         for (int64_t p = 0; p < k; ++p, to += rows)
@@ -339,8 +311,7 @@ void pack_a(const T* a, int64_t a_row, int64_t a_col, int64_t k, int rows, T* to
 }
 
 // Panels of `rows` rows each, of `m` rows of A, one after another from `to` on; needs room for a vector more.
-template <class T>
-void pack_panels(const T* a, int64_t a_row, int64_t a_col, int64_t k, int64_t m, int rows, T* to) {
+template <class T> void pack_panels(const T* a, int64_t a_row, int64_t a_col, int64_t k, int64_t m, int rows, T* to) {
     // Where neighbouring rows are adjacent, a few steps of k for all panels at a time: each line of A is read once.
     const int64_t steps = a_row == 1 && m > rows ? 8 : k;
     for (int64_t p = 0; p < k; p += steps)
@@ -389,8 +360,7 @@ WISP_INLINE void dot_block(int64_t k, const T* a, int64_t a_row, const T* b, int
     for (int i = 0; i < rows; ++i) {
         if constexpr (columns % 4 == 0) {
 #pragma GCC unroll 2
-            for (int j = 0; j < columns; j += 4)
-                sum_four<T>(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3], out + i * columns + j);
+            for (int j = 0; j < columns; j += 4) sum_four<T>(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3], out + i * columns + j);
         } else {
 #pragma GCC unroll 8
             for (int j = 0; j < columns; ++j) out[i * columns + j] = sum_lanes<T>(sum[i][j]);

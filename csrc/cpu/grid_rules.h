@@ -10,10 +10,8 @@ template <class T> WISP_INLINE Coordinate<T> to_elements(T x, int64_t size, bool
     return {((x + 1) * T(size) - 1) / 2, T(size) / 2};
 }
 template <class T> WISP_INLINE void clip(Coordinate<T>& c, int64_t size) {
-    if (!(c.at > 0))
-        c = {0, 0};
-    else if (c.at >= T(size - 1))
-        c = {T(size - 1), 0};
+    if (!(c.at > 0)) c = {0, 0};
+    else if (c.at >= T(size - 1)) c = {T(size - 1), 0};
 }
 // Reflects at twice_low / 2 and twice_high / 2 until inside.
 template <class T> WISP_INLINE void reflect(Coordinate<T>& c, int64_t twice_low, int64_t twice_high) {
@@ -35,10 +33,8 @@ template <class T> WISP_INLINE void reflect(Coordinate<T>& c, int64_t twice_low,
 template <class T> WISP_INLINE void apply_padding(Coordinate<T>& c, int64_t size, const GridSample& g) {
     if (g.padding == GridPadding::border) clip(c, size);
     if (g.padding == GridPadding::reflection) {
-        if (g.align_corners)
-            reflect(c, 0, 2 * (size - 1));
-        else
-            reflect(c, -1, 2 * size - 1);
+        if (g.align_corners) reflect(c, 0, 2 * (size - 1));
+        else reflect(c, -1, 2 * size - 1);
         clip(c, size);
     }
     if (!(c.at > T(-2147483000) && c.at < T(2147483000))) c.at = -100;  // NaN and what no integer can hold

@@ -28,11 +28,11 @@ template <class R> struct Pair {
 // Calls run with a value of the type that sums of this dtype are made in.
 template <class Run> WISP_INLINE void for_sums(DType dtype, Run&& run) {
     switch (dtype) {
-        case DType::f32: return run(float());
-        case DType::f64: return run(double());
-        case DType::c64: return run(Pair<float>());
-        case DType::c128: return run(Pair<double>());
-        default: return;
+    case DType::f32: return run(float());
+    case DType::f64: return run(double());
+    case DType::c64: return run(Pair<float>());
+    case DType::c128: return run(Pair<double>());
+    default: return;
     }
 }
 
@@ -119,21 +119,16 @@ template <class T> void resample_grad_of(const ImageResample& r, const T* grad, 
     });
 }
 void resample(DType dtype, const ImageResample& r, const void* input, void* output) {
-    if (dtype == DType::f32)
-        resample_of(r, static_cast<const float*>(input), static_cast<float*>(output));
-    else
-        resample_of(r, static_cast<const double*>(input), static_cast<double*>(output));
+    if (dtype == DType::f32) resample_of(r, static_cast<const float*>(input), static_cast<float*>(output));
+    else resample_of(r, static_cast<const double*>(input), static_cast<double*>(output));
 }
 void resample_grad(DType dtype, const ImageResample& r, const void* grad, void* input_grad) {
-    if (dtype == DType::f32)
-        resample_grad_of(r, static_cast<const float*>(grad), static_cast<float*>(input_grad));
-    else
-        resample_grad_of(r, static_cast<const double*>(grad), static_cast<double*>(input_grad));
+    if (dtype == DType::f32) resample_grad_of(r, static_cast<const float*>(grad), static_cast<float*>(input_grad));
+    else resample_grad_of(r, static_cast<const double*>(grad), static_cast<double*>(input_grad));
 }
 
 // Calls visit(position in the image, first output column, count) for the parts of each row that lie inside.
-template <class Visit>
-WISP_INLINE void each_window_row(const ImageWindows& w, int64_t a, int64_t b, Visit&& visit) {
+template <class Visit> WISP_INLINE void each_window_row(const ImageWindows& w, int64_t a, int64_t b, Visit&& visit) {
     const int64_t shift = b * w.dilation[1] - w.padding[1], stride = w.stride[1];
     const int64_t from = shift >= 0 ? 0 : smaller(w.out[1], (-shift + stride - 1) / stride);
     const int64_t last = w.in[1] - 1 - shift;
@@ -189,16 +184,12 @@ void fold(DType dtype, const ImageWindows& w, const void* columns, void* output)
 // --- grid_sample ---
 
 template <class T> WISP_INLINE T floor_of(T x) {
-    if constexpr (sizeof(T) == 4)
-        return __builtin_floorf(x);
-    else
-        return __builtin_floor(x);
+    if constexpr (sizeof(T) == 4) return __builtin_floorf(x);
+    else return __builtin_floor(x);
 }
 template <class T> WISP_INLINE T nearest_of(T x) {  // ties to even
-    if constexpr (sizeof(T) == 4)
-        return __builtin_nearbyintf(x);
-    else
-        return __builtin_nearbyint(x);
+    if constexpr (sizeof(T) == 4) return __builtin_nearbyintf(x);
+    else return __builtin_nearbyint(x);
 }
 
 #include "cpu/grid_rules.h"
@@ -221,11 +212,9 @@ template <class T> void grid_sample_of(const GridSample& g, const T* input, cons
 }
 
 template <class T>
-void grid_sample_grad_of(const GridSample& g, const T* grad, const T* input, const T* grid, T* input_grad,
-                         T* grid_grad) {
+void grid_sample_grad_of(const GridSample& g, const T* grad, const T* input, const T* grid, T* input_grad, T* grid_grad) {
     const int64_t in_size = product(g.in), out_size = product(g.out);
-    if (input_grad)
-        std::memset(input_grad, 0, size_t(g.batch * g.channels * in_size) * sizeof(T));
+    if (input_grad) std::memset(input_grad, 0, size_t(g.batch * g.channels * in_size) * sizeof(T));
     parallel_for(g.batch, grain_for(16 * g.channels * out_size), [&](int64_t begin, int64_t end) {
         Neighbours<T> n;
         for (int64_t b = begin; b < end; ++b)
@@ -253,28 +242,23 @@ void grid_sample(DType dtype, const GridSample& g, const void* input, const void
         using T = decltype(zero);
         grid_sample_of(g, static_cast<const T*>(input), static_cast<const T*>(grid), static_cast<T*>(output));
     };
-    if (dtype == DType::f32)
-        run(float());
-    else
-        run(double());
+    if (dtype == DType::f32) run(float());
+    else run(double());
 }
-void grid_sample_grad(DType dtype, const GridSample& g, const void* grad, const void* input, const void* grid,
-                      void* input_grad, void* grid_grad) {
+void grid_sample_grad(DType dtype, const GridSample& g, const void* grad, const void* input, const void* grid, void* input_grad,
+                      void* grid_grad) {
     auto run = [&](auto zero) {
         using T = decltype(zero);
         grid_sample_grad_of(g, static_cast<const T*>(grad), static_cast<const T*>(input), static_cast<const T*>(grid),
                             static_cast<T*>(input_grad), static_cast<T*>(grid_grad));
     };
-    if (dtype == DType::f32)
-        run(float());
-    else
-        run(double());
+    if (dtype == DType::f32) run(float());
+    else run(double());
 }
 
 }  // namespace
 
 extern const ImageKernels image_table;
-const ImageKernels image_table = {&gather, &gather_grad, &resample,    &resample_grad,
-                                  &unfold, &fold,        &grid_sample, &grid_sample_grad};
+const ImageKernels image_table = {&gather, &gather_grad, &resample, &resample_grad, &unfold, &fold, &grid_sample, &grid_sample_grad};
 
 }  // namespace wisp::cpu::WISP_ISA

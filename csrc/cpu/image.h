@@ -44,16 +44,16 @@ struct GridSample {
 
 #ifndef __CUDACC_RTC__
 struct ImageKernels {
-    void (*gather)(DType, const ImageMap&, const void* input, void* output);            // any dtype
-    void (*gather_grad)(DType, const ImageMap&, const void* grad, void* input_grad);    // f32, f64, c64, c128
-    void (*resample)(DType, const ImageResample&, const void* input, void* output);     // f32, f64
+    void (*gather)(DType, const ImageMap&, const void* input, void* output);          // any dtype
+    void (*gather_grad)(DType, const ImageMap&, const void* grad, void* input_grad);  // f32, f64, c64, c128
+    void (*resample)(DType, const ImageResample&, const void* input, void* output);   // f32, f64
     void (*resample_grad)(DType, const ImageResample&, const void* grad, void* input_grad);
-    void (*unfold)(DType, const ImageWindows&, const void* input, void* columns);       // f32, f64, c64, c128, bool
-    void (*fold)(DType, const ImageWindows&, const void* columns, void* output);        // f32, f64, c64, c128
+    void (*unfold)(DType, const ImageWindows&, const void* input, void* columns);                      // f32, f64, c64, c128, bool
+    void (*fold)(DType, const ImageWindows&, const void* columns, void* output);                       // f32, f64, c64, c128
     void (*grid_sample)(DType, const GridSample&, const void* input, const void* grid, void* output);  // f32, f64
     // Either gradient may be null.
-    void (*grid_sample_grad)(DType, const GridSample&, const void* grad, const void* input, const void* grid,
-                             void* input_grad, void* grid_grad);
+    void (*grid_sample_grad)(DType, const GridSample&, const void* grad, const void* input, const void* grid, void* input_grad,
+                             void* grid_grad);
 };
 
 extern const ImageKernels& image;

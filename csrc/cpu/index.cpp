@@ -20,9 +20,7 @@ constexpr int64_t grain = 32768;
 template <class R> struct Pair {
     R real, imag;
     friend WISP_INLINE Pair operator+(Pair a, Pair b) { return {a.real + b.real, a.imag + b.imag}; }
-    friend WISP_INLINE Pair operator*(Pair a, Pair b) {
-        return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
-    }
+    friend WISP_INLINE Pair operator*(Pair a, Pair b) { return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real}; }
 };
 struct Bool {
     uint8_t value;
@@ -66,36 +64,40 @@ template <class T, class F> void by_order(Scatter how, F&& f) {
     else f(tag, std::integral_constant<Scatter, Scatter::maximum>{});
 }
 template <class F> void by_type(Scatter how, DType dtype, F&& f) {
-    if (how == Scatter::set)
-        return by_item(item_size(dtype), [&](auto* tag) { f(tag, std::integral_constant<Scatter, Scatter::set>{}); });
+    if (how == Scatter::set) return by_item(item_size(dtype), [&](auto* tag) { f(tag, std::integral_constant<Scatter, Scatter::set>{}); });
     if (how == Scatter::add || how == Scatter::multiply) {
         switch (dtype) {
-            case DType::u8: case DType::i8: return by_sum<uint8_t>(how, f);
-            case DType::u16: case DType::i16: return by_sum<uint16_t>(how, f);
-            case DType::u32: case DType::i32: return by_sum<uint32_t>(how, f);
-            case DType::u64: case DType::i64: return by_sum<uint64_t>(how, f);
-            case DType::f16: return by_sum<f16>(how, f);
-            case DType::bf16: return by_sum<bf16>(how, f);
-            case DType::f32: return by_sum<float>(how, f);
-            case DType::f64: return by_sum<double>(how, f);
-            case DType::c64: return by_sum<Pair<float>>(how, f);
-            case DType::c128: return by_sum<Pair<double>>(how, f);
-            default: return by_sum<Bool>(how, f);
+        case DType::u8:
+        case DType::i8: return by_sum<uint8_t>(how, f);
+        case DType::u16:
+        case DType::i16: return by_sum<uint16_t>(how, f);
+        case DType::u32:
+        case DType::i32: return by_sum<uint32_t>(how, f);
+        case DType::u64:
+        case DType::i64: return by_sum<uint64_t>(how, f);
+        case DType::f16: return by_sum<f16>(how, f);
+        case DType::bf16: return by_sum<bf16>(how, f);
+        case DType::f32: return by_sum<float>(how, f);
+        case DType::f64: return by_sum<double>(how, f);
+        case DType::c64: return by_sum<Pair<float>>(how, f);
+        case DType::c128: return by_sum<Pair<double>>(how, f);
+        default: return by_sum<Bool>(how, f);
         }
     }
     switch (dtype) {
-        case DType::u8: case DType::boolean: return by_order<uint8_t>(how, f);
-        case DType::i8: return by_order<int8_t>(how, f);
-        case DType::i16: return by_order<int16_t>(how, f);
-        case DType::i32: return by_order<int32_t>(how, f);
-        case DType::i64: return by_order<int64_t>(how, f);
-        case DType::f16: return by_order<f16>(how, f);
-        case DType::f32: return by_order<float>(how, f);
-        case DType::f64: return by_order<double>(how, f);
-        case DType::bf16: return by_order<bf16>(how, f);
-        case DType::u16: return by_order<uint16_t>(how, f);
-        case DType::u32: return by_order<uint32_t>(how, f);
-        default: return by_order<uint64_t>(how, f);
+    case DType::u8:
+    case DType::boolean: return by_order<uint8_t>(how, f);
+    case DType::i8: return by_order<int8_t>(how, f);
+    case DType::i16: return by_order<int16_t>(how, f);
+    case DType::i32: return by_order<int32_t>(how, f);
+    case DType::i64: return by_order<int64_t>(how, f);
+    case DType::f16: return by_order<f16>(how, f);
+    case DType::f32: return by_order<float>(how, f);
+    case DType::f64: return by_order<double>(how, f);
+    case DType::bf16: return by_order<bf16>(how, f);
+    case DType::u16: return by_order<uint16_t>(how, f);
+    case DType::u32: return by_order<uint32_t>(how, f);
+    default: return by_order<uint64_t>(how, f);
     }
 }
 
@@ -113,16 +115,15 @@ int64_t first_out_of_range(const int64_t* index, int64_t n, int64_t size, bool w
             if (!bad) continue;
             while (index[i] >= low && index[i] < size) i++;
             int64_t known = __atomic_load_n(&first, __ATOMIC_RELAXED);
-            while (i < known &&
-                   !__atomic_compare_exchange_n(&first, &known, i, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+            while (i < known && !__atomic_compare_exchange_n(&first, &known, i, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
             return;
         }
     });
     return first < n ? first : -1;
 }
 
-void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count,
-             int64_t n, bool, const char*) {
+void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, int64_t n, bool,
+             const char*) {
     for (int k = 0; k < count; k++) {
         const int64_t* __restrict index = indices[k];
         int64_t* __restrict o = out;
@@ -188,8 +189,8 @@ void contiguous_strides(const Slice& s, int64_t* strides) {
     }
 }
 
-void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* offsets, int64_t n,
-          const Slice& slice, int64_t item) {
+void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* offsets, int64_t n, const Slice& slice,
+          int64_t item) {
     const Rows rows(slice, out_strides);
     if (rows.count == 0 || n == 0) return;
     const int last = rows.ndim - 1;
@@ -215,20 +216,21 @@ void take(void* out, int64_t out_step, const int64_t* out_strides, const void* i
                         const T* s = from + offsets[i] + x;
                         T* d = to + i * out_step + y;
                         if (ss == 1 && ds == 1) std::memcpy(d, s, size_t(width) * sizeof(T));
-                        else for (int64_t j = 0; j < width; j++) d[j * ds] = s[j * ss];
+                        else
+                            for (int64_t j = 0; j < width; j++) d[j * ds] = s[j * ss];
                     });
             }
         });
     });
 }
 
-template <Scatter how, class T>
-WISP_INLINE void combine_row(T* __restrict d, int64_t ds, const T* __restrict s, int64_t ss, int64_t n) {
+template <Scatter how, class T> WISP_INLINE void combine_row(T* __restrict d, int64_t ds, const T* __restrict s, int64_t ss, int64_t n) {
     // Contiguous rows are worth loops of their own in the usual cases only.
     constexpr bool usual = how == Scatter::set || (how == Scatter::add && sizeof(T) >= 4);
     if (usual && ds == 1 && ss == 1) {
         if (how == Scatter::set && n * int64_t(sizeof(T)) >= 64) std::memcpy(d, s, size_t(n) * sizeof(T));
-        else for (int64_t j = 0; j < n; j++) d[j] = combined<how>(d[j], s[j]);
+        else
+            for (int64_t j = 0; j < n; j++) d[j] = combined<how>(d[j], s[j]);
     } else if (usual && ds == 1 && ss == 0) {
         const T x = *s;
         for (int64_t j = 0; j < n; j++) d[j] = combined<how>(d[j], x);
@@ -237,8 +239,8 @@ WISP_INLINE void combine_row(T* __restrict d, int64_t ds, const T* __restrict s,
     }
 }
 
-void put(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n, const Slice& slice,
-         const void* values, int64_t value_step, const int64_t* value_strides) {
+void put(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n, const Slice& slice, const void* values, int64_t value_step,
+         const int64_t* value_strides) {
     const Rows rows(slice, value_strides);
     if (rows.count == 0 || n == 0) return;
     const int last = rows.ndim - 1;
@@ -277,8 +279,7 @@ void put(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n,
 
 // Calls row(offsets of three operands) for each row of `sizes` (a row runs along the last dimension). Rows with the
 // same coordinates but `dim` come in order in the same thread; dim < 0: in any order.
-template <class F>
-void each_row(const int64_t* sizes, int ndim, int dim, const int64_t* a, const int64_t* b, const int64_t* c, F&& row) {
+template <class F> void each_row(const int64_t* sizes, int ndim, int dim, const int64_t* a, const int64_t* b, const int64_t* c, F&& row) {
     const int last = ndim - 1;
     int64_t outer = 1, along = 1, inner = ndim ? sizes[last] : 1;
     for (int k = 0; k < last; k++) (k == dim ? along : outer) *= sizes[k];
@@ -301,8 +302,8 @@ void each_row(const int64_t* sizes, int ndim, int dim, const int64_t* a, const i
     });
 }
 
-void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides,
-            const int64_t* sizes, int ndim, int dim, int64_t item, int64_t, const char*) {
+void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,
+            int ndim, int dim, int64_t item, int64_t, const char*) {
     int64_t packed[max_dims], placed[max_dims];
     contiguous_strides(Slice{ndim, sizes, nullptr}, packed);
     for (int k = 0; k < ndim; k++) placed[k] = k == dim ? 0 : in_strides[k];
@@ -323,9 +324,8 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
     });
 }
 
-void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index,
-             const int64_t* index_strides, const void* values, const int64_t* value_strides, const int64_t* sizes,
-             int ndim, int dim, int64_t, const char*) {
+void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides,
+             const void* values, const int64_t* value_strides, const int64_t* sizes, int ndim, int dim, int64_t, const char*) {
     int64_t placed[max_dims];
     for (int k = 0; k < ndim; k++) placed[k] = k == dim ? 0 : out_strides[k];
     const int64_t along = ndim ? out_strides[dim] : 0;
@@ -375,8 +375,7 @@ void masked_scatter(void* out, const bool* mask, const void* values, int64_t n, 
     });
 }
 
-void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* sizes, int ndim,
-             int64_t count) {
+void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* sizes, int ndim, int64_t count) {
     if (count == 0 || ndim == 0) return;
     const auto* m = reinterpret_cast<const uint8_t*>(mask);
     const int last = ndim - 1;
@@ -398,8 +397,7 @@ void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* ma
     }
 }
 
-void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper,
-              int64_t item) {
+void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper, int64_t item) {
     if (columns == 0) return;
     parallel_for(batch * rows, grain / columns + 1, [&](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; r++) {
@@ -422,7 +420,7 @@ void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t co
 
 }  // namespace
 
-extern const IndexKernels index_table = {&first_out_of_range, &offsets, &take, &put, &gather, &scatter,
-                                         &masked_select, &masked_scatter, &nonzero, &triangle};
+extern const IndexKernels index_table = {&first_out_of_range, &offsets,        &take,    &put,     &gather, &scatter,
+                                         &masked_select,      &masked_scatter, &nonzero, &triangle};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -23,29 +23,28 @@ struct IndexKernels {
     int64_t (*first_out_of_range)(const int64_t* index, int64_t n, int64_t size, bool wrap);
 
     // out[i] = sum over k of indices[k][i] * strides[k]; with `wrap` a negative index counts from the end of sizes[k].
-    void (*offsets)(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides,
-                    int count, int64_t n, bool wrap, const char* name);
+    void (*offsets)(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, int64_t n,
+                    bool wrap, const char* name);
 
     // Slice i of out = the slice at offsets[i] of in, for i < n; slice i of out is out_step after slice i - 1 and has
     // out_strides.
-    void (*take)(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* offsets,
-                 int64_t n, const Slice& slice, int64_t item);
+    void (*take)(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* offsets, int64_t n,
+                 const Slice& slice, int64_t item);
 
     // The slice at offsets[i] of out combines with slice i of values, which is `value_step` after slice i - 1 and has
     // value_strides (0 broadcasts). Later i win in `set`.
-    void (*put)(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n, const Slice& slice,
-                const void* values, int64_t value_step, const int64_t* value_strides);
+    void (*put)(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n, const Slice& slice, const void* values,
+                int64_t value_step, const int64_t* value_strides);
 
     // out[i] = in[i with coordinate dim replaced by index[i]]; out is contiguous with the shape of index. `size`: of in
     // along dim.
-    void (*gather)(void* out, const void* in, const int64_t* in_strides, const int64_t* index,
-                   const int64_t* index_strides, const int64_t* sizes, int ndim, int dim, int64_t item, int64_t size,
-                   const char* name);
+    void (*gather)(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides,
+                   const int64_t* sizes, int ndim, int dim, int64_t item, int64_t size, const char* name);
 
     // out[i with coordinate dim replaced by index[i]] combines with values[i].
-    void (*scatter)(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index,
-                    const int64_t* index_strides, const void* values, const int64_t* value_strides,
-                    const int64_t* sizes, int ndim, int dim, int64_t size, const char* name);
+    void (*scatter)(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides,
+                    const void* values, const int64_t* value_strides, const int64_t* sizes, int ndim, int dim, int64_t size,
+                    const char* name);
 
     // The elements of in where mask, `count` of them in all; in and mask contiguous.
     void (*masked_select)(void* out, const void* in, const bool* mask, int64_t n, int64_t count, int64_t item);
@@ -53,12 +52,10 @@ struct IndexKernels {
     void (*masked_scatter)(void* out, const bool* mask, const void* values, int64_t n, int64_t item);
 
     // Coordinates of the `count` true elements of a contiguous mask: out[i * row_step + k * column_step].
-    void (*nonzero)(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* sizes,
-                    int ndim, int64_t count);
+    void (*nonzero)(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* sizes, int ndim, int64_t count);
 
     // Copies of contiguous matrices with what lies above (tril) or below (triu) the diagonal zeroed.
-    void (*triangle)(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal,
-                     bool upper, int64_t item);
+    void (*triangle)(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper, int64_t item);
 };
 
 extern const IndexKernels& index;

@@ -16,33 +16,36 @@ namespace wisp::cpu {
 namespace {
 
 // Routines by the name of their real form and of their complex form, without the letter of the type.
-#define WISP_ROUTINES(X)                                                                                            \
-    X(getrf, "getrf", "getrf") X(getrs, "getrs", "getrs") X(getri, "getri", "getri") X(potrf, "potrf", "potrf")      \
-    X(trsm, "trsm", "trsm") X(geqrf, "geqrf", "geqrf") X(orgqr, "orgqr", "ungqr") X(ormqr, "ormqr", "unmqr")         \
-    X(gesdd, "gesdd", "gesdd") X(syevd, "syevd", "heevd") X(geev, "geev", "geev") X(gels, "gels", "gels")            \
-    X(gelsy, "gelsy", "gelsy") X(gelsd, "gelsd", "gelsd") X(gelss, "gelss", "gelss") X(sytrf, "sytrf", "sytrf")      \
-    X(hetrf, "sytrf", "hetrf") X(sytrs, "sytrs", "sytrs") X(hetrs, "sytrs", "hetrs") X(laswp, "laswp", "laswp")
+#define WISP_ROUTINES(X)                                                                                                                \
+    X(getrf, "getrf", "getrf")                                                                                                          \
+    X(getrs, "getrs", "getrs") X(getri, "getri", "getri") X(potrf, "potrf", "potrf") X(trsm, "trsm", "trsm") X(geqrf, "geqrf", "geqrf") \
+        X(orgqr, "orgqr", "ungqr") X(ormqr, "ormqr", "unmqr") X(gesdd, "gesdd", "gesdd") X(syevd, "syevd", "heevd")                     \
+            X(geev, "geev", "geev") X(gels, "gels", "gels") X(gelsy, "gelsy", "gelsy") X(gelsd, "gelsd", "gelsd")                       \
+                X(gelss, "gelss", "gelss") X(sytrf, "sytrf", "sytrf") X(hetrf, "sytrf", "hetrf") X(sytrs, "sytrs", "sytrs")             \
+                    X(hetrs, "sytrs", "hetrs") X(laswp, "laswp", "laswp")
 
 enum Routine {
 #define WISP_X(name, real, complex) name,
     WISP_ROUTINES(WISP_X)
 #undef WISP_X
-    routines
+        routines
 };
 void* symbols[4][routines];
 void (*set_library_threads)(int) = nullptr;
 std::atomic<bool> is_open{false};
 
-template <class T> constexpr int type_index = std::is_same_v<T, float> ? 0 : std::is_same_v<T, double>
-    ? 1 : std::is_same_v<T, c64> ? 2 : 3;
-template <class T> struct RealOf { using type = T; };
-template <class T> struct RealOf<std::complex<T>> { using type = T; };
+template <class T> constexpr int type_index = std::is_same_v<T, float> ? 0 : std::is_same_v<T, double> ? 1 : std::is_same_v<T, c64> ? 2 : 3;
+template <class T> struct RealOf {
+    using type = T;
+};
+template <class T> struct RealOf<std::complex<T>> {
+    using type = T;
+};
 template <class T> using Real = typename RealOf<T>::type;
 template <class T> constexpr bool complex_type = !std::is_same_v<T, Real<T>>;
 
 // Fortran takes pointers, and the lengths of strings (all 1 here) after everything else; surplus ones do no harm.
-template <class T, class... A>
-void call(Routine routine, A*... arguments) {
+template <class T, class... A> void call(Routine routine, A*... arguments) {
     using F = void (*)(A*..., size_t, size_t, size_t, size_t);
     reinterpret_cast<F>(symbols[type_index<T>][routine])(arguments..., 1, 1, 1, 1);
 }
@@ -54,16 +57,14 @@ template <class T> int query_size(T answer) {
 }
 
 // Over the matrices of a batch: body(begin, end) may run in several threads; each call costs about `flops` a matrix.
-template <class Body>
-void over(int64_t batch, double flops, Body&& body) {
+template <class Body> void over(int64_t batch, double flops, Body&& body) {
     const int64_t grain = std::max<int64_t>(1, int64_t(5e4 / std::max(1.0, flops)));
     parallel_for(batch, grain, body);
 }
 
 // The same for routines that only the library can cut into pieces: it gets the threads for one large matrix. The
 // number is the library's global; threads that change it at the same time get each other's, and right results.
-template <class Body>
-void over_or_within(int64_t batch, double flops, Body&& body) {
+template <class Body> void over_or_within(int64_t batch, double flops, Body&& body) {
     const int threads = batch == 1 && flops > 1e8 ? num_threads() : 1;
     if (threads > 1) set_library_threads(threads);
     over(batch, flops, body);
@@ -74,8 +75,7 @@ int leading(int64_t rows) { return int(std::max<int64_t>(1, rows)); }
 
 // One matrix by halves of its columns. What the left half does to the right one is independent for every column, so
 // blocks of columns are spread over the pool: they do not depend on its size, and so neither does the result.
-template <class T>
-void lu_halves(int64_t m_, int64_t n_, T* a, int64_t stride, int32_t* pivots, int32_t* info) {
+template <class T> void lu_halves(int64_t m_, int64_t n_, T* a, int64_t stride, int32_t* pivots, int32_t* info) {
     const int m = int(m_), n = int(n_), ld = leading(stride);
     constexpr int64_t width = 64;
     const int64_t k = std::min(m_, n_), left_ = k / 2 / width * width;
@@ -107,24 +107,19 @@ void lu_halves(int64_t m_, int64_t n_, T* a, int64_t stride, int32_t* pivots, in
     int32_t later = 0;
     lu_halves(m_ - left_, n_ - left_, right + left_, stride, pivots + left_, &later);
     for (int64_t i = left_; i < k; i++) pivots[i] += left;
-    by_columns(left_, [&](int64_t first, int count) {
-        call<T>(laswp, &count, a + first * stride, &ld, &below, &low, pivots, &one);
-    });
+    by_columns(left_, [&](int64_t first, int count) { call<T>(laswp, &count, a + first * stride, &ld, &below, &low, pivots, &one); });
     if (*info == 0 && later > 0) *info = later + left;
 }
 
-template <class T>
-void lu(int64_t batch, int64_t m_, int64_t n_, void* a, int32_t* pivots, int32_t* info) {
+template <class T> void lu(int64_t batch, int64_t m_, int64_t n_, void* a, int32_t* pivots, int32_t* info) {
     const int64_t k = std::min(m_, n_);
     over(batch, double(m_) * n_ * k, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++)
-            lu_halves(m_, n_, static_cast<T*>(a) + i * m_ * n_, m_, pivots + i * k, info + i);
+        for (int64_t i = begin; i < end; i++) lu_halves(m_, n_, static_cast<T*>(a) + i * m_ * n_, m_, pivots + i * k, info + i);
     });
 }
 
 // Columns are independent, so they are spread over the pool too, in blocks that do not depend on its size.
-template <class T>
-void lu_solve(int64_t batch, char trans, int64_t n_, int64_t columns, const void* lu, const int32_t* pivots, void* b) {
+template <class T> void lu_solve(int64_t batch, char trans, int64_t n_, int64_t columns, const void* lu, const int32_t* pivots, void* b) {
     constexpr int64_t width = 128;
     const int64_t blocks = (columns + width - 1) / width;
     const int n = int(n_), ld = leading(n);
@@ -139,8 +134,7 @@ void lu_solve(int64_t batch, char trans, int64_t n_, int64_t columns, const void
     });
 }
 
-template <class T>
-void lu_inverse(int64_t batch, int64_t n_, void* lu, const int32_t* pivots, int32_t* info) {
+template <class T> void lu_inverse(int64_t batch, int64_t n_, void* lu, const int32_t* pivots, int32_t* info) {
     const int n = int(n_), ld = leading(n);
     over_or_within(batch, 2.0 * n * n * n, [&](int64_t begin, int64_t end) {
         T answer{};
@@ -153,32 +147,27 @@ void lu_inverse(int64_t batch, int64_t n_, void* lu, const int32_t* pivots, int3
     });
 }
 
-template <class T>
-void cholesky(int64_t batch, char part, int64_t n_, void* a, int32_t* info) {
+template <class T> void cholesky(int64_t batch, char part, int64_t n_, void* a, int32_t* info) {
     const int n = int(n_), ld = leading(n);
     over_or_within(batch, double(n) * n * n / 3, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++) call<T>(potrf, &part, &n, static_cast<T*>(a) + i * n_ * n_, &ld, info
-            + i);
+        for (int64_t i = begin; i < end; i++) call<T>(potrf, &part, &n, static_cast<T*>(a) + i * n_ * n_, &ld, info + i);
     });
 }
 
 template <class T>
-void triangular_solve(int64_t batch, char side, char part, char trans, char diagonal, int64_t m_, int64_t n_,
-    const void* a, void* b) {
+void triangular_solve(int64_t batch, char side, char part, char trans, char diagonal, int64_t m_, int64_t n_, const void* a, void* b) {
     const int m = int(m_), n = int(n_);
     const int64_t order = side == 'L' ? m_ : n_;
     const int ld_a = leading(order), ld_b = leading(m_);
     const T one(1);
     over(batch, double(m) * n * order, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++)
-            call<T>(trsm, &side, &part, &trans, &diagonal, &m, &n, &one, static_cast<const T*>(a) + i * order * order,
-                &ld_a,
+            call<T>(trsm, &side, &part, &trans, &diagonal, &m, &n, &one, static_cast<const T*>(a) + i * order * order, &ld_a,
                     static_cast<T*>(b) + i * m_ * n_, &ld_b);
     });
 }
 
-template <class T>
-void qr(int64_t batch, int64_t m_, int64_t n_, void* a, void* tau) {
+template <class T> void qr(int64_t batch, int64_t m_, int64_t n_, void* a, void* tau) {
     const int m = int(m_), n = int(n_), ld = leading(m);
     const int64_t k = std::min(m_, n_);
     over_or_within(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
@@ -188,13 +177,11 @@ void qr(int64_t batch, int64_t m_, int64_t n_, void* a, void* tau) {
         size = query_size(answer);
         std::vector<T> work(size);
         for (int64_t i = begin; i < end; i++)
-            call<T>(geqrf, &m, &n, static_cast<T*>(a) + i * m_ * n_, &ld, static_cast<T*>(tau) + i * k, work.data(),
-                &size, &info);
+            call<T>(geqrf, &m, &n, static_cast<T*>(a) + i * m_ * n_, &ld, static_cast<T*>(tau) + i * k, work.data(), &size, &info);
     });
 }
 
-template <class T>
-void householder(int64_t batch, int64_t m_, int64_t n_, int64_t k_, void* a, const void* tau) {
+template <class T> void householder(int64_t batch, int64_t m_, int64_t n_, int64_t k_, void* a, const void* tau) {
     const int m = int(m_), n = int(n_), k = int(k_), ld = leading(m);
     over_or_within(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
         T answer{};
@@ -203,38 +190,34 @@ void householder(int64_t batch, int64_t m_, int64_t n_, int64_t k_, void* a, con
         size = query_size(answer);
         std::vector<T> work(size);
         for (int64_t i = begin; i < end; i++)
-            call<T>(orgqr, &m, &n, &k, static_cast<T*>(a) + i * m_ * n_, &ld, static_cast<const T*>(tau) + i * k_,
-                work.data(), &size, &info);
+            call<T>(orgqr, &m, &n, &k, static_cast<T*>(a) + i * m_ * n_, &ld, static_cast<const T*>(tau) + i * k_, work.data(), &size,
+                    &info);
     });
 }
 
-template <class T>
-void householder_apply(int64_t batch, char side, char trans, int64_t m_, int64_t n_, int64_t k_, int64_t rows,
-    int64_t columns,
-                       const void* a, const void* tau, void* c) {
+template <class T> void householder_apply(int64_t batch, char side, char trans, int64_t m_, int64_t n_, int64_t k_, int64_t rows,
+                                          int64_t columns, const void* a, const void* tau, void* c) {
     if (trans == 'C' && !complex_type<T>) trans = 'T';
     const int m = int(m_), n = int(n_), k = int(k_), ld_a = leading(rows), ld_c = leading(m);
     over_or_within(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
         T answer{};
         int size = -1, info = 0;
-        call<T>(ormqr, &side, &trans, &m, &n, &k, static_cast<const T*>(a), &ld_a, static_cast<const T*>(tau),
-            static_cast<T*>(c), &ld_c,
+        call<T>(ormqr, &side, &trans, &m, &n, &k, static_cast<const T*>(a), &ld_a, static_cast<const T*>(tau), static_cast<T*>(c), &ld_c,
                 &answer, &size, &info);
         size = query_size(answer);
         std::vector<T> work(size);
         for (int64_t i = begin; i < end; i++)
             call<T>(ormqr, &side, &trans, &m, &n, &k, static_cast<const T*>(a) + i * rows * columns, &ld_a,
-                static_cast<const T*>(tau) + i * k_,
-                    static_cast<T*>(c) + i * m_ * n_, &ld_c, work.data(), &size, &info);
+                    static_cast<const T*>(tau) + i * k_, static_cast<T*>(c) + i * m_ * n_, &ld_c, work.data(), &size, &info);
     });
 }
 
-template <class T>
-void svd(int64_t batch, char job, int64_t m_, int64_t n_, void* a, void* s, void* u, void* vh, int32_t* info) {
+template <class T> void svd(int64_t batch, char job, int64_t m_, int64_t n_, void* a, void* s, void* u, void* vh, int32_t* info) {
     const int m = int(m_), n = int(n_), k = std::min(m, n), ld_a = leading(m);
     const int rows_vh = job == 'S' ? k : n, ld_u = leading(m), ld_vh = leading(rows_vh);
-    const int64_t columns_u = job == 'S' ? k : m, real_work = std::max<int64_t>(
-        1, job == 'N' ? 7 * int64_t(k) : int64_t(k) * std::max(5 * k + 7, 2 * std::max(m, n) + 2 * k + 1));
+    const int64_t columns_u = job == 'S' ? k : m,
+                  real_work =
+                      std::max<int64_t>(1, job == 'N' ? 7 * int64_t(k) : int64_t(k) * std::max(5 * k + 7, 2 * std::max(m, n) + 2 * k + 1));
     over_or_within(batch, 8.0 * m * n * k, [&](int64_t begin, int64_t end) {
         std::vector<Real<T>> rwork(complex_type<T> ? real_work : 1);
         std::vector<int> iwork(8 * std::max(1, k));
@@ -244,11 +227,9 @@ void svd(int64_t batch, char job, int64_t m_, int64_t n_, void* a, void* s, void
             T* const right = vh ? static_cast<T*>(vh) + i * rows_vh * n_ : nullptr;
             Real<T>* const values = static_cast<Real<T>*>(s) + i * k;
             if constexpr (complex_type<T>)
-                call<T>(gesdd, &job, &m, &n, matrix, &ld_a, values, left, &ld_u, right, &ld_vh, work, &size,
-                    rwork.data(), iwork.data(), info + i);
-            else
-                call<T>(gesdd, &job, &m, &n, matrix, &ld_a, values, left, &ld_u, right, &ld_vh, work, &size,
-                    iwork.data(), info + i);
+                call<T>(gesdd, &job, &m, &n, matrix, &ld_a, values, left, &ld_u, right, &ld_vh, work, &size, rwork.data(), iwork.data(),
+                        info + i);
+            else call<T>(gesdd, &job, &m, &n, matrix, &ld_a, values, left, &ld_u, right, &ld_vh, work, &size, iwork.data(), info + i);
         };
         T answer{};
         run(begin, &answer, -1);
@@ -258,8 +239,7 @@ void svd(int64_t batch, char job, int64_t m_, int64_t n_, void* a, void* s, void
     });
 }
 
-template <class T>
-void eigh(int64_t batch, bool vectors, char part, int64_t n_, void* a, void* values, int32_t* info) {
+template <class T> void eigh(int64_t batch, bool vectors, char part, int64_t n_, void* a, void* values, int32_t* info) {
     const int n = int(n_), ld = leading(n);
     const char job = vectors ? 'V' : 'N';
     over_or_within(batch, 6.0 * n * n * n, [&](int64_t begin, int64_t end) {
@@ -270,10 +250,9 @@ void eigh(int64_t batch, bool vectors, char part, int64_t n_, void* a, void* val
             T* const matrix = static_cast<T*>(a) + i * n_ * n_;
             Real<T>* const w = static_cast<Real<T>*>(values) + i * n_;
             if constexpr (complex_type<T>)
-                call<T>(syevd, &job, &part, &n, matrix, &ld, w, work.data(), &size, rwork.data(), &real_size,
-                    iwork.data(), &int_size, info + i);
-            else
-                call<T>(syevd, &job, &part, &n, matrix, &ld, w, work.data(), &size, iwork.data(), &int_size, info + i);
+                call<T>(syevd, &job, &part, &n, matrix, &ld, w, work.data(), &size, rwork.data(), &real_size, iwork.data(), &int_size,
+                        info + i);
+            else call<T>(syevd, &job, &part, &n, matrix, &ld, w, work.data(), &size, iwork.data(), &int_size, info + i);
         };
         run(begin, -1, -1, -1);
         const int size = query_size(work[0]), real_size = query_size(rwork[0]), int_size = std::max(1, iwork[0]);
@@ -284,8 +263,7 @@ void eigh(int64_t batch, bool vectors, char part, int64_t n_, void* a, void* val
     });
 }
 
-template <class T>
-void eig(int64_t batch, int64_t n_, void* a, void* values, void* vectors, int32_t* info) {
+template <class T> void eig(int64_t batch, int64_t n_, void* a, void* values, void* vectors, int32_t* info) {
     using C = std::complex<Real<T>>;
     const int n = int(n_), ld = leading(n), one = 1;
     const char left = 'N', right = vectors ? 'V' : 'N';
@@ -298,12 +276,12 @@ void eig(int64_t batch, int64_t n_, void* a, void* values, void* vectors, int32_
             C* const w = static_cast<C*>(values) + i * n_;
             C* const v = vectors ? static_cast<C*>(vectors) + i * n_ * n_ : nullptr;
             if constexpr (complex_type<T>) {
-                call<T>(geev, &left, &right, &n, matrix, &ld, w, &nothing, &one, v ? v : &nothing, &ld, work.data(),
-                    &size, rwork.data(), info + i);
+                call<T>(geev, &left, &right, &n, matrix, &ld, w, &nothing, &one, v ? v : &nothing, &ld, work.data(), &size, rwork.data(),
+                        info + i);
             } else {
                 T *const re = rwork.data(), *const im = re + n_;
-                call<T>(geev, &left, &right, &n, matrix, &ld, re, im, &nothing, &one, real_vectors.data(), &ld,
-                    work.data(), &size, info + i);
+                call<T>(geev, &left, &right, &n, matrix, &ld, re, im, &nothing, &one, real_vectors.data(), &ld, work.data(), &size,
+                        info + i);
                 if (size < 0) return;
                 for (int64_t j = 0; j < n_; j++) w[j] = C(re[j], im[j]);
                 // A pair of conjugate values keeps the real and imaginary parts of its vector in two columns.
@@ -325,10 +303,8 @@ void eig(int64_t batch, int64_t n_, void* a, void* values, void* vectors, int32_
     });
 }
 
-template <class T>
-void least_squares(int64_t batch, char driver, int64_t m_, int64_t n_, int64_t columns, void* a, void* b, double rcond_,
-    int64_t* ranks,
-                   void* s, int32_t* info) {
+template <class T> void least_squares(int64_t batch, char driver, int64_t m_, int64_t n_, int64_t columns, void* a, void* b, double rcond_,
+                                      int64_t* ranks, void* s, int32_t* info) {
     const int m = int(m_), n = int(n_), nrhs = int(columns), ld_a = leading(m), ld_b = leading(std::max(m_, n_));
     const int64_t k = std::min(m_, n_);
     const Real<T> rcond = Real<T>(rcond_);
@@ -341,30 +317,27 @@ void least_squares(int64_t batch, char driver, int64_t m_, int64_t n_, int64_t c
             Real<T>* const values = s ? static_cast<Real<T>*>(s) + i * k : spare.data();
             int rank = 0;
             const char trans = 'N';
-            if (driver == 'g')
-                call<T>(gels, &trans, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, work.data(), &size, info + i);
+            if (driver == 'g') call<T>(gels, &trans, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, work.data(), &size, info + i);
             else if (driver == 'y') {
                 std::fill(columns_order.begin(), columns_order.end(), 0);
                 if constexpr (complex_type<T>)
-                    call<T>(gelsy, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, columns_order.data(), &rcond, &rank,
-                        work.data(), &size, rwork.data(), info + i);
+                    call<T>(gelsy, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, columns_order.data(), &rcond, &rank, work.data(), &size,
+                            rwork.data(), info + i);
                 else
-                    call<T>(gelsy, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, columns_order.data(), &rcond, &rank,
-                        work.data(), &size, info + i);
+                    call<T>(gelsy, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, columns_order.data(), &rcond, &rank, work.data(), &size,
+                            info + i);
             } else if (driver == 'd') {
                 if constexpr (complex_type<T>)
-                    call<T>(gelsd, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(),
-                        &size, rwork.data(), iwork.data(), info + i);
+                    call<T>(gelsd, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(), &size, rwork.data(),
+                            iwork.data(), info + i);
                 else
-                    call<T>(gelsd, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(),
-                        &size, iwork.data(), info + i);
+                    call<T>(gelsd, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(), &size, iwork.data(),
+                            info + i);
             } else {
                 if constexpr (complex_type<T>)
-                    call<T>(gelss, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(),
-                        &size, rwork.data(), info + i);
-                else
-                    call<T>(gelss, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(),
-                        &size, info + i);
+                    call<T>(gelss, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(), &size, rwork.data(),
+                            info + i);
+                else call<T>(gelss, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, values, &rcond, &rank, work.data(), &size, info + i);
             }
             if (ranks && size >= 0) ranks[i] = rank;
         };
@@ -378,8 +351,7 @@ void least_squares(int64_t batch, char driver, int64_t m_, int64_t n_, int64_t c
     });
 }
 
-template <class T>
-void ldl(int64_t batch, bool hermitian, int64_t n_, void* a, int32_t* pivots, int32_t* info) {
+template <class T> void ldl(int64_t batch, bool hermitian, int64_t n_, void* a, int32_t* pivots, int32_t* info) {
     const int n = int(n_), ld = leading(n);
     const char part = 'L';
     over(batch, double(n) * n * n / 3, [&](int64_t begin, int64_t end) {
@@ -389,31 +361,27 @@ void ldl(int64_t batch, bool hermitian, int64_t n_, void* a, int32_t* pivots, in
         size = query_size(answer);
         std::vector<T> work(size);
         for (int64_t i = begin; i < end; i++)
-            call<T>(hermitian ? hetrf : sytrf, &part, &n, static_cast<T*>(a) + i * n_ * n_, &ld, pivots + i * n_,
-                work.data(), &size, info + i);
+            call<T>(hermitian ? hetrf : sytrf, &part, &n, static_cast<T*>(a) + i * n_ * n_, &ld, pivots + i * n_, work.data(), &size,
+                    info + i);
     });
 }
 
 template <class T>
-void ldl_solve(int64_t batch, bool hermitian, int64_t n_, int64_t columns, const void* a, const int32_t* pivots,
-    void* b) {
+void ldl_solve(int64_t batch, bool hermitian, int64_t n_, int64_t columns, const void* a, const int32_t* pivots, void* b) {
     const int n = int(n_), nrhs = int(columns), ld = leading(n);
     const char part = 'L';
     over(batch, 2.0 * n * n * nrhs, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             int info = 0;
-            call<T>(hermitian ? hetrs : sytrs, &part, &n, &nrhs, static_cast<const T*>(a) + i * n_ * n_, &ld, pivots
-                + i * n_,
+            call<T>(hermitian ? hetrs : sytrs, &part, &n, &nrhs, static_cast<const T*>(a) + i * n_ * n_, &ld, pivots + i * n_,
                     static_cast<T*>(b) + i * n_ * columns, &ld, &info);
         }
     });
 }
 
-template <class T>
-constexpr LapackKernels kernels = {lu<T>, lu_solve<T>, lu_inverse<T>, cholesky<T>, triangular_solve<T>, qr<T>,
-    householder<T>,
-                                   householder_apply<T>, svd<T>, eigh<T>, eig<T>, least_squares<T>, ldl<T>,
-                                       ldl_solve<T>};
+template <class T> constexpr LapackKernels kernels = {
+    lu<T>,   lu_solve<T>, lu_inverse<T>,    cholesky<T>, triangular_solve<T>, qr<T>, householder<T>, householder_apply<T>, svd<T>,
+    eigh<T>, eig<T>,      least_squares<T>, ldl<T>,      ldl_solve<T>};
 
 }  // namespace
 
@@ -453,10 +421,10 @@ std::string open_lapack(const char* path) {
 
 const LapackKernels& lapack(DType dtype) {
     switch (dtype) {
-        case DType::f32: return kernels<float>;
-        case DType::f64: return kernels<double>;
-        case DType::c64: return kernels<c64>;
-        default: return kernels<c128>;
+    case DType::f32: return kernels<float>;
+    case DType::f64: return kernels<double>;
+    case DType::c64: return kernels<c64>;
+    default: return kernels<c128>;
     }
 }
 

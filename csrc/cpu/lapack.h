@@ -13,18 +13,15 @@ namespace wisp::cpu {
 struct LapackKernels {
     void (*lu)(int64_t batch, int64_t m, int64_t n, void* a, int32_t* pivots, int32_t* info);
     // Solves op(A) X = B for trans 'N', 'T' or 'C'.
-    void (*lu_solve)(int64_t batch, char trans, int64_t n, int64_t columns, const void* lu, const int32_t* pivots,
-        void* b);
+    void (*lu_solve)(int64_t batch, char trans, int64_t n, int64_t columns, const void* lu, const int32_t* pivots, void* b);
     void (*lu_inverse)(int64_t batch, int64_t n, void* lu, const int32_t* pivots, int32_t* info);
     void (*cholesky)(int64_t batch, char part, int64_t n, void* a, int32_t* info);
     // op(A) X = B or, for side 'R', X op(A) = B, where B is m x n.
-    void (*triangular_solve)(int64_t batch, char side, char part, char trans, char diagonal, int64_t m, int64_t n,
-        const void* a, void* b);
+    void (*triangular_solve)(int64_t batch, char side, char part, char trans, char diagonal, int64_t m, int64_t n, const void* a, void* b);
     void (*qr)(int64_t batch, int64_t m, int64_t n, void* a, void* tau);
     // The first n columns of the product of k reflections; A is m x n.
     void (*householder)(int64_t batch, int64_t m, int64_t n, int64_t k, void* a, const void* tau);
-    void (*householder_apply)(int64_t batch, char side, char trans, int64_t m, int64_t n, int64_t k, int64_t rows,
-        int64_t columns,
+    void (*householder_apply)(int64_t batch, char side, char trans, int64_t m, int64_t n, int64_t k, int64_t rows, int64_t columns,
                               const void* a, const void* tau, void* c);
     // job 'N' (values only), 'S' (reduced) or 'A' (full). A is destroyed.
     void (*svd)(int64_t batch, char job, int64_t m, int64_t n, void* a, void* s, void* u, void* vh, int32_t* info);
@@ -32,12 +29,10 @@ struct LapackKernels {
     // Values and vectors are complex. A is destroyed; vectors may be null.
     void (*eig)(int64_t batch, int64_t n, void* a, void* values, void* vectors, int32_t* info);
     // driver 'g' (gels), 'y' (gelsy), 'd' (gelsd), 's' (gelss); B has max(m, n) rows. Ranks and s may be null.
-    void (*least_squares)(int64_t batch, char driver, int64_t m, int64_t n, int64_t columns, void* a, void* b,
-        double rcond,
-                          int64_t* ranks, void* s, int32_t* info);
+    void (*least_squares)(int64_t batch, char driver, int64_t m, int64_t n, int64_t columns, void* a, void* b, double rcond, int64_t* ranks,
+                          void* s, int32_t* info);
     void (*ldl)(int64_t batch, bool hermitian, int64_t n, void* a, int32_t* pivots, int32_t* info);
-    void (*ldl_solve)(int64_t batch, bool hermitian, int64_t n, int64_t columns, const void* a, const int32_t* pivots,
-        void* b);
+    void (*ldl_solve)(int64_t batch, bool hermitian, int64_t n, int64_t columns, const void* a, const int32_t* pivots, void* b);
 };
 
 bool lapack_is_open();

@@ -42,8 +42,7 @@ template <class T> WISP_INLINE Compute<T> row_max(const T* x, int64_t n) {
 }
 
 // One sample whose logits lie next to each other. smooth: also the sum of weight * x, for label smoothing.
-template <class T>
-WISP_INLINE Compute<T> logsumexp_row(const T* x, const T* weight, int64_t n, bool smooth, double& weighted) {
+template <class T> WISP_INLINE Compute<T> logsumexp_row(const T* x, const T* weight, int64_t n, bool smooth, double& weighted) {
     using C = Compute<T>;
     const C top = row_max(x, n);
     // With all logits -inf, top - top is NaN and so is the result, as in PyTorch.
@@ -57,22 +56,17 @@ WISP_INLINE Compute<T> logsumexp_row(const T* x, const T* weight, int64_t n, boo
         weighted = totals[1];
     } else {
         double total[1];
-        sum_along<C>(n, total, [&](int64_t i, auto vector, Vector<C>* out) {
-            out[0] = exp_nonpositive(vector.load(x + i) - top);
-        });
+        sum_along<C>(n, total, [&](int64_t i, auto vector, Vector<C>* out) { out[0] = exp_nonpositive(vector.load(x + i) - top); });
         totals[0] = total[0];
     }
     return top + C(log(totals[0]));
 }
 
 // The same for up to one vector of samples whose logits lie `stride` apart.
-template <class T>
-WISP_INLINE Vector<Compute<T>> logsumexp_columns(const T* x, const T* weight, int64_t n, int64_t stride, int64_t width,
-                                                 bool smooth, Vector<Compute<T>>& weighted) {
+template <class T> WISP_INLINE Vector<Compute<T>> logsumexp_columns(const T* x, const T* weight, int64_t n, int64_t stride, int64_t width,
+                                                                    bool smooth, Vector<Compute<T>>& weighted) {
     using C = Compute<T>;
-    auto get = [&](int64_t c) {
-        return width == lanes<C> ? load(x + c * stride) : load_partial(x + c * stride, width, C(0));
-    };
+    auto get = [&](int64_t c) { return width == lanes<C> ? load(x + c * stride) : load_partial(x + c * stride, width, C(0)); };
     Vector<C> top = splat(C(-infinity_f)), sum = {};
     for (int64_t c = 0; c < n; c++) top = maximum(get(c), top);
     for (int64_t c = 0; c < n; c++) {
@@ -88,9 +82,8 @@ WISP_INLINE Vector<Compute<T>> logsumexp_columns(const T* x, const T* weight, in
 }
 
 // `sample` is the index into target; x_target its logit.
-template <class T>
-WISP_INLINE Compute<T> sample_loss(const LossArgs& a, int64_t sample, Compute<T> x_target, Compute<T> lse,
-                                   double weighted, double weights) {
+template <class T> WISP_INLINE Compute<T> sample_loss(const LossArgs& a, int64_t sample, Compute<T> x_target, Compute<T> lse,
+                                                      double weighted, double weights) {
     using C = Compute<T>;
     const int64_t target = a.target[sample];
     if (target == a.ignore_index) return 0;
@@ -101,8 +94,7 @@ WISP_INLINE Compute<T> sample_loss(const LossArgs& a, int64_t sample, Compute<T>
     return C((1 - a.label_smoothing) * plain + a.label_smoothing * smooth);
 }
 
-template <class T>
-int64_t cross_entropy_as(const LossArgs& a, Compute<T>* losses, Compute<T>* logsumexp, double* total_weight) {
+template <class T> int64_t cross_entropy_as(const LossArgs& a, Compute<T>* losses, Compute<T>* logsumexp, double* total_weight) {
     using C = Compute<T>;
     const int64_t bad = check_targets<T>(a, total_weight);
     if (bad >= 0) return bad;
@@ -164,9 +156,8 @@ int64_t cross_entropy_as(const LossArgs& a, Compute<T>* losses, Compute<T>* logs
     return -1;
 }
 
-template <class T>
-void cross_entropy_backward_as(const LossArgs& a, const Compute<T>* logsumexp, const Compute<T>* grad, bool one_grad,
-                               double factor, T* dx) {
+template <class T> void cross_entropy_backward_as(const LossArgs& a, const Compute<T>* logsumexp, const Compute<T>* grad, bool one_grad,
+                                                  double factor, T* dx) {
     using C = Compute<T>;
     const T *x = (const T*)a.input, *weight = (const T*)a.weight;
     const double smoothing = a.label_smoothing, weights = smoothing != 0 ? weight_sum<T>(a) : 0;
@@ -257,8 +248,7 @@ template <class T> int64_t nll_as(const LossArgs& a, Compute<T>* losses, double*
     return -1;
 }
 
-template <class T>
-void nll_backward_as(const LossArgs& a, const Compute<T>* grad, bool one_grad, double factor, T* dx) {
+template <class T> void nll_backward_as(const LossArgs& a, const Compute<T>* grad, bool one_grad, double factor, T* dx) {
     using C = Compute<T>;
     const T* weight = (const T*)a.weight;
     std::memset(dx, 0, size_t(a.outer * a.classes * a.inner) * sizeof(T));
@@ -279,8 +269,7 @@ int64_t cross_entropy(const LossArgs& a, void* losses, void* logsumexp, double* 
     });
     return bad;
 }
-void cross_entropy_backward(const LossArgs& a, const void* logsumexp, const void* grad, bool one_grad, double factor,
-                            void* grad_input) {
+void cross_entropy_backward(const LossArgs& a, const void* logsumexp, const void* grad, bool one_grad, double factor, void* grad_input) {
     with_floating(a.dtype, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;

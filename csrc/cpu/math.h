@@ -125,8 +125,8 @@ WISP_INLINE LogParts log_reduce(float x) {
     return {float(e >> 23) - (denormal ? 23.0f : 0.0f), bits_as<float>(i - e) - 1.0f};
 }
 WISP_INLINE float log1p_tail(float f) {  // log(1 + f) - f for f in [-1/3, 1/3]
-    const float p = horner(f, 0.333332151f, -0.249998048f, 0.200104445f, -0.166801795f, 0.140053406f, -0.121883817f,
-                           0.139867067f, -0.128742635f);
+    const float p =
+        horner(f, 0.333332151f, -0.249998048f, 0.200104445f, -0.166801795f, 0.140053406f, -0.121883817f, 0.139867067f, -0.128742635f);
     const float s = f * f;
     return s * fused(f, p, -0.5f);
 }
@@ -196,9 +196,7 @@ WISP_INLINE Angle angle_reduce(float x) {
     narrow = narrow < -0.8f ? -0.8f : narrow;
     return {int32_t(bits_as<int64_t>(shifted)), narrow};
 }
-WISP_INLINE float sin_fraction(float r, float s) {
-    return fused(r * s, horner(s, -0.166666538f, 0.00833210815f, -0.000195082335f), r);
-}
+WISP_INLINE float sin_fraction(float r, float s) { return fused(r * s, horner(s, -0.166666538f, 0.00833210815f, -0.000195082335f), r); }
 WISP_INLINE float cos_fraction(float s) {
     return fused(s * s, horner(s, 0.0416666456f, -0.00138872978f, 2.44300882e-05f), fused(s, -0.5f, 1.0f));
 }
@@ -337,20 +335,18 @@ WISP_INLINE float normal_cdf(float x) {
     const uint32_t bits = bits_as<uint32_t>(x), size = bits & 0x7fffffffu;
     const float c = bits_as<float>((size < 0x40b1da51u ? size : 0x40b1da51u) | (bits & 0x80000000u));
     const float s = c * c;
-    const float p = horner(s, 0.398942274f, 0.0337261534f, 0.00466604747f, 0.000167036923f, 6.29344463e-06f,
-                           2.25608048e-08f);
+    const float p = horner(s, 0.398942274f, 0.0337261534f, 0.00466604747f, 0.000167036923f, 6.29344463e-06f, 2.25608048e-08f);
     const float q = horner(s, 1.0f, 0.251205289f, 0.0285643915f, 0.00187468086f, 7.28258787e-05f, 1.18762771e-06f);
     const float y = fused(c, p / q, 0.5f);
     return x < -5.5579f ? 0.0f : y;  // exactly: gelu multiplies it by x
 }
 WISP_INLINE float erf_fraction(float s) {  // erf(x) / x - 1 for s = x^2 <= 1
-    return horner(s, 0.128379166f, -0.37612626f, 0.112835787f, -0.0268533472f, 0.0051871622f, -0.00079978531f,
-                  7.80690389e-05f);
+    return horner(s, 0.128379166f, -0.37612626f, 0.112835787f, -0.0268533472f, 0.0051871622f, -0.00079978531f, 7.80690389e-05f);
 }
 WISP_INLINE float erfcx_positive(float a) {  // e^(a^2) erfc(a) for a in [0, 10.2]
     const float t = (a - 2.0f) / (a + 2.0f);
-    const float p = horner(t, 1.27697837f, -0.0927639231f, -0.166030973f, 0.164054722f, -0.0542072281f,
-                           -0.00805843901f, 0.00863914471f, 0.0013143121f, -0.00123652094f, -0.000403860904f);
+    const float p = horner(t, 1.27697837f, -0.0927639231f, -0.166030973f, 0.164054722f, -0.0542072281f, -0.00805843901f, 0.00863914471f,
+                           0.0013143121f, -0.00123652094f, -0.000403860904f);
     return p / fused(2.0f, a, 1.0f);
 }
 WISP_INLINE float erf(float x) {
@@ -388,16 +384,17 @@ WISP_INLINE float pow(float x, float y) {
     const double exponent = double(e >> 23) - (denormal ? 23.0 : 0.0);
     const double s = (m - 1.0) / (m + 1.0);
     const double z = s * s;
-    const double log2_x = fused(s, horner(z, 2.8853900817778495, 0.96179669411538993, 0.57707794174993743,
-                                          0.41220931670942973, 0.31990297346148938, 0.28294019139924398), exponent);
+    const double log2_x = fused(s,
+                                horner(z, 2.8853900817778495, 0.96179669411538993, 0.57707794174993743, 0.41220931670942973,
+                                       0.31990297346148938, 0.28294019139924398),
+                                exponent);
     double t = double(y) * log2_x;
     t = t > 160.0 ? 160.0 : t;
     t = t < -160.0 ? -160.0 : t;
     const double shifted = t + round_magic_double;
     const double f = t - (shifted - round_magic_double);
-    const double p = horner(f, 0.99999999996168232, 0.6931471807284546, 0.24022651198156367, 0.055504103534223255,
-                            0.009618027253816136, 0.0013333922585461674, 0.00015469291099090102,
-                            1.5201916480400199e-05);
+    const double p = horner(f, 0.99999999996168232, 0.6931471807284546, 0.24022651198156367, 0.055504103534223255, 0.009618027253816136,
+                            0.0013333922585461674, 0.00015469291099090102, 1.5201916480400199e-05);
     const int32_t n = int32_t(bits_as<int64_t>(shifted));
     float r = scale_by_power(float(p), n);
 
@@ -427,13 +424,15 @@ WISP_INLINE float pow(float x, float y) {
 
 #define WISP_DOUBLE(name) \
     WISP_INLINE double name(double x) { return __builtin_##name(x); }
-WISP_DOUBLE(exp) WISP_DOUBLE(exp2) WISP_DOUBLE(expm1) WISP_DOUBLE(log) WISP_DOUBLE(log2) WISP_DOUBLE(log10)
-WISP_DOUBLE(log1p) WISP_DOUBLE(sin) WISP_DOUBLE(cos) WISP_DOUBLE(tan) WISP_DOUBLE(asin) WISP_DOUBLE(acos)
-WISP_DOUBLE(atan) WISP_DOUBLE(sinh) WISP_DOUBLE(cosh) WISP_DOUBLE(tanh) WISP_DOUBLE(asinh) WISP_DOUBLE(acosh)
-WISP_DOUBLE(atanh) WISP_DOUBLE(erf) WISP_DOUBLE(erfc) WISP_DOUBLE(sqrt)
-WISP_DOUBLE(floor) WISP_DOUBLE(ceil) WISP_DOUBLE(trunc)
+WISP_DOUBLE(exp)
+WISP_DOUBLE(exp2) WISP_DOUBLE(expm1) WISP_DOUBLE(log) WISP_DOUBLE(log2) WISP_DOUBLE(log10) WISP_DOUBLE(log1p) WISP_DOUBLE(sin)
+    WISP_DOUBLE(cos) WISP_DOUBLE(tan) WISP_DOUBLE(asin) WISP_DOUBLE(acos) WISP_DOUBLE(atan) WISP_DOUBLE(sinh) WISP_DOUBLE(cosh)
+        WISP_DOUBLE(tanh) WISP_DOUBLE(asinh) WISP_DOUBLE(acosh) WISP_DOUBLE(atanh) WISP_DOUBLE(erf) WISP_DOUBLE(erfc) WISP_DOUBLE(sqrt)
+            WISP_DOUBLE(floor) WISP_DOUBLE(ceil) WISP_DOUBLE(trunc)
 #undef WISP_DOUBLE
-WISP_INLINE double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
+                WISP_INLINE double rsqrt(double x) {
+    return 1.0 / __builtin_sqrt(x);
+}
 WISP_INLINE double atan2(double y, double x) { return __builtin_atan2(y, x); }
 WISP_INLINE double pow(double x, double y) { return __builtin_pow(x, y); }
 WISP_INLINE double hypot(double x, double y) { return __builtin_hypot(x, y); }
@@ -467,18 +466,16 @@ WISP_INLINE _Complex double c_complex(std::complex<double> z) {
     std::memcpy(&c, &z, sizeof c);
     return c;
 }
-#define WISP_COMPLEX(name)                                                                                   \
-    WISP_INLINE std::complex<float> name(std::complex<float> z) {                                            \
-        return complex_result(__builtin_c##name##f(c_complex(z)));                                           \
-    }                                                                                                        \
-    WISP_INLINE std::complex<double> name(std::complex<double> z) {                                          \
-        return complex_result(__builtin_c##name(c_complex(z)));                                              \
-    }
-WISP_COMPLEX(exp) WISP_COMPLEX(log) WISP_COMPLEX(sin) WISP_COMPLEX(cos) WISP_COMPLEX(tan) WISP_COMPLEX(asin)
-WISP_COMPLEX(acos) WISP_COMPLEX(atan) WISP_COMPLEX(sinh) WISP_COMPLEX(cosh) WISP_COMPLEX(tanh) WISP_COMPLEX(asinh)
-WISP_COMPLEX(acosh) WISP_COMPLEX(atanh) WISP_COMPLEX(sqrt)
+#define WISP_COMPLEX(name)                                                                                                     \
+    WISP_INLINE std::complex<float> name(std::complex<float> z) { return complex_result(__builtin_c##name##f(c_complex(z))); } \
+    WISP_INLINE std::complex<double> name(std::complex<double> z) { return complex_result(__builtin_c##name(c_complex(z))); }
+WISP_COMPLEX(exp)
+WISP_COMPLEX(log) WISP_COMPLEX(sin) WISP_COMPLEX(cos) WISP_COMPLEX(tan) WISP_COMPLEX(asin) WISP_COMPLEX(acos) WISP_COMPLEX(atan)
+    WISP_COMPLEX(sinh) WISP_COMPLEX(cosh) WISP_COMPLEX(tanh) WISP_COMPLEX(asinh) WISP_COMPLEX(acosh) WISP_COMPLEX(atanh) WISP_COMPLEX(sqrt)
 #undef WISP_COMPLEX
-WISP_INLINE float abs(std::complex<float> z) { return __builtin_cabsf(c_complex(z)); }
+        WISP_INLINE float abs(std::complex<float> z) {
+    return __builtin_cabsf(c_complex(z));
+}
 WISP_INLINE double abs(std::complex<double> z) { return __builtin_cabs(c_complex(z)); }
 WISP_INLINE float arg(std::complex<float> z) { return __builtin_cargf(c_complex(z)); }
 WISP_INLINE double arg(std::complex<double> z) { return __builtin_carg(c_complex(z)); }
@@ -488,9 +485,7 @@ template <class T> WISP_INLINE std::complex<T> complex_pow(std::complex<T> x, st
     if constexpr (sizeof(T) == 4) return complex_result(__builtin_cpowf(c_complex(x), c_complex(y)));
     else return complex_result(__builtin_cpow(c_complex(x), c_complex(y)));
 }
-template <class T> WISP_INLINE std::complex<T> log2(std::complex<T> z) {
-    return log(z) * T(1.4426950408889634);
-}
+template <class T> WISP_INLINE std::complex<T> log2(std::complex<T> z) { return log(z) * T(1.4426950408889634); }
 // Not templates: those would be ambiguous with std's.
 WISP_INLINE std::complex<float> log10(std::complex<float> z) { return log(z) * 0.43429448190325182f; }
 WISP_INLINE std::complex<double> log10(std::complex<double> z) { return log(z) * 0.43429448190325182; }

@@ -43,9 +43,8 @@ template <class T> WISP_INLINE void layer_norm_row(const LayerArgs<T>& a, int64_
             vector.store(y + i, v * vector.load(a.weight + i) + vector.load(a.bias + i));
         });
     } else if (a.weight) {
-        each_vector<C>(a.n, [&](int64_t i, auto vector) {
-            vector.store(y + i, (vector.load(x + i) - mean) * rstd * vector.load(a.weight + i));
-        });
+        each_vector<C>(
+            a.n, [&](int64_t i, auto vector) { vector.store(y + i, (vector.load(x + i) - mean) * rstd * vector.load(a.weight + i)); });
     } else {
         each_vector<C>(a.n, [&](int64_t i, auto vector) {
             const Vector<C> v = (vector.load(x + i) - mean) * rstd;
@@ -54,9 +53,8 @@ template <class T> WISP_INLINE void layer_norm_row(const LayerArgs<T>& a, int64_
     }
 }
 
-template <class T>
-void layer_norm_as(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean, Compute<T>* rstd, int64_t rows,
-                   int64_t n, double eps) {
+template <class T> void layer_norm_as(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean, Compute<T>* rstd, int64_t rows,
+                                      int64_t n, double eps) {
     const LayerArgs<T> args{x, weight, bias, y, mean, rstd, n, eps};
     parallel_for(rows, task_rows(n), [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; row++) layer_norm_row(args, row);
@@ -64,10 +62,9 @@ void layer_norm_as(const T* x, const T* weight, const T* bias, T* y, Compute<T>*
 }
 
 // Adds what one row gives to the sums of grad * xhat and of grad, and writes grad_x. A null mean means RMS.
-template <class T>
-WISP_INLINE void layer_norm_backward_row(const T* g, const T* x, const T* weight, const Compute<T>* mean_of_row,
-                                         Compute<T> rstd, T* dx, Compute<T>* weight_sum, Compute<T>* bias_sum,
-                                         int64_t n) {
+template <class T> WISP_INLINE void layer_norm_backward_row(const T* g, const T* x, const T* weight, const Compute<T>* mean_of_row,
+                                                            Compute<T> rstd, T* dx, Compute<T>* weight_sum, Compute<T>* bias_sum,
+                                                            int64_t n) {
     using C = Compute<T>;
     const C mean = mean_of_row ? *mean_of_row : C(0);
     double total[2];
@@ -88,9 +85,8 @@ WISP_INLINE void layer_norm_backward_row(const T* g, const T* x, const T* weight
     });
 }
 
-template <class T>
-void layer_norm_backward_as(const T* g, const T* x, const T* weight, const Compute<T>* mean, const Compute<T>* rstd,
-                            T* dx, T* dweight, T* dbias, int64_t rows, int64_t n) {
+template <class T> void layer_norm_backward_as(const T* g, const T* x, const T* weight, const Compute<T>* mean, const Compute<T>* rstd,
+                                               T* dx, T* dweight, T* dbias, int64_t rows, int64_t n) {
     using C = Compute<T>;
     if (!dweight && !dbias) {
         parallel_for(rows, task_rows(n), [=](int64_t begin, int64_t end) {
@@ -112,8 +108,7 @@ void layer_norm_backward_as(const T* g, const T* x, const T* weight, const Compu
             const int64_t last = rows * (chunk + 1) / chunks;
             for (int64_t row = rows * chunk / chunks; row < last; row++)
                 layer_norm_backward_row<T>(g + row * n, x + row * n, weight, mean ? mean + row : nullptr, rstd[row],
-                                           dx ? dx + row * n : nullptr, dweight ? weight_sum : nullptr,
-                                           dbias ? bias_sum : nullptr, n);
+                                           dx ? dx + row * n : nullptr, dweight ? weight_sum : nullptr, dbias ? bias_sum : nullptr, n);
         }
     });
     each_vector<C>(n, [&](int64_t i, auto vector) {
@@ -130,23 +125,19 @@ void layer_norm_backward_as(const T* g, const T* x, const T* weight, const Compu
 // ---- runs along the spatial dimension
 
 // y = (x - mean) * scale + bias along one channel.
-template <class T>
-WISP_INLINE void affine_run(const T* x, T* y, int64_t n, Compute<T> mean, Compute<T> scale, Compute<T> bias) {
+template <class T> WISP_INLINE void affine_run(const T* x, T* y, int64_t n, Compute<T> mean, Compute<T> scale, Compute<T> bias) {
     using C = Compute<T>;
     each_vector<C>(n, [&](int64_t i, auto vector) { vector.store(y + i, (vector.load(x + i) - mean) * scale + bias); });
 }
 // dx = g * scale - shift - (x - mean) * slope along one channel.
-template <class T>
-WISP_INLINE void affine_backward_run(const T* g, const T* x, T* dx, int64_t n, Compute<T> mean, Compute<T> scale,
-                                     Compute<T> shift, Compute<T> slope) {
+template <class T> WISP_INLINE void affine_backward_run(const T* g, const T* x, T* dx, int64_t n, Compute<T> mean, Compute<T> scale,
+                                                        Compute<T> shift, Compute<T> slope) {
     using C = Compute<T>;
-    each_vector<C>(n, [&](int64_t i, auto vector) {
-        vector.store(dx + i, vector.load(g + i) * scale - shift - (vector.load(x + i) - mean) * slope);
-    });
+    each_vector<C>(
+        n, [&](int64_t i, auto vector) { vector.store(dx + i, vector.load(g + i) * scale - shift - (vector.load(x + i) - mean) * slope); });
 }
 // totals: the sum of g, the sum of g * (x - mean).
-template <class T>
-WISP_INLINE void grad_sums(const T* g, const T* x, int64_t n, Compute<T> mean, double (&totals)[2]) {
+template <class T> WISP_INLINE void grad_sums(const T* g, const T* x, int64_t n, Compute<T> mean, double (&totals)[2]) {
     using C = Compute<T>;
     sum_along<C>(n, totals, [&](int64_t i, auto vector, Vector<C>* out) {
         out[0] = vector.load(g + i);
@@ -156,9 +147,8 @@ WISP_INLINE void grad_sums(const T* g, const T* x, int64_t n, Compute<T> mean, d
 
 // ---- group norm
 
-template <class T>
-void group_norm_as(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean, Compute<T>* rstd, int64_t batch,
-                   int64_t groups, int64_t channels, int64_t spatial, double eps) {
+template <class T> void group_norm_as(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean, Compute<T>* rstd, int64_t batch,
+                                      int64_t groups, int64_t channels, int64_t spatial, double eps) {
     using C = Compute<T>;
     const int64_t n = channels * spatial;
     parallel_for(batch * groups, task_rows(n), [=](int64_t begin, int64_t end) {
@@ -180,17 +170,15 @@ void group_norm_as(const T* x, const T* weight, const T* bias, T* y, Compute<T>*
             for (int64_t k = 0; k < channels; k++) {
                 const int64_t channel = row % groups * channels + k;
                 const C scale = weight ? rstd[row] * C(weight[channel]) : rstd[row];
-                affine_run(in + k * spatial, y + row * n + k * spatial, spatial, center, scale,
-                           bias ? C(bias[channel]) : C(0));
+                affine_run(in + k * spatial, y + row * n + k * spatial, spatial, center, scale, bias ? C(bias[channel]) : C(0));
             }
         }
     });
 }
 
-template <class T>
-void group_norm_backward_as(const T* g, const T* x, const T* weight, const Compute<T>* mean, const Compute<T>* rstd,
-                            T* dx, T* dweight, T* dbias, int64_t batch, int64_t groups, int64_t channels,
-                            int64_t spatial) {
+template <class T> void group_norm_backward_as(const T* g, const T* x, const T* weight, const Compute<T>* mean, const Compute<T>* rstd,
+                                               T* dx, T* dweight, T* dbias, int64_t batch, int64_t groups, int64_t channels,
+                                               int64_t spatial) {
     using C = Compute<T>;
     const int64_t n = channels * spatial, all_channels = groups * channels;
     C* sums = static_cast<C*>(scratch(0, size_t(2 * batch * all_channels) * sizeof(C)));
@@ -213,8 +201,8 @@ void group_norm_backward_as(const T* g, const T* x, const T* weight, const Compu
             const C shift = C(r * all_grad / double(n)), slope = C(r * r * r * all_product / double(n));
             for (int64_t k = 0; k < channels; k++) {
                 const C w = weight ? C(weight[row % groups * channels + k]) : C(1);
-                affine_backward_run(grad + k * spatial, in + k * spatial, dx + row * n + k * spatial, spatial,
-                                    mean[row], rstd[row] * w, shift, slope);
+                affine_backward_run(grad + k * spatial, in + k * spatial, dx + row * n + k * spatial, spatial, mean[row], rstd[row] * w,
+                                    shift, slope);
             }
         }
     });
@@ -238,8 +226,7 @@ void group_norm_backward_as(const T* g, const T* x, const T* weight, const Compu
 constexpr int64_t rows_per_block = 256;
 template <class C> WISP_INLINE bool is_narrow(int64_t spatial) { return spatial < lanes<C>; }
 
-template <class C, int K, class Value>
-void sum_down(int64_t batch, int64_t columns, double* totals, Value value) {
+template <class C, int K, class Value> void sum_down(int64_t batch, int64_t columns, double* totals, Value value) {
     const int64_t blocks = (columns + lanes<C> - 1) / lanes<C>;
     parallel_for(blocks, 1 + elements_per_task / (batch * lanes<C>), [=](int64_t begin, int64_t end) {
         for (int64_t block = begin; block < end; block++) {
@@ -275,22 +262,18 @@ template <class C, class Value> WISP_INLINE void spread(C* to, int64_t channels,
     }
 }
 
-template <class R>
-void update_running(R* running_mean, R* running_var, const double* mean, const double* var, int64_t channels,
-                    double count, double momentum) {
+template <class R> void update_running(R* running_mean, R* running_var, const double* mean, const double* var, int64_t channels,
+                                       double count, double momentum) {
     const double unbias = count > 1 ? count / (count - 1) : nan_f;
     for (int64_t c = 0; c < channels; c++) {
         using C = Compute<R>;
-        if (running_mean)
-            running_mean[c] = R(C((1 - momentum) * double(C(running_mean[c])) + momentum * mean[c]));
-        if (running_var)
-            running_var[c] = R(C((1 - momentum) * double(C(running_var[c])) + momentum * var[c] * unbias));
+        if (running_mean) running_mean[c] = R(C((1 - momentum) * double(C(running_mean[c])) + momentum * mean[c]));
+        if (running_var) running_var[c] = R(C((1 - momentum) * double(C(running_var[c])) + momentum * var[c] * unbias));
     }
 }
 
-template <class T>
-void stats_as(const T* x, Compute<T>* mean, Compute<T>* rstd, DType running, void* running_mean, void* running_var,
-              double momentum, int64_t batch, int64_t channels, int64_t spatial, double eps) {
+template <class T> void stats_as(const T* x, Compute<T>* mean, Compute<T>* rstd, DType running, void* running_mean, void* running_var,
+                                 double momentum, int64_t batch, int64_t channels, int64_t spatial, double eps) {
     using C = Compute<T>;
     const double count = double(batch) * double(spatial);
     double* means = static_cast<double*>(scratch(0, size_t(2 * channels) * sizeof(double)));
@@ -299,8 +282,7 @@ void stats_as(const T* x, Compute<T>* mean, Compute<T>* rstd, DType running, voi
         const int64_t columns = channels * spatial;
         double* totals = static_cast<double*>(scratch(1, size_t(columns) * (sizeof(double) + sizeof(C))));
         C* centers = reinterpret_cast<C*>(totals + columns);
-        sum_down<C, 1>(batch, columns, totals,
-                       [=](int64_t at, int64_t, auto vector, Vector<C>* out) { out[0] = vector.load(x + at); });
+        sum_down<C, 1>(batch, columns, totals, [=](int64_t at, int64_t, auto vector, Vector<C>* out) { out[0] = vector.load(x + at); });
         for (int64_t c = 0; c < channels; c++) means[c] = channel_total(totals, c, spatial) / count;
         spread(centers, channels, spatial, [&](int64_t c) { return C(means[c]); });
         sum_down<C, 1>(batch, columns, totals, [=](int64_t at, int64_t column, auto vector, Vector<C>* out) {
@@ -314,8 +296,7 @@ void stats_as(const T* x, Compute<T>* mean, Compute<T>* rstd, DType running, voi
                 double sum = 0, square = 0, total[1];
                 for (int64_t b = 0; b < batch; b++) {
                     const T* run = x + (b * channels + c) * spatial;
-                    sum_along<C>(spatial, total,
-                                 [&](int64_t i, auto vector, Vector<C>* out) { out[0] = vector.load(run + i); });
+                    sum_along<C>(spatial, total, [&](int64_t i, auto vector, Vector<C>* out) { out[0] = vector.load(run + i); });
                     sum += total[0];
                 }
                 const C center = C(sum / count);
@@ -343,9 +324,8 @@ void stats_as(const T* x, Compute<T>* mean, Compute<T>* rstd, DType running, voi
         });
 }
 
-template <class T>
-void apply_as(const T* x, const Compute<T>* mean, const Compute<T>* rstd, const T* weight, const T* bias, T* y,
-              int64_t batch, int64_t channels, int64_t spatial) {
+template <class T> void apply_as(const T* x, const Compute<T>* mean, const Compute<T>* rstd, const T* weight, const T* bias, T* y,
+                                 int64_t batch, int64_t channels, int64_t spatial) {
     using C = Compute<T>;
     if (is_narrow<C>(spatial)) {
         const int64_t columns = channels * spatial;
@@ -358,8 +338,7 @@ void apply_as(const T* x, const Compute<T>* mean, const Compute<T>* rstd, const 
             for (int64_t b = begin; b < end; b++)
                 each_vector<C>(columns, [&](int64_t i, auto vector) {
                     const Vector<C> v = vector.load(x + b * columns + i) - vector.load((const C*)centers + i);
-                    vector.store(y + b * columns + i,
-                                 v * vector.load((const C*)scales + i) + vector.load((const C*)shifts + i));
+                    vector.store(y + b * columns + i, v * vector.load((const C*)scales + i) + vector.load((const C*)shifts + i));
                 });
         });
         return;
@@ -373,10 +352,9 @@ void apply_as(const T* x, const Compute<T>* mean, const Compute<T>* rstd, const 
     });
 }
 
-template <class T>
-void batch_norm_backward_as(const T* g, const T* x, const Compute<T>* mean, const Compute<T>* rstd, const T* weight,
-                            T* dx, T* dweight, T* dbias, int64_t batch, int64_t channels, int64_t spatial,
-                            bool training) {
+template <class T> void batch_norm_backward_as(const T* g, const T* x, const Compute<T>* mean, const Compute<T>* rstd, const T* weight,
+                                               T* dx, T* dweight, T* dbias, int64_t batch, int64_t channels, int64_t spatial,
+                                               bool training) {
     using C = Compute<T>;
     const double count = double(batch) * double(spatial);
     // Per channel: the factor of grad, the constant, the factor of x - mean in grad_x.
@@ -400,8 +378,7 @@ void batch_norm_backward_as(const T* g, const T* x, const Compute<T>* mean, cons
             out[0] = vector.load(g + at);
             out[1] = out[0] * (vector.load(x + at) - vector.load((const C*)centers + column));
         });
-        for (int64_t c = 0; c < channels; c++)
-            finish(c, channel_total(totals, c, spatial), channel_total(totals + columns, c, spatial));
+        for (int64_t c = 0; c < channels; c++) finish(c, channel_total(totals, c, spatial), channel_total(totals + columns, c, spatial));
         if (!dx) return;
         spread(scales, channels, spatial, [&](int64_t c) { return scale[c]; });
         spread(shifts, channels, spatial, [&](int64_t c) { return shift[c]; });
@@ -412,8 +389,7 @@ void batch_norm_backward_as(const T* g, const T* x, const Compute<T>* mean, cons
                     const int64_t at = b * columns + i;
                     const Vector<C> centered = vector.load(x + at) - vector.load((const C*)centers + i);
                     const Vector<C> v = vector.load(g + at) * vector.load((const C*)scales + i);
-                    vector.store(dx + at, v - vector.load((const C*)shifts + i) -
-                                              centered * vector.load((const C*)slopes + i));
+                    vector.store(dx + at, v - vector.load((const C*)shifts + i) - centered * vector.load((const C*)slopes + i));
                 });
         });
         return;
@@ -439,54 +415,50 @@ void batch_norm_backward_as(const T* g, const T* x, const Compute<T>* mean, cons
 
 // ---- by dtype
 
-void layer_norm(DType d, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd,
-                int64_t rows, int64_t n, double eps) {
+void layer_norm(DType d, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd, int64_t rows, int64_t n,
+                double eps) {
     with_floating(d, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
         layer_norm_as((const T*)x, (const T*)weight, (const T*)bias, (T*)y, (C*)mean, (C*)rstd, rows, n, eps);
     });
 }
-void layer_norm_backward(DType d, const void* grad, const void* x, const void* weight, const void* mean,
-                         const void* rstd, void* grad_x, void* grad_weight, void* grad_bias, int64_t rows, int64_t n) {
+void layer_norm_backward(DType d, const void* grad, const void* x, const void* weight, const void* mean, const void* rstd, void* grad_x,
+                         void* grad_weight, void* grad_bias, int64_t rows, int64_t n) {
     with_floating(d, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        layer_norm_backward_as((const T*)grad, (const T*)x, (const T*)weight, (const C*)mean, (const C*)rstd,
-                               (T*)grad_x, (T*)grad_weight, (T*)grad_bias, rows, n);
+        layer_norm_backward_as((const T*)grad, (const T*)x, (const T*)weight, (const C*)mean, (const C*)rstd, (T*)grad_x, (T*)grad_weight,
+                               (T*)grad_bias, rows, n);
     });
 }
-void group_norm(DType d, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd,
-                int64_t batch, int64_t groups, int64_t channels, int64_t spatial, double eps) {
+void group_norm(DType d, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd, int64_t batch,
+                int64_t groups, int64_t channels, int64_t spatial, double eps) {
     with_floating(d, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        group_norm_as((const T*)x, (const T*)weight, (const T*)bias, (T*)y, (C*)mean, (C*)rstd, batch, groups,
-                      channels, spatial, eps);
+        group_norm_as((const T*)x, (const T*)weight, (const T*)bias, (T*)y, (C*)mean, (C*)rstd, batch, groups, channels, spatial, eps);
     });
 }
-void group_norm_backward(DType d, const void* grad, const void* x, const void* weight, const void* mean,
-                         const void* rstd, void* grad_x, void* grad_weight, void* grad_bias, int64_t batch,
-                         int64_t groups, int64_t channels, int64_t spatial) {
+void group_norm_backward(DType d, const void* grad, const void* x, const void* weight, const void* mean, const void* rstd, void* grad_x,
+                         void* grad_weight, void* grad_bias, int64_t batch, int64_t groups, int64_t channels, int64_t spatial) {
     with_floating(d, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        group_norm_backward_as((const T*)grad, (const T*)x, (const T*)weight, (const C*)mean, (const C*)rstd,
-                               (T*)grad_x, (T*)grad_weight, (T*)grad_bias, batch, groups, channels, spatial);
+        group_norm_backward_as((const T*)grad, (const T*)x, (const T*)weight, (const C*)mean, (const C*)rstd, (T*)grad_x, (T*)grad_weight,
+                               (T*)grad_bias, batch, groups, channels, spatial);
     });
 }
-void batch_norm_stats(DType d, const void* x, void* mean, void* rstd, DType running, void* running_mean,
-                      void* running_var, double momentum, int64_t batch, int64_t channels, int64_t spatial,
-                      double eps) {
+void batch_norm_stats(DType d, const void* x, void* mean, void* rstd, DType running, void* running_mean, void* running_var, double momentum,
+                      int64_t batch, int64_t channels, int64_t spatial, double eps) {
     with_floating(d, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        stats_as((const T*)x, (C*)mean, (C*)rstd, running, running_mean, running_var, momentum, batch, channels,
-                 spatial, eps);
+        stats_as((const T*)x, (C*)mean, (C*)rstd, running, running_mean, running_var, momentum, batch, channels, spatial, eps);
     });
 }
-void batch_norm_from_running(DType d, DType running, const void* running_mean, const void* running_var, void* mean,
-                             void* rstd, int64_t channels, double eps) {
+void batch_norm_from_running(DType d, DType running, const void* running_mean, const void* running_var, void* mean, void* rstd,
+                             int64_t channels, double eps) {
     with_floating(running, [&](auto zero) {
         using R = decltype(zero);
         auto fill = [&](auto* mean_out, auto* rstd_out) {
@@ -500,30 +472,27 @@ void batch_norm_from_running(DType d, DType running, const void* running_mean, c
         else fill((float*)mean, (float*)rstd);
     });
 }
-void batch_norm_apply(DType d, const void* x, const void* mean, const void* rstd, const void* weight, const void* bias,
-                      void* y, int64_t batch, int64_t channels, int64_t spatial) {
+void batch_norm_apply(DType d, const void* x, const void* mean, const void* rstd, const void* weight, const void* bias, void* y,
+                      int64_t batch, int64_t channels, int64_t spatial) {
     with_floating(d, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        apply_as((const T*)x, (const C*)mean, (const C*)rstd, (const T*)weight, (const T*)bias, (T*)y, batch, channels,
-                 spatial);
+        apply_as((const T*)x, (const C*)mean, (const C*)rstd, (const T*)weight, (const T*)bias, (T*)y, batch, channels, spatial);
     });
 }
-void batch_norm_backward(DType d, const void* grad, const void* x, const void* mean, const void* rstd,
-                         const void* weight, void* grad_x, void* grad_weight, void* grad_bias, int64_t batch,
-                         int64_t channels, int64_t spatial, bool training) {
+void batch_norm_backward(DType d, const void* grad, const void* x, const void* mean, const void* rstd, const void* weight, void* grad_x,
+                         void* grad_weight, void* grad_bias, int64_t batch, int64_t channels, int64_t spatial, bool training) {
     with_floating(d, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        batch_norm_backward_as((const T*)grad, (const T*)x, (const C*)mean, (const C*)rstd, (const T*)weight,
-                               (T*)grad_x, (T*)grad_weight, (T*)grad_bias, batch, channels, spatial, training);
+        batch_norm_backward_as((const T*)grad, (const T*)x, (const C*)mean, (const C*)rstd, (const T*)weight, (T*)grad_x, (T*)grad_weight,
+                               (T*)grad_bias, batch, channels, spatial, training);
     });
 }
 
 }  // namespace
 
-extern const NormKernels norm_table = {&layer_norm, &layer_norm_backward, &group_norm, &group_norm_backward,
-                                       &batch_norm_stats, &batch_norm_from_running, &batch_norm_apply,
-                                       &batch_norm_backward};
+extern const NormKernels norm_table = {&layer_norm,       &layer_norm_backward,     &group_norm,       &group_norm_backward,
+                                       &batch_norm_stats, &batch_norm_from_running, &batch_norm_apply, &batch_norm_backward};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -11,8 +11,7 @@ namespace {
 constexpr int64_t elements_per_task = 16384;
 
 // f(p, g, s0, s1, s2) on each element, with S of the states loaded before and stored after.
-template <int S, class T, class F>
-WISP_INLINE void update(const OptimizerTensor& t, int64_t begin, int64_t end, F f) {
+template <int S, class T, class F> WISP_INLINE void update(const OptimizerTensor& t, int64_t begin, int64_t end, F f) {
     using C = Compute<T>;
     T* __restrict p = (T*)t.param;
     const T* __restrict g = (const T*)t.grad;

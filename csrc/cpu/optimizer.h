@@ -51,7 +51,8 @@ struct OptimizerKernels {
     void (*unscale)(const OptimizerTensor* tensors, int64_t count, const float* factor, float* found);
     // Of Adam, on the GPU alone: every step's count (of `dtype`) goes up by one, and numbers[4 i] to [4 i + 3] become what the rule
     // reads of it. `lr`: the learning rate in device memory (of `lr_dtype`), or null for that of the settings.
-    void (*adam_numbers)(const OptimizerSettings&, void* const* steps, int64_t count, DType dtype, const void* lr, DType lr_dtype, double* numbers);
+    void (*adam_numbers)(const OptimizerSettings&, void* const* steps, int64_t count, DType dtype, const void* lr, DType lr_dtype,
+                         double* numbers);
 };
 extern const OptimizerKernels& optimizer;
 #endif

@@ -184,18 +184,17 @@ template <class T> void asgd(const OptimizerSettings& s, const OptimizerTensor& 
     });
 }
 
-template <class T>
-void apply_rule(OptimizerRule rule, const OptimizerSettings& s, const OptimizerTensor& t, int64_t begin, int64_t end) {
+template <class T> void apply_rule(OptimizerRule rule, const OptimizerSettings& s, const OptimizerTensor& t, int64_t begin, int64_t end) {
     switch (rule) {
-        case OptimizerRule::sgd: return sgd<T>(s, t, begin, end);
-        case OptimizerRule::adam: return adam<T>(s, t, begin, end);
-        case OptimizerRule::adamax: return adamax<T>(s, t, begin, end);
-        case OptimizerRule::nadam: return nadam<T>(s, t, begin, end);
-        case OptimizerRule::radam: return radam<T>(s, t, begin, end);
-        case OptimizerRule::adagrad: return adagrad<T>(s, t, begin, end);
-        case OptimizerRule::adadelta: return adadelta<T>(s, t, begin, end);
-        case OptimizerRule::rmsprop: return rmsprop<T>(s, t, begin, end);
-        case OptimizerRule::rprop: return rprop<T>(s, t, begin, end);
-        case OptimizerRule::asgd: return asgd<T>(s, t, begin, end);
+    case OptimizerRule::sgd: return sgd<T>(s, t, begin, end);
+    case OptimizerRule::adam: return adam<T>(s, t, begin, end);
+    case OptimizerRule::adamax: return adamax<T>(s, t, begin, end);
+    case OptimizerRule::nadam: return nadam<T>(s, t, begin, end);
+    case OptimizerRule::radam: return radam<T>(s, t, begin, end);
+    case OptimizerRule::adagrad: return adagrad<T>(s, t, begin, end);
+    case OptimizerRule::adadelta: return adadelta<T>(s, t, begin, end);
+    case OptimizerRule::rmsprop: return rmsprop<T>(s, t, begin, end);
+    case OptimizerRule::rprop: return rprop<T>(s, t, begin, end);
+    case OptimizerRule::asgd: return asgd<T>(s, t, begin, end);
     }
 }

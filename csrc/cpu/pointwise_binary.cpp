@@ -17,8 +17,10 @@ template <class T> void where_loop(char* const* pointers, int64_t n, const Param
 
 #include "pointwise_make_rows.h"
 extern const BinaryKernels pointwise_binary_table;
-const BinaryKernels pointwise_binary_table = {{
+const BinaryKernels pointwise_binary_table = {
+    {
 #include "../ops/table/binary.h"
-}, {&where_loop<uint8_t>, &where_loop<uint16_t>, &where_loop<uint32_t>, &where_loop<uint64_t>, &where_loop<Item16>}};
+    },
+    {&where_loop<uint8_t>, &where_loop<uint16_t>, &where_loop<uint32_t>, &where_loop<uint64_t>, &where_loop<Item16>}};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -11,7 +11,8 @@ namespace {
 
 // ---- the loops. A result may be one of the operands (in-place), never a shifted part of one: hence ivdep.
 
-template <class Row, class T> void forward_loop(char* const* pointers, int64_t n, const Param* params_, [[maybe_unused]] unsigned constants) {
+template <class Row, class T>
+void forward_loop(char* const* pointers, int64_t n, const Param* params_, [[maybe_unused]] unsigned constants) {
     // bool | bool is an int
     using Out = std::conditional_t<Row::result == boolean, bool, decltype(Row::template forward<T>(T(), T(), T(), nullptr))>;
     Param params[4] = {};
@@ -43,13 +44,14 @@ template <class Row, class T> void forward_loop(char* const* pointers, int64_t n
             for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], b[i], b[i], params);
         } else {
             const T* c = reinterpret_cast<const T*>(pointers[3]);
-    #pragma GCC ivdep
-        for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], b[i], c[i], params);
+#pragma GCC ivdep
+            for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], b[i], c[i], params);
         }
     }
 }
 
-template <class Row, class T, int N> void gradient_loop(char* const* pointers, int64_t n, const Param* params_, [[maybe_unused]] unsigned constants) {
+template <class Row, class T, int N>
+void gradient_loop(char* const* pointers, int64_t n, const Param* params_, [[maybe_unused]] unsigned constants) {
     Param params[4] = {};
     if (params_)
         for (int i = 0; i < 4; i++) params[i] = params_[i];
@@ -113,4 +115,3 @@ template <class Row> constexpr PointwiseKernelRow make_row() {
 
 }  // namespace
 }  // namespace wisp::cpu::WISP_ISA
-

@@ -20,12 +20,9 @@ WISP_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 WISP_INLINE int64_t product(const int64_t* v) { return v[0] * v[1] * v[2]; }
 
 template <class T> WISP_INLINE T lowest() {
-    if constexpr (T(0.5) != 0)
-        return -T(__builtin_inf());
-    else if constexpr (T(-1) > T(0))
-        return T(0);
-    else
-        return T(T(1) << (sizeof(T) * 8 - 1));
+    if constexpr (T(0.5) != 0) return -T(__builtin_inf());
+    else if constexpr (T(-1) > T(0)) return T(0);
+    else return T(T(1) << (sizeof(T) * 8 - 1));
 }
 template <class T> WISP_INLINE bool beats(T x, T best) { return (x > best) | (x != x); }
 
@@ -42,9 +39,8 @@ WISP_INLINE Range outputs_of_tap(const PoolShape& s, int d, int64_t k) {
 }
 
 // best[j] = x[j * stride] and tap[j] = number where x beats best.
-template <class T, int fixed_stride, bool tracked>
-WISP_INLINE void max_pass(const T* __restrict x, int64_t stride, T* __restrict best, int32_t* __restrict tap,
-                          int32_t number, int64_t count) {
+template <class T, int fixed_stride, bool tracked> WISP_INLINE void max_pass(const T* __restrict x, int64_t stride, T* __restrict best,
+                                                                             int32_t* __restrict tap, int32_t number, int64_t count) {
     const int64_t step = fixed_stride ? fixed_stride : stride;
     for (int64_t j = 0; j < count; ++j) {
         const T value = x[j * step], old = best[j];
@@ -118,14 +114,11 @@ template <int lanes, class Piece> WISP_INLINE bool in_pieces(int64_t count, Piec
 }
 
 // Both rows of a 2x2 window with stride 2.
-template <class T, bool tracked>
-WISP_INLINE void max_2x2(const T* a, const T* b, T* best, uint8_t* tap, int64_t count) {
+template <class T, bool tracked> WISP_INLINE void max_2x2(const T* a, const T* b, T* best, uint8_t* tap, int64_t count) {
     if constexpr (T(0.5) != 0) {
         constexpr int lanes = WISP_VECTOR_BYTES / int(sizeof(T));
         auto with = [&]<int n>() {
-            return in_pieces<n>(count, [&](int64_t k) {
-                Pairs<T, n>::template max<tracked>(a + 2 * k, b + 2 * k, best + k, tap + k);
-            });
+            return in_pieces<n>(count, [&](int64_t k) { Pairs<T, n>::template max<tracked>(a + 2 * k, b + 2 * k, best + k, tap + k); });
         };
         if (with.template operator()<lanes>()) return;
         if constexpr (lanes / 2 >= 4)
@@ -162,8 +155,7 @@ template <class T> WISP_INLINE void max_grad_2x2(const T* from, const uint8_t* t
 
 WISP_INLINE bool is_2x2(const PoolShape& s) {
     for (int d = 1; d < 3; ++d)
-        if (s.kernel[d] != 2 || s.stride[d] != 2 || s.padding[d] != 0 || s.dilation[d] != 1 || s.in[d] < 2 * s.out[d])
-            return false;
+        if (s.kernel[d] != 2 || s.stride[d] != 2 || s.padding[d] != 0 || s.dilation[d] != 1 || s.in[d] < 2 * s.out[d]) return false;
     return s.kernel[0] == 1 && s.stride[0] == 1 && s.padding[0] == 0;
 }
 
@@ -176,8 +168,7 @@ WISP_INLINE int64_t corner(const PoolShape& s, int64_t i, int64_t j) {
     return ((i * s.stride[0] - s.padding[0]) * s.in[1] + j * s.stride[1] - s.padding[1]) * s.in[2] - s.padding[2];
 }
 
-template <class T, bool tracked>
-void max_row(const PoolShape& s, const T* plane, int64_t i, int64_t j, T* best, int32_t* tap) {
+template <class T, bool tracked> void max_row(const PoolShape& s, const T* plane, int64_t i, int64_t j, T* best, int32_t* tap) {
     const int64_t width = s.out[2], stride = s.stride[2];
     for (int64_t k = 0; k < width; ++k) best[k] = lowest<T>();
     if constexpr (tracked) {  // where nothing beats the lowest value, the first element inside of the input counts
@@ -205,12 +196,9 @@ void max_row(const PoolShape& s, const T* plane, int64_t i, int64_t j, T* best, 
                 const T* x = row + r.begin * stride + c * s.dilation[2] - s.padding[2];
                 const int32_t number = int32_t((a * s.kernel[1] + b) * s.kernel[2] + c);
                 const int64_t count = r.end - r.begin;
-                if (stride == 1)
-                    max_pass<T, 1, tracked>(x, 1, best + r.begin, tap + r.begin, number, count);
-                else if (stride == 2)
-                    max_pass<T, 2, tracked>(x, 2, best + r.begin, tap + r.begin, number, count);
-                else
-                    max_pass<T, 0, tracked>(x, stride, best + r.begin, tap + r.begin, number, count);
+                if (stride == 1) max_pass<T, 1, tracked>(x, 1, best + r.begin, tap + r.begin, number, count);
+                else if (stride == 2) max_pass<T, 2, tracked>(x, 2, best + r.begin, tap + r.begin, number, count);
+                else max_pass<T, 0, tracked>(x, stride, best + r.begin, tap + r.begin, number, count);
             }
         }
     }
@@ -229,8 +217,7 @@ template <class T> struct PhasedPlane {
     Range inside[2];           // what of each phase lies inside of the input
 
     static bool suits(const PoolShape& s) {
-        return s.in[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0 && s.dilation[2] == 1 && s.stride[2] <= 2 &&
-               product(s.kernel) > 1;
+        return s.in[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0 && s.dilation[2] == 1 && s.stride[2] <= 2 && product(s.kernel) > 1;
     }
     explicit PhasedPlane(const PoolShape& shape) : s(shape) {
         phase = s.out[2] + (s.kernel[2] - 1) / s.stride[2] + lanes;
@@ -278,8 +265,8 @@ template <class T> struct PhasedPlane {
             for (int64_t b = first_row; b < last_row; ++b) {
                 const T* x = rows + (top + b * step) * pitch + k;
                 for (int64_t c = 0; c < s.kernel[2]; ++c)
-                    P::choose(P::load(x + (s.stride[2] == 1 ? c : c % 2 * phase + c / 2)),
-                              typename P::Index(b * s.kernel[2] + c), value, number);
+                    P::choose(P::load(x + (s.stride[2] == 1 ? c : c % 2 * phase + c / 2)), typename P::Index(b * s.kernel[2] + c), value,
+                              number);
             }
             const int64_t count = smaller(lanes, s.out[2] - k);
             if (count == lanes) std::memcpy(best + k, &value, sizeof value);
@@ -291,8 +278,7 @@ template <class T> struct PhasedPlane {
     }
 };
 
-template <class T>
-void max_of(const PoolShape& s, const T* input, T* output, int64_t* indices, uint8_t* taps) {
+template <class T> void max_of(const PoolShape& s, const T* input, T* output, int64_t* indices, uint8_t* taps) {
     const int64_t rows = s.planes * s.out[0] * s.out[1], width = s.out[2], in_size = product(s.in);
     const bool small = is_2x2(s);
     const int64_t window = product(s.kernel);
@@ -326,16 +312,14 @@ void max_of(const PoolShape& s, const T* input, T* output, int64_t* indices, uin
                     }
                     max_2x2<T, true>(a, a + s.in[2], best, to, width);
                     if (indices)
-                        for (int64_t k = 0; k < width; ++k)
-                            indices[row * width + k] = corner(s, i, j) + 2 * k + offsets[to[k]];
+                        for (int64_t k = 0; k < width; ++k) indices[row * width + k] = corner(s, i, j) + 2 * k + offsets[to[k]];
                     continue;
                 }
                 max_of_row(x, i, j, best);
                 if (taps)
                     for (int64_t k = 0; k < width; ++k) taps[row * width + k] = uint8_t(tap[k]);
                 if (indices)
-                    for (int64_t k = 0; k < width; ++k)
-                        indices[row * width + k] = corner(s, i, j) + k * s.stride[2] + offsets[tap[k]];
+                    for (int64_t k = 0; k < width; ++k) indices[row * width + k] = corner(s, i, j) + k * s.stride[2] + offsets[tap[k]];
             }
         };
         if constexpr (T(0.5) != 0)
@@ -357,19 +341,18 @@ void max(DType dtype, const PoolShape& s, const void* input, void* output, int64
         max_of<T>(s, static_cast<const T*>(input), static_cast<T*>(output), indices, taps);
     };
     switch (dtype) {
-        case DType::f32: return run(float());
-        case DType::f64: return run(double());
-        case DType::u8: return run(uint8_t());
-        case DType::i8: return run(int8_t());
-        case DType::i16: return run(int16_t());
-        case DType::i32: return run(int32_t());
-        case DType::i64: return run(int64_t());
-        default: return;
+    case DType::f32: return run(float());
+    case DType::f64: return run(double());
+    case DType::u8: return run(uint8_t());
+    case DType::i8: return run(int8_t());
+    case DType::i16: return run(int16_t());
+    case DType::i32: return run(int32_t());
+    case DType::i64: return run(int64_t());
+    default: return;
     }
 }
 
-template <class T>
-void max_grad_of(const PoolShape& s, const T* grad, const int64_t* indices, const uint8_t* taps, T* input_grad) {
+template <class T> void max_grad_of(const PoolShape& s, const T* grad, const int64_t* indices, const uint8_t* taps, T* input_grad) {
     const int64_t in_size = product(s.in), out_size = product(s.out), window = product(s.kernel);
     const bool small = taps && is_2x2(s);
     parallel_for(s.planes, ceil_div(8192, larger(1, in_size)), [&](int64_t begin, int64_t end) {
@@ -415,8 +398,7 @@ void indices_of_taps(const PoolShape& s, const uint8_t* taps, int64_t* indices) 
     for (int64_t plane = 0; plane < s.planes; ++plane)
         for (int64_t i = 0; i < s.out[0]; ++i)
             for (int64_t j = 0; j < s.out[1]; ++j)
-                for (int64_t k = 0; k < s.out[2]; ++k)
-                    *indices++ = corner(s, i, j) + k * s.stride[2] + tap_offset(s, *taps++);
+                for (int64_t k = 0; k < s.out[2]; ++k) *indices++ = corner(s, i, j) + k * s.stride[2] + tap_offset(s, *taps++);
 }
 
 // The part of a window that counts along one axis: [begin, end) of the input, and how many count with the padding.
@@ -430,12 +412,12 @@ WISP_INLINE Window window_of(const PoolShape& s, int d, int64_t i) {
 }
 
 // 1 / divisor per element of an output row, where the window's other axes count `rows` and `rows_padded` elements.
-template <class T>
-void divisors(const PoolShape& s, const AveragePool& a, int64_t rows, int64_t rows_padded, T* divisor) {
+template <class T> void divisors(const PoolShape& s, const AveragePool& a, int64_t rows, int64_t rows_padded, T* divisor) {
     for (int64_t k = 0; k < s.out[2]; ++k) {
         const Window w = window_of(s, 2, k);
-        const int64_t count = a.divisor_override ? a.divisor_override
-                              : a.count_include_pad ? rows_padded * w.padded : rows * (w.end - w.begin);
+        const int64_t count = a.divisor_override    ? a.divisor_override
+                              : a.count_include_pad ? rows_padded * w.padded
+                                                    : rows * (w.end - w.begin);
         divisor[k] = rows > 0 && w.end > w.begin ? T(count) : T(1);
     }
 }
@@ -447,13 +429,11 @@ WISP_INLINE bool all_windows_full(const PoolShape& s) {
     return true;
 }
 
-template <class T, int fixed_stride>
-WISP_INLINE void add_pass(const T* __restrict x, int64_t stride, T* __restrict sum, int64_t count) {
+template <class T, int fixed_stride> WISP_INLINE void add_pass(const T* __restrict x, int64_t stride, T* __restrict sum, int64_t count) {
     const int64_t step = fixed_stride ? fixed_stride : stride;
     for (int64_t j = 0; j < count; ++j) sum[j] += x[j * step];
 }
-template <class T, int fixed_stride>
-WISP_INLINE void spread_pass(const T* __restrict g, int64_t stride, T* __restrict to, int64_t count) {
+template <class T, int fixed_stride> WISP_INLINE void spread_pass(const T* __restrict g, int64_t stride, T* __restrict to, int64_t count) {
     const int64_t step = fixed_stride ? fixed_stride : stride;
     for (int64_t j = 0; j < count; ++j) to[j * step] += g[j];
 }
@@ -475,12 +455,9 @@ template <class T> void average_of(const PoolShape& s, const AveragePool& a, con
                     for (int64_t k = 0; k < s.kernel[2]; ++k) {
                         const Range r = outputs_of_tap(s, 2, k);
                         const T* from = x + r.begin * s.stride[2] + k - s.padding[2];
-                        if (s.stride[2] == 1)
-                            add_pass<T, 1>(from, 1, sum + r.begin, r.end - r.begin);
-                        else if (s.stride[2] == 2)
-                            add_pass<T, 2>(from, 2, sum + r.begin, r.end - r.begin);
-                        else
-                            add_pass<T, 0>(from, s.stride[2], sum + r.begin, r.end - r.begin);
+                        if (s.stride[2] == 1) add_pass<T, 1>(from, 1, sum + r.begin, r.end - r.begin);
+                        else if (s.stride[2] == 2) add_pass<T, 2>(from, 2, sum + r.begin, r.end - r.begin);
+                        else add_pass<T, 0>(from, s.stride[2], sum + r.begin, r.end - r.begin);
                     }
                 }
             const int64_t inside = larger(0, z.end - z.begin) * larger(0, y.end - y.begin);
@@ -513,12 +490,9 @@ template <class T> void average_grad_of(const PoolShape& s, const AveragePool& a
                             for (int64_t k = 0; k < s.kernel[2]; ++k) {
                                 const Range r = outputs_of_tap(s, 2, k);
                                 T* start = row + r.begin * s.stride[2] + k - s.padding[2];
-                                if (s.stride[2] == 1)
-                                    spread_pass<T, 1>(share + r.begin, 1, start, r.end - r.begin);
-                                else if (s.stride[2] == 2)
-                                    spread_pass<T, 2>(share + r.begin, 2, start, r.end - r.begin);
-                                else
-                                    spread_pass<T, 0>(share + r.begin, s.stride[2], start, r.end - r.begin);
+                                if (s.stride[2] == 1) spread_pass<T, 1>(share + r.begin, 1, start, r.end - r.begin);
+                                else if (s.stride[2] == 2) spread_pass<T, 2>(share + r.begin, 2, start, r.end - r.begin);
+                                else spread_pass<T, 0>(share + r.begin, s.stride[2], start, r.end - r.begin);
                             }
                         }
                 }
@@ -540,8 +514,7 @@ template <class Visit> WISP_INLINE void each_adaptive_window(const PoolShape& s,
             const Range y = adaptive_window(s, 1, j);
             for (int64_t k = 0; k < s.out[2]; ++k, ++index) {
                 const Range x = adaptive_window(s, 2, k);
-                visit(index, (z.begin * s.in[1] + y.begin) * s.in[2] + x.begin, z.end - z.begin, y.end - y.begin,
-                      x.end - x.begin);
+                visit(index, (z.begin * s.in[1] + y.begin) * s.in[2] + x.begin, z.end - z.begin, y.end - y.begin, x.end - x.begin);
             }
         }
     }
@@ -575,8 +548,7 @@ template <class T> void adaptive_average_of(const PoolShape& s, const T* input, 
             each_adaptive_window(s, [&](int64_t index, int64_t start, int64_t depth, int64_t height, int64_t width) {
                 T sum = 0;
                 for (int64_t i = 0; i < depth; ++i)
-                    for (int64_t j = 0; j < height; ++j)
-                        sum += sum_row(x + start + (i * s.in[1] + j) * s.in[2], width);
+                    for (int64_t j = 0; j < height; ++j) sum += sum_row(x + start + (i * s.in[1] + j) * s.in[2], width);
                 to[index] = sum / T(depth * height * width);
             });
         }
@@ -628,8 +600,7 @@ template <class T> void adaptive_max_of(const PoolShape& s, const T* input, T* o
     });
 }
 
-template <class T>
-void fractional_max_of(const PoolShape& s, const int64_t* const* starts, const T* input, T* output, int64_t* indices) {
+template <class T> void fractional_max_of(const PoolShape& s, const int64_t* const* starts, const T* input, T* output, int64_t* indices) {
     const int64_t in_size = product(s.in), out_size = product(s.out);
     parallel_for(s.planes, ceil_div(32768, larger(1, out_size * product(s.kernel))), [&](int64_t begin, int64_t end) {
         for (int64_t plane = begin; plane < end; ++plane) {
@@ -652,69 +623,52 @@ void fractional_max_of(const PoolShape& s, const int64_t* const* starts, const T
         }
     });
 }
-void fractional_max(DType dtype, const PoolShape& s, const int64_t* const* starts, const void* input, void* output,
-                    int64_t* indices) {
-    if (dtype == DType::f32)
-        fractional_max_of(s, starts, static_cast<const float*>(input), static_cast<float*>(output), indices);
-    else
-        fractional_max_of(s, starts, static_cast<const double*>(input), static_cast<double*>(output), indices);
+void fractional_max(DType dtype, const PoolShape& s, const int64_t* const* starts, const void* input, void* output, int64_t* indices) {
+    if (dtype == DType::f32) fractional_max_of(s, starts, static_cast<const float*>(input), static_cast<float*>(output), indices);
+    else fractional_max_of(s, starts, static_cast<const double*>(input), static_cast<double*>(output), indices);
 }
 
-int64_t unpool(DType dtype, int64_t planes, int64_t count, int64_t size, const void* values, const int64_t* indices,
-               void* output) {
+int64_t unpool(DType dtype, int64_t planes, int64_t count, int64_t size, const void* values, const int64_t* indices, void* output) {
     for (int64_t k = 0; k < planes * count; ++k)
         if (indices[k] < 0 || indices[k] >= size) return k;
     const int64_t item = item_size(dtype);
     std::memset(output, 0, size_t(planes * size * item));
     for (int64_t k = 0; k < planes * count; ++k)
-        std::memcpy(static_cast<char*>(output) + (k / count * size + indices[k]) * item,
-                    static_cast<const char*>(values) + k * item, size_t(item));
+        std::memcpy(static_cast<char*>(output) + (k / count * size + indices[k]) * item, static_cast<const char*>(values) + k * item,
+                    size_t(item));
     return -1;
 }
 
-void max_grad(DType dtype, const PoolShape& s, const void* grad, const int64_t* indices, const uint8_t* taps,
-              void* input_grad) {
-    if (dtype == DType::f32)
-        max_grad_of(s, static_cast<const float*>(grad), indices, taps, static_cast<float*>(input_grad));
-    else
-        max_grad_of(s, static_cast<const double*>(grad), indices, taps, static_cast<double*>(input_grad));
+void max_grad(DType dtype, const PoolShape& s, const void* grad, const int64_t* indices, const uint8_t* taps, void* input_grad) {
+    if (dtype == DType::f32) max_grad_of(s, static_cast<const float*>(grad), indices, taps, static_cast<float*>(input_grad));
+    else max_grad_of(s, static_cast<const double*>(grad), indices, taps, static_cast<double*>(input_grad));
 }
 void average(DType dtype, const PoolShape& s, const AveragePool& a, const void* input, void* output) {
-    if (dtype == DType::f32)
-        average_of(s, a, static_cast<const float*>(input), static_cast<float*>(output));
-    else
-        average_of(s, a, static_cast<const double*>(input), static_cast<double*>(output));
+    if (dtype == DType::f32) average_of(s, a, static_cast<const float*>(input), static_cast<float*>(output));
+    else average_of(s, a, static_cast<const double*>(input), static_cast<double*>(output));
 }
 void average_grad(DType dtype, const PoolShape& s, const AveragePool& a, const void* grad, void* input_grad) {
-    if (dtype == DType::f32)
-        average_grad_of(s, a, static_cast<const float*>(grad), static_cast<float*>(input_grad));
-    else
-        average_grad_of(s, a, static_cast<const double*>(grad), static_cast<double*>(input_grad));
+    if (dtype == DType::f32) average_grad_of(s, a, static_cast<const float*>(grad), static_cast<float*>(input_grad));
+    else average_grad_of(s, a, static_cast<const double*>(grad), static_cast<double*>(input_grad));
 }
 void adaptive_average(DType dtype, const PoolShape& s, const void* input, void* output) {
-    if (dtype == DType::f32)
-        adaptive_average_of(s, static_cast<const float*>(input), static_cast<float*>(output));
-    else
-        adaptive_average_of(s, static_cast<const double*>(input), static_cast<double*>(output));
+    if (dtype == DType::f32) adaptive_average_of(s, static_cast<const float*>(input), static_cast<float*>(output));
+    else adaptive_average_of(s, static_cast<const double*>(input), static_cast<double*>(output));
 }
 void adaptive_average_grad(DType dtype, const PoolShape& s, const void* grad, void* input_grad) {
-    if (dtype == DType::f32)
-        adaptive_average_grad_of(s, static_cast<const float*>(grad), static_cast<float*>(input_grad));
-    else
-        adaptive_average_grad_of(s, static_cast<const double*>(grad), static_cast<double*>(input_grad));
+    if (dtype == DType::f32) adaptive_average_grad_of(s, static_cast<const float*>(grad), static_cast<float*>(input_grad));
+    else adaptive_average_grad_of(s, static_cast<const double*>(grad), static_cast<double*>(input_grad));
 }
 void adaptive_max(DType dtype, const PoolShape& s, const void* input, void* output, int64_t* indices) {
-    if (dtype == DType::f32)
-        adaptive_max_of(s, static_cast<const float*>(input), static_cast<float*>(output), indices);
-    else
-        adaptive_max_of(s, static_cast<const double*>(input), static_cast<double*>(output), indices);
+    if (dtype == DType::f32) adaptive_max_of(s, static_cast<const float*>(input), static_cast<float*>(output), indices);
+    else adaptive_max_of(s, static_cast<const double*>(input), static_cast<double*>(output), indices);
 }
 
 }  // namespace
 
 extern const PoolKernels pool_table;
-const PoolKernels pool_table = {&max,          &max_grad,         &indices_of_taps,       &average,
-                                &average_grad, &adaptive_average, &adaptive_average_grad, &adaptive_max,
-                                &fractional_max, &unpool};
+const PoolKernels pool_table = {
+    &max,          &max_grad,       &indices_of_taps, &average, &average_grad, &adaptive_average, &adaptive_average_grad,
+    &adaptive_max, &fractional_max, &unpool};
 
 }  // namespace wisp::cpu::WISP_ISA

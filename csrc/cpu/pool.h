@@ -24,8 +24,7 @@ struct PoolKernels {
     // f32, f64, u8, i8, i16, i32, i64.
     void (*max)(DType, const PoolShape&, const void* input, void* output, int64_t* indices, uint8_t* taps);
     // f32 and f64; exactly one of indices and taps is given.
-    void (*max_grad)(DType, const PoolShape&, const void* grad, const int64_t* indices, const uint8_t* taps,
-                     void* input_grad);
+    void (*max_grad)(DType, const PoolShape&, const void* grad, const int64_t* indices, const uint8_t* taps, void* input_grad);
     void (*indices_of_taps)(const PoolShape&, const uint8_t* taps, int64_t* indices);
     void (*average)(DType, const PoolShape&, const AveragePool&, const void* input, void* output);
     void (*average_grad)(DType, const PoolShape&, const AveragePool&, const void* grad, void* input_grad);
@@ -34,11 +33,9 @@ struct PoolKernels {
     void (*adaptive_average_grad)(DType, const PoolShape&, const void* grad, void* input_grad);
     void (*adaptive_max)(DType, const PoolShape&, const void* input, void* output, int64_t* indices);
     // Fractional: windows of `kernel` elements that begin at starts[d][plane * out[d] + i]. f32 and f64.
-    void (*fractional_max)(DType, const PoolShape&, const int64_t* const* starts, const void* input, void* output,
-                           int64_t* indices);
+    void (*fractional_max)(DType, const PoolShape&, const int64_t* const* starts, const void* input, void* output, int64_t* indices);
     // Zeros with values[plane][k] at indices[plane][k]; any dtype. The place of an index outside of [0, size), or -1.
-    int64_t (*unpool)(DType, int64_t planes, int64_t count, int64_t size, const void* values, const int64_t* indices,
-                      void* output);
+    int64_t (*unpool)(DType, int64_t planes, int64_t count, int64_t size, const void* values, const int64_t* indices, void* output);
 };
 
 extern const PoolKernels& pool;

@@ -105,8 +105,7 @@ struct NormalDouble {
     }
 };
 
-template <class Generator>
-void fill(typename Generator::Element* out, int64_t n, RandomStream stream, int64_t first, Generator generate) {
+template <class Generator> void fill(typename Generator::Element* out, int64_t n, RandomStream stream, int64_t first, Generator generate) {
     constexpr int64_t count = Generator::count;
     parallel_for(n, grain, [=](int64_t from, int64_t to) {
         int64_t at = first + from;

@@ -19,7 +19,7 @@ struct RandomStream {
 
 // Each writes elements [first, first + n) of the call to out[0..n), in several threads where n is large.
 struct RandomKernels {
-    void (*uniform_f32)(float* out, int64_t n, RandomStream, int64_t first, float from, float range);  // 24 bits
+    void (*uniform_f32)(float* out, int64_t n, RandomStream, int64_t first, float from, float range);     // 24 bits
     void (*uniform_f64)(double* out, int64_t n, RandomStream, int64_t first, double from, double range);  // 53 bits
     void (*normal_f32)(float* out, int64_t n, RandomStream, int64_t first, float mean, float deviation);
     void (*normal_f64)(double* out, int64_t n, RandomStream, int64_t first, double mean, double deviation);

@@ -38,8 +38,7 @@ WISP_INLINE double minus_two_log(double u) {
     r = r * z + 3.999999999940941908e-1;
     r = r * z + 6.666666666666735130e-1;
     r = r * z;
-    return -2. * (e * 6.93147180369123816490e-1 -
-                  ((half - (s * (half + r) + e * 1.90821492927058770002e-10)) - f));
+    return -2. * (e * 6.93147180369123816490e-1 - ((half - (s * (half + r) + e * 1.90821492927058770002e-10)) - f));
 }
 
 // Sine and cosine on [-pi/4, pi/4].

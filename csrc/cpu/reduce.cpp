@@ -19,11 +19,11 @@ namespace wisp::cpu::WISP_ISA {
 namespace {
 
 constexpr int max_dims = 64;
-constexpr int64_t grain = 32768;         // elements a thread should have at least
-constexpr int64_t block = 1024;          // elements brought in at a time where they aren't usable in place
-constexpr int64_t column_block = 1024;   // results folded side by side
-constexpr int64_t piece_rows = 120;      // of wide rows in a piece, at least
-constexpr int64_t column_stretch = 64;   // rows folded in lanes before they join the totals
+constexpr int64_t grain = 32768;        // elements a thread should have at least
+constexpr int64_t block = 1024;         // elements brought in at a time where they aren't usable in place
+constexpr int64_t column_block = 1024;  // results folded side by side
+constexpr int64_t piece_rows = 120;     // of wide rows in a piece, at least
+constexpr int64_t column_stretch = 64;  // rows folded in lanes before they join the totals
 
 // ---- the problem -----------------------------------------------------------------------------------------------
 
@@ -125,9 +125,8 @@ struct Problem {
 };
 
 // n elements from `offset` on, as compute-typed values after the map: in place or in `buffer` (block elements).
-template <class T>
-WISP_INLINE const T* fetch(const Problem& p, int64_t offset, int64_t stride, int64_t n, T* buffer, const T* parameters,
-                           int64_t parameter_step) {
+template <class T> WISP_INLINE const T* fetch(const Problem& p, int64_t offset, int64_t stride, int64_t n, T* buffer, const T* parameters,
+                                              int64_t parameter_step) {
     const char* from = p.in + offset * p.item;
     if (p.in_place && stride == 1) return reinterpret_cast<const T*>(from);
     alignas(64) char raw[block * 16];
@@ -176,8 +175,7 @@ WISP_INLINE const T* fetch(const Problem& p, int64_t offset, int64_t stride, int
 
 // The totals of results [begin, begin + count), one after the other.
 template <class Fold, class T>
-void rows(const Problem& p, int64_t begin, int64_t count, const T* parameters,
-          typename Fold::template Total<T>* totals) {
+void rows(const Problem& p, int64_t begin, int64_t count, const T* parameters, typename Fold::template Total<T>* totals) {
     using Total = typename Fold::template Total<T>;
     const int last = p.reduced - 1;
     const int64_t n = p.sizes[last], stride = p.strides[last];
@@ -201,8 +199,7 @@ void rows(const Problem& p, int64_t begin, int64_t count, const T* parameters,
 }
 
 // Joins what the lanes hold to the totals, and empties the lanes.
-template <class Fold, class T>
-WISP_INLINE void flush(typename Fold::template Total<T>* __restrict totals, T* __restrict lanes, int64_t n) {
+template <class Fold, class T> WISP_INLINE void flush(typename Fold::template Total<T>* __restrict totals, T* __restrict lanes, int64_t n) {
     using Total = typename Fold::template Total<T>;
     for (int64_t j = 0; j < n; j++) {
         totals[j] = Fold::step(totals[j], widened<Total>(lanes[j]));
@@ -212,8 +209,7 @@ WISP_INLINE void flush(typename Fold::template Total<T>* __restrict totals, T* _
 
 // The same side by side; the results lie in one row of the last kept dimension, count <= column_block.
 template <class Fold, class T>
-void columns(const Problem& p, int64_t begin, int64_t count, const T* parameters,
-             typename Fold::template Total<T>* totals) {
+void columns(const Problem& p, int64_t begin, int64_t count, const T* parameters, typename Fold::template Total<T>* totals) {
     using Total = typename Fold::template Total<T>;
     const int64_t across = p.kept_strides[p.kept - 1], first = p.offset_of(begin);
     for (int64_t j = 0; j < count; j++) totals[j] = widened<Total>(Fold::template start<T>());
@@ -245,15 +241,13 @@ void columns(const Problem& p, int64_t begin, int64_t count, const T* parameters
     p.each_run(first, 1, [&](int64_t offset) {
         const int64_t step = along * group;
         int64_t i = 0;
-        auto row = [&](int64_t k, int64_t w) {
-            return fetch(p, offset + k * step, across, w, buffers[k & 3], parameters, int64_t(1));
-        };
+        auto row = [&](int64_t k, int64_t w) { return fetch(p, offset + k * step, across, w, buffers[k & 3], parameters, int64_t(1)); };
         // Eight rows at a time where they lie ready: the lanes are loaded and stored half as often.
         for (; p.in_place && across == 1 && i + 8 <= steps; i += 8) {
             const T* x[8];
             for (int k = 0; k < 8; k++) x[k] = row(i + k, width);
-            const T *__restrict a = x[0], *__restrict b = x[1], *__restrict c = x[2], *__restrict d = x[3];
-            const T *__restrict e = x[4], *__restrict f = x[5], *__restrict g = x[6], *__restrict h = x[7];
+            const T* __restrict a = x[0], * __restrict b = x[1], * __restrict c = x[2], * __restrict d = x[3];
+            const T* __restrict e = x[4], * __restrict f = x[5], * __restrict g = x[6], * __restrict h = x[7];
             for (int64_t j = 0; j < width; j++) {
                 const T four = Fold::step(Fold::step(Fold::step(Fold::step(lanes[j], a[j]), b[j]), c[j]), d[j]);
                 lanes[j] = Fold::step(Fold::step(Fold::step(Fold::step(four, e[j]), f[j]), g[j]), h[j]);
@@ -264,10 +258,9 @@ void columns(const Problem& p, int64_t begin, int64_t count, const T* parameters
             }
         }
         for (; i + 4 <= steps; i += 4) {
-            const T *__restrict a = row(i, width), *__restrict b = row(i + 1, width);
-            const T *__restrict c = row(i + 2, width), *__restrict d = row(i + 3, width);
-            for (int64_t j = 0; j < width; j++)
-                lanes[j] = Fold::step(Fold::step(Fold::step(Fold::step(lanes[j], a[j]), b[j]), c[j]), d[j]);
+            const T* __restrict a = row(i, width), * __restrict b = row(i + 1, width);
+            const T* __restrict c = row(i + 2, width), * __restrict d = row(i + 3, width);
+            for (int64_t j = 0; j < width; j++) lanes[j] = Fold::step(Fold::step(Fold::step(Fold::step(lanes[j], a[j]), b[j]), c[j]), d[j]);
             if ((in_lanes += 4) >= column_stretch) {
                 flush<Fold>(sums, lanes, width);
                 in_lanes = 0;
@@ -308,8 +301,7 @@ template <class T> WISP_INLINE int64_t find(const T* x, int64_t n, T value) {
     return n;
 }
 
-template <class T>
-void positions_in_rows(const Problem& p, int64_t begin, int64_t count, const T* values, int64_t* indices) {
+template <class T> void positions_in_rows(const Problem& p, int64_t begin, int64_t count, const T* values, int64_t* indices) {
     const int last = p.reduced - 1;
     const int64_t n = p.sizes[last], stride = p.strides[last];
     alignas(64) T buffer[block];
@@ -328,8 +320,7 @@ void positions_in_rows(const Problem& p, int64_t begin, int64_t count, const T* 
     }
 }
 
-template <class T>
-void positions_in_columns(const Problem& p, int64_t begin, int64_t count, const T* values, int64_t* indices) {
+template <class T> void positions_in_columns(const Problem& p, int64_t begin, int64_t count, const T* values, int64_t* indices) {
     using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
     const int64_t across = p.kept_strides[p.kept - 1];
     alignas(64) T buffer[block];
@@ -362,9 +353,8 @@ void positions_in_columns(const Problem& p, int64_t begin, int64_t count, const 
 
 // ---- driver ----------------------------------------------------------------------------------------------------
 
-template <class Fold, class T>
-void evaluate_range(const Problem& p, bool by_columns, int64_t begin, int64_t count, const T* parameters,
-                    typename Fold::template Total<T>* totals) {
+template <class Fold, class T> void evaluate_range(const Problem& p, bool by_columns, int64_t begin, int64_t count, const T* parameters,
+                                                   typename Fold::template Total<T>* totals) {
     if (by_columns) columns<Fold>(p, begin, count, parameters, totals);
     else rows<Fold>(p, begin, count, parameters, totals);
 }
@@ -426,9 +416,7 @@ template <class T> struct Operation {
     void write(void* out, int64_t at, const void* values, DType dtype, int64_t count) const {
         copy.convert(static_cast<char*>(out) + at * item_size(a.out_dtype), a.out_dtype, values, dtype, count);
     }
-    void write_total(int64_t at, const T* values, int64_t count) const {
-        write(a.out, at, values, compute_dtype_of<T>, count);
-    }
+    void write_total(int64_t at, const T* values, int64_t count) const { write(a.out, at, values, compute_dtype_of<T>, count); }
 
     // f(begin, count, totals) turns the totals of some results into results.
     template <class Fold, class F> void simple(bool by_columns, F&& finish) const {
@@ -438,9 +426,8 @@ template <class T> struct Operation {
             finish(begin, count, totals);
         });
     }
-    template <class Fold>
-    void fold(bool by_columns, int64_t begin, int64_t count, bool pieces, const T* parameters,
-              typename Fold::template Total<T>* totals) const {
+    template <class Fold> void fold(bool by_columns, int64_t begin, int64_t count, bool pieces, const T* parameters,
+                                    typename Fold::template Total<T>* totals) const {
         if (pieces) evaluate_pieces<Fold>(p, by_columns, parameters, totals);
         else evaluate_range<Fold>(p, by_columns, begin, count, parameters, totals);
     }
@@ -477,8 +464,7 @@ template <class T> struct Operation {
                     for (int64_t i = 0; i < count; i++) totals[i] /= a.divisor;
             } else if constexpr (is_pair<Total>) {
                 if (a.divisor != 1)
-                    for (int64_t i = 0; i < count; i++)
-                        totals[i] = {totals[i].real / a.divisor, totals[i].imag / a.divisor};
+                    for (int64_t i = 0; i < count; i++) totals[i] = {totals[i].real / a.divisor, totals[i].imag / a.divisor};
             }
             write(a.out, begin, totals, compute_dtype_of<Total>, count);
         });
@@ -546,24 +532,27 @@ template <class T> struct Operation {
 
 DType compute_type(Reduction kind, const ReduceArguments& a) {
     switch (kind) {
-        case Reduction::any: case Reduction::all: case Reduction::count_nonzero: return DType::boolean;
-        case Reduction::max: case Reduction::min:
-            if (a.in_dtype == DType::f64 || a.in_dtype == DType::u64) return a.in_dtype;
-            if (is_floating(a.in_dtype)) return DType::f32;
-            return a.in_dtype == DType::i64 || a.in_dtype == DType::u32 ? DType::i64 : DType::i32;
-        case Reduction::norm:
-            if (a.parameter == 0) return DType::boolean;
-            return a.out_dtype == DType::f64 || a.out_dtype == DType::c128 ? DType::f64 : DType::f32;
-        default:
-            if (is_complex(a.out_dtype) || a.out_dtype == DType::f64) return a.out_dtype;
-            return is_floating(a.out_dtype) ? DType::f32 : DType::i64;
+    case Reduction::any:
+    case Reduction::all:
+    case Reduction::count_nonzero: return DType::boolean;
+    case Reduction::max:
+    case Reduction::min:
+        if (a.in_dtype == DType::f64 || a.in_dtype == DType::u64) return a.in_dtype;
+        if (is_floating(a.in_dtype)) return DType::f32;
+        return a.in_dtype == DType::i64 || a.in_dtype == DType::u32 ? DType::i64 : DType::i32;
+    case Reduction::norm:
+        if (a.parameter == 0) return DType::boolean;
+        return a.out_dtype == DType::f64 || a.out_dtype == DType::c128 ? DType::f64 : DType::f32;
+    default:
+        if (is_complex(a.out_dtype) || a.out_dtype == DType::f64) return a.out_dtype;
+        return is_floating(a.out_dtype) ? DType::f32 : DType::i64;
     }
 }
 
 void reduce_any(Reduction kind, const ReduceArguments& a) {
     const DType compute = compute_type(kind, a);
-    if (kind == Reduction::sum && a.in_dtype == DType::f32 && a.out_dtype == DType::f32 && a.ndim == 1 &&
-        a.reduced == 1 && a.strides[0] == 1 && a.sizes[0] <= stretch) {  // the usual small sum
+    if (kind == Reduction::sum && a.in_dtype == DType::f32 && a.out_dtype == DType::f32 && a.ndim == 1 && a.reduced == 1 &&
+        a.strides[0] == 1 && a.sizes[0] <= stretch) {  // the usual small sum
         const double total = fold_run<Sum>(static_cast<const float*>(a.in), a.sizes[0]);
         *static_cast<float*>(a.out) = float(a.divisor == 1 ? total : total / a.divisor);
         return;
@@ -571,26 +560,25 @@ void reduce_any(Reduction kind, const ReduceArguments& a) {
     Problem p(a, compute, a.indices != nullptr);
     if (p.results == 0) return;
     if (kind == Reduction::norm && a.parameter != 0) {
-        p.map = a.parameter == 2 ? Map::square
-              : a.parameter == 1 || std::isinf(a.parameter) ? Map::absolute : Map::power;
+        p.map = a.parameter == 2 ? Map::square : a.parameter == 1 || std::isinf(a.parameter) ? Map::absolute : Map::power;
         p.power = a.parameter;
     } else if (kind == Reduction::nansum && is_floating(compute)) {
         p.map = Map::nonnan;
     }
-    p.in_place = p.map == Map::none &&
-                 (p.in_dtype == compute || (compute == DType::i64 && p.in_dtype == DType::u64));
+    p.in_place = p.map == Map::none && (p.in_dtype == compute || (compute == DType::i64 && p.in_dtype == DType::u64));
     const bool columns = p.by_columns();
     auto real = [&](auto* tag) {
         Operation<std::remove_pointer_t<decltype(tag)>> o{kind, a, p};
         switch (kind) {
-            case Reduction::sum: case Reduction::nansum: return o.template sum_or_product<Sum>(columns);
-            case Reduction::prod: return o.template sum_or_product<Product>(columns);
-            case Reduction::max: return o.template extreme<Max>(columns);
-            case Reduction::min: return o.template extreme<Min>(columns);
-            case Reduction::norm: return o.norm(columns);
-            case Reduction::variance: return o.variance(columns);
-            case Reduction::logsumexp: return o.logsumexp(columns);
-            default: return;
+        case Reduction::sum:
+        case Reduction::nansum: return o.template sum_or_product<Sum>(columns);
+        case Reduction::prod: return o.template sum_or_product<Product>(columns);
+        case Reduction::max: return o.template extreme<Max>(columns);
+        case Reduction::min: return o.template extreme<Min>(columns);
+        case Reduction::norm: return o.norm(columns);
+        case Reduction::variance: return o.variance(columns);
+        case Reduction::logsumexp: return o.logsumexp(columns);
+        default: return;
         }
     };
     auto complex = [&](auto* tag) {
@@ -604,26 +592,26 @@ void reduce_any(Reduction kind, const ReduceArguments& a) {
         else o.template extreme<Min>(columns);
     };
     switch (compute) {
-        case DType::f32: return real(static_cast<float*>(nullptr));
-        case DType::f64: return real(static_cast<double*>(nullptr));
-        case DType::c64: return complex(static_cast<Pair<float>*>(nullptr));
-        case DType::c128: return complex(static_cast<Pair<double>*>(nullptr));
-        case DType::boolean: {
-            Operation<uint8_t> o{kind, a, p};
-            if (kind == Reduction::any) o.template extreme<Max>(columns);
-            else if (kind == Reduction::all) o.template extreme<Min>(columns);
-            else o.template sum_or_product<Sum>(columns);
-            return;
-        }
-        case DType::i32: return extremes(static_cast<int32_t*>(nullptr));
-        case DType::u64: return extremes(static_cast<uint64_t*>(nullptr));
-        default: {
-            Operation<uint64_t> o{kind, a, p};  // int64 that wraps
-            if (kind == Reduction::sum || kind == Reduction::nansum) o.template sum_or_product<Sum>(columns);
-            else if (kind == Reduction::prod) o.template sum_or_product<Product>(columns);
-            else extremes(static_cast<int64_t*>(nullptr));
-            return;
-        }
+    case DType::f32: return real(static_cast<float*>(nullptr));
+    case DType::f64: return real(static_cast<double*>(nullptr));
+    case DType::c64: return complex(static_cast<Pair<float>*>(nullptr));
+    case DType::c128: return complex(static_cast<Pair<double>*>(nullptr));
+    case DType::boolean: {
+        Operation<uint8_t> o{kind, a, p};
+        if (kind == Reduction::any) o.template extreme<Max>(columns);
+        else if (kind == Reduction::all) o.template extreme<Min>(columns);
+        else o.template sum_or_product<Sum>(columns);
+        return;
+    }
+    case DType::i32: return extremes(static_cast<int32_t*>(nullptr));
+    case DType::u64: return extremes(static_cast<uint64_t*>(nullptr));
+    default: {
+        Operation<uint64_t> o{kind, a, p};  // int64 that wraps
+        if (kind == Reduction::sum || kind == Reduction::nansum) o.template sum_or_product<Sum>(columns);
+        else if (kind == Reduction::prod) o.template sum_or_product<Product>(columns);
+        else extremes(static_cast<int64_t*>(nullptr));
+        return;
+    }
     }
 }
 

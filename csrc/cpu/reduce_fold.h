@@ -18,26 +18,44 @@ constexpr int64_t stretch = 4096;  // contiguous elements folded in lanes before
 template <class R> struct Pair {
     R real, imag;
     friend WISP_INLINE Pair operator+(Pair a, Pair b) { return {a.real + b.real, a.imag + b.imag}; }
-    friend WISP_INLINE Pair operator*(Pair a, Pair b) {
-        return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real};
-    }
+    friend WISP_INLINE Pair operator*(Pair a, Pair b) { return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real}; }
 };
 template <class T> constexpr bool is_pair = false;
 template <class R> constexpr bool is_pair<Pair<R>> = true;
 
 template <class T> struct Limits;
-template <> struct Limits<float> { static constexpr float low = -__builtin_inff(), high = __builtin_inff(); };
-template <> struct Limits<double> { static constexpr double low = -__builtin_inf(), high = __builtin_inf(); };
-template <> struct Limits<int64_t> { static constexpr int64_t low = INT64_MIN, high = INT64_MAX; };
-template <> struct Limits<uint64_t> { static constexpr uint64_t low = 0, high = UINT64_MAX; };
-template <> struct Limits<int32_t> { static constexpr int32_t low = INT32_MIN, high = INT32_MAX; };
-template <> struct Limits<uint8_t> { static constexpr uint8_t low = 0, high = 1; };  // of bools
+template <> struct Limits<float> {
+    static constexpr float low = -__builtin_inff(), high = __builtin_inff();
+};
+template <> struct Limits<double> {
+    static constexpr double low = -__builtin_inf(), high = __builtin_inf();
+};
+template <> struct Limits<int64_t> {
+    static constexpr int64_t low = INT64_MIN, high = INT64_MAX;
+};
+template <> struct Limits<uint64_t> {
+    static constexpr uint64_t low = 0, high = UINT64_MAX;
+};
+template <> struct Limits<int32_t> {
+    static constexpr int32_t low = INT32_MIN, high = INT32_MAX;
+};
+template <> struct Limits<uint8_t> {
+    static constexpr uint8_t low = 0, high = 1;
+};  // of bools
 
 // The type that stretches of T join: wider where that costs nothing and errors or overflow would show.
-template <class T> struct Wider { using type = T; };
-template <> struct Wider<float> { using type = double; };
-template <> struct Wider<Pair<float>> { using type = Pair<double>; };
-template <> struct Wider<uint8_t> { using type = int64_t; };
+template <class T> struct Wider {
+    using type = T;
+};
+template <> struct Wider<float> {
+    using type = double;
+};
+template <> struct Wider<Pair<float>> {
+    using type = Pair<double>;
+};
+template <> struct Wider<uint8_t> {
+    using type = int64_t;
+};
 
 template <class A, class T> WISP_INLINE A widened(T x) {
     if constexpr (is_pair<T>) return A{decltype(A::real)(x.real), decltype(A::imag)(x.imag)};
@@ -82,8 +100,7 @@ template <class T, int W> struct Lanes {
 };
 
 // Folds the n < 2 W elements at p and the lanes of a into `Last` lanes, halving again and again.
-template <class Fold, class T, int W, int Last>
-WISP_INLINE void fold_lanes(typename Lanes<T, W>::Vector a, const T* p, int64_t n, T* out) {
+template <class Fold, class T, int W, int Last> WISP_INLINE void fold_lanes(typename Lanes<T, W>::Vector a, const T* p, int64_t n, T* out) {
     if (n >= W) {
         a = Fold::step(a, Lanes<T, W>::load(p));
         p += W;
@@ -187,46 +204,46 @@ WISP_INLINE double exp_of(double x) { return __builtin_exp(x); }
 
 // dst[i] = map(src[i]); the parameter of element i is parameters[i * step].
 template <class T>
-void map_block(Map map, T* __restrict dst, const T* __restrict src, int64_t n, const T* parameters, int64_t step,
-               double power) {
+void map_block(Map map, T* __restrict dst, const T* __restrict src, int64_t n, const T* parameters, int64_t step, double power) {
     switch (map) {
-        case Map::absolute:
-            for (int64_t i = 0; i < n; i++) dst[i] = src[i] < 0 ? -src[i] : src[i] + T(0);
-            break;
-        case Map::square:
-            for (int64_t i = 0; i < n; i++) dst[i] = src[i] * src[i];
-            break;
-        case Map::power:
-            for (int64_t i = 0; i < n; i++) dst[i] = T(__builtin_pow(double(src[i] < 0 ? -src[i] : src[i]), power));
-            break;
-        case Map::nonnan:
-            for (int64_t i = 0; i < n; i++) dst[i] = src[i] == src[i] ? src[i] : T(0);
-            break;
-        case Map::deviation:
-            if (step == 0) {
-                const T mean = *parameters;
-                for (int64_t i = 0; i < n; i++) dst[i] = (src[i] - mean) * (src[i] - mean);
-            } else {
-                for (int64_t i = 0; i < n; i++) dst[i] = (src[i] - parameters[i]) * (src[i] - parameters[i]);
-            }
-            break;
-        case Map::exponential:
-            if (step == 0) {
-                const T highest = *parameters;
-                for (int64_t i = 0; i < n; i++) dst[i] = exp_of(src[i] - highest);
-            } else {
-                for (int64_t i = 0; i < n; i++) dst[i] = exp_of(src[i] - parameters[i]);
-            }
-            break;
-        case Map::none: std::memcpy(dst, src, size_t(n) * sizeof(T)); break;
+    case Map::absolute:
+        for (int64_t i = 0; i < n; i++) dst[i] = src[i] < 0 ? -src[i] : src[i] + T(0);
+        break;
+    case Map::square:
+        for (int64_t i = 0; i < n; i++) dst[i] = src[i] * src[i];
+        break;
+    case Map::power:
+        for (int64_t i = 0; i < n; i++) dst[i] = T(__builtin_pow(double(src[i] < 0 ? -src[i] : src[i]), power));
+        break;
+    case Map::nonnan:
+        for (int64_t i = 0; i < n; i++) dst[i] = src[i] == src[i] ? src[i] : T(0);
+        break;
+    case Map::deviation:
+        if (step == 0) {
+            const T mean = *parameters;
+            for (int64_t i = 0; i < n; i++) dst[i] = (src[i] - mean) * (src[i] - mean);
+        } else {
+            for (int64_t i = 0; i < n; i++) dst[i] = (src[i] - parameters[i]) * (src[i] - parameters[i]);
+        }
+        break;
+    case Map::exponential:
+        if (step == 0) {
+            const T highest = *parameters;
+            for (int64_t i = 0; i < n; i++) dst[i] = exp_of(src[i] - highest);
+        } else {
+            for (int64_t i = 0; i < n; i++) dst[i] = exp_of(src[i] - parameters[i]);
+        }
+        break;
+    case Map::none: std::memcpy(dst, src, size_t(n) * sizeof(T)); break;
     }
 }
 // The absolute values of complex numbers, or their squares.
 template <class T> void magnitudes(T* __restrict dst, const T* __restrict src, int64_t n, bool squared) {
     for (int64_t i = 0; i < n; i++) {
         const T a = src[2 * i], b = src[2 * i + 1];
-        dst[i] = squared ? a * a + b * b : sizeof(T) == 4 ? T(__builtin_sqrt(double(a) * a + double(b) * b))
-                                                          : T(__builtin_hypot(double(a), double(b)));
+        dst[i] = squared          ? a * a + b * b
+                 : sizeof(T) == 4 ? T(__builtin_sqrt(double(a) * a + double(b) * b))
+                                  : T(__builtin_hypot(double(a), double(b)));
     }
 }
 

@@ -51,10 +51,9 @@ template <class T> struct Ahead {
 
 // C = A·B + D (or + C) for rows of A that are k long and a panel of B: k times `vectors` vectors, b_row apart. `last`
 // columns of the last vector count. It is part `part` of `parts` of a product.
-template <class T>
-void panel_product(const T* a, int64_t rows, int64_t k, const T* b, int64_t b_row, int vectors, int last, T* c,
-                   int64_t c_row, const T* d, int64_t d_row, bool add, const Ahead<T>& ahead, int64_t part,
-                   int64_t parts) {
+template <class T> void panel_product(const T* a, int64_t rows, int64_t k, const T* b, int64_t b_row, int vectors, int last, T* c,
+                                      int64_t c_row, const T* d, int64_t d_row, bool add, const Ahead<T>& ahead, int64_t part,
+                                      int64_t parts) {
     constexpr int64_t deepest = 2048 / int64_t(sizeof(T));
     const int64_t tiles = divide_up(rows, max_rows_of(vectors)), high = divide_up(rows, tiles);
     const int64_t calls = tiles * divide_up(k, deepest);
@@ -65,9 +64,9 @@ void panel_product(const T* a, int64_t rows, int64_t k, const T* b, int64_t b_ro
             const T* from = b;
             int64_t step = 0;
             ahead.slice(call++, parts * calls, deep, from, step);
-            tile_for<T>(int(least(high, rows - i)), vectors, false, false)(
-                deep, a + i * k + q, k, 1, b + q * b_row, b_row, c + i * c_row, c_row,
-                q == 0 && d ? d + i * d_row : nullptr, d_row, add || q > 0, last, from, step);
+            tile_for<T>(int(least(high, rows - i)), vectors, false, false)(deep, a + i * k + q, k, 1, b + q * b_row, b_row, c + i * c_row,
+                                                                           c_row, q == 0 && d ? d + i * d_row : nullptr, d_row,
+                                                                           add || q > 0, last, from, step);
         }
     }
 }
@@ -95,19 +94,18 @@ template <class T> struct Panels {
         const int64_t wide = width, deep = k, columns = n;
         parallel_for(divide_up(n, width), 1 + 65536 / (width * k), [=](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++)
-                pack_b(b + i * wide * b_col, b_row, b_col, deep, int(least(wide, columns - i * wide)),
-                       to + i * wide * deep, int(least(wide, divide_up(columns - i * wide, L) * L)));
+                pack_b(b + i * wide * b_col, b_row, b_col, deep, int(least(wide, columns - i * wide)), to + i * wide * deep,
+                       int(least(wide, divide_up(columns - i * wide, L) * L)));
         });
     }
     // C = A·B + D, or + C.
-    void multiply(const T* a, int64_t rows, T* c, const T* d, int64_t d_row, bool add,
-                  const Ahead<T>& ahead = {}) const {
+    void multiply(const T* a, int64_t rows, T* c, const T* d, int64_t d_row, bool add, const Ahead<T>& ahead = {}) const {
         const int64_t parts = divide_up(n, width);
         over_parts(parts, rows * width * k, [&](int64_t part) {
             const int64_t j = part * width;
             const int columns = int(least(width, n - j)), vectors = int(divide_up(columns, L));
-            panel_product(a, rows, k, data + j * k, vectors * L, vectors, columns - (vectors - 1) * L, c + j, n,
-                          d ? d + j : nullptr, d_row, add, ahead, part, parts);
+            panel_product(a, rows, k, data + j * k, vectors * L, vectors, columns - (vectors - 1) * L, c + j, n, d ? d + j : nullptr, d_row,
+                          add, ahead, part, parts);
         });
     }
 };
@@ -140,7 +138,7 @@ template <class T> void lstm_forward(T* sums, int64_t rows, int count, int64_t n
     for (int64_t r = 0; r < rows; r++)
         for (int j = 3 * L; j < 4 * L; j++) sums[r * 4 * L + j] = tanh_of(sums[r * 4 * L + j]);
     for (int64_t r = 0; r < rows; r++, sums += 4 * L, kept += 4 * n, c += n, out += n) {
-        const T *__restrict i = sums, *__restrict f = i + L, *__restrict o = f + L, *__restrict g = o + L;
+        const T* __restrict i = sums, * __restrict f = i + L, * __restrict o = f + L, * __restrict g = o + L;
         auto rest = [&](int units) __attribute__((always_inline)) {
 #pragma GCC ivdep
             for (int j = 0; j < units; j++) {
@@ -155,14 +153,12 @@ template <class T> void lstm_forward(T* sums, int64_t rows, int count, int64_t n
     }
 }
 
-template <class T>
-void lstm_backward(const T* gates, const T* before, const T* cells, const T* grad_h, const T* grad_out, T* grad_c,
-                   T* grad_gates, int64_t rows, int64_t n) {
+template <class T> void lstm_backward(const T* gates, const T* before, const T* cells, const T* grad_h, const T* grad_out, T* grad_c,
+                                      T* grad_gates, int64_t rows, int64_t n) {
     for (int64_t r = 0; r < rows; r++) {
-        const T *__restrict i = gates + r * 4 * n, *__restrict f = i + n, *__restrict g = f + n, *__restrict o = g + n;
-        T *__restrict di = grad_gates + r * 4 * n, *__restrict df = di + n, *__restrict dg = df + n,
-          *__restrict d_o = dg + n;
-        const T *__restrict c_before = before + r * n, *__restrict c = cells + r * n, *__restrict dh = grad_h + r * n;
+        const T* __restrict i = gates + r * 4 * n, * __restrict f = i + n, * __restrict g = f + n, * __restrict o = g + n;
+        T* __restrict di = grad_gates + r * 4 * n, * __restrict df = di + n, * __restrict dg = df + n, * __restrict d_o = dg + n;
+        const T* __restrict c_before = before + r * n, * __restrict c = cells + r * n, * __restrict dh = grad_h + r * n;
         const T* __restrict extra = grad_out ? grad_out + r * n : nullptr;
         T* __restrict dc = grad_c + r * n;
         for (int64_t j = 0; j < n; j++) d_o[j] = extra ? dh[j] + extra[j] : dh[j];
@@ -181,12 +177,11 @@ void lstm_backward(const T* gates, const T* before, const T* cells, const T* gra
 
 // ---- GRU and plain ------------------------------------------------------------------------------------------------
 
-template <class T>
-void gru_forward(const T* x, const T* hidden, const T* before, T* kept, T* out, int64_t rows, int64_t n) {
+template <class T> void gru_forward(const T* x, const T* hidden, const T* before, T* kept, T* out, int64_t rows, int64_t n) {
     for (int64_t row = 0; row < rows; row++) {
-        const T *__restrict in = x + row * 3 * n, *__restrict from_h = hidden + row * 3 * n;
+        const T* __restrict in = x + row * 3 * n, * __restrict from_h = hidden + row * 3 * n;
         const T* __restrict h_before = before + row * n;
-        T *__restrict r = kept + row * 4 * n, *__restrict z = r + n, *__restrict fresh = z + n, *__restrict last = fresh + n;
+        T* __restrict r = kept + row * 4 * n, * __restrict z = r + n, * __restrict fresh = z + n, * __restrict last = fresh + n;
         T* __restrict h = out + row * n;
 #pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
@@ -200,14 +195,12 @@ void gru_forward(const T* x, const T* hidden, const T* before, T* kept, T* out, 
 }
 
 template <class T>
-void gru_backward(const T* kept, const T* before, T* grad_h, const T* grad_out, T* grad_x, T* grad_hidden, int64_t rows,
-                  int64_t n) {
+void gru_backward(const T* kept, const T* before, T* grad_h, const T* grad_out, T* grad_x, T* grad_hidden, int64_t rows, int64_t n) {
     for (int64_t row = 0; row < rows; row++) {
-        const T *__restrict r = kept + row * 4 * n, *__restrict z = r + n, *__restrict fresh = z + n,
-                *__restrict last = fresh + n;
+        const T* __restrict r = kept + row * 4 * n, * __restrict z = r + n, * __restrict fresh = z + n, * __restrict last = fresh + n;
         const T* __restrict h_before = before + row * n;
         const T* __restrict extra = grad_out ? grad_out + row * n : nullptr;
-        T *__restrict dx = grad_x + row * 3 * n, *__restrict dhidden = grad_hidden + row * 3 * n;
+        T* __restrict dx = grad_x + row * 3 * n, * __restrict dhidden = grad_hidden + row * 3 * n;
         T* __restrict dh = grad_h + row * n;
         if (extra)
             for (int64_t j = 0; j < n; j++) dh[j] += extra[j];
@@ -234,8 +227,7 @@ template <class T> void plain_forward(T* __restrict h, int64_t count, bool relu)
 }
 
 template <class T>
-void plain_backward(const T* __restrict h, const T* __restrict dh, const T* __restrict extra, T* __restrict dx,
-                    int64_t count, bool relu) {
+void plain_backward(const T* __restrict h, const T* __restrict dh, const T* __restrict extra, T* __restrict dx, int64_t count, bool relu) {
     for (int64_t i = 0; i < count; i++) dx[i] = extra ? dh[i] + extra[i] : dh[i];
     if (relu)
         for (int64_t i = 0; i < count; i++) dx[i] = h[i] > 0 ? dx[i] : T(0);
@@ -309,9 +301,8 @@ template <class T> Weights<T> backward_weights(const RnnArgs& a) {
 }
 
 // A step of an LSTM: the products of a vector of units with all its gates, and at once what follows from them.
-template <class T>
-void lstm_step(const RnnArgs& a, const Weights<T>& w, int64_t row, int64_t live, const T* h, bool zeros, T* c, T* out,
-               const Ahead<T>& ahead) {
+template <class T> void lstm_step(const RnnArgs& a, const Weights<T>& w, int64_t row, int64_t live, const T* h, bool zeros, T* c, T* out,
+                                  const Ahead<T>& ahead) {
     constexpr int L = lanes<T>, vectors = max_vectors, halves = 4 / vectors;
     const int64_t n = a.size, blocks = divide_up(n, L), k = a.width, features = a.features;
     over_parts(blocks, live * 4 * L * (k + features), [&](int64_t block) {
@@ -326,11 +317,11 @@ void lstm_step(const RnnArgs& a, const Weights<T>& w, int64_t row, int64_t live,
             const int from = half * vectors * L;
             const T* bias = w.gates_bias ? w.gates_bias + 4 * u + from : nullptr;
             if (!a.x)
-                panel_product(at<T>(a.input, row * features), live, features, w.gates_input + 4 * u * features + from,
-                              4 * L, vectors, L, sums + from, 4 * L, bias, 0, false, Ahead<T>(), 0, 1);
+                panel_product(at<T>(a.input, row * features), live, features, w.gates_input + 4 * u * features + from, 4 * L, vectors, L,
+                              sums + from, 4 * L, bias, 0, false, Ahead<T>(), 0, 1);
             if (!zeros)
-                panel_product<T>(h, live, k, w.gates_hidden + 4 * u * k + from, 4 * L, vectors, L, sums + from, 4 * L,
-                                 nullptr, 0, true, ahead, block * halves + half, blocks * halves);
+                panel_product<T>(h, live, k, w.gates_hidden + 4 * u * k + from, 4 * L, vectors, L, sums + from, 4 * L, nullptr, 0, true,
+                                 ahead, block * halves + half, blocks * halves);
         }
         lstm_forward(sums, live, count, n, at<T>(a.kept, row * 4 * n + u), c + u, out + u);
     });
@@ -399,9 +390,8 @@ template <class T> void backward_rows(const RnnArgs& a, const Weights<T>& w, int
         const T* extra = a.grad_out ? at<T>(a.grad_out, row * width) : nullptr;
         T* dx = at<T>(a.dx, row * gates);
         if (a.before)
-            in_two(a.out, a.h, width, [&](int64_t i, int64_t count, const T* before) {
-                copy(at<T>(a.before, (row + i) * width), before, count * width);
-            });
+            in_two(a.out, a.h, width,
+                   [&](int64_t i, int64_t count, const T* before) { copy(at<T>(a.before, (row + i) * width), before, count * width); });
         if (a.mode == RnnMode::lstm) {
             const T* grad = dh;
             if (a.project) {
@@ -412,16 +402,15 @@ template <class T> void backward_rows(const RnnArgs& a, const Weights<T>& w, int
                 grad = wide, extra = nullptr;
             }
             in_two(a.cells, a.c, n, [&](int64_t i, int64_t count, const T* before) {
-                lstm_backward(at<T>((const void*)a.kept, (row + i) * 4 * n), before,
-                              at<T>((const void*)a.cells, (row + i) * n), grad + i * n, extra ? extra + i * n : nullptr,
-                              at<T>(a.dc, (first + i) * n), dx + i * gates, count, n);
+                lstm_backward(at<T>((const void*)a.kept, (row + i) * 4 * n), before, at<T>((const void*)a.cells, (row + i) * n),
+                              grad + i * n, extra ? extra + i * n : nullptr, at<T>(a.dc, (first + i) * n), dx + i * gates, count, n);
             });
             if (!last) w.hidden.multiply(dx, live, dh, nullptr, 0, false, ahead);
         } else if (a.mode == RnnMode::gru) {
             T* dhidden = at<T>(a.dhidden, row * gates);
             in_two(a.out, a.h, n, [&](int64_t i, int64_t count, const T* before) {
-                gru_backward(at<T>((const void*)a.kept, (row + i) * 4 * n), before, dh + i * n,
-                             extra ? extra + i * n : nullptr, dx + i * gates, dhidden + i * gates, count, n);
+                gru_backward(at<T>((const void*)a.kept, (row + i) * 4 * n), before, dh + i * n, extra ? extra + i * n : nullptr,
+                             dx + i * gates, dhidden + i * gates, count, n);
             });
             if (!last) w.hidden.multiply(dhidden, live, dh, nullptr, 0, true, ahead);
         } else {
@@ -449,9 +438,7 @@ int64_t rows_of_task(const RnnArgs& a, size_t element) {
 
 template <class T> void forward_of(const RnnArgs& a) {
     const Weights<T> w = forward_weights<T>(a);
-    over_rows(a, rows_of_task(a, sizeof(T)), [&](int64_t, int64_t first, int64_t rows) {
-        forward_rows<T>(a, w, first, rows);
-    });
+    over_rows(a, rows_of_task(a, sizeof(T)), [&](int64_t, int64_t first, int64_t rows) { forward_rows<T>(a, w, first, rows); });
 }
 template <class T> void backward_of(const RnnArgs& a) {
     const Weights<T> w = backward_weights<T>(a);
@@ -459,9 +446,7 @@ template <class T> void backward_of(const RnnArgs& a) {
     const int64_t columns = a.gates * (a.dhidden ? 2 : 1);
     T* sums = static_cast<T*>(scratch(4, size_t(tasks * columns) * sizeof(T)));
     std::memset(sums, 0, size_t(tasks * columns) * sizeof(T));
-    over_rows(a, rows, [&](int64_t task, int64_t first, int64_t count) {
-        backward_rows<T>(a, w, first, count, sums + task * columns);
-    });
+    over_rows(a, rows, [&](int64_t task, int64_t first, int64_t count) { backward_rows<T>(a, w, first, count, sums + task * columns); });
     std::memset(a.dbias, 0, size_t(columns) * sizeof(T));
     add_rows(sums, tasks, columns, at<T>(a.dbias, 0));
 }

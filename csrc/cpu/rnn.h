@@ -13,7 +13,7 @@ enum class RnnMode { tanh, relu, lstm, gru };
 // outputs: `size`, or what an LSTM projects to. Null where a mode has none.
 struct RnnArgs {
     RnnMode mode;
-    bool reverse;  // the last time step first
+    bool reverse;     // the last time step first
     bool from_zeros;  // forward: h is zeros; backward: the gradients of the first state are not wanted. A hint
     int64_t steps, size, gates, width, features;
     // Step s has rows [starts[s], starts[s + 1]), never more than the step before: sequences sorted by length.
@@ -38,12 +38,12 @@ struct RnnArgs {
     const void* grad_out = nullptr;  // (rows, width); null: zeros
     void* dh = nullptr;
     void* dc = nullptr;
-    void* dx = nullptr;       // (rows, gates)
-    void* dhidden = nullptr;  // the same for the hidden part: GRU; the others' is dx
+    void* dx = nullptr;          // (rows, gates)
+    void* dhidden = nullptr;     // the same for the hidden part: GRU; the others' is dx
     void* dprojected = nullptr;  // (rows, width): gradients of all outputs, where they are projected
-    void* dinput = nullptr;   // (rows, features): what `weight_input` makes of dx; null: not wanted here. CPU
-    void* dbias = nullptr;    // (gates): the sum of the rows of dx; behind it that of dhidden, where there is one. CPU
-    void* before = nullptr;   // (rows, width): the state before each step; null: not wanted
+    void* dinput = nullptr;      // (rows, features): what `weight_input` makes of dx; null: not wanted here. CPU
+    void* dbias = nullptr;       // (gates): the sum of the rows of dx; behind it that of dhidden, where there is one. CPU
+    void* before = nullptr;      // (rows, width): the state before each step; null: not wanted
 };
 
 struct RnnKernels {

@@ -15,7 +15,7 @@ struct Sequence {
 WISP_SAMPLER double sample_poisson(double rate, Sequence s) {
     if (rate == 0) return 0;
     if (rate - rate != 0) return rate;  // NaN and infinity
-    if (rate < 10) {  // as many uniforms as it takes for their product to fall below exp(-rate)
+    if (rate < 10) {                    // as many uniforms as it takes for their product to fall below exp(-rate)
         const double limit = ::exp(-rate);
         double k = 0, p = s.next();
         for (; p > limit; p *= s.next()) k++;

@@ -18,9 +18,15 @@ template <class R> struct Pair {
 };
 template <class T> constexpr bool is_pair = false;
 template <class R> constexpr bool is_pair<Pair<R>> = true;
-template <class T> struct Wide { using type = T; };
-template <> struct Wide<float> { using type = double; };
-template <> struct Wide<Pair<float>> { using type = Pair<double>; };
+template <class T> struct Wide {
+    using type = T;
+};
+template <> struct Wide<float> {
+    using type = double;
+};
+template <> struct Wide<Pair<float>> {
+    using type = Pair<double>;
+};
 
 template <class A, class T> WISP_INLINE A as(T x) {
     if constexpr (is_pair<T>) return A{decltype(A::real)(x.real), decltype(A::imag)(x.imag)};
@@ -74,8 +80,7 @@ struct LogSumExp {
 // Calls f(offset, width) for blocks of columns. Cheap scans of one matrix stay in one thread: stripes of the same rows
 // in two caches cost more than they save.
 template <class F> void over_blocks(int64_t outer, int64_t n, int64_t inner, bool costly, F&& f) {
-    const int64_t share = inner / num_threads(), width = !costly || share > column_block ? column_block
-                                                       : share < 64 ? 64 : share;
+    const int64_t share = inner / num_threads(), width = !costly || share > column_block ? column_block : share < 64 ? 64 : share;
     const int64_t blocks = (inner + width - 1) / width, work = n * inner;
     const int64_t units = costly ? outer * blocks : outer, per_unit = outer * work / units;
     parallel_for(units, per_unit >= grain ? 1 : grain / (per_unit + 1) + 1, [&](int64_t begin, int64_t end) {
@@ -143,43 +148,41 @@ void running_extreme(void* out, int64_t* indices, const void* in, int64_t outer,
     });
 }
 
-template <bool Largest>
-void extremes(void* out, int64_t* indices, const void* in, DType dtype, int64_t outer, int64_t n, int64_t inner) {
+template <bool Largest> void extremes(void* out, int64_t* indices, const void* in, DType dtype, int64_t outer, int64_t n, int64_t inner) {
     switch (dtype) {
-        case DType::boolean:
-        case DType::u8: return running_extreme<Largest, uint8_t>(out, indices, in, outer, n, inner);
-        case DType::i8: return running_extreme<Largest, int8_t>(out, indices, in, outer, n, inner);
-        case DType::i16: return running_extreme<Largest, int16_t>(out, indices, in, outer, n, inner);
-        case DType::i32: return running_extreme<Largest, int32_t>(out, indices, in, outer, n, inner);
-        case DType::i64: return running_extreme<Largest, int64_t>(out, indices, in, outer, n, inner);
-        case DType::u16: return running_extreme<Largest, uint16_t>(out, indices, in, outer, n, inner);
-        case DType::u32: return running_extreme<Largest, uint32_t>(out, indices, in, outer, n, inner);
-        case DType::u64: return running_extreme<Largest, uint64_t>(out, indices, in, outer, n, inner);
-        case DType::f64: return running_extreme<Largest, double>(out, indices, in, outer, n, inner);
-        default: return running_extreme<Largest, float>(out, indices, in, outer, n, inner);
+    case DType::boolean:
+    case DType::u8: return running_extreme<Largest, uint8_t>(out, indices, in, outer, n, inner);
+    case DType::i8: return running_extreme<Largest, int8_t>(out, indices, in, outer, n, inner);
+    case DType::i16: return running_extreme<Largest, int16_t>(out, indices, in, outer, n, inner);
+    case DType::i32: return running_extreme<Largest, int32_t>(out, indices, in, outer, n, inner);
+    case DType::i64: return running_extreme<Largest, int64_t>(out, indices, in, outer, n, inner);
+    case DType::u16: return running_extreme<Largest, uint16_t>(out, indices, in, outer, n, inner);
+    case DType::u32: return running_extreme<Largest, uint32_t>(out, indices, in, outer, n, inner);
+    case DType::u64: return running_extreme<Largest, uint64_t>(out, indices, in, outer, n, inner);
+    case DType::f64: return running_extreme<Largest, double>(out, indices, in, outer, n, inner);
+    default: return running_extreme<Largest, float>(out, indices, in, outer, n, inner);
     }
 }
 
 template <class Step> void sums(void* out, const void* in, DType dtype, int64_t outer, int64_t n, int64_t inner) {
     switch (dtype) {
-        case DType::f32: return running<Step, float>(out, in, outer, n, inner);
-        case DType::f64: return running<Step, double>(out, in, outer, n, inner);
-        case DType::c64: return running<Step, Pair<float>>(out, in, outer, n, inner);
-        case DType::c128: return running<Step, Pair<double>>(out, in, outer, n, inner);
-        default:
-            if constexpr (!std::is_same_v<Step, LogSumExp>) running<Step, int64_t>(out, in, outer, n, inner);
+    case DType::f32: return running<Step, float>(out, in, outer, n, inner);
+    case DType::f64: return running<Step, double>(out, in, outer, n, inner);
+    case DType::c64: return running<Step, Pair<float>>(out, in, outer, n, inner);
+    case DType::c128: return running<Step, Pair<double>>(out, in, outer, n, inner);
+    default:
+        if constexpr (!std::is_same_v<Step, LogSumExp>) running<Step, int64_t>(out, in, outer, n, inner);
     }
 }
 
-void scan_any(Scan operation, void* out, int64_t* indices, const void* in, DType dtype, int64_t outer, int64_t n,
-              int64_t inner) {
+void scan_any(Scan operation, void* out, int64_t* indices, const void* in, DType dtype, int64_t outer, int64_t n, int64_t inner) {
     if (outer <= 0 || n <= 0 || inner <= 0) return;
     switch (operation) {
-        case Scan::sum: return sums<Sum>(out, in, dtype, outer, n, inner);
-        case Scan::prod: return sums<Product>(out, in, dtype, outer, n, inner);
-        case Scan::logsumexp: return sums<LogSumExp>(out, in, dtype, outer, n, inner);
-        case Scan::max: return extremes<true>(out, indices, in, dtype, outer, n, inner);
-        case Scan::min: return extremes<false>(out, indices, in, dtype, outer, n, inner);
+    case Scan::sum: return sums<Sum>(out, in, dtype, outer, n, inner);
+    case Scan::prod: return sums<Product>(out, in, dtype, outer, n, inner);
+    case Scan::logsumexp: return sums<LogSumExp>(out, in, dtype, outer, n, inner);
+    case Scan::max: return extremes<true>(out, indices, in, dtype, outer, n, inner);
+    case Scan::min: return extremes<false>(out, indices, in, dtype, outer, n, inner);
     }
 }
 

@@ -12,8 +12,7 @@ struct ScanKernels {
     // in and out are contiguous, [outer, n, inner], both of `dtype`; the scan runs along n. Half precision is for the
     // caller to widen. sum and prod: int64, floating or complex; max and min: any real dtype, and indices (or null)
     // receives where each running extreme was last seen; logsumexp: floating or complex.
-    void (*scan)(Scan operation, void* out, int64_t* indices, const void* in, DType dtype, int64_t outer, int64_t n,
-                 int64_t inner);
+    void (*scan)(Scan operation, void* out, int64_t* indices, const void* in, DType dtype, int64_t outer, int64_t n, int64_t inner);
 };
 
 extern const ScanKernels& scan;

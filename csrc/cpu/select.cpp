@@ -15,8 +15,8 @@ Isa detect() {
     Isa isa = isa_base;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) {
         isa = isa_avx2;
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512vl"))
             isa = isa_avx512;
     }
     if (const char* asked = std::getenv("WISP_ISA")) {
@@ -38,26 +38,24 @@ const char* isa_name() { return chosen == isa_avx512 ? "avx512" : chosen == isa_
 }  // namespace wisp::cpu
 
 #if defined(WISP_ONLY)  // a build for one machine (WISP_NATIVE)
-#define WISP_TABLE(Type, name)                                  \
-    namespace wisp::cpu {                                       \
-    namespace WISP_ONLY { extern const Type name##_table; }     \
-    const Type& name = WISP_ONLY::name##_table;                 \
+#define WISP_TABLE(Type, name)                              \
+    namespace wisp::cpu {                                   \
+    namespace WISP_ONLY { extern const Type name##_table; } \
+    const Type& name = WISP_ONLY::name##_table;             \
     }
 #elif defined(__x86_64__)
-#define WISP_TABLE(Type, name)                                                                              \
-    namespace wisp::cpu {                                                                                   \
-    namespace avx512 { extern const Type name##_table; }                                                    \
-    namespace avx2 { extern const Type name##_table; }                                                      \
-    namespace base { extern const Type name##_table; }                                                      \
-    const Type& name = chosen == isa_avx512 ? avx512::name##_table                                          \
-                     : chosen == isa_avx2   ? avx2::name##_table                                            \
-                                            : base::name##_table;                                           \
+#define WISP_TABLE(Type, name)                                                                                                     \
+    namespace wisp::cpu {                                                                                                          \
+    namespace avx512 { extern const Type name##_table; }                                                                           \
+    namespace avx2 { extern const Type name##_table; }                                                                             \
+    namespace base { extern const Type name##_table; }                                                                             \
+    const Type& name = chosen == isa_avx512 ? avx512::name##_table : chosen == isa_avx2 ? avx2::name##_table : base::name##_table; \
     }
 #else
-#define WISP_TABLE(Type, name)                                  \
-    namespace wisp::cpu {                                       \
-    namespace base { extern const Type name##_table; }          \
-    const Type& name = base::name##_table;                      \
+#define WISP_TABLE(Type, name)                         \
+    namespace wisp::cpu {                              \
+    namespace base { extern const Type name##_table; } \
+    const Type& name = base::name##_table;             \
     }
 #endif
 

@@ -34,17 +34,13 @@ template <class T> void forward_row(const T* x, T* y, int64_t n, bool logarithm)
         each_vector<C>(n, [&](int64_t i, auto vector) { vector.store(y + i, vector.load((const T*)y + i) * factor); });
         return;
     }
-    sum_along<C>(n, total, [&](int64_t i, auto vector, Vector<C>* out) {
-        out[0] = exp_nonpositive(vector.load(x + i) - top);
-    });
+    sum_along<C>(n, total, [&](int64_t i, auto vector, Vector<C>* out) { out[0] = exp_nonpositive(vector.load(x + i) - top); });
     if (logarithm) {
         const C low = C(log(total[0]));
         each_vector<C>(n, [&](int64_t i, auto vector) { vector.store(y + i, vector.load(x + i) - top - low); });
     } else {  // a half type: exponentiate again rather than round in between
         const C factor = C(1 / total[0]);
-        each_vector<C>(n, [&](int64_t i, auto vector) {
-            vector.store(y + i, exp_nonpositive(vector.load(x + i) - top) * factor);
-        });
+        each_vector<C>(n, [&](int64_t i, auto vector) { vector.store(y + i, exp_nonpositive(vector.load(x + i) - top) * factor); });
     }
 }
 
@@ -75,22 +71,16 @@ template <class T> void backward_row(const T* g, const T* y, T* dx, int64_t n, b
     if (logarithm) {
         sum_along<C>(n, total, [&](int64_t i, auto vector, Vector<C>* out) { out[0] = vector.load(g + i); });
         const C sum = C(total[0]);
-        each_vector<C>(n, [&](int64_t i, auto vector) {
-            vector.store(dx + i, vector.load(g + i) - exp_nonpositive(vector.load(y + i)) * sum);
-        });
+        each_vector<C>(
+            n, [&](int64_t i, auto vector) { vector.store(dx + i, vector.load(g + i) - exp_nonpositive(vector.load(y + i)) * sum); });
     } else {
-        sum_along<C>(n, total, [&](int64_t i, auto vector, Vector<C>* out) {
-            out[0] = vector.load(g + i) * vector.load(y + i);
-        });
+        sum_along<C>(n, total, [&](int64_t i, auto vector, Vector<C>* out) { out[0] = vector.load(g + i) * vector.load(y + i); });
         const C sum = C(total[0]);
-        each_vector<C>(n, [&](int64_t i, auto vector) {
-            vector.store(dx + i, (vector.load(g + i) - sum) * vector.load(y + i));
-        });
+        each_vector<C>(n, [&](int64_t i, auto vector) { vector.store(dx + i, (vector.load(g + i) - sum) * vector.load(y + i)); });
     }
 }
 
-template <class T>
-void backward_columns(const T* g, const T* y, T* dx, int64_t n, int64_t stride, int64_t width, bool logarithm) {
+template <class T> void backward_columns(const T* g, const T* y, T* dx, int64_t n, int64_t stride, int64_t width, bool logarithm) {
     using C = Compute<T>;
     const bool whole = width == lanes<C>;
     auto get = [&](const T* p) { return whole ? load(p) : load_partial(p, width, C(0)); };
@@ -110,8 +100,7 @@ void backward_columns(const T* g, const T* y, T* dx, int64_t n, int64_t stride, 
 }
 
 // Cuts the work among threads: row(at) for each line of neighbours, or columns(at, count) for lines side by side.
-template <class C, class Row, class Columns>
-WISP_INLINE void each_line(int64_t outer, int64_t n, int64_t inner, Row row, Columns columns) {
+template <class C, class Row, class Columns> WISP_INLINE void each_line(int64_t outer, int64_t n, int64_t inner, Row row, Columns columns) {
     if (inner == 1) {
         parallel_for(outer, 1 + elements_per_task / n, [=](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++) row(i * n);
@@ -134,8 +123,9 @@ void forward(DType dtype, const void* x_, void* y_, int64_t outer, int64_t n, in
         using T = decltype(zero);
         const T* x = static_cast<const T*>(x_);
         T* y = static_cast<T*>(y_);
-        each_line<Compute<T>>(outer, n, inner, [=](int64_t at) { forward_row(x + at, y + at, n, logarithm); },
-                              [=](int64_t at, int64_t count) { forward_columns(x + at, y + at, n, inner, count, logarithm); });
+        each_line<Compute<T>>(
+            outer, n, inner, [=](int64_t at) { forward_row(x + at, y + at, n, logarithm); },
+            [=](int64_t at, int64_t count) { forward_columns(x + at, y + at, n, inner, count, logarithm); });
     });
 }
 void backward(DType dtype, const void* g_, const void* y_, void* dx_, int64_t outer, int64_t n, int64_t inner, bool logarithm) {
@@ -144,8 +134,9 @@ void backward(DType dtype, const void* g_, const void* y_, void* dx_, int64_t ou
         using T = decltype(zero);
         const T *g = static_cast<const T*>(g_), *y = static_cast<const T*>(y_);
         T* dx = static_cast<T*>(dx_);
-        each_line<Compute<T>>(outer, n, inner, [=](int64_t at) { backward_row(g + at, y + at, dx + at, n, logarithm); },
-                              [=](int64_t at, int64_t count) { backward_columns(g + at, y + at, dx + at, n, inner, count, logarithm); });
+        each_line<Compute<T>>(
+            outer, n, inner, [=](int64_t at) { backward_row(g + at, y + at, dx + at, n, logarithm); },
+            [=](int64_t at, int64_t count) { backward_columns(g + at, y + at, dx + at, n, inner, count, logarithm); });
     });
 }
 

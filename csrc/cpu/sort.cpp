@@ -47,41 +47,41 @@ template <class F> void with_key(DType dtype, F&& f) {
     const auto u32 = load(static_cast<uint32_t*>(nullptr));
     const auto u64 = load(static_cast<uint64_t*>(nullptr));
     switch (dtype) {
-        case DType::boolean:
-        case DType::u8: return f([=](const char* p) { return uint32_t(u8(p)); });
-        case DType::i8: return f([=](const char* p) { return uint32_t(u8(p) ^ 0x80); });
-        case DType::u16: return f([=](const char* p) { return uint32_t(u16(p)); });
-        case DType::i16: return f([=](const char* p) { return uint32_t(u16(p) ^ 0x8000); });
-        case DType::f16: return f([=](const char* p) { return key_of_half(u16(p), 0x7c00); });
-        case DType::bf16: return f([=](const char* p) { return key_of_half(u16(p), 0x7f80); });
-        case DType::u32: return f([=](const char* p) { return u32(p); });
-        case DType::i32: return f([=](const char* p) { return u32(p) ^ 0x80000000; });
-        case DType::f32: return f([=](const char* p) { return key_of_float(u32(p)); });
-        case DType::i64: return f([=](const char* p) { return u64(p) ^ uint64_t(1) << 63; });
-        case DType::f64: return f([=](const char* p) { return key_of_double(u64(p)); });
-        default: return f([=](const char* p) { return u64(p); });
+    case DType::boolean:
+    case DType::u8: return f([=](const char* p) { return uint32_t(u8(p)); });
+    case DType::i8: return f([=](const char* p) { return uint32_t(u8(p) ^ 0x80); });
+    case DType::u16: return f([=](const char* p) { return uint32_t(u16(p)); });
+    case DType::i16: return f([=](const char* p) { return uint32_t(u16(p) ^ 0x8000); });
+    case DType::f16: return f([=](const char* p) { return key_of_half(u16(p), 0x7c00); });
+    case DType::bf16: return f([=](const char* p) { return key_of_half(u16(p), 0x7f80); });
+    case DType::u32: return f([=](const char* p) { return u32(p); });
+    case DType::i32: return f([=](const char* p) { return u32(p) ^ 0x80000000; });
+    case DType::f32: return f([=](const char* p) { return key_of_float(u32(p)); });
+    case DType::i64: return f([=](const char* p) { return u64(p) ^ uint64_t(1) << 63; });
+    case DType::f64: return f([=](const char* p) { return key_of_double(u64(p)); });
+    default: return f([=](const char* p) { return u64(p); });
     }
 }
 
 bool is_nan(const char* p, DType dtype) {
     switch (dtype) {
-        case DType::f16:
-        case DType::bf16: {
-            uint16_t u;
-            std::memcpy(&u, p, 2);
-            return (u & 0x7fff) > (dtype == DType::f16 ? 0x7c00 : 0x7f80);
-        }
-        case DType::f32: {
-            float x;
-            std::memcpy(&x, p, 4);
-            return x != x;
-        }
-        case DType::f64: {
-            double x;
-            std::memcpy(&x, p, 8);
-            return x != x;
-        }
-        default: return false;
+    case DType::f16:
+    case DType::bf16: {
+        uint16_t u;
+        std::memcpy(&u, p, 2);
+        return (u & 0x7fff) > (dtype == DType::f16 ? 0x7c00 : 0x7f80);
+    }
+    case DType::f32: {
+        float x;
+        std::memcpy(&x, p, 4);
+        return x != x;
+    }
+    case DType::f64: {
+        double x;
+        std::memcpy(&x, p, 8);
+        return x != x;
+    }
+    default: return false;
     }
 }
 
@@ -158,18 +158,17 @@ template <class T> void take(void* values, const void* row, const int64_t* indic
 }
 void take_items(void* values, const void* row, const int64_t* indices, int64_t n, int64_t item) {
     switch (item) {
-        case 1: return take<uint8_t>(values, row, indices, n);
-        case 2: return take<uint16_t>(values, row, indices, n);
-        case 4: return take<uint32_t>(values, row, indices, n);
-        default: return take<uint64_t>(values, row, indices, n);
+    case 1: return take<uint8_t>(values, row, indices, n);
+    case 2: return take<uint16_t>(values, row, indices, n);
+    case 4: return take<uint32_t>(values, row, indices, n);
+    default: return take<uint64_t>(values, row, indices, n);
     }
 }
 
 // For each row: its entries are made, order(entries, spare, row) puts the wanted ones in front and returns them, and
 // `wanted` of these are written out. Descending order complements the keys.
-template <class Order>
-void each_row(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t wanted,
-              bool descending, Order&& order) {
+template <class Order> void each_row(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t wanted,
+                                     bool descending, Order&& order) {
     if (rows <= 0 || n <= 0) return;
     const int64_t item = item_size(dtype);
     with_key(dtype, [&](auto key) {
@@ -210,8 +209,7 @@ void sort_rows(void* values, int64_t* indices, const void* in, DType dtype, int6
 // The k first of n > 16 k elements. One pass keeps those before a limit, the kth of what it has seen, and brings the
 // limit down whenever there are k + 256 more; most elements cost a comparison. Long rows are cut for the threads.
 template <class Entry, class KeyOf, class Key>
-void first_few(void* values, int64_t* indices, const char* in, int64_t item, int64_t rows, int64_t n, int64_t k,
-               KeyOf key, Key flip) {
+void first_few(void* values, int64_t* indices, const char* in, int64_t item, int64_t rows, int64_t n, int64_t k, KeyOf key, Key flip) {
     constexpr int64_t piece = 65536;
     const bool cut = n >= 2 * piece && k * 16 <= piece && rows < 2 * num_threads();
     const int64_t pieces = cut ? (n + piece - 1) / piece : 1, length = cut ? piece : n, room = 2 * k + 256;
@@ -256,8 +254,7 @@ void first_few(void* values, int64_t* indices, const char* in, int64_t item, int
     for (int64_t r = 0; cut && r < rows; r++) write(r, best + r * pieces * k, (pieces - 1) * k + rest);
 }
 
-void topk(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t k,
-          bool largest) {
+void topk(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t k, bool largest) {
     if (k <= 0 || rows <= 0) return;
     if (k * 16 <= n && n >= radix_from) {
         with_key(dtype, [&](auto key) {
@@ -278,8 +275,7 @@ void topk(void* values, int64_t* indices, const void* in, DType dtype, int64_t r
     });
 }
 
-void select(Selection what, void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n,
-            int64_t k) {
+void select(Selection what, void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t k) {
     const int64_t item = item_size(dtype);
     each_row(values, indices, in, dtype, rows, n, 1, false, [&](auto* e, auto*, const char* row) {
         int64_t rank = k;
@@ -321,8 +317,8 @@ void mode(void* values, int64_t* indices, const void* in, DType dtype, int64_t r
 
 // ---- search ----------------------------------------------------------------------------------------------------
 
-void searchsorted(int64_t* out, const void* boundaries, const int64_t* sorter, const void* values, DType dtype,
-                  int64_t rows, int64_t m, int64_t n, bool shared, bool right) {
+void searchsorted(int64_t* out, const void* boundaries, const int64_t* sorter, const void* values, DType dtype, int64_t rows, int64_t m,
+                  int64_t n, bool shared, bool right) {
     const int64_t item = item_size(dtype);
     with_key(dtype, [&](auto key) {
         parallel_for(rows * n, 2048, [&](int64_t begin, int64_t end) {

@@ -14,20 +14,18 @@ struct SortKernels {
     void (*sort)(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, bool descending);
 
     // The k largest or smallest of each row, best first; of equal elements the first. values, indices: [rows, k].
-    void (*topk)(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t k,
-                 bool largest);
+    void (*topk)(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t k, bool largest);
 
     // The element of rank k (from 0), the lower median (NaN if there is one), or that of the numbers that aren't NaN.
-    void (*select)(Selection what, void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n,
-                   int64_t k);
+    void (*select)(Selection what, void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t k);
 
     // The most frequent element, the smallest of several, and where it is last.
     void (*mode)(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n);
 
     // Where each of the n values of a row would go in the m sorted boundaries of that row (of the only row if shared):
     // before equal ones, or after them if right. sorter, or null: the permutation that sorts the boundaries.
-    void (*searchsorted)(int64_t* out, const void* boundaries, const int64_t* sorter, const void* values, DType dtype,
-                         int64_t rows, int64_t m, int64_t n, bool shared, bool right);
+    void (*searchsorted)(int64_t* out, const void* boundaries, const int64_t* sorter, const void* values, DType dtype, int64_t rows,
+                         int64_t m, int64_t n, bool shared, bool right);
 };
 
 extern const SortKernels& sort;

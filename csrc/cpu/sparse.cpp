@@ -50,8 +50,7 @@ WISP_INLINE void row_tail(const T* values, const int64_t* column, int64_t n, con
     for (int64_t k = 0; k < count; k++) out[k] = sum[k];
 }
 
-template <class T>
-void product_of(const CsrPattern& p, const T* values, const T* dense, T* out, int64_t width) {
+template <class T> void product_of(const CsrPattern& p, const T* values, const T* dense, T* out, int64_t width) {
     constexpr int64_t step = 64 / int64_t(sizeof(T));
     each_row(p, width, [&](int64_t r) {
         const int64_t first = p.start[r], n = p.start[r + 1] - first;
@@ -67,8 +66,7 @@ void product_of(const CsrPattern& p, const T* values, const T* dense, T* out, in
     });
 }
 
-template <class T>
-void sampled_of(const CsrPattern& p, const T* left, const T* right, T* out, int64_t width) {
+template <class T> void sampled_of(const CsrPattern& p, const T* left, const T* right, T* out, int64_t width) {
     each_row(p, width, [&](int64_t r) {
         const T* a = left + r * width;
         for (int64_t e = p.start[r]; e < p.start[r + 1]; e++) {
@@ -88,10 +86,10 @@ void sampled_of(const CsrPattern& p, const T* left, const T* right, T* out, int6
 
 template <class Body> WISP_INLINE void with_type(DType d, Body body) {
     switch (d) {
-        case DType::f32: return body(float());
-        case DType::f64: return body(double());
-        case DType::i64: return body(int64_t());
-        default: return;
+    case DType::f32: return body(float());
+    case DType::f64: return body(double());
+    case DType::i64: return body(int64_t());
+    default: return;
     }
 }
 

@@ -7,7 +7,7 @@ namespace wisp::cpu {
 
 struct CsrPattern {
     int64_t rows, columns, entries;
-    const int64_t* start;   // rows + 1
+    const int64_t* start;  // rows + 1
     const int64_t* column;
 };
 

@@ -76,8 +76,7 @@ WISP_SPECIAL double digamma(double x) {
         x += 1.0;
     }
     const double z = 1.0 / (x * x);
-    const double tail = x > 1e17 ? 0.0 : z * horner(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132,
-                                                    -691.0 / 32760, 1.0 / 12);
+    const double tail = x > 1e17 ? 0.0 : z * horner(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12);
     return shift + __builtin_log(x) - 0.5 / x - tail;
 }
 WISP_FLOAT_1(digamma)
@@ -99,10 +98,9 @@ WISP_SPECIAL double zeta(double x, double q) {
         if (abs(term) < 1e-17 * abs(sum) && a > 0.0) return sum;
     }
     // Bernoulli numbers B_2k / (2k)!
-    constexpr double coefficients[] = {8.3333333333333333e-02, -1.3888888888888889e-03, 3.3068783068783069e-05,
-                                       -8.2671957671957672e-07, 2.0876756987868099e-08, -5.2841901386874932e-10,
-                                       1.3382536530684679e-11, -3.3896802963225829e-13, 8.5860620562778446e-15,
-                                       -2.1748686985580619e-16, 5.5090028283602295e-18, -1.3954464685812523e-19};
+    constexpr double coefficients[] = {8.3333333333333333e-02, -1.3888888888888889e-03, 3.3068783068783069e-05, -8.2671957671957672e-07,
+                                       2.0876756987868099e-08, -5.2841901386874932e-10, 1.3382536530684679e-11, -3.3896802963225829e-13,
+                                       8.5860620562778446e-15, -2.1748686985580619e-16, 5.5090028283602295e-18, -1.3954464685812523e-19};
     const double power = __builtin_pow(a, -x);
     sum += power * a / (x - 1.0) + 0.5 * power;
     double factor = x * power / a;
@@ -282,9 +280,7 @@ WISP_SPECIAL double modified_bessel_i_scaled(double a, int order) {
     return sum / __builtin_sqrt(2.0 * pi_d * a);
 }
 WISP_SPECIAL double i0e(double x) { return x != x ? x : modified_bessel_i_scaled(abs(x), 0); }
-WISP_SPECIAL double i1e(double x) {
-    return x != x ? x : __builtin_copysign(modified_bessel_i_scaled(abs(x), 1), x);
-}
+WISP_SPECIAL double i1e(double x) { return x != x ? x : __builtin_copysign(modified_bessel_i_scaled(abs(x), 1), x); }
 WISP_SPECIAL double i0(double x) {  // e^x in two halves: it may overflow before the product does
     const double h = __builtin_exp(0.5 * abs(x));
     return abs(x) == infinity_d ? infinity_d : i0e(x) * h * h;
@@ -406,35 +402,22 @@ WISP_SPECIAL double chebyshev_polynomial_t(double x, double n) {
 WISP_SPECIAL double chebyshev_polynomial_u(double x, double n) { return chebyshev(x, n, 2.0 * x); }
 WISP_SPECIAL double chebyshev_polynomial_v(double x, double n) { return chebyshev(x, n, 2.0 * x - 1.0); }
 WISP_SPECIAL double chebyshev_polynomial_w(double x, double n) { return chebyshev(x, n, 2.0 * x + 1.0); }
-WISP_SPECIAL double shifted_chebyshev_polynomial_t(double x, double n) {
-    return chebyshev_polynomial_t(2.0 * x - 1.0, n);
-}
-WISP_SPECIAL double shifted_chebyshev_polynomial_u(double x, double n) {
-    return chebyshev_polynomial_u(2.0 * x - 1.0, n);
-}
-WISP_SPECIAL double shifted_chebyshev_polynomial_v(double x, double n) {
-    return chebyshev_polynomial_v(2.0 * x - 1.0, n);
-}
-WISP_SPECIAL double shifted_chebyshev_polynomial_w(double x, double n) {
-    return chebyshev_polynomial_w(2.0 * x - 1.0, n);
-}
+WISP_SPECIAL double shifted_chebyshev_polynomial_t(double x, double n) { return chebyshev_polynomial_t(2.0 * x - 1.0, n); }
+WISP_SPECIAL double shifted_chebyshev_polynomial_u(double x, double n) { return chebyshev_polynomial_u(2.0 * x - 1.0, n); }
+WISP_SPECIAL double shifted_chebyshev_polynomial_v(double x, double n) { return chebyshev_polynomial_v(2.0 * x - 1.0, n); }
+WISP_SPECIAL double shifted_chebyshev_polynomial_w(double x, double n) { return chebyshev_polynomial_w(2.0 * x - 1.0, n); }
 WISP_SPECIAL double hermite_polynomial_h(double x, double n) {
-    return three_terms(n, 2.0 * x, [x](double k, double now, double before) {
-        return 2.0 * x * now - 2.0 * k * before;
-    });
+    return three_terms(n, 2.0 * x, [x](double k, double now, double before) { return 2.0 * x * now - 2.0 * k * before; });
 }
 WISP_SPECIAL double hermite_polynomial_he(double x, double n) {
     return three_terms(n, x, [x](double k, double now, double before) { return x * now - k * before; });
 }
 WISP_SPECIAL double laguerre_polynomial_l(double x, double n) {
-    return three_terms(n, 1.0 - x, [x](double k, double now, double before) {
-        return ((2.0 * k + 1.0 - x) * now - k * before) / (k + 1.0);
-    });
+    return three_terms(n, 1.0 - x,
+                       [x](double k, double now, double before) { return ((2.0 * k + 1.0 - x) * now - k * before) / (k + 1.0); });
 }
 WISP_SPECIAL double legendre_polynomial_p(double x, double n) {
-    return three_terms(n, x, [x](double k, double now, double before) {
-        return ((2.0 * k + 1.0) * x * now - k * before) / (k + 1.0);
-    });
+    return three_terms(n, x, [x](double k, double now, double before) { return ((2.0 * k + 1.0) * x * now - k * before) / (k + 1.0); });
 }
 WISP_FLOAT_2(chebyshev_polynomial_t)
 WISP_FLOAT_2(chebyshev_polynomial_u)

@@ -18,24 +18,34 @@ using IntVector = int32_t __attribute__((vector_size(64)));
 using LongVector = int64_t __attribute__((vector_size(64)));
 
 template <class T> struct vector_of;
-template <> struct vector_of<float> { using type = FloatVector; using mask = IntVector; };
-template <> struct vector_of<double> { using type = DoubleVector; using mask = LongVector; };
+template <> struct vector_of<float> {
+    using type = FloatVector;
+    using mask = IntVector;
+};
+template <> struct vector_of<double> {
+    using type = DoubleVector;
+    using mask = LongVector;
+};
 template <class T> using Vector = typename vector_of<T>::type;
 template <class T> constexpr int64_t lanes = 64 / int64_t(sizeof(T));
 
 // The type in which a dtype is computed.
-template <class T> struct compute_of { using type = float; };
-template <> struct compute_of<double> { using type = double; };
+template <class T> struct compute_of {
+    using type = float;
+};
+template <> struct compute_of<double> {
+    using type = double;
+};
 template <class T> using Compute = typename compute_of<T>::type;
 
 // Calls body with a value of the dtype's type.
 template <class Body> WISP_INLINE void with_floating(DType d, Body body) {
     switch (d) {
-        case DType::f32: return body(float());
-        case DType::f64: return body(double());
-        case DType::bf16: return body(bf16());
-        case DType::f16: return body(f16());
-        default: return;
+    case DType::f32: return body(float());
+    case DType::f64: return body(double());
+    case DType::bf16: return body(bf16());
+    case DType::f16: return body(f16());
+    default: return;
     }
 }
 

@@ -29,7 +29,7 @@ struct MemoryBlock {
     bool small = false;
     MemoryBlock *before = nullptr, *after = nullptr;  // neighbours in the segment
     MemoryBlock* next = nullptr;                      // in a list of one size
-    std::vector<void*> users;                   // streams other than its own
+    std::vector<void*> users;                         // streams other than its own
 };
 
 namespace {
@@ -56,7 +56,7 @@ struct Pool {
     std::set<Block*, BySize> free[2];  // large, small
     std::vector<std::unique_ptr<Lists>> lists;
     std::vector<std::pair<Handle, Block*>> waiting;  // events that must pass before the block is free
-    std::vector<Block*> later;  // freed during a capture, which must not see the events that they need
+    std::vector<Block*> later;                       // freed during a capture, which must not see the events that they need
     MemoryStats stats{};
     int64_t limit = INT64_MAX;
 };
@@ -65,9 +65,9 @@ Pool pools[64];
 // Private pools, by number: how many graphs hold each, and the key of each stream that took memory from it.
 std::map<int64_t, int> held;
 std::map<std::pair<int64_t, Handle>, Handle> keys;
-thread_local int64_t private_pool = 0;  // of this thread's allocations
+thread_local int64_t private_pool = 0;    // of this thread's allocations
 thread_local bool captured_only = false;  // just those on streams that are being captured
-int captures = 0;  // under way
+int captures = 0;                         // under way
 
 int working() {
     const Device d = current_device();
@@ -142,7 +142,8 @@ void return_segments(Pool& pool, bool orphans_only = false) {
 
 // Where the memory of a stream is to come from now: the stream itself, or a key of the private pool in use.
 Handle key_for(Handle stream) {
-    if (!private_pool) [[likely]] return stream;
+    if (!private_pool) [[likely]]
+        return stream;
     int capturing = 0;
     if (captured_only && (driver().stream_capturing(stream, &capturing) != 0 || !capturing)) return stream;
     Handle& key = keys[{private_pool, stream}];
@@ -163,7 +164,9 @@ Block* take(Pool& pool, size_t bytes, Handle key, bool small, bool any = false) 
 }
 
 Block* fresh(Pool& pool, size_t bytes, Handle stream, Handle key, bool small) {
-    const size_t segment = small ? small_segment : bytes < large_segment / 2 ? large_segment : (bytes + small_segment - 1) / small_segment * small_segment;
+    const size_t segment = small                       ? small_segment
+                           : bytes < large_segment / 2 ? large_segment
+                                                       : (bytes + small_segment - 1) / small_segment * small_segment;
     Pointer p = 0;
     if (int64_t(segment) > pool.limit - pool.stats.reserved.now || driver().memory_allocate(&p, segment) != 0) return nullptr;
     pool.stats.segments.add(1);
@@ -178,7 +181,8 @@ Block* allocate(size_t asked, int index) {
     const size_t bytes = std::max<size_t>((asked + unit - 1) / unit * unit, unit);
     const bool small = bytes <= small_limit;
     const Handle stream = current_stream(), key = key_for(stream);
-    if (asked > size_t(INT64_MAX) - large_segment) throw OutOfMemory("CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index);
+    if (asked > size_t(INT64_MAX) - large_segment)
+        throw OutOfMemory("CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index);
     if (!pool.waiting.empty()) collect(pool, false);
     Block* b = nullptr;
     if (small) {
@@ -205,11 +209,12 @@ Block* allocate(size_t asked, int index) {
         pool.stats.failures++;
         size_t free = 0, total = 0;
         driver().memory_info(&free, &total);
-        throw OutOfMemory("CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index, ": ", int64_t(total), " bytes in all, ",
-                          int64_t(free), " free, ", pool.stats.allocated.now, " held by tensors, ", pool.stats.reserved.now - pool.stats.allocated.now,
-                          " cached in pieces that are too small",
-                          pool.limit < INT64_MAX ? str(", ", pool.limit, " allowed by set_per_process_memory_fraction") : std::string(),
-                          ". Use smaller batches, free tensors that are no longer needed, run inference under no_grad(), or use checkpointing");
+        throw OutOfMemory(
+            "CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index, ": ", int64_t(total), " bytes in all, ",
+            int64_t(free), " free, ", pool.stats.allocated.now, " held by tensors, ", pool.stats.reserved.now - pool.stats.allocated.now,
+            " cached in pieces that are too small",
+            pool.limit < INT64_MAX ? str(", ", pool.limit, " allowed by set_per_process_memory_fraction") : std::string(),
+            ". Use smaller batches, free tensors that are no longer needed, run inference under no_grad(), or use checkpointing");
     }
     if (b->bytes >= bytes + (small ? unit : small_limit)) {
         Block* rest = new Block{b->data + bytes, b->bytes - bytes, b->stream, b->key, b->pool};

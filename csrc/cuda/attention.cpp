@@ -43,7 +43,9 @@ Arguments arguments_of(const AttentionArgs& a, const AttentionTensor& out, const
 
 // The heads that share keys, with a query each, are as many queries of one head: nothing counts elements differently.
 bool heads_are_rows(const AttentionArgs& a) { return a.queries == 1 && !a.causal && a.heads > a.key_heads; }
-AttentionTensor heads_as_rows(const AttentionTensor& t, int64_t share) { return {t.data, t.batch_stride, t.head_stride * share, t.head_stride}; }
+AttentionTensor heads_as_rows(const AttentionTensor& t, int64_t share) {
+    return {t.data, t.batch_stride, t.head_stride * share, t.head_stride};
+}
 AttentionArgs heads_as_rows(AttentionArgs a) {
     a.queries = a.heads / a.key_heads, a.heads = a.key_heads;
     a.query = heads_as_rows(a.query, a.queries);
@@ -95,7 +97,9 @@ const char* text(bool b) { return b ? "true" : "false"; }
 bool is_wide() { return device_info(current_device().index).major == 9; }
 
 // Tiles begin with rows at multiples of 16 bytes.
-bool is_aligned(const AttentionTensor& t) { return (uintptr_t(t.data) | uintptr_t((t.batch_stride | t.head_stride | t.row_stride) * 2)) % 16 == 0; }
+bool is_aligned(const AttentionTensor& t) {
+    return (uintptr_t(t.data) | uintptr_t((t.batch_stride | t.head_stride | t.row_stride) * 2)) % 16 == 0;
+}
 bool is_aligned(const Arguments& x) {
     for (const AttentionTensor* t : {&x.query, &x.key, &x.value, &x.out, &x.grad, &x.grad_query, &x.grad_key, &x.grad_value})
         if (!is_aligned(*t)) return false;
@@ -103,7 +107,8 @@ bool is_aligned(const Arguments& x) {
 }
 
 // Launches a kernel. If a forward pass has few blocks and many keys, the keys are cut too, and the results for each piece of them joined.
-void launch_pieces(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, Grid grid, unsigned threads, unsigned shared, int blocks_at_once) {
+void launch_pieces(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, Grid grid, unsigned threads, unsigned shared,
+                   int blocks_at_once) {
     const int64_t room = int64_t(device_info(current_device().index).multiprocessors) * blocks_at_once / (int64_t(grid.x) * grid.y);
     const int64_t pieces = pass == forward_pass && !a.causal ? std::min({a.keys / 256, room, int64_t(32)}) : 1;
     if (pieces <= 1) return launch_with(k, grid, {threads}, shared, x);
@@ -113,7 +118,8 @@ void launch_pieces(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, G
     Scratch memory(size_t(pieces * rows * (a.value_width + 1) * item));
     x.pieces = memory.data(), x.piece_logsumexp = memory.as<char>() + pieces * rows * a.value_width * item;
     launch_with(k, {grid.x, grid.y, unsigned(pieces)}, {threads}, shared, x);
-    launch_with(join(type, [&] { return str("attention_join<", type_text(a.dtype), ", ", type == 3 ? "double" : "float", ">"); }), {unsigned((rows + 3) / 4)}, {128}, 0, x, int(pieces), rows);
+    launch_with(join(type, [&] { return str("attention_join<", type_text(a.dtype), ", ", type == 3 ? "double" : "float", ">"); }),
+                {unsigned((rows + 3) / 4)}, {128}, 0, x, int(pieces), rows);
 }
 
 void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x) {
@@ -124,9 +130,11 @@ void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x) {
     const Plan p = plan(pass, width, is_float, wide, general, few);
     const int slice = p.slice ? p.slice : width, type = is_float ? 2 : a.dtype == DType::bf16;
     Kernel* k = instances((((((pass * 3 + type) * 5 + c) * 2 + wide) * 2 + general) * 2 + aligned) * 2 + few, [&] {
-        const std::string sliced = pass == keys_pass ? str(slice, ", ") : std::string(), halves = pass == forward_pass ? str(p.halves, ", ") : std::string(), ahead = pass == forward_pass ? str(p.ahead, ", ") : std::string();
-        return str(names[pass], "<", type_text(a.dtype), ", ", width, ", ", sliced, p.rows, ", ", p.columns, ", ", halves, p.blocks, ", ", ahead, text(p.overlap), ", ", text(wide), ", ",
-                   text(general), ", ", text(aligned), ">");
+        const std::string sliced = pass == keys_pass ? str(slice, ", ") : std::string(),
+                          halves = pass == forward_pass ? str(p.halves, ", ") : std::string(),
+                          ahead = pass == forward_pass ? str(p.ahead, ", ") : std::string();
+        return str(names[pass], "<", type_text(a.dtype), ", ", width, ", ", sliced, p.rows, ", ", p.columns, ", ", halves, p.blocks, ", ",
+                   ahead, text(p.overlap), ", ", text(wide), ", ", text(general), ", ", text(aligned), ">");
     });
     const int64_t rows = pass == keys_pass ? a.keys : a.queries, heads = a.batch * (pass == keys_pass ? a.key_heads : a.heads);
     const Grid grid{unsigned(heads), unsigned((rows + p.rows - 1) / p.rows), unsigned(width / slice)};
@@ -143,7 +151,9 @@ struct PartsArguments {
 };
 // Bytes of the parts of a float tensor, and strides of where they lie.
 int64_t parts_row(int64_t width) { return (width + 7) / 8 * 24; }
-size_t parts_bytes(const AttentionArgs& a, int64_t heads, int64_t rows, int64_t width) { return size_t(a.batch * heads * rows * parts_row(width)) * 2; }
+size_t parts_bytes(const AttentionArgs& a, int64_t heads, int64_t rows, int64_t width) {
+    return size_t(a.batch * heads * rows * parts_row(width)) * 2;
+}
 AttentionTensor parts_at(void* data, int64_t heads, int64_t rows, int64_t width) {
     const int64_t row = parts_row(width);
     return {data, heads * rows * row, rows * row, row};
@@ -153,8 +163,10 @@ AttentionTensor parts_at(void* data, int64_t heads, int64_t rows, int64_t width)
 class FloatParts {
 public:
     FloatParts(const AttentionArgs& a, Arguments& x, bool backward)
-        : query_(parts_bytes(a, a.heads, a.queries, a.width)), key_(parts_bytes(a, a.key_heads, a.keys, a.width)),
-          value_(parts_bytes(a, a.key_heads, a.keys, a.value_width)), grad_(backward ? parts_bytes(a, a.heads, a.queries, a.value_width) : 0) {
+        : query_(parts_bytes(a, a.heads, a.queries, a.width)),
+          key_(parts_bytes(a, a.key_heads, a.keys, a.width)),
+          value_(parts_bytes(a, a.key_heads, a.keys, a.value_width)),
+          grad_(backward ? parts_bytes(a, a.heads, a.queries, a.value_width) : 0) {
         static Instances<1> split("cuda/kernels/attention_parts.cuh");
         PartsArguments p{};
         int count = 0;
@@ -180,8 +192,12 @@ private:
 void launch_plain(Pass pass, const AttentionArgs& a, Arguments& x) {
     static Instances<3 * 2 * 5 * 2> instances("cuda/kernels/attention_plain.cuh");
     const bool few = pass == forward_pass && a.queries <= 32;
-    const int c = width_class(a), width = widths[c], item = int(item_size(a.dtype)), tile = item == 4 && width <= 64 && !few ? 64 : width * item <= 512 ? 32 : 16;
-    Kernel* k = instances(((pass * 2 + (item == 8)) * 5 + c) * 2 + few, [&] { return str("plain_", names[pass], "<", type_text(a.dtype), ", ", width, ", ", tile, ">"); });
+    const int c = width_class(a), width = widths[c], item = int(item_size(a.dtype)),
+              tile = item == 4 && width <= 64 && !few ? 64
+                     : width * item <= 512            ? 32
+                                                      : 16;
+    Kernel* k = instances(((pass * 2 + (item == 8)) * 5 + c) * 2 + few,
+                          [&] { return str("plain_", names[pass], "<", type_text(a.dtype), ", ", width, ", ", tile, ">"); });
     const int pad = 16 / item, tiles = pass == forward_pass ? 3 : 4;
     const int64_t rows = pass == keys_pass ? a.keys : a.queries;
     launch_pieces(pass, a, x, k, {unsigned(a.batch * (pass == keys_pass ? a.key_heads : a.heads)), unsigned((rows + tile - 1) / tile)}, 256,
@@ -196,7 +212,8 @@ bool has_tiles(const AttentionArgs& a, bool backward) {
     const bool wide = is_wide();
     unsigned most = 0;
     for (Pass pass : {forward_pass, queries_pass, keys_pass})
-        if (backward == (pass != forward_pass)) most = std::max(most, shared_bytes(pass, plan(pass, width, true, wide, true, false), width, true));
+        if (backward == (pass != forward_pass))
+            most = std::max(most, shared_bytes(pass, plan(pass, width, true, wide, true, false), width, true));
     return int(most) <= device_info(current_device().index).shared_per_block;
 }
 
@@ -210,8 +227,9 @@ void forward(const AttentionArgs& given, const AttentionTensor& given_out, void*
     launch_tiles(forward_pass, a, x);
 }
 
-void backward(const AttentionArgs& a, const AttentionTensor& grad, const AttentionTensor& out, const void* logsumexp, const AttentionTensor& grad_query,
-              const AttentionTensor& grad_key, const AttentionTensor& grad_value, const cpu::AttentionMaskGradient& grad_mask) {
+void backward(const AttentionArgs& a, const AttentionTensor& grad, const AttentionTensor& out, const void* logsumexp,
+              const AttentionTensor& grad_query, const AttentionTensor& grad_key, const AttentionTensor& grad_value,
+              const cpu::AttentionMaskGradient& grad_mask) {
     if (grad_mask.data) throw MissingKernel("there is no kernel for the gradient of attn_mask on cuda");
     Arguments x = arguments_of(a, out, logsumexp);
     x.grad = grad, x.grad_query = grad_query, x.grad_key = grad_key, x.grad_value = grad_value;

@@ -61,8 +61,8 @@ void write_cached(const std::string& path, const Compiled& c) {
     FILE* f = std::fopen(temporary.c_str(), "wb");
     if (!f) return;  // a cache that can't be written costs time, nothing else
     const uint64_t h = hash(hash(1, c.symbol), c.image);
-    const bool written = std::fprintf(f, "%s\n", c.symbol.c_str()) > 0 && std::fwrite(c.image.data(), 1, c.image.size(), f) == c.image.size() &&
-                         std::fwrite(&h, 1, 8, f) == 8;
+    const bool written = std::fprintf(f, "%s\n", c.symbol.c_str()) > 0 &&
+                         std::fwrite(c.image.data(), 1, c.image.size(), f) == c.image.size() && std::fwrite(&h, 1, 8, f) == 8;
     if (std::fclose(f) == 0 && written) std::rename(temporary.c_str(), path.c_str());
     else std::remove(temporary.c_str());
 }
@@ -112,7 +112,11 @@ Compiled build(const std::string& file, const std::string& instance, int arch) {
     must(n.add_name(program, expression.c_str()), "naming the kernel");
     // Random numbers are the CPU's to the last bit: no product is fused with a sum.
     const bool exact = file == "cuda/kernels/random.cuh";
-    const char* options[] = {target.c_str(), "--std=c++20", "--extra-device-vectorization", "-default-device", "--diag-suppress=177,550",
+    const char* options[] = {target.c_str(),
+                             "--std=c++20",
+                             "--extra-device-vectorization",
+                             "-default-device",
+                             "--diag-suppress=177,550",
                              exact ? "--fmad=false" : "--fmad=true"};
     const Result result = n.compile(program, int(sizeof options / sizeof *options), options);
     if (result != 0) {
@@ -221,14 +225,16 @@ void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** argum
     const Device d = current_device();
     const int index = d.is_cuda() && d.index >= 0 ? d.index : current_index();
     Handle f = kernel->function[index];
-    if (!f) [[unlikely]] f = load(kernel, index);
+    if (!f) [[unlikely]]
+        f = load(kernel, index);
     if (shared > 48 * 1024 && shared > kernel->shared[index]) {
         check(driver().function_attribute(f, 8, int(shared)), "asking for shared memory");
         kernel->shared[index] = shared;
     }
     Timed timed(kernel->instance.c_str());
     const Result r = driver().launch(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, arguments, nullptr);
-    if (r != 0) [[unlikely]] check(r, kernel->instance.c_str());
+    if (r != 0) [[unlikely]]
+        check(r, kernel->instance.c_str());
 }
 
 }  // namespace wisp::cuda

@@ -19,15 +19,15 @@ ConvSettings conv_settings;
 namespace {
 
 // X(name in the table, symbol, parameters)
-#define WISP_CUDNN(X)                                                                                          \
-    X(create, cudnnCreate, (Handle*))                                                                          \
-    X(set_stream, cudnnSetStream, (Handle, Handle))                                                            \
-    X(make, cudnnBackendCreateDescriptor, (int kind, Handle*))                                                 \
-    X(destroy, cudnnBackendDestroyDescriptor, (Handle))                                                        \
-    X(set, cudnnBackendSetAttribute, (Handle, int name, int type, int64_t count, const void* values))          \
+#define WISP_CUDNN(X)                                                                                           \
+    X(create, cudnnCreate, (Handle*))                                                                           \
+    X(set_stream, cudnnSetStream, (Handle, Handle))                                                             \
+    X(make, cudnnBackendCreateDescriptor, (int kind, Handle*))                                                  \
+    X(destroy, cudnnBackendDestroyDescriptor, (Handle))                                                         \
+    X(set, cudnnBackendSetAttribute, (Handle, int name, int type, int64_t count, const void* values))           \
     X(get, cudnnBackendGetAttribute, (Handle, int name, int type, int64_t asked, int64_t* count, void* values)) \
-    X(finalize, cudnnBackendFinalize, (Handle))                                                                \
-    X(execute, cudnnBackendExecute, (Handle, Handle plan, Handle pack))                                        \
+    X(finalize, cudnnBackendFinalize, (Handle))                                                                 \
+    X(execute, cudnnBackendExecute, (Handle, Handle plan, Handle pack))                                         \
     X(version, cudnnGetVersion, ())
 
 struct Cudnn {
@@ -35,7 +35,8 @@ struct Cudnn {
 };
 
 const Cudnn& cudnn() {
-    static const Cudnn table = open_table<Cudnn>({"cuDNN 9", "convolution on the GPU needs", "cudnn", {"libcudnn.so.9"}}, {WISP_CUDNN(WISP_SYMBOL)});
+    static const Cudnn table =
+        open_table<Cudnn>({"cuDNN 9", "convolution on the GPU needs", "cudnn", {"libcudnn.so.9"}}, {WISP_CUDNN(WISP_SYMBOL)});
     return table;
 }
 
@@ -54,8 +55,32 @@ Handle handle(int device) {
     return handles[device];
 }
 
-enum Kind { convolution_kind = 1, engine_kind, configuration_kind, heuristic_kind, plan_kind, forward_kind = 10, weight_kind, input_kind, graph_kind = 15, pack_kind, tensor_kind };
-enum Type { type_handle, type_dtype, type_boolean, type_integer, type_float, type_double, type_pointer, type_mode, type_heuristic, type_note = 11, type_descriptor = 15 };
+enum Kind {
+    convolution_kind = 1,
+    engine_kind,
+    configuration_kind,
+    heuristic_kind,
+    plan_kind,
+    forward_kind = 10,
+    weight_kind,
+    input_kind,
+    graph_kind = 15,
+    pack_kind,
+    tensor_kind
+};
+enum Type {
+    type_handle,
+    type_dtype,
+    type_boolean,
+    type_integer,
+    type_float,
+    type_double,
+    type_pointer,
+    type_mode,
+    type_heuristic,
+    type_note = 11,
+    type_descriptor = 15
+};
 enum Mode { fallback_mode = 2, best_mode = 3 };
 enum Note { tensor_cores, down_convert, reduced_reduction, fourier, nondeterministic };
 
@@ -96,11 +121,11 @@ constexpr int64_t most_workspace = int64_t(4) << 30;
 
 int data_type(DType d) {
     switch (d) {
-        case DType::f32: return 0;
-        case DType::f64: return 1;
-        case DType::f16: return 2;
-        case DType::bf16: return 9;
-        default: throw RuntimeError("convolution on cuda is not implemented for '", name_of(d), "'");
+    case DType::f32: return 0;
+    case DType::f64: return 1;
+    case DType::f16: return 2;
+    case DType::bf16: return 9;
+    default: throw RuntimeError("convolution on cuda is not implemented for '", name_of(d), "'");
     }
 }
 
@@ -116,36 +141,60 @@ Handle tensor(int64_t name, const Key& key, int64_t outer, int64_t channels, con
     strides[0] = key.channels_last ? step : step * channels;
     const int64_t alignment = key.alignment;
     const int type = data_type(DType(key.dtype));
-    return describe_surely("a tensor", tensor_kind, {{901, type_dtype, 1, &type}, {902, type_integer, dims + 2, sizes}, {903, type_integer, dims + 2, strides},
-                                                     {906, type_integer, 1, &name}, {900, type_integer, 1, &alignment}});
+    return describe_surely("a tensor", tensor_kind,
+                           {{901, type_dtype, 1, &type},
+                            {902, type_integer, dims + 2, sizes},
+                            {903, type_integer, dims + 2, strides},
+                            {906, type_integer, 1, &name},
+                            {900, type_integer, 1, &alignment}});
 }
 
 Handle graph_of(const Key& key, Handle cudnn_handle) {
     const cpu::ConvShape& s = key.shape;
     const int dims = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 ? 2 : 3, at = 3 - dims;
-    const Handle x = tensor(0, key, s.batch, s.in_channels, s.in, dims), w = tensor(1, key, s.out_channels, s.in_channels / s.groups, s.kernel, dims),
+    const Handle x = tensor(0, key, s.batch, s.in_channels, s.in, dims),
+                 w = tensor(1, key, s.out_channels, s.in_channels / s.groups, s.kernel, dims),
                  y = tensor(2, key, s.batch, s.out_channels, s.out, dims);
     const bool wide = DType(key.dtype) == DType::f64;
     const int compute = wide ? 1 : 0, cross_correlation = 1;
     const int64_t n = dims;
     const Handle convolution = describe_surely("the description", convolution_kind,
-                                               {{100, type_dtype, 1, &compute}, {101, type_mode, 1, &cross_correlation}, {102, type_integer, dims, s.dilation + at},
-                                                {103, type_integer, dims, s.stride + at}, {104, type_integer, dims, s.padding + at},
-                                                {105, type_integer, dims, s.padding + at}, {106, type_integer, 1, &n}});
+                                               {{100, type_dtype, 1, &compute},
+                                                {101, type_mode, 1, &cross_correlation},
+                                                {102, type_integer, dims, s.dilation + at},
+                                                {103, type_integer, dims, s.stride + at},
+                                                {104, type_integer, dims, s.padding + at},
+                                                {105, type_integer, dims, s.padding + at},
+                                                {106, type_integer, 1, &n}});
     const float one_f = 1, zero_f = 0;
     const double one_d = 1, zero_d = 0;
     const void *one = wide ? static_cast<const void*>(&one_d) : &one_f, *zero = wide ? static_cast<const void*>(&zero_d) : &zero_f;
     const int number = wide ? type_double : type_float;
     Handle operation;
     if (key.product == int(ConvProduct::output))
-        operation = describe_surely("the forward product", forward_kind, {{700, number, 1, one}, {701, number, 1, zero}, {702, type_descriptor, 1, &convolution},
-                                    {703, type_descriptor, 1, &w}, {704, type_descriptor, 1, &x}, {705, type_descriptor, 1, &y}});
+        operation = describe_surely("the forward product", forward_kind,
+                                    {{700, number, 1, one},
+                                     {701, number, 1, zero},
+                                     {702, type_descriptor, 1, &convolution},
+                                     {703, type_descriptor, 1, &w},
+                                     {704, type_descriptor, 1, &x},
+                                     {705, type_descriptor, 1, &y}});
     else if (key.product == int(ConvProduct::input))
-        operation = describe_surely("the input's gradient", input_kind, {{706, number, 1, one}, {707, number, 1, zero}, {708, type_descriptor, 1, &convolution},
-                                    {709, type_descriptor, 1, &w}, {710, type_descriptor, 1, &x}, {711, type_descriptor, 1, &y}});
+        operation = describe_surely("the input's gradient", input_kind,
+                                    {{706, number, 1, one},
+                                     {707, number, 1, zero},
+                                     {708, type_descriptor, 1, &convolution},
+                                     {709, type_descriptor, 1, &w},
+                                     {710, type_descriptor, 1, &x},
+                                     {711, type_descriptor, 1, &y}});
     else
-        operation = describe_surely("the weight's gradient", weight_kind, {{712, number, 1, one}, {713, number, 1, zero}, {714, type_descriptor, 1, &convolution},
-                                    {715, type_descriptor, 1, &w}, {716, type_descriptor, 1, &x}, {717, type_descriptor, 1, &y}});
+        operation = describe_surely("the weight's gradient", weight_kind,
+                                    {{712, number, 1, one},
+                                     {713, number, 1, zero},
+                                     {714, type_descriptor, 1, &convolution},
+                                     {715, type_descriptor, 1, &w},
+                                     {716, type_descriptor, 1, &x},
+                                     {717, type_descriptor, 1, &y}});
     return describe_surely("the graph", graph_kind, {{800, type_handle, 1, &cudnn_handle}, {801, type_descriptor, 1, &operation}});
 }
 
@@ -160,7 +209,9 @@ bool ruled_out(const Key& key, Handle configuration) {
     c.destroy(engine);
     const bool single = DType(key.dtype) == DType::f32;
     for (int64_t i = 0; i < notes_count && i < 32; i++)
-        if ((notes[i] == nondeterministic && key.deterministic) || (single && notes[i] == down_convert) || (single && !key.tf32 && notes[i] == tensor_cores)) return true;
+        if ((notes[i] == nondeterministic && key.deterministic) || (single && notes[i] == down_convert) ||
+            (single && !key.tf32 && notes[i] == tensor_cores))
+            return true;
     return false;
 }
 
@@ -169,7 +220,8 @@ void run(const Plan& p, Handle cudnn_handle, const void* const* pointers) {
     const int64_t names[3] = {0, 1, 2};
     Scratch workspace(size_t(std::max<int64_t>(p.workspace, 1)));
     const void* memory = workspace.data();
-    const Handle pack = describe_surely("the pointers", pack_kind, {{1000, type_integer, 3, names}, {1001, type_pointer, 3, pointers}, {1003, type_pointer, 1, &memory}});
+    const Handle pack = describe_surely(
+        "the pointers", pack_kind, {{1000, type_integer, 3, names}, {1001, type_pointer, 3, pointers}, {1003, type_pointer, 1, &memory}});
     const Result r = c.execute(cudnn_handle, p.plan, pack);
     c.destroy(pack);
     must(r, "a convolution");
@@ -241,9 +293,7 @@ Plan make_plan(const Key& key, Handle cudnn_handle, const void* const* pointers)
 int64_t cudnn_version() {
     try {
         return int64_t(cudnn().version());
-    } catch (const Error&) {
-        return 0;
-    }
+    } catch (const Error&) { return 0; }
 }
 
 void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, bool channels_last, const void* a, const void* b, void* out) {
@@ -266,7 +316,9 @@ void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, boo
     const Handle h = handle(key.device);
     auto it = plans.find(key);
     if (it == plans.end()) it = plans.emplace(key, make_plan(key, h, pointers)).first;
-    Timed timed(product == ConvProduct::output ? "cuDNN convolution" : product == ConvProduct::input ? "cuDNN gradient of input" : "cuDNN gradient of weight");
+    Timed timed(product == ConvProduct::output  ? "cuDNN convolution"
+                : product == ConvProduct::input ? "cuDNN gradient of input"
+                                                : "cuDNN gradient of weight");
     run(it->second, h, pointers);
 }
 

@@ -10,17 +10,19 @@ enum class ConvProduct { output, input, weight };
 // tensors are contiguous, or all have their channels last. The padding is the same on both sides.
 void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, bool channels_last, const void* a, const void* b, void* out);
 
-struct ConvSettings {       // wisp.backends.cudnn
-    bool benchmark = false; // try the algorithms and keep the fastest
+struct ConvSettings {           // wisp.backends.cudnn
+    bool benchmark = false;     // try the algorithms and keep the fastest
     bool deterministic = true;  // only algorithms that give the same bits each time, where there is one
     bool tf32 = true;
 };
 extern ConvSettings conv_settings;
-int64_t cudnn_version();    // 91002; 0 where there is none
+int64_t cudnn_version();  // 91002; 0 where there is none
 
 // The same for shapes of little work by kernels of ours; the second gives the gradients of weight and bias (either may be null)
 // together. False: nothing was done.
-bool small_convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, const void* a, const void* b, const void* bias, void* out);
-bool small_conv_gradients(DType dtype, const cpu::ConvShape& shape, const void* input, const void* grad, void* weight_grad, void* bias_grad);
+bool small_convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, const void* a, const void* b, const void* bias,
+                    void* out);
+bool small_conv_gradients(DType dtype, const cpu::ConvShape& shape, const void* input, const void* grad, void* weight_grad,
+                          void* bias_grad);
 
 }  // namespace wisp::cuda

@@ -21,7 +21,8 @@ std::vector<std::string> wheel_folders(const char* wheel) {
     std::vector<std::string> roots, folders;
     if (PyObject* path = PySys_GetObject("path"); path && PyList_Check(path))
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(path); i++)
-            if (const char* entry = PyUnicode_Check(PyList_GET_ITEM(path, i)) ? PyUnicode_AsUTF8(PyList_GET_ITEM(path, i)) : nullptr) roots.push_back(entry);
+            if (const char* entry = PyUnicode_Check(PyList_GET_ITEM(path, i)) ? PyUnicode_AsUTF8(PyList_GET_ITEM(path, i)) : nullptr)
+                roots.push_back(entry);
     if (const char* extra = std::getenv("WISP_CUDA_PATH")) {
         std::string list = extra;
         for (size_t at = 0; at <= list.size();) {
@@ -68,7 +69,8 @@ static void fill(void** slot, void* library, const char* what, std::initializer_
 void* open_table(const Library& wanted, void** slots, std::initializer_list<const char*> symbols) {
     std::string tried;
     void* library = open_library(wanted.folder, wanted.files, tried);
-    if (!library) throw RuntimeError(wanted.purpose, " ", wanted.name, ", and it was not found (tried ", tried, "): pip install 'wisp[cuda]'");
+    if (!library)
+        throw RuntimeError(wanted.purpose, " ", wanted.name, ", and it was not found (tried ", tried, "): pip install 'wisp[cuda]'");
     fill(slots, library, wanted.name, symbols);
     return library;
 }
@@ -78,8 +80,10 @@ const Driver& driver() {
         std::string tried;
         void* library = open_library("driver", {"libcuda.so.1"}, tried);
         if (!library)
-            throw RuntimeError("CUDA is not available: found no NVIDIA driver on this machine (libcuda.so.1 could not be opened): use device='cpu', or install the "
-                               "driver; `wisp doctor` tells more");
+            throw RuntimeError(
+                "CUDA is not available: found no NVIDIA driver on this machine (libcuda.so.1 could not be opened): use device='cpu', or "
+                "install the "
+                "driver; `wisp doctor` tells more");
         Driver d;
         fill(reinterpret_cast<void**>(&d), library, "the NVIDIA driver (libcuda.so.1)", {WISP_DRIVER(WISP_SYMBOL)});
         return d;
@@ -90,13 +94,15 @@ const Driver& driver() {
 const Nvrtc& nvrtc() {
     static const Nvrtc table = [] {
         Nvrtc n;
-        void* library = open_table({"NVRTC, NVIDIA's run-time compiler", "CUDA kernels need", "cuda_nvrtc", {"libnvrtc.so.13", "libnvrtc.so.12"}},
-                                   reinterpret_cast<void**>(&n), {WISP_NVRTC(WISP_SYMBOL)});
+        void* library =
+            open_table({"NVRTC, NVIDIA's run-time compiler", "CUDA kernels need", "cuda_nvrtc", {"libnvrtc.so.13", "libnvrtc.so.12"}},
+                       reinterpret_cast<void**>(&n), {WISP_NVRTC(WISP_SYMBOL)});
         // Its own search for this second library does not look where a wheel put it.
         const std::string folder = library_path(library);
         if (DIR* d = opendir(folder.c_str())) {
             while (dirent* entry = readdir(d))
-                if (std::strncmp(entry->d_name, "libnvrtc-builtins.so", 20) == 0) dlopen((folder + "/" + entry->d_name).c_str(), RTLD_NOW | RTLD_GLOBAL);
+                if (std::strncmp(entry->d_name, "libnvrtc-builtins.so", 20) == 0)
+                    dlopen((folder + "/" + entry->d_name).c_str(), RTLD_NOW | RTLD_GLOBAL);
             closedir(d);
         }
         return n;

@@ -8,69 +8,69 @@
 
 namespace wisp::cuda {
 
-using Result = int;  // 0: success
+using Result = int;    // 0: success
 using Handle = void*;  // a context, stream, event, module, function, graph
 using Pointer = unsigned long long;
 
 // X(return type, name in the table, symbol, parameters)
-#define WISP_DRIVER(X)                                                                                                  \
-    X(init, cuInit, (unsigned flags))                                                                                   \
-    X(driver_version, cuDriverGetVersion, (int*))                                                                       \
-    X(device_count, cuDeviceGetCount, (int*))                                                                           \
-    X(device_get, cuDeviceGet, (int*, int))                                                                             \
-    X(device_name, cuDeviceGetName, (char*, int, int))                                                                  \
-    X(device_attribute, cuDeviceGetAttribute, (int*, int attribute, int device))                                        \
-    X(device_memory, cuDeviceTotalMem_v2, (size_t*, int))                                                               \
-    X(device_uuid, cuDeviceGetUuid_v2, (void*, int))                                                                    \
-    X(context_retain, cuDevicePrimaryCtxRetain, (Handle*, int))                                                         \
-    X(context_set, cuCtxSetCurrent, (Handle))                                                                           \
-    X(context_synchronize, cuCtxSynchronize, ())                                                                        \
-    X(memory_info, cuMemGetInfo_v2, (size_t * free, size_t * total))                                                    \
-    X(memory_allocate, cuMemAlloc_v2, (Pointer*, size_t))                                                               \
-    X(memory_free, cuMemFree_v2, (Pointer))                                                                             \
-    X(host_allocate, cuMemHostAlloc, (void**, size_t, unsigned flags))                                                  \
-    X(host_free, cuMemFreeHost, (void*))                                                                                \
-    X(copy_to_device, cuMemcpyHtoDAsync_v2, (Pointer, const void*, size_t, Handle stream))                              \
-    X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, Pointer, size_t, Handle stream))                                      \
-    X(copy_within, cuMemcpyDtoDAsync_v2, (Pointer, Pointer, size_t, Handle stream))                                     \
-    X(copy_between, cuMemcpyPeerAsync, (Pointer, Handle, Pointer, Handle, size_t, Handle stream))                       \
-    X(fill_bytes, cuMemsetD8Async, (Pointer, unsigned char, size_t, Handle stream))                                     \
-    X(stream_create, cuStreamCreateWithPriority, (Handle*, unsigned flags, int priority))                               \
-    X(stream_destroy, cuStreamDestroy_v2, (Handle))                                                                     \
-    X(stream_synchronize, cuStreamSynchronize, (Handle))                                                                \
-    X(stream_query, cuStreamQuery, (Handle))                                                                            \
-    X(stream_wait, cuStreamWaitEvent, (Handle, Handle event, unsigned))                                                 \
-    X(stream_capture_begin, cuStreamBeginCapture_v2, (Handle, int mode))                                                \
-    X(stream_capture_end, cuStreamEndCapture, (Handle, Handle * graph))                                                 \
-    X(stream_capturing, cuStreamIsCapturing, (Handle, int*))                                                            \
-    X(graph_instantiate, cuGraphInstantiateWithFlags, (Handle * executable, Handle graph, unsigned long long))          \
-    X(graph_launch, cuGraphLaunch, (Handle executable, Handle stream))                                                  \
-    X(graph_destroy, cuGraphDestroy, (Handle))                                                                          \
-    X(graph_executable_destroy, cuGraphExecDestroy, (Handle))                                                           \
-    X(event_create, cuEventCreate, (Handle*, unsigned flags))                                                           \
-    X(event_destroy, cuEventDestroy_v2, (Handle))                                                                       \
-    X(event_record, cuEventRecord, (Handle, Handle stream))                                                             \
-    X(event_synchronize, cuEventSynchronize, (Handle))                                                                  \
-    X(event_query, cuEventQuery, (Handle))                                                                              \
-    X(event_elapsed, cuEventElapsedTime, (float*, Handle, Handle))                                                   \
-    X(module_load, cuModuleLoadData, (Handle*, const void* image))                                                      \
-    X(module_function, cuModuleGetFunction, (Handle*, Handle module, const char* name))                                 \
-    X(function_attribute, cuFuncSetAttribute, (Handle, int attribute, int value))                                       \
-    X(launch, cuLaunchKernel,                                                                                           \
+#define WISP_DRIVER(X)                                                                                                      \
+    X(init, cuInit, (unsigned flags))                                                                                       \
+    X(driver_version, cuDriverGetVersion, (int*))                                                                           \
+    X(device_count, cuDeviceGetCount, (int*))                                                                               \
+    X(device_get, cuDeviceGet, (int*, int))                                                                                 \
+    X(device_name, cuDeviceGetName, (char*, int, int))                                                                      \
+    X(device_attribute, cuDeviceGetAttribute, (int*, int attribute, int device))                                            \
+    X(device_memory, cuDeviceTotalMem_v2, (size_t*, int))                                                                   \
+    X(device_uuid, cuDeviceGetUuid_v2, (void*, int))                                                                        \
+    X(context_retain, cuDevicePrimaryCtxRetain, (Handle*, int))                                                             \
+    X(context_set, cuCtxSetCurrent, (Handle))                                                                               \
+    X(context_synchronize, cuCtxSynchronize, ())                                                                            \
+    X(memory_info, cuMemGetInfo_v2, (size_t* free, size_t* total))                                                          \
+    X(memory_allocate, cuMemAlloc_v2, (Pointer*, size_t))                                                                   \
+    X(memory_free, cuMemFree_v2, (Pointer))                                                                                 \
+    X(host_allocate, cuMemHostAlloc, (void**, size_t, unsigned flags))                                                      \
+    X(host_free, cuMemFreeHost, (void*))                                                                                    \
+    X(copy_to_device, cuMemcpyHtoDAsync_v2, (Pointer, const void*, size_t, Handle stream))                                  \
+    X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, Pointer, size_t, Handle stream))                                          \
+    X(copy_within, cuMemcpyDtoDAsync_v2, (Pointer, Pointer, size_t, Handle stream))                                         \
+    X(copy_between, cuMemcpyPeerAsync, (Pointer, Handle, Pointer, Handle, size_t, Handle stream))                           \
+    X(fill_bytes, cuMemsetD8Async, (Pointer, unsigned char, size_t, Handle stream))                                         \
+    X(stream_create, cuStreamCreateWithPriority, (Handle*, unsigned flags, int priority))                                   \
+    X(stream_destroy, cuStreamDestroy_v2, (Handle))                                                                         \
+    X(stream_synchronize, cuStreamSynchronize, (Handle))                                                                    \
+    X(stream_query, cuStreamQuery, (Handle))                                                                                \
+    X(stream_wait, cuStreamWaitEvent, (Handle, Handle event, unsigned))                                                     \
+    X(stream_capture_begin, cuStreamBeginCapture_v2, (Handle, int mode))                                                    \
+    X(stream_capture_end, cuStreamEndCapture, (Handle, Handle * graph))                                                     \
+    X(stream_capturing, cuStreamIsCapturing, (Handle, int*))                                                                \
+    X(graph_instantiate, cuGraphInstantiateWithFlags, (Handle * executable, Handle graph, unsigned long long))              \
+    X(graph_launch, cuGraphLaunch, (Handle executable, Handle stream))                                                      \
+    X(graph_destroy, cuGraphDestroy, (Handle))                                                                              \
+    X(graph_executable_destroy, cuGraphExecDestroy, (Handle))                                                               \
+    X(event_create, cuEventCreate, (Handle*, unsigned flags))                                                               \
+    X(event_destroy, cuEventDestroy_v2, (Handle))                                                                           \
+    X(event_record, cuEventRecord, (Handle, Handle stream))                                                                 \
+    X(event_synchronize, cuEventSynchronize, (Handle))                                                                      \
+    X(event_query, cuEventQuery, (Handle))                                                                                  \
+    X(event_elapsed, cuEventElapsedTime, (float*, Handle, Handle))                                                          \
+    X(module_load, cuModuleLoadData, (Handle*, const void* image))                                                          \
+    X(module_function, cuModuleGetFunction, (Handle*, Handle module, const char* name))                                     \
+    X(function_attribute, cuFuncSetAttribute, (Handle, int attribute, int value))                                           \
+    X(launch, cuLaunchKernel,                                                                                               \
       (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, Handle stream, void**, void**)) \
-    X(error_text, cuGetErrorString, (Result, const char**))                                                             \
+    X(error_text, cuGetErrorString, (Result, const char**))                                                                 \
     X(error_name, cuGetErrorName, (Result, const char**))
 
-#define WISP_NVRTC(X)                                                                                                   \
-    X(version, nvrtcVersion, (int*, int*))                                                                              \
+#define WISP_NVRTC(X)                                                                                                         \
+    X(version, nvrtcVersion, (int*, int*))                                                                                    \
     X(create, nvrtcCreateProgram, (Handle*, const char* text, const char* name, int, const char* const*, const char* const*)) \
-    X(destroy, nvrtcDestroyProgram, (Handle*))                                                                          \
-    X(compile, nvrtcCompileProgram, (Handle, int, const char* const*))                                                  \
-    X(add_name, nvrtcAddNameExpression, (Handle, const char*))                                                          \
-    X(lowered_name, nvrtcGetLoweredName, (Handle, const char*, const char**))                                           \
-    X(cubin_size, nvrtcGetCUBINSize, (Handle, size_t*))                                                                 \
-    X(cubin, nvrtcGetCUBIN, (Handle, char*))                                                                            \
-    X(log_size, nvrtcGetProgramLogSize, (Handle, size_t*))                                                              \
+    X(destroy, nvrtcDestroyProgram, (Handle*))                                                                                \
+    X(compile, nvrtcCompileProgram, (Handle, int, const char* const*))                                                        \
+    X(add_name, nvrtcAddNameExpression, (Handle, const char*))                                                                \
+    X(lowered_name, nvrtcGetLoweredName, (Handle, const char*, const char**))                                                 \
+    X(cubin_size, nvrtcGetCUBINSize, (Handle, size_t*))                                                                       \
+    X(cubin, nvrtcGetCUBIN, (Handle, char*))                                                                                  \
+    X(log_size, nvrtcGetProgramLogSize, (Handle, size_t*))                                                                    \
     X(log, nvrtcGetProgramLog, (Handle, char*))
 
 // For lists such as those above: the fields of a table of functions, and the names of their symbols.
@@ -91,7 +91,7 @@ const Nvrtc& nvrtc();
 // Opens the first of the names that can be found: among NVIDIA's wheels in site-packages, in a toolkit, by the system's
 // search path. Null, with the reasons in `tried`, if there is none. `pattern`: folders of wheels, such as "cublas".
 void* open_library(const char* wheel_folder, std::initializer_list<const char*> names, std::string& tried);
-std::string library_path(void* library);  // where an opened one came from
+std::string library_path(void* library);                // where an opened one came from
 void* library_symbol(void* library, const char* name);  // null if it is not there
 
 // A library and what it is for, as errors say it.

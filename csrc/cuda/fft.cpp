@@ -12,14 +12,15 @@ namespace wisp::cuda {
 namespace {
 
 // X(name in the table, symbol, parameters)
-#define WISP_CUFFT(X)                                                                                                     \
-    X(create, cufftCreate, (int* plan))                                                                                   \
-    X(destroy, cufftDestroy, (int))                                                                                       \
-    X(own_memory, cufftSetAutoAllocation, (int, int))                                                                     \
-    X(make, cufftMakePlanMany64,                                                                                          \
-      (int, int rank, long long* sizes, long long*, long long, long long, long long*, long long, long long, int type, long long batch, size_t* work)) \
-    X(set_memory, cufftSetWorkArea, (int, void*))                                                                         \
-    X(set_stream, cufftSetStream, (int, Handle))                                                                          \
+#define WISP_CUFFT(X)                                                                                                                  \
+    X(create, cufftCreate, (int* plan))                                                                                                \
+    X(destroy, cufftDestroy, (int))                                                                                                    \
+    X(own_memory, cufftSetAutoAllocation, (int, int))                                                                                  \
+    X(make, cufftMakePlanMany64,                                                                                                       \
+      (int, int rank, long long* sizes, long long*, long long, long long, long long*, long long, long long, int type, long long batch, \
+       size_t* work))                                                                                                                  \
+    X(set_memory, cufftSetWorkArea, (int, void*))                                                                                      \
+    X(set_stream, cufftSetStream, (int, Handle))                                                                                       \
     X(execute, cufftXtExec, (int, void*, void*, int direction))
 
 struct Cufft {
@@ -27,7 +28,8 @@ struct Cufft {
 };
 
 const Cufft& cufft() {
-    static const Cufft table = open_table<Cufft>({"cuFFT", "Fourier transforms on the GPU need", "cufft", {"libcufft.so.12", "libcufft.so.11"}}, {WISP_CUFFT(WISP_SYMBOL)});
+    static const Cufft table = open_table<Cufft>(
+        {"cuFFT", "Fourier transforms on the GPU need", "cufft", {"libcufft.so.12", "libcufft.so.11"}}, {WISP_CUFFT(WISP_SYMBOL)});
     return table;
 }
 

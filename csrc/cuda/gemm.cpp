@@ -15,16 +15,16 @@ namespace wisp::cuda {
 namespace {
 
 // X(name in the table, symbol, parameters)
-#define WISP_CUBLASLT(X)                                                                                                  \
-    X(create, cublasLtCreate, (Handle*))                                                                                  \
-    X(description, cublasLtMatmulDescCreate, (Handle*, int compute, int scale))                                           \
-    X(set_description, cublasLtMatmulDescSetAttribute, (Handle, int, const void*, size_t))                                \
-    X(layout, cublasLtMatrixLayoutCreate, (Handle*, int type, uint64_t rows, uint64_t columns, int64_t leading))          \
-    X(set_layout, cublasLtMatrixLayoutSetAttribute, (Handle, int, const void*, size_t))                                   \
-    X(preference, cublasLtMatmulPreferenceCreate, (Handle*))                                                              \
-    X(set_preference, cublasLtMatmulPreferenceSetAttribute, (Handle, int, const void*, size_t))                           \
-    X(heuristic, cublasLtMatmulAlgoGetHeuristic, (Handle, Handle, Handle, Handle, Handle, Handle, Handle, int, void*, int*)) \
-    X(matmul, cublasLtMatmul,                                                                                             \
+#define WISP_CUBLASLT(X)                                                                                                       \
+    X(create, cublasLtCreate, (Handle*))                                                                                       \
+    X(description, cublasLtMatmulDescCreate, (Handle*, int compute, int scale))                                                \
+    X(set_description, cublasLtMatmulDescSetAttribute, (Handle, int, const void*, size_t))                                     \
+    X(layout, cublasLtMatrixLayoutCreate, (Handle*, int type, uint64_t rows, uint64_t columns, int64_t leading))               \
+    X(set_layout, cublasLtMatrixLayoutSetAttribute, (Handle, int, const void*, size_t))                                        \
+    X(preference, cublasLtMatmulPreferenceCreate, (Handle*))                                                                   \
+    X(set_preference, cublasLtMatmulPreferenceSetAttribute, (Handle, int, const void*, size_t))                                \
+    X(heuristic, cublasLtMatmulAlgoGetHeuristic, (Handle, Handle, Handle, Handle, Handle, Handle, Handle, int, void*, int*))   \
+    X(matmul, cublasLtMatmul,                                                                                                  \
       (Handle, Handle, const void*, const void*, Handle, const void*, Handle, const void*, const void*, Handle, void*, Handle, \
        const void*, void*, size_t, Handle))
 
@@ -33,7 +33,8 @@ struct Lt {
 };
 
 const Lt& lt() {
-    static const Lt table = open_table<Lt>({"cuBLASLt", "products on the GPU need", "cublas", {"libcublasLt.so.13", "libcublasLt.so.12"}}, {WISP_CUBLASLT(WISP_SYMBOL)});
+    static const Lt table = open_table<Lt>({"cuBLASLt", "products on the GPU need", "cublas", {"libcublasLt.so.13", "libcublasLt.so.12"}},
+                                           {WISP_CUBLASLT(WISP_SYMBOL)});
     return table;
 }
 
@@ -62,13 +63,13 @@ struct Plan {
 
 int data_type(DType d) {
     switch (d) {
-        case DType::f32: return 0;
-        case DType::f64: return 1;
-        case DType::f16: return 2;
-        case DType::c64: return 4;
-        case DType::c128: return 5;
-        case DType::bf16: return 14;
-        default: throw RuntimeError("\"addmm_cuda\" not implemented for '", name_of(d), "'");
+    case DType::f32: return 0;
+    case DType::f64: return 1;
+    case DType::f16: return 2;
+    case DType::c64: return 4;
+    case DType::c128: return 5;
+    case DType::bf16: return 14;
+    default: throw RuntimeError("\"addmm_cuda\" not implemented for '", name_of(d), "'");
     }
 }
 
@@ -118,7 +119,9 @@ const Plan& plan_for(const Shape& s) {
     for (int which = 5; which <= 8; which++) l.set_preference(preference, which, &alignment, 4);
     int found = 0;
     must(l.heuristic(handle(s.device), p.description, p.b, p.a, p.d, p.c, preference, 1, &p.found, &found), "choosing an algorithm");
-    if (found == 0) throw RuntimeError("cuBLASLt has no algorithm for a product of ", s.m, " x ", s.k, " and ", s.k, " x ", s.n, " in ", name_of(dtype));
+    if (found == 0)
+        throw RuntimeError("cuBLASLt has no algorithm for a product of ", s.m, " x ", s.k, " and ", s.k, " x ", s.n, " in ",
+                           name_of(dtype));
     return plans.emplace(s, p).first->second;
 }
 
@@ -146,11 +149,10 @@ void one(DType dtype, const cpu::GemmArgs& g, const char* a, const char* b, char
     s.ldb = std::max(s.ldb, s.transpose_b ? g.k : g.n);
     s.ldc = std::max(g.c_row, g.n);
     s.batch = last >= 0 ? g.batch_size[last] : 1;
-    if (s.batch > 1) {
-        s.stride_a = g.batch_a[last], s.stride_b = g.batch_b[last], s.stride_c = g.batch_c[last];
-    }
+    if (s.batch > 1) { s.stride_a = g.batch_a[last], s.stride_b = g.batch_b[last], s.stride_c = g.batch_c[last]; }
     const bool with_d = d && (g.beta != 0 || g.beta_imag != 0);
-    const bool row_bias = with_d && g.d_row == 0 && (g.d_col == 1 || g.n == 1) && g.beta == 1 && g.beta_imag == 0 && s.batch == 1 && !is_complex(dtype);
+    const bool row_bias =
+        with_d && g.d_row == 0 && (g.d_col == 1 || g.n == 1) && g.beta == 1 && g.beta_imag == 0 && s.batch == 1 && !is_complex(dtype);
     s.bias = row_bias;
     const void* addend = c;
     s.ldd = s.ldc;
@@ -177,8 +179,8 @@ void one(DType dtype, const cpu::GemmArgs& g, const char* a, const char* b, char
     const bool wide = dtype == DType::f64 || dtype == DType::c128;
     Timed timed("cuBLASLt product");
     must(lt().matmul(handle(device), p.description, wide ? static_cast<const void*>(alpha) : alpha_f, b, p.b, a, p.a,
-                     wide ? static_cast<const void*>(beta) : beta_f, addend, p.d, c, p.c, p.found.algorithm, workspace.data(), p.found.workspace,
-                     current_stream()),
+                     wide ? static_cast<const void*>(beta) : beta_f, addend, p.d, c, p.c, p.found.algorithm, workspace.data(),
+                     p.found.workspace, current_stream()),
          "a product");
 }
 
@@ -199,7 +201,8 @@ bool takes(const cpu::GemmArgs& g, bool a) {
 }
 
 void matmul(DType dtype, const cpu::GemmArgs& g) {
-    batches(dtype, g, 0, static_cast<const char*>(g.a), static_cast<const char*>(g.b), static_cast<char*>(g.c), static_cast<const char*>(g.d));
+    batches(dtype, g, 0, static_cast<const char*>(g.a), static_cast<const char*>(g.b), static_cast<char*>(g.c),
+            static_cast<const char*>(g.d));
 }
 
 void allow_tf32(bool allowed) { tf32 = allowed; }

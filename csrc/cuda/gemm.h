@@ -7,7 +7,7 @@ namespace wisp::cuda {
 // Either stride of A and of B must be 1 (or the dimension 1 long): the front door copies those that are not so.
 void matmul(DType dtype, const cpu::GemmArgs& arguments);
 void integer_matmul(DType dtype, const cpu::GemmArgs& arguments);  // any strides
-bool takes(const cpu::GemmArgs& arguments, bool a);  // whether A (or B) can be read as it lies
+bool takes(const cpu::GemmArgs& arguments, bool a);                // whether A (or B) can be read as it lies
 
 // The same for one small float matrix or batch, by a kernel of ours in one launch. row_sums: gets the sum of each row of A, or
 // is null. False: nothing was done.

@@ -116,7 +116,8 @@ void gather_grad(DType d, const ImageMap& m, const void* grad, void* input_grad)
 void resample(DType d, const ImageResample& given, const void* input, void* output) {
     ImageResample r = given;
     Table table;
-    const int64_t index = table.add(std::vector<int64_t>(r.index, r.index + r.out * r.taps)), weight = table.add(std::vector<double>(r.weight, r.weight + r.out * r.taps));
+    const int64_t index = table.add(std::vector<int64_t>(r.index, r.index + r.out * r.taps)),
+                  weight = table.add(std::vector<double>(r.weight, r.weight + r.out * r.taps));
     table.upload();
     r.index = table.at<int64_t>(index);
     r.weight = table.at<double>(weight);
@@ -140,7 +141,9 @@ void resample_grad(DType d, const ImageResample& given, const void* grad, void* 
     r.index = table.at<int64_t>(to);
     r.weight = table.at<double>(w);
     const int64_t n = r.outer * r.in * r.inner;
-    if (n) launch_with(typed<struct ResampleGrad>("image_resample_grad", d), threads(n), {256}, 0, r, table.at<int64_t>(start), grad, input_grad, n);
+    if (n)
+        launch_with(typed<struct ResampleGrad>("image_resample_grad", d), threads(n), {256}, 0, r, table.at<int64_t>(start), grad,
+                    input_grad, n);
 }
 
 void unfold(DType d, const ImageWindows& w, const void* input, void* columns) {
@@ -156,25 +159,28 @@ void grid_sample(DType d, const GridSample& g, const void* input, const void* gr
     const int64_t n = g.batch * volume(g.out);
     if (n * g.channels == 0) return;
     const int64_t share = std::max<int64_t>(8, (g.channels + 1023) / 1024);
-    launch_with(typed<struct Sample>("grid_sample", d), {threads(n).x, unsigned((g.channels + share - 1) / share)}, {256}, 0, g, input, grid, output, n, share);
+    launch_with(typed<struct Sample>("grid_sample", d), {threads(n).x, unsigned((g.channels + share - 1) / share)}, {256}, 0, g, input,
+                grid, output, n, share);
 }
 
-void grid_sample_grad(DType d, const GridSample& g, const void* grad, const void* input, const void* grid, void* input_grad, void* grid_grad) {
+void grid_sample_grad(DType d, const GridSample& g, const void* grad, const void* input, const void* grid, void* input_grad,
+                      void* grid_grad) {
     const int64_t n = g.batch * volume(g.out), in_size = volume(g.in);
     const int taps = g.interpolation == GridInterpolation::nearest ? 1 : g.interpolation == GridInterpolation::bicubic ? 16 : 1 << g.dims;
     if (input_grad) fill_zero(input_grad, size_t(g.batch * g.channels * in_size * item_size(d)));
     if (n * g.channels == 0) return;
     Kernel* points = typed<struct Points>("grid_sample_points", d);
     if (!input_grad) {
-        launch_with(points, threads(n), {256}, 0, g, grad, input, grid, grid_grad, static_cast<uint64_t*>(nullptr), static_cast<int64_t*>(nullptr), static_cast<void*>(nullptr), n, taps);
+        launch_with(points, threads(n), {256}, 0, g, grad, input, grid, grid_grad, static_cast<uint64_t*>(nullptr),
+                    static_cast<int64_t*>(nullptr), static_cast<void*>(nullptr), n, taps);
         return;
     }
     Pairs pairs(n * taps);
     Scratch weights(size_t(n * taps * item_size(d)));
     launch_with(points, threads(n), {256}, 0, g, grad, input, grid, grid_grad, pairs.k, pairs.p, weights.data(), n, taps);
     pairs.sort(Pairs::bits_for(g.batch * in_size + 1));
-    launch_with(typed<struct Sums>("grid_sample_sums", d), {threads(n * taps).x, unsigned(std::min<int64_t>(g.channels, 1024))}, {256}, 0, g, grad, pairs.k, pairs.p,
-                weights.data(), input_grad, n * taps, taps);
+    launch_with(typed<struct Sums>("grid_sample_sums", d), {threads(n * taps).x, unsigned(std::min<int64_t>(g.channels, 1024))}, {256}, 0,
+                g, grad, pairs.k, pairs.p, weights.data(), input_grad, n * taps, taps);
 }
 
 }  // namespace

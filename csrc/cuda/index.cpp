@@ -22,7 +22,8 @@ struct Shape {  // as IndexShape in the kernels
             sizes[dims - 1] *= size;
             return;
         }
-        if (dims == max_dims) throw RuntimeError("indexing: more than ", max_dims, " dimensions that cannot be merged are not supported on cuda");
+        if (dims == max_dims)
+            throw RuntimeError("indexing: more than ", max_dims, " dimensions that cannot be merged are not supported on cuda");
         sizes[dims] = size, a[dims] = sa, b[dims] = sb, c[dims++] = sc;
     }
 };
@@ -68,26 +69,27 @@ int64_t slice_shape(Shape& s, const cpu::Slice& slice, const int64_t* a, const i
     return n;
 }
 
-void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* at, int64_t n, const cpu::Slice& slice, int64_t item) {
+void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* at, int64_t n, const cpu::Slice& slice,
+          int64_t item) {
     Shape s;
     const int64_t count = slice_shape(s, slice, out_strides, slice.strides);
     if (n * count) launch_with(sized<2>("take", item), threads(n * count), {256}, 0, out, out_step, in, at, n, count, s);
 }
 
-void put(cpu::Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, const cpu::Slice& slice, const void* values, int64_t value_step,
-         const int64_t* value_strides) {
+void put(cpu::Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, const cpu::Slice& slice, const void* values,
+         int64_t value_step, const int64_t* value_strides) {
     Shape s;
     const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
     if (n * count == 0) return;
     Pairs pairs(n);
     launch_with(plain<6>(file, "as_places"), threads(n), {256}, 0, at, pairs.k, pairs.p, n, int64_t(nowhere));
     pairs.sort(offset_bits);
-    launch_with(find_kernel(file, str("put_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n * count), {256}, 0, out, pairs.k, pairs.p, n, count, values,
-                value_step, s);
+    launch_with(find_kernel(file, str("put_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n * count), {256}, 0, out, pairs.k,
+                pairs.p, n, count, values, value_step, s);
 }
 
-void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes, int ndim, int dim,
-            int64_t item, int64_t size, const char* name) {
+void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,
+            int ndim, int dim, int64_t item, int64_t size, const char* name) {
     Shape s;
     int64_t n = 1;
     for (int d = ndim - 1; d >= 0; d--) {
@@ -97,8 +99,8 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
     if (n) launch_with(sized<3>("gather", item), threads(n), {256}, 0, out, in, index, n, in_strides[dim], size, name, report_cell(), s);
 }
 
-void scatter(cpu::Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides, const void* values,
-             const int64_t* value_strides, const int64_t* sizes, int ndim, int dim, int64_t size, const char* name) {
+void scatter(cpu::Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides,
+             const void* values, const int64_t* value_strides, const int64_t* sizes, int ndim, int dim, int64_t size, const char* name) {
     Shape s;
     int64_t n = 1;
     for (int d = ndim - 1; d >= 0; d--) {
@@ -107,9 +109,11 @@ void scatter(cpu::Scatter how, void* out, DType dtype, const int64_t* out_stride
     }
     if (n == 0) return;
     Pairs pairs(n);
-    launch_with(plain<7>(file, "scatter_places"), threads(n), {256}, 0, pairs.k, pairs.p, index, n, out_strides[dim], size, name, report_cell(), s);
+    launch_with(plain<7>(file, "scatter_places"), threads(n), {256}, 0, pairs.k, pairs.p, index, n, out_strides[dim], size, name,
+                report_cell(), s);
     pairs.sort(offset_bits);
-    launch_with(find_kernel(file, str("scatter_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n), {256}, 0, out, pairs.k, pairs.p, n, values, s);
+    launch_with(find_kernel(file, str("scatter_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n), {256}, 0, out, pairs.k,
+                pairs.p, n, values, s);
 }
 
 void ranks_of(const bool* mask, int64_t* ranks, int64_t n) {
@@ -168,20 +172,22 @@ void embedding_gather(const void* table, int64_t rows, const int64_t* index, voi
     if (n * cells) launch_with(sized<7>("embedding_rows", cell), threads(n * cells), {256}, 0, table, rows, index, out, n, cells);
 }
 
-void embedding_backward(DType d, const void* grad, const int64_t* index, void* table, int64_t n, int64_t rows, int64_t width, int64_t padding, bool by_count) {
+void embedding_backward(DType d, const void* grad, const int64_t* index, void* table, int64_t n, int64_t rows, int64_t width,
+                        int64_t padding, bool by_count) {
     fill_zero(table, size_t(rows * width * item_size(d)));
     if (n * width == 0) return;
     if (n <= 4096) {
         static Instances<16> few(file);
-        launch_with(few(int(d), [&] { return str("embedding_sums_of_few<", type_text(d), ">"); }), {unsigned(n)}, {256}, unsigned(n * 8), grad, index, table, n, rows,
-                    width, padding, int(by_count));
+        launch_with(few(int(d), [&] { return str("embedding_sums_of_few<", type_text(d), ">"); }), {unsigned(n)}, {256}, unsigned(n * 8),
+                    grad, index, table, n, rows, width, padding, int(by_count));
         return;
     }
     Pairs pairs(n);
     launch_with(plain<11>(file, "as_places"), threads(n), {256}, 0, index, pairs.k, pairs.p, n, rows);
     pairs.sort(Pairs::bits_for(rows + 1));
-    launch_with(find_kernel(file, str("embedding_sums<", type_text(d), ">")), {unsigned(n), unsigned(std::min<int64_t>((width + 255) / 256, 64))}, {256}, 0, grad, pairs.k,
-                pairs.p, table, n, rows, width, padding, int(by_count));
+    launch_with(find_kernel(file, str("embedding_sums<", type_text(d), ">")),
+                {unsigned(n), unsigned(std::min<int64_t>((width + 255) / 256, 64))}, {256}, 0, grad, pairs.k, pairs.p, table, n, rows,
+                width, padding, int(by_count));
 }
 
 void bag(const cpu::BagArgs& a, void* out, int64_t* picked) {
@@ -191,7 +197,9 @@ void bag(const cpu::BagArgs& a, void* out, int64_t* picked) {
         const int64_t *index, *offset;
     } b = {a.rows, a.width, a.bags, a.padding_index, int(a.mode), a.index, a.offset};
     const int64_t n = a.bags * a.width;
-    if (n) launch_with(find_kernel(file, str("embedding_bags<", type_text(a.dtype), ">")), threads(n), {256}, 0, b, a.table, a.sample_weight, out, picked);
+    if (n)
+        launch_with(find_kernel(file, str("embedding_bags<", type_text(a.dtype), ">")), threads(n), {256}, 0, b, a.table, a.sample_weight,
+                    out, picked);
 }
 
 // --- scans
@@ -201,14 +209,15 @@ void scan_(cpu::Scan kind, void* out, int64_t* indices, const void* in, DType d,
     if (inner == 1 && !indices && n > 64 && (kind == cpu::Scan::sum || kind == cpu::Scan::prod))
         launch_with(find_kernel(file, str("scan_rows<", int(kind), ", ", type_text(d), ">")), {unsigned(outer)}, {256}, 0, in, out, n);
     else
-        launch_with(find_kernel(file, str("scan_columns<", int(kind), ", ", type_text(d), ">")), {unsigned((outer * inner + 127) / 128)}, {128}, 0, in, out, indices,
-                    outer * inner, n, inner);
+        launch_with(find_kernel(file, str("scan_columns<", int(kind), ", ", type_text(d), ">")), {unsigned((outer * inner + 127) / 128)},
+                    {128}, 0, in, out, indices, outer * inner, n, inner);
 }
 
 }  // namespace
 
 const cpu::IndexKernels index = {first_out_of_range, offsets, take, put, gather, scatter, masked_select, masked_scatter, nonzero, triangle};
-const cpu::EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag, Absent()};  // the gradient of bags is composed
+const cpu::EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag,
+                                         Absent()};  // the gradient of bags is composed
 const cpu::ScanKernels scan = {scan_};
 
 void require(const bool* good, int64_t n, const char* message) {

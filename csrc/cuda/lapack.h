@@ -2,8 +2,4 @@
 #pragma once
 #include "../cpu/lapack.h"
 
-namespace wisp::cuda {
-
-const cpu::LapackKernels& lapack(DType dtype);
-
-}  // namespace wisp::cuda
+namespace wisp::cuda { const cpu::LapackKernels& lapack(DType dtype); }  // namespace wisp::cuda

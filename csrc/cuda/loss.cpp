@@ -21,7 +21,9 @@ Arguments arguments(const cpu::LossArgs& a) {
     return {a.outer, a.classes, a.inner, a.ignore_index, a.label_smoothing, "cross_entropy or nll_loss (target)", report_cell()};
 }
 
-std::string instance(const char* name, DType d, bool entropy) { return str(name, "<", type_text(d), ", ", entropy ? "true" : "false", ">"); }
+std::string instance(const char* name, DType d, bool entropy) {
+    return str(name, "<", type_text(d), ", ", entropy ? "true" : "false", ">");
+}
 
 unsigned threads_for(int64_t classes) {
     unsigned threads = 32;
@@ -37,25 +39,27 @@ void class_loss(const cpu::LossArgs& a, bool entropy, void* losses, void* logsum
     const int which = int(a.dtype) * 2 + entropy;
     if (result && a.inner == 1 && samples <= 1024 && samples * a.classes <= 32768) {
         static Instances<32> few(file);
-        launch_with(few(which, [&] { return instance("loss_of_few", a.dtype, entropy); }), {1}, {1024}, 0, p, a.input, a.target, a.weight, losses, logsumexp, shares, result,
-                    total);
+        launch_with(few(which, [&] { return instance("loss_of_few", a.dtype, entropy); }), {1}, {1024}, 0, p, a.input, a.target, a.weight,
+                    losses, logsumexp, shares, result, total);
         return;
     }
     if (samples == 0) {
     } else if (a.inner == 1) {
         static Instances<32> rows(file);
-        launch_with(rows(which, [&] { return instance("loss_rows", a.dtype, entropy); }), {unsigned(samples)}, {threads_for(a.classes)}, 0, p, a.input, a.target, a.weight,
-                    losses, logsumexp, shares);
+        launch_with(rows(which, [&] { return instance("loss_rows", a.dtype, entropy); }), {unsigned(samples)}, {threads_for(a.classes)}, 0,
+                    p, a.input, a.target, a.weight, losses, logsumexp, shares);
     } else {
-        launch_with(find_kernel(file, instance("loss_columns", a.dtype, entropy)), {unsigned((samples + 255) / 256)}, {256}, 0, p, a.input, a.target, a.weight, losses,
-                    logsumexp, shares);
+        launch_with(find_kernel(file, instance("loss_columns", a.dtype, entropy)), {unsigned((samples + 255) / 256)}, {256}, 0, p, a.input,
+                    a.target, a.weight, losses, logsumexp, shares);
     }
     if (!result) return;
     static Instances<16> totals(file);
-    launch_with(totals(int(a.dtype), [&] { return str("loss_total<", type_text(a.dtype), ">"); }), {1}, {1024}, 0, losses, shares, result, total, samples);
+    launch_with(totals(int(a.dtype), [&] { return str("loss_total<", type_text(a.dtype), ">"); }), {1}, {1024}, 0, losses, shares, result,
+                total, samples);
 }
 
-void class_loss_backward(const cpu::LossArgs& a, bool entropy, const void* logsumexp, const void* grad, bool one, const void* total, void* dx) {
+void class_loss_backward(const cpu::LossArgs& a, bool entropy, const void* logsumexp, const void* grad, bool one, const void* total,
+                         void* dx) {
     const int64_t n = a.outer * a.classes * a.inner;
     if (n == 0) return;
     const bool by_weight = a.weight && a.label_smoothing != 0;
@@ -66,13 +70,13 @@ void class_loss_backward(const cpu::LossArgs& a, bool entropy, const void* logsu
     const int which = int(a.dtype) * 2 + entropy;
     if (a.inner == 1 && (uintptr_t(a.input) ^ uintptr_t(dx)) % 16 == 0) {
         static Instances<32> rows(file);
-        launch_with(rows(which, [&] { return instance("loss_rows_backward", a.dtype, entropy); }), {unsigned(a.outer)}, {threads_for(a.classes)}, 0, p, a.input, a.target,
-                    a.weight, logsumexp, grad, int(one), total, all, dx);
+        launch_with(rows(which, [&] { return instance("loss_rows_backward", a.dtype, entropy); }), {unsigned(a.outer)},
+                    {threads_for(a.classes)}, 0, p, a.input, a.target, a.weight, logsumexp, grad, int(one), total, all, dx);
         return;
     }
     static Instances<32> backward(file);
-    launch_with(backward(which, [&] { return instance("loss_backward", a.dtype, entropy); }), {unsigned((n + 255) / 256)}, {256}, 0, p, a.input, a.target, a.weight, logsumexp,
-                grad, int(one), total, all, dx);
+    launch_with(backward(which, [&] { return instance("loss_backward", a.dtype, entropy); }), {unsigned((n + 255) / 256)}, {256}, 0, p,
+                a.input, a.target, a.weight, logsumexp, grad, int(one), total, all, dx);
 }
 
 }  // namespace wisp::cuda

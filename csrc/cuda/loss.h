@@ -9,6 +9,7 @@ namespace wisp::cuda {
 // dtype, gets the sum of the losses; where `total` is given too, it gets the sum of the weights, and the result is over it.
 void class_loss(const cpu::LossArgs& args, bool entropy, void* losses, void* logsumexp, void* shares, void* result, void* total);
 // grad: one for all samples, or one each; total: what it is divided by, on the device, or null.
-void class_loss_backward(const cpu::LossArgs& args, bool entropy, const void* logsumexp, const void* grad, bool one, const void* total, void* grad_input);
+void class_loss_backward(const cpu::LossArgs& args, bool entropy, const void* logsumexp, const void* grad, bool one, const void* total,
+                         void* grad_input);
 
 }  // namespace wisp::cuda

@@ -88,7 +88,8 @@ struct StepList {  // as in the kernel
     void* steps[list_length];
 };
 
-void adam_numbers(const cpu::OptimizerSettings& s, void* const* steps, int64_t count, DType dtype, const void* lr, DType lr_dtype, double* numbers) {
+void adam_numbers(const cpu::OptimizerSettings& s, void* const* steps, int64_t count, DType dtype, const void* lr, DType lr_dtype,
+                  double* numbers) {
     static Instances<4> kernels(file);
     Kernel* kernel = kernels((dtype == DType::f64) * 2 + (lr_dtype == DType::f64),
                              [&] { return str("adam_numbers<", type_text(dtype), ", ", type_text(lr_dtype), ">"); });

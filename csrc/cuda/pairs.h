@@ -28,8 +28,15 @@ struct Pairs {
     uint64_t *k, *k2;
     int64_t *p, *p2;
     explicit Pairs(int64_t n)
-        : keys(size_t(n) * 8), positions(size_t(n) * 8), other_keys(size_t(n) * 8), other_positions(size_t(n) * 8),
-          counts(size_t((n + tile - 1) / tile) * 256 * 8), n(n), k(keys.as<uint64_t>()), k2(other_keys.as<uint64_t>()), p(positions.as<int64_t>()),
+        : keys(size_t(n) * 8),
+          positions(size_t(n) * 8),
+          other_keys(size_t(n) * 8),
+          other_positions(size_t(n) * 8),
+          counts(size_t((n + tile - 1) / tile) * 256 * 8),
+          n(n),
+          k(keys.as<uint64_t>()),
+          k2(other_keys.as<uint64_t>()),
+          p(positions.as<int64_t>()),
           p2(other_positions.as<int64_t>()) {}
     void sort(int bits) {
         const unsigned blocks = unsigned((n + tile - 1) / tile);

@@ -62,7 +62,8 @@ Kernel* kernel_for(int row, int which, DType compute, const Operand* operands, i
     static std::unordered_map<uint64_t, Kernel*> known;
     Kernel*& kernel = known[key.bits];
     if (kernel) return kernel;
-    std::string name = str(flat ? "pointwise_flat<" : "pointwise_strided<", row_name(row), ", ", which, ", ", type_text(compute), ", ", vector);
+    std::string name =
+        str(flat ? "pointwise_flat<" : "pointwise_strided<", row_name(row), ", ", which, ", ", type_text(compute), ", ", vector);
     if (flat) name += vector > 1 ? ", 2" : ", 1";
     for (int k = 0; k < count; k++)
         name += std::string(", ") + (operands[k].number ? "Number" : operands[k].data ? type_text(operands[k].dtype) : "Absent");
@@ -204,43 +205,54 @@ bool transposed_copy(const Operand& to, const Operand& from, const Dims& sizes) 
     const int64_t batches = batch < 0 ? 1 : shape[0];
     const int64_t down = (shape[j] + 63) / 64;
     if (batches > 65535 || down > 65535 || shape[i] > INT32_MAX || shape[j] > INT32_MAX) return false;
-    static Kernel* const kernels[] = {find_kernel("cuda/kernels/copy.cuh", "transpose<1>"), find_kernel("cuda/kernels/copy.cuh", "transpose<2>"),
-                                      find_kernel("cuda/kernels/copy.cuh", "transpose<4>"), find_kernel("cuda/kernels/copy.cuh", "transpose<8>"),
-                                      find_kernel("cuda/kernels/copy.cuh", "transpose<16>")};
+    static Kernel* const kernels[] = {
+        find_kernel("cuda/kernels/copy.cuh", "transpose<1>"), find_kernel("cuda/kernels/copy.cuh", "transpose<2>"),
+        find_kernel("cuda/kernels/copy.cuh", "transpose<4>"), find_kernel("cuda/kernels/copy.cuh", "transpose<8>"),
+        find_kernel("cuda/kernels/copy.cuh", "transpose<16>")};
     const int size = __builtin_ctz(unsigned(item_size(to.dtype)));
     if (size == 4) return false;  // the tile would not fit into static shared memory
-    launch_with(kernels[size], {unsigned((shape[i] + 63) / 64), unsigned(down), unsigned(batches)}, {256}, 0, static_cast<const void*>(from.data),
-                static_cast<void*>(to.data), int(shape[i]), int(shape[j]), f[j], t[i], batch < 0 ? int64_t(0) : f[0], batch < 0 ? int64_t(0) : t[0]);
+    launch_with(kernels[size], {unsigned((shape[i] + 63) / 64), unsigned(down), unsigned(batches)}, {256}, 0,
+                static_cast<const void*>(from.data), static_cast<void*>(to.data), int(shape[i]), int(shape[j]), f[j], t[i],
+                batch < 0 ? int64_t(0) : f[0], batch < 0 ? int64_t(0) : t[0]);
     return true;
 }
 
 // The widest type that holds every value of `d` exactly.
 DType exact_type(DType d) {
     switch (d) {
-        case DType::f16: case DType::bf16: case DType::f32: return DType::f32;
-        case DType::f64: case DType::c64: case DType::c128: case DType::u64: return d;
-        default: return DType::i64;
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32: return DType::f32;
+    case DType::f64:
+    case DType::c64:
+    case DType::c128:
+    case DType::u64: return d;
+    default: return DType::i64;
     }
 }
 
 }  // namespace
 
 const char* type_text(DType dtype) {
-    static const char* const names[] = {"uint8_t", "int8_t", "int16_t", "int32_t", "int64_t", "f16", "float", "double", "c64",
-                                        "c128", "bool", "bf16", "uint16_t", "uint32_t", "uint64_t"};
+    static const char* const names[] = {"uint8_t", "int8_t", "int16_t", "int32_t", "int64_t",  "f16",      "float",   "double",
+                                        "c64",     "c128",   "bool",    "bf16",    "uint16_t", "uint32_t", "uint64_t"};
     return names[int(dtype)];
 }
 
-void pointwise(cpu::Pointwise op, int which, DType compute, const Operand* operands, int count, const Dims& sizes, const cpu::Param* params) {
+void pointwise(cpu::Pointwise op, int which, DType compute, const Operand* operands, int count, const Dims& sizes,
+               const cpu::Param* params) {
     run(int(op), which, compute, operands, count, sizes, params);
 }
 
-void where(DType compute, const Operand* operands, const Dims& sizes) { run(row_where, which_forward, compute, operands, 4, sizes, nullptr); }
+void where(DType compute, const Operand* operands, const Dims& sizes) {
+    run(row_where, which_forward, compute, operands, 4, sizes, nullptr);
+}
 
 void copy(const Operand& to, const Operand& from, const Dims& sizes, bool conjugate) {
     if (!conjugate && transposed_copy(to, from, sizes)) return;
     const Operand operands[2] = {to, from};
-    run(conjugate ? row_conjugate : row_identity, which_forward, from.number ? to.dtype : exact_type(from.dtype), operands, 2, sizes, nullptr);
+    run(conjugate ? row_conjugate : row_identity, which_forward, from.number ? to.dtype : exact_type(from.dtype), operands, 2, sizes,
+        nullptr);
 }
 
 }  // namespace wisp::cuda

@@ -38,13 +38,15 @@ template <int Which> Kernel* vectored(const char* name, DType d, int vector) {
 
 PoolPlanes planes_of(const PoolShape& s) {
     const auto by = [](int64_t n) { return divider(uint32_t(n)); };
-    return {int(s.in[1]), int(s.in[2]), int(s.out[1]), int(s.out[2]), int(s.kernel[1]), int(s.kernel[2]), int(s.padding[1]), int(s.padding[2]),
-            by(s.in[1] * s.in[2]), by(s.in[2]), by(s.out[1] * s.out[2]), by(s.out[2]), by(s.stride[1]), by(s.stride[2])};
+    return {int(s.in[1]),      int(s.in[2]),      int(s.out[1]),         int(s.out[2]), int(s.kernel[1]),        int(s.kernel[2]),
+            int(s.padding[1]), int(s.padding[2]), by(s.in[1] * s.in[2]), by(s.in[2]),   by(s.out[1] * s.out[2]), by(s.out[2]),
+            by(s.stride[1]),   by(s.stride[2])};
 }
 bool as_planes(const PoolShape& s) {
     constexpr int64_t most = int64_t(1) << 30;
-    return s.inner == 1 && s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0 && s.dilation[1] == 1 && s.dilation[2] == 1 && s.stride[1] < most &&
-           s.stride[2] < most && s.kernel[1] < most && s.kernel[2] < most && s.planes * volume(s.in) < most && s.planes * volume(s.out) < most;
+    return s.inner == 1 && s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0 && s.dilation[1] == 1 &&
+           s.dilation[2] == 1 && s.stride[1] < most && s.stride[2] < most && s.kernel[1] < most && s.kernel[2] < most &&
+           s.planes * volume(s.in) < most && s.planes * volume(s.out) < most;
 }
 template <int Which> Kernel* of_planes(const char* name, DType d) {
     static Instances<16> instances("cuda/kernels/pool_planes.cuh");
@@ -54,7 +56,8 @@ template <int Which> Kernel* of_planes(const char* name, DType d) {
 void max(DType d, const PoolShape& s, const void* x, void* y, int64_t* indices, uint8_t* taps) {
     const int64_t n = s.planes * volume(s.out);
     const int v = vector_of(d, s, {x, y});
-    if (n && as_planes(s)) launch_with(of_planes<0>("max_pool_planes", d), threads(n), {256}, 0, planes_of(s), x, y, indices, taps, uint32_t(n));
+    if (n && as_planes(s))
+        launch_with(of_planes<0>("max_pool_planes", d), threads(n), {256}, 0, planes_of(s), x, y, indices, taps, uint32_t(n));
     else if (n) launch_with(vectored<0>("max_pool", d, v), threads(n / v), {256}, 0, s, x, y, indices, taps, n);
 }
 
@@ -63,7 +66,8 @@ void max_grad(DType d, const PoolShape& s, const void* g, const int64_t* indices
     if (n == 0) return;
     if (taps) {
         const int v = vector_of(d, s, {g, taps, dx});
-        if (as_planes(s)) launch_with(of_planes<1>("max_pool_planes_grad", d), threads(n), {256}, 0, planes_of(s), g, taps, dx, uint32_t(n));
+        if (as_planes(s))
+            launch_with(of_planes<1>("max_pool_planes_grad", d), threads(n), {256}, 0, planes_of(s), g, taps, dx, uint32_t(n));
         else launch_with(vectored<1>("max_pool_grad", d, v), threads(n / v), {256}, 0, s, g, taps, dx, n);
         return;
     }
@@ -96,11 +100,15 @@ void indices_of_taps(const PoolShape& s, const uint8_t* taps, int64_t* indices) 
 
 void pool_average(DType d, const PoolShape& s, const AveragePool& a, const void* x, void* y, bool adaptive) {
     const int64_t n = s.planes * volume(s.out);
-    if (n) launch_with(typed<10>("average_pool", d, adaptive ? ", true" : ", false", adaptive), threads(n), {256}, 0, s, int(a.count_include_pad), a.divisor_override, x, y, n);
+    if (n)
+        launch_with(typed<10>("average_pool", d, adaptive ? ", true" : ", false", adaptive), threads(n), {256}, 0, s,
+                    int(a.count_include_pad), a.divisor_override, x, y, n);
 }
 void pool_average_grad(DType d, const PoolShape& s, const AveragePool& a, const void* g, void* dx, bool adaptive) {
     const int64_t n = s.planes * volume(s.in);
-    if (n) launch_with(typed<11>("average_pool_grad", d, adaptive ? ", true" : ", false", adaptive), threads(n), {256}, 0, s, int(a.count_include_pad), a.divisor_override, g, dx, n);
+    if (n)
+        launch_with(typed<11>("average_pool_grad", d, adaptive ? ", true" : ", false", adaptive), threads(n), {256}, 0, s,
+                    int(a.count_include_pad), a.divisor_override, g, dx, n);
 }
 void average(DType d, const PoolShape& s, const AveragePool& a, const void* x, void* y) { pool_average(d, s, a, x, y, false); }
 void average_grad(DType d, const PoolShape& s, const AveragePool& a, const void* g, void* dx) { pool_average_grad(d, s, a, g, dx, false); }
@@ -114,6 +122,7 @@ void adaptive_max(DType d, const PoolShape& s, const void* x, void* y, int64_t* 
 
 }  // namespace
 
-const cpu::PoolKernels pool = {max, max_grad, indices_of_taps, average, average_grad, adaptive_average, adaptive_average_grad, adaptive_max, fractional_max, unpool};
+const cpu::PoolKernels pool = {
+    max, max_grad, indices_of_taps, average, average_grad, adaptive_average, adaptive_average_grad, adaptive_max, fractional_max, unpool};
 
 }  // namespace wisp::cuda

@@ -22,22 +22,33 @@ Grid blocks_for(int64_t n, int64_t per_thread) {  // groups of 16 threads make 1
     return {unsigned((threads + 255) / 256)};
 }
 
-template <class T> void fill(const char* generator, int64_t per_thread, T* out, int64_t n, RandomStream s, int64_t first, double a, double b) {
+template <class T>
+void fill(const char* generator, int64_t per_thread, T* out, int64_t n, RandomStream s, int64_t first, double a, double b) {
     if (n == 0) return;
     if (first != 0) throw RuntimeError("random numbers on cuda start at the first element");
-    launch_with(find_kernel("cuda/kernels/random.cuh", str("random_fill<", generator, ">")), blocks_for(n, per_thread), {256}, 0, out, n, draw_of(s), a, b);
+    launch_with(find_kernel("cuda/kernels/random.cuh", str("random_fill<", generator, ">")), blocks_for(n, per_thread), {256}, 0, out, n,
+                draw_of(s), a, b);
 }
 
-void uniform_f32(float* out, int64_t n, RandomStream s, int64_t first, float from, float range) { fill("UniformFloat", 4, out, n, s, first, from, range); }
-void uniform_f64(double* out, int64_t n, RandomStream s, int64_t first, double from, double range) { fill("UniformDouble", 2, out, n, s, first, from, range); }
-void normal_f32(float* out, int64_t n, RandomStream s, int64_t first, float mean, float dev) { fill("NormalFloat", 4, out, n, s, first, mean, dev); }
-void normal_f64(double* out, int64_t n, RandomStream s, int64_t first, double mean, double dev) { fill("NormalDouble", 2, out, n, s, first, mean, dev); }
+void uniform_f32(float* out, int64_t n, RandomStream s, int64_t first, float from, float range) {
+    fill("UniformFloat", 4, out, n, s, first, from, range);
+}
+void uniform_f64(double* out, int64_t n, RandomStream s, int64_t first, double from, double range) {
+    fill("UniformDouble", 2, out, n, s, first, from, range);
+}
+void normal_f32(float* out, int64_t n, RandomStream s, int64_t first, float mean, float dev) {
+    fill("NormalFloat", 4, out, n, s, first, mean, dev);
+}
+void normal_f64(double* out, int64_t n, RandomStream s, int64_t first, double mean, double dev) {
+    fill("NormalDouble", 2, out, n, s, first, mean, dev);
+}
 void bits32(uint32_t* out, int64_t n, RandomStream s, int64_t first) { fill("Bits32", 4, out, n, s, first, 0, 0); }
 void bits64(uint64_t* out, int64_t n, RandomStream s, int64_t first) { fill("Bits64", 2, out, n, s, first, 0, 0); }
 
 void apply_dropout(DType d, const void* x, void* y, int64_t n, RandomStream s, uint64_t threshold, double scale) {
     if (n == 0) return;
-    launch_with(find_kernel("cuda/kernels/random.cuh", str("dropout<", type_text(d), ">")), blocks_for(n, 4), {256}, 0, x, y, n, draw_of(s), threshold, scale);
+    launch_with(find_kernel("cuda/kernels/random.cuh", str("dropout<", type_text(d), ">")), blocks_for(n, 4), {256}, 0, x, y, n, draw_of(s),
+                threshold, scale);
 }
 
 }  // namespace
@@ -48,7 +59,8 @@ const cpu::DropoutKernels dropout = {apply_dropout};
 void random_integers(int64_t* out, int64_t n, RandomStream s, int64_t from, uint64_t range) {
     if (n == 0) return;
     const bool narrow = range != 0 && range <= (uint64_t(1) << 32);
-    launch_with(find_kernel("cuda/kernels/random.cuh", "random_integers"), blocks_for(n, narrow ? 4 : 2), {256}, 0, out, n, draw_of(s), from, range);
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_integers"), blocks_for(n, narrow ? 4 : 2), {256}, 0, out, n, draw_of(s),
+                from, range);
 }
 
 void random_bernoulli(float* out, int64_t n, RandomStream s, uint64_t limit) {
@@ -60,14 +72,16 @@ void random_poisson(double* out, const double* rate, int64_t n, RandomStream s) 
     if (n == 0) return;
     Scratch seeds(size_t(n) * 8);
     bits64(seeds.as<uint64_t>(), n, s, 0);
-    launch_with(find_kernel("cuda/kernels/random.cuh", "random_poisson"), {unsigned((n + 127) / 128)}, {128}, 0, out, rate, seeds.as<uint64_t>(), n);
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_poisson"), {unsigned((n + 127) / 128)}, {128}, 0, out, rate,
+                seeds.as<uint64_t>(), n);
 }
 
 void random_binomial(double* out, const double* count, const double* probability, int64_t n, RandomStream s) {
     if (n == 0) return;
     Scratch seeds(size_t(n) * 8);
     bits64(seeds.as<uint64_t>(), n, s, 0);
-    launch_with(find_kernel("cuda/kernels/random.cuh", "random_binomial"), {unsigned((n + 127) / 128)}, {128}, 0, out, count, probability, seeds.as<uint64_t>(), n);
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_binomial"), {unsigned((n + 127) / 128)}, {128}, 0, out, count, probability,
+                seeds.as<uint64_t>(), n);
 }
 
 void set_capture_cell(const void* cell) { cell_of_capture = cell; }

@@ -51,9 +51,14 @@ int norm_of(double p) {
 DType accumulator(Reduction kind, DType in, DType out) {
     auto compute = [](DType d) {
         switch (d) {
-            case DType::f16: case DType::bf16: case DType::f32: return DType::f32;
-            case DType::f64: case DType::c64: case DType::c128: case DType::u64: return d;
-            default: return DType::i64;
+        case DType::f16:
+        case DType::bf16:
+        case DType::f32: return DType::f32;
+        case DType::f64:
+        case DType::c64:
+        case DType::c128:
+        case DType::u64: return d;
+        default: return DType::i64;
         }
     };
     if (kind == Reduction::max || kind == Reduction::min) return compute(in);
@@ -107,7 +112,8 @@ void reduce_a_copy(Reduction kind, const cpu::ReduceArguments& given) {
                 next *= given.sizes[d];
             }
     Scratch dense(size_t(next * item_size(given.in_dtype)));
-    copy({dense.as<char>(), given.in_dtype, strides, nullptr}, {static_cast<char*>(const_cast<void*>(static_cast<const void*>(given.in))), given.in_dtype, given.strides, nullptr},
+    copy({dense.as<char>(), given.in_dtype, strides, nullptr},
+         {static_cast<char*>(const_cast<void*>(static_cast<const void*>(given.in))), given.in_dtype, given.strides, nullptr},
          Dims(given.sizes, given.ndim), false);
     cpu::ReduceArguments again = given;
     again.in = dense.data();
@@ -136,14 +142,16 @@ void reduce(Reduction kind, const cpu::ReduceArguments& given) {
     if (a.outputs == 0) return;
     if (a.count == 0) folded = Merged{};
     if (kept.n > 1 && a.outputs >= (int64_t(1) << 31)) return reduce_in_parts(kind, given);
-    if (folded.n > reduce_dims || kept.n > reduce_dims || (folded.n > 1 && a.count >= (int64_t(1) << 31))) return reduce_a_copy(kind, given);
+    if (folded.n > reduce_dims || kept.n > reduce_dims || (folded.n > 1 && a.count >= (int64_t(1) << 31)))
+        return reduce_a_copy(kind, given);
     a.kept = kept.store(a.kept_sizes, a.kept_strides);
     a.folded = folded.store(a.folded_sizes, a.folded_strides);
 
     const DType acc = accumulator(kind, given.in_dtype, given.out_dtype);
     const size_t acc_bytes = accumulator_bytes(kind, acc);
     const int64_t item = item_size(given.in_dtype);
-    const bool columns = kept.n > 0 && kept.strides[0] == 1 && kept.sizes[0] >= 16 && !(folded.n && folded.strides[0] == 1 && a.count >= 16);
+    const bool columns =
+        kept.n > 0 && kept.strides[0] == 1 && kept.sizes[0] >= 16 && !(folded.n && folded.strides[0] == 1 && a.count >= 16);
     int vector = std::max<int>(1, int(16 / item));
     if (columns && vector > 4) vector = 4;
     if (columns ? kept.sizes[0] % vector != 0 : folded.n != 1 || folded.strides[0] != 1 || a.count % vector != 0) vector = 1;
@@ -175,12 +183,14 @@ void reduce(Reduction kind, const cpu::ReduceArguments& given) {
         Kernel *main = nullptr, *join = nullptr, *join_few = nullptr;
     };
     static std::unordered_map<uint64_t, Kernels> known;
-    const uint64_t key = uint64_t(kind) | uint64_t(norm) << 8 | uint64_t(given.in_dtype) << 16 | uint64_t(given.out_dtype) << 24 | uint64_t(vector) << 32 | uint64_t(columns) << 40;
+    const uint64_t key = uint64_t(kind) | uint64_t(norm) << 8 | uint64_t(given.in_dtype) << 16 | uint64_t(given.out_dtype) << 24 |
+                         uint64_t(vector) << 32 | uint64_t(columns) << 40;
     Kernels& k = known[key];
     if (!k.main) {
         const std::string head = str(int(kind), ", ", type_text(acc), ", ", norm);
-        k.main = find_kernel("cuda/kernels/reduce.cuh", str(columns ? "reduce_columns<" : "reduce_rows<", head, ", ", type_text(given.in_dtype), ", ",
-                                                            type_text(given.out_dtype), ", ", vector, ">"));
+        k.main =
+            find_kernel("cuda/kernels/reduce.cuh", str(columns ? "reduce_columns<" : "reduce_rows<", head, ", ", type_text(given.in_dtype),
+                                                       ", ", type_text(given.out_dtype), ", ", vector, ">"));
         k.join = find_kernel("cuda/kernels/reduce.cuh", str("reduce_join<", head, ", ", type_text(given.out_dtype), ">"));
         k.join_few = find_kernel("cuda/kernels/reduce.cuh", str("reduce_join_few<", head, ", ", type_text(given.out_dtype), ">"));
     }

@@ -2,8 +2,4 @@
 #pragma once
 #include "../cpu/reduce.h"
 
-namespace wisp::cuda {
-
-void reduce(cpu::Reduction operation, const cpu::ReduceArguments& arguments);
-
-}  // namespace wisp::cuda
+namespace wisp::cuda { void reduce(cpu::Reduction operation, const cpu::ReduceArguments& arguments); }  // namespace wisp::cuda

@@ -61,20 +61,24 @@ void forward(DType d, const RnnArgs& a) {
 void backward(DType d, const RnnArgs& a) {
     const Layer l{d, a};
     const int64_t n = a.size, gates = a.gates, width = a.width;
-    Kernel *lstm = l.kernel("lstm_backward"), *gru = l.kernel("gru_backward"), *plain = l.kernel("plain_backward"), *sum = l.kernel("sum_of_two");
+    Kernel *lstm = l.kernel("lstm_backward"), *gru = l.kernel("gru_backward"), *plain = l.kernel("plain_backward"),
+           *sum = l.kernel("sum_of_two");
     Scratch unprojected(a.project ? l.bytes(a.starts[1] * n) : 1);
     for (int64_t t = a.steps - 1; t >= 0; t--) {
         const int64_t s = a.reverse ? a.steps - 1 - t : t, live = l.live(s), row = a.starts[s];
         if (live == 0) continue;
         // The state before this step: of the first `known` rows that after another one, of the rest the first state.
-        const int64_t other = a.reverse ? s + 1 : s - 1, known = t > 0 ? std::min(live, l.live(other)) : 0, earlier = t > 0 ? a.starts[other] : 0;
+        const int64_t other = a.reverse ? s + 1 : s - 1, known = t > 0 ? std::min(live, l.live(other)) : 0,
+                      earlier = t > 0 ? a.starts[other] : 0;
         auto in_two = [&](const void* after, const void* initial, int64_t columns, auto&& body) {
             if (known > 0) body(int64_t(0), known, l.at(after, earlier * columns));
             if (known < live) body(known, live - known, l.at(initial, known * columns));
         };
         char *extra = l.at(a.grad_out, row * width), *dx = l.at(a.dx, row * gates);
         if (a.before)
-            in_two(a.out, a.h, width, [&](int64_t i, int64_t count, char* before) { within(l.at(a.before, (row + i) * width), before, l.bytes(count * width)); });
+            in_two(a.out, a.h, width, [&](int64_t i, int64_t count, char* before) {
+                within(l.at(a.before, (row + i) * width), before, l.bytes(count * width));
+            });
         if (a.mode == RnnMode::lstm) {
             char* grad = static_cast<char*>(a.dh);
             if (a.project) {
@@ -85,15 +89,15 @@ void backward(DType d, const RnnArgs& a) {
                 extra = nullptr;
             }
             in_two(a.cells, a.c, n, [&](int64_t i, int64_t rows, char* before) {
-                launch_with(lstm, l.blocks(rows * n), {256}, 0, l.at(a.kept, (row + i) * 4 * n), before, l.at(a.cells, (row + i) * n), l.at(grad, i * n), l.at(extra, i * n),
-                            l.at(a.dc, i * n), l.at(dx, i * gates), n, rows * n);
+                launch_with(lstm, l.blocks(rows * n), {256}, 0, l.at(a.kept, (row + i) * 4 * n), before, l.at(a.cells, (row + i) * n),
+                            l.at(grad, i * n), l.at(extra, i * n), l.at(a.dc, i * n), l.at(dx, i * gates), n, rows * n);
             });
             l.multiply(dx, a.weight, a.dh, live, width, gates, nullptr, 0);
         } else if (a.mode == RnnMode::gru) {
             char* dhidden = l.at(a.dhidden, row * gates);
             in_two(a.out, a.h, n, [&](int64_t i, int64_t rows, char* before) {
-                launch_with(gru, l.blocks(rows * n), {256}, 0, l.at(a.kept, (row + i) * 4 * n), before, l.at(a.dh, i * n), l.at(extra, i * n), l.at(dx, i * gates),
-                            l.at(dhidden, i * gates), n, rows * n);
+                launch_with(gru, l.blocks(rows * n), {256}, 0, l.at(a.kept, (row + i) * 4 * n), before, l.at(a.dh, i * n),
+                            l.at(extra, i * n), l.at(dx, i * gates), l.at(dhidden, i * gates), n, rows * n);
             });
             l.multiply(dhidden, a.weight, a.dh, live, n, gates, a.dh, n);
         } else {

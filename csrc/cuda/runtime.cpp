@@ -21,8 +21,8 @@ constexpr int max_devices = 64;
 struct DeviceState {
     int handle = 0;
     Handle context = nullptr;
-    Handle stream = nullptr;  // the default one
-    Report* report = nullptr; // in pinned memory that kernels can write
+    Handle stream = nullptr;   // the default one
+    Report* report = nullptr;  // in pinned memory that kernels can write
     DeviceInfo info;
 };
 
@@ -44,9 +44,7 @@ int count_devices() {
         const Driver& d = driver();
         if ((start_result = d.init(0)) != 0 || d.device_count(&n) != 0) n = 0;
         pthread_atfork(nullptr, nullptr, [] { forked = true; });
-    } catch (const Error&) {
-        n = 0;
-    }
+    } catch (const Error&) { n = 0; }
     return counted = std::min(n, max_devices);
 }
 
@@ -87,30 +85,35 @@ DeviceState& start(int index) {
 }  // namespace
 
 void check(Result result, const char* what) {
-    if (result == 0) [[likely]] return;
+    if (result == 0) [[likely]]
+        return;
     const char* text = "unknown error";
     driver().error_text(result, &text);
     if (result == 2) throw OutOfMemory("CUDA out of memory: ", what);
     throw RuntimeError("CUDA error: ", text, " (", what, ")");
 }
 
-int device_count() {
-    return count_devices();
-}
+int device_count() { return count_devices(); }
 
 int check_device(int index) {
     if (forked) [[unlikely]]
-        throw RuntimeError("Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method");
+        throw RuntimeError(
+            "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method");
     if (index < 0) index = current;
     const int n = count_devices();
     if (n == 0) {
-        driver();  // says that there is no driver
+        driver();               // says that there is no driver
         if (start_result == 3)  // not initialised, although that was just asked for
-            throw RuntimeError("Cannot re-initialize CUDA in forked subprocess: another library used it before the fork. To use CUDA with "
-                               "multiprocessing, you must use the 'spawn' start method");
-        throw RuntimeError("CUDA is not available, no GPU was found: the driver is there, but it shows no device (CUDA_VISIBLE_DEVICES?); use device='cpu'");
+            throw RuntimeError(
+                "Cannot re-initialize CUDA in forked subprocess: another library used it before the fork. To use CUDA with "
+                "multiprocessing, you must use the 'spawn' start method");
+        throw RuntimeError(
+            "CUDA is not available, no GPU was found: the driver is there, but it shows no device (CUDA_VISIBLE_DEVICES?); use "
+            "device='cpu'");
     }
-    if (index >= n) throw RuntimeError("CUDA error: invalid device ordinal: cuda:", index, " was asked for, and there are ", n, " devices, cuda:0 to cuda:", n - 1);
+    if (index >= n)
+        throw RuntimeError("CUDA error: invalid device ordinal: cuda:", index, " was asked for, and there are ", n,
+                           " devices, cuda:0 to cuda:", n - 1);
     ensure_context(index);
     return index;
 }
@@ -120,7 +123,8 @@ int current_index() { return current; }
 void set_device(int index) { current = check_device(index); }
 
 void ensure_context(int index) {
-    if (context_of == index) [[likely]] return;
+    if (context_of == index) [[likely]]
+        return;
     DeviceState& s = start(index);
     check(driver().context_set(s.context), "using the device's context");
     context_of = index;
@@ -151,13 +155,14 @@ void* report_cell() { return states[working()]->report; }
 static void raise_report(int index) {
     volatile Report* r = states[index]->report;
     // The name is written last: without it a kernel of another stream is still writing, and the next wait will see it.
-    if (r->flag == 0 || r->name == 0) [[likely]] return;
+    if (r->flag == 0 || r->name == 0) [[likely]]
+        return;
     const Report seen = {r->flag, r->value, r->size, r->name};
     r->name = 0;
     r->flag = 0;
     if (seen.flag == 2) throw RuntimeError(reinterpret_cast<const char*>(seen.name), " (found on cuda:", index, " by an earlier call)");
-    throw IndexError(reinterpret_cast<const char*>(seen.name), ": index ", int64_t(seen.value), " is out of bounds for dimension with size ",
-                     int64_t(seen.size), " (found on cuda:", index, " by an earlier call)");
+    throw IndexError(reinterpret_cast<const char*>(seen.name), ": index ", int64_t(seen.value),
+                     " is out of bounds for dimension with size ", int64_t(seen.size), " (found on cuda:", index, " by an earlier call)");
 }
 
 // Waits with the interpreter lock released: other threads load data, or watch over collectives.
@@ -175,8 +180,12 @@ void synchronize(int index) {
     raise_report(index);
 }
 
-void wait_stream(Handle stream) { check(unlocked([&](const Driver& d) { return d.stream_synchronize(stream); }), "waiting for a stream"); }
-void wait_event(Handle event) { check(unlocked([&](const Driver& d) { return d.event_synchronize(event); }), "waiting for an event"); }
+void wait_stream(Handle stream) {
+    check(unlocked([&](const Driver& d) { return d.stream_synchronize(stream); }), "waiting for a stream");
+}
+void wait_event(Handle event) {
+    check(unlocked([&](const Driver& d) { return d.event_synchronize(event); }), "waiting for an event");
+}
 
 void raise_reports() {
     for (int i = 0; i < counted; i++)
@@ -261,7 +270,8 @@ void between(void* to, int to_index, const void* from, int from_index, size_t by
     }
     OnDevice on({DeviceType::cuda, int8_t(from_index)});
     ensure_context(from_index);
-    check(d.copy_between(Pointer(to), states[to_index]->context, Pointer(from), states[from_index]->context, bytes, source), "copying between devices");
+    check(d.copy_between(Pointer(to), states[to_index]->context, Pointer(from), states[from_index]->context, bytes, source),
+          "copying between devices");
     let_wait(target, source);
 }
 

@@ -10,20 +10,18 @@
 
 #include "driver.h"
 
-namespace wisp {
-struct Storage;
-}
+namespace wisp { struct Storage; }
 
 namespace wisp::cuda {
 
 // Throws a RuntimeError (OutOfMemory for error 2) that names the call, for any result but success.
 void check(Result result, const char* what);
 
-int device_count();             // 0 where there is no driver or GPU; never throws
-int check_device(int index);    // the index of a device that is there (-1: the current one), made ready for use
-int current_index();            // the current device of this thread
+int device_count();           // 0 where there is no driver or GPU; never throws
+int check_device(int index);  // the index of a device that is there (-1: the current one), made ready for use
+int current_index();          // the current device of this thread
 void set_device(int index);
-void ensure_context(int index); // makes its context current in this thread
+void ensure_context(int index);  // makes its context current in this thread
 
 struct DeviceInfo {
     std::string name;
@@ -33,18 +31,18 @@ struct DeviceInfo {
 const DeviceInfo& device_info(int index);
 
 // Streams. The default one of a device is created by us, so that capture works on it as on any other.
-Handle current_stream();                    // of the current device
+Handle current_stream();  // of the current device
 Handle default_stream(int index);
 void set_stream(int index, Handle stream);
-void synchronize(int index);                // waits for all work; raises what kernels reported (see report below)
-void wait_stream(Handle stream);            // these wait with the interpreter lock released
+void synchronize(int index);      // waits for all work; raises what kernels reported (see report below)
+void wait_stream(Handle stream);  // these wait with the interpreter lock released
 void wait_event(Handle event);
-void raise_reports();                       // what kernels of any device reported so far
+void raise_reports();                           // what kernels of any device reported so far
 Handle pooled_stream(int index, int priority);  // one of 32, in turn: there is no end to what programs ask for
 
 // Memory of a storage on its device, in the order of the current stream.
 struct MemoryBlock;
-void provide(Storage* storage);             // sets storage->data, and storage->owner to its block
+void provide(Storage* storage);  // sets storage->data, and storage->owner to its block
 void release(Storage* storage);
 // Memory for the length of one front door; null for no bytes.
 class Scratch {
@@ -79,16 +77,16 @@ struct MemoryStats {
     int64_t retries, failures;
 };
 MemoryStats memory_stats(int index);
-void reset_stats(int index, bool peaks);         // the peaks, or what was counted up
-void limit_memory(int index, int64_t bytes);     // that may be taken from the driver
+void reset_stats(int index, bool peaks);      // the peaks, or what was counted up
+void limit_memory(int index, int64_t bytes);  // that may be taken from the driver
 
 // Private pools of memory, which captured graphs use. The memory of one is lent to nobody else and stays while it is held.
 int64_t new_pool();
-void use_pool(int64_t pool, bool captured);      // for this thread's allocations, maybe only on streams under capture; 0: no more
+void use_pool(int64_t pool, bool captured);  // for this thread's allocations, maybe only on streams under capture; 0: no more
 int64_t pool_in_use();
 void hold_pool(int64_t pool);
 void let_go_of_pool(int64_t pool);
-bool is_captured();                              // whether this thread captures a graph
+bool is_captured();  // whether this thread captures a graph
 void capture_begins();
 void capture_ends();
 
@@ -120,7 +118,8 @@ public:
     explicit Instances(const char* file) : file_(file) {}
     template <class Name> Kernel* operator()(int i, Name name) {
         Kernel*& k = at_[i];
-        if (!k) [[unlikely]] k = find_kernel(file_, name());
+        if (!k) [[unlikely]]
+            k = find_kernel(file_, name());
         return k;
     }
 
@@ -147,10 +146,12 @@ extern bool timing;
 class Timed {
 public:
     explicit Timed(const char* name) {
-        if (timing) [[unlikely]] begin(name);
+        if (timing) [[unlikely]]
+            begin(name);
     }
     ~Timed() {
-        if (at_ >= 0) [[unlikely]] end();
+        if (at_ >= 0) [[unlikely]]
+            end();
     }
     Timed(const Timed&) = delete;
 

@@ -15,7 +15,8 @@ constexpr int64_t most_work = int64_t(1) << 26;  // multiplications; beyond this
 constexpr int64_t shared_floats = 12 * 1024;     // what a block has without asking
 
 struct Arguments {  // as in the kernels
-    int batch, in_channels, out_channels, in_y, in_x, out_y, out_x, kernel_y, kernel_x, stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x;
+    int batch, in_channels, out_channels, in_y, in_x, out_y, out_x, kernel_y, kernel_x, stride_y, stride_x, padding_y, padding_x,
+        dilation_y, dilation_x;
     Divider pixels, width, taps;
     int staged, across;
 };
@@ -30,8 +31,26 @@ bool is_small(DType dtype, const cpu::ConvShape& s) {
 
 Arguments arguments(const cpu::ConvShape& s) {
     const auto i = [](int64_t n) { return int(n); };
-    return {i(s.batch), i(s.in_channels), i(s.out_channels), i(s.in[1]), i(s.in[2]), i(s.out[1]), i(s.out[2]), i(s.kernel[1]), i(s.kernel[2]), i(s.stride[1]),
-            i(s.stride[2]), i(s.padding[1]), i(s.padding[2]), i(s.dilation[1]), i(s.dilation[2]), {}, {}, divider(uint32_t(s.kernel[1] * s.kernel[2])), 0, 0};
+    return {i(s.batch),
+            i(s.in_channels),
+            i(s.out_channels),
+            i(s.in[1]),
+            i(s.in[2]),
+            i(s.out[1]),
+            i(s.out[2]),
+            i(s.kernel[1]),
+            i(s.kernel[2]),
+            i(s.stride[1]),
+            i(s.stride[2]),
+            i(s.padding[1]),
+            i(s.padding[2]),
+            i(s.dilation[1]),
+            i(s.dilation[2]),
+            {},
+            {},
+            divider(uint32_t(s.kernel[1] * s.kernel[2])),
+            0,
+            0};
 }
 
 void gather(const cpu::ConvShape& s, bool back, const void* from, const void* weight, const void* bias, void* to) {
@@ -51,8 +70,10 @@ void gather(const cpu::ConvShape& s, bool back, const void* from, const void* we
     const bool plain = s.dilation[2] == 1 && (!back || s.stride[2] == 1);
     const int known = plain && (s.kernel[2] == 3 || s.kernel[2] == 5) ? int(s.kernel[2]) : 0;
     static Instances<64> kernels(file);
-    launch_with(kernels((tile / 8 * 2 + back) * 8 + known, [&] { return str("small_conv<", tile, ", ", back ? "true" : "false", ", ", known, ">"); }),
-                {unsigned((pixels + along - 1) / along), unsigned(tiles())}, {along, rows}, unsigned((p.staged * taps + along) * tile * 4), from, weight, bias, to, p);
+    launch_with(kernels((tile / 8 * 2 + back) * 8 + known,
+                        [&] { return str("small_conv<", tile, ", ", back ? "true" : "false", ", ", known, ">"); }),
+                {unsigned((pixels + along - 1) / along), unsigned(tiles())}, {along, rows}, unsigned((p.staged * taps + along) * tile * 4),
+                from, weight, bias, to, p);
 }
 
 }  // namespace
@@ -87,14 +108,16 @@ bool small_conv_gradients(DType dtype, const cpu::ConvShape& s, const void* inpu
     const unsigned height = std::max(1u, std::min(512u / block.x, unsigned(rows)));
     const int64_t shared = std::max<int64_t>(floats(rows), int64_t(tile) * block.x);
     if (shared > shared_floats) return false;
-    const int64_t bands = (p.out_y + rows - 1) / rows, images = (s.batch * bands * tiles + 4 * processors - 1) / (4 * processors), groups = (s.batch + images - 1) / images;
+    const int64_t bands = (p.out_y + rows - 1) / rows, images = (s.batch * bands * tiles + 4 * processors - 1) / (4 * processors),
+                  groups = (s.batch + images - 1) / images;
     if (groups > 65535) return false;
     const int parts = int(groups * bands), results = p.out_channels * (taps + 1);
     Scratch partial(size_t(parts) * size_t(results) * 4);
     void* to = partial.data();
     static Instances<4> kernels(file);
-    launch_with(kernels(tile / 8, [&] { return str("small_conv_weights<", tile, ">"); }), {unsigned(bands), unsigned(tiles), unsigned(groups)}, {block.x, height},
-                unsigned(shared * 4), input, grad, to, p, int(images), int(rows));
+    launch_with(kernels(tile / 8, [&] { return str("small_conv_weights<", tile, ">"); }),
+                {unsigned(bands), unsigned(tiles), unsigned(groups)}, {block.x, height}, unsigned(shared * 4), input, grad, to, p,
+                int(images), int(rows));
     static Kernel* const join = find_kernel(file, "small_conv_join");
     launch_with(join, {unsigned((results + 31) / 32)}, {32, 32}, 0, to, weight, bias, parts, taps, results);
     return true;

@@ -22,26 +22,30 @@ void forward(DType d, const void* x, void* y, int64_t outer, int64_t n, int64_t 
     auto head = [&] { return str(type_text(d), ", ", logarithm ? "true" : "false"); };
     if (inner > 1) {
         static Instances<32> columns(file);
-        launch_with(columns(which, [&] { return "softmax_columns<" + head() + ">"; }), {unsigned((outer * inner + 255) / 256)}, {256}, 0, x, y, outer * inner, n, inner);
+        launch_with(columns(which, [&] { return "softmax_columns<" + head() + ">"; }), {unsigned((outer * inner + 255) / 256)}, {256}, 0, x,
+                    y, outer * inner, n, inner);
         return;
     }
     if (const RowPlan plan = plan_rows(n, item_size(d), 32, {x, y}); plan.per_thread) {
         static Instances<32 * 16> kept(file);
-        launch_with(kept(which * 16 + plan.per_thread, [&] { return str("softmax_kept<", head(), ", ", plan.per_thread, ">"); }), {plan.blocks(outer)}, plan.block, 0, x, y, outer, n);
+        launch_with(kept(which * 16 + plan.per_thread, [&] { return str("softmax_kept<", head(), ", ", plan.per_thread, ">"); }),
+                    {plan.blocks(outer)}, plan.block, 0, x, y, outer, n);
         return;
     }
     if (n <= 1024) {
         int per_lane = 1;
         while (per_lane * 32 < n) per_lane *= 2;
         static Instances<32 * 64> warps(file);
-        launch_with(warps(which * 64 + per_lane, [&] { return str("softmax_warp<", head(), ", ", per_lane, ">"); }), {unsigned((outer + 3) / 4)}, {128}, 0, x, y, outer, int(n));
+        launch_with(warps(which * 64 + per_lane, [&] { return str("softmax_warp<", head(), ", ", per_lane, ">"); }),
+                    {unsigned((outer + 3) / 4)}, {128}, 0, x, y, outer, int(n));
         return;
     }
     const int64_t item = d == DType::f64 ? 8 : 4;
     const bool kept = n * item <= kept_bytes;
     const unsigned shared = unsigned(34 * item + (kept ? n * item : 0));
     static Instances<64> rows(file);
-    launch_with(rows(which * 2 + kept, [&] { return str("softmax_rows<", head(), ", ", kept ? "true" : "false", ">"); }), {unsigned(outer)}, {threads_for(n)}, shared, x, y, n);
+    launch_with(rows(which * 2 + kept, [&] { return str("softmax_rows<", head(), ", ", kept ? "true" : "false", ">"); }), {unsigned(outer)},
+                {threads_for(n)}, shared, x, y, n);
 }
 
 void backward(DType d, const void* g, const void* y, void* dx, int64_t outer, int64_t n, int64_t inner, bool logarithm) {
@@ -51,14 +55,16 @@ void backward(DType d, const void* g, const void* y, void* dx, int64_t outer, in
     static Instances<32> columns(file), rows(file);
     if (const RowPlan plan = plan_rows(n, item_size(d), 32, {g, y, dx}); inner == 1 && plan.per_thread) {
         static Instances<32 * 16> kept(file);
-        launch_with(kept(which * 16 + plan.per_thread, [&] { return str("softmax_kept_backward<", head(), ", ", plan.per_thread, ">"); }), {plan.blocks(outer)}, plan.block, 0, g,
-                    y, dx, outer, n);
+        launch_with(kept(which * 16 + plan.per_thread, [&] { return str("softmax_kept_backward<", head(), ", ", plan.per_thread, ">"); }),
+                    {plan.blocks(outer)}, plan.block, 0, g, y, dx, outer, n);
         return;
     }
     if (inner > 1)
-        launch_with(columns(which, [&] { return "softmax_columns_backward<" + head() + ">"; }), {unsigned((outer * inner + 255) / 256)}, {256}, 0, g, y, dx, outer * inner, n, inner);
+        launch_with(columns(which, [&] { return "softmax_columns_backward<" + head() + ">"; }), {unsigned((outer * inner + 255) / 256)},
+                    {256}, 0, g, y, dx, outer * inner, n, inner);
     else
-        launch_with(rows(which, [&] { return "softmax_rows_backward<" + head() + ">"; }), {unsigned(outer)}, {n <= 256 ? 32u : threads_for(n)}, 0, g, y, dx, n);
+        launch_with(rows(which, [&] { return "softmax_rows_backward<" + head() + ">"; }), {unsigned(outer)},
+                    {n <= 256 ? 32u : threads_for(n)}, 0, g, y, dx, n);
 }
 
 }  // namespace

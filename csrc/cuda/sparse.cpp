@@ -23,7 +23,8 @@ void product(DType d, const CsrPattern& p, const void* values, const void* dense
 }
 
 void sampled(DType d, const CsrPattern& p, const void* left, const void* right, void* out, int64_t width) {
-    if (p.entries) launch_with(typed<struct Sampled>("csr_sampled", d), {unsigned((p.entries + 7) / 8)}, {256}, 0, p, left, right, out, width);
+    if (p.entries)
+        launch_with(typed<struct Sampled>("csr_sampled", d), {unsigned((p.entries + 7) / 8)}, {256}, 0, p, left, right, out, width);
 }
 
 void transpose(const CsrPattern& p, int64_t* start, int64_t* column, int64_t* order) {
@@ -32,7 +33,8 @@ void transpose(const CsrPattern& p, int64_t* start, int64_t* column, int64_t* or
         launch_with(only_kernel<struct CsrKeys>(file, "csr_keys"), threads(p.entries), {256}, 0, p, pairs.k, pairs.p);
         pairs.sort(Pairs::bits_for(p.columns + 1));
     }
-    launch_with(only_kernel<struct CsrTransposed>(file, "csr_transposed"), threads(std::max(p.entries, p.columns + 1)), {256}, 0, p, pairs.k, pairs.p, start, column, order);
+    launch_with(only_kernel<struct CsrTransposed>(file, "csr_transposed"), threads(std::max(p.entries, p.columns + 1)), {256}, 0, p,
+                pairs.k, pairs.p, start, column, order);
 }
 
 // Looks later: what is wrong is raised at the next synchronisation.

@@ -36,8 +36,7 @@ Tensor sum_repeated(const Tensor& t, int64_t times) {
 // softmax(q k' * scale + mask); rows that see no key give zeros.
 Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& mask, bool causal, double scale) {
     Tensor scores = matmul(q * Scalar(scale), transpose(k, -2, -1));
-    const Tensor visible = causal ? causal_mask(q.size(-2), k.size(-2)) : mask && mask.dtype() == DType::boolean
-        ? mask : Tensor();
+    const Tensor visible = causal ? causal_mask(q.size(-2), k.size(-2)) : mask && mask.dtype() == DType::boolean ? mask : Tensor();
     if (visible) scores = where(visible, scores, Scalar(-INFINITY));
     else if (mask) scores = scores + mask;
     if ((!visible && !mask) || scores.numel() == 0) return softmax(scores, -1);
@@ -49,8 +48,8 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, const Tensor& mask, b
     return where(blind, Scalar(0.0), softmax(where(blind, Scalar(0.0), scores), -1));
 }
 
-Tensor by_formula(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
-    bool causal, double scale, int64_t share) {
+Tensor by_formula(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p, bool causal, double scale,
+                  int64_t share) {
     const Tensor keys = repeat_heads(k, share), values = repeat_heads(v, share);
     return matmul(dropout(attention_weights(q, keys, mask, causal, scale), dropout_p, true), values);
 }
@@ -81,8 +80,7 @@ struct Problem {
     uint64_t seed = 0, offset = 0;  // of the draw that dropout uses
 };
 
-cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v,
-    const Tensor& mask) {
+cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
     cpu::AttentionArgs a{};
     a.dtype = q.dtype();
     a.batch = q.size(0), a.heads = q.size(1), a.key_heads = k.size(1);
@@ -99,8 +97,7 @@ cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tenso
     if (mask) {
         a.mask = mask.device_data();
         a.mask_is_bool = mask.dtype() == DType::boolean;
-        a.mask_batch = mask.stride(0), a.mask_head = mask.stride(1), a.mask_row = mask.stride(2),
-            a.mask_column = mask.stride(3);
+        a.mask_batch = mask.stride(0), a.mask_head = mask.stride(1), a.mask_row = mask.stride(2), a.mask_column = mask.stride(3);
     }
     return a;
 }
@@ -132,8 +129,7 @@ void attention_backward(Backward& bw, const Problem& p) {
         if (mask && bw.needs(3)) bw.set(3, scores);
         return;
     }
-    const Tensor q4 = four(q), k4 = four(k), v4 = four(v), g4 = four(to(g, q.dtype())), y4 = bw.saved(4),
-        lse = bw.saved(5);
+    const Tensor q4 = four(q), k4 = four(k), v4 = four(v), g4 = four(to(g, q.dtype())), y4 = bw.saved(4), lse = bw.saved(5);
     const Tensor m4 = four_mask(mask, q, k.size(-2));
     const cpu::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
     const Tensor dq = empty_heads(a.batch, a.heads, a.queries, a.width, q.dtype());
@@ -148,8 +144,8 @@ void attention_backward(Backward& bw, const Problem& p) {
     }
     {
         Unlocked unlocked(work_of(q, k));
-        on_device(cpu::attention, cuda::attention).backward(a, place(g4), place(y4), lse.device_data(), place(dq),
-            place(dk), place(dv), mask_place);
+        on_device(cpu::attention, cuda::attention)
+            .backward(a, place(g4), place(y4), lse.device_data(), place(dq), place(dk), place(dv), mask_place);
     }
     if (dmask) bw.set(3, dmask);
     if (bw.needs(0)) bw.set(0, reshape(dq, q.sizes()));
@@ -171,8 +167,7 @@ Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     Tensor y = q.dim() == 4 ? alias(y4) : reshape(y4, sizes);
     if (needs_grad(q, k, v) || (mask && needs_grad(mask)))
         record(y, q.is_cuda() ? "ScaledDotProductFlashAttentionBackward0" : "ScaledDotProductFlashAttentionForCpuBackward0",
-            {q, k, v, mask}, {q, k, v, mask, y4, lse},
-            [p](Backward& bw) { attention_backward(bw, p); });
+               {q, k, v, mask}, {q, k, v, mask, y4, lse}, [p](Backward& bw) { attention_backward(bw, p); });
     return y;
 }
 
@@ -186,48 +181,46 @@ bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
         for (int64_t i = 0; i < mask.dim(); i++)
             if (mask.stride(i) >= (int64_t(1) << 28)) return false;
     if (q.is_cuda())  // the widest tiles, and the largest grid of the smallest ones
-        return std::max(q.size(-1), v.size(-1)) <= (q.dtype() == DType::f64 ? 128 : 256) &&
-            std::max(q.size(-2), k.size(-2)) < (1 << 20) && !wants_grad(mask);
+        return std::max(q.size(-1), v.size(-1)) <= (q.dtype() == DType::f64 ? 128 : 256) && std::max(q.size(-2), k.size(-2)) < (1 << 20) &&
+               !wants_grad(mask);
     return !wants_grad(mask) || q.dim() <= 4;
 }
 
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-    double dropout_p, bool causal,
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p, bool causal,
                                     std::optional<double> scale_, bool enable_gqa) {
     if (q.dtype() != k.dtype() || q.dtype() != v.dtype())
         throw RuntimeError("Expected query, key, and value to have the same dtype, but got query.dtype: ", q.dtype(),
-            " key.dtype: ", k.dtype(), " and value.dtype: ", v.dtype(), " instead.");
+                           " key.dtype: ", k.dtype(), " and value.dtype: ", v.dtype(), " instead.");
     if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
-        throw RuntimeError("Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: ",
-            q.dim(), ", key.dim: ", k.dim(), " and value.dim: ", v.dim(), " instead.");
+        throw RuntimeError("Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: ", q.dim(),
+                           ", key.dim: ", k.dim(), " and value.dim: ", v.dim(), " instead.");
     if (q.size(-1) != k.size(-1) || k.size(-2) != v.size(-2))
-        throw RuntimeError("scaled_dot_product_attention: query ", q.sizes(), ", key ", k.sizes(), " and value ",
-            v.sizes(), " do not fit: query and key need the same width, key and value the same length");
-    if (mask && causal)
-        throw RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
+        throw RuntimeError("scaled_dot_product_attention: query ", q.sizes(), ", key ", k.sizes(), " and value ", v.sizes(),
+                           " do not fit: query and key need the same width, key and value the same length");
+    if (mask && causal) throw RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
     if (mask && mask.dtype() != DType::boolean && !is_floating(mask.dtype()))
-        throw RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, "
-            "but got attn_mask.dtype: ", mask.dtype(), " and  query.dtype: ", q.dtype(), " instead.");
+        throw RuntimeError(
+            "Expected attn_mask dtype to be bool or float or to match query dtype, "
+            "but got attn_mask.dtype: ",
+            mask.dtype(), " and  query.dtype: ", q.dtype(), " instead.");
     if (is_reduced(q.dtype()) && !q.is_cuda()) {
         auto wide = [](const Tensor& t) { return t && is_reduced(t.dtype()) ? to(t, DType::f32) : t; };
-        return to(scaled_dot_product_attention(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale_,
-            enable_gqa), q.dtype());
+        return to(scaled_dot_product_attention(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale_, enable_gqa), q.dtype());
     }
     check_floating("scaled_dot_product_attention", q);
     const double scale = scale_ ? *scale_ : 1 / std::sqrt(double(q.size(-1)));
     int64_t share = 1;
     if (enable_gqa) {
         if (q.dim() < 3 || k.dim() < 3 || k.size(-3) == 0 || q.size(-3) % k.size(-3) || k.size(-3) != v.size(-3))
-            throw RuntimeError("Number of heads in key and value must divide the number of heads in query, got ",
-                q.sizes(), " and ", k.sizes());
+            throw RuntimeError("Number of heads in key and value must divide the number of heads in query, got ", q.sizes(), " and ",
+                               k.sizes());
         share = q.size(-3) / k.size(-3);
     } else if (q.dim() >= 3 && k.dim() >= 3 && q.size(-3) != k.size(-3) && q.size(-3) != 1 && k.size(-3) != 1) {
         throw RuntimeError("The size of tensor a (", q.size(-3), ") must match the size of tensor b (", k.size(-3),
-            ") at non-singleton dimension ", q.dim() - 3);
+                           ") at non-singleton dimension ", q.dim() - 3);
     }
     const bool same_heads = q.dim() < 3 || (k.dim() == q.dim() && q.size(-3) == k.size(-3) * share);
-    if (!(dropout_p >= 0 && dropout_p <= 1))
-        throw ValueError("dropout probability has to be between 0 and 1, but got ", dropout_p);
+    if (!(dropout_p >= 0 && dropout_p <= 1)) throw ValueError("dropout probability has to be between 0 and 1, but got ", dropout_p);
     if (same_heads && fits_kernel(q, k, v, mask)) {
         Problem p{share, scale, causal, dropout_p};
         if (dropout_p > 0) p.seed = default_generator().seed, p.offset = default_generator().next();
@@ -240,7 +233,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
 
 static const Operators operators = {
     {"nn.functional.scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
-        "float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False)",
+     "float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False)",
      scaled_dot_product_attention, function},
 };
 

@@ -9,31 +9,34 @@
 namespace wisp {
 namespace {
 
-constexpr int64_t block = 1024;        // elements: a few kilobytes per operand, within L1
+constexpr int64_t block = 1024;  // elements: a few kilobytes per operand, within L1
 constexpr int64_t direct_block = 16384;
-constexpr int64_t tile = 2048;         // elements of a repeated row's copies
-constexpr int64_t grain = 32768;       // elements below which threads don't pay
+constexpr int64_t tile = 2048;    // elements of a repeated row's copies
+constexpr int64_t grain = 32768;  // elements below which threads don't pay
 constexpr int max_operands = 6, max_dims = 64;
 
 void fill_block(char* to, const char* value, int64_t item, int64_t n) {
     switch (item) {
-        case 1: std::memset(to, *value, size_t(n)); break;
-        case 2: for (int64_t i = 0; i < n; i++) std::memcpy(to + 2 * i, value, 2); break;
-        case 4: {
-            uint32_t v;
-            std::memcpy(&v, value, 4);
-            auto* p = reinterpret_cast<uint32_t*>(to);
-            for (int64_t i = 0; i < n; i++) p[i] = v;
-            break;
-        }
-        case 8: {
-            uint64_t v;
-            std::memcpy(&v, value, 8);
-            auto* p = reinterpret_cast<uint64_t*>(to);
-            for (int64_t i = 0; i < n; i++) p[i] = v;
-            break;
-        }
-        default: for (int64_t i = 0; i < n; i++) std::memcpy(to + 16 * i, value, 16);
+    case 1: std::memset(to, *value, size_t(n)); break;
+    case 2:
+        for (int64_t i = 0; i < n; i++) std::memcpy(to + 2 * i, value, 2);
+        break;
+    case 4: {
+        uint32_t v;
+        std::memcpy(&v, value, 4);
+        auto* p = reinterpret_cast<uint32_t*>(to);
+        for (int64_t i = 0; i < n; i++) p[i] = v;
+        break;
+    }
+    case 8: {
+        uint64_t v;
+        std::memcpy(&v, value, 8);
+        auto* p = reinterpret_cast<uint64_t*>(to);
+        for (int64_t i = 0; i < n; i++) p[i] = v;
+        break;
+    }
+    default:
+        for (int64_t i = 0; i < n; i++) std::memcpy(to + 16 * i, value, 16);
     }
 }
 
@@ -44,15 +47,15 @@ struct Plan {
     const BlockOperand* operands;
     int count;
     const Param* params;
-    int dims;                            // collapsed, without the inner one
+    int dims;  // collapsed, without the inner one
     int64_t shape[max_dims];
     int64_t strides[max_operands][max_dims];  // in bytes
-    int64_t inner, pieces, piece;        // inner length, how many pieces it is cut into, their length
-    int64_t inner_stride[max_operands];  // in elements
+    int64_t inner, pieces, piece;             // inner length, how many pieces it is cut into, their length
+    int64_t inner_stride[max_operands];       // in elements
     Mode mode[max_operands];
-    bool everywhere[max_operands];       // one value for the whole tensor
-    unsigned constants;                  // operands that the kernel reads as one number
-    int64_t tile_rows;                   // rows that run_tiles takes at a time
+    bool everywhere[max_operands];  // one value for the whole tensor
+    unsigned constants;             // operands that the kernel reads as one number
+    int64_t tile_rows;              // rows that run_tiles takes at a time
 };
 
 // The usual broadcast: rows of contiguous elements, or a number per row.
@@ -83,8 +86,7 @@ void run_tiles(const Plan& p, int64_t begin, int64_t end) {
         }
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit * p.tile_rows, n = std::min(p.tile_rows, rows - first) * p.inner;
-        for (int k = 0; k < p.count; k++)
-            pointers[k] = p.strides[k][0] ? p.operands[k].data + first * p.strides[k][0] : buffers[k - 1];
+        for (int k = 0; k < p.count; k++) pointers[k] = p.strides[k][0] ? p.operands[k].data + first * p.strides[k][0] : buffers[k - 1];
         for (int k = p.count; k < max_operands; k++) pointers[k] = pointers[1];
         p.kernel(pointers, n, p.params, 0);
     }
@@ -168,7 +170,8 @@ void run_units(const Plan& p, int64_t begin, int64_t end) {
 
 }  // namespace
 
-void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel, const Param* params, bool constants) {
+void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel, const Param* params,
+                bool constants) {
     if (numel == 0) return;
     Plan p;
     p.kernel = kernel;

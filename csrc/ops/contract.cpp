@@ -68,8 +68,7 @@ Tensor contract_pair(Tensor left, Tensor right, const Dims& summed) {
     Form form_left, form_right;
     const Tensor a = as_matrix(picked(left, order_left), range(b, l), range(b + l, s), b, form_left);
     const Tensor c = as_matrix(picked(right, order_right), range(b, s), range(b + s, r), b, form_right);
-    if (a.dtype() != c.dtype())
-        throw RuntimeError("expected scalar type ", type_name(a.dtype()), " but found ", type_name(c.dtype()));
+    if (a.dtype() != c.dtype()) throw RuntimeError("expected scalar type ", type_name(a.dtype()), " but found ", type_name(c.dtype()));
     if (a.dtype() == DType::boolean) throw NotImplemented("\"bmm\" not implemented for 'Bool'");
     const Tensor out = product(a, form_left, c, form_right);
     Dims sizes, order, back(dims);
@@ -109,8 +108,7 @@ Equation parse(const std::string& text) {
             has_ellipsis = false;
         } else if (c == '.') {
             const int operand = int(e.inputs.size()) - 1;
-            if (has_ellipsis)
-                throw RuntimeError("einsum(): found '.' for operand ", operand, " for which an ellipsis was already found");
+            if (has_ellipsis) throw RuntimeError("einsum(): found '.' for operand ", operand, " for which an ellipsis was already found");
             if (text.compare(i, 3, "...") != 0)
                 throw RuntimeError("einsum(): found '.' for operand ", operand, " that is not part of any ellipsis");
             i += 2;
@@ -130,8 +128,7 @@ Equation parse(const std::string& text) {
         if (c == ' ') continue;
         if (c == '.') {
             if (has_ellipsis) throw RuntimeError("einsum(): found '.' for output but an ellipsis (...) was already found");
-            if (text.compare(i, 3, "...") != 0)
-                throw RuntimeError("einsum(): found '.' for output that is not part of any ellipsis (...)");
+            if (text.compare(i, 3, "...") != 0) throw RuntimeError("einsum(): found '.' for output that is not part of any ellipsis (...)");
             i += 2;
             has_ellipsis = true;
             e.output.push_back(ellipsis);
@@ -209,7 +206,8 @@ Tensor einsum(const std::string& text, const TensorList& given) {
             if (position[label] >= 0)
                 throw RuntimeError("einsum(): output subscript ", name_of_label(label), " appears more than once in the output");
             if (last[label] < 0)
-                throw RuntimeError("einsum(): output subscript ", name_of_label(label), " does not appear in the equation for any input operand");
+                throw RuntimeError("einsum(): output subscript ", name_of_label(label),
+                                   " does not appear in the equation for any input operand");
             place(label);
         }
     } else {  // ellipsis first, then the letters that appear exactly once, in alphabetical order

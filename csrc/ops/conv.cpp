@@ -26,8 +26,7 @@ Tensor conjugate(const Tensor& t) { return is_complex(t.dtype()) ? conj(t) : t; 
 Tensor plain(const Tensor& t) { return !t.defined() || t.is_contiguous() ? t : contiguous(alias(t)); }
 Tensor plain_as(const Tensor& t, DType dtype) { return t.defined() ? plain(to(alias(t), dtype)) : t; }
 
-void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias,
-                 const Tensor& out) {
+void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
     const cpu::ConvShape& s = g.shape;
     if (out.device().type == DeviceType::meta) return;
     const int64_t taps = s.kernel[0] * s.kernel[1] * s.kernel[2] * s.in_channels / s.groups;
@@ -40,12 +39,9 @@ void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const 
     };
     const cpu::ConvKernels& k = cpu::conv;
     const cpu::ConvWeightKernels& w = cpu::conv_weight;
-    if (out.dtype() == DType::f32)
-        run.operator()<float>(k.forward_f32, k.input_grad_f32, w.weight_grad_f32);
-    else if (out.dtype() == DType::f64)
-        run.operator()<double>(k.forward_f64, k.input_grad_f64, w.weight_grad_f64);
-    else
-        run.operator()<int64_t>(k.forward_i64, k.input_grad_i64, nullptr);
+    if (out.dtype() == DType::f32) run.operator()<float>(k.forward_f32, k.input_grad_f32, w.weight_grad_f32);
+    else if (out.dtype() == DType::f64) run.operator()<double>(k.forward_f64, k.input_grad_f64, w.weight_grad_f64);
+    else run.operator()<int64_t>(k.forward_i64, k.input_grad_i64, nullptr);
 }
 
 // --- on the GPU
@@ -72,7 +68,8 @@ void add_bias(const Tensor& out, const Tensor& bias) {
     strides[1] = bias.stride(0);
     const cuda::Operand result{out.device_data(), out.dtype(), out.strides().data(), nullptr};
     const cuda::Operand operands[3] = {result, result, {bias.device_data(), bias.dtype(), strides.data(), nullptr}};
-    cuda::pointwise(cpu::Pointwise::add, cuda::which_forward, out.dtype() == DType::f64 ? DType::f64 : DType::f32, operands, 3, out.sizes(), nullptr);
+    cuda::pointwise(cpu::Pointwise::add, cuda::which_forward, out.dtype() == DType::f64 ? DType::f64 : DType::f32, operands, 3, out.sizes(),
+                    nullptr);
 }
 
 // cuDNN takes the same padding on both sides: what is left over is added to the input, or cut from it.
@@ -85,7 +82,8 @@ Tensor compute_on_gpu(Product product, const ConvGeometry& g, const Tensor& a, c
         const int d = 3 - g.dims + i;
         const int64_t window = s.dilation[d] * (s.kernel[d] - 1) + 1, room = s.in[d] + 2 * s.padding[d] - window;
         if (s.padding[d] >= 0 && room >= 0 && room / s.stride[d] + 1 == s.out[d]) continue;
-        const int64_t behind = (s.out[d] - 1) * s.stride[d] + window - s.in[d] - s.padding[d], common = std::max<int64_t>(0, std::min(s.padding[d], behind));
+        const int64_t behind = (s.out[d] - 1) * s.stride[d] + window - s.in[d] - s.padding[d],
+                      common = std::max<int64_t>(0, std::min(s.padding[d], behind));
         before[i] = s.padding[d] - common, after[i] = behind - common;
         back_before[i] = -before[i], back_after[i] = -after[i];
         even.shape.in[d] += before[i] + after[i];
@@ -108,10 +106,12 @@ Tensor compute_on_gpu(Product product, const ConvGeometry& g, const Tensor& a, c
     if (a.numel() == 0 || b.numel() == 0) zero_(out);
     else {
         const Tensor left = values_in(a, format), right = values_in(b, format);
-        if (format == MemoryFormat::contiguous && cuda::small_convolve(cuda::ConvProduct(int(product)), a.dtype(), s, left.device_data(), right.device_data(),
-                                                                       bias.defined() ? plain(bias).device_data() : nullptr, out.device_data()))
+        if (format == MemoryFormat::contiguous &&
+            cuda::small_convolve(cuda::ConvProduct(int(product)), a.dtype(), s, left.device_data(), right.device_data(),
+                                 bias.defined() ? plain(bias).device_data() : nullptr, out.device_data()))
             return out;
-        cuda::convolve(cuda::ConvProduct(int(product)), a.dtype(), s, format != MemoryFormat::contiguous, left.device_data(), right.device_data(), out.device_data());
+        cuda::convolve(cuda::ConvProduct(int(product)), a.dtype(), s, format != MemoryFormat::contiguous, left.device_data(),
+                       right.device_data(), out.device_data());
     }
     if (bias.defined()) add_bias(out, bias);
     return out;
@@ -123,7 +123,8 @@ Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Te
     GradMode off(false);
     if (a.is_cuda() && is_floating(dtype)) return compute_on_gpu(product, g, a, b, bias);
     if (a.is_cuda() && !is_complex(dtype))  // PyTorch's CUDA has none either
-        throw MissingKernel("for ", dtype, " there is no kernel for tensors on cuda; move them with .cpu() for this operator, or use a floating dtype");
+        throw MissingKernel("for ", dtype,
+                            " there is no kernel for tensors on cuda; move them with .cpu() for this operator, or use a floating dtype");
     if (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64) {
         const Tensor out = empty(sizes_of(product, g), dtype);
         if (out.numel() > 0) call_kernel(product, g, plain(a), plain(b), plain(bias), out);
@@ -132,8 +133,7 @@ Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Te
     if (!is_complex(dtype)) {
         const DType wide = is_floating(dtype) ? DType::f32 : DType::i64;
         const Tensor out = empty(sizes_of(product, g), wide);
-        if (out.numel() > 0)
-            call_kernel(product, g, plain_as(a, wide), plain_as(b, wide), plain_as(bias, wide), out);
+        if (out.numel() > 0) call_kernel(product, g, plain_as(a, wide), plain_as(b, wide), plain_as(bias, wide), out);
         return to(out, dtype);
     }
     const Tensor ar = contiguous(real(alias(a))), ai = contiguous(imag(alias(a)));
@@ -148,10 +148,8 @@ Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Te
 Tensor bias_grad(const ConvGeometry& g, const Tensor& grad, bool of_input, bool create_graph) {
     if (!create_graph && !of_input && !grad.is_cuda() && (grad.dtype() == DType::f32 || grad.dtype() == DType::f64)) {
         const Tensor from = plain(grad), out = empty({g.shape.out_channels}, grad.dtype());
-        if (grad.dtype() == DType::f32)
-            cpu::conv_weight.bias_grad_f32(g.shape, from.data<float>(), out.data<float>());
-        else
-            cpu::conv_weight.bias_grad_f64(g.shape, from.data<double>(), out.data<double>());
+        if (grad.dtype() == DType::f32) cpu::conv_weight.bias_grad_f32(g.shape, from.data<float>(), out.data<float>());
+        else cpu::conv_weight.bias_grad_f64(g.shape, from.data<double>(), out.data<double>());
         return out;
     }
     Dims dims{0};
@@ -165,7 +163,9 @@ bool small_gradients(Backward& bw, const ConvGeometry& g, const Tensor& grad) {
     const Tensor input = bw.saved(0);
     if (needs_grad(input, grad) || !grad.is_contiguous() || format_of(input) != MemoryFormat::contiguous) return false;
     const Tensor weight = empty(g.weight_sizes(), DType::f32), bias = empty({g.shape.out_channels}, DType::f32);
-    if (!cuda::small_conv_gradients(DType::f32, g.shape, plain(input).device_data(), grad.device_data(), weight.device_data(), bias.device_data())) return false;
+    if (!cuda::small_conv_gradients(DType::f32, g.shape, plain(input).device_data(), grad.device_data(), weight.device_data(),
+                                    bias.device_data()))
+        return false;
     bw.set(1, weight);
     bw.set(2, bias);
     return true;
@@ -223,15 +223,15 @@ Dims expand_option(const char* name, const Dims& given, int dims) {
 
 const char* c_name(DType d) {
     switch (d) {
-        case DType::f32: return "float";
-        case DType::f64: return "double";
-        case DType::f16: return "c10::Half";
-        case DType::bf16: return "c10::BFloat16";
-        case DType::c64: return "c10::complex<float>";
-        case DType::c128: return "c10::complex<double>";
-        case DType::i64: return "long int";
-        case DType::i32: return "int";
-        default: return name_of(d);
+    case DType::f32: return "float";
+    case DType::f64: return "double";
+    case DType::f16: return "c10::Half";
+    case DType::bf16: return "c10::BFloat16";
+    case DType::c64: return "c10::complex<float>";
+    case DType::c128: return "c10::complex<double>";
+    case DType::i64: return "long int";
+    case DType::i32: return "int";
+    default: return name_of(d);
     }
 }
 
@@ -243,11 +243,10 @@ std::string times(const Dims& d) {
 
 void check_operands(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     if (input.dtype() != weight.dtype())
-        throw RuntimeError("Input type (torch.", type_name(input.dtype()), "Tensor) and weight type (torch.",
-                           type_name(weight.dtype()), "Tensor) should be the same");
+        throw RuntimeError("Input type (torch.", type_name(input.dtype()), "Tensor) and weight type (torch.", type_name(weight.dtype()),
+                           "Tensor) should be the same");
     if (bias.defined() && bias.dtype() != input.dtype())
-        throw RuntimeError("Input type (", c_name(input.dtype()), ") and bias type (", c_name(bias.dtype()),
-                           ") should be the same");
+        throw RuntimeError("Input type (", c_name(input.dtype()), ") and bias type (", c_name(bias.dtype()), ") should be the same");
     const DType d = input.dtype();
     if (d == DType::boolean || d == DType::u16 || d == DType::u32 || d == DType::u64)
         throw NotImplemented("\"slow_conv2d_cpu\" not implemented for '", type_name(d), "'");
@@ -268,9 +267,8 @@ ConvGeometry geometry(int dims, const Tensor& input, const Tensor& weight, const
     if (any_below(o.dilation, 1)) throw RuntimeError("non-positive dilation is not supported");
     if (o.groups < 1) throw RuntimeError("non-positive groups is not supported");
     if (weight.dim() != dims + 2)
-        throw RuntimeError("Expected ", dims + 2, "-dimensional weight for ", dims + 2, "-dimensional input ",
-                           input.sizes(), ", but got ", weight.dim(), "-dimensional weight of size ", weight.sizes(),
-                           " instead");
+        throw RuntimeError("Expected ", dims + 2, "-dimensional weight for ", dims + 2, "-dimensional input ", input.sizes(), ", but got ",
+                           weight.dim(), "-dimensional weight of size ", weight.sizes(), " instead");
     if (weight.size(0) < o.groups)
         throw RuntimeError("Given groups=", o.groups, ", expected weight to be at least ", o.groups,
                            " at dimension 0, but got weight of size ", weight.sizes(), " instead");
@@ -280,13 +278,13 @@ ConvGeometry geometry(int dims, const Tensor& input, const Tensor& weight, const
     const int64_t expected = o.transposed ? weight.size(0) : weight.size(1) * o.groups;
     const std::string given = o.transposed ? "Given transposed=1" : str("Given groups=", o.groups);
     if (input.size(1) != expected)
-        throw RuntimeError(given, ", weight of size ", weight.sizes(), ", expected input", input.sizes(), " to have ",
-                           expected, " channels, but got ", input.size(1), " channels instead");
+        throw RuntimeError(given, ", weight of size ", weight.sizes(), ", expected input", input.sizes(), " to have ", expected,
+                           " channels, but got ", input.size(1), " channels instead");
     const int64_t result_channels = o.transposed ? weight.size(1) * o.groups : weight.size(0);
     if (bias.defined() && (bias.dim() != 1 || bias.size(0) != result_channels))
-        throw RuntimeError(o.transposed ? "Given transposed=1, weight of size " : "Given weight of size ",
-                           weight.sizes(), ", expected bias to be 1-dimensional with ", result_channels,
-                           " elements, but got bias of size ", bias.sizes(), " instead");
+        throw RuntimeError(o.transposed ? "Given transposed=1, weight of size " : "Given weight of size ", weight.sizes(),
+                           ", expected bias to be 1-dimensional with ", result_channels, " elements, but got bias of size ", bias.sizes(),
+                           " instead");
 
     ConvGeometry g{};
     g.dims = dims;
@@ -317,13 +315,15 @@ ConvGeometry geometry(int dims, const Tensor& input, const Tensor& weight, const
         s.out[at] = padded[d] >= window ? (padded[d] - window) / o.stride[d] + 1 : 0;
     }
     if (!fits)
-        throw RuntimeError("Calculated padded input size per channel: (", times(padded), "). Kernel size: (",
-                           times(kernel), "). Kernel size can't be greater than actual input size");
+        throw RuntimeError("Calculated padded input size per channel: (", times(padded), "). Kernel size: (", times(kernel),
+                           "). Kernel size can't be greater than actual input size");
     if (o.transposed) {
         for (int d = 0; d < dims; ++d)
             if (o.output_padding[d] >= o.stride[d] && o.output_padding[d] >= o.dilation[d])
-                throw RuntimeError("output padding must be smaller than either stride or dilation, but got "
-                                   "output_padding=", o.output_padding, " stride=", o.stride, " dilation=", o.dilation);
+                throw RuntimeError(
+                    "output padding must be smaller than either stride or dilation, but got "
+                    "output_padding=",
+                    o.output_padding, " stride=", o.stride, " dilation=", o.dilation);
         for (int d = 3 - dims; d < 3; ++d)
             if (s.in[d] <= 0)
                 throw RuntimeError("Given input size per channel: (", times(Dims(s.out + 3 - dims, dims)),
@@ -332,8 +332,7 @@ ConvGeometry geometry(int dims, const Tensor& input, const Tensor& weight, const
     }
     for (int d = 0; d < dims; ++d)
         if (input.size(2 + d) == 0)
-            throw RuntimeError("Only zero batch or zero channel inputs are supported, but got input shape: ",
-                               input.sizes());
+            throw RuntimeError("Only zero batch or zero channel inputs are supported, but got input shape: ", input.sizes());
     return g;
 }
 
@@ -346,8 +345,7 @@ Tensor batched(int dims, const Tensor& input, bool transposed) {
     return unsqueeze(input, 0);
 }
 
-Tensor convolve(int dims, const Tensor& input, const Tensor& weight, const Tensor& bias, ConvOptions o,
-                const Dims& padding_after) {
+Tensor convolve(int dims, const Tensor& input, const Tensor& weight, const Tensor& bias, ConvOptions o, const Dims& padding_after) {
     const Tensor x = batched(dims, input, o.transposed);
     check_operands(x, weight, bias);
     const ConvGeometry g = geometry(dims, x, weight, bias, o, padding_after);
@@ -380,8 +378,7 @@ Tensor conv_padded_as(int dims, const Tensor& input, const Tensor& weight, const
 
 }  // namespace
 
-Tensor convolution(int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                   const ConvOptions& options) {
+Tensor convolution(int dims, const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvOptions& options) {
     ConvOptions o = options;
     o.stride = expand_option("stride", options.stride, dims);
     o.padding = expand_option("padding", options.padding, dims);
@@ -391,28 +388,27 @@ Tensor convolution(int dims, const Tensor& input, const Tensor& weight, const Te
     return convolve(dims, input, weight, bias, o, o.padding);
 }
 
-#define WISP_CONV(name, dims) \
-    {name "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] dilation=1, " \
-          "int groups=1)", \
-     [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, Dims padding, Dims dilation, \
-        int64_t groups) { \
-         return convolution(dims, input, weight, bias, {stride, padding, dilation, groups, false, {}}); \
-     }, \
-     function}, \
-    {name "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, str padding='valid', int[] dilation=1, " \
-          "int groups=1)", \
-     [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, std::string padding, \
-        Dims dilation, int64_t groups) { \
-         return conv_padded_as(dims, input, weight, bias, stride, padding, dilation, groups); \
-     }, \
-     function}
-#define WISP_CONV_TRANSPOSE(name, dims) \
-    {name "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] output_padding=0, " \
-          "int groups=1, int[] dilation=1)", \
-     [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, Dims padding, Dims output_padding, \
-        int64_t groups, Dims dilation) { \
-         return convolution(dims, input, weight, bias, {stride, padding, dilation, groups, true, output_padding}); \
-     }, \
+#define WISP_CONV(name, dims)                                                                                                      \
+    {name                                                                                                                          \
+     "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] dilation=1, "                        \
+     "int groups=1)",                                                                                                              \
+     [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, Dims padding, Dims dilation, int64_t groups) { \
+         return convolution(dims, input, weight, bias, {stride, padding, dilation, groups, false, {}});                            \
+     },                                                                                                                            \
+     function},                                                                                                                    \
+    {                                                                                                                              \
+        name "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, str padding='valid', int[] dilation=1, "            \
+             "int groups=1)",                                                                                                      \
+            [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, std::string padding, Dims dilation,     \
+               int64_t groups) { return conv_padded_as(dims, input, weight, bias, stride, padding, dilation, groups); },           \
+            function                                                                                                               \
+    }
+#define WISP_CONV_TRANSPOSE(name, dims)                                                                                                \
+    {name                                                                                                                              \
+     "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, int[] padding=0, int[] output_padding=0, "                      \
+     "int groups=1, int[] dilation=1)",                                                                                                \
+     [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, Dims padding, Dims output_padding, int64_t groups, \
+        Dims dilation) { return convolution(dims, input, weight, bias, {stride, padding, dilation, groups, true, output_padding}); },  \
      function}
 
 static const Operators operators = {

@@ -16,7 +16,8 @@ static cuda::Operand on_gpu(const Tensor& t) { return {t.device_data(), t.dtype(
 // Between devices: as dense bytes of the target's dtype where the target can take them, else through a copy there.
 static void copy_across(const Tensor& to, const Tensor& from, bool wait) {
     auto alike = [](const Tensor& a, const Tensor& b) {  // the same bytes, in the same order
-        return a.dtype() == b.dtype() && ((a.is_contiguous() && b.is_contiguous()) || (a.strides() == b.strides() && a.layout().is_non_overlapping_and_dense()));
+        return a.dtype() == b.dtype() &&
+               ((a.is_contiguous() && b.is_contiguous()) || (a.strides() == b.strides() && a.layout().is_non_overlapping_and_dense()));
     };
     Tensor source = from;
     if (!alike(to, from) && (!from.is_contiguous() || (from.dtype() != to.dtype() && from.item_size() > to.item_size()))) {
@@ -51,7 +52,8 @@ void copy_values(const Tensor& to, const Tensor& from, bool wait) {
     if (devices_in_use) [[unlikely]] {
         if (to.device().type == DeviceType::meta) return;
         if (from.device().type == DeviceType::meta)
-            throw NotImplemented("Cannot copy out of meta tensor; no data! (shape ", from.sizes(), "; use Module.to_empty() to move a module off meta)");
+            throw NotImplemented("Cannot copy out of meta tensor; no data! (shape ", from.sizes(),
+                                 "; use Module.to_empty() to move a module off meta)");
         if (!(to.device() == from.device())) return copy_across(to, from, wait);
         if (to.is_cuda()) {
             OnDevice on(to.device());
@@ -88,7 +90,8 @@ Tensor expanded(const Tensor& t, const Dims& sizes) {
 
 Tensor copy_(const Tensor& self, const Tensor& src, bool wait) {
     if (!is_expandable(src.sizes(), self.sizes()))
-        throw RuntimeError("copy_: the size of the source ", src.sizes(), " can't be broadcast to the size of the destination ", self.sizes());
+        throw RuntimeError("copy_: the size of the source ", src.sizes(), " can't be broadcast to the size of the destination ",
+                           self.sizes());
     const bool recording = grad_enabled() && is_differentiable(self.dtype()) && (self.requires_grad() || src.requires_grad());
     check_inplace(self, "copy_", recording);
     copy_values(self, expanded(src, self.sizes()), wait);
@@ -138,7 +141,8 @@ Tensor to(const Tensor& t, DType dtype) {
 
 Tensor to(const Tensor& t, Device device, bool wait) {
     if (t.device() == device) return t;
-    Tensor r = t.is_contiguous() ? empty(t.sizes(), t.dtype(), device) : empty_strided(t.sizes(), strides_like(t.layout()), t.dtype(), device);
+    Tensor r =
+        t.is_contiguous() ? empty(t.sizes(), t.dtype(), device) : empty_strided(t.sizes(), strides_like(t.layout()), t.dtype(), device);
     if (t.device() == r.device()) return t;  // "cuda" was the current one
     copy_values(r, t, wait);
     if (needs_grad(t)) record(r, "ToCopyBackward0", {t}, {}, [from = t.device()](Backward& bw) { bw.set(0, to(bw.grad(), from)); });
@@ -199,7 +203,8 @@ Tensor conj(const Tensor& t) {
         OnDevice on(t.device());
         cuda::copy(on_gpu(r), on_gpu(t), t.sizes(), true);
     } else if (t.numel())
-        cpu::copy.copy(r.data(), r.dtype(), r.strides().data(), t.data(), t.dtype(), t.strides().data(), t.sizes().data(), int(t.dim()), true);
+        cpu::copy.copy(r.data(), r.dtype(), r.strides().data(), t.data(), t.dtype(), t.strides().data(), t.sizes().data(), int(t.dim()),
+                       true);
     if (needs_grad(t)) record(r, "ConjBackward0", {t}, {}, [](Backward& bw) { bw.set(0, conj(bw.grad())); });
     return r;
 }
@@ -272,7 +277,8 @@ static Tensor clone_as(const Tensor& t, std::optional<MemoryFormat> format) {
     return r;
 }
 
-static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
+static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking, bool copy,
+                     std::optional<MemoryFormat> format) {
     const bool moves = device && !(resolve(*device) == t.device());
     // The narrower of the two dtypes travels.
     Tensor r = dtype && (!moves || item_size(*dtype) <= t.item_size()) ? to(t, *dtype) : t;
@@ -283,11 +289,14 @@ static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optiona
     return r;
 }
 
-template <DType dtype> static Tensor cast(const Tensor& t, std::optional<MemoryFormat> format) { return to_all(t, {}, dtype, false, false, format); }
+template <DType dtype> static Tensor cast(const Tensor& t, std::optional<MemoryFormat> format) {
+    return to_all(t, {}, dtype, false, false, format);
+}
 
 Tensor pinned(const Tensor& t) {
     if (t.device().type != DeviceType::cpu)
-        throw RuntimeError("cannot pin '", t.device().is_cuda() ? "torch.cuda." : "", type_name(t.dtype()), "Tensor' only dense CPU tensors can be pinned");
+        throw RuntimeError("cannot pin '", t.device().is_cuda() ? "torch.cuda." : "", type_name(t.dtype()),
+                           "Tensor' only dense CPU tensors can be pinned");
     if (cuda::is_pinned(t.storage())) return t;
     if (cuda::device_count() == 0) throw RuntimeError("Cannot access accelerator device when none is available.");
     const Dims strides = strides_like(t.layout());
@@ -301,7 +310,8 @@ Tensor pinned(const Tensor& t) {
 
 static const Operators operators = {
     {"pin_memory(Tensor input, device? device=None)", [](const Tensor& t, std::optional<Device>) { return pinned(t); }, method},
-    {"is_pinned(Tensor input, device? device=None)", [](const Tensor& t, std::optional<Device>) { return cuda::is_pinned(t.storage()); }, method},
+    {"is_pinned(Tensor input, device? device=None)", [](const Tensor& t, std::optional<Device>) { return cuda::is_pinned(t.storage()); },
+     method},
     {"clone(Tensor input, *, format? memory_format=None)", clone_as, function | method},
     {"contiguous(Tensor input, format? memory_format=None)",
      [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? contiguous(t, *f) : contiguous(t); }, method},
@@ -309,29 +319,45 @@ static const Operators operators = {
      [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? t.layout().is_contiguous(*f) : t.is_contiguous(); }, method},
     {"detach(Tensor input)", [](const Tensor& t) { return detach(t); }, function | method},
     {"alias(Tensor input)", [](const Tensor& t) { return view(t, t.sizes()); }, method},
-    {"copy_(Tensor input, Operand src, bool non_blocking=False)", [](const Tensor& t, const Arg& src, bool non_blocking) {
+    {"copy_(Tensor input, Operand src, bool non_blocking=False)",
+     [](const Tensor& t, const Arg& src, bool non_blocking) {
          return src.tensor ? copy_(t, *src.tensor, !non_blocking) : fill_(t, src.number);
-     }, method},
-    {"fill_(Tensor input, Operand value)", [](const Tensor& t, const Arg& v) {
+     },
+     method},
+    {"fill_(Tensor input, Operand value)",
+     [](const Tensor& t, const Arg& v) {
          if (!v.tensor) return fill_(t, v.number);
-         if (v.tensor->dim() != 0) throw RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
+         if (v.tensor->dim() != 0)
+             throw RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
          return copy_(t, *v.tensor);
-     }, function | method},
-    {"fill(Tensor input, Operand value)", [](const Tensor& t, const Arg& v) {
+     },
+     function | method},
+    {"fill(Tensor input, Operand value)",
+     [](const Tensor& t, const Arg& v) {
          Tensor r = clone(t);
          if (!v.tensor) return fill_(r, v.number);
-         if (v.tensor->dim() != 0) throw RuntimeError("fill only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
+         if (v.tensor->dim() != 0)
+             throw RuntimeError("fill only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
          return copy_(r, *v.tensor);
-     }, function},
+     },
+     function},
     {"zero_(Tensor input)", [](const Tensor& t) { return zero_(t); }, function | method},
     {"to(Tensor input, dtype dtype, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
      [](const Tensor& t, DType d, bool, bool copy, std::optional<MemoryFormat> f) { return to_all(t, {}, d, false, copy, f); }, method},
     {"to(Tensor input, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
-     [](const Tensor& t, std::optional<Device> dev, std::optional<DType> d, bool nb, bool copy, std::optional<MemoryFormat> f) { return to_all(t, dev, d, nb, copy, f); }, method},
+     [](const Tensor& t, std::optional<Device> dev, std::optional<DType> d, bool nb, bool copy, std::optional<MemoryFormat> f) {
+         return to_all(t, dev, d, nb, copy, f);
+     },
+     method},
     {"to(Tensor input, Tensor other, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
-     [](const Tensor& t, const Tensor& o, bool nb, bool copy, std::optional<MemoryFormat> f) { return to_all(t, o.device(), o.dtype(), nb, copy, f); }, method},
-    {"type_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return to_all(t, o.device(), o.dtype(), false, false, {}); }, method},
-    {"cpu(Tensor input, format? memory_format=None)", [](const Tensor& t, std::optional<MemoryFormat> f) { return to_all(t, Device{}, {}, false, false, f); }, method},
+     [](const Tensor& t, const Tensor& o, bool nb, bool copy, std::optional<MemoryFormat> f) {
+         return to_all(t, o.device(), o.dtype(), nb, copy, f);
+     },
+     method},
+    {"type_as(Tensor input, Tensor other)",
+     [](const Tensor& t, const Tensor& o) { return to_all(t, o.device(), o.dtype(), false, false, {}); }, method},
+    {"cpu(Tensor input, format? memory_format=None)",
+     [](const Tensor& t, std::optional<MemoryFormat> f) { return to_all(t, Device{}, {}, false, false, f); }, method},
     {"float(Tensor input, format? memory_format=None)", cast<DType::f32>, method},
     {"double(Tensor input, format? memory_format=None)", cast<DType::f64>, method},
     {"half(Tensor input, format? memory_format=None)", cast<DType::f16>, method},
@@ -348,39 +374,49 @@ static const Operators operators = {
     {"is_floating_point(Tensor input)", [](const Tensor& t) { return is_floating(t.dtype()); }, function | method},
     {"is_complex(Tensor input)", [](const Tensor& t) { return is_complex(t.dtype()); }, function | method},
     {"is_signed(Tensor input)", [](const Tensor& t) { return is_signed(t.dtype()); }, method},
-    {"is_same_size(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return a.sizes() == b.sizes(); }, function | method},
-    {"result_type(Operand tensor1, Operand tensor2)", [](const Arg& a, const Arg& b) {
+    {"is_same_size(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return a.sizes() == b.sizes(); },
+     function | method},
+    {"result_type(Operand tensor1, Operand tensor2)",
+     [](const Arg& a, const Arg& b) {
          if (a.tensor) return b.tensor ? result_type(*a.tensor, *b.tensor) : result_type(*a.tensor, b.number);
          if (b.tensor) return result_type(*b.tensor, a.number);
          return promote(a.number.dtype(), b.number.dtype());
-     }, function},
+     },
+     function},
     {"promote_types(dtype type1, dtype type2)", [](DType a, DType b) { return promote(a, b); }, function},
-    {"can_cast(dtype from_, dtype to)", [](DType from, DType to) {
+    {"can_cast(dtype from_, dtype to)",
+     [](DType from, DType to) {
          if (is_complex(from) && !is_complex(to)) return false;
          if (is_floating(from) && is_integral(to)) return false;
          return !(is_integral(from) && from != DType::boolean && to == DType::boolean);
-     }, function},
+     },
+     function},
     {"get_default_dtype()", []() { return default_dtype(); }, function},
-    {"set_default_dtype(dtype d)", [](DType d) {
+    {"set_default_dtype(dtype d)",
+     [](DType d) {
          if (!is_floating(d)) throw TypeError("only floating-point types are supported as the default type, got ", d);
          set_default_dtype(d);
-     }, function},
+     },
+     function},
     {"numel(Tensor input)", [](const Tensor& t) { return t.numel(); }, function},
     // All bytes of the memory that a tensor views, and a tensor over such bytes.
-    {"_storage(Tensor input)", [](const Tensor& t) {
-         return from_storage(t.storage(), Layout{{int64_t(t.storage()->bytes)}, {1}, 0}, DType::u8);
-     }, function},
+    {"_storage(Tensor input)",
+     [](const Tensor& t) { return from_storage(t.storage(), Layout{{int64_t(t.storage()->bytes)}, {1}, 0}, DType::u8); }, function},
     {"_from_storage(Tensor storage, dtype dtype, int[] size, int[] stride, int storage_offset=0)",
      [](const Tensor& bytes, DType d, Dims size, Dims stride, int64_t offset) {
          const Tensor whole = from_storage(bytes.storage(), Layout{{int64_t(bytes.storage()->bytes) / item_size(d)}, {1}, 0}, d);
          return alias(as_strided(whole, size, stride, offset));
-     }, function},
-    {"_set(Tensor input, Tensor source)", [](const Tensor& t, const Tensor& source) {
+     },
+     function},
+    {"_set(Tensor input, Tensor source)",
+     [](const Tensor& t, const Tensor& source) {
          set_data(t, source);
          bump_version(t);
          return t;
-     }, function},
-    {"resize_(Tensor input, int... size, *, format? memory_format=None)", [](const Tensor& t, Dims sizes, std::optional<MemoryFormat>) {
+     },
+     function},
+    {"resize_(Tensor input, int... size, *, format? memory_format=None)",
+     [](const Tensor& t, Dims sizes, std::optional<MemoryFormat>) {
          if (t.requires_grad()) throw RuntimeError("cannot resize variables that require grad");
          const int64_t n = product(sizes), room = int64_t(t.storage()->bytes) / t.item_size() - t.offset();
          if (n <= room) {
@@ -395,7 +431,8 @@ static const Operators operators = {
          }
          bump_version(t);
          return t;
-     }, method},
+     },
+     method},
 };
 
 }  // namespace wisp

@@ -10,7 +10,8 @@ namespace {
 
 Tensor finish(Tensor t, bool requires_grad) {
     if (requires_grad) {
-        if (!is_differentiable(t.dtype())) throw RuntimeError("Only Tensors of floating point and complex dtype can require gradients, got ", t.dtype());
+        if (!is_differentiable(t.dtype()))
+            throw RuntimeError("Only Tensors of floating point and complex dtype can require gradients, got ", t.dtype());
         t->requires_grad = true;
     }
     return t;
@@ -22,15 +23,18 @@ struct Where : OnDevice {
     Where(const std::optional<Device>& device, const Tensor& like) : OnDevice(device ? resolve(*device) : like.device()) {}
 };
 
-template <int value> Tensor constant(Dims sizes, std::optional<DType> dtype, PyObject*, std::optional<Device> device, bool, bool requires_grad) {
+template <int value>
+Tensor constant(Dims sizes, std::optional<DType> dtype, PyObject*, std::optional<Device> device, bool, bool requires_grad) {
     Where here(device);
     const DType d = dtype.value_or(default_dtype());
     return finish(value == 0 ? zeros(sizes, d) : ones(sizes, d), requires_grad);
 }
-Tensor uninitialised(Dims sizes, std::optional<DType> dtype, PyObject*, std::optional<Device> device, bool, bool requires_grad, std::optional<MemoryFormat> f) {
+Tensor uninitialised(Dims sizes, std::optional<DType> dtype, PyObject*, std::optional<Device> device, bool, bool requires_grad,
+                     std::optional<MemoryFormat> f) {
     Where here(device);
     const DType d = dtype.value_or(default_dtype());
-    if (f && *f != MemoryFormat::contiguous && *f != MemoryFormat::preserve) return finish(empty_strided(sizes, strides_for(sizes, *f), d), requires_grad);
+    if (f && *f != MemoryFormat::contiguous && *f != MemoryFormat::preserve)
+        return finish(empty_strided(sizes, strides_for(sizes, *f), d), requires_grad);
     return finish(empty(sizes, d), requires_grad);
 }
 
@@ -64,7 +68,8 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
     const double a = start.to_double(), b = end.to_double(), s = step.to_double();
     if (s == 0) throw RuntimeError("step must be nonzero");
     if (!std::isfinite(a) || !std::isfinite(b)) throw RuntimeError("unsupported range: ", start, " -> ", end);
-    if ((s > 0 && b < a) || (s < 0 && b > a)) throw RuntimeError("upper bound and lower bound inconsistent with step sign: arange(", start, ", ", end, ", ", step, ")");
+    if ((s > 0 && b < a) || (s < 0 && b > a))
+        throw RuntimeError("upper bound and lower bound inconsistent with step sign: arange(", start, ", ", end, ", ", step, ")");
     int64_t n;
     if (d == DType::i64) {  // numbers are cut to integers before they are counted
         if (step.to_int() == 0) throw RuntimeError("step must be nonzero");
@@ -88,16 +93,20 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
     Tensor wide = empty({n}, is_integral(d) ? DType::i64 : DType::f64);
     for (int64_t i = 0; i < n; i++) {
         if (is_integral(d)) wide.data<int64_t>()[i] = start.to_int() + i * step.to_int();
-        else if (d == DType::f32) wide.data<double>()[i] = double(float(a) + float(s) * float(i) == float(a + s * double(i)) ? a + s * double(i) : a + s * double(i));
+        else if (d == DType::f32)
+            wide.data<double>()[i] =
+                double(float(a) + float(s) * float(i) == float(a + s * double(i)) ? a + s * double(i) : a + s * double(i));
         else wide.data<double>()[i] = a + s * double(i);
     }
     return finish(to(wide, d), requires_grad);
 }
 
 // Integers are counted out where they are wanted.
-Tensor arange_on(const std::optional<Device>& device, const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, bool requires_grad) {
+Tensor arange_on(const std::optional<Device>& device, const Scalar& start, const Scalar& end, const Scalar& step,
+                 std::optional<DType> dtype, bool requires_grad) {
     const Device target = device ? resolve(*device) : current_device();
-    const bool there = target.is_cuda() && start.is_integral() && end.is_integral() && step.is_integral() && dtype.value_or(DType::i64) == DType::i64;
+    const bool there =
+        target.is_cuda() && start.is_integral() && end.is_integral() && step.is_integral() && dtype.value_or(DType::i64) == DType::i64;
     if (!there) return counted(device, requires_grad, [&] { return arange(start, end, step, dtype, false); });
     OnDevice on(target);
     return finish(arange(start, end, step, dtype, false), requires_grad);
@@ -105,14 +114,16 @@ Tensor arange_on(const std::optional<Device>& device, const Scalar& start, const
 
 Tensor linspace(const Arg& start_, const Arg& end_, int64_t steps, std::optional<DType> dtype, bool requires_grad) {
     auto value = [](const Arg& a) {
-        if (a.tensor && a.tensor->dim() != 0) throw RuntimeError("linspace only supports 0-dimensional start and end tensors, but got a tensor of shape ", a.tensor->sizes());
+        if (a.tensor && a.tensor->dim() != 0)
+            throw RuntimeError("linspace only supports 0-dimensional start and end tensors, but got a tensor of shape ", a.tensor->sizes());
         return a.tensor ? item(*a.tensor) : a.number;
     };
     const Scalar start = value(start_), end = value(end_);
     if (steps < 0) throw RuntimeError("number of steps must be non-negative, got ", steps);
     const bool complex = start.is_complex() || end.is_complex();
     const DType d = dtype.value_or(complex ? complex_of(default_dtype()) : default_dtype());
-    if (complex && !is_complex(d)) throw RuntimeError("torch.linspace(): inferred dtype ", complex_of(default_dtype()), " can't be safely cast to passed dtype ", d);
+    if (complex && !is_complex(d))
+        throw RuntimeError("torch.linspace(): inferred dtype ", complex_of(default_dtype()), " can't be safely cast to passed dtype ", d);
     if (is_complex(d)) {
         Tensor t = empty({steps}, DType::c128);
         const c128 a = start.to_complex(), b = end.to_complex(), s = steps > 1 ? (b - a) / double(steps - 1) : c128(0);
@@ -120,7 +131,8 @@ Tensor linspace(const Arg& start_, const Arg& end_, int64_t steps, std::optional
         if (steps == 1) t.data<c128>()[0] = a;
         return finish(to(t, d), requires_grad);
     }
-    const double a = is_integral(d) ? double(start.to_int()) : start.to_double(), b = is_integral(d) ? double(end.to_int()) : end.to_double();
+    const double a = is_integral(d) ? double(start.to_int()) : start.to_double(),
+                 b = is_integral(d) ? double(end.to_int()) : end.to_double();
     Tensor t = empty({steps}, DType::f64);
     double* p = t.data<double>();
     if (d == DType::f32) {
@@ -145,7 +157,9 @@ Tensor logspace(const Arg& start, const Arg& end, int64_t steps, double base, st
         const float step = steps > 1 ? float(z - a) / float(steps - 1) : 0;
         Tensor t = empty({std::max<int64_t>(steps, 0)}, DType::f64);
         for (int64_t i = 0; i < t.numel(); i++)
-            t.data<double>()[i] = std::trunc(std::pow(b, double(steps == 1 ? float(a) : i < steps / 2 ? float(a) + step * float(i) : float(z) - step * float(steps - 1 - i))));
+            t.data<double>()[i] = std::trunc(std::pow(b, double(steps == 1      ? float(a)
+                                                                : i < steps / 2 ? float(a) + step * float(i)
+                                                                                : float(z) - step * float(steps - 1 - i))));
         if (steps >= 0) return finish(to(t, d), requires_grad);
     }
     Tensor t = linspace(start, end, steps, wide, false);
@@ -163,68 +177,148 @@ Tensor eye(int64_t n, std::optional<int64_t> m_, std::optional<DType> dtype, boo
 }
 
 Tensor complex_of_parts(const Tensor& re, const Tensor& im) {
-    if (re.dtype() != im.dtype()) throw RuntimeError("Expected object of scalar type ", type_name(re.dtype()), " but got scalar type ", type_name(im.dtype()), " for second argument");
+    if (re.dtype() != im.dtype())
+        throw RuntimeError("Expected object of scalar type ", type_name(re.dtype()), " but got scalar type ", type_name(im.dtype()),
+                           " for second argument");
     if (re.dtype() != DType::f32 && re.dtype() != DType::f64)
-        throw RuntimeError("Expected both inputs to be Half, Float or Double tensors but got ", type_name(re.dtype()), " and ", type_name(im.dtype()));
+        throw RuntimeError("Expected both inputs to be Half, Float or Double tensors but got ", type_name(re.dtype()), " and ",
+                           type_name(im.dtype()));
     const Dims sizes = broadcast(re.sizes(), im.sizes());
     return view_as_complex(stack({expand(re, sizes), expand(im, sizes)}, -1));
 }
 
 const Operators operators = {
-    {"zeros(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)", constant<0>, function},
-    {"ones(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)", constant<1>, function},
-    {"empty(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, format? memory_format=None, Tensor? out=None)", uninitialised, function},
-    {"full(int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
+    {"zeros(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
+     "Tensor? out=None)",
+     constant<0>, function},
+    {"ones(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
+     "Tensor? out=None)",
+     constant<1>, function},
+    {"empty(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
+     "format? memory_format=None, Tensor? out=None)",
+     uninitialised, function},
+    {"full(int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool "
+     "requires_grad=False, Tensor? out=None)",
      [](Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          Where here(dev);
          return finish(full_of(s, v, d), rg);
-     }, function},
-    {"empty_strided(int[] size, int[] stride, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, bool pin_memory=False)",
+     },
+     function},
+    {"empty_strided(int[] size, int[] stride, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, bool "
+     "pin_memory=False)",
      [](Dims s, Dims st, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, bool) {
          Where here(dev);
          return finish(empty_strided(s, st, d.value_or(default_dtype())), rg);
-     }, function},
-    {"zeros_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? memory_format=None, bool pin_memory=False)",
-     [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) { return finish(zero_(shaped_like(t, d, dev, f)), rg); }, function},
-    {"ones_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? memory_format=None, bool pin_memory=False)",
-     [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) { return finish(fill_(shaped_like(t, d, dev, f), Scalar(1)), rg); }, function},
-    {"empty_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? memory_format=None, bool pin_memory=False)",
-     [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) { return finish(shaped_like(t, d, dev, f), rg); }, function},
-    {"full_like(Tensor input, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? memory_format=None, bool pin_memory=False)",
-     [](const Tensor& t, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
-         return finish(fill_(shaped_like(t, d, dev, f), v.tensor ? item(*v.tensor) : v.number), rg);
-     }, function},
-    {"new_zeros(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev, t); return finish(zeros(s, d.value_or(t.dtype())), rg); }, method},
-    {"new_ones(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev, t); return finish(ones(s, d.value_or(t.dtype())), rg); }, method},
-    {"new_empty(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev, t); return finish(empty(s, d.value_or(t.dtype())), rg); }, method},
-    {"new_empty_strided(Tensor input, int[] size, int[] stride, dtype? dtype=None, device? device=None, bool requires_grad=False, any layout=None, bool pin_memory=False)",
-     [](const Tensor& t, Dims s, Dims st, std::optional<DType> d, std::optional<Device> dev, bool rg, PyObject*, bool) { Where here(dev, t); return finish(empty_strided(s, st, d.value_or(t.dtype())), rg); }, method},
-    {"new_full(Tensor input, int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](const Tensor& t, Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev, t); return finish(full_of(s, v, d.value_or(t.dtype())), rg); }, method},
-    {"arange(Number end, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](Scalar e, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return arange_on(dev, Scalar(0), e, Scalar(1), d, rg); }, function},
-    {"arange(Number start, Number end, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return arange_on(dev, a, e, s, d, rg); }, function},
-    {"range(Number start=0, Number end=0, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, Tensor? out=None)",
+     },
+     function},
+    {"zeros_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? "
+     "memory_format=None, bool pin_memory=False)",
+     [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
+         return finish(zero_(shaped_like(t, d, dev, f)), rg);
+     },
+     function},
+    {"ones_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? "
+     "memory_format=None, bool pin_memory=False)",
+     [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
+         return finish(fill_(shaped_like(t, d, dev, f), Scalar(1)), rg);
+     },
+     function},
+    {"empty_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? "
+     "memory_format=None, bool pin_memory=False)",
+     [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
+         return finish(shaped_like(t, d, dev, f), rg);
+     },
+     function},
+    {"full_like(Tensor input, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, "
+     "format? memory_format=None, bool pin_memory=False)",
+     [](const Tensor& t, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f,
+        bool) { return finish(fill_(shaped_like(t, d, dev, f), v.tensor ? item(*v.tensor) : v.number), rg); },
+     function},
+    {"new_zeros(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool "
+     "requires_grad=False)",
+     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         Where here(dev, t);
+         return finish(zeros(s, d.value_or(t.dtype())), rg);
+     },
+     method},
+    {"new_ones(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool "
+     "requires_grad=False)",
+     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         Where here(dev, t);
+         return finish(ones(s, d.value_or(t.dtype())), rg);
+     },
+     method},
+    {"new_empty(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool "
+     "requires_grad=False)",
+     [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         Where here(dev, t);
+         return finish(empty(s, d.value_or(t.dtype())), rg);
+     },
+     method},
+    {"new_empty_strided(Tensor input, int[] size, int[] stride, dtype? dtype=None, device? device=None, bool requires_grad=False, any "
+     "layout=None, bool pin_memory=False)",
+     [](const Tensor& t, Dims s, Dims st, std::optional<DType> d, std::optional<Device> dev, bool rg, PyObject*, bool) {
+         Where here(dev, t);
+         return finish(empty_strided(s, st, d.value_or(t.dtype())), rg);
+     },
+     method},
+    {"new_full(Tensor input, int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool "
+     "pin_memory=False, bool requires_grad=False)",
+     [](const Tensor& t, Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         Where here(dev, t);
+         return finish(full_of(s, v, d.value_or(t.dtype())), rg);
+     },
+     method},
+    {"arange(Number end, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
+     "Tensor? out=None)",
+     [](Scalar e, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         return arange_on(dev, Scalar(0), e, Scalar(1), d, rg);
+     },
+     function},
+    {"arange(Number start, Number end, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, "
+     "bool requires_grad=False, Tensor? out=None)",
+     [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         return arange_on(dev, a, e, s, d, rg);
+     },
+     function},
+    {"range(Number start=0, Number end=0, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool "
+     "requires_grad=False, Tensor? out=None)",
      [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg) {
          const double last = a.to_double() + std::floor((e.to_double() - a.to_double()) / s.to_double()) * s.to_double();
          return counted(dev, rg, [&] {
-             return arange(Scalar(a.to_double()), Scalar(last + s.to_double() * 0.5), Scalar(s.to_double()), d.value_or(default_dtype()), false);
+             return arange(Scalar(a.to_double()), Scalar(last + s.to_double() * 0.5), Scalar(s.to_double()), d.value_or(default_dtype()),
+                           false);
          });
-     }, function},
-    {"linspace(Operand start, Operand end, int steps, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](const Arg& a, const Arg& e, int64_t n, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return counted(dev, rg, [&] { return linspace(a, e, n, d, false); }); }, function},
-    {"logspace(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](const Arg& a, const Arg& e, int64_t n, double b, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { return counted(dev, rg, [&] { return logspace(a, e, n, b, d, false); }); }, function},
-    {"eye(int n, int? m=None, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, Tensor? out=None)",
-     [](int64_t n, std::optional<int64_t> m, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev); return eye(n, m, d, rg); }, function},
+     },
+     function},
+    {"linspace(Operand start, Operand end, int steps, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, "
+     "bool requires_grad=False, Tensor? out=None)",
+     [](const Arg& a, const Arg& e, int64_t n, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         return counted(dev, rg, [&] { return linspace(a, e, n, d, false); });
+     },
+     function},
+    {"logspace(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, any layout=None, device? device=None, bool "
+     "pin_memory=False, bool requires_grad=False, Tensor? out=None)",
+     [](const Arg& a, const Arg& e, int64_t n, double b, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         return counted(dev, rg, [&] { return logspace(a, e, n, b, d, false); });
+     },
+     function},
+    {"eye(int n, int? m=None, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
+     "Tensor? out=None)",
+     [](int64_t n, std::optional<int64_t> m, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         Where here(dev);
+         return eye(n, m, d, rg);
+     },
+     function},
     {"scalar_tensor(Number s, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
-     [](Scalar v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) { Where here(dev); return finish(scalar_tensor(v, d.value_or(default_dtype())), rg); }, function},
+     [](Scalar v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
+         Where here(dev);
+         return finish(scalar_tensor(v, d.value_or(default_dtype())), rg);
+     },
+     function},
     {"complex(Tensor real, Tensor imag, *, Tensor!? out=None)", complex_of_parts, function},
-    {"polar(Tensor abs, Tensor angle, *, Tensor? out=None)", [](const Tensor& r, const Tensor& a) { return complex_of_parts(r * cos(a), r * sin(a)); }, function},
+    {"polar(Tensor abs, Tensor angle, *, Tensor? out=None)",
+     [](const Tensor& r, const Tensor& a) { return complex_of_parts(r * cos(a), r * sin(a)); }, function},
 };
 
 }  // namespace

@@ -80,22 +80,29 @@ const Operators operators = {
     {"_cuda.device_count()", []() -> int64_t { return cuda::device_count(); }, function},
     {"_cuda.current_device()", []() -> int64_t { return index_of(-1); }, function},
     {"_cuda.set_device(int device)", [](int64_t i) { cuda::set_device(int(i)); }, function},
-    {"_cuda.synchronize(int device=-1)", [](int64_t i) {
+    {"_cuda.synchronize(int device=-1)",
+     [](int64_t i) {
          const int index = index_of(i);
          OnDevice on({DeviceType::cuda, int8_t(index)});
          cuda::synchronize(index);
-     }, function},
-    {"_cuda.properties(int device)", [](int64_t i) {
+     },
+     function},
+    {"_cuda.properties(int device)",
+     [](int64_t i) {
          const cuda::DeviceInfo& d = cuda::device_info(index_of(i));
-         return Py_BuildValue("(siiiiiiL)", d.name.c_str(), d.major, d.minor, d.multiprocessors, d.shared_per_block, d.l2_bytes, d.clock_khz,
-                              static_cast<long long>(d.memory));
-     }, function},
-    {"_cuda.driver_version()", []() -> int64_t {
+         return Py_BuildValue("(siiiiiiL)", d.name.c_str(), d.major, d.minor, d.multiprocessors, d.shared_per_block, d.l2_bytes,
+                              d.clock_khz, static_cast<long long>(d.memory));
+     },
+     function},
+    {"_cuda.driver_version()",
+     []() -> int64_t {
          int v = 0;
          cuda::check(cuda::driver().driver_version(&v), "asking the driver for its version");
          return v;
-     }, function},
-    {"_cuda.memory_stats(int device)", [](int64_t i) {
+     },
+     function},
+    {"_cuda.memory_stats(int device)",
+     [](int64_t i) {
          const cuda::MemoryStats s = cuda::memory_stats(index_of(i));
          PyObject* list = PyList_New(0);
          auto add = [&](int64_t n) {
@@ -107,90 +114,111 @@ const Operators operators = {
          add(s.retries);
          add(s.failures);
          return list;
-     }, function},
-    {"_cuda.mem_get_info(int device)", [](int64_t i) {
+     },
+     function},
+    {"_cuda.mem_get_info(int device)",
+     [](int64_t i) {
          cuda::ensure_context(index_of(i));
          size_t free = 0, total = 0;
          cuda::check(cuda::driver().memory_info(&free, &total), "asking for free memory");
          return Py_BuildValue("(LL)", static_cast<long long>(free), static_cast<long long>(total));
-     }, function},
+     },
+     function},
     {"_cuda.reset_stats(int device, bool peaks)", [](int64_t i, bool peaks) { cuda::reset_stats(index_of(i), peaks); }, function},
     {"_cuda.limit_memory(int device, int bytes)", [](int64_t i, int64_t bytes) { cuda::limit_memory(index_of(i), bytes); }, function},
     {"_cuda.new_pool()", []() { return cuda::new_pool(); }, function},
     {"_cuda.hold_pool(int pool)", [](int64_t pool) { cuda::hold_pool(pool); }, function},
     {"_cuda.let_go_of_pool(int pool)", [](int64_t pool) { cuda::let_go_of_pool(pool); }, function},
-    {"_cuda.use_pool(int pool)", [](int64_t pool) {
+    {"_cuda.use_pool(int pool)",
+     [](int64_t pool) {
          const int64_t before = cuda::pool_in_use();
          cuda::use_pool(pool, false);
          return before;
-     }, function},
+     },
+     function},
     {"_cuda.empty_cache(int device)", [](int64_t i) { cuda::empty_cache(index_of(i)); }, function},
     {"_cuda.allow_tf32(bool allowed)", [](bool b) { cuda::allow_tf32(b); }, function},
     {"_cuda.tf32_allowed()", []() { return cuda::tf32_allowed(); }, function},
 
-    {"_cuda.conv_settings()", []() {
+    {"_cuda.conv_settings()",
+     []() {
          const cuda::ConvSettings& s = cuda::conv_settings;
          return Py_BuildValue("(NNN)", PyBool_FromLong(s.benchmark), PyBool_FromLong(s.deterministic), PyBool_FromLong(s.tf32));
-     }, function},
-    {"_cuda.set_conv_settings(bool benchmark, bool deterministic, bool tf32)", [](bool benchmark, bool deterministic, bool tf32) {
-         cuda::conv_settings = {benchmark, deterministic, tf32};
-     }, function},
+     },
+     function},
+    {"_cuda.set_conv_settings(bool benchmark, bool deterministic, bool tf32)",
+     [](bool benchmark, bool deterministic, bool tf32) { cuda::conv_settings = {benchmark, deterministic, tf32}; }, function},
     {"_cuda.cudnn_version()", []() { return cuda::cudnn_version(); }, function},
 
     {"_cuda.default_stream(int device)", [](int64_t i) { return int64_t(cuda::default_stream(index_of(i))); }, function},
-    {"_cuda.current_stream(int device)", [](int64_t i) {
+    {"_cuda.current_stream(int device)",
+     [](int64_t i) {
          OnDevice on({DeviceType::cuda, int8_t(index_of(i))});
          return int64_t(cuda::current_stream());
-     }, function},
-    {"_cuda.set_stream(int device, int stream)", [](int64_t i, int64_t s) { cuda::set_stream(index_of(i), handle(s)); }, function},
-    {"_cuda.new_stream(int device, int priority=0)", [](int64_t i, int64_t priority) { return int64_t(cuda::pooled_stream(index_of(i), int(priority))); },
+     },
      function},
-    {"_cuda.own_stream(int device)", [](int64_t i) {
+    {"_cuda.set_stream(int device, int stream)", [](int64_t i, int64_t s) { cuda::set_stream(index_of(i), handle(s)); }, function},
+    {"_cuda.new_stream(int device, int priority=0)",
+     [](int64_t i, int64_t priority) { return int64_t(cuda::pooled_stream(index_of(i), int(priority))); }, function},
+    {"_cuda.own_stream(int device)",
+     [](int64_t i) {
          cuda::ensure_context(index_of(i));
          Handle s = nullptr;
          cuda::check(cuda::driver().stream_create(&s, 1, 0), "making a stream");
          return int64_t(s);
-     }, function},
-    {"_cuda.stream_synchronize(int stream)", [](int64_t s) {
+     },
+     function},
+    {"_cuda.stream_synchronize(int stream)",
+     [](int64_t s) {
          cuda::wait_stream(handle(s));
          cuda::raise_reports();
-     }, function},
+     },
+     function},
     {"_cuda.stream_query(int stream)", [](int64_t s) { return done(cuda::driver().stream_query(handle(s)), "asking a stream"); }, function},
-    {"_cuda.stream_wait(int stream, int event)", [](int64_t s, int64_t e) {
-         cuda::check(cuda::driver().stream_wait(handle(s), handle(e), 0), "making a stream wait");
-     }, function},
-    {"_cuda.record_stream(Tensor input, int stream)", [](const Tensor& t, int64_t s) {
+    {"_cuda.stream_wait(int stream, int event)",
+     [](int64_t s, int64_t e) { cuda::check(cuda::driver().stream_wait(handle(s), handle(e), 0), "making a stream wait"); }, function},
+    {"_cuda.record_stream(Tensor input, int stream)",
+     [](const Tensor& t, int64_t s) {
          if (t.is_cuda()) cuda::record_use(t.storage(), handle(s));
-     }, function},
-    {"_cuda.new_event(int device, bool timing)", [](int64_t i, bool timing) {
+     },
+     function},
+    {"_cuda.new_event(int device, bool timing)",
+     [](int64_t i, bool timing) {
          Handle e = nullptr;
          cuda::ensure_context(index_of(i));
          cuda::check(cuda::driver().event_create(&e, timing ? 0 : 2), "making an event");
          return int64_t(e);
-     }, function},
-    {"_cuda.event_record(int event, int stream)", [](int64_t e, int64_t s) {
-         cuda::check(cuda::driver().event_record(handle(e), handle(s)), "recording an event");
-     }, function},
-    {"_cuda.event_synchronize(int event)", [](int64_t e) {
+     },
+     function},
+    {"_cuda.event_record(int event, int stream)",
+     [](int64_t e, int64_t s) { cuda::check(cuda::driver().event_record(handle(e), handle(s)), "recording an event"); }, function},
+    {"_cuda.event_synchronize(int event)",
+     [](int64_t e) {
          cuda::wait_event(handle(e));
          cuda::raise_reports();
-     }, function},
+     },
+     function},
     {"_cuda.event_query(int event)", [](int64_t e) { return done(cuda::driver().event_query(handle(e)), "asking an event"); }, function},
-    {"_cuda.event_elapsed(int start, int end)", [](int64_t a, int64_t b) {
+    {"_cuda.event_elapsed(int start, int end)",
+     [](int64_t a, int64_t b) {
          float ms = 0;
          cuda::check(cuda::driver().event_elapsed(&ms, handle(a), handle(b)), "taking the time between two events");
          return double(ms);
-     }, function},
+     },
+     function},
     {"_cuda.event_destroy(int event)", [](int64_t e) { cuda::driver().event_destroy(handle(e)); }, function},
 
-    {"_cuda.graph_begin(int stream, int pool)", [](int64_t s, int64_t pool) {
+    {"_cuda.graph_begin(int stream, int pool)",
+     [](int64_t s, int64_t pool) {
          if (cuda::pool_in_use()) throw RuntimeError("CUDAGraph: this thread captures a graph or uses a memory pool already");
          // 2: relaxed, so that memory may be taken from the driver and kernels loaded meanwhile.
          cuda::check(cuda::driver().stream_capture_begin(handle(s), 2), "beginning to capture a graph");
          cuda::use_pool(pool, true);
          cuda::capture_begins();
-     }, function},
-    {"_cuda.graph_end(int stream)", [](int64_t s) {
+     },
+     function},
+    {"_cuda.graph_end(int stream)",
+     [](int64_t s) {
          Handle graph = nullptr, executable = nullptr;
          const cuda::Result ended = cuda::driver().stream_capture_end(handle(s), &graph);
          cuda::use_pool(0, false);
@@ -200,43 +228,54 @@ const Operators operators = {
          cuda::driver().graph_destroy(graph);
          cuda::check(r, "making a graph ready");
          return int64_t(executable);
-     }, function},
+     },
+     function},
     // Random numbers of a captured graph: the numbers of the capture, moved on at each replay by what the cell holds.
     {"_cuda.random_begin(Tensor cell)", [](const Tensor& cell) { cuda::set_capture_cell(cell.device_data()); }, function},
-    {"_cuda.random_end(int seed, int offset)", [](int64_t seed, int64_t offset) {
+    {"_cuda.random_end(int seed, int offset)",
+     [](int64_t seed, int64_t offset) {
          cuda::set_capture_cell(nullptr);
          Generator& g = default_generator();
          const uint64_t drawn = g.offset - uint64_t(offset);
          if (g.seed == uint64_t(seed)) g.offset = uint64_t(offset);  // nothing was drawn yet
          return int64_t(drawn);
-     }, function},
-    {"_cuda.random_state()", []() {
+     },
+     function},
+    {"_cuda.random_state()",
+     []() {
          const Generator& g = default_generator();
          return Py_BuildValue("(LL)", static_cast<long long>(g.seed), static_cast<long long>(g.offset));
-     }, function},
-    {"_cuda.random_replay(Tensor cell, int seed, int offset, int drawn)", [](const Tensor& cell, int64_t seed, int64_t offset, int64_t drawn) {
+     },
+     function},
+    {"_cuda.random_replay(Tensor cell, int seed, int offset, int drawn)",
+     [](const Tensor& cell, int64_t seed, int64_t offset, int64_t drawn) {
          Generator& g = default_generator();
          const uint64_t words[2] = {g.seed ^ uint64_t(seed), g.offset - uint64_t(offset)};
          cuda::upload(cell.device_data(), words, sizeof words);
          g.offset += uint64_t(drawn);
-     }, function},
-    {"_cuda.graph_launch(int graph, int stream)", [](int64_t g, int64_t s) {
-         cuda::check(cuda::driver().graph_launch(handle(g), handle(s)), "replaying a graph");
-     }, function},
+     },
+     function},
+    {"_cuda.graph_launch(int graph, int stream)",
+     [](int64_t g, int64_t s) { cuda::check(cuda::driver().graph_launch(handle(g), handle(s)), "replaying a graph"); }, function},
     {"_cuda.graph_destroy(int graph)", [](int64_t g) { cuda::driver().graph_executable_destroy(handle(g)); }, function},
-    {"_cuda.is_capturing(int stream)", [](int64_t s) {
+    {"_cuda.is_capturing(int stream)",
+     [](int64_t s) {
          int capturing = 0;
          cuda::check(cuda::driver().stream_capturing(handle(s), &capturing), "asking a stream whether it is captured");
          return capturing != 0;
-     }, function},
+     },
+     function},
 
     // Compiles one kernel and gives its image: for `wisp doctor --warm` and for tests, which have no GPU.
-    {"_cuda.compile(str file, str instance, int arch, bool use_cache=True)", [](std::string file, std::string instance, int64_t arch, bool use_cache) {
+    {"_cuda.compile(str file, str instance, int arch, bool use_cache=True)",
+     [](std::string file, std::string instance, int64_t arch, bool use_cache) {
          const std::string image = cuda::compile(file, instance, int(arch), use_cache).image;
          return PyBytes_FromStringAndSize(image.data(), Py_ssize_t(image.size()));
-     }, function},
+     },
+     function},
     // With the interpreter let go, so that several Python threads compile at a time.
-    {"_cuda.compile_common(int number, int arch)", [](int64_t number, int64_t arch) {
+    {"_cuda.compile_common(int number, int arch)",
+     [](int64_t number, int64_t arch) {
          const cuda::Instance& i = cuda::common_instances().at(size_t(number));
          const bool there = cuda::is_cached(i.file, i.name, int(arch));
          cuda::nvrtc();
@@ -249,13 +288,16 @@ const Operators operators = {
          }
          PyEval_RestoreThread(state);
          return !there;
-     }, function},
+     },
+     function},
     {"_cuda.common_kernels()", []() { return names_of(cuda::common_instances()); }, function},
     {"_cuda.loaded_kernels()", []() { return names_of(cuda::loaded_instances()); }, function},
-    {"_cuda.progress_ahead()", []() {
+    {"_cuda.progress_ahead()",
+     []() {
          const auto [done, all] = cuda::progress_ahead();
          return Py_BuildValue("(ii)", done, all);
-     }, function},
+     },
+     function},
     {"_cuda.library(str name)", library_facts, function},
     {"_cuda.cache_folder()", []() { return text(cuda::cache_folder()); }, function},
 };

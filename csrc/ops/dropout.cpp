@@ -28,12 +28,12 @@ Tensor dropout_of(const Tensor& x, double p, uint64_t seed, uint64_t offset) {
     {
         Unlocked unlocked(x.numel());
         const double keep = 1 - p;
-        on_device(cpu::dropout, cuda::dropout).apply(x.dtype(), in.device_data(), y.device_data(), x.numel(), {seed, offset},
-            uint64_t(std::llround(keep * 4294967296.0)), 1 / keep);
+        on_device(cpu::dropout, cuda::dropout)
+            .apply(x.dtype(), in.device_data(), y.device_data(), x.numel(), {seed, offset}, uint64_t(std::llround(keep * 4294967296.0)),
+                   1 / keep);
     }
     if (needs_grad(x))
-        record(y, "DropoutBackward0", {x}, {}, [p, seed, offset](Backward& bw) { bw.set(0,
-            dropout_of(bw.grad(), p, seed, offset)); });
+        record(y, "DropoutBackward0", {x}, {}, [p, seed, offset](Backward& bw) { bw.set(0, dropout_of(bw.grad(), p, seed, offset)); });
     return y;
 }
 
@@ -42,19 +42,18 @@ Tensor dropout(const Tensor& x, double p, bool training) {
     if (!training || p == 0 || x.numel() == 0) return x;
     if (p == 1) return x * zeros({}, x.dtype());
     if (is_complex(x.dtype())) return x * dropout(ones(x.sizes(), real_of(x.dtype())), p, true);
-    if (!is_floating(x.dtype())) throw RuntimeError("result type Float can't be cast to the desired output type ",
-        type_name(x.dtype()));
+    if (!is_floating(x.dtype())) throw RuntimeError("result type Float can't be cast to the desired output type ", type_name(x.dtype()));
     Generator& g = default_generator();
     return dropout_of(x, p, g.seed, g.next());
 }
 
 static const Operators operators = {
-    {"dropout(Tensor input, float p, bool train)", [](const Tensor& x, double p,
-        bool training) { return dropout(x, p, training); }, function},
+    {"dropout(Tensor input, float p, bool train)", [](const Tensor& x, double p, bool training) { return dropout(x, p, training); },
+     function},
     {"dropout_(Tensor input, float p, bool train)", dropout_, function},
     {"nn.functional.dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
-     [](const Tensor& x, double p, bool training, bool inplace) { return inplace ? dropout_(x, p, training)
-         : dropout(x, p, training); }, function},
+     [](const Tensor& x, double p, bool training, bool inplace) { return inplace ? dropout_(x, p, training) : dropout(x, p, training); },
+     function},
 };
 
 }  // namespace wisp

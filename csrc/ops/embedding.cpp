@@ -11,13 +11,15 @@ namespace {
 
 Tensor checked_indices(const Tensor& index, int64_t rows) {
     if (index.dtype() != DType::i64 && index.dtype() != DType::i32)
-        throw RuntimeError("Expected tensor for argument #1 'indices' to have one of the following scalar types: ",
-                           "Long, Int; but got ", type_name(index.dtype()),
-                           "Tensor instead (while checking arguments for embedding)");
+        throw RuntimeError("Expected tensor for argument #1 'indices' to have one of the following scalar types: ", "Long, Int; but got ",
+                           type_name(index.dtype()), "Tensor instead (while checking arguments for embedding)");
     const Tensor i = kernel_input(index, DType::i64);
     const int64_t bad = on_device(cpu::embedding, cuda::embedding).first_bad(i.device_data<int64_t>(), i.numel(), rows);
-    if (bad >= 0) throw IndexError("index out of range in self: got ", item(select(reshape(i, {-1}), 0, bad)).to_int(), ", "
-        "but the table has ", rows, " rows");
+    if (bad >= 0)
+        throw IndexError("index out of range in self: got ", item(select(reshape(i, {-1}), 0, bad)).to_int(),
+                         ", "
+                         "but the table has ",
+                         rows, " rows");
     return i;
 }
 
@@ -30,16 +32,16 @@ Tensor table_gradient(const Tensor& g, const Tensor& index, int64_t rows, int64_
     Tensor table = empty({rows, width}, g.dtype());
     {
         Unlocked unlocked(table.numel());
-        on_device(cpu::embedding, cuda::embedding).backward(g.dtype(), grad.device_data(), index.device_data<int64_t>(), table.device_data(), index.numel(), rows,
-            width, padding, by_count);
+        on_device(cpu::embedding, cuda::embedding)
+            .backward(g.dtype(), grad.device_data(), index.device_data<int64_t>(), table.device_data(), index.numel(), rows, width, padding,
+                      by_count);
     }
     if (needs_grad(g))
         record(table, "EmbeddingDenseBackwardBackward0", {g}, {index}, [rows, padding, by_count](Backward& bw) {
             const Tensor gg = bw.grad(), index = bw.saved(0);
             Tensor picked = embedding_rows(gg, index, -1, false);
             Tensor keep = ones_like(index);
-            if (by_count) keep = gather(scatter_add(zeros({rows}, DType::i64), 0, flatten(index), flatten(keep)), 0,
-                flatten(index));
+            if (by_count) keep = gather(scatter_add(zeros({rows}, DType::i64), 0, flatten(index), flatten(keep)), 0, flatten(index));
             Tensor factor = reciprocal(to(reshape(keep, index.sizes()), gg.dtype()));
             if (padding >= 0) factor = where(eq(index, Scalar(padding)), Scalar(0.0), factor);
             bw.set(0, picked * unsqueeze(factor, -1));
@@ -55,8 +57,9 @@ Tensor embedding_rows(const Tensor& weight, const Tensor& index, int64_t padding
     Tensor y = empty(sizes, weight.dtype());
     {
         Unlocked unlocked(y.numel());
-        on_device(cpu::embedding, cuda::embedding).gather(table.device_data(), table.size(0), i.device_data<int64_t>(), y.device_data(), i.numel(),
-            weight.size(1) * weight.item_size());
+        on_device(cpu::embedding, cuda::embedding)
+            .gather(table.device_data(), table.size(0), i.device_data<int64_t>(), y.device_data(), i.numel(),
+                    weight.size(1) * weight.item_size());
     }
     if (needs_grad(weight))
         record(y, "EmbeddingBackward0", {weight}, {i}, [rows = weight.size(0), padding, by_count](Backward& bw) {
@@ -71,11 +74,12 @@ struct BagResult {
     Tensor y, picked;
 };
 
-cpu::BagArgs bag_args(const Tensor& table, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight,
-    int64_t padding, int mode) {
-    return {table.dtype(), table.device_data(), table.size(0), table.size(1), index.device_data<int64_t>(),
-        offsets.device_data<int64_t>(), offsets.numel() - 1,
-            pointer(sample_weight), padding, cpu::BagMode(mode)};
+cpu::BagArgs bag_args(const Tensor& table, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight, int64_t padding,
+                      int mode) {
+    return {table.dtype(),       table.device_data(),          table.size(0),
+            table.size(1),       index.device_data<int64_t>(), offsets.device_data<int64_t>(),
+            offsets.numel() - 1, pointer(sample_weight),       padding,
+            cpu::BagMode(mode)};
 }
 
 // For each of n indices, the number of its bag; those outside of all bags have `inside` false.
@@ -91,61 +95,61 @@ BagOfEach bag_of_each(const Tensor& offsets, int64_t n) {
 }
 
 // index: 1-D. offsets: int64, with the end of the last bag. The gradient that must be differentiable is the formula.
-BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor& offsets,
-    const Tensor& sample_weight, int64_t padding, int mode, bool by_count) {
+BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor& offsets, const Tensor& sample_weight, int64_t padding,
+                        int mode, bool by_count) {
     const Tensor table = kernel_input(weight), index = checked_indices(index_, weight.size(0)),
-        w = kernel_input(sample_weight, weight.dtype());
+                 w = kernel_input(sample_weight, weight.dtype());
     const int64_t bags = offsets.numel() - 1;
-    BagResult r{empty({bags, weight.size(1)}, weight.dtype()), mode == 2 ? empty({bags, weight.size(1)}, DType::i64)
-        : Tensor()};
+    BagResult r{empty({bags, weight.size(1)}, weight.dtype()), mode == 2 ? empty({bags, weight.size(1)}, DType::i64) : Tensor()};
     {
         Unlocked unlocked(index.numel() * weight.size(1));
-        on_device(cpu::embedding, cuda::embedding).bag(bag_args(table, index, offsets, w, padding, mode), r.y.device_data(),
-            r.picked ? r.picked.device_data<int64_t>() : nullptr);
+        on_device(cpu::embedding, cuda::embedding)
+            .bag(bag_args(table, index, offsets, w, padding, mode), r.y.device_data(),
+                 r.picked ? r.picked.device_data<int64_t>() : nullptr);
     }
     if (needs_grad(weight, sample_weight))
-        record(r.y, "EmbeddingBagBackward0", {weight, sample_weight},
-            {weight, index, offsets, sample_weight, r.picked}, [padding, mode, by_count](Backward& bw) {
-            const Tensor g = bw.grad(), weight = bw.saved(0), index = bw.saved(1), offsets = bw.saved(2),
-                sample_weight = bw.saved(3), picked = bw.saved(4);
-            if (needs_grad(g, weight, sample_weight) || by_count || g.is_cuda()) {
-                if (mode == 2) {
-                    const Tensor rows = where(lt(picked, Scalar(0)), Scalar(0), picked);
-                    const Tensor kept = where(lt(picked, Scalar(0)), Scalar(0.0), g);
-                    return bw.set(0, scatter_add(zeros(weight.sizes(), g.dtype()), 0, rows, kept));
-                }
-                if (offsets.numel() < 2) {
-                    if (bw.needs(0)) bw.set(0, zeros(weight.sizes(), g.dtype()));
-                    if (bw.needs(1)) bw.set(1, zeros(index.sizes(), g.dtype()));
-                    return;
-                }
-                const BagOfEach of = bag_of_each(offsets, index.numel());
-                const Tensor bag = of.bag, each = index_select(g, 0, bag);
-                Tensor factor = to(logical_and(ne(index, Scalar(padding)), of.inside), g.dtype());
-                Tensor scale = factor;
-                if (sample_weight) scale = factor * sample_weight;
-                if (mode == 1) {
-                    const Tensor counts = scatter_add(zeros({offsets.numel() - 1}, g.dtype()), 0, bag, factor);
-                    scale = factor / index_select(where(eq(counts, Scalar(0)), Scalar(1.0), counts), 0, bag);
-                }
-                if (bw.needs(0)) bw.set(0, table_gradient(each * unsqueeze(scale, -1), index, weight.size(0),
-                    padding, by_count));
-                if (bw.needs(1)) bw.set(1, sum(each * embedding_rows(weight, index, -1, false), {1}) * factor);
-                return;
-            }
-            const Tensor grad = kernel_input(g, weight.dtype()), table = kernel_input(weight),
-                w = kernel_input(sample_weight, weight.dtype());
-            Tensor dw = bw.needs(0) ? empty(weight.sizes(), weight.dtype()) : Tensor(),
-                ds = bw.needs(1) ? zeros(index.sizes(), weight.dtype()) : Tensor();
-            {
-                Unlocked unlocked(weight.numel());
-                on_device(cpu::embedding, cuda::embedding).bag_backward(bag_args(table, index, offsets, w, padding, mode), grad.device_data(),
-                    picked ? picked.device_data<int64_t>() : nullptr,
-                                            dw ? dw.device_data() : nullptr, ds ? ds.device_data() : nullptr);
-            }
-            bw.set(0, dw);
-            bw.set(1, ds);
-        });
+        record(r.y, "EmbeddingBagBackward0", {weight, sample_weight}, {weight, index, offsets, sample_weight, r.picked},
+               [padding, mode, by_count](Backward& bw) {
+                   const Tensor g = bw.grad(), weight = bw.saved(0), index = bw.saved(1), offsets = bw.saved(2),
+                                sample_weight = bw.saved(3), picked = bw.saved(4);
+                   if (needs_grad(g, weight, sample_weight) || by_count || g.is_cuda()) {
+                       if (mode == 2) {
+                           const Tensor rows = where(lt(picked, Scalar(0)), Scalar(0), picked);
+                           const Tensor kept = where(lt(picked, Scalar(0)), Scalar(0.0), g);
+                           return bw.set(0, scatter_add(zeros(weight.sizes(), g.dtype()), 0, rows, kept));
+                       }
+                       if (offsets.numel() < 2) {
+                           if (bw.needs(0)) bw.set(0, zeros(weight.sizes(), g.dtype()));
+                           if (bw.needs(1)) bw.set(1, zeros(index.sizes(), g.dtype()));
+                           return;
+                       }
+                       const BagOfEach of = bag_of_each(offsets, index.numel());
+                       const Tensor bag = of.bag, each = index_select(g, 0, bag);
+                       Tensor factor = to(logical_and(ne(index, Scalar(padding)), of.inside), g.dtype());
+                       Tensor scale = factor;
+                       if (sample_weight) scale = factor * sample_weight;
+                       if (mode == 1) {
+                           const Tensor counts = scatter_add(zeros({offsets.numel() - 1}, g.dtype()), 0, bag, factor);
+                           scale = factor / index_select(where(eq(counts, Scalar(0)), Scalar(1.0), counts), 0, bag);
+                       }
+                       if (bw.needs(0)) bw.set(0, table_gradient(each * unsqueeze(scale, -1), index, weight.size(0), padding, by_count));
+                       if (bw.needs(1)) bw.set(1, sum(each * embedding_rows(weight, index, -1, false), {1}) * factor);
+                       return;
+                   }
+                   const Tensor grad = kernel_input(g, weight.dtype()), table = kernel_input(weight),
+                                w = kernel_input(sample_weight, weight.dtype());
+                   Tensor dw = bw.needs(0) ? empty(weight.sizes(), weight.dtype()) : Tensor(),
+                          ds = bw.needs(1) ? zeros(index.sizes(), weight.dtype()) : Tensor();
+                   {
+                       Unlocked unlocked(weight.numel());
+                       on_device(cpu::embedding, cuda::embedding)
+                           .bag_backward(bag_args(table, index, offsets, w, padding, mode), grad.device_data(),
+                                         picked ? picked.device_data<int64_t>() : nullptr, dw ? dw.device_data() : nullptr,
+                                         ds ? ds.device_data() : nullptr);
+                   }
+                   bw.set(0, dw);
+                   bw.set(1, ds);
+               });
     return r;
 }
 
@@ -153,13 +157,15 @@ BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor
 
 static const Operators operators = {
     {"embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False)",
-     [](const Tensor& weight, const Tensor& index, int64_t padding, bool by_count,
-         bool) { return embedding_rows(weight, index, padding, by_count); }, function},
+     [](const Tensor& weight, const Tensor& index, int64_t padding, bool by_count, bool) {
+         return embedding_rows(weight, index, padding, by_count);
+     },
+     function},
     // The checked core of embedding_bag: 1-D indices, offsets with the end of the last bag, mode 0 sum, 1 mean, 2 max.
     {"_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, Tensor? per_sample_weights, int padding_idx, "
-        "int mode, bool scale_grad_by_freq)",
-     [](const Tensor& weight, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight,
-         int64_t padding, int64_t mode, bool by_count) {
+     "int mode, bool scale_grad_by_freq)",
+     [](const Tensor& weight, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight, int64_t padding, int64_t mode,
+        bool by_count) {
          const Tensor ends = kernel_input(offsets, DType::i64);
          if (ends.is_cuda() && ends.numel() > 0) {  // integers: nothing here is recorded
              const Tensor kept = minimum(maximum(ends, Scalar(0)), Scalar(index.numel()));
@@ -168,18 +174,23 @@ static const Operators operators = {
                  const Tensor rising = le(narrow(ends, 0, 0, ends.numel() - 1), narrow(ends, 0, 1, ends.numel() - 1));
                  good = cat({good, rising}, 0);
              }
-             cuda::require(good.device_data<bool>(), good.numel(), "embedding_bag: offsets must rise from 0 to at most the number of indices");
+             cuda::require(good.device_data<bool>(), good.numel(),
+                           "embedding_bag: offsets must rise from 0 to at most the number of indices");
              BagResult r = embedding_bag(weight, index, kept, sample_weight, padding, int(mode), by_count);
              return std::tuple<Tensor, Tensor>(r.y, r.picked);
          }
          const int64_t* p = ends.data<int64_t>();
          bool rising = ends.numel() > 0 && p[0] >= 0 && p[ends.numel() - 1] <= index.numel();
          for (int64_t i = 1; rising && i < ends.numel(); i++) rising = p[i - 1] <= p[i];
-         if (!rising) throw RuntimeError("embedding_bag: offsets must rise from 0 to at most the number of indices, "
-             "", index.numel());
+         if (!rising)
+             throw RuntimeError(
+                 "embedding_bag: offsets must rise from 0 to at most the number of indices, "
+                 "",
+                 index.numel());
          BagResult r = embedding_bag(weight, index, ends, sample_weight, padding, int(mode), by_count);
          return std::tuple<Tensor, Tensor>(r.y, r.picked);
-     }, function},
+     },
+     function},
 };
 
 }  // namespace wisp

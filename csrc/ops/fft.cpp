@@ -39,8 +39,7 @@ void transform_dim(const Tensor& from, const Tensor& to, int64_t dim, bool forwa
         const Tensor rows = contiguous(transpose(alias(from), dim, -1));
         {
             Unlocked u(from.numel() * 8);
-            cpu::fft.rows(*plan, f64, cpu::FftKind::complex, rows.data(), 2 * n, rows.data(), 2 * n, rows.numel() / n,
-                          !forward, scale);
+            cpu::fft.rows(*plan, f64, cpu::FftKind::complex, rows.data(), 2 * n, rows.data(), 2 * n, rows.numel() / n, !forward, scale);
         }
         copy_values(to, transpose(rows, dim, -1));
     }
@@ -98,9 +97,8 @@ Tensor complex_transform(const Tensor& x, const Dims& dims, bool forward, double
         }
     }
     if (needs_grad(x))
-        record(y, "FftC2CBackward0", {x}, {}, [dims, forward, scale](Backward& bw) {
-            bw.set(0, complex_transform(bw.grad(), dims, !forward, scale));
-        });
+        record(y, "FftC2CBackward0", {x}, {},
+               [dims, forward, scale](Backward& bw) { bw.set(0, complex_transform(bw.grad(), dims, !forward, scale)); });
     return y;
 }
 
@@ -240,11 +238,9 @@ Domain domain_of(const Tensor& x, const Shape& shape, const Shape& dim) {
                 if (d.dims[i] == d.dims[j]) throw RuntimeError("FFT dims must be unique");
     }
     if (shape) {
-        if (dim && dim->size() != shape->size())
-            throw RuntimeError("When given, dim and shape arguments must have the same length");
+        if (dim && dim->size() != shape->size()) throw RuntimeError("When given, dim and shape arguments must have the same length");
         if (shape->size() > x.dim())
-            throw RuntimeError("Got shape with ", shape->size(), " values but input tensor only has ", x.dim(),
-                               " dimensions.");
+            throw RuntimeError("Got shape with ", shape->size(), " values but input tensor only has ", x.dim(), " dimensions.");
         if (!dim)
             for (int64_t i = x.dim() - shape->size(); i < x.dim(); i++) d.dims.push_back(i);
     } else if (!dim) {
@@ -283,8 +279,7 @@ Tensor fftn(const char*, const Tensor& input, const Shape& shape, const Shape& d
     return complex_transform(resized(x, d), d.dims, forward, scale_of(norm, d.points(), forward));
 }
 
-Tensor rfftn(const char* name, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm,
-             bool forward) {
+Tensor rfftn(const char* name, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
     Tensor x = as_real(input, name);
     const Domain d = domain_of(x, shape, dim);
     if (d.dims.empty()) throw RuntimeError(name, " must transform at least one axis");
@@ -296,8 +291,7 @@ Tensor rfftn(const char* name, const Tensor& input, const Shape& shape, const Sh
     return rest.empty() ? y : complex_transform(y, rest, forward, 1.0);
 }
 
-Tensor irfftn(const char* name, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm,
-              bool forward) {
+Tensor irfftn(const char* name, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
     Tensor x = as_complex(input);
     Shape requested = shape;
     int64_t last = -1;
@@ -331,31 +325,17 @@ Tensor one(const char* name, const Tensor& x, std::optional<int64_t> n, int64_t 
     return f(name, x, shape, Dims{dim}, norm, forward);
 }
 
-#define WISP_TRANSFORM(NAME, FUNCTION, FORWARD)                                                            \
-    {"fft." NAME "(Tensor input, int? n=None, int dim=-1, str? norm=None, *, Tensor? out=None)",           \
-     [](const Tensor& x, std::optional<int64_t> n, int64_t dim, Norm norm) {                               \
-         return one<FUNCTION>(NAME, x, n, dim, norm, FORWARD);                                             \
-     },                                                                                                    \
-     function},                                                                                            \
-    {"fft." NAME "2(Tensor input, int[]? s=None, int[] dim=[-2,-1], str? norm=None, *, Tensor? out=None)", \
-     [](const Tensor& x, Shape s, Dims dim, Norm norm) {                                                   \
-         return FUNCTION(NAME "2", x, s, dim, norm, FORWARD);                                              \
-     },                                                                                                    \
-     function},                                                                                            \
-    {"fft." NAME "n(Tensor input, int[]? s=None, int[]? dim=None, str? norm=None, *, Tensor? out=None)",   \
-     [](const Tensor& x, Shape s, Shape dim, Norm norm) {                                                  \
-         return FUNCTION(NAME "n", x, s, dim, norm, FORWARD);                                              \
-     },                                                                                                    \
-     function},
+#define WISP_TRANSFORM(NAME, FUNCTION, FORWARD)                                                                                       \
+    {"fft." NAME "(Tensor input, int? n=None, int dim=-1, str? norm=None, *, Tensor? out=None)",                                      \
+     [](const Tensor& x, std::optional<int64_t> n, int64_t dim, Norm norm) { return one<FUNCTION>(NAME, x, n, dim, norm, FORWARD); }, \
+     function},                                                                                                                       \
+        {"fft." NAME "2(Tensor input, int[]? s=None, int[] dim=[-2,-1], str? norm=None, *, Tensor? out=None)",                        \
+         [](const Tensor& x, Shape s, Dims dim, Norm norm) { return FUNCTION(NAME "2", x, s, dim, norm, FORWARD); }, function},       \
+        {"fft." NAME "n(Tensor input, int[]? s=None, int[]? dim=None, str? norm=None, *, Tensor? out=None)",                          \
+         [](const Tensor& x, Shape s, Shape dim, Norm norm) { return FUNCTION(NAME "n", x, s, dim, norm, FORWARD); }, function},
 
-const Operators operators = {
-    WISP_TRANSFORM("fft", fftn, true)
-    WISP_TRANSFORM("ifft", fftn, false)
-    WISP_TRANSFORM("rfft", rfftn, true)
-    WISP_TRANSFORM("ihfft", rfftn, false)
-    WISP_TRANSFORM("irfft", irfftn, false)
-    WISP_TRANSFORM("hfft", irfftn, true)
-};
+const Operators operators = {WISP_TRANSFORM("fft", fftn, true) WISP_TRANSFORM("ifft", fftn, false) WISP_TRANSFORM(
+    "rfft", rfftn, true) WISP_TRANSFORM("ihfft", rfftn, false) WISP_TRANSFORM("irfft", irfftn, false) WISP_TRANSFORM("hfft", irfftn, true)};
 
 }  // namespace
 }  // namespace wisp

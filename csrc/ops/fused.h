@@ -21,8 +21,7 @@ inline const void* pointer(const Tensor& t) { return t ? t.device_data() : nullp
 inline DType compute_dtype(DType d) { return d == DType::f64 ? DType::f64 : DType::f32; }
 
 inline void check_floating(const char* kernel, const Tensor& t) {
-    if (!is_floating(t.dtype())) throw NotImplemented('"', kernel, "\" not implemented for '", type_name(t.dtype()),
-        "'");
+    if (!is_floating(t.dtype())) throw NotImplemented('"', kernel, "\" not implemented for '", type_name(t.dtype()), "'");
 }
 
 }  // namespace wisp

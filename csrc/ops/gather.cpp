@@ -25,20 +25,20 @@ Tensor as_index(const Tensor& index, const char* name) {
 
 void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, const char* name) {
     if (index.numel() == 0 || index.is_cuda()) return;  // kernels of the GPU look at the indices as they use them
-    Layout layout = index.layout();  // what is repeated needs one look
+    Layout layout = index.layout();                     // what is repeated needs one look
     for (int64_t i = 0; i < layout.dim(); i++)
         if (layout.strides[i] == 0) layout.sizes[i] = 1;
     const Tensor once = reshape(contiguous(alias(index, layout)), {-1});
     const int64_t at = on_device(cpu::index, cuda::index).first_out_of_range(once.device_data<int64_t>(), once.numel(), size, wrap);
     if (at >= 0)
-        throw IndexError(name, "(): index ", item(select(once, 0, at)).to_int(), " is out of bounds for dimension ", dim,
-                         " with size ", size);
+        throw IndexError(name, "(): index ", item(select(once, 0, at)).to_int(), " is out of bounds for dimension ", dim, " with size ",
+                         size);
 }
 
 static void check_same_dtype(const char* name, const Tensor& self, const Tensor& source) {
     if (self.dtype() != source.dtype())
-        throw RuntimeError(name, "(): Expected self.dtype to be equal to src.dtype, got ", type_name(self.dtype()),
-                           " and ", type_name(source.dtype()));
+        throw RuntimeError(name, "(): Expected self.dtype to be equal to src.dtype, got ", type_name(self.dtype()), " and ",
+                           type_name(source.dtype()));
 }
 
 // --- gather and scatter --------------------------------------------------------------------------------------------
@@ -47,16 +47,15 @@ static void check_gather(const char* name, const Tensor& x, int64_t dim, const T
     const int64_t n = std::max<int64_t>(x.dim(), 1);
     if (index.numel() == 0) return;
     if (std::max<int64_t>(index.dim(), 1) != n)
-        throw RuntimeError(name, "(): Index tensor must have the same number of dimensions as self tensor, got ",
-                           index.dim(), " and ", x.dim());
+        throw RuntimeError(name, "(): Index tensor must have the same number of dimensions as self tensor, got ", index.dim(), " and ",
+                           x.dim());
     if (source && std::max<int64_t>(source.dim(), 1) != n)
-        throw RuntimeError(name, "(): Index tensor must have the same number of dimensions as src tensor, got ",
-                           index.dim(), " and ", source.dim());
+        throw RuntimeError(name, "(): Index tensor must have the same number of dimensions as src tensor, got ", index.dim(), " and ",
+                           source.dim());
     for (int64_t i = 0; i < index.dim() && x.dim(); i++) {
         if (i != dim && index.size(i) > x.size(i))
             throw RuntimeError(name, "(): Size does not match at dimension ", i, " expected index ", index.sizes(),
-                               " to be no larger than self ",
-                               x.sizes(), " apart from dimension ", dim);
+                               " to be no larger than self ", x.sizes(), " apart from dimension ", dim);
         if (source && source.dim() && index.size(i) > source.size(i))
             throw RuntimeError(name, "(): Size does not match at dimension ", i, " expected index ", index.sizes(),
                                " to be no larger than src ", source.sizes());
@@ -75,8 +74,9 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
     if (index.numel() > 0) {
         const Tensor from = at_least_1d(x), at = at_least_1d(index);
         Unlocked unlocked(y.numel());
-        on_device(cpu::index, cuda::index).gather(y.device_data(), from.device_data(), from.strides().data(), at.device_data<int64_t>(), at.strides().data(),
-                          at.sizes().data(), int(at.dim()), int(dim), x.item_size(), from.size(dim), "gather");
+        on_device(cpu::index, cuda::index)
+            .gather(y.device_data(), from.device_data(), from.strides().data(), at.device_data<int64_t>(), at.strides().data(),
+                    at.sizes().data(), int(at.dim()), int(dim), x.item_size(), from.size(dim), "gather");
     }
     if (needs_grad(x))
         record(y, "GatherBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
@@ -95,15 +95,13 @@ static void scatter_values(Scatter how, const Tensor& out, int64_t dim, const Te
         copy_values(out, wide);
         return;
     }
-    const Tensor to_ = at_least_1d(out), at = at_least_1d(index), from = source.dim() || at.dim() == 1
-        ? at_least_1d(source) : source;
+    const Tensor to_ = at_least_1d(out), at = at_least_1d(index), from = source.dim() || at.dim() == 1 ? at_least_1d(source) : source;
     const Dims none(at.dim());
     Unlocked unlocked(index.numel());
-    on_device(cpu::index, cuda::index).scatter(how, to_.device_data(), out.dtype(), to_.strides().data(), at.device_data<int64_t>(), at.strides().data(),
-                       from.device_data(),
-                       source.numel() == 1 && source.dim() == 0 ? none.data() : from.strides().data(),
-                           at.sizes().data(),
-                       int(at.dim()), int(dim), to_.size(dim), name);
+    on_device(cpu::index, cuda::index)
+        .scatter(how, to_.device_data(), out.dtype(), to_.strides().data(), at.device_data<int64_t>(), at.strides().data(),
+                 from.device_data(), source.numel() == 1 && source.dim() == 0 ? none.data() : from.strides().data(), at.sizes().data(),
+                 int(at.dim()), int(dim), to_.size(dim), name);
 }
 
 // A gradient of index's shape, for a source that may have been larger.
@@ -117,22 +115,24 @@ static Tensor scatter_set(const Tensor& x, int64_t dim, const Tensor& given, con
     const Tensor index = as_index(given, "scatter");
     check_same_dtype("scatter", x, source);
     check_gather("scatter", x, dim, index, source);
-    return written(x, in_place, "scatter_", "ScatterBackward0", source, spanned({index}),
-                   [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source, "scatter"); },
-                   [dim, sizes = source.sizes()](Backward& bw) {
-                       const Tensor index = bw.saved(0);
-                       if (bw.needs(0)) bw.set(0, scatter(bw.grad(), dim, index, Scalar(0)));
-                       if (bw.needs(1)) bw.set(1, padded(gather(bw.grad(), dim, index), sizes));
-                   });
+    return written(
+        x, in_place, "scatter_", "ScatterBackward0", source, spanned({index}),
+        [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source, "scatter"); },
+        [dim, sizes = source.sizes()](Backward& bw) {
+            const Tensor index = bw.saved(0);
+            if (bw.needs(0)) bw.set(0, scatter(bw.grad(), dim, index, Scalar(0)));
+            if (bw.needs(1)) bw.set(1, padded(gather(bw.grad(), dim, index), sizes));
+        });
 }
 static Tensor scatter_value(const Tensor& x, int64_t dim, const Tensor& given, const Scalar& value, bool in_place) {
     dim = wrap_dim(dim, x.dim());
     const Tensor index = as_index(given, "scatter");
     check_gather("scatter", x, dim, index, Tensor());
     const Tensor source = scalar_tensor(value, x.dtype());
-    return written(x, in_place, "scatter_", "ScatterBackward1", Tensor(), spanned({index}),
-                   [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source, "scatter"); },
-                   [dim](Backward& bw) { bw.set(0, scatter(bw.grad(), dim, bw.saved(0), Scalar(0))); });
+    return written(
+        x, in_place, "scatter_", "ScatterBackward1", Tensor(), spanned({index}),
+        [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source, "scatter"); },
+        [dim](Backward& bw) { bw.set(0, scatter(bw.grad(), dim, bw.saved(0), Scalar(0))); });
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
     return scatter_set(x, dim, index, source, false);
@@ -146,12 +146,13 @@ static Tensor scatter_sum(const Tensor& x, int64_t dim, const Tensor& given, con
     const Tensor index = as_index(given, "scatter_add");
     check_same_dtype("scatter_add", x, source);
     check_gather("scatter_add", x, dim, index, source);
-    return written(x, in_place, "scatter_add_", "ScatterAddBackward0", source, spanned({index}),
-                   [&](const Tensor& y) { scatter_values(Scatter::add, y, dim, index, source, "scatter_add"); },
-                   [dim, sizes = source.sizes()](Backward& bw) {
-                       if (bw.needs(0)) bw.set(0, bw.grad());
-                       if (bw.needs(1)) bw.set(1, padded(gather(bw.grad(), dim, bw.saved(0)), sizes));
-                   });
+    return written(
+        x, in_place, "scatter_add_", "ScatterAddBackward0", source, spanned({index}),
+        [&](const Tensor& y) { scatter_values(Scatter::add, y, dim, index, source, "scatter_add"); },
+        [dim, sizes = source.sizes()](Backward& bw) {
+            if (bw.needs(0)) bw.set(0, bw.grad());
+            if (bw.needs(1)) bw.set(1, padded(gather(bw.grad(), dim, bw.saved(0)), sizes));
+        });
 }
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
     return scatter_sum(x, dim, index, source, false);
@@ -171,19 +172,16 @@ static How how_of(const std::string& name) {
 }
 
 // How many elements end up in each place.
-static Tensor contributions(const Tensor& like, int64_t dim, const Tensor& index, const Dims& sizes,
-                            bool include_self) {
+static Tensor contributions(const Tensor& like, int64_t dim, const Tensor& index, const Dims& sizes, bool include_self) {
     const Tensor start = full(like.sizes(), Scalar(int64_t(include_self)), like.dtype());
     const Tensor count = scatter_add(start, dim, index, ones(sizes, like.dtype()));
     return where(eq(count, Scalar(0)), Scalar(1), count);
 }
 
-static Tensor scatter_reduce_plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, How how,
-                                   bool include_self) {
+static Tensor scatter_reduce_plain(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, How how, bool include_self) {
     GradMode off(false);
     if (is_reduced(x.dtype()))
-        return to(scatter_reduce_plain(to(x, DType::f32), dim, index, to(source, DType::f32), how, include_self),
-                  x.dtype());
+        return to(scatter_reduce_plain(to(x, DType::f32), dim, index, to(source, DType::f32), how, include_self), x.dtype());
     Tensor y = clone(contiguous(x));
     if (!include_self) {
         alignas(16) Scalar start = how == How::prod ? Scalar(1) : Scalar(0);
@@ -193,8 +191,10 @@ static Tensor scatter_reduce_plain(const Tensor& x, int64_t dim, const Tensor& i
             scatter_values(Scatter::set, y, dim, index, scalar_tensor(start, x.dtype()), "scatter_reduce");
         }
     }
-    const Scatter way = how == How::prod ? Scatter::multiply : how == How::amax ? Scatter::maximum : how == How::amin
-        ? Scatter::minimum : Scatter::add;
+    const Scatter way = how == How::prod   ? Scatter::multiply
+                        : how == How::amax ? Scatter::maximum
+                        : how == How::amin ? Scatter::minimum
+                                           : Scatter::add;
     scatter_values(way, y, dim, index, source, "scatter_reduce");
     if (how == How::mean) {
         const Tensor count = contributions(y, dim, index, index.sizes(), include_self);
@@ -220,12 +220,10 @@ static void scatter_reduce_gradient(Backward& bw, int64_t dim, How how, bool inc
         const Tensor zeros_there = gather(scatter_add(zeros_like(x), dim, index, to(zero, x.dtype())), dim, index);
         const Tensor only = logical_and(zero, eq(zeros_there, Scalar(1)));
         const Tensor without = scatter_reduce(x, dim, index, where(only, Scalar(1), source), "prod", include_self);
-        to_source = where(only, gather(mul(g, without), dim, index),
-                          div(gather(mul(g, y), dim, index), where(zero, Scalar(1), source)));
+        to_source = where(only, gather(mul(g, without), dim, index), div(gather(mul(g, y), dim, index), where(zero, Scalar(1), source)));
     } else {
         const Tensor value = gather(detach(y), dim, index);
-        const Tensor here = to(eq(detach(source), value), g.dtype()),
-            self_here = to(eq(detach(x), detach(y)), g.dtype());
+        const Tensor here = to(eq(detach(source), value), g.dtype()), self_here = to(eq(detach(x), detach(y)), g.dtype());
         Tensor count = scatter_add(self_here, dim, index, here);
         const Tensor share = div(g, where(eq(count, Scalar(0)), Scalar(1), count));
         to_self = mul(self_here, share);
@@ -236,8 +234,8 @@ static void scatter_reduce_gradient(Backward& bw, int64_t dim, How how, bool inc
     if (bw.needs(1)) bw.set(1, to_source);
 }
 
-Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& all_source,
-                      const std::string& name, bool include_self) {
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& all_source, const std::string& name,
+                      bool include_self) {
     dim = wrap_dim(dim, x.dim());
     const How how = how_of(name);
     const Tensor index = as_index(given, "scatter_reduce");
@@ -253,15 +251,14 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& given, const T
     if (is_differentiable(x.dtype()) && needs_grad(x, source))
         record(y, "ScatterReduceBackward0", {x, source}, {index, x, source, y},
                [dim, how, include_self, empty = index.numel() == 0](Backward& bw) {
-            if (!empty) return scatter_reduce_gradient(bw, dim, how, include_self);
-            if (bw.needs(0)) bw.set(0, bw.grad());
-        });
+                   if (!empty) return scatter_reduce_gradient(bw, dim, how, include_self);
+                   if (bw.needs(0)) bw.set(0, bw.grad());
+               });
     return y;
 }
 
 // scatter(..., reduce="add" | "multiply"), the older form.
-static Tensor scatter_old(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source,
-                          const std::string& reduce) {
+static Tensor scatter_old(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce) {
     if (reduce == "add") return scatter_add(x, dim, index, source);
     if (reduce == "multiply") return scatter_reduce(x, dim, index, source, "prod", true);
     throw RuntimeError("reduce argument must be either add or multiply, got ", reduce, ".");
@@ -323,8 +320,7 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
         parallel_for(outer, per_thread, [&](int64_t begin, int64_t end) {
             for (int64_t o = begin; o < end; o++) {
                 int64_t start = 0;
-                for (int64_t i = before - 1, rest = o; i >= 0; rest /= x.size(i),
-                     i--) start += rest % x.size(i) * x.stride(i);
+                for (int64_t i = before - 1, rest = o; i >= 0; rest /= x.size(i), i--) start += rest % x.size(i) * x.stride(i);
                 cpu::index.take(written + o * n * inner * x.item_size(), inner, to.data(), read + start * x.item_size(), places, n, slice,
                                 x.item_size());
             }
@@ -338,9 +334,9 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
         to.insert(0, step);
         step *= x.size(i);
     }
-    on_device(cpu::index, cuda::index).take(y.device_data(), inner, to.data(), x.device_data(), offsets.device_data<int64_t>(), n,
-                    Slice{int(sizes.size()), sizes.data(), from.data()},
-                    x.item_size());
+    on_device(cpu::index, cuda::index)
+        .take(y.device_data(), inner, to.data(), x.device_data(), offsets.device_data<int64_t>(), n,
+              Slice{int(sizes.size()), sizes.data(), from.data()}, x.item_size());
 }
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
@@ -379,57 +375,56 @@ static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor
     const Dims none(s.sizes.size());
     const Tensor offsets = offsets_of(index, s.size, s.stride, name, wrap);
     Unlocked unlocked(index.numel() * product(s.sizes));
-    on_device(cpu::index, cuda::index).put(how, out.device_data(), out.dtype(), offsets.device_data<int64_t>(), index.numel(), s.slice(), values.device_data(),
-                   single ? 0 : v.stride,
-                   single ? none.data() : v.strides.data());
+    on_device(cpu::index, cuda::index)
+        .put(how, out.device_data(), out.dtype(), offsets.device_data<int64_t>(), index.numel(), s.slice(), values.device_data(),
+             single ? 0 : v.stride, single ? none.data() : v.strides.data());
 }
 
 static void check_source(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
     check_same_dtype(name, x, source);
     if (x.dim() == 0 || source.dim() == 0) {
         if (source.dim() > 1 || x.dim() > 1 || (x.dim() == 1 && std::strcmp(name, "index_add") == 0))
-            throw RuntimeError(name, "(): source tensor shape must match self tensor shape, excluding the specified "
-                               "dimension. Got self.shape = ", x.sizes(), " source.shape = ", source.sizes());
-        if (source.numel() != index.numel()) throw IndexError(name, "(): Number of indices (", index.numel(),
-                                                              ") should be equal to source.size(dim): (",
-                                                                  source.numel(), ")");
+            throw RuntimeError(name,
+                               "(): source tensor shape must match self tensor shape, excluding the specified "
+                               "dimension. Got self.shape = ",
+                               x.sizes(), " source.shape = ", source.sizes());
+        if (source.numel() != index.numel())
+            throw IndexError(name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", source.numel(),
+                             ")");
         return;
     }
     if (source.dim() != x.dim())
-        throw RuntimeError(name, "(): source of shape ", source.sizes(),
-                           " must have as many dimensions as self of shape ", x.sizes());
+        throw RuntimeError(name, "(): source of shape ", source.sizes(), " must have as many dimensions as self of shape ", x.sizes());
     for (int64_t i = 0; i < x.dim(); i++) {
         if (i == dim && source.size(i) != index.numel())
-            throw IndexError(name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (",
-                             source.size(i), "), for dim: ", dim);
+            throw IndexError(name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", source.size(i),
+                             "), for dim: ", dim);
         if (i != dim && source.size(i) != x.size(i))
-            throw RuntimeError(name,
-                               "(): Source/destination tensor must have same slice shapes. Destination slice shape: ",
-                                   x.sizes(), " at dimension ", dim,
-                               " and source slice shape: ", source.sizes(), " at dimension ", dim, ".");
+            throw RuntimeError(name, "(): Source/destination tensor must have same slice shapes. Destination slice shape: ", x.sizes(),
+                               " at dimension ", dim, " and source slice shape: ", source.sizes(), " at dimension ", dim, ".");
     }
 }
 
-static Tensor index_add_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source,
-                            const Scalar& alpha, bool in_place) {
+static Tensor index_add_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, const Scalar& alpha, bool in_place) {
     dim = wrap_dim(dim, x.dim());
     const Tensor index = check_slices("index_add", x, dim, given);
     check_source("index_add", x, dim, index, source);
     const bool scaled = !(alpha == 1.0);
-    return written(x, in_place, "index_add_", "IndexAddBackward0", source, spanned({index}),
-                   [&](const Tensor& y) {
-                       GradMode off(false);
-                       put_slices(Scatter::add, y, dim, index, scaled ? to(mul(source, alpha), x.dtype()) : source, "index_add");
-                   },
-                   [dim, alpha, scaled, flat = source.dim() == 0](Backward& bw) {
-                       if (bw.needs(0)) bw.set(0, bw.grad());
-                       if (!bw.needs(1)) return;
-                       Tensor g = index_select(bw.grad(), dim, bw.saved(0));
-                       if (flat && g.dim()) g = view(g, {});
-                       if (!scaled) return bw.set(1, g);
-                       const bool turn = is_complex(g.dtype()) && alpha.is_complex();
-                       bw.set(1, mul(g, turn ? Scalar(std::conj(alpha.to_complex())) : alpha));
-                   });
+    return written(
+        x, in_place, "index_add_", "IndexAddBackward0", source, spanned({index}),
+        [&](const Tensor& y) {
+            GradMode off(false);
+            put_slices(Scatter::add, y, dim, index, scaled ? to(mul(source, alpha), x.dtype()) : source, "index_add");
+        },
+        [dim, alpha, scaled, flat = source.dim() == 0](Backward& bw) {
+            if (bw.needs(0)) bw.set(0, bw.grad());
+            if (!bw.needs(1)) return;
+            Tensor g = index_select(bw.grad(), dim, bw.saved(0));
+            if (flat && g.dim()) g = view(g, {});
+            if (!scaled) return bw.set(1, g);
+            const bool turn = is_complex(g.dtype()) && alpha.is_complex();
+            bw.set(1, mul(g, turn ? Scalar(std::conj(alpha.to_complex())) : alpha));
+        });
 }
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
     return index_add_any(x, dim, index, source, alpha, false);
@@ -439,12 +434,13 @@ static Tensor index_copy_any(const Tensor& x, int64_t dim, const Tensor& given, 
     dim = wrap_dim(dim, x.dim());
     const Tensor index = check_slices("index_copy", x, dim, given);
     check_source("index_copy", x, dim, index, source);
-    return written(x, in_place, "index_copy_", "IndexCopyBackward0", source, spanned({index}),
-                   [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, source, "index_copy"); },
-                   [dim, sizes = source.sizes()](Backward& bw) {
-                       if (bw.needs(0)) bw.set(0, index_fill(bw.grad(), dim, bw.saved(0), Scalar(0)));
-                       if (bw.needs(1)) bw.set(1, reshape(index_select(bw.grad(), dim, bw.saved(0)), sizes));
-                   });
+    return written(
+        x, in_place, "index_copy_", "IndexCopyBackward0", source, spanned({index}),
+        [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, source, "index_copy"); },
+        [dim, sizes = source.sizes()](Backward& bw) {
+            if (bw.needs(0)) bw.set(0, index_fill(bw.grad(), dim, bw.saved(0), Scalar(0)));
+            if (bw.needs(1)) bw.set(1, reshape(index_select(bw.grad(), dim, bw.saved(0)), sizes));
+        });
 }
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
     return index_copy_any(x, dim, index, source, false);
@@ -453,23 +449,27 @@ Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 // value: a 0-dim tensor of x's dtype, which may want a gradient.
 static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& value, bool in_place) {
     dim = wrap_dim(dim, x.dim());
-    if (value.dim() != 0) throw RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor "
-                                             "with ", value.dim(), " dimension(s).");
+    if (value.dim() != 0)
+        throw RuntimeError(
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor "
+            "with ",
+            value.dim(), " dimension(s).");
     if (given.dim() > 1) throw IndexError("index_fill(): Index has to be a vector/scalar");
     Tensor index = contiguous(as_index(given, "index_fill"));
     check_range(index, x.dim() ? x.size(dim) : 1, dim, true, "index_fill");
     const Tensor filler = to(detach(value), x.dtype());
-    return written(x, in_place, "index_fill_", "IndexFillBackward0", value, spanned({index}),
-                   [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, filler, "index_fill", true); },
-                   [dim](Backward& bw) {
-                       if (bw.needs(0)) bw.set(0, index_fill(bw.grad(), dim, bw.saved(0), Scalar(0)));
-                       if (!bw.needs(1)) return;
-                       // Each place counts once, however often it was named.
-                       const Tensor index = bw.saved(0);
-                       const int64_t n = bw.grad().dim() ? bw.grad().size(dim) : 1;
-                       const Tensor named = index_fill(zeros({n}, DType::boolean), 0, index, Scalar(true));
-                       bw.set(1, sum(index_select(bw.grad(), dim, reshape(nonzero(named), {-1}))));
-                   });
+    return written(
+        x, in_place, "index_fill_", "IndexFillBackward0", value, spanned({index}),
+        [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, filler, "index_fill", true); },
+        [dim](Backward& bw) {
+            if (bw.needs(0)) bw.set(0, index_fill(bw.grad(), dim, bw.saved(0), Scalar(0)));
+            if (!bw.needs(1)) return;
+            // Each place counts once, however often it was named.
+            const Tensor index = bw.saved(0);
+            const int64_t n = bw.grad().dim() ? bw.grad().size(dim) : 1;
+            const Tensor named = index_fill(zeros({n}, DType::boolean), 0, index, Scalar(true));
+            bw.set(1, sum(index_select(bw.grad(), dim, reshape(nonzero(named), {-1}))));
+        });
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
     return index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), false);
@@ -478,9 +478,10 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Scala
 static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> given) {
     if (!given) return gather(reshape(x, {x.numel()}), 0, reshape(indices, {indices.numel()}));
     if (x.dim() != indices.dim())
-        throw RuntimeError("torch.take_along_dim(): input and indices should have the same number of dimensions, but "
-                           "got ", x.dim(),
-                           " dimensions for input, and ", indices.dim(), " dimensions for indices");
+        throw RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but "
+            "got ",
+            x.dim(), " dimensions for input, and ", indices.dim(), " dimensions for indices");
     const int64_t dim = wrap_dim(*given, x.dim());
     Dims a = x.sizes(), b = indices.sizes();
     if (x.dim()) a[dim] = b[dim] = 1;
@@ -493,26 +494,32 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
     return gather(expand(x, xs), dim, expand(at, is));
 }
 
-#define WISP_PAIR(NAME, SIGNATURE, PARAMETERS, ...)                                                                \
-    {#NAME "(Tensor input, " SIGNATURE ", *, Tensor? out=None)",                                                   \
-     [] PARAMETERS { [[maybe_unused]] const bool in_place = false; return __VA_ARGS__; }, function | method},      \
-    {#NAME "_(Tensor input, " SIGNATURE ")",                                                                       \
-     [] PARAMETERS { [[maybe_unused]] const bool in_place = true; return __VA_ARGS__; }, method},
+#define WISP_PAIR(NAME, SIGNATURE, PARAMETERS, ...)              \
+    {#NAME "(Tensor input, " SIGNATURE ", *, Tensor? out=None)", \
+     [] PARAMETERS {                                             \
+         [[maybe_unused]] const bool in_place = false;           \
+         return __VA_ARGS__;                                     \
+     },                                                          \
+     function | method},                                         \
+        {#NAME "_(Tensor input, " SIGNATURE ")",                 \
+         [] PARAMETERS {                                         \
+             [[maybe_unused]] const bool in_place = true;        \
+             return __VA_ARGS__;                                 \
+         },                                                      \
+         method},
 
 static const Operators operators = {
     {"gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, bool) { return gather(x, dim, index); }, function | method},
-    WISP_PAIR(scatter, "int dim, Tensor index, Tensor src",
-              (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
+    WISP_PAIR(scatter, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
               scatter_set(x, dim, index, source, in_place))
-    WISP_PAIR(scatter, "int dim, Tensor index, Number value",
-              (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
-              scatter_value(x, dim, index, value, in_place))
-    {"scatter(Tensor input, int dim, Tensor index, Tensor src, *, str reduce, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) {
-         return scatter_old(x, dim, index, source, reduce);
-     },
-     function | method},
+        WISP_PAIR(scatter, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
+                  scatter_value(x, dim, index, value, in_place)){
+            "scatter(Tensor input, int dim, Tensor index, Tensor src, *, str reduce, Tensor? out=None)",
+            [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) {
+                return scatter_old(x, dim, index, source, reduce);
+            },
+            function | method},
     {"scatter(Tensor input, int dim, Tensor index, Number value, *, str reduce, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string reduce) {
          return scatter_old(x, dim, index, filled_source(x, index, value), reduce);
@@ -530,16 +537,14 @@ static const Operators operators = {
          return x;
      },
      method},
-    WISP_PAIR(scatter_add, "int dim, Tensor index, Tensor src",
-              (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
-              scatter_sum(x, dim, index, source, in_place))
-    {"scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor? "
-     "out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce,
-        bool include_self) {
-         return scatter_reduce(x, dim, index, source, reduce, include_self);
-     },
-     function | method | inplace},
+    WISP_PAIR(scatter_add, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
+              scatter_sum(x, dim, index, source, in_place)){
+        "scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor? "
+        "out=None)",
+        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
+            return scatter_reduce(x, dim, index, source, reduce, include_self);
+        },
+        function | method | inplace},
     {"index_select(Tensor input, int dim, Tensor index, *, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, function | method},
     {"index_add(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1, Tensor? out=None)",
@@ -552,32 +557,27 @@ static const Operators operators = {
          return index_add_any(x, dim, index, source, alpha, true);
      },
      method},
-    WISP_PAIR(index_copy, "int dim, Tensor index, Tensor source",
-              (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
+    WISP_PAIR(index_copy, "int dim, Tensor index, Tensor source", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
               index_copy_any(x, dim, index, source, in_place))
-    WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value",
-              (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value),
-              index_fill_any(x, dim, index, value, in_place))
-    WISP_PAIR(index_fill, "int dim, Tensor index, Number value",
-              (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
-              index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place))
-    {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, "
-     "Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce,
-        bool include_self) {
-         dim = wrap_dim(dim, x.dim());
-         Tensor at = index;
-         if (x.dim() > 1) {
-             Dims shape(x.dim(), 1);
-             shape[dim] = index.numel();
-             at = expand(view(index, shape), source.sizes());
-         }
-         return scatter_reduce(x, dim, at, source, reduce, include_self);
-     },
-     function | method | inplace},
+        WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value",
+                  (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value), index_fill_any(x, dim, index, value, in_place))
+            WISP_PAIR(index_fill, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
+                      index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place)){
+                "index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, "
+                "Tensor? out=None)",
+                [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
+                    dim = wrap_dim(dim, x.dim());
+                    Tensor at = index;
+                    if (x.dim() > 1) {
+                        Dims shape(x.dim(), 1);
+                        shape[dim] = index.numel();
+                        at = expand(view(index, shape), source.sizes());
+                    }
+                    return scatter_reduce(x, dim, at, source, reduce, include_self);
+                },
+                function | method | inplace},
     {"take_along_dim(Tensor input, Tensor indices, int? dim=None, *, Tensor? out=None)",
-     [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); },
-         function | method},
+     [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); }, function | method},
 };
 
 }  // namespace wisp

@@ -7,8 +7,7 @@ namespace wisp {
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value);
-Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& how,
-                      bool include_self);
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& how, bool include_self);
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha = 1);
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value);
@@ -23,9 +22,9 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
 
 // The body of a writer f and its in-place form: write(y) changes y, which is self or a contiguous clone of it, and the
 // gradient is recorded for (self, source).
-template <class Write, class Gradient>
-Tensor written(const Tensor& self, bool in_place, const char* name, const char* grad_name, const Tensor& source,
-               std::span<const Tensor> saved, Write&& write, Gradient&& gradient) {
+template <class Write, class Gradient> Tensor written(const Tensor& self, bool in_place, const char* name, const char* grad_name,
+                                                      const Tensor& source, std::span<const Tensor> saved, Write&& write,
+                                                      Gradient&& gradient) {
     const bool recording = is_differentiable(self.dtype()) && needs_grad(self, source);
     Tensor y = self;
     if (in_place) {
@@ -52,8 +51,8 @@ Tensor written(const Tensor& self, bool in_place, const char* name, const char* 
 // x with x[indices] = values, or += if accumulate; see index.h for the in-place form.
 Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate);
 
-Tensor nonzero(const Tensor& x);           // [count, dims]
-TensorList nonzero_tuple(const Tensor& x); // [count] for each dim
+Tensor nonzero(const Tensor& x);            // [count, dims]
+TensorList nonzero_tuple(const Tensor& x);  // [count] for each dim
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& value);
 Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& value);
 Tensor masked_select(const Tensor& x, const Tensor& mask);

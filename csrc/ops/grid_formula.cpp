@@ -7,9 +7,7 @@ namespace {
 
 Tensor number(double v) { return wrapped_number(Scalar(v)); }
 
-Tensor clipped(const Tensor& c, int64_t size) {
-    return minimum(maximum(c, Scalar(0.0)), Scalar(double(size - 1)));
-}
+Tensor clipped(const Tensor& c, int64_t size) { return minimum(maximum(c, Scalar(0.0)), Scalar(double(size - 1))); }
 
 Tensor padded(const Tensor& c, int64_t size, const cpu::GridSample& g) {
     if (g.padding == cpu::GridPadding::zeros) return c;
@@ -28,12 +26,8 @@ struct Neighbour {
 
 TensorList cubic_weights(const Tensor& t) {
     const double a = -0.75;
-    auto inner = [&](const Tensor& x) {
-        return (x * Scalar(a + 2) - Scalar(a + 3)) * x * x + Scalar(1.0);
-    };
-    auto outer = [&](const Tensor& x) {
-        return ((x * Scalar(a) - Scalar(5 * a)) * x + Scalar(8 * a)) * x - Scalar(4 * a);
-    };
+    auto inner = [&](const Tensor& x) { return (x * Scalar(a + 2) - Scalar(a + 3)) * x * x + Scalar(1.0); };
+    auto outer = [&](const Tensor& x) { return ((x * Scalar(a) - Scalar(5 * a)) * x + Scalar(8 * a)) * x - Scalar(4 * a); };
     return {outer(t + Scalar(1.0)), inner(t), inner(Scalar(1.0) - t), outer(Scalar(2.0) - t)};
 }
 

@@ -5,8 +5,4 @@
 #include "../cpu/image.h"
 #include "ops.h"
 
-namespace wisp {
-
-Tensor grid_sample_formula(const cpu::GridSample& g, const Tensor& input, const Tensor& grid);
-
-}  // namespace wisp
+namespace wisp { Tensor grid_sample_formula(const cpu::GridSample& g, const Tensor& input, const Tensor& grid); }  // namespace wisp

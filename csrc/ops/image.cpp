@@ -22,21 +22,21 @@ std::vector<int64_t> IndexMap::table(int d) const {
     for (int64_t o = 0; o < out[d]; ++o) {
         int64_t i = o - left[d];
         switch (kind) {
-            case reflect: i = i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i; break;
-            case replicate: i = std::clamp<int64_t>(i, 0, size - 1); break;
-            case circular: {  // negative padding crops first
-                const int64_t right = out[d] - size - left[d], zero = 0;
-                const int64_t first = std::max(-left[d], zero), kept = size - first - std::max(-right, zero);
-                i = o - std::max(left[d], zero);
-                i = first + (i < 0 ? i + kept : i >= kept ? i - kept : i);
-                break;
-            }
-            case nearest:
-                if (out[d] == size) i = o;
-                else if (out[d] == 2 * size && scale[d] == 0.5f) i = o / 2;
-                else i = std::min(int64_t(std::floor(float(o) * scale[d])), size - 1);
-                break;
-            case nearest_exact: i = std::min(int64_t(std::floor((float(o) + 0.5f) * scale[d])), size - 1); break;
+        case reflect: i = i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i; break;
+        case replicate: i = std::clamp<int64_t>(i, 0, size - 1); break;
+        case circular: {  // negative padding crops first
+            const int64_t right = out[d] - size - left[d], zero = 0;
+            const int64_t first = std::max(-left[d], zero), kept = size - first - std::max(-right, zero);
+            i = o - std::max(left[d], zero);
+            i = first + (i < 0 ? i + kept : i >= kept ? i - kept : i);
+            break;
+        }
+        case nearest:
+            if (out[d] == size) i = o;
+            else if (out[d] == 2 * size && scale[d] == 0.5f) i = o / 2;
+            else i = std::min(int64_t(std::floor(float(o) * scale[d])), size - 1);
+            break;
+        case nearest_exact: i = std::min(int64_t(std::floor((float(o) + 0.5f) * scale[d])), size - 1); break;
         }
         map[size_t(o)] = i;
     }
@@ -71,10 +71,8 @@ Tensor apply_map(const IndexMap& m, int dims, const Tensor& input, bool backward
     if (needs_grad(input))
         record(out, name, {input}, {}, [m, dims, backward, name](Backward& bw) {
             const Tensor gradient = apply_map(m, dims, bw.grad(), !backward, name);
-            if (m.kind == IndexMap::reflect || m.kind == IndexMap::replicate)
-                set_piecewise_linear(bw, 0, gradient, name);
-            else
-                bw.set(0, gradient);
+            if (m.kind == IndexMap::reflect || m.kind == IndexMap::replicate) set_piecewise_linear(bw, 0, gradient, name);
+            else bw.set(0, gradient);
         });
     return out;
 }
@@ -85,16 +83,15 @@ Tensor constant_pad(const Tensor& input, const Dims& pad, const Scalar& value) {
     if (pad.size() % 2 != 0) throw RuntimeError("Length of pad must be even but instead it equals ", pad.size());
     const int64_t padded = pad.size() / 2, first = input.dim() - padded;
     if (first < 0)
-        throw RuntimeError("Length of pad should be no more than twice the number of dimensions of the input. Pad ",
-                           "length is ", pad.size(), " while the input has ", input.dim(), " dimensions.");
+        throw RuntimeError("Length of pad should be no more than twice the number of dimensions of the input. Pad ", "length is ",
+                           pad.size(), " while the input has ", input.dim(), " dimensions.");
     Dims sizes = input.sizes(), opposite = pad;
     for (int64_t i = 0; i < padded; ++i) {
         const int64_t d = input.dim() - 1 - i, before = pad[2 * i], after = pad[2 * i + 1];
         sizes[d] += before + after;
         if (sizes[d] < 0)
             throw RuntimeError("The input size ", input.size(d), ", plus negative padding ", before, " and ", after,
-                               ", resulted in a negative output size, which is invalid. Check dimension ", d,
-                               " of your input.");
+                               ", resulted in a negative output size, which is invalid. Check dimension ", d, " of your input.");
     }
     for (int64_t& v : opposite) v = -v;
     const Tensor out = full(sizes, value, input.dtype());
@@ -111,9 +108,7 @@ Tensor constant_pad(const Tensor& input, const Dims& pad, const Scalar& value) {
         if (out.numel() > 0 && from.numel() > 0) copy_values(to, from);
     }
     if (needs_grad(input))
-        record(out, "ConstantPadNdBackward0", {input}, {}, [opposite](Backward& bw) {
-            bw.set(0, constant_pad(bw.grad(), opposite, 0));
-        });
+        record(out, "ConstantPadNdBackward0", {input}, {}, [opposite](Backward& bw) { bw.set(0, constant_pad(bw.grad(), opposite, 0)); });
     return out;
 }
 
@@ -136,26 +131,24 @@ static Tensor mapped_pad(const Tensor& input, const Dims& pad, const std::string
         m.left[at] = before;
         if (m.kind == IndexMap::reflect && (before >= size || after >= size))
             throw RuntimeError("Argument #", 4 + 2 * d, ": Padding size should be less than the corresponding input ",
-                               "dimension, but got: padding (", before, ", ", after, ") at dimension ",
-                               input.dim() - 1 - d, " of input ", input.sizes());
+                               "dimension, but got: padding (", before, ", ", after, ") at dimension ", input.dim() - 1 - d, " of input ",
+                               input.sizes());
         if (m.kind == IndexMap::circular && (before > size || after > size))
             throw RuntimeError("Padding value causes wrapping around more than once.");
         if (m.out[at] < 1)
             throw RuntimeError("input (size ", size, " of dimension ", input.dim() - 1 - d,
                                ") is too small. Calculated output size: ", m.out[at]);
     }
-    static constexpr const char* names[3][3] = {
-        {"ReflectionPad1DBackward0", "ReflectionPad2DBackward0", "ReflectionPad3DBackward0"},
-        {"ReplicationPad1DBackward0", "ReplicationPad2DBackward0", "ReplicationPad3DBackward0"},
-        {"CopySlices", "CopySlices", "CopySlices"}};
+    static constexpr const char* names[3][3] = {{"ReflectionPad1DBackward0", "ReflectionPad2DBackward0", "ReflectionPad3DBackward0"},
+                                                {"ReplicationPad1DBackward0", "ReplicationPad2DBackward0", "ReplicationPad3DBackward0"},
+                                                {"CopySlices", "CopySlices", "CopySlices"}};
     return apply_map(m, dims, input, false, names[m.kind][dims - 1]);
 }
 
 static Tensor pad(const Tensor& input, const Dims& pad, const std::string& mode, const std::optional<Scalar>& value) {
     if (mode == "constant") return constant_pad(input, pad, value.value_or(Scalar(0)));
     if (value && !(*value == 0)) throw ValueError("Padding mode \"", mode, "\" doesn't take in value argument");
-    if (mode != "reflect" && mode != "replicate" && mode != "circular")
-        throw NotImplemented("Unrecognised padding mode ", mode);
+    if (mode != "reflect" && mode != "replicate" && mode != "circular") throw NotImplemented("Unrecognised padding mode ", mode);
     return mapped_pad(input, pad, mode);
 }
 
@@ -170,8 +163,7 @@ Dims two(const char* op, const char* name, const Dims& given) {
 }
 
 void check_least(const char* rule, const char* name, const Dims& d, int64_t least) {
-    if (d[0] < least || d[1] < least)
-        throw RuntimeError(rule, ", but got ", name, "_height: ", d[0], " ", name, "_width: ", d[1]);
+    if (d[0] < least || d[1] < least) throw RuntimeError(rule, ", but got ", name, "_height: ", d[0], " ", name, "_width: ", d[1]);
 }
 
 struct Windows {
@@ -179,10 +171,9 @@ struct Windows {
     Dims image, columns;  // sizes with the batch
 };
 
-Windows windows(const char* op, const Dims& size, const Dims& kernel_size, const Dims& dilation, const Dims& padding,
-                const Dims& stride) {
-    const Dims k = two(op, "kernel_size", kernel_size), l = two(op, "dilation", dilation),
-               p = two(op, "padding", padding), s = two(op, "stride", stride);
+Windows windows(const char* op, const Dims& size, const Dims& kernel_size, const Dims& dilation, const Dims& padding, const Dims& stride) {
+    const Dims k = two(op, "kernel_size", kernel_size), l = two(op, "dilation", dilation), p = two(op, "padding", padding),
+               s = two(op, "stride", stride);
     Windows r;
     for (int d = 0; d < 2; ++d) {
         check_least("kernel size should be greater than zero", "kernel", k, 1);
@@ -198,10 +189,9 @@ Windows windows(const char* op, const Dims& size, const Dims& kernel_size, const
         r.w.out[d] = room < 0 ? 0 : room / s[d] + 1;
     }
     if (r.w.out[0] < 1 || r.w.out[1] < 1)
-        throw RuntimeError("Given input with spatial size (", size[0], ", ", size[1], "), kernel_size=(", k[0], ", ",
-                           k[1], "), dilation=(", l[0], ", ", l[1], "), padding=(", p[0], ", ", p[1],
-                           "), calculated shape of the array of sliding blocks as (", r.w.out[0], ", ", r.w.out[1],
-                           "), but its components must be at least one.");
+        throw RuntimeError("Given input with spatial size (", size[0], ", ", size[1], "), kernel_size=(", k[0], ", ", k[1], "), dilation=(",
+                           l[0], ", ", l[1], "), padding=(", p[0], ", ", p[1], "), calculated shape of the array of sliding blocks as (",
+                           r.w.out[0], ", ", r.w.out[1], "), but its components must be at least one.");
     return r;
 }
 
@@ -223,14 +213,12 @@ Tensor move_windows(const Windows& r, const Tensor& input, bool fold) {
     }
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input))
-        record(out, fold ? "Col2ImBackward0" : "Im2ColBackward0", {input}, {}, [r, fold](Backward& bw) {
-            bw.set(0, move_windows(r, bw.grad(), !fold));
-        });
+        record(out, fold ? "Col2ImBackward0" : "Im2ColBackward0", {input}, {},
+               [r, fold](Backward& bw) { bw.set(0, move_windows(r, bw.grad(), !fold)); });
     return out;
 }
 
-Tensor unfold_image(const Tensor& input, const Dims& kernel_size, const Dims& dilation, const Dims& padding,
-                    const Dims& stride) {
+Tensor unfold_image(const Tensor& input, const Dims& kernel_size, const Dims& dilation, const Dims& padding, const Dims& stride) {
     const bool valid = (input.dim() == 3 && input.size(0) > 0 && input.size(1) > 0 && input.size(2) > 0) ||
                        (input.dim() == 4 && input.size(1) > 0 && input.size(2) > 0 && input.size(3) > 0);
     if (!valid)
@@ -243,10 +231,9 @@ Tensor unfold_image(const Tensor& input, const Dims& kernel_size, const Dims& di
     return input.dim() == 3 ? squeeze(y, {0}) : y;
 }
 
-Tensor fold_image(const Tensor& input, const Dims& output_size, const Dims& kernel_size, const Dims& dilation,
-                  const Dims& padding, const Dims& stride) {
-    if (!((input.dim() == 2 && input.size(0) > 0 && input.size(1) > 0) ||
-          (input.dim() == 3 && input.size(1) > 0 && input.size(2) > 0)))
+Tensor fold_image(const Tensor& input, const Dims& output_size, const Dims& kernel_size, const Dims& dilation, const Dims& padding,
+                  const Dims& stride) {
+    if (!((input.dim() == 2 && input.size(0) > 0 && input.size(1) > 0) || (input.dim() == 3 && input.size(1) > 0 && input.size(2) > 0)))
         throw RuntimeError("Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero ",
                            "dimensions for input, but got: ", input.sizes());
     if (!is_floating(input.dtype()) && !is_complex(input.dtype()))
@@ -256,16 +243,14 @@ Tensor fold_image(const Tensor& input, const Dims& output_size, const Dims& kern
     const int64_t taps = r.w.kernel[0] * r.w.kernel[1];
     if (x.size(1) % taps != 0)
         throw RuntimeError("Expected size of input's dimension 1 to be divisible by the product of kernel_size, but ",
-                           "got input.size(1)=", x.size(1), " and kernel_size=(", r.w.kernel[0], ", ", r.w.kernel[1],
-                           ").");
+                           "got input.size(1)=", x.size(1), " and kernel_size=(", r.w.kernel[0], ", ", r.w.kernel[1], ").");
     set_batch(r, x.size(0), x.size(1) / taps);
     if (x.size(2) != r.columns[2])
-        throw RuntimeError("Given output_size=(", r.w.in[0], ", ", r.w.in[1], "), kernel_size=(", r.w.kernel[0], ", ",
-                           r.w.kernel[1], "), dilation=(", r.w.dilation[0], ", ", r.w.dilation[1], "), padding=(",
-                           r.w.padding[0], ", ", r.w.padding[1], "), stride=(", r.w.stride[0], ", ", r.w.stride[1],
-                           "), expected size of input's dimension 2 to match the calculated number of sliding blocks ",
-                           r.w.out[0], " * ", r.w.out[1], " = ", r.columns[2], ", but got input.size(2)=", x.size(2),
-                           ".");
+        throw RuntimeError("Given output_size=(", r.w.in[0], ", ", r.w.in[1], "), kernel_size=(", r.w.kernel[0], ", ", r.w.kernel[1],
+                           "), dilation=(", r.w.dilation[0], ", ", r.w.dilation[1], "), padding=(", r.w.padding[0], ", ", r.w.padding[1],
+                           "), stride=(", r.w.stride[0], ", ", r.w.stride[1],
+                           "), expected size of input's dimension 2 to match the calculated number of sliding blocks ", r.w.out[0], " * ",
+                           r.w.out[1], " = ", r.columns[2], ", but got input.size(2)=", x.size(2), ".");
     const Tensor y = move_windows(r, x, true);
     return input.dim() == 2 ? squeeze(y, {0}) : y;
 }
@@ -274,8 +259,7 @@ Tensor fold_image(const Tensor& input, const Dims& output_size, const Dims& kern
 
 Tensor pixel_shuffle(const Tensor& x, int64_t factor) {
     if (x.dim() < 3)
-        throw RuntimeError("pixel_shuffle expects input to have at least 3 dimensions, but got input with ", x.dim(),
-                           " dimension(s)");
+        throw RuntimeError("pixel_shuffle expects input to have at least 3 dimensions, but got input with ", x.dim(), " dimension(s)");
     if (factor <= 0) throw RuntimeError("pixel_shuffle expects a positive upscale_factor, but got ", factor);
     const int64_t c = x.size(-3), h = x.size(-2), w = x.size(-1), n = x.dim() - 3;
     if (factor > (int64_t(1) << 30) || c % (factor * factor) != 0)  // the square must not overflow
@@ -291,13 +275,12 @@ Tensor pixel_shuffle(const Tensor& x, int64_t factor) {
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t factor) {
     if (x.dim() < 3)
-        throw RuntimeError("pixel_unshuffle expects input to have at least 3 dimensions, but got input with ", x.dim(),
-                           " dimension(s)");
+        throw RuntimeError("pixel_unshuffle expects input to have at least 3 dimensions, but got input with ", x.dim(), " dimension(s)");
     if (factor <= 0) throw RuntimeError("pixel_unshuffle expects a positive downscale_factor, but got ", factor);
     const int64_t c = x.size(-3), h = x.size(-2), w = x.size(-1), n = x.dim() - 3;
     if (factor > (int64_t(1) << 30) || h % factor != 0 || w % factor != 0)
-        throw RuntimeError("pixel_unshuffle expects height and width to be divisible by downscale_factor, but ",
-                           "input.size(-2)=", h, " and input.size(-1)=", w, " are not divisible by ", factor);
+        throw RuntimeError("pixel_unshuffle expects height and width to be divisible by downscale_factor, but ", "input.size(-2)=", h,
+                           " and input.size(-1)=", w, " are not divisible by ", factor);
     Dims split(x.sizes().data(), n), order, sizes = split;
     for (int64_t i = 0; i < n; ++i) order.push_back(i);
     for (int64_t v : {c, h / factor, factor, w / factor, factor}) split.push_back(v);
@@ -307,14 +290,11 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t factor) {
 }
 
 Tensor channel_shuffle(const Tensor& x, int64_t groups) {
-    if (x.dim() <= 2)
-        throw RuntimeError("channel_shuffle expects input with > 2 dims, but got input with sizes ", x.sizes());
-    if (groups <= 0)
-        throw RuntimeError("Number of groups to divide channels in must be positive. Value of groups:", groups);
+    if (x.dim() <= 2) throw RuntimeError("channel_shuffle expects input with > 2 dims, but got input with sizes ", x.sizes());
+    if (groups <= 0) throw RuntimeError("Number of groups to divide channels in must be positive. Value of groups:", groups);
     const int64_t c = x.size(1);
     if (c % groups != 0)
-        throw RuntimeError("Number of channels must be divisible by groups. Got ", c, " channels and ", groups,
-                           " groups.");
+        throw RuntimeError("Number of channels must be divisible by groups. Got ", c, " channels and ", groups, " groups.");
     Dims split{x.size(0), groups, c / groups};
     for (int64_t d = 2; d < x.dim(); ++d) split.push_back(x.size(d));
     return reshape(contiguous(transpose(reshape(x, split), 1, 2)), x.sizes());
@@ -323,25 +303,26 @@ Tensor channel_shuffle(const Tensor& x, int64_t groups) {
 // --- grid_sample ---
 
 void warn_about_alignment() {
-    warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify "
-         "align_corners=True if the old behavior is desired. See the documentation of grid_sample for details.");
+    warn(
+        "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify "
+        "align_corners=True if the old behavior is desired. See the documentation of grid_sample for details.");
 }
 
 struct GridGrads {
     Tensor input, grid;
 };
 
-GridGrads grid_sample_backward(const cpu::GridSample& g, const Tensor& grad, const Tensor& input, const Tensor& grid,
-                               bool want_input, bool want_grid) {
+GridGrads grid_sample_backward(const cpu::GridSample& g, const Tensor& grad, const Tensor& input, const Tensor& grid, bool want_input,
+                               bool want_grid) {
     const DType dtype = input.dtype(), wide = is_reduced(dtype) ? DType::f32 : dtype;
     const Tensor d = plain(to(alias(grad), wide)), x = plain(to(alias(input), wide)), p = plain(to(alias(grid), wide));
     GridGrads r;
     if (want_input) r.input = zeros(input.sizes(), wide);
     if (want_grid) r.grid = zeros(grid.sizes(), wide);
     if (d.numel() > 0)
-        on_device(cpu::image, cuda::image).grid_sample_grad(wide, g, d.device_data(), x.device_data(), p.device_data(),
-                                                            want_input ? r.input.device_data() : nullptr,
-                                                            want_grid ? r.grid.device_data() : nullptr);
+        on_device(cpu::image, cuda::image)
+            .grid_sample_grad(wide, g, d.device_data(), x.device_data(), p.device_data(), want_input ? r.input.device_data() : nullptr,
+                              want_grid ? r.grid.device_data() : nullptr);
     if (wide != dtype) {
         if (want_input) r.input = to(r.input, dtype);
         if (want_grid) r.grid = to(r.grid, dtype);
@@ -349,33 +330,32 @@ GridGrads grid_sample_backward(const cpu::GridSample& g, const Tensor& grad, con
     return r;
 }
 
-Tensor grid_sampler(const Tensor& input, const Tensor& grid, cpu::GridInterpolation interpolation,
-                    cpu::GridPadding padding, bool align_corners) {
+Tensor grid_sampler(const Tensor& input, const Tensor& grid, cpu::GridInterpolation interpolation, cpu::GridPadding padding,
+                    bool align_corners) {
     cpu::GridSample g{};
     g.interpolation = interpolation;
     g.padding = padding;
     g.align_corners = align_corners;
     if ((input.dim() != 4 && input.dim() != 5) || input.dim() != grid.dim())
-        throw RuntimeError("grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got ",
-                           "input with sizes ", input.sizes(), " and grid with sizes ", grid.sizes());
+        throw RuntimeError("grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got ", "input with sizes ",
+                           input.sizes(), " and grid with sizes ", grid.sizes());
     g.dims = int(input.dim() - 2);
     if (input.size(0) != grid.size(0))
-        throw RuntimeError("grid_sampler(): expected grid and input to have same batch size, but got input with sizes ",
-                           input.sizes(), " and grid with sizes ", grid.sizes());
+        throw RuntimeError("grid_sampler(): expected grid and input to have same batch size, but got input with sizes ", input.sizes(),
+                           " and grid with sizes ", grid.sizes());
     if (grid.size(-1) != g.dims)
-        throw RuntimeError("grid_sampler(): expected grid to have size ", g.dims, " in last dimension, but got grid ",
-                           "with sizes ", grid.sizes());
+        throw RuntimeError("grid_sampler(): expected grid to have size ", g.dims, " in last dimension, but got grid ", "with sizes ",
+                           grid.sizes());
     for (int64_t d = 2; d < input.dim(); ++d)
         if (input.size(d) == 0)
-            throw RuntimeError("grid_sampler(): expected input to have non-empty spatial dimensions, but input has ",
-                               "sizes ", input.sizes(), " with dimension ", d, " being empty");
+            throw RuntimeError("grid_sampler(): expected input to have non-empty spatial dimensions, but input has ", "sizes ",
+                               input.sizes(), " with dimension ", d, " being empty");
     if (g.dims == 3 && g.interpolation == cpu::GridInterpolation::bicubic)
         throw RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input");
     if (input.dtype() != grid.dtype())
-        throw RuntimeError("grid_sampler(): expected input and grid to have same dtype, but input has ",
-                           name_of(input.dtype()), " and grid has ", name_of(grid.dtype()));
-    if (!is_floating(input.dtype()))
-        throw NotImplemented("\"grid_sampler\" not implemented for '", type_name(input.dtype()), "'");
+        throw RuntimeError("grid_sampler(): expected input and grid to have same dtype, but input has ", name_of(input.dtype()),
+                           " and grid has ", name_of(grid.dtype()));
+    if (!is_floating(input.dtype())) throw NotImplemented("\"grid_sampler\" not implemented for '", type_name(input.dtype()), "'");
     g.batch = input.size(0);
     g.channels = input.size(1);
     Dims sizes{g.batch, g.channels};
@@ -394,69 +374,63 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, cpu::GridInterpolat
     }
     if (wide != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input, grid))
-        record(out, g.dims == 2 ? "GridSampler2DBackward0" : "GridSampler3DBackward0", {input, grid}, {input, grid},
-               [g](Backward& bw) {
-                   const Tensor x = bw.saved(0), p = bw.saved(1);
-                   if (bw.create_graph) {  // the gradient must be differentiable: take it from the formula
-                       BackwardRequest request;
-                       request.roots = {grid_sample_formula(g, x, p)};
-                       request.grads = {bw.grad()};
-                       request.create_graph = request.retain_graph = request.allow_unused = true;
-                       request.accumulate = false;
-                       for (int i = 0; i < 2; ++i)
-                           if (bw.needs(i)) request.inputs.push_back(i == 0 ? x : p);
-                       const TensorList grads = run_backward(request);
-                       int64_t next = 0;
-                       for (int i = 0; i < 2; ++i) {
-                           if (!bw.needs(i)) continue;
-                           const Tensor gradient = grads[next++];
-                           set_piecewise_linear(bw, i, gradient.defined() ? gradient : zeros_like(i == 0 ? x : p),
-                                                "GridSamplerBackwardBackward0");
-                       }
-                       return;
-                   }
-                   const GridGrads r = grid_sample_backward(g, bw.grad(), x, p, bw.needs(0), bw.needs(1));
-                   if (bw.needs(0)) bw.set(0, r.input);
-                   if (bw.needs(1)) bw.set(1, r.grid);
-               });
+        record(out, g.dims == 2 ? "GridSampler2DBackward0" : "GridSampler3DBackward0", {input, grid}, {input, grid}, [g](Backward& bw) {
+            const Tensor x = bw.saved(0), p = bw.saved(1);
+            if (bw.create_graph) {  // the gradient must be differentiable: take it from the formula
+                BackwardRequest request;
+                request.roots = {grid_sample_formula(g, x, p)};
+                request.grads = {bw.grad()};
+                request.create_graph = request.retain_graph = request.allow_unused = true;
+                request.accumulate = false;
+                for (int i = 0; i < 2; ++i)
+                    if (bw.needs(i)) request.inputs.push_back(i == 0 ? x : p);
+                const TensorList grads = run_backward(request);
+                int64_t next = 0;
+                for (int i = 0; i < 2; ++i) {
+                    if (!bw.needs(i)) continue;
+                    const Tensor gradient = grads[next++];
+                    set_piecewise_linear(bw, i, gradient.defined() ? gradient : zeros_like(i == 0 ? x : p), "GridSamplerBackwardBackward0");
+                }
+                return;
+            }
+            const GridGrads r = grid_sample_backward(g, bw.grad(), x, p, bw.needs(0), bw.needs(1));
+            if (bw.needs(0)) bw.set(0, r.input);
+            if (bw.needs(1)) bw.set(1, r.grid);
+        });
     return out;
 }
 
 Tensor grid_sample(const Tensor& input, const Tensor& grid, const std::string& mode, const std::string& padding_mode,
                    std::optional<bool> align_corners) {
-    static constexpr const char *modes[] = {"bilinear", "nearest", "bicubic"},
-                                *paddings[] = {"zeros", "border", "reflection"};
+    static constexpr const char *modes[] = {"bilinear", "nearest", "bicubic"}, *paddings[] = {"zeros", "border", "reflection"};
     int m = 0, p = 0;
     while (m < 3 && mode != modes[m]) ++m;
     while (p < 3 && padding_mode != paddings[p]) ++p;
     if (m == 3)
-        throw ValueError("nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but ",
-                         "got: '", mode, "'");
+        throw ValueError("nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but ", "got: '", mode, "'");
     if (p == 3)
-        throw ValueError("nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or ",
-                         "'reflection', but got: '", padding_mode, "'");
+        throw ValueError("nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or ", "'reflection', but got: '",
+                         padding_mode, "'");
     if (!align_corners) warn_about_alignment();
     return grid_sampler(input, grid, cpu::GridInterpolation(m), cpu::GridPadding(p), align_corners.value_or(false));
 }
 
 Tensor grid_sampler_numbered(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool align) {
     if (mode < 0 || mode > 2 || padding < 0 || padding > 2)
-        throw RuntimeError("grid_sampler(): interpolation_mode and padding_mode must be 0, 1 or 2, got ", mode, " and ",
-                           padding);
+        throw RuntimeError("grid_sampler(): interpolation_mode and padding_mode must be 0, 1 or 2, got ", mode, " and ", padding);
     return grid_sampler(input, grid, cpu::GridInterpolation(mode), cpu::GridPadding(padding), align);
 }
 
 // The points that theta maps: homogeneous coordinates of a regular grid times theta^T.
 Tensor affine_grid(const Tensor& theta, const Dims& size, std::optional<bool> align_corners) {
-    if (!is_floating(theta.dtype()))
-        throw ValueError("Expected theta to have floating point type, but got ", name_of(theta.dtype()));
+    if (!is_floating(theta.dtype())) throw ValueError("Expected theta to have floating point type, but got ", name_of(theta.dtype()));
     const int64_t dims = size.size() - 2;
     if (dims != 2 && dims != 3)
-        throw NotImplemented("affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, ",
-                             "respectively. Got size ", size);
+        throw NotImplemented("affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, ", "respectively. Got size ",
+                             size);
     if (theta.dim() != 3 || theta.size(0) != size[0] || theta.size(1) != dims || theta.size(2) != dims + 1)
-        throw ValueError("Expected a batch of ", dims, "D affine matrices of shape Nx", dims, "x", dims + 1,
-                         " for size ", size, ". Got ", theta.sizes(), ".");
+        throw ValueError("Expected a batch of ", dims, "D affine matrices of shape Nx", dims, "x", dims + 1, " for size ", size, ". Got ",
+                         theta.sizes(), ".");
     for (int64_t v : size)
         if (v <= 0) throw ValueError("Expected non-zero, positive output size. Got ", size);
     if (!align_corners) warn_about_alignment();
@@ -487,12 +461,12 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, std::optional<bool> al
 
 }  // namespace
 
-#define WISP_BOTH(name, arguments, f) {name arguments, f, function}, {"nn.functional." name arguments, f, function}
+#define WISP_BOTH(name, arguments, f) \
+    {name arguments, f, function}, { "nn.functional." name arguments, f, function }
 
 static const Operators operators = {
     {"nn.functional.pad(Tensor input, int[] pad, str mode='constant', Number? value=None)",
-     [](const Tensor& x, Dims p, std::string mode, std::optional<Scalar> value) { return pad(x, p, mode, value); },
-     function},
+     [](const Tensor& x, Dims p, std::string mode, std::optional<Scalar> value) { return pad(x, p, mode, value); }, function},
     {"constant_pad_nd(Tensor input, int[] pad, Number value=0)",
      [](const Tensor& x, Dims p, Scalar value) { return constant_pad(x, p, value); }, function},
     {"nn.functional.unfold(Tensor input, int[] kernel_size, int[] dilation=1, int[] padding=0, int[] stride=1)",
@@ -500,30 +474,26 @@ static const Operators operators = {
     {"nn.functional.fold(Tensor input, int[] output_size, int[] kernel_size, int[] dilation=1, int[] padding=0, "
      "int[] stride=1)",
      [](const Tensor& x, Dims o, Dims k, Dims d, Dims p, Dims s) { return fold_image(x, o, k, d, p, s); }, function},
-    WISP_BOTH("pixel_shuffle", "(Tensor input, int upscale_factor)",
-              [](const Tensor& x, int64_t n) { return pixel_shuffle(x, n); }),
-    WISP_BOTH("pixel_unshuffle", "(Tensor input, int downscale_factor)",
-              [](const Tensor& x, int64_t n) { return pixel_unshuffle(x, n); }),
-    WISP_BOTH("channel_shuffle", "(Tensor input, int groups)",
-              [](const Tensor& x, int64_t n) { return channel_shuffle(x, n); }),
+    WISP_BOTH("pixel_shuffle", "(Tensor input, int upscale_factor)", [](const Tensor& x, int64_t n) { return pixel_shuffle(x, n); }),
+    WISP_BOTH("pixel_unshuffle", "(Tensor input, int downscale_factor)", [](const Tensor& x, int64_t n) { return pixel_unshuffle(x, n); }),
+    WISP_BOTH("channel_shuffle", "(Tensor input, int groups)", [](const Tensor& x, int64_t n) { return channel_shuffle(x, n); }),
     {"nn.functional.grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', "
      "bool? align_corners=None)",
      [](const Tensor& x, const Tensor& grid, std::string mode, std::string padding, std::optional<bool> align) {
          return grid_sample(x, grid, mode, padding, align);
      },
      function},
-#define WISP_GRID_SAMPLER(name) \
+#define WISP_GRID_SAMPLER(name)                                                                        \
     {name "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)", \
-     [](const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding, bool align) { \
-         return grid_sampler_numbered(x, grid, mode, padding, align); \
-     }, \
+     [](const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding, bool align) {              \
+         return grid_sampler_numbered(x, grid, mode, padding, align);                                  \
+     },                                                                                                \
      function}
     WISP_GRID_SAMPLER("grid_sampler"),
     WISP_GRID_SAMPLER("grid_sampler_2d"),
     WISP_GRID_SAMPLER("grid_sampler_3d"),
     {"nn.functional.affine_grid(Tensor theta, int[] size, bool? align_corners=None)",
-     [](const Tensor& theta, Dims size, std::optional<bool> align) { return affine_grid(theta, size, align); },
-     function},
+     [](const Tensor& theta, Dims size, std::optional<bool> align) { return affine_grid(theta, size, align); }, function},
 };
 
 }  // namespace wisp

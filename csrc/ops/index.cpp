@@ -13,11 +13,11 @@ namespace {
 
 // How an index expression addresses a tensor: an offset per picked slice, and the slice's own dimensions.
 struct Picked {
-    Dims index_sizes;           // broadcast shape of the indices
-    int64_t position = 0;       // where they stand in the result
-    Tensor offsets;             // int64, in elements from the tensor's data
+    Dims index_sizes;      // broadcast shape of the indices
+    int64_t position = 0;  // where they stand in the result
+    Tensor offsets;        // int64, in elements from the tensor's data
     Dims slice_sizes, slice_strides;
-    Dims indexed;               // dimensions with an index
+    Dims indexed;  // dimensions with an index
     int64_t count() const { return product(index_sizes); }
     Dims result_sizes() const {
         Dims sizes;
@@ -31,8 +31,7 @@ struct Picked {
 Picked pick(const Tensor& t, const TensorList& indices) {
     OnDevice on(t.device());
     Picked p;
-    if (indices.size() > t.dim()) throw IndexError("too many indices for tensor of dimension ", t.dim(), " (got ",
-                                                   indices.size(), ")");
+    if (indices.size() > t.dim()) throw IndexError("too many indices for tensor of dimension ", t.dim(), " (got ", indices.size(), ")");
     TensorList given;
     bool started = false, ended = false, apart = false;
     for (int64_t d = 0; d < indices.size(); d++) {
@@ -54,8 +53,8 @@ Picked pick(const Tensor& t, const TensorList& indices) {
         try {
             p.index_sizes = broadcast(p.index_sizes, given[k].sizes());
         } catch (const Error&) {
-            throw IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes ",
-                             given[0].sizes(), ", ", given[k].sizes());
+            throw IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes ", given[0].sizes(), ", ",
+                             given[k].sizes());
         }
     }
     for (int64_t d = 0; d < t.dim(); d++)
@@ -77,15 +76,15 @@ Picked pick(const Tensor& t, const TensorList& indices) {
         Tensor c = contiguous(expanded(i, p.index_sizes));
         const int64_t bad = on_device(cpu::index, cuda::index).first_out_of_range(c.device_data<int64_t>(), n, t.size(d), true);
         if (bad >= 0)
-            throw IndexError("index ", item(select(reshape(c, {-1}), 0, bad)).to_int(), " is out of bounds for dimension ", d, " with size ",
-                             t.size(d));
+            throw IndexError("index ", item(select(reshape(c, {-1}), 0, bad)).to_int(), " is out of bounds for dimension ", d,
+                             " with size ", t.size(d));
         flat.push_back(c);
         pointers.push_back(c.device_data<int64_t>());
         sizes.push_back(t.size(d));
         strides.push_back(t.stride(d));
     }
-    on_device(cpu::index, cuda::index).offsets(p.offsets.device_data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()),
-                       n, true, "index");
+    on_device(cpu::index, cuda::index)
+        .offsets(p.offsets.device_data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()), n, true, "index");
     return p;
 }
 
@@ -106,9 +105,9 @@ void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate
     v = contiguous(to(to(v, t.dtype()), t.device()));
     const Dims strides = contiguous_strides(p.slice_sizes);
     const cpu::Slice slice{int(p.slice_sizes.size()), p.slice_sizes.data(), p.slice_strides.data()};
-    on_device(cpu::index, cuda::index).put(accumulate ? cpu::Scatter::add : cpu::Scatter::set, t.device_data(), t.dtype(), p.offsets.device_data<int64_t>(),
-                   p.count(), slice, v.device_data(),
-                   product(p.slice_sizes), strides.data());
+    on_device(cpu::index, cuda::index)
+        .put(accumulate ? cpu::Scatter::add : cpu::Scatter::set, t.device_data(), t.dtype(), p.offsets.device_data<int64_t>(), p.count(),
+             slice, v.device_data(), product(p.slice_sizes), strides.data());
 }
 
 }  // namespace
@@ -149,10 +148,8 @@ Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& valu
     OnDevice on(t.device());
     if (values.dtype() != t.dtype())
         throw RuntimeError("Index put requires the source and destination dtypes match, got ", type_name(t.dtype()),
-                           " for the destination and ",
-                           type_name(values.dtype()), " for the source.");
-    const bool recording = grad_enabled() && is_differentiable(t.dtype())
-        && (t.requires_grad() || values.requires_grad());
+                           " for the destination and ", type_name(values.dtype()), " for the source.");
+    const bool recording = grad_enabled() && is_differentiable(t.dtype()) && (t.requires_grad() || values.requires_grad());
     check_inplace(t, "index_put_", recording);
     Picked p = pick(t, indices);
     if (!is_expandable(values.sizes(), p.result_sizes())) {

@@ -147,9 +147,7 @@ Tensor resample(const Resampling& r, const Tensor& input, bool backward, const c
         if (x.dtype() != input.dtype()) x = to(x, input.dtype());
     }
     if (needs_grad(input))
-        record(x, name, {input}, {}, [r, backward, name](Backward& bw) {
-            bw.set(0, resample(r, bw.grad(), !backward, name));
-        });
+        record(x, name, {input}, {}, [r, backward, name](Backward& bw) { bw.set(0, resample(r, bw.grad(), !backward, name)); });
     return x;
 }
 
@@ -168,47 +166,45 @@ std::vector<double> float_list(PyObject* o, int64_t n) {
     PyObject* items = PySequence_Fast(o, "scale_factor must be a number or a sequence of numbers");
     if (!items) throw PythonError();
     try {
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i)
-            v.push_back(to_double(PySequence_Fast_GET_ITEM(items, i)));
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) v.push_back(to_double(PySequence_Fast_GET_ITEM(items, i)));
     } catch (...) {
         Py_DECREF(items);
         throw;
     }
     Py_DECREF(items);
     if (int64_t(v.size()) != n)
-        throw ValueError("Input and scale_factor must have the same number of spatial dimensions, but got input with ",
-                         n, " spatial dimensions and scale_factor of ", int64_t(v.size()), " entries");
+        throw ValueError("Input and scale_factor must have the same number of spatial dimensions, but got input with ", n,
+                         " spatial dimensions and scale_factor of ", int64_t(v.size()), " entries");
     return v;
 }
 
-Tensor interpolate(const Tensor& input, PyObject* size, PyObject* scale_factor, const std::string& mode,
-                   std::optional<bool> align_corners, std::optional<bool> recompute_scale_factor, bool antialias) {
+Tensor interpolate(const Tensor& input, PyObject* size, PyObject* scale_factor, const std::string& mode, std::optional<bool> align_corners,
+                   std::optional<bool> recompute_scale_factor, bool antialias) {
     const bool filtered = mode == "linear" || mode == "bilinear" || mode == "bicubic" || mode == "trilinear";
     const bool known = filtered || mode == "nearest" || mode == "nearest-exact" || mode == "area";
     if (!filtered && align_corners)
-        throw ValueError("align_corners option can only be set with the interpolating modes: ",
-                         "linear | bilinear | bicubic | trilinear");
+        throw ValueError("align_corners option can only be set with the interpolating modes: ", "linear | bilinear | bicubic | trilinear");
     const int64_t dims = input.dim() - 2;
     if (dims < 1 || dims > 3 || !known)
         throw NotImplemented("Input Error: Only 3D, 4D and 5D input Tensors supported (got ", input.dim(),
-                             "D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | ",
-                             "nearest-exact (got ", mode, ")");
+                             "D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | ", "nearest-exact (got ", mode,
+                             ")");
     const char* needed = dims == 1 ? "linear" : dims == 2 ? "bilinear" : "trilinear";
     if (filtered && mode != needed && !(dims == 2 && mode == "bicubic"))
         throw NotImplemented("Got ", input.dim(), "D input, but ", mode, " mode needs ",
-                             mode == "linear" ? 3 : mode == "trilinear" ? 5 : 4, "D input");
-    if (size != Py_None && scale_factor != Py_None)
-        throw ValueError("only one of size or scale_factor should be defined");
+                             mode == "linear"      ? 3
+                             : mode == "trilinear" ? 5
+                                                   : 4,
+                             "D input");
+    if (size != Py_None && scale_factor != Py_None) throw ValueError("only one of size or scale_factor should be defined");
     if (size == Py_None && scale_factor == Py_None) throw ValueError("either size or scale_factor should be defined");
     if (antialias && !(dims == 2 && filtered))
-        throw ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as ",
-                         "input");
+        throw ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as ", "input");
 
     Dims out(dims, 0);
     std::vector<double> given(size_t(dims), 0.0);
     if (size != Py_None) {
-        if (recompute_scale_factor.value_or(false))
-            throw ValueError("recompute_scale_factor is not meaningful with an explicit size.");
+        if (recompute_scale_factor.value_or(false)) throw ValueError("recompute_scale_factor is not meaningful with an explicit size.");
         out = int_list(size, dims, "output size");
     } else {
         const std::vector<double> factors = float_list(scale_factor, dims);
@@ -219,11 +215,9 @@ Tensor interpolate(const Tensor& input, PyObject* size, PyObject* scale_factor, 
     }
     for (int64_t d = 0; d < dims; ++d)
         if (out[d] <= 0 || input.size(2 + d) <= 0)
-            throw RuntimeError("Input and output sizes should be greater than 0, but got input ", input.sizes(),
-                               " and output size ", out);
+            throw RuntimeError("Input and output sizes should be greater than 0, but got input ", input.sizes(), " and output size ", out);
     if (input.size(1) == 0)
-        throw RuntimeError("Non-empty ", input.dim(), "D data tensor expected but got a tensor with sizes ",
-                           input.sizes());
+        throw RuntimeError("Non-empty ", input.dim(), "D data tensor expected but got a tensor with sizes ", input.sizes());
     if (mode == "area") return adaptive_avg_pool(int(dims), input, out);
     const DType dtype = input.dtype();
     if (!is_floating(dtype) && !(dtype == DType::u8 && (dims == 2 || !filtered)))
@@ -260,10 +254,8 @@ Tensor interpolate(const Tensor& input, PyObject* size, PyObject* scale_factor, 
 static const Operators operators = {
     {"nn.functional.interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', "
      "bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)",
-     [](const Tensor& x, PyObject* size, PyObject* scale, std::string mode, std::optional<bool> align,
-        std::optional<bool> recompute, bool antialias) {
-         return interpolate(x, size, scale, mode, align, recompute, antialias);
-     },
+     [](const Tensor& x, PyObject* size, PyObject* scale, std::string mode, std::optional<bool> align, std::optional<bool> recompute,
+        bool antialias) { return interpolate(x, size, scale, mode, align, recompute, antialias); },
      function},
     {"nn.functional.upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', "
      "bool? align_corners=None)",
@@ -272,15 +264,9 @@ static const Operators operators = {
      },
      function},
     {"nn.functional.upsample_nearest(Tensor input, any size=None, any scale_factor=None)",
-     [](const Tensor& x, PyObject* size, PyObject* scale) {
-         return interpolate(x, size, scale, "nearest", {}, {}, false);
-     },
-     function},
+     [](const Tensor& x, PyObject* size, PyObject* scale) { return interpolate(x, size, scale, "nearest", {}, {}, false); }, function},
     {"nn.functional.upsample_bilinear(Tensor input, any size=None, any scale_factor=None)",
-     [](const Tensor& x, PyObject* size, PyObject* scale) {
-         return interpolate(x, size, scale, "bilinear", true, {}, false);
-     },
-     function},
+     [](const Tensor& x, PyObject* size, PyObject* scale) { return interpolate(x, size, scale, "bilinear", true, {}, false); }, function},
 };
 
 }  // namespace wisp

@@ -28,16 +28,13 @@ static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, con
     Unlocked unlocked(y.numel());
     // One long row is cut into pieces of its own.
     const int64_t pieces = outer == 1 ? std::max<int64_t>(1, row >> 18) : 1;
-    parallel_for(outer * pieces, std::max<int64_t>(1, (int64_t(1) << 17) / (row / pieces + 1)),
-                 [&](int64_t begin, int64_t end) {
+    parallel_for(outer * pieces, std::max<int64_t>(1, (int64_t(1) << 17) / (row / pieces + 1)), [&](int64_t begin, int64_t end) {
         for (int64_t unit = begin; unit < end; unit++) {
-            const int64_t r = unit / pieces, from = row * (unit % pieces) / pieces,
-                to = row * (unit % pieces + 1) / pieces;
+            const int64_t r = unit / pieces, from = row * (unit % pieces) / pieces, to = row * (unit % pieces + 1) / pieces;
             int64_t at = 0;
             for (int64_t k = 0; k < parts.size(); k++) {
                 const int64_t n = lengths[k] * inner, first = std::max(at, from), last = std::min(at + n, to);
-                if (first < last) std::memcpy(y.data() + r * row + first, parts[k].data() + r * n + (first - at),
-                                              size_t(last - first));
+                if (first < last) std::memcpy(y.data() + r * row + first, parts[k].data() + r * n + (first - at), size_t(last - first));
                 at += n;
             }
         }
@@ -48,8 +45,7 @@ Tensor cat(const TensorList& given, int64_t dim) {
     if (given.empty()) throw RuntimeError("cat(): expected a non-empty list of Tensors");
     const Tensor* model = nullptr;
     for (const Tensor& t : given) {
-        if (t.dim() == 0) throw RuntimeError("zero-dimensional tensor (at position ", &t - given.data(),
-                                             ") cannot be concatenated");
+        if (t.dim() == 0) throw RuntimeError("zero-dimensional tensor (at position ", &t - given.data(), ") cannot be concatenated");
         check_same_device("cat", given[0], t);
         if (!model && !is_nothing(t)) model = &t;
     }
@@ -63,15 +59,13 @@ Tensor cat(const TensorList& given, int64_t dim) {
         const Tensor& t = given[k];
         if (is_nothing(t) && model->dim() != 1) continue;
         if (t.dim() != model->dim())
-            throw RuntimeError("Tensors must have same number of dimensions: got ", model->dim(), " and ", t.dim(),
-                               " (cat, shapes ", model->sizes(), " and ",
-                               t.sizes(), " at position ", k, ")");
+            throw RuntimeError("Tensors must have same number of dimensions: got ", model->dim(), " and ", t.dim(), " (cat, shapes ",
+                               model->sizes(), " and ", t.sizes(), " at position ", k, ")");
         for (int64_t i = 0; i < t.dim(); i++)
             if (i != dim && t.size(i) != sizes[i])
-                throw RuntimeError("Sizes of tensors must match except in dimension ", dim, ". Expected size ",
-                                   sizes[i], " but got size ", t.size(i),
-                                   " for tensor number ", k, " in the list. (cat, shapes ", model->sizes(), " and ",
-                                       t.sizes(), ")");
+                throw RuntimeError("Sizes of tensors must match except in dimension ", dim, ". Expected size ", sizes[i], " but got size ",
+                                   t.size(i), " for tensor number ", k, " in the list. (cat, shapes ", model->sizes(), " and ", t.sizes(),
+                                   ")");
         sizes[dim] += t.size(dim);
     }
     Tensor y = empty(sizes, dtype);
@@ -97,10 +91,10 @@ Tensor cat(const TensorList& given, int64_t dim) {
             int64_t at = 0;
             for (int64_t k = 0; k < lengths.size(); k++) {
                 const int64_t n = lengths[k];
-                if (bw.needs(int(k))) bw.set(int(k), n == 0 && bw.node.next[k].node
-                                             && bw.node.next[k].node->outputs[bw.node.next[k].number].sizes.size() == 1
-                                                         ? zeros({0}, bw.grad().dtype()) : narrow(bw.grad(), dim, at,
-                                                             n));
+                if (bw.needs(int(k)))
+                    bw.set(int(k), n == 0 && bw.node.next[k].node && bw.node.next[k].node->outputs[bw.node.next[k].number].sizes.size() == 1
+                                       ? zeros({0}, bw.grad().dtype())
+                                       : narrow(bw.grad(), dim, at, n));
                 at += n;
             }
         });
@@ -114,8 +108,8 @@ Tensor stack(const TensorList& given, int64_t dim) {
     TensorList parts;
     for (int64_t k = 0; k < given.size(); k++) {
         if (!(given[k].sizes() == given[0].sizes()))
-            throw RuntimeError("stack expects each tensor to be equal size, but got ", given[0].sizes(),
-                               " at entry 0 and ", given[k].sizes(), " at entry ", k);
+            throw RuntimeError("stack expects each tensor to be equal size, but got ", given[0].sizes(), " at entry 0 and ",
+                               given[k].sizes(), " at entry ", k);
         parts.push_back(unsqueeze(given[k], dim));
     }
     return cat(parts, dim);
@@ -156,8 +150,11 @@ static Tensor block_diag(const TensorList& given) {
     TensorList list;
     DType dtype = given.empty() ? default_dtype() : given[0].dtype();
     for (const Tensor& t : given) {
-        if (t.dim() > 2) throw RuntimeError("torch.block_diag: Input tensors must have 2 or fewer dimensions. Input "
-                                            "has ", t.dim(), " dimensions");
+        if (t.dim() > 2)
+            throw RuntimeError(
+                "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input "
+                "has ",
+                t.dim(), " dimensions");
         list.push_back(atleast(t, 2));
         rows += list.back().size(0);
         columns += list.back().size(1);
@@ -192,12 +189,11 @@ Tensor flip(const Tensor& x, const Dims& given) {
 
 static Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
     if (dims.empty()) {
-        if (shifts.size() != 1) throw RuntimeError("shifts and dimensions must align. shifts: ", shifts.size(),
-                                                   ", dims: 0");
+        if (shifts.size() != 1) throw RuntimeError("shifts and dimensions must align. shifts: ", shifts.size(), ", dims: 0");
         return reshape(roll(reshape(x, {x.numel()}), shifts, {0}), x.sizes());
     }
-    if (shifts.size() != dims.size()) throw RuntimeError("shifts and dimensions must align. shifts: ", shifts.size(),
-                                                         ", dims: ", dims.size());
+    if (shifts.size() != dims.size())
+        throw RuntimeError("shifts and dimensions must align. shifts: ", shifts.size(), ", dims: ", dims.size());
     Tensor y = x;
     for (int64_t k = 0; k < dims.size(); k++) {
         const int64_t d = wrap_dim(dims[k], x.dim()), n = x.dim() ? x.size(d) : 1;
@@ -222,14 +218,15 @@ static Tensor rot90(const Tensor& x, int64_t k, const Dims& given) {
 
 static Tensor repeat(const Tensor& x, const Dims& times) {
     if (times.size() < x.dim())
-        throw RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of "
-                           "tensor: got ", times, " for shape ", x.sizes());
+        throw RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            "tensor: got ",
+            times, " for shape ", x.sizes());
     const int64_t extra = times.size() - x.dim();
     Dims apart, spread, sizes;  // [1, n] -> [times, n] -> times * n, for each dimension
     for (int64_t i = 0; i < times.size(); i++) {
         const int64_t n = i < extra ? 1 : x.size(i - extra);
-        if (times[i] < 0) throw RuntimeError("Trying to create tensor with negative dimension ", times[i] * n,
-                                             ": repeat ", times);
+        if (times[i] < 0) throw RuntimeError("Trying to create tensor with negative dimension ", times[i] * n, ": repeat ", times);
         apart.push_back(1);
         apart.push_back(n);
         spread.push_back(times[i]);
@@ -282,37 +279,37 @@ static Tensor repeated_indices(const Tensor& given, std::optional<int64_t> size)
         for (int64_t k = 0; k < r[i]; k++) *p++ = i;
     return out;
 }
-static Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim,
-                                std::optional<int64_t> size) {
+static Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim, std::optional<int64_t> size) {
     const Tensor in = dim ? x : reshape(x, {x.numel()});
     const int64_t d = wrap_dim(dim.value_or(0), in.dim()), n = in.dim() ? in.size(d) : 1;
     if (repeats.dim() == 0 || (repeats.dim() == 1 && repeats.size(0) == 1 && n != 1))
         return repeat_interleave(x, item(reshape(repeats, {})).to_int(), dim);
-    if (repeats.size(0) != n) throw RuntimeError("repeats must have the same size as input along dim, but got "
-                                                 "repeats.size(0) = ", repeats.size(0), " and input.size(", d, ") = ",
-                                                     n);
+    if (repeats.size(0) != n)
+        throw RuntimeError(
+            "repeats must have the same size as input along dim, but got "
+            "repeats.size(0) = ",
+            repeats.size(0), " and input.size(", d, ") = ", n);
     const Tensor at = repeated_indices(repeats, size);
-    if (size && *size != at.numel()) throw RuntimeError("Allocated size does not match required size: output_size is ",
-                                                        *size, ", needed ", at.numel());
+    if (size && *size != at.numel())
+        throw RuntimeError("Allocated size does not match required size: output_size is ", *size, ", needed ", at.numel());
     return index_select(in, d, at);
 }
 
 // --- triangles and diagonals ---------------------------------------------------------------------------------------
 
 Tensor triangle(const Tensor& x, int64_t diagonal, bool upper) {
-    if (x.dim() < 2) throw RuntimeError(upper ? "triu" : "tril",
-                                        ": input tensor must have at least 2 dimensions, got shape ", x.sizes());
+    if (x.dim() < 2) throw RuntimeError(upper ? "triu" : "tril", ": input tensor must have at least 2 dimensions, got shape ", x.sizes());
     const Tensor in = contiguous(detach(x));
     Tensor y = empty(x.sizes(), x.dtype());
     if (y.numel()) {
         Unlocked unlocked(y.numel());
         const int64_t rows = x.size(-2), columns = x.size(-1);
-        on_device(cpu::index, cuda::index).triangle(y.device_data(), in.device_data(), y.numel() / (rows * columns), rows, columns, diagonal, upper,
-                            x.item_size());
+        on_device(cpu::index, cuda::index)
+            .triangle(y.device_data(), in.device_data(), y.numel() / (rows * columns), rows, columns, diagonal, upper, x.item_size());
     }
     if (needs_grad(x))
-        record(y, upper ? "TriuBackward0" : "TrilBackward0", {x}, {}, [diagonal, upper](Backward& bw) {
-               bw.set(0, triangle(bw.grad(), diagonal, upper)); });
+        record(y, upper ? "TriuBackward0" : "TrilBackward0", {x}, {},
+               [diagonal, upper](Backward& bw) { bw.set(0, triangle(bw.grad(), diagonal, upper)); });
     return y;
 }
 
@@ -347,8 +344,7 @@ template <class View> static Tensor scattered(const char* name, const Tensor& x,
     Tensor y = clone(x);
     const Tensor part = part_of(y);
     if (!(part.sizes() == src.sizes()))
-        throw RuntimeError(name, ": expected src to have a size equal to the part of self, ", part.sizes(), ", got ",
-                           src.sizes());
+        throw RuntimeError(name, ": expected src to have a size equal to the part of self, ", part.sizes(), ", got ", src.sizes());
     copy_(part, src);
     return y;
 }
@@ -377,18 +373,14 @@ static const Operators operators = {
          return flip(x, {0});
      },
      function | method},
-    {"roll(Tensor input, int[] shifts, int[] dims=())", [](const Tensor& x, Dims shifts, Dims dims) {
-        return roll(x, shifts, dims);
-    }, function | method},
-    {"rot90(Tensor input, int k=1, int[] dims=[0,1])", [](const Tensor& x, int64_t k, Dims dims) {
-        return rot90(x, k, dims);
-    }, function | method},
+    {"roll(Tensor input, int[] shifts, int[] dims=())", [](const Tensor& x, Dims shifts, Dims dims) { return roll(x, shifts, dims); },
+     function | method},
+    {"rot90(Tensor input, int k=1, int[] dims=[0,1])", [](const Tensor& x, int64_t k, Dims dims) { return rot90(x, k, dims); },
+     function | method},
     {"repeat(Tensor input, int... repeats)", [](const Tensor& x, Dims times) { return repeat(x, times); }, method},
     {"tile(Tensor input, int... dims)", [](const Tensor& x, Dims times) { return tile(x, times); }, function | method},
     {"repeat_interleave(Tensor input, int repeats, int? dim=None, *, int? output_size=None)",
-     [](const Tensor& x, int64_t times, std::optional<int64_t> dim, std::optional<int64_t>) {
-         return repeat_interleave(x, times, dim);
-     },
+     [](const Tensor& x, int64_t times, std::optional<int64_t> dim, std::optional<int64_t>) { return repeat_interleave(x, times, dim); },
      function | method},
     {"repeat_interleave(Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None)",
      [](const Tensor& x, const Tensor& times, std::optional<int64_t> dim, std::optional<int64_t> size) {
@@ -397,12 +389,10 @@ static const Operators operators = {
      function | method},
     {"repeat_interleave(Tensor repeats, *, int? output_size=None)",
      [](const Tensor& times, std::optional<int64_t> size) { return repeated_indices(times, size); }, function},
-    {"tril(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) {
-        return triangle(x, d, false);
-    }, function | method | inplace},
-    {"triu(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) {
-        return triangle(x, d, true);
-    }, function | method | inplace},
+    {"tril(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return triangle(x, d, false); },
+     function | method | inplace},
+    {"triu(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return triangle(x, d, true); },
+     function | method | inplace},
     {"tril_indices(int row, int col, int offset=0, *, dtype? dtype=None, any layout=None, device? device=None)",
      [](int64_t r, int64_t c, int64_t o, std::optional<DType> d, PyObject*, std::optional<Device>) {
          return to(triangle_indices(r, c, o, false), d.value_or(DType::i64));
@@ -413,10 +403,9 @@ static const Operators operators = {
          return to(triangle_indices(r, c, o, true), d.value_or(DType::i64));
      },
      function},
-    {"diag(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return diag(x, d); },
-        function | method},
-    {"diagflat(Tensor input, int offset=0)", [](const Tensor& x, int64_t o) {
-        return diag_embed(reshape(x, {x.numel()}), o, 0, 1); }, function | method},
+    {"diag(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return diag(x, d); }, function | method},
+    {"diagflat(Tensor input, int offset=0)", [](const Tensor& x, int64_t o) { return diag_embed(reshape(x, {x.numel()}), o, 0, 1); },
+     function | method},
     {"diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1)",
      [](const Tensor& x, int64_t o, int64_t a, int64_t b) { return diag_embed(x, o, a, b); }, function | method},
     {"select_scatter(Tensor input, Tensor src, int dim, int index, *, Tensor? out=None)",
@@ -426,17 +415,15 @@ static const Operators operators = {
      function | method},
     {"slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1, *, Tensor? "
      "out=None)",
-     [](const Tensor& x, const Tensor& src, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
-        int64_t step) {
-         return scattered("slice_scatter", x, src, [&](const Tensor& y) {
-                          return slice(y, dim, start.value_or(0), end.value_or(INT64_MAX), step); });
+     [](const Tensor& x, const Tensor& src, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
+         return scattered("slice_scatter", x, src,
+                          [&](const Tensor& y) { return slice(y, dim, start.value_or(0), end.value_or(INT64_MAX), step); });
      },
      function | method},
     {"as_strided_scatter(Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None, *, Tensor? "
      "out=None)",
      [](const Tensor& x, const Tensor& src, Dims size, Dims stride, std::optional<int64_t> offset) {
-         return scattered("as_strided_scatter", x, src, [&](const Tensor& y) {
-                          return as_strided(y, size, stride, offset); });
+         return scattered("as_strided_scatter", x, src, [&](const Tensor& y) { return as_strided(y, size, stride, offset); });
      },
      function | method},
     {"diagonal_copy(Tensor input, int offset=0, int dim1=0, int dim2=1, *, Tensor? out=None)",

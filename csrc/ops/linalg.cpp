@@ -27,19 +27,16 @@ void check_matrix(const Tensor& a, const char* name) {
 void check_square(const Tensor& a, const char* name) {
     check_matrix(a, name);
     if (a.size(-1) != a.size(-2))
-        throw RuntimeError(name, ": A must be batches of square matrices, but they are ", a.size(-2), " by ",
-            a.size(-1), " matrices");
+        throw RuntimeError(name, ": A must be batches of square matrices, but they are ", a.size(-2), " by ", a.size(-1), " matrices");
 }
 void check_inexact(const Tensor& a, const char* name) {
-    if (is_integral(a.dtype())) throw RuntimeError(name, ": Expected a floating point or complex tensor as input. Got ",
-        type_name(a.dtype()));
-    if (is_reduced(a.dtype())) throw RuntimeError(name, ": Low precision dtypes not supported. Got ",
-        type_name(a.dtype()));
+    if (is_integral(a.dtype()))
+        throw RuntimeError(name, ": Expected a floating point or complex tensor as input. Got ", type_name(a.dtype()));
+    if (is_reduced(a.dtype())) throw RuntimeError(name, ": Low precision dtypes not supported. Got ", type_name(a.dtype()));
 }
 void check_same_dtype(const Tensor& a, const Tensor& b, const char* name) {
     if (a.dtype() != b.dtype())
-        throw RuntimeError(name, ": Expected A and B to have the same dtype, but found A of type ",
-            type_name(a.dtype()), " and B of type ",
+        throw RuntimeError(name, ": Expected A and B to have the same dtype, but found A of type ", type_name(a.dtype()), " and B of type ",
                            type_name(b.dtype()), " instead");
     check_same_device(name, a, b);
 }
@@ -78,8 +75,7 @@ Tensor identity(int64_t n, DType dtype, int64_t columns) {
 
 // Both operands with one batch shape, without history.
 static Dims common_batch(const Tensor& a, const Tensor& b) { return broadcast(batch_sizes(a), batch_sizes(b)); }
-static Tensor batched(const Tensor& a, const Dims& batch) { return expanded(alias(a), with(batch, {a.size(-2),
-    a.size(-1)})); }
+static Tensor batched(const Tensor& a, const Dims& batch) { return expanded(alias(a), with(batch, {a.size(-2), a.size(-1)})); }
 
 static int64_t cube(const Tensor& a) { return a.numel() * std::min(a.size(-1), a.size(-2)); }
 
@@ -87,9 +83,8 @@ static void check_systems(const Tensor& a, const Tensor& b, bool left, const cha
     check_square(a, name);
     check_matrix(b, name);
     if (a.size(-2) != b.size(left ? -2 : -1))
-        throw RuntimeError(name, ": Incompatible shapes of A and B for the equation ", left ? "AX = B" : "XA = B", " (",
-            a.size(-2), "x", a.size(-1),
-                           " and ", b.size(-2), "x", b.size(-1), ")");
+        throw RuntimeError(name, ": Incompatible shapes of A and B for the equation ", left ? "AX = B" : "XA = B", " (", a.size(-2), "x",
+                           a.size(-1), " and ", b.size(-2), "x", b.size(-1), ")");
 }
 
 // --- LU -------------------------------------------------------------------------------------------------------------
@@ -104,7 +99,7 @@ static Factors factorise(const Tensor& a) {
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a));
         kernels.lu(batch_of_matrices(a), a.size(-2), a.size(-1), f.lu.device_data(), f.pivots.device_data<int32_t>(),
-            f.info.device_data<int32_t>());
+                   f.info.device_data<int32_t>());
     }
     return f;
 }
@@ -114,8 +109,7 @@ static Tensor lu_gradient(const Tensor& gradient, const Tensor& lu, const Tensor
     const auto [P, L, U] = lu_unpack(lu, pivots, true, true);
     const int64_t m = L.size(-2), n = U.size(-1), k = std::min(m, n);
     const Tensor gL = tril(narrow(gradient, -1, 0, k), -1), gU = triu(narrow(gradient, -2, 0, k));
-    const Tensor L1 = narrow(L, -2, 0, k), U1 = narrow(U, -1, 0, k), gL1 = narrow(gL, -2, 0, k), gU1 = narrow(gU, -1, 0,
-        k);
+    const Tensor L1 = narrow(L, -2, 0, k), U1 = narrow(U, -1, 0, k), gL1 = narrow(gL, -2, 0, k), gU1 = narrow(gU, -1, 0, k);
     Tensor below = adjoint_times(L1, gL1), above = times_adjoint(gU1, U1);
     if (n > m) below = below - times_adjoint(narrow(gU, -1, k, n - k), narrow(U, -1, k, n - k));
     if (m > n) above = above - adjoint_times(narrow(L, -2, k, m - k), narrow(gL, -2, k, m - k));
@@ -139,8 +133,8 @@ std::tuple<Tensor, Tensor, Tensor> lu_factor_ex(const Tensor& a, bool pivot, boo
                               "want to perform the "
                               "factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)");
     if (needs_grad(a))
-        record(f.lu, "LinalgLuFactorExBackward0", {a}, {f.lu, f.pivots}, [](Backward& bw) { bw.set(0,
-            lu_gradient(bw.grad(), bw.saved(0), bw.saved(1))); });
+        record(f.lu, "LinalgLuFactorExBackward0", {a}, {f.lu, f.pivots},
+               [](Backward& bw) { bw.set(0, lu_gradient(bw.grad(), bw.saved(0), bw.saved(1))); });
     return {f.lu, f.pivots, f.info};
 }
 
@@ -154,8 +148,7 @@ static Tensor permutation_matrix(const Tensor& pivots, int64_t m, DType dtype) {
         for (int64_t i = 0; i < m; i++) at[i] = i;
         for (int64_t i = 0; i < k; i++) {
             const int64_t other = p.data<int32_t>()[b * k + i] - 1;
-            if (other < 0 || other >= m)
-                throw RuntimeError("lu_unpack: LU_pivots must be between 1 and LU.size(-2), got ", other + 1);
+            if (other < 0 || other >= m) throw RuntimeError("lu_unpack: LU_pivots must be between 1 and LU.size(-2), got ", other + 1);
             std::swap(at[i], at[other]);
         }
     }
@@ -166,9 +159,10 @@ static Tensor permutation_matrix(const Tensor& pivots, int64_t m, DType dtype) {
 std::tuple<Tensor, Tensor, Tensor> lu_unpack(const Tensor& lu, const Tensor& pivots, bool data, bool permutation) {
     if (lu.dim() < 2) throw RuntimeError("torch.lu_unpack: The input tensor LU_data must have at least 2 dimensions.");
     if (permutation && pivots.dtype() != DType::i32)
-        throw RuntimeError("torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\n"
-                           "Note: this function is intended to be used with the output produced by "
-                           "torch.linalg.lu_factor");
+        throw RuntimeError(
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\n"
+            "Note: this function is intended to be used with the output produced by "
+            "torch.linalg.lu_factor");
     const int64_t m = lu.size(-2), n = lu.size(-1), k = std::min(m, n);
     Tensor P = empty({0}, lu.dtype()), L = P, U = P;
     if (data) {
@@ -182,8 +176,7 @@ std::tuple<Tensor, Tensor, Tensor> lu_unpack(const Tensor& lu, const Tensor& piv
 static Tensor lu_solve_values(const Tensor& lu_, const Tensor& pivots_, const Tensor& b_, bool left, bool adjoint) {
     const Dims batch = common_batch(lu_, b_);
     const int64_t n = lu_.size(-1), columns = b_.size(left ? -1 : -2);
-    const Tensor lu = column_major_packed(batched(lu_, batch)), pivots = contiguous(expanded(alias(pivots_), with(batch,
-        {n})));
+    const Tensor lu = column_major_packed(batched(lu_, batch)), pivots = contiguous(expanded(alias(pivots_), with(batch, {n})));
     Tensor b = batched(b_, batch);
     // X A = B is A^T X^T = B^T, and a row-major X is a column-major X^T; X A^H = B is A conj(X)^T = conj(B)^T.
     const bool conjugated = !left && adjoint && is_complex(b.dtype());
@@ -196,8 +189,11 @@ static Tensor lu_solve_values(const Tensor& lu_, const Tensor& pivots_, const Te
     if (x.numel()) {
         const auto& kernels = lapack_for(x.dtype());
         Unlocked unlocked(x.numel() * n);
-        kernels.lu_solve(product(batch), left ? adjoint ? 'C' : 'N' : adjoint ? 'N' : 'T', n, columns, lu.device_data(),
-            pivots.device_data<int32_t>(), x.device_data());
+        kernels.lu_solve(product(batch),
+                         left      ? adjoint ? 'C' : 'N'
+                         : adjoint ? 'N'
+                                   : 'T',
+                         n, columns, lu.device_data(), pivots.device_data<int32_t>(), x.device_data());
     }
     return conjugated ? conj(x) : x;
 }
@@ -205,19 +201,21 @@ static Tensor lu_solve_values(const Tensor& lu_, const Tensor& pivots_, const Te
 Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left, bool adjoint_) {
     check_inexact(lu, "torch.linalg.lu_solve");
     check_same_dtype(lu, b, "linalg.lu_solve");
-    if (pivots.dtype() != DType::i32)
-        throw RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32");
+    if (pivots.dtype() != DType::i32) throw RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32");
     check_systems(lu, b, left, "linalg.lu_solve");
     if (pivots.dim() < 1 || lu.size(-1) != pivots.size(-1))
         throw RuntimeError("linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix");
     if (!(Dims(pivots.sizes().data(), pivots.dim() - 1) == batch_sizes(lu)))
-        throw RuntimeError("linalg.lu_solve: Expected LU.shape[:-1] and pivots.shape to be the same, but got pivots "
-                           "with shape ", pivots.sizes(), " instead");
+        throw RuntimeError(
+            "linalg.lu_solve: Expected LU.shape[:-1] and pivots.shape to be the same, but got pivots "
+            "with shape ",
+            pivots.sizes(), " instead");
     const Tensor order = to(contiguous(pivots), Device{});
     for (int64_t i = 0; i < order.numel(); i++)
         if (order.data<int32_t>()[i] < 1 || order.data<int32_t>()[i] > lu.size(-1))
-            throw RuntimeError("Pivots given to lu_solve must all be greater or equal to 1 and at most the size of "
-                               "the matrix. Did you properly pass the result of lu_factor?");
+            throw RuntimeError(
+                "Pivots given to lu_solve must all be greater or equal to 1 and at most the size of "
+                "the matrix. Did you properly pass the result of lu_factor?");
     Tensor x = lu_solve_values(lu, pivots, b, left, adjoint_);
     if (needs_grad(lu, b))
         record(x, "LinalgLuSolveBackward0", {lu, b}, {lu, pivots, x}, [left, adjoint_](Backward& bw) {
@@ -246,14 +244,15 @@ static Solved solve_system(const Tensor& a, const Tensor& b, bool left, bool che
     check_square(a, name);
     const bool vector = b.dim() == 1 || (a.dim() - 1 == b.dim() && b.sizes() == Dims(a.sizes().data(), a.dim() - 1));
     if (vector && !left)
-        throw RuntimeError("linalg.solve: Vector broadcasting of the left hand side is not supported for left=False. "
-                           "In this case linalg.solve is equivalent to B / A.squeeze(-1)");
+        throw RuntimeError(
+            "linalg.solve: Vector broadcasting of the left hand side is not supported for left=False. "
+            "In this case linalg.solve is equivalent to B / A.squeeze(-1)");
     const Tensor right = vector ? unsqueeze(b, -1) : b;
     check_systems(a, right, left, name);
     Factors f = factorise(a);
     if (check_errors)
-        if (auto failure = first_failure(f.info)) throw LinAlgError(name, ": ", failure->where,
-            "The solver failed because the input matrix is singular.");
+        if (auto failure = first_failure(f.info))
+            throw LinAlgError(name, ": ", failure->where, "The solver failed because the input matrix is singular.");
     Tensor x = lu_solve_values(f.lu, f.pivots, right, left, false);
     if (vector) {
         Layout layout = x.layout();
@@ -265,8 +264,7 @@ static Solved solve_system(const Tensor& a, const Tensor& b, bool left, bool che
         record(x, "LinalgSolveExBackward0", {a, b}, {a, f.lu, f.pivots, x}, [left, vector](Backward& bw) {
             const Tensor g = vector ? unsqueeze(bw.grad(), -1) : bw.grad();
             const Tensor x = vector ? unsqueeze(bw.saved(3), -1) : bw.saved(3);
-            const Tensor gB = bw.create_graph ? solve(mH(bw.saved(0)), g, left) : lu_solve(bw.saved(1), bw.saved(2), g,
-                left, true);
+            const Tensor gB = bw.create_graph ? solve(mH(bw.saved(0)), g, left) : lu_solve(bw.saved(1), bw.saved(2), g, left, true);
             if (bw.needs(0)) bw.set(0, neg(left ? times_adjoint(gB, x) : adjoint_times(x, gB)));
             if (bw.needs(1)) bw.set(1, vector ? squeeze(gB, {-1}) : gB);
         });
@@ -292,7 +290,7 @@ static std::tuple<Tensor, Tensor> inv_ex(const Tensor& a, bool check_errors, con
         const Tensor ignored = no_info(batch_sizes(a));
         Unlocked unlocked(cube(a));
         kernels.lu_inverse(batch_of_matrices(a), a.size(-1), f.lu.device_data(), f.pivots.device_data<int32_t>(),
-            ignored.device_data<int32_t>());
+                           ignored.device_data<int32_t>());
     }
     if (needs_grad(a))
         record(f.lu, "LinalgInvExBackward0", {a}, {f.lu}, [](Backward& bw) {
@@ -312,8 +310,7 @@ static Tensor parity(const Tensor& pivots, DType dtype) {
 }
 
 // d I, a matrix for each d.
-static Tensor scaled_identity(const Tensor& d, int64_t n) { return unsqueeze(unsqueeze(d, -1), -1) * identity(n,
-    d.dtype()); }
+static Tensor scaled_identity(const Tensor& d, int64_t n) { return unsqueeze(unsqueeze(d, -1), -1) * identity(n, d.dtype()); }
 
 static Tensor det_gradient(Backward& bw) {
     const Tensor g = bw.grad(), a = bw.saved(0), y = bw.saved(1);
@@ -328,8 +325,7 @@ static Tensor det_gradient(Backward& bw) {
     }
     if (!is_nonzero(any(lt(abs(detach(y)), Scalar(100 * eps))))) return solve(mH(a), scaled_identity(g * conj(y), n));
     const auto [U, S, Vh] = svd(a, false);
-    const Tensor others = prod(where(to(identity(n, DType::f32), DType::boolean), Arg(Scalar(1.0)), unsqueeze(S, -2)),
-        -1, false, {});
+    const Tensor others = prod(where(to(identity(n, DType::f32), DType::boolean), Arg(Scalar(1.0)), unsqueeze(S, -2)), -1, false, {});
     return times(U * unsqueeze(others * unsqueeze(g * conj(det(U) * det(Vh)), -1), -2), Vh);
 }
 
@@ -338,8 +334,7 @@ static std::tuple<Tensor, Tensor, Tensor> det_with_factors(const Tensor& a) {
     check_inexact(a, "linalg.det");
     const Factors f = factorise(a);
     Tensor y = prod(diagonal_of(f.lu), -1, false, {}) * parity(f.pivots, a.dtype());
-    if (needs_grad(a)) record(y, "LinalgDetBackward0", {a}, {a, y, f.lu, f.pivots}, [](Backward& bw) { bw.set(0,
-        det_gradient(bw)); });
+    if (needs_grad(a)) record(y, "LinalgDetBackward0", {a}, {a, y, f.lu, f.pivots}, [](Backward& bw) { bw.set(0, det_gradient(bw)); });
     return {y, f.lu, f.pivots};
 }
 Tensor det(const Tensor& a) { return std::get<0>(det_with_factors(a)); }
@@ -353,14 +348,14 @@ static std::tuple<Tensor, Tensor> slogdet(const Tensor& a) {
     if (needs_grad(a)) {
         const bool with_phase = is_complex(a.dtype());
         const Tensor results[] = {sign, size};
-        record_many(results, "LinalgSlogdetBackward0", spanned({a}), spanned({a, f.lu, f.pivots, with_phase
-            ? sign : Tensor()}), [with_phase](Backward& bw) {
-            const Tensor a = bw.saved(0);
-            Tensor scale = bw.grad(1);
-            if (with_phase) scale = scale - Scalar(std::complex<double>(0, 1)) * imag(conj(bw.grad(0)) * bw.saved(3));
-            const Tensor target = scaled_identity(to(scale, a.dtype()), a.size(-1));
-            bw.set(0, bw.create_graph ? solve(mH(a), target) : lu_solve(bw.saved(1), bw.saved(2), target, true, true));
-        });
+        record_many(results, "LinalgSlogdetBackward0", spanned({a}), spanned({a, f.lu, f.pivots, with_phase ? sign : Tensor()}),
+                    [with_phase](Backward& bw) {
+                        const Tensor a = bw.saved(0);
+                        Tensor scale = bw.grad(1);
+                        if (with_phase) scale = scale - Scalar(std::complex<double>(0, 1)) * imag(conj(bw.grad(0)) * bw.saved(3));
+                        const Tensor target = scaled_identity(to(scale, a.dtype()), a.size(-1));
+                        bw.set(0, bw.create_graph ? solve(mH(a), target) : lu_solve(bw.saved(1), bw.saved(2), target, true, true));
+                    });
     }
     return {sign, size};
 }
@@ -377,8 +372,7 @@ static Tensor cholesky_gradient(Tensor g, Tensor L, bool upper) {
     return solve_triangular(L, solve_triangular(mH(L), symmetric, true), false, false);
 }
 
-static std::tuple<Tensor, Tensor> cholesky_ex(const Tensor& a, bool upper, bool check_errors,
-    const char* name = "linalg.cholesky_ex") {
+static std::tuple<Tensor, Tensor> cholesky_ex(const Tensor& a, bool upper, bool check_errors, const char* name = "linalg.cholesky_ex") {
     check_square(a, name);
     check_inexact(a, name);
     Tensor L = column_major_copy(a), info = no_info(batch_sizes(a));
@@ -390,28 +384,26 @@ static std::tuple<Tensor, Tensor> cholesky_ex(const Tensor& a, bool upper, bool 
     if (check_errors)
         if (auto failure = first_failure(info))
             throw LinAlgError(name, ": ", failure->where,
-                "The factorization could not be completed because the input is not positive-definite "
-                              "(the leading minor of order ", failure->info, " is not positive-definite).");
+                              "The factorization could not be completed because the input is not positive-definite "
+                              "(the leading minor of order ",
+                              failure->info, " is not positive-definite).");
     L = flipped(triangle(flipped(L), 0, !upper));
     if (needs_grad(a))
-        record(L, "LinalgCholeskyExBackward0", {a}, {L}, [upper](Backward& bw) { bw.set(0, cholesky_gradient(bw.grad(),
-            bw.saved(0), upper)); });
+        record(L, "LinalgCholeskyExBackward0", {a}, {L},
+               [upper](Backward& bw) { bw.set(0, cholesky_gradient(bw.grad(), bw.saved(0), upper)); });
     return {L, info};
 }
-static Tensor cholesky(const Tensor& a, bool upper) { return std::get<0>(cholesky_ex(a, upper, true,
-    "linalg.cholesky")); }
+static Tensor cholesky(const Tensor& a, bool upper) { return std::get<0>(cholesky_ex(a, upper, true, "linalg.cholesky")); }
 
 static Tensor cholesky_solve(const Tensor& b, const Tensor& l, bool upper) {
-    if (b.dim() < 2) throw RuntimeError("b should have at least 2 dimensions, but has ", b.dim(),
-        " dimensions instead");
-    if (l.dim() < 2) throw RuntimeError("u should have at least 2 dimensions, but has ", l.dim(),
-        " dimensions instead");
+    if (b.dim() < 2) throw RuntimeError("b should have at least 2 dimensions, but has ", b.dim(), " dimensions instead");
+    if (l.dim() < 2) throw RuntimeError("u should have at least 2 dimensions, but has ", l.dim(), " dimensions instead");
     check_inexact(l, "cholesky_solve");
     check_same_dtype(l, b, "cholesky_solve");
     check_systems(l, b, true, "cholesky_solve");
     const Tensor adjoint = mH(l);
-    return upper ? solve_triangular(l, solve_triangular(adjoint, b, false), true) : solve_triangular(adjoint,
-        solve_triangular(l, b, false), true);
+    return upper ? solve_triangular(l, solve_triangular(adjoint, b, false), true)
+                 : solve_triangular(adjoint, solve_triangular(l, b, false), true);
 }
 static Tensor cholesky_inverse(const Tensor& l, bool upper) {
     check_square(l, "cholesky_inverse");
@@ -434,43 +426,38 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
     if (x.numel()) {
         const auto& kernels = lapack_for(x.dtype());
         Unlocked unlocked(x.numel() * a.size(-1));
-        kernels.triangular_solve(product(batch), left ? 'L' : 'R', upper != as_transpose ? 'U' : 'L', as_transpose
-            ? 'T' : 'N', unitriangular ? 'U' : 'N',
-                                 x.size(-2), x.size(-1), matrix.device_data(), x.device_data());
+        kernels.triangular_solve(product(batch), left ? 'L' : 'R', upper != as_transpose ? 'U' : 'L', as_transpose ? 'T' : 'N',
+                                 unitriangular ? 'U' : 'N', x.size(-2), x.size(-1), matrix.device_data(), x.device_data());
     }
     if (needs_grad(a, b))
         record(x, "LinalgSolveTriangularBackward0", {a, b}, {a, x}, [upper, left, unitriangular](Backward& bw) {
-            const Tensor x = bw.saved(1), gB = solve_triangular(mH(bw.saved(0)), bw.grad(), !upper, left,
-                unitriangular);
+            const Tensor x = bw.saved(1), gB = solve_triangular(mH(bw.saved(0)), bw.grad(), !upper, left, unitriangular);
             if (bw.needs(0)) {
                 const int64_t from = unitriangular;
-                bw.set(0, triangle(neg(left ? times_adjoint(gB, x) : adjoint_times(x, gB)), upper ? from : -from,
-                    upper));
+                bw.set(0, triangle(neg(left ? times_adjoint(gB, x) : adjoint_times(x, gB)), upper ? from : -from, upper));
             }
             bw.set(1, gB);
         });
     return x;
 }
 
-static std::tuple<Tensor, Tensor> triangular_solve(const Tensor& b, const Tensor& a, bool upper, bool transposed,
-    bool unitriangular) {
-    if (b.dim() < 2) throw RuntimeError("torch.triangular_solve: Expected b to have at least 2 dimensions, but it has ",
-        b.dim(), " dimensions instead");
-    if (a.dim() < 2) throw RuntimeError("torch.triangular_solve: Expected A to have at least 2 dimensions, but it has ",
-        a.dim(), " dimensions instead");
-    return {solve_triangular(transposed ? mT(a) : a, b, upper != transposed, true, unitriangular), clone(expand(a,
-        with(common_batch(a, b), {a.size(-2), a.size(-1)})))};
+static std::tuple<Tensor, Tensor> triangular_solve(const Tensor& b, const Tensor& a, bool upper, bool transposed, bool unitriangular) {
+    if (b.dim() < 2)
+        throw RuntimeError("torch.triangular_solve: Expected b to have at least 2 dimensions, but it has ", b.dim(), " dimensions instead");
+    if (a.dim() < 2)
+        throw RuntimeError("torch.triangular_solve: Expected A to have at least 2 dimensions, but it has ", a.dim(), " dimensions instead");
+    return {solve_triangular(transposed ? mT(a) : a, b, upper != transposed, true, unitriangular),
+            clone(expand(a, with(common_batch(a, b), {a.size(-2), a.size(-1)})))};
 }
 
 // --- LDL ------------------------------------------------------------------------------------------------------------
 
 static void no_gradient(const Tensor& result, const char* name, std::initializer_list<Tensor> inputs) {
-    record(result, name, inputs, {}, [](Backward& bw) { throw RuntimeError("derivative for ", bw.node.name,
-        " is not implemented"); });
+    record(result, name, inputs, {}, [](Backward& bw) { throw RuntimeError("derivative for ", bw.node.name, " is not implemented"); });
 }
 
 static std::tuple<Tensor, Tensor, Tensor> ldl_factor_ex(const Tensor& a, bool hermitian, bool check_errors,
-    const char* name = "torch.linalg.ldl_factor_ex") {
+                                                        const char* name = "torch.linalg.ldl_factor_ex") {
     check_square(a, name);
     check_inexact(a, name);
     const Dims batch = batch_sizes(a);
@@ -479,7 +466,7 @@ static std::tuple<Tensor, Tensor, Tensor> ldl_factor_ex(const Tensor& a, bool he
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a));
         kernels.ldl(batch_of_matrices(a), hermitian, a.size(-1), ld.device_data(), pivots.device_data<int32_t>(),
-            info.device_data<int32_t>());
+                    info.device_data<int32_t>());
     }
     if (check_errors)
         if (auto failure = first_failure(info))
@@ -494,18 +481,15 @@ static Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b,
     const char* name = "torch.linalg.ldl_solve";
     check_inexact(ld, name);
     check_square(ld, name);
-    if (b.dim() < 2) throw RuntimeError(name, ": Expected B to have at least 2 dimensions, but it has ", b.dim(),
-        " dimensions instead");
+    if (b.dim() < 2) throw RuntimeError(name, ": Expected B to have at least 2 dimensions, but it has ", b.dim(), " dimensions instead");
     if (!(Dims(ld.sizes().data(), ld.dim() - 1) == pivots.sizes()))
-        throw RuntimeError(name, ": Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape ",
-            pivots.sizes(), " instead");
-    if (pivots.dtype() != DType::i32) throw RuntimeError(name, ": Expected pivots to be integers. Got ",
-        type_name(pivots.dtype()));
+        throw RuntimeError(name, ": Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape ", pivots.sizes(),
+                           " instead");
+    if (pivots.dtype() != DType::i32) throw RuntimeError(name, ": Expected pivots to be integers. Got ", type_name(pivots.dtype()));
     check_same_dtype(ld, b, name);
     check_systems(ld, b, true, name);
     const Dims batch = common_batch(ld, b);
-    const Tensor factors = column_major_packed(batched(ld, batch)), order = contiguous(expanded(alias(pivots),
-        with(batch, {ld.size(-1)})));
+    const Tensor factors = column_major_packed(batched(ld, batch)), order = contiguous(expanded(alias(pivots), with(batch, {ld.size(-1)})));
     for (int64_t i = 0; i < order.numel() && !order.is_cuda(); i++)  // the GPU's kernel looks itself
         if (const int32_t p = std::abs(order.data<int32_t>()[i]); p < 1 || p > ld.size(-1))
             throw RuntimeError(name, ": pivots must come from ldl_factor, got ", int64_t(order.data<int32_t>()[i]));
@@ -514,7 +498,7 @@ static Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b,
         const auto& kernels = lapack_for(x.dtype());
         Unlocked unlocked(x.numel() * ld.size(-1));
         kernels.ldl_solve(product(batch), hermitian, ld.size(-1), x.size(-1), factors.device_data(), order.device_data<int32_t>(),
-            x.device_data());
+                          x.device_data());
     }
     if (needs_grad(ld, b)) no_gradient(x, "LinalgLdlSolveBackward0", {ld, b});
     return x;
@@ -522,34 +506,32 @@ static Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b,
 
 // --- names ----------------------------------------------------------------------------------------------------------
 
-static std::tuple<Tensor, Tensor> first_two(const std::tuple<Tensor, Tensor, Tensor>& t) { return {std::get<0>(t),
-    std::get<1>(t)}; }
+static std::tuple<Tensor, Tensor> first_two(const std::tuple<Tensor, Tensor, Tensor>& t) { return {std::get<0>(t), std::get<1>(t)}; }
 
 static const Operators operators = {
-    {"_open_lapack(str path)", [](std::string path) {
-        return PyUnicode_FromString(cpu::open_lapack(path.c_str()).c_str()); }, function},
+    {"_open_lapack(str path)", [](std::string path) { return PyUnicode_FromString(cpu::open_lapack(path.c_str()).c_str()); }, function},
     {"_linalg_error_class()", []() { return Py_NewRef(static_cast<PyObject*>(linalg_error_class())); }, function},
     {"linalg.lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False, Tensor[]? out=None) -> (LU, pivots, "
      "info)",
      [](const Tensor& a, bool pivot, bool check) { return lu_factor_ex(a, pivot, check); }, function},
     {"linalg.lu_factor(Tensor A, *, bool pivot=True, Tensor[]? out=None) -> (LU, pivots)",
-     [](const Tensor& a, bool pivot) { return first_two(lu_factor_ex(a, pivot, true, "torch.linalg.lu_factor")); },
-         function},
+     [](const Tensor& a, bool pivot) { return first_two(lu_factor_ex(a, pivot, true, "torch.linalg.lu_factor")); }, function},
     {"linalg.lu(Tensor A, *, bool pivot=True, Tensor[]? out=None) -> (P, L, U)",
      [](const Tensor& a, bool pivot) {
          const auto [lu, pivots, info] = lu_factor_ex(a, pivot, false, "linalg.lu");
          return lu_unpack(lu, pivots, true, true);
-     }, function},
-    {"linalg.lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor? out=None)",
-        lu_solve, function},
+     },
+     function},
+    {"linalg.lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor? out=None)", lu_solve, function},
     {"lu_solve(Tensor input, Tensor LU_data, Tensor LU_pivots, *, Tensor? out=None)",
-     [](const Tensor& b, const Tensor& lu, const Tensor& pivots) { return lu_solve(lu, pivots, b, true, false); },
-         function | method},
+     [](const Tensor& b, const Tensor& lu, const Tensor& pivots) { return lu_solve(lu, pivots, b, true, false); }, function | method},
     {"lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor[]? "
-     "out=None) -> (P, L, U)", lu_unpack, function},
+     "out=None) -> (P, L, U)",
+     lu_unpack, function},
     {"linalg.solve(Tensor A, Tensor B, *, bool left=True, Tensor? out=None)", solve, function},
     {"linalg.solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor[]? out=None) -> "
-     "(result, info)", solve_ex, function},
+     "(result, info)",
+     solve_ex, function},
     {"linalg.inv(Tensor A, *, Tensor? out=None)", inv, function},
     {"inverse(Tensor input, *, Tensor? out=None)", inv, function | method},
     {"linalg.inv_ex(Tensor A, *, bool check_errors=False, Tensor[]? out=None) -> (inverse, info)",
@@ -562,11 +544,11 @@ static const Operators operators = {
     {"cholesky(Tensor input, bool upper=False, *, Tensor? out=None)", cholesky, function | method},
     {"linalg.cholesky_ex(Tensor A, *, bool upper=False, bool check_errors=False, Tensor[]? out=None) -> (L, info)",
      [](const Tensor& a, bool upper, bool check) { return cholesky_ex(a, upper, check); }, function},
-    {"cholesky_solve(Tensor input, Tensor L, bool upper=False, *, Tensor? out=None)", cholesky_solve,
-        function | method},
+    {"cholesky_solve(Tensor input, Tensor L, bool upper=False, *, Tensor? out=None)", cholesky_solve, function | method},
     {"cholesky_inverse(Tensor L, bool upper=False, *, Tensor? out=None)", cholesky_inverse, function | method},
     {"linalg.solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False, Tensor? "
-     "out=None)", solve_triangular, function},
+     "out=None)",
+     solve_triangular, function},
     {"triangular_solve(Tensor b, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False, *, "
      "Tensor[]? out=None) -> (solution, cloned_coefficient)",
      triangular_solve, function | method},
@@ -574,10 +556,8 @@ static const Operators operators = {
      "pivots, info)",
      [](const Tensor& a, bool hermitian, bool check) { return ldl_factor_ex(a, hermitian, check); }, function},
     {"linalg.ldl_factor(Tensor A, *, bool hermitian=False, Tensor[]? out=None) -> (LD, pivots)",
-     [](const Tensor& a, bool hermitian) { return first_two(ldl_factor_ex(a, hermitian, true,
-         "torch.linalg.ldl_factor")); }, function},
-    {"linalg.ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False, Tensor? out=None)", ldl_solve,
-        function},
+     [](const Tensor& a, bool hermitian) { return first_two(ldl_factor_ex(a, hermitian, true, "torch.linalg.ldl_factor")); }, function},
+    {"linalg.ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False, Tensor? out=None)", ldl_solve, function},
 };
 
 }  // namespace wisp

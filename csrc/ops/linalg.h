@@ -11,9 +11,9 @@ namespace wisp {
 const cpu::LapackKernels& lapack_for(DType dtype);
 
 // --- checks ---
-void check_matrix(const Tensor& a, const char* name);                // at least two dimensions
+void check_matrix(const Tensor& a, const char* name);  // at least two dimensions
 void check_square(const Tensor& a, const char* name);
-void check_inexact(const Tensor& a, const char* name);               // f32, f64 or complex
+void check_inexact(const Tensor& a, const char* name);  // f32, f64 or complex
 void check_same_dtype(const Tensor& a, const Tensor& b, const char* name);
 // The first matrix of the batch that went wrong: "(Batch element 2): ", or "" for a single one.
 struct Failure {
@@ -29,9 +29,9 @@ inline Dims with(Dims batch, std::initializer_list<int64_t> more) {
     return batch;
 }
 inline int64_t batch_of_matrices(const Tensor& a) { return product(batch_sizes(a)); }
-Tensor column_major(const Dims& sizes, DType dtype);                 // new, not filled
-Tensor column_major_copy(const Tensor& a);                           // without history
-Tensor column_major_packed(const Tensor& a);                         // a itself where it is that already
+Tensor column_major(const Dims& sizes, DType dtype);  // new, not filled
+Tensor column_major_copy(const Tensor& a);            // without history
+Tensor column_major_packed(const Tensor& a);          // a itself where it is that already
 Tensor identity(int64_t n, DType dtype, int64_t columns = -1);
 // A tensor of int32 zeros.
 inline Tensor no_info(const Dims& batch) { return zeros(batch, DType::i32); }
@@ -40,7 +40,7 @@ inline Tensor no_info(const Dims& batch) { return zeros(batch, DType::i32); }
 inline Tensor mT(const Tensor& a) { return transpose(a, -2, -1); }
 inline Tensor mH(const Tensor& a) { return conj(transpose(a, -2, -1)); }
 inline constexpr Form adjoint{true, true};
-inline Tensor times(const Tensor& a, const Tensor& b) { return product(a, {}, b, {}); }            // a b
+inline Tensor times(const Tensor& a, const Tensor& b) { return product(a, {}, b, {}); }               // a b
 inline Tensor adjoint_times(const Tensor& a, const Tensor& b) { return product(a, adjoint, b, {}); }  // a^H b
 inline Tensor times_adjoint(const Tensor& a, const Tensor& b) { return product(a, {}, b, adjoint); }  // a b^H
 inline Tensor tril(const Tensor& a, int64_t diagonal = 0) { return triangle(a, diagonal, false); }
@@ -50,8 +50,7 @@ inline Tensor plus(const Tensor& a, const Tensor& b) { return !a ? b : !b ? a : 
 inline Tensor diagonal_of(const Tensor& a) { return diagonal(a, 0, -2, -1); }
 
 // --- front doors ---
-std::tuple<Tensor, Tensor, Tensor> lu_factor_ex(const Tensor& a, bool pivot, bool check_errors,
-    const char* name = "linalg.lu_factor_ex");
+std::tuple<Tensor, Tensor, Tensor> lu_factor_ex(const Tensor& a, bool pivot, bool check_errors, const char* name = "linalg.lu_factor_ex");
 std::tuple<Tensor, Tensor, Tensor> lu_unpack(const Tensor& lu, const Tensor& pivots, bool data, bool permutation);
 Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left, bool adjoint);
 Tensor solve(const Tensor& a, const Tensor& b, bool left = true);

@@ -47,8 +47,9 @@ Tensor orthonormal(const Tensor& reflected, const Tensor& tau, int64_t columns) 
     if (!q.numel()) return q;
     if (columns > n) zero_(q);
     const int64_t shared = std::min(n, columns);
-    if (shared) copy_values(alias(q, q.layout().slice(q.dim() - 1, 0, shared, 1)), alias(reflected,
-        reflected.layout().slice(reflected.dim() - 1, 0, shared, 1)));
+    if (shared)
+        copy_values(alias(q, q.layout().slice(q.dim() - 1, 0, shared, 1)),
+                    alias(reflected, reflected.layout().slice(reflected.dim() - 1, 0, shared, 1)));
     const Tensor t = contiguous(alias(tau));
     const auto& kernels = lapack_for(q.dtype());
     Unlocked unlocked(q.numel() * std::max<int64_t>(1, k));
@@ -68,8 +69,7 @@ Tensor qr_gradient(const Tensor& gQ, const Tensor& gR, const Tensor& Q, const Te
 
 std::tuple<Tensor, Tensor> qr(const Tensor& a, const std::string& mode) {
     if (mode != "reduced" && mode != "complete" && mode != "r")
-        throw RuntimeError("qr received unrecognized mode '", mode,
-            "' but expected one of 'reduced' (default), 'r', or 'complete'");
+        throw RuntimeError("qr received unrecognized mode '", mode, "' but expected one of 'reduced' (default), 'r', or 'complete'");
     check_matrix(a, "linalg.qr");
     check_inexact(a, "linalg.qr");
     const int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n), columns = mode == "complete" ? m : k;
@@ -79,15 +79,14 @@ std::tuple<Tensor, Tensor> qr(const Tensor& a, const std::string& mode) {
     if (needs_grad(a)) {
         const bool possible = mode == "reduced" || (mode == "complete" && m <= n);
         const Tensor results[] = {Q, R};
-        record_many(results, "LinalgQrBackward0", spanned({a}), spanned({a, Q, R}), [possible,
-            values_only = mode == "r"](Backward& bw) {
+        record_many(results, "LinalgQrBackward0", spanned({a}), spanned({a, Q, R}), [possible, values_only = mode == "r"](Backward& bw) {
             if (!possible)
                 throw RuntimeError(values_only
-                    ? "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
-                                                 "linalg.qr(A, mode='reduced') if you are going to require gradients "
-                                                 "from Q"
-                                               : "The QR decomposition is not differentiable when mode='complete' "
-                                                 "and nrows > ncols");
+                                       ? "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
+                                         "linalg.qr(A, mode='reduced') if you are going to require gradients "
+                                         "from Q"
+                                       : "The QR decomposition is not differentiable when mode='complete' "
+                                         "and nrows > ncols");
             const Tensor a = bw.saved(0), Q = bw.saved(1), R = bw.saved(2);
             const int64_t m = a.size(-2), n = a.size(-1);
             const Tensor gQ = bw.has_grad(0) ? bw.grad(0) : Tensor(), gR = bw.has_grad(1) ? bw.grad(1) : Tensor();
@@ -97,8 +96,7 @@ std::tuple<Tensor, Tensor> qr(const Tensor& a, const std::string& mode) {
             const Tensor R1 = narrow(R, -1, 0, m), A2 = narrow(a, -1, m, n - m);
             if (!gR) return bw.set(0, cat({qr_gradient(gQ, gR, Q, R1), zeros_like(A2)}, -1));
             const Tensor gR2 = narrow(gR, -1, m, n - m);
-            bw.set(0, cat({qr_gradient(plus(gQ, times_adjoint(A2, gR2)), narrow(gR, -1, 0, m), Q, R1), times(Q, gR2)},
-                -1));
+            bw.set(0, cat({qr_gradient(plus(gQ, times_adjoint(A2, gR2)), narrow(gR, -1, 0, m), Q, R1), times(Q, gR2)}, -1));
         });
     }
     return {Q, R};
@@ -110,8 +108,8 @@ std::tuple<Tensor, Tensor> geqrf(const Tensor& a) {
     const Reflections r = reflections(a);
     if (needs_grad(a)) {
         const Tensor results[] = {r.a, r.tau};
-        record_many(results, "GeqrfBackward0", spanned({a}), {}, [](Backward&) {
-            throw RuntimeError("derivative for geqrf is not implemented"); });
+        record_many(results, "GeqrfBackward0", spanned({a}), {},
+                    [](Backward&) { throw RuntimeError("derivative for geqrf is not implemented"); });
     }
     return {r.a, r.tau};
 }
@@ -119,18 +117,15 @@ std::tuple<Tensor, Tensor> geqrf(const Tensor& a) {
 void check_reflections(const Tensor& a, const Tensor& tau, const char* name) {
     if (a.dim() < 2) throw RuntimeError(name, ": input must have at least 2 dimensions.");
     check_inexact(a, name);
-    if (a.size(-2) < a.size(-1)) throw RuntimeError(name,
-        ": input.shape[-2] must be greater than or equal to input.shape[-1]");
+    if (a.size(-2) < a.size(-1)) throw RuntimeError(name, ": input.shape[-2] must be greater than or equal to input.shape[-1]");
     if (tau.dim() != a.dim() - 1)
-        throw RuntimeError(name, ": Expected tau to have one dimension less than input, but got tau.ndim equal to ",
-            tau.dim(), " and input.ndim is equal to ", a.dim());
-    if (a.size(-1) < tau.size(-1)) throw RuntimeError(name,
-        ": input.shape[-1] must be greater than or equal to tau.shape[-1]");
+        throw RuntimeError(name, ": Expected tau to have one dimension less than input, but got tau.ndim equal to ", tau.dim(),
+                           " and input.ndim is equal to ", a.dim());
+    if (a.size(-1) < tau.size(-1)) throw RuntimeError(name, ": input.shape[-1] must be greater than or equal to tau.shape[-1]");
     if (!(Dims(tau.sizes().data(), tau.dim() - 1) == batch_sizes(a)))
-        throw RuntimeError(name, ": Expected batch dimensions of tau to be equal to input.shape[:-2], but got ",
-            tau.sizes());
-    if (tau.dtype() != a.dtype()) throw RuntimeError(name, ": tau dtype ", type_name(tau.dtype()),
-        " does not match input dtype ", type_name(a.dtype()));
+        throw RuntimeError(name, ": Expected batch dimensions of tau to be equal to input.shape[:-2], but got ", tau.sizes());
+    if (tau.dtype() != a.dtype())
+        throw RuntimeError(name, ": tau dtype ", type_name(tau.dtype()), " does not match input dtype ", type_name(a.dtype()));
     check_same_device(name, a, tau);
 }
 
@@ -165,31 +160,31 @@ Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left,
     check_inexact(a, "torch.ormqr");
     const int64_t side = other.size(left ? -2 : -1), n = a.size(-1), k = tau.dim() ? tau.size(-1) : 0;
     const char* dim = left ? "-2" : "-1";
-    if (side < k) throw RuntimeError("torch.ormqr: other.shape[", dim,
-        "] must be greater than or equal to tau.shape[-1]");
+    if (side < k) throw RuntimeError("torch.ormqr: other.shape[", dim, "] must be greater than or equal to tau.shape[-1]");
     if (side != a.size(-2)) throw RuntimeError("torch.ormqr: other.shape[", dim, "] must be equal to input.shape[-2]");
     if (k > n) throw RuntimeError("torch.ormqr: tau.shape[-1] must be less than or equal to input.shape[-1]");
     if (a.dim() - tau.dim() != 1)
-        throw RuntimeError("torch.ormqr: Expected tau to have one dimension less than input, but got tau.ndim equal "
-                           "to ", tau.dim(), " and input.ndim is equal to ", a.dim());
+        throw RuntimeError(
+            "torch.ormqr: Expected tau to have one dimension less than input, but got tau.ndim equal "
+            "to ",
+            tau.dim(), " and input.ndim is equal to ", a.dim());
     if (a.dim() != other.dim())
-        throw RuntimeError("torch.ormqr: Expected other to have the same number of dimensions as input, but got "
-                           "other.ndim equal to ", other.dim(), " and input.ndim is equal to ", a.dim());
+        throw RuntimeError(
+            "torch.ormqr: Expected other to have the same number of dimensions as input, but got "
+            "other.ndim equal to ",
+            other.dim(), " and input.ndim is equal to ", a.dim());
     const Dims batch = batch_sizes(a);
     if (!(Dims(tau.sizes().data(), tau.dim() - 1) == batch))
-        throw RuntimeError("torch.ormqr: Expected batch dimensions of tau to be equal to input.shape[:-2], but got ",
-        tau.sizes());
+        throw RuntimeError("torch.ormqr: Expected batch dimensions of tau to be equal to input.shape[:-2], but got ", tau.sizes());
     if (!(batch_sizes(other) == batch))
-        throw RuntimeError("torch.ormqr: Expected batch dimensions of other to be equal to input.shape[:-2], but got ",
-        other.sizes());
+        throw RuntimeError("torch.ormqr: Expected batch dimensions of other to be equal to input.shape[:-2], but got ", other.sizes());
     if (tau.dtype() != a.dtype() || other.dtype() != a.dtype())
-        throw RuntimeError("torch.ormqr: Expected input, tau and other to have the same dtype, but found ",
-            type_name(a.dtype()), ", ", type_name(tau.dtype()), " and ", type_name(other.dtype()));
+        throw RuntimeError("torch.ormqr: Expected input, tau and other to have the same dtype, but found ", type_name(a.dtype()), ", ",
+                           type_name(tau.dtype()), " and ", type_name(other.dtype()));
     const int64_t m = a.size(-2);
     if (needs_grad(a, tau, other)) {  // through the whole of Q
         const Tensor used = narrow(a, -1, 0, k);
-        const Tensor q = householder_product(m > k ? cat({used, zeros(with(batch, {m, m - k}), a.dtype())}, -1) : used,
-            tau);
+        const Tensor q = householder_product(m > k ? cat({used, zeros(with(batch, {m, m - k}), a.dtype())}, -1) : used, tau);
         const Form form{transposed, transposed};
         return left ? product(q, form, other, {}) : product(other, {}, q, form);
     }
@@ -198,8 +193,8 @@ Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left,
         const Tensor reflected = column_major_packed(a), t = contiguous(alias(tau));
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(c.numel() * std::max<int64_t>(1, k));
-        kernels.householder_apply(product(batch), left ? 'L' : 'R', transposed ? 'C' : 'N', c.size(-2), c.size(-1), k,
-            m, n, reflected.device_data(), t.device_data(), c.device_data());
+        kernels.householder_apply(product(batch), left ? 'L' : 'R', transposed ? 'C' : 'N', c.size(-2), c.size(-1), k, m, n,
+                                  reflected.device_data(), t.device_data(), c.device_data());
     }
     return c;
 }
@@ -211,8 +206,10 @@ void check_finite(const Tensor& a, const char* name) {
 }
 void check_converged(const Tensor& info, const char* name, const char* values) {
     if (auto failure = first_failure(info))
-        throw LinAlgError(name, ": ", failure->where, "The algorithm failed to converge because the input matrix is ill-conditioned or "
-                          "has too many repeated ", values, " (error code: ", failure->info, ").");
+        throw LinAlgError(name, ": ", failure->where,
+                          "The algorithm failed to converge because the input matrix is ill-conditioned or "
+                          "has too many repeated ",
+                          values, " (error code: ", failure->info, ").");
 }
 
 // --- SVD ------------------------------------------------------------------------------------------------------------
@@ -232,8 +229,7 @@ Singular singular(const Tensor& a, char job, const char* name) {
         r.vh = column_major(with(batch, {job == 'S' ? k : n, n}), a.dtype());
     }
     if (!a.numel()) {
-        if (job != 'N') return {ones_on_diagonal(r.u.sizes(), a.dtype()), r.s, ones_on_diagonal(r.vh.sizes(),
-            a.dtype())};
+        if (job != 'N') return {ones_on_diagonal(r.u.sizes(), a.dtype()), r.s, ones_on_diagonal(r.vh.sizes(), a.dtype())};
         return r;
     }
     const Tensor copy = column_major_copy(a), info = no_info(batch);
@@ -241,15 +237,14 @@ Singular singular(const Tensor& a, char job, const char* name) {
     {
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.svd(product(batch), job, m, n, copy.device_data(), r.s.device_data(), job == 'N' ? nullptr : r.u.device_data(), job == 'N'
-            ? nullptr : r.vh.device_data(), info.device_data<int32_t>());
+        kernels.svd(product(batch), job, m, n, copy.device_data(), r.s.device_data(), job == 'N' ? nullptr : r.u.device_data(),
+                    job == 'N' ? nullptr : r.vh.device_data(), info.device_data<int32_t>());
     }
     check_converged(info, name, "singular values");
     return r;
 }
 
-Tensor svd_gradient(const Tensor& gU, const Tensor& gS, const Tensor& gVh, const Tensor& U, const Tensor& S,
-    const Tensor& Vh) {
+Tensor svd_gradient(const Tensor& gU, const Tensor& gS, const Tensor& gVh, const Tensor& U, const Tensor& S, const Tensor& Vh) {
     if (!gU && !gVh) return times(U * row(gS), Vh);
     const int64_t m = U.size(-2), n = Vh.size(-1), k = S.size(-1);
     Tensor inner, u_part;
@@ -287,7 +282,7 @@ void record_svd(const Tensor& a, const Singular& r) {
         if (!some[0] && !some[1] && !some[2]) return;
         bw.set(0, svd_gradient(some[0] ? narrow(bw.grad(0), -1, 0, k) : Tensor(), some[1] ? bw.grad(1) : Tensor(),
                                some[2] ? narrow(bw.grad(2), -2, 0, k) : Tensor(), narrow(bw.saved(0), -1, 0, k), S,
-                                   narrow(bw.saved(2), -2, 0, k)));
+                               narrow(bw.saved(2), -2, 0, k)));
     });
 }
 
@@ -344,13 +339,12 @@ std::tuple<Tensor, Tensor> eig(const Tensor& a, bool vectors, const char* name) 
     Tensor values = empty(with(batch, {a.size(-1)}), type), v = vectors ? column_major(a.sizes(), type) : Tensor();
     if (a.numel()) {
         const Tensor copy = column_major_copy(a), info = no_info(batch);
-        if (!is_nonzero(all(isfinite(copy)))) throw RuntimeError("torch.", name,
-            ": input tensor should not contain infs or NaNs.");
+        if (!is_nonzero(all(isfinite(copy)))) throw RuntimeError("torch.", name, ": input tensor should not contain infs or NaNs.");
         {
             const auto& kernels = lapack_for(a.dtype());
             Unlocked unlocked(6 * cube(a));
             kernels.eig(product(batch), a.size(-1), copy.device_data(), values.device_data(), vectors ? v.device_data() : nullptr,
-                info.device_data<int32_t>());
+                        info.device_data<int32_t>());
         }
         check_converged(info, name, "eigenvalues");
     }
@@ -396,15 +390,14 @@ Tensor pinv(const Tensor& a, const Tensor& atol_, const Tensor& rtol_, bool herm
     for (const Tensor* tolerance : {&atol_, &rtol_})
         if (*tolerance && is_complex(tolerance->dtype()))
             throw RuntimeError("torch.linalg.pinv: ", tolerance == &atol_ ? "atol" : "rtol",
-                " tensor of complex type is not supported. Got ", type_name(tolerance->dtype()));
+                               " tensor of complex type is not supported. Got ", type_name(tolerance->dtype()));
     Tensor y;
     if (a.numel() == 0) {
         y = zeros(with(batch_sizes(a), {n, m}), a.dtype());
     } else {
         const Tensor plain = alias(a);
         const DType real_type = real_of(a.dtype());
-        auto tolerance = [&](const Tensor& t) { return t ? to(alias(t), real_type) : scalar_tensor(Scalar(0.0),
-            real_type); };
+        auto tolerance = [&](const Tensor& t) { return t ? to(alias(t), real_type) : scalar_tensor(Scalar(0.0), real_type); };
         const Tensor atol = tolerance(atol_);
         Tensor rtol = tolerance(rtol_);
         if (!rtol_) {  // the machine's precision where no absolute tolerance is given
@@ -424,40 +417,38 @@ Tensor pinv(const Tensor& a, const Tensor& atol_, const Tensor& rtol_, bool herm
             y = product(r.vh, adjoint, row(reciprocals(r.s)) * r.u, adjoint);
         }
     }
-    if (needs_grad(a)) record(y, "LinalgPinvBackward0", {a}, {y, a}, [](Backward& bw) { bw.set(0,
-        pinv_gradient(bw.grad(), bw.saved(0), bw.saved(1))); });
+    if (needs_grad(a))
+        record(y, "LinalgPinvBackward0", {a}, {y, a}, [](Backward& bw) { bw.set(0, pinv_gradient(bw.grad(), bw.saved(0), bw.saved(1))); });
     return y;
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& b_, std::optional<double> rcond,
-    std::optional<std::string> driver_) {
+                                                 std::optional<std::string> driver_) {
     const char* name = "torch.linalg.lstsq";
     if (a.dim() < 2) throw RuntimeError(name, ": input must have at least 2 dimensions.");
     if (b_.dim() < 1) throw RuntimeError(name, ": other must have at least 1 dimension.");
     check_inexact(a, name);
     check_same_dtype(a, b_, name);
     if (const int64_t apart = a.dim() - b_.dim(); apart < 0 || apart > 1)
-        throw RuntimeError(name,
-            ": input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1");
+        throw RuntimeError(name, ": input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1");
     const bool vector = b_.dim() == 1 || (a.dim() - 1 == b_.dim() && b_.sizes() == Dims(a.sizes().data(), a.dim() - 1));
     const Tensor b = vector ? unsqueeze(b_, -1) : b_;
     if (b.dim() < 2 || a.size(-2) != b.size(-2))
-        throw RuntimeError(name, vector
-            ? ": input.size(-2) should match other.size(-1)" : ": input.size(-2) should match other.size(-2)");
+        throw RuntimeError(name, vector ? ": input.size(-2) should match other.size(-1)" : ": input.size(-2) should match other.size(-2)");
     const std::string driver = driver_.value_or(a.is_cuda() ? "gels" : "gelsy");
     if (driver != "gels" && driver != "gelsy" && driver != "gelsd" && driver != "gelss")
         throw RuntimeError(name, ": parameter `driver` should be one of (gels, gelsy, gelsd, gelss)");
-    if (a.is_cuda() && driver != "gels") throw RuntimeError(name, ": parameter `driver` other than `gels` is not supported on CUDA; got ",
-        driver, ". Leave it out, or move the matrices with .cpu()");
+    if (a.is_cuda() && driver != "gels")
+        throw RuntimeError(name, ": parameter `driver` other than `gels` is not supported on CUDA; got ", driver,
+                           ". Leave it out, or move the matrices with .cpu()");
     const Dims batch = broadcast(batch_sizes(a), batch_sizes(b));
-    if (!(batch == batch_sizes(b))) throw RuntimeError(name,
-        ": Expected the batch dimensions of input and other to match, got ", a.sizes(), " and ", b_.sizes());
+    if (!(batch == batch_sizes(b)))
+        throw RuntimeError(name, ": Expected the batch dimensions of input and other to match, got ", a.sizes(), " and ", b_.sizes());
     const int64_t m = a.size(-2), n = a.size(-1), columns = b.size(-1), k = std::min(m, n), rows = std::max(m, n);
     const Tensor copy = column_major_copy(expanded(alias(a), with(batch, {m, n})));
     Tensor full = column_major(with(batch, {rows, columns}), a.dtype());
     zero_(full);
-    auto rows_of = [&](int64_t from, int64_t to) { return alias(full, full.layout().slice(full.dim() - 2, from, to,
-        1)); };
+    auto rows_of = [&](int64_t from, int64_t to) { return alias(full, full.layout().slice(full.dim() - 2, from, to, 1)); };
     if (b.numel()) copy_values(rows_of(0, m), alias(b));
     const bool has_rank = driver != "gels", has_values = driver == "gelsd" || driver == "gelss";
     Tensor rank = has_rank ? zeros(batch, DType::i64) : empty({0}, DType::i64);
@@ -466,17 +457,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
     if (full.numel() && copy.numel()) {
         const auto& kernels = lapack_for(a.dtype());
         Unlocked unlocked(cube(a) + full.numel() * k);
-        kernels.least_squares(product(batch), driver == "gels" ? 'g' : driver.back(), m, n, columns, copy.device_data(),
-            full.device_data(),
-                              rcond.value_or(epsilon(a.dtype()) * double(rows)), has_rank
-                                  ? rank.device_data<int64_t>() : nullptr, has_values ? values.device_data() : nullptr,
-                              info.device_data<int32_t>());
+        kernels.least_squares(product(batch), driver == "gels" ? 'g' : driver.back(), m, n, columns, copy.device_data(), full.device_data(),
+                              rcond.value_or(epsilon(a.dtype()) * double(rows)), has_rank ? rank.device_data<int64_t>() : nullptr,
+                              has_values ? values.device_data() : nullptr, info.device_data<int32_t>());
     }
     if (auto failure = first_failure(info))
-        throw LinAlgError(name, ": ", failure->where, driver == "gels"
-            ? "The least squares solution could not be computed because the input matrix does not have full rank"
-                                                                       : "The algorithm failed to converge",
-                                                                           " (error code: ", failure->info, ").");
+        throw LinAlgError(name, ": ", failure->where,
+                          driver == "gels"
+                              ? "The least squares solution could not be computed because the input matrix does not have full rank"
+                              : "The algorithm failed to converge",
+                          " (error code: ", failure->info, ").");
     Tensor residuals = empty({0}, real_of(a.dtype()));
     if (m > n && driver != "gelsy" && (!has_rank || is_nonzero(all(eq(rank, Scalar(n)))))) {
         const Tensor rest = abs(rows_of(n, m));
@@ -522,35 +512,37 @@ std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a, bool full_matrices) {
 
 static const Operators operators = {
     {"linalg.qr(Tensor A, str mode='reduced', *, Tensor[]? out=None) -> (Q, R)", qr, function},
-    {"qr(Tensor input, bool some=True, *, Tensor[]? out=None) -> (Q, R)", [](const Tensor& a, bool some) { return qr(a,
-        some ? "reduced" : "complete"); }, function | method},
+    {"qr(Tensor input, bool some=True, *, Tensor[]? out=None) -> (Q, R)",
+     [](const Tensor& a, bool some) { return qr(a, some ? "reduced" : "complete"); }, function | method},
     {"geqrf(Tensor input, *, Tensor[]? out=None) -> (a, tau)", geqrf, function | method},
     {"linalg.householder_product(Tensor A, Tensor tau, *, Tensor? out=None)", householder_product, function},
     {"orgqr(Tensor input, Tensor tau, *, Tensor? out=None)", householder_product, function | method},
-    {"ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, bool transpose=False, *, Tensor? out=None)", ormqr,
-        function | method},
+    {"ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, bool transpose=False, *, Tensor? out=None)", ormqr, function | method},
     {"linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor[]? out=None) -> (U, S, Vh)",
      [](const Tensor& a, bool full, std::optional<std::string>) { return svd(a, full); }, function},
-    {"linalg.svdvals(Tensor A, *, str? driver=None, Tensor? out=None)", [](const Tensor& a,
-        std::optional<std::string>) { return svdvals(a); }, function},
+    {"linalg.svdvals(Tensor A, *, str? driver=None, Tensor? out=None)",
+     [](const Tensor& a, std::optional<std::string>) { return svdvals(a); }, function},
     {"svd(Tensor input, bool some=True, bool compute_uv=True, *, Tensor[]? out=None) -> (U, S, V)",
      [](const Tensor& a, bool some, bool vectors) -> std::tuple<Tensor, Tensor, Tensor> {
          check_matrix(a, "linalg.svd");
-         if (!vectors) return {zeros(with(batch_sizes(a), {a.size(-2), a.size(-2)}), a.dtype()), svdvals(a),
-             zeros(with(batch_sizes(a), {a.size(-1), a.size(-1)}), a.dtype())};
+         if (!vectors)
+             return {zeros(with(batch_sizes(a), {a.size(-2), a.size(-2)}), a.dtype()), svdvals(a),
+                     zeros(with(batch_sizes(a), {a.size(-1), a.size(-1)}), a.dtype())};
          const auto [u, s, vh] = svd(a, !some);
          return {u, s, mH(vh)};
-     }, function | method},
+     },
+     function | method},
     {"linalg.eigh(Tensor A, str UPLO='L', *, Tensor[]? out=None) -> (eigenvalues, eigenvectors)",
      [](const Tensor& a, std::string uplo) { return eigh(a, uplo, true, "linalg.eigh"); }, function},
     {"linalg.eigvalsh(Tensor A, str UPLO='L', *, Tensor? out=None)",
      [](const Tensor& a, std::string uplo) { return std::get<0>(eigh(a, uplo, false, "linalg.eigvalsh")); }, function},
-    {"linalg.eig(Tensor A, *, Tensor[]? out=None) -> (eigenvalues, eigenvectors)", [](const Tensor& a) { return eig(a,
-        true, "linalg.eig"); }, function},
-    {"linalg.eigvals(Tensor A, *, Tensor? out=None)", [](const Tensor& a) { return std::get<0>(eig(a, false,
-        "linalg.eigvals")); }, function},
+    {"linalg.eig(Tensor A, *, Tensor[]? out=None) -> (eigenvalues, eigenvectors)",
+     [](const Tensor& a) { return eig(a, true, "linalg.eig"); }, function},
+    {"linalg.eigvals(Tensor A, *, Tensor? out=None)", [](const Tensor& a) { return std::get<0>(eig(a, false, "linalg.eigvals")); },
+     function},
     {"linalg.lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None, Tensor[]? out=None) -> (solution, "
-     "residuals, rank, singular_values)", lstsq, function},
+     "residuals, rank, singular_values)",
+     lstsq, function},
     {"linalg._pinv(Tensor A, Tensor? atol, Tensor? rtol, bool hermitian)", pinv, function},
 };
 

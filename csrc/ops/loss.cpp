@@ -13,13 +13,14 @@ namespace {
 
 enum class Reduction { none, mean, sum };
 
-Reduction reduction_of(const std::string& name, std::optional<bool> size_average = {},
-    std::optional<bool> reduce = {}) {
+Reduction reduction_of(const std::string& name, std::optional<bool> size_average = {}, std::optional<bool> reduce = {}) {
     if (size_average || reduce) {  // PyTorch's older spelling
-        const Reduction r = !reduce.value_or(true) ? Reduction::none : size_average.value_or(true) ? Reduction::mean
-            : Reduction::sum;
+        const Reduction r = !reduce.value_or(true) ? Reduction::none : size_average.value_or(true) ? Reduction::mean : Reduction::sum;
         warn(str("size_average and reduce args will be deprecated, please use reduction='",
-                 r == Reduction::none ? "none" : r == Reduction::mean ? "mean" : "sum", "' instead."));
+                 r == Reduction::none   ? "none"
+                 : r == Reduction::mean ? "mean"
+                                        : "sum",
+                 "' instead."));
         return r;
     }
     if (name == "none") return Reduction::none;
@@ -33,9 +34,7 @@ Dims all_dims(const Tensor& t) {
     for (int64_t i = 0; i < t.dim(); i++) d.push_back(i);
     return d;
 }
-Tensor reduced(const Tensor& t, Reduction r) {
-    return r == Reduction::none ? t : r == Reduction::sum ? sum(t) : mean(t, all_dims(t));
-}
+Tensor reduced(const Tensor& t, Reduction r) { return r == Reduction::none ? t : r == Reduction::sum ? sum(t) : mean(t, all_dims(t)); }
 
 // ---- class indices
 
@@ -47,19 +46,19 @@ struct Samples {
 Samples samples_of(const Tensor& x, const Tensor& target, const Tensor& weight) {
     if (x.dim() < 1) throw ValueError("Expected 1 or more dimensions (got 0)");
     if (x.dim() != 1 && (target.dim() == 0 || x.size(0) != target.size(0)))
-        throw ValueError("Expected input batch_size (", x.size(0), ") to match target batch_size (",
-            target.dim() ? target.size(0) : 1, ").");
-    if (x.dim() <= 2 && target.dim() > 1) throw RuntimeError("0D or 1D target tensor expected, "
-        "multi-target not supported");
+        throw ValueError("Expected input batch_size (", x.size(0), ") to match target batch_size (", target.dim() ? target.size(0) : 1,
+                         ").");
+    if (x.dim() <= 2 && target.dim() > 1)
+        throw RuntimeError(
+            "0D or 1D target tensor expected, "
+            "multi-target not supported");
     Samples s{1, x.dim() == 1 ? x.size(0) : x.size(1), 1, target.sizes()};
     if (x.dim() == 1) {
-        if (target.numel() != 1) throw RuntimeError("size mismatch (got input: ", x.sizes(), ", target: ",
-            target.sizes(), ")");
+        if (target.numel() != 1) throw RuntimeError("size mismatch (got input: ", x.sizes(), ", target: ", target.sizes(), ")");
     } else {
         Dims expected = x.sizes();
         expected.erase(1);
-        if (!(expected == target.sizes())) throw RuntimeError("Expected target size ", expected, ", got ",
-            target.sizes());
+        if (!(expected == target.sizes())) throw RuntimeError("Expected target size ", expected, ", got ", target.sizes());
         s.outer = x.size(0);
         for (int64_t i = 2; i < x.dim(); i++) s.inner *= x.size(i);
     }
@@ -67,7 +66,7 @@ Samples samples_of(const Tensor& x, const Tensor& target, const Tensor& weight) 
         throw RuntimeError("expected scalar type Long but found ", type_name(target.dtype()));
     if (weight && (weight.dim() != 1 || weight.numel() != s.classes))
         throw RuntimeError("weight tensor should be defined either for all ", s.classes,
-            " classes or no classes but got weight tensor of shape: ", weight.sizes());
+                           " classes or no classes but got weight tensor of shape: ", weight.sizes());
     if (weight && weight.dtype() != x.dtype())
         throw RuntimeError("expected scalar type ", type_name(x.dtype()), " but found ", type_name(weight.dtype()));
     return s;
@@ -84,8 +83,8 @@ struct LossKind {
 };
 
 cpu::LossArgs loss_args(const LossKind& k, const Tensor& x, const Tensor& target, const Tensor& weight) {
-    return {x.dtype(), k.outer, k.classes, k.inner, x.device_data(), target.device_data<int64_t>(), pointer(weight),
-        k.ignore_index, k.smoothing};
+    return {x.dtype(),       k.outer,        k.classes,  k.inner, x.device_data(), target.device_data<int64_t>(),
+            pointer(weight), k.ignore_index, k.smoothing};
 }
 
 // t, as something that also depends on x, with a gradient of zero: PyTorch keeps the path though nothing flows.
@@ -100,8 +99,7 @@ Tensor tied_to(const Tensor& t, const Tensor& x) {
 }
 
 // The gradient as a formula. `constant` is what each sample's loss gives per unit of log-probability.
-Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor& x, const Tensor& target,
-    const Tensor& weight) {
+Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor& x, const Tensor& target, const Tensor& weight) {
     const int64_t class_dim = x.dim() == 1 ? 0 : 1;
     Tensor constant = empty(x.sizes(), x.dtype());
     {
@@ -112,8 +110,7 @@ Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor
     }
     auto per_sample = [&](const Tensor& t) { return t.dim() == 0 || x.dim() == 1 ? t : unsqueeze(t, class_dim); };
     if (k.smoothing != 0) {
-        Tensor even = per_sample(to(ne(target, Scalar(k.ignore_index)),
-            x.dtype())) * Scalar(-k.smoothing / double(k.classes));
+        Tensor even = per_sample(to(ne(target, Scalar(k.ignore_index)), x.dtype())) * Scalar(-k.smoothing / double(k.classes));
         if (x.dim() == 1) even = expand(reshape(even, {1}), x.sizes());
         if (weight) {
             Dims along(x.dim(), 1);
@@ -129,14 +126,15 @@ Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor
 }
 
 // The same where numbers stay on the device: the mean's divisor is a tensor.
-Tensor class_loss_on_gpu(LossKind kind, const cpu::LossArgs& args, const Tensor& x, const Tensor& target, const Tensor& w, const Tensor& losses, const Tensor& lse) {
+Tensor class_loss_on_gpu(LossKind kind, const cpu::LossArgs& args, const Tensor& x, const Tensor& target, const Tensor& w,
+                         const Tensor& losses, const Tensor& lse) {
     const Tensor shares = empty(losses.sizes(), losses.dtype());
     Tensor result, total;
     const bool reduced = kind.reduction != Reduction::none;
     result = reduced ? empty({}, losses.dtype()) : losses;
     if (kind.reduction == Reduction::mean) total = empty({}, losses.dtype());
-    cuda::class_loss(args, kind.entropy, losses.device_data(), lse ? lse.device_data() : nullptr, shares.device_data(), reduced ? result.device_data() : nullptr,
-                     total ? total.device_data() : nullptr);
+    cuda::class_loss(args, kind.entropy, losses.device_data(), lse ? lse.device_data() : nullptr, shares.device_data(),
+                     reduced ? result.device_data() : nullptr, total ? total.device_data() : nullptr);
     {
         GradMode off(false);
         // Under autocast losses are float32, as they are computed.
@@ -153,15 +151,15 @@ Tensor class_loss_on_gpu(LossKind kind, const cpu::LossArgs& args, const Tensor&
             }
             const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
             Tensor dx = empty(x.sizes(), x.dtype());
-            cuda::class_loss_backward(loss_args(kind, in, target, weight), kind.entropy, pointer(lse), grad.device_data(), kind.reduction != Reduction::none,
-                                      pointer(total), dx.device_data());
+            cuda::class_loss_backward(loss_args(kind, in, target, weight), kind.entropy, pointer(lse), grad.device_data(),
+                                      kind.reduction != Reduction::none, pointer(total), dx.device_data());
             bw.set(0, dx);
         });
     return result;
 }
 
-Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, Reduction reduction,
-    int64_t ignore_index, double smoothing, bool entropy) {
+Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, Reduction reduction, int64_t ignore_index, double smoothing,
+                  bool entropy) {
     check_floating(entropy ? "log_softmax_lastdim_kernel_impl" : "nll_loss_out_frame", x);
     const Samples s = samples_of(x, target_, weight);
     const DType d = x.dtype(), c = compute_dtype(d);
@@ -180,11 +178,10 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
     if (bad >= 0) throw IndexError("Target ", target.data<int64_t>()[bad], " is out of bounds.");
     Tensor result;
     if (reduction == Reduction::none) result = to(losses, d);
-    else result = scalar_tensor(cpu::loss.sum(c, losses.data(), losses.numel()) / (reduction == Reduction::mean
-        ? kind.total_weight : 1), d);
+    else
+        result = scalar_tensor(cpu::loss.sum(c, losses.data(), losses.numel()) / (reduction == Reduction::mean ? kind.total_weight : 1), d);
     if (recording)
-        record(result, entropy ? "CrossEntropyBackward0" : "NllLossBackward0", {x}, {x, target, w, lse},
-            [kind](Backward& bw) {
+        record(result, entropy ? "CrossEntropyBackward0" : "NllLossBackward0", {x}, {x, target, w, lse}, [kind](Backward& bw) {
             const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2), lse = bw.saved(3);
             if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight));
             const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
@@ -193,8 +190,7 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
             const bool one = kind.reduction != Reduction::none;
             {
                 Unlocked unlocked(x.numel());
-                if (kind.entropy) cpu::loss.cross_entropy_backward(args, lse.data(), grad.data(), one, kind.factor(),
-                    dx.data());
+                if (kind.entropy) cpu::loss.cross_entropy_backward(args, lse.data(), grad.data(), one, kind.factor(), dx.data());
                 else cpu::loss.nll_backward(args, grad.data(), one, kind.factor(), dx.data());
             }
             bw.set(0, dx);
@@ -204,12 +200,11 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
 
 // ---- class probabilities
 
-Tensor probability_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, Reduction reduction,
-    double smoothing) {
+Tensor probability_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, Reduction reduction, double smoothing) {
     const int64_t class_dim = x.dim() == 1 ? 0 : 1, classes = x.size(class_dim);
     if (weight && (weight.dim() != 1 || weight.numel() != classes))
         throw RuntimeError("cross_entropy: weight tensor should be defined either for all ", classes,
-            " classes or no classes but got weight tensor of shape: ", weight.sizes());
+                           " classes or no classes but got weight tensor of shape: ", weight.sizes());
     Tensor target = target_;
     if (smoothing > 0) target = target * Scalar(1 - smoothing) + Scalar(smoothing / double(classes));
     Tensor terms = log_softmax(x, class_dim) * target;
@@ -223,19 +218,16 @@ Tensor probability_loss(const Tensor& x, const Tensor& target_, const Tensor& we
     return reduction == Reduction::sum ? total : total / Scalar(double(x.numel()) / double(classes));
 }
 
-Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average,
-    int64_t ignore_index,
+Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average, int64_t ignore_index,
                      std::optional<bool> reduce, const std::string& reduction_name, double smoothing) {
     const Reduction reduction = reduction_of(reduction_name, size_average, reduce);
-    if (smoothing < 0 || smoothing > 1) throw RuntimeError("label_smoothing must be between 0.0 and 1.0. Got: ",
-        smoothing);
+    if (smoothing < 0 || smoothing > 1) throw RuntimeError("label_smoothing must be between 0.0 and 1.0. Got: ", smoothing);
     // Autocast on the GPU: the kernel for class indices reads lower precision itself, all else gets float32.
     if (x.is_cuda() && is_reduced(x.dtype()) && (weight || x.sizes() == target.sizes()) && autocast_enabled())
         return cross_entropy(to(x, DType::f32), target, weight, size_average, ignore_index, reduce, reduction_name, smoothing);
     if (x.sizes() == target.sizes() && x.dim() > 0) {
         if (!is_floating(target.dtype()))
-            throw RuntimeError("Expected floating point type for target with class probabilities, got ",
-                type_name(target.dtype()));
+            throw RuntimeError("Expected floating point type for target with class probabilities, got ", type_name(target.dtype()));
         if (ignore_index >= 0) throw RuntimeError("ignore_index is not supported for floating point target");
         return probability_loss(x, target, weight, reduction, smoothing);
     }
@@ -246,10 +238,8 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight
 
 void warn_of_broadcast(const Tensor& x, const Tensor& target) {
     if (x.sizes() == target.sizes()) return;
-    warn(str("Using a target size (torch.Size(", target.sizes(),
-        ")) that is different to the input size (torch.Size(", x.sizes(),
-             ")). This will likely lead to incorrect results due to broadcasting. ",
-             "Please ensure they have the same size."));
+    warn(str("Using a target size (torch.Size(", target.sizes(), ")) that is different to the input size (torch.Size(", x.sizes(),
+             ")). This will likely lead to incorrect results due to broadcasting. ", "Please ensure they have the same size."));
 }
 
 Tensor weighted(const Tensor& losses, const Tensor& x, const Tensor& weight, Reduction r) {
@@ -260,19 +250,18 @@ Tensor weighted(const Tensor& losses, const Tensor& x, const Tensor& weight, Red
 }
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, std::optional<bool> size_average, std::optional<bool> reduce,
-    const std::string& reduction, const Tensor& weight) {
+                const std::string& reduction, const Tensor& weight) {
     warn_of_broadcast(x, target);
     return weighted(squared_error(x, target), x, weight, reduction_of(reduction, size_average, reduce));
 }
 Tensor l1_loss(const Tensor& x, const Tensor& target, std::optional<bool> size_average, std::optional<bool> reduce,
-    const std::string& reduction, const Tensor& weight) {
+               const std::string& reduction, const Tensor& weight) {
     warn_of_broadcast(x, target);
     const bool complex = is_complex(x.dtype()) || is_complex(target.dtype());
-    return weighted(complex ? abs(x - target) : absolute_error(x, target), x, weight,
-        reduction_of(reduction, size_average, reduce));
+    return weighted(complex ? abs(x - target) : absolute_error(x, target), x, weight, reduction_of(reduction, size_average, reduce));
 }
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, std::optional<bool> size_average,
-    std::optional<bool> reduce, const std::string& reduction, double beta) {
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, std::optional<bool> size_average, std::optional<bool> reduce,
+                      const std::string& reduction, double beta) {
     warn_of_broadcast(x, target);
     if (beta < 0) throw RuntimeError("smooth_l1_loss does not support negative values for beta.");
     const Reduction r = reduction_of(reduction, size_average, reduce);
@@ -280,8 +269,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, std::optional<bool>
     const Params params = params_of(beta);
     return reduced(pointwise(Pointwise::smooth_error, x, target, {}, &params), r);
 }
-Tensor huber_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double delta,
-    const Tensor& weight) {
+Tensor huber_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double delta, const Tensor& weight) {
     warn_of_broadcast(x, target);
     if (!(delta > 0)) throw RuntimeError("huber_loss does not support non-positive values for delta.");
     const Params params = params_of(delta);
@@ -292,22 +280,20 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, const std::string& redu
 
 Tensor clamp_least(const Tensor& x, double least) { return where(x < Scalar(least), Scalar(least), x); }
 
-Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
-    std::optional<bool> size_average, std::optional<bool> reduce, const std::string& reduction) {
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average,
+                            std::optional<bool> reduce, const std::string& reduction) {
     const Reduction r = reduction_of(reduction, size_average, reduce);
     if (!(x.sizes() == target.sizes()))
-        throw ValueError("Using a target size (torch.Size(", target.sizes(),
-            ")) that is different to the input size (torch.Size(", x.sizes(),
-                         ")) is deprecated. Please ensure they have the same size.");
+        throw ValueError("Using a target size (torch.Size(", target.sizes(), ")) that is different to the input size (torch.Size(",
+                         x.sizes(), ")) is deprecated. Please ensure they have the same size.");
     check_floating("binary_cross_entropy", x);
-    if (x.dtype() != target.dtype()) throw RuntimeError("Found dtype ", type_name(target.dtype()), " but expected ",
-        type_name(x.dtype()));
+    if (x.dtype() != target.dtype()) throw RuntimeError("Found dtype ", type_name(target.dtype()), " but expected ", type_name(x.dtype()));
     Tensor losses;
     {
         GradMode off(false);
-        const Tensor outside = logical_or(logical_or(x < Scalar(0.0), x > Scalar(1.0)), isnan(x));
-        if (x.numel() && item(amax(to(outside, DType::u8),
-            {})).to_bool()) throw RuntimeError("all elements of input should be between 0 and 1");
+        const Tensor outside = logical_or(logical_or(x<Scalar(0.0), x> Scalar(1.0)), isnan(x));
+        if (x.numel() && item(amax(to(outside, DType::u8), {})).to_bool())
+            throw RuntimeError("all elements of input should be between 0 and 1");
         losses = (target - Scalar(1.0)) * clamp_least(log1p(-x), -100) - target * clamp_least(log(x), -100);
     }
     if (needs_grad(x, target))
@@ -319,14 +305,11 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor&
     return reduced(weight ? losses * weight : losses, r);
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight,
-    std::optional<bool> size_average,
-                                        std::optional<bool> reduce, const std::string& reduction,
-                                            const Tensor& pos_weight) {
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average,
+                                        std::optional<bool> reduce, const std::string& reduction, const Tensor& pos_weight) {
     const Reduction r = reduction_of(reduction, size_average, reduce);
     if (!(x.sizes() == target.sizes()))
-        throw ValueError("Target size (torch.Size(", target.sizes(),
-            ")) must be the same as input size (torch.Size(", x.sizes(), "))");
+        throw ValueError("Target size (torch.Size(", target.sizes(), ")) must be the same as input size (torch.Size(", x.sizes(), "))");
     const Tensor log_p = pointwise(Pointwise::logsigmoid, x);
     Tensor losses = (Scalar(1.0) - target) * x;
     losses = losses - (pos_weight ? ((pos_weight - Scalar(1.0)) * target + Scalar(1.0)) * log_p : log_p);
@@ -337,28 +320,32 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
 
 static const Operators operators = {
     {"nn.functional.cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
-        "int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0)",
+     "int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0)",
      cross_entropy, function},
     {"nn.functional.nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
-        "int ignore_index=-100, bool? reduce=None, str reduction='mean')",
-     [](const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average,
-         int64_t ignore_index,
+     "int ignore_index=-100, bool? reduce=None, str reduction='mean')",
+     [](const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average, int64_t ignore_index,
         std::optional<bool> reduce, const std::string& reduction) {
          return class_loss(x, target, weight, reduction_of(reduction, size_average, reduce), ignore_index, 0, false);
-     }, function},
+     },
+     function},
     {"nn.functional.mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, "
-        "str reduction='mean', Tensor? weight=None)", mse_loss, function},
+     "str reduction='mean', Tensor? weight=None)",
+     mse_loss, function},
     {"nn.functional.l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, "
-        "str reduction='mean', Tensor? weight=None)", l1_loss, function},
+     "str reduction='mean', Tensor? weight=None)",
+     l1_loss, function},
     {"nn.functional.smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, "
-        "str reduction='mean', float beta=1.0)", smooth_l1_loss, function},
+     "str reduction='mean', float beta=1.0)",
+     smooth_l1_loss, function},
     {"nn.functional.huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
-        "Tensor? weight=None)", huber_loss, function},
+     "Tensor? weight=None)",
+     huber_loss, function},
     {"nn.functional.binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
-        "bool? reduce=None, str reduction='mean')",
+     "bool? reduce=None, str reduction='mean')",
      binary_cross_entropy, function},
     {"nn.functional.binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
-        "bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None)",
+     "bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None)",
      binary_cross_entropy_with_logits, function},
 };
 

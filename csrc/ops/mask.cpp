@@ -29,7 +29,8 @@ Tensor nonzero(const Tensor& x) {
     Tensor out = empty({n, dims}, DType::i64);
     if (n && dims) {
         Unlocked unlocked(mask.numel());
-        on_device(cpu::index, cuda::index).nonzero(out.device_data<int64_t>(), dims, 1, mask.device_data<bool>(), mask.sizes().data(), int(dims), n);
+        on_device(cpu::index, cuda::index)
+            .nonzero(out.device_data<int64_t>(), dims, 1, mask.device_data<bool>(), mask.sizes().data(), int(dims), n);
     }
     return out;
 }
@@ -41,7 +42,8 @@ TensorList nonzero_tuple(const Tensor& x) {
     const Tensor all = empty({dims, n}, DType::i64);
     if (n) {
         Unlocked unlocked(mask.numel());
-        on_device(cpu::index, cuda::index).nonzero(all.device_data<int64_t>(), 1, n, mask.device_data<bool>(), mask.sizes().data(), int(dims), n);
+        on_device(cpu::index, cuda::index)
+            .nonzero(all.device_data<int64_t>(), 1, n, mask.device_data<bool>(), mask.sizes().data(), int(dims), n);
     }
     TensorList columns;
     for (int64_t k = 0; k < dims; k++) columns.push_back(alias(all, Layout{Dims{n}, Dims{1}, k * n}));
@@ -56,8 +58,7 @@ static TensorList without_masks(const TensorList& given) {
     for (const Tensor& i : given) {
         if (i && (i.dtype() == DType::boolean || i.dtype() == DType::u8))
             for (Tensor& column : nonzero_tuple(i)) indices.push_back(column);
-        else
-            indices.push_back(i);
+        else indices.push_back(i);
     }
     return indices;
 }
@@ -73,11 +74,12 @@ Tensor take(const Tensor& x, const Tensor& given) {
 static Tensor put(const Tensor& x, const Tensor& given, const Tensor& source, bool accumulate) {
     const Tensor at = as_index(given, "put_");
     if (at.numel() != source.numel())
-        throw RuntimeError("put_(): Expected source and index to have the same number of elements, but got "
-                           "source.numel() = ", source.numel(),
-                           ", index.numel() = ", at.numel());
-    return reshape(index_put(reshape(x, {x.numel()}), {reshape(at, {at.numel()})}, reshape(source, {source.numel()}),
-                             accumulate), x.sizes());
+        throw RuntimeError(
+            "put_(): Expected source and index to have the same number of elements, but got "
+            "source.numel() = ",
+            source.numel(), ", index.numel() = ", at.numel());
+    return reshape(index_put(reshape(x, {x.numel()}), {reshape(at, {at.numel()})}, reshape(source, {source.numel()}), accumulate),
+                   x.sizes());
 }
 
 // --- masks ---------------------------------------------------------------------------------------------------------
@@ -90,8 +92,8 @@ static void check_mask(const char* name, const Tensor& mask) {
 static Tensor filler(const Tensor& x, const Tensor& mask, const Arg& value) {
     check_mask("masked_fill", mask);
     if (value.tensor && value.tensor->dim() != 0)
-        throw RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor with ",
-                           value.tensor->dim(), " dimension(s).");
+        throw RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor with ", value.tensor->dim(),
+                           " dimension(s).");
     const bool complex = value.tensor ? is_complex(value.tensor->dtype()) : value.number.is_complex();
     const bool floating = !value.tensor && value.number.is_floating();
     if ((floating && is_integral(x.dtype())) || (complex && !is_complex(x.dtype())))
@@ -118,12 +120,11 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& given) {
 Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& given) {
     const Tensor value = filler(self, mask, given);
     if (!is_expandable(mask.sizes(), self.sizes()))
-        throw RuntimeError("masked_fill_: a mask of shape ", mask.sizes(), " can't be broadcast to self of shape ",
-                           self.sizes());
+        throw RuntimeError("masked_fill_: a mask of shape ", mask.sizes(), " can't be broadcast to self of shape ", self.sizes());
     const Tensor saved[] = {mask};
-    return written(self, true, "masked_fill_", "MaskedFillBackward0", value, saved,
-                   [&](const Tensor& y) { copy_values(y, filled(y, mask, value)); }, [](Backward& bw) {
-                       masked_fill_gradient(bw); });
+    return written(
+        self, true, "masked_fill_", "MaskedFillBackward0", value, saved, [&](const Tensor& y) { copy_values(y, filled(y, mask, value)); },
+        [](Backward& bw) { masked_fill_gradient(bw); });
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& given) {
@@ -134,7 +135,8 @@ Tensor masked_select(const Tensor& x, const Tensor& given) {
     Tensor y = empty({n}, x.dtype());
     if (n) {
         Unlocked unlocked(mask.numel());
-        on_device(cpu::index, cuda::index).masked_select(y.device_data(), in.device_data(), mask.device_data<bool>(), mask.numel(), n, x.item_size());
+        on_device(cpu::index, cuda::index)
+            .masked_select(y.device_data(), in.device_data(), mask.device_data<bool>(), mask.numel(), n, x.item_size());
     }
     if (needs_grad(x))
         record(y, "MaskedSelectBackward0", {x}, {mask}, [](Backward& bw) {
@@ -147,19 +149,20 @@ Tensor masked_select(const Tensor& x, const Tensor& given) {
 Tensor masked_scatter(const Tensor& self, const Tensor& given, const Tensor& source) {
     check_mask("masked_scatter", given);
     if (self.dtype() != source.dtype())
-        throw RuntimeError("masked_scatter: expected self and source to have same dtypes but got ",
-                           type_name(self.dtype()), " and ", type_name(source.dtype()));
+        throw RuntimeError("masked_scatter: expected self and source to have same dtypes but got ", type_name(self.dtype()), " and ",
+                           type_name(source.dtype()));
     const Dims sizes = broadcast(self.sizes(), given.sizes());
-    const Tensor mask = contiguous(expanded(detach(given), sizes)), from = contiguous(detach(source)),
-        x = expanded(detach(self), sizes);
+    const Tensor mask = contiguous(expanded(detach(given), sizes)), from = contiguous(detach(source)), x = expanded(detach(self), sizes);
     const int64_t n = count_true(mask);
     if (n > source.numel())
-        throw RuntimeError("masked_scatter: expected self and source to have the same number of elements, but the "
-                           "mask selects ", n, " and source has ",
-                           source.numel());
+        throw RuntimeError(
+            "masked_scatter: expected self and source to have the same number of elements, but the "
+            "mask selects ",
+            n, " and source has ", source.numel());
     Tensor y = empty(sizes, self.dtype());
     copy_values(y, x);
-    on_device(cpu::index, cuda::index).masked_scatter(y.device_data(), mask.device_data<bool>(), from.device_data(), mask.numel(), y.item_size());
+    on_device(cpu::index, cuda::index)
+        .masked_scatter(y.device_data(), mask.device_data<bool>(), from.device_data(), mask.numel(), y.item_size());
     if (is_differentiable(y.dtype()) && needs_grad(self, source))
         record(y, "MaskedScatterBackward0", {self, source}, {mask}, [sizes = source.sizes()](Backward& bw) {
             const Tensor mask = bw.saved(0), g = bw.grad();
@@ -174,8 +177,11 @@ Tensor masked_scatter(const Tensor& self, const Tensor& given, const Tensor& sou
 }
 
 static Tensor one_hot(const Tensor& given, int64_t classes) {
-    if (given.dtype() != DType::i64) throw RuntimeError("one_hot is only applicable to index tensor of type "
-                                                        "LongTensor, got ", type_name(given.dtype()));
+    if (given.dtype() != DType::i64)
+        throw RuntimeError(
+            "one_hot is only applicable to index tensor of type "
+            "LongTensor, got ",
+            type_name(given.dtype()));
     const Tensor x = contiguous(given);
     if (x.numel() == 0 && classes <= 0) throw RuntimeError("Can not infer total number of classes from empty tensor.");
     if (x.is_cuda()) {  // a class out of range is raised by scatter
@@ -219,27 +225,22 @@ static const Operators operators = {
          return index_put_(x, without_masks(indices), values, accumulate);
      },
      function | method},
-    {"take(Tensor input, Tensor index, *, Tensor? out=None)", [](const Tensor& x, const Tensor& at) {
-        return take(x, at);
-    }, function | method},
+    {"take(Tensor input, Tensor index, *, Tensor? out=None)", [](const Tensor& x, const Tensor& at) { return take(x, at); },
+     function | method},
     {"put(Tensor input, Tensor index, Tensor source, bool accumulate=False)",
-     [](const Tensor& x, const Tensor& at, const Tensor& source, bool accumulate) {
-         return put(x, at, source, accumulate);
-     },
+     [](const Tensor& x, const Tensor& at, const Tensor& source, bool accumulate) { return put(x, at, source, accumulate); },
      function | method | inplace},
     {"masked_fill(Tensor input, Tensor mask, Operand value)",
-     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); },
-         function | method},
+     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); }, function | method},
     {"masked_fill_(Tensor input, Tensor mask, Operand value)",
      [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill_(x, mask, value); }, method},
     {"masked_select(Tensor input, Tensor mask, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& mask) { return masked_select(x, mask); }, function | method},
     {"masked_scatter(Tensor input, Tensor mask, Tensor source)",
      [](const Tensor& x, const Tensor& mask, const Tensor& source) { return masked_scatter(x, mask, source); },
-         function | method | inplace},
-    {"nn.functional.one_hot(Tensor input, int num_classes=-1)", [](const Tensor& x, int64_t classes) {
-        return one_hot(x, classes);
-    }, function},
+     function | method | inplace},
+    {"nn.functional.one_hot(Tensor input, int num_classes=-1)", [](const Tensor& x, int64_t classes) { return one_hot(x, classes); },
+     function},
 };
 
 }  // namespace wisp

@@ -13,19 +13,19 @@ namespace {
 // What C++ calls the element type: PyTorch uses it in some messages.
 const char* element_name(DType d) {
     switch (d) {
-        case DType::u8: return "unsigned char";
-        case DType::i8: return "signed char";
-        case DType::i16: return "short int";
-        case DType::i32: return "int";
-        case DType::i64: return "long int";
-        case DType::f16: return "c10::Half";
-        case DType::bf16: return "c10::BFloat16";
-        case DType::f32: return "float";
-        case DType::f64: return "double";
-        case DType::c64: return "c10::complex<float>";
-        case DType::c128: return "c10::complex<double>";
-        case DType::boolean: return "bool";
-        default: return name_of(d);
+    case DType::u8: return "unsigned char";
+    case DType::i8: return "signed char";
+    case DType::i16: return "short int";
+    case DType::i32: return "int";
+    case DType::i64: return "long int";
+    case DType::f16: return "c10::Half";
+    case DType::bf16: return "c10::BFloat16";
+    case DType::f32: return "float";
+    case DType::f64: return "double";
+    case DType::c64: return "c10::complex<float>";
+    case DType::c128: return "c10::complex<double>";
+    case DType::boolean: return "bool";
+    default: return name_of(d);
     }
 }
 
@@ -54,8 +54,7 @@ void set_factors(cpu::GemmArgs& g, DType dtype, const Scalar& alpha, const Scala
 bool add_batch(cpu::GemmArgs& g, int64_t size, int64_t a, int64_t b, int64_t c, int64_t d) {
     if (size == 1) return true;
     int t = g.batch_dims - 1;
-    if (t >= 0 && g.batch_a[t] == a * size && g.batch_b[t] == b * size && g.batch_c[t] == c * size &&
-        (!g.d || g.batch_d[t] == d * size)) {
+    if (t >= 0 && g.batch_a[t] == a * size && g.batch_b[t] == b * size && g.batch_c[t] == c * size && (!g.d || g.batch_d[t] == d * size)) {
         g.batch_size[t] *= size;
     } else {
         if (g.batch_dims == cpu::GemmArgs::max_batch_dims) return false;
@@ -90,8 +89,8 @@ void multiply(const Tensor& out, const Tensor& a, Form form_a, const Tensor& b, 
     if (out.numel() == 0 || out.device().type == DeviceType::meta) return;
     OnDevice on(out.device());
     if (out.is_cuda() && (form_a.conjugated || form_b.conjugated))  // its kernels conjugate only what they transpose
-        return multiply(out, form_a.conjugated ? conj(a) : a, {form_a.transposed, false}, form_b.conjugated ? conj(b) : b, {form_b.transposed, false}, d,
-                        alpha, beta);
+        return multiply(out, form_a.conjugated ? conj(a) : a, {form_a.transposed, false}, form_b.conjugated ? conj(b) : b,
+                        {form_b.transposed, false}, d, alpha, beta);
     cpu::GemmArgs g;
     const int64_t *sa = a.strides().end(), *sb = b.strides().end();
     g.m = rows_of(a, form_a), g.n = columns_of(b, form_b), g.k = columns_of(a, form_a);
@@ -161,9 +160,7 @@ Dims batch_of(const Tensor& a, const Tensor& b) {
     return a.dim() == b.dim() && front(a) == front(b) ? front(a) : broadcast(front(a), front(b));
 }
 
-Tensor flat_rows(const Tensor& t) {
-    return t.dim() == 2 ? t : reshape(t, {product(Dims(t.sizes().data(), t.dim() - 1)), t.size(-1)});
-}
+Tensor flat_rows(const Tensor& t) { return t.dim() == 2 ? t : reshape(t, {product(Dims(t.sizes().data(), t.dim() - 1)), t.size(-1)}); }
 
 // The gradients of linear's weight and bias in one launch, where there is a kernel for it. No history.
 bool linear_gradients(Backward& bw, const Tensor& g, const Tensor& x) {
@@ -202,11 +199,11 @@ Scalar conjugate(const Scalar& s) { return s.is_complex() ? Scalar(std::conj(s.t
 
 void check_matrices(const Tensor& a, const Tensor& b) {
     if (a.size(1) != b.size(0))
-        throw RuntimeError("mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1), " and ", b.size(0), "x",
-                           b.size(1), ")");
+        throw RuntimeError("mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1), " and ", b.size(0), "x", b.size(1),
+                           ")");
     if (a.dtype() != b.dtype())
-        throw RuntimeError("expected m1 and m2 to have the same dtype, but got: ", element_name(a.dtype()), " != ",
-                           element_name(b.dtype()));
+        throw RuntimeError("expected m1 and m2 to have the same dtype, but got: ", element_name(a.dtype()),
+                           " != ", element_name(b.dtype()));
     check_supported("addmm_impl_cpu_", a.dtype());
 }
 
@@ -214,18 +211,16 @@ void check_batches(const Tensor& a, const Tensor& b) {
     if (a.dim() != 3) throw RuntimeError("batch1 must be a 3D tensor");
     if (b.dim() != 3) throw RuntimeError("batch2 must be a 3D tensor");
     if (a.size(0) != b.size(0) || a.size(2) != b.size(1))
-        throw RuntimeError("Expected size for first two dimensions of batch2 tensor to be: [", a.size(0), ", ", a.size(2),
-                           "] but got: [", b.size(0), ", ", b.size(1), "].");
-    if (a.dtype() != b.dtype())
-        throw RuntimeError("expected scalar type ", type_name(a.dtype()), " but found ", type_name(b.dtype()));
+        throw RuntimeError("Expected size for first two dimensions of batch2 tensor to be: [", a.size(0), ", ", a.size(2), "] but got: [",
+                           b.size(0), ", ", b.size(1), "].");
+    if (a.dtype() != b.dtype()) throw RuntimeError("expected scalar type ", type_name(a.dtype()), " but found ", type_name(b.dtype()));
     check_supported("bmm", a.dtype());
 }
 
 void check_expandable(const Tensor& t, const Dims& to) {
     if (t.dim() > to.size())
-        throw RuntimeError("expand(", type_name(t.dtype()), "Tensor", t.sizes(), ", size=", to,
-                           "): the number of sizes provided (", to.size(),
-                           ") must be greater or equal to the number of dimensions in the tensor (", t.dim(), ")");
+        throw RuntimeError("expand(", type_name(t.dtype()), "Tensor", t.sizes(), ", size=", to, "): the number of sizes provided (",
+                           to.size(), ") must be greater or equal to the number of dimensions in the tensor (", t.dim(), ")");
     for (int64_t i = t.dim() - 1, j = to.size() - 1; i >= 0; i--, j--)
         if (t.size(i) != to[j] && t.size(i) != 1)
             throw RuntimeError("The expanded size of the tensor (", to[j], ") must match the existing size (", t.size(i),
@@ -233,15 +228,13 @@ void check_expandable(const Tensor& t, const Dims& to) {
 }
 
 void check_vectors(const char* name, const Tensor& a, const Tensor& b) {
-    if (a.dim() != 1 || b.dim() != 1)
-        throw RuntimeError("1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
+    if (a.dim() != 1 || b.dim() != 1) throw RuntimeError("1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
     if (a.dtype() != b.dtype())
         throw RuntimeError(name, " : expected both vectors to have same dtype, but found ", type_name(a.dtype()), " and ",
                            type_name(b.dtype()));
     if (a.numel() != b.numel())
         throw RuntimeError("inconsistent tensor size, expected tensor ", a.sizes(), " and src ", b.sizes(),
-                           " to have the same number of elements, but got ", a.numel(), " and ", b.numel(),
-                           " elements respectively");
+                           " to have the same number of elements, but got ", a.numel(), " and ", b.numel(), " elements respectively");
     check_same_device(name, a, b);
     check_supported(name, a.dtype());
 }
@@ -292,8 +285,8 @@ static Tensor times_vector(const Tensor& matrix, Form form, const Tensor& vector
     Tensor out = empty({rows_of(matrix, form)}, vector.dtype(), vector.device());
     multiply(as_column(out), matrix, form, as_column(vector), {});
     if (needs_grad(matrix, vector))
-        record(out, "MvBackward0", {matrix, vector},
-               {wants_grad(vector) ? matrix : Tensor(), wants_grad(matrix) ? vector : Tensor()}, [form](Backward& bw) {
+        record(out, "MvBackward0", {matrix, vector}, {wants_grad(vector) ? matrix : Tensor(), wants_grad(matrix) ? vector : Tensor()},
+               [form](Backward& bw) {
                    const Tensor& g = bw.grad();
                    const bool complex = is_complex(g.dtype());
                    if (bw.needs(0)) {
@@ -302,8 +295,7 @@ static Tensor times_vector(const Tensor& matrix, Form form, const Tensor& vector
                        const Tensor right = complex && !form.conjugated ? conj(v) : v;
                        bw.set(0, form.transposed ? unsqueeze(right, 1) * left : unsqueeze(left, 1) * right);
                    }
-                   if (bw.needs(1))
-                       bw.set(1, times_vector(bw.saved(0), {!form.transposed, complex && !form.conjugated}, g));
+                   if (bw.needs(1)) bw.set(1, times_vector(bw.saved(0), {!form.transposed, complex && !form.conjugated}, g));
                });
     return out;
 }
@@ -389,11 +381,11 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     const int64_t k = a.size(-1), k_b = b.size(dims_b == 1 ? -1 : -2);
     if (dims_a == 1 || dims_b <= 2) {  // PyTorch folds these into one matrix, and its messages show that one
         if (k != k_b)
-            throw RuntimeError("mat1 and mat2 shapes cannot be multiplied (", dims_a == 1 ? 1 : a.numel() / std::max<int64_t>(k, 1),
-                               "x", k, " and ", k_b, "x", dims_b == 1 ? 1 : b.size(-1), ")");
+            throw RuntimeError("mat1 and mat2 shapes cannot be multiplied (", dims_a == 1 ? 1 : a.numel() / std::max<int64_t>(k, 1), "x", k,
+                               " and ", k_b, "x", dims_b == 1 ? 1 : b.size(-1), ")");
         if (a.dtype() != b.dtype())
-            throw RuntimeError("expected m1 and m2 to have the same dtype, but got: ", element_name(a.dtype()), " != ",
-                               element_name(b.dtype()));
+            throw RuntimeError("expected m1 and m2 to have the same dtype, but got: ", element_name(a.dtype()),
+                               " != ", element_name(b.dtype()));
     }
     check_supported("bmm", a.dtype());
     if (dims_a == 1 && dims_b == 2) return times_vector(b, {true, false}, a);
@@ -401,11 +393,10 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     if (dims_a == 1) return squeeze(product(unsqueeze(a, 0), {}, b, {}), {-2});
     if (k != k_b) {
         const Dims batch = batch_of(a, b);
-        throw RuntimeError("Expected size for first two dimensions of batch2 tensor to be: [", product(batch), ", ", k,
-                           "] but got: [", product(batch), ", ", k_b, "].");
+        throw RuntimeError("Expected size for first two dimensions of batch2 tensor to be: [", product(batch), ", ", k, "] but got: [",
+                           product(batch), ", ", k_b, "].");
     }
-    if (a.dtype() != b.dtype())
-        throw RuntimeError("expected scalar type ", type_name(a.dtype()), " but found ", type_name(b.dtype()));
+    if (a.dtype() != b.dtype()) throw RuntimeError("expected scalar type ", type_name(a.dtype()), " but found ", type_name(b.dtype()));
     return product(a, {}, b, {}, "UnsafeViewBackward0");
 }
 
@@ -431,8 +422,7 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar
     if (a.dim() != 2) throw RuntimeError("mat1 must be a matrix, got ", a.dim(), "-D tensor");
     if (b.dim() != 2) throw RuntimeError("mat2 must be a matrix, got ", b.dim(), "-D tensor");
     if (input.dtype() != b.dtype())
-        throw RuntimeError("self and mat2 must have the same dtype, but got ", type_name(input.dtype()), " and ",
-                           type_name(b.dtype()));
+        throw RuntimeError("self and mat2 must have the same dtype, but got ", type_name(input.dtype()), " and ", type_name(b.dtype()));
     if (a.dtype() != b.dtype())
         throw RuntimeError("mat1 and mat2 must have the same dtype, but got ", type_name(a.dtype()), " and ", type_name(b.dtype()));
     check_same_device("addmm", a, b);
@@ -550,15 +540,17 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     if (weight.dim() != 2) throw RuntimeError("t() expects a tensor with <= 2 dimensions, but self is ", weight.dim(), "D");
     const int64_t features = weight.size(0), k = weight.size(1);
     if (input.size(-1) != k)
-        throw RuntimeError("mat1 and mat2 shapes cannot be multiplied (", input.dim() == 1 ? 1 : product(Dims(input.sizes().data(), input.dim() - 1)),
-                           "x", input.size(-1), " and ", k, "x", features, ")");
+        throw RuntimeError("mat1 and mat2 shapes cannot be multiplied (",
+                           input.dim() == 1 ? 1 : product(Dims(input.sizes().data(), input.dim() - 1)), "x", input.size(-1), " and ", k,
+                           "x", features, ")");
     if (bias.defined() && (bias.dtype() != weight.dtype()))
         throw RuntimeError("self and mat2 must have the same dtype, but got ", type_name(bias.dtype()), " and ", type_name(weight.dtype()));
     if (input.dtype() != weight.dtype()) {
         if (bias.defined())
-            throw RuntimeError("mat1 and mat2 must have the same dtype, but got ", type_name(input.dtype()), " and ", type_name(weight.dtype()));
-        throw RuntimeError("expected m1 and m2 to have the same dtype, but got: ", element_name(input.dtype()), " != ",
-                           element_name(weight.dtype()));
+            throw RuntimeError("mat1 and mat2 must have the same dtype, but got ", type_name(input.dtype()), " and ",
+                               type_name(weight.dtype()));
+        throw RuntimeError("expected m1 and m2 to have the same dtype, but got: ", element_name(input.dtype()),
+                           " != ", element_name(weight.dtype()));
     }
     check_supported("addmm_impl_cpu_", input.dtype());
     check_same_device("linear", input, weight);
@@ -598,8 +590,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
 }
 
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias) {
-    if (a.dim() != b.dim())
-        throw RuntimeError("bilinear(): input dimensions do not match: got ", a.dim(), " and ", b.dim());
+    if (a.dim() != b.dim()) throw RuntimeError("bilinear(): input dimensions do not match: got ", a.dim(), " and ", b.dim());
     if (weight.dim() != 3) throw RuntimeError("bilinear(): weight must be a 3D tensor, got ", weight.dim(), "D");
     for (int64_t i = 0; i + 1 < a.dim(); i++)
         if (a.size(i) != b.size(i))
@@ -637,10 +628,8 @@ static const Operators operators = {
      function | method | inplace},
     {"addmv(Tensor input, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1, Tensor? out=None)", addmv,
      function | method | inplace | inplace_function},
-    {"addr(Tensor input, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1, Tensor? out=None)", addr,
-     function | method | inplace},
-    {"addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1, Tensor? out=None)", addbmm,
-     function | method},
+    {"addr(Tensor input, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1, Tensor? out=None)", addr, function | method | inplace},
+    {"addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1, Tensor? out=None)", addbmm, function | method},
     {"addbmm_(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)", addbmm_, method},
     {"baddbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1, Tensor? out=None)", baddbmm,
      function | method | inplace},

@@ -30,25 +30,28 @@ Gradients through_statistics(const Tensor& grad_xhat, const Tensor& x, const Dim
 // ---- layer and RMS norm
 
 // Checks as PyTorch does and returns the first normalised dimension.
-int64_t normalized_start(const char* name, const Tensor& x, const Dims& shape, const Tensor& weight,
-    const Tensor& bias) {
+int64_t normalized_start(const char* name, const Tensor& x, const Dims& shape, const Tensor& weight, const Tensor& bias) {
     if (shape.empty())
-        throw RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., "
-            "containing at least one element, but got normalized_shape = ", shape);
+        throw RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., "
+            "containing at least one element, but got normalized_shape = ",
+            shape);
     if (weight && !(weight.sizes() == shape))
-        throw RuntimeError("Expected weight to be of same shape as normalized_shape, but got weight of shape ",
-            weight.sizes(), " and normalized_shape = ", shape);
+        throw RuntimeError("Expected weight to be of same shape as normalized_shape, but got weight of shape ", weight.sizes(),
+                           " and normalized_shape = ", shape);
     if (bias && !(bias.sizes() == shape))
-        throw RuntimeError("Expected bias to be of same shape as normalized_shape, but got bias of shape ",
-            bias.sizes(), " and normalized_shape = ", shape);
+        throw RuntimeError("Expected bias to be of same shape as normalized_shape, but got bias of shape ", bias.sizes(),
+                           " and normalized_shape = ", shape);
     const int64_t start = x.dim() - shape.size();
     bool fits = start >= 0;
     for (int64_t i = 0; fits && i < shape.size(); i++) fits = x.size(start + i) == shape[i];
     if (!fits) {
         std::string wanted = "[*";
         for (int64_t s : shape) wanted += str(", ", s);
-        throw RuntimeError("Given normalized_shape=", shape, ", expected input with shape ", wanted, "], "
-            "but got input of size", x.sizes());
+        throw RuntimeError("Given normalized_shape=", shape, ", expected input with shape ", wanted,
+                           "], "
+                           "but got input of size",
+                           x.sizes());
     }
     check_floating(name, x);
     return start;
@@ -64,10 +67,8 @@ struct LayerResult {
     Tensor y, mean, rstd;
 };
 
-LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weight, const Tensor& bias, double eps,
-    bool centered) {
-    const int64_t start = normalized_start(centered ? "LayerNormKernelImpl" : "RMSNormKernelImpl", x, shape, weight,
-        bias);
+LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weight, const Tensor& bias, double eps, bool centered) {
+    const int64_t start = normalized_start(centered ? "LayerNormKernelImpl" : "RMSNormKernelImpl", x, shape, weight, bias);
     const int64_t n = product(shape), rows = x.numel() / (n ? n : 1);
     const DType d = x.dtype(), c = compute_dtype(d);
     const Tensor in = kernel_input(x), w = kernel_input(weight, d), b = kernel_input(bias, d);
@@ -76,20 +77,19 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
     LayerResult r{empty(x.sizes(), d), centered ? empty(stat_sizes, c) : Tensor(), empty(stat_sizes, c)};
     if (x.numel()) {
         Unlocked unlocked(x.numel());
-        on_device(cpu::norm, cuda::norm).layer_norm(d, in.device_data(), pointer(w), pointer(b), r.y.device_data(), r.mean ? r.mean.device_data() : nullptr,
-            r.rstd.device_data(), rows, n, eps);
+        on_device(cpu::norm, cuda::norm)
+            .layer_norm(d, in.device_data(), pointer(w), pointer(b), r.y.device_data(), r.mean ? r.mean.device_data() : nullptr,
+                        r.rstd.device_data(), rows, n, eps);
     } else if (n == 0) {  // rows of nothing: PyTorch's statistics
         if (r.mean) fill_(r.mean, NAN);
         fill_(r.rstd, NAN);
     }
     if (needs_grad(x, weight, bias))
-        record(r.y, centered ? "NativeLayerNormBackward0" : "RmsNormBackward0", {x, weight, bias},
-            {x, weight, r.mean, r.rstd},
+        record(r.y, centered ? "NativeLayerNormBackward0" : "RmsNormBackward0", {x, weight, bias}, {x, weight, r.mean, r.rstd},
                [start, rows, n, eps, centered](Backward& bw) {
                    const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
                    if (needs_grad(g, x, weight)) {
-                       const Gradients inner = through_statistics(weight ? g * weight : g, x, range(start, x.dim()),
-                           eps, centered);
+                       const Gradients inner = through_statistics(weight ? g * weight : g, x, range(start, x.dim()), eps, centered);
                        if (bw.needs(0)) bw.set(0, inner.x);
                        if (bw.needs(1)) bw.set(1, start ? sum(g * inner.xhat, range(0, start)) : g * inner.xhat);
                        if (bw.needs(2)) bw.set(2, start ? sum(g, range(0, start)) : g);
@@ -103,9 +103,10 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
                    Tensor dw = bw.needs(1) ? empty(shape, d) : Tensor(), db = bw.needs(2) ? empty(shape, d) : Tensor();
                    {
                        Unlocked unlocked(x.numel());
-                       on_device(cpu::norm, cuda::norm).layer_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), pointer(mean), rstd.device_data(),
-                                                     dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
-                                                         db ? db.device_data() : nullptr, rows, n);
+                       on_device(cpu::norm, cuda::norm)
+                           .layer_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), pointer(mean), rstd.device_data(),
+                                                dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
+                                                db ? db.device_data() : nullptr, rows, n);
                    }
                    bw.set(0, dx);
                    bw.set(1, dw);
@@ -129,14 +130,20 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
     const int64_t batch = x.size(0), channels = x.size(1);
     if (groups <= 0) throw RuntimeError("Expected num groups to be greater than 0, got ", groups);
     if (channels % groups)
-        throw RuntimeError("Expected number of channels in input to be divisible by num_groups, "
-            "but got input of shape ", x.sizes(), " and num_groups=", groups);
+        throw RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, "
+            "but got input of shape ",
+            x.sizes(), " and num_groups=", groups);
     if (weight && (weight.dim() != 1 || weight.numel() != channels))
-        throw RuntimeError("Expected weight to be a vector of size equal to the number of channels in input, "
-            "but got weight of shape ", weight.sizes(), " and input of shape ", x.sizes());
+        throw RuntimeError(
+            "Expected weight to be a vector of size equal to the number of channels in input, "
+            "but got weight of shape ",
+            weight.sizes(), " and input of shape ", x.sizes());
     if (bias && (bias.dim() != 1 || bias.numel() != channels))
-        throw RuntimeError("Expected bias to be a vector of size equal to the number of channels in input, "
-            "but got bias of shape ", bias.sizes(), " and input of shape ", x.sizes());
+        throw RuntimeError(
+            "Expected bias to be a vector of size equal to the number of channels in input, "
+            "but got bias of shape ",
+            bias.sizes(), " and input of shape ", x.sizes());
     check_floating("GroupNormKernelImpl", x);
     int64_t spatial = 1;
     for (int64_t i = 2; i < x.dim(); i++) spatial *= x.size(i);
@@ -145,41 +152,40 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
     Tensor y = empty(x.sizes(), d), mean = empty({batch, groups}, c), rstd = empty({batch, groups}, c);
     if (x.numel()) {
         Unlocked unlocked(x.numel());
-        on_device(cpu::norm, cuda::norm).group_norm(d, in.device_data(), pointer(w), pointer(b), y.device_data(), mean.device_data(), rstd.device_data(), batch, groups,
-            channels / groups, spatial, eps);
+        on_device(cpu::norm, cuda::norm)
+            .group_norm(d, in.device_data(), pointer(w), pointer(b), y.device_data(), mean.device_data(), rstd.device_data(), batch, groups,
+                        channels / groups, spatial, eps);
     }
     if (needs_grad(x, weight, bias))
         record(y, "NativeGroupNormBackward0", {x, weight, bias}, {x, weight, mean, rstd},
-            [batch, groups, channels, spatial, eps](Backward& bw) {
-            const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
-            if (needs_grad(g, x, weight)) {
-                const Tensor flat = reshape(g, {batch, channels, spatial});
-                const Tensor scaled = weight ? flat * reshape(weight, {channels, 1}) : flat;
-                const Dims grouped = {batch, groups, channels / groups * spatial};
-                const Gradients inner = through_statistics(reshape(scaled, grouped), reshape(x, grouped), {2}, eps,
-                    true);
-                if (bw.needs(0)) bw.set(0, reshape(inner.x, x.sizes()));
-                if (bw.needs(1)) bw.set(1, sum(flat * reshape(inner.xhat, {batch, channels, spatial}), {0, 2}));
-                if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
-                return;
-            }
-            const DType d = x.dtype();
-            const Tensor grad = kernel_input(g, d), in = kernel_input(x), w = kernel_input(weight, d),
-                mean = bw.saved(2), rstd = bw.saved(3);
-            Tensor dx = bw.needs(0) ? empty(x.sizes(), d) : Tensor();
-            Tensor dw = bw.needs(1) ? empty({channels}, d) : Tensor(),
-                db = bw.needs(2) ? empty({channels}, d) : Tensor();
-            {
-                Unlocked unlocked(x.numel());
-                on_device(cpu::norm, cuda::norm).group_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), mean.device_data(), rstd.device_data(),
-                    dx ? dx.device_data() : nullptr,
-                                              dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, batch, groups,
-                                                  channels / groups, spatial);
-            }
-            bw.set(0, dx);
-            bw.set(1, dw);
-            bw.set(2, db);
-        });
+               [batch, groups, channels, spatial, eps](Backward& bw) {
+                   const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
+                   if (needs_grad(g, x, weight)) {
+                       const Tensor flat = reshape(g, {batch, channels, spatial});
+                       const Tensor scaled = weight ? flat * reshape(weight, {channels, 1}) : flat;
+                       const Dims grouped = {batch, groups, channels / groups * spatial};
+                       const Gradients inner = through_statistics(reshape(scaled, grouped), reshape(x, grouped), {2}, eps, true);
+                       if (bw.needs(0)) bw.set(0, reshape(inner.x, x.sizes()));
+                       if (bw.needs(1)) bw.set(1, sum(flat * reshape(inner.xhat, {batch, channels, spatial}), {0, 2}));
+                       if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
+                       return;
+                   }
+                   const DType d = x.dtype();
+                   const Tensor grad = kernel_input(g, d), in = kernel_input(x), w = kernel_input(weight, d), mean = bw.saved(2),
+                                rstd = bw.saved(3);
+                   Tensor dx = bw.needs(0) ? empty(x.sizes(), d) : Tensor();
+                   Tensor dw = bw.needs(1) ? empty({channels}, d) : Tensor(), db = bw.needs(2) ? empty({channels}, d) : Tensor();
+                   {
+                       Unlocked unlocked(x.numel());
+                       on_device(cpu::norm, cuda::norm)
+                           .group_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), mean.device_data(), rstd.device_data(),
+                                                dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
+                                                db ? db.device_data() : nullptr, batch, groups, channels / groups, spatial);
+                   }
+                   bw.set(0, dx);
+                   bw.set(1, dw);
+                   bw.set(2, db);
+               });
     return y;
 }
 
@@ -198,8 +204,7 @@ cuda::BatchNorm on_gpu(const Tensor& x, MemoryFormat format, const Tensor& weigh
     return {x.dtype(), w, last ? x.size(0) * spatial : x.size(0), x.size(1), last ? 1 : spatial, pointer(weight), pointer(bias)};
 }
 
-Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-    const Tensor& running_var,
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
                   bool training, double momentum, double eps, BatchStatistics* statistics = nullptr) {
     if (x.dim() < 2) {
         if (x.dim() == 1 && x.numel() == 0) return clone(x);  // PyTorch lets an empty vector pass
@@ -209,8 +214,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     int64_t spatial = 1;
     for (int64_t i = 2; i < x.dim(); i++) spatial *= x.size(i);
     auto check = [&](const Tensor& t, const char* name) {
-        if (t && t.numel() != channels)
-            throw RuntimeError(name, " should contain ", channels, " elements not ", t.numel());
+        if (t && t.numel() != channels) throw RuntimeError(name, " should contain ", channels, " elements not ", t.numel());
     };
     check(running_mean, "running_mean");
     check(running_var, "running_var");
@@ -233,10 +237,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
             Unlocked unlocked(x.numel());
             if (gpu)
                 cuda::batch_norm_statistics(on_gpu(x, format, w, b), in.device_data(), mean.device_data(), rstd.device_data(), running,
-                                            moved_mean ? moved_mean.device_data() : nullptr, moved_var ? moved_var.device_data() : nullptr, momentum, eps);
-            else on_device(cpu::norm, cuda::norm).batch_norm_stats(d, in.device_data(), mean.device_data(), rstd.device_data(), running,
-                moved_mean ? moved_mean.device_data() : nullptr,
-                                       moved_var ? moved_var.device_data() : nullptr, momentum, batch, channels, spatial, eps);
+                                            moved_mean ? moved_mean.device_data() : nullptr, moved_var ? moved_var.device_data() : nullptr,
+                                            momentum, eps);
+            else
+                on_device(cpu::norm, cuda::norm)
+                    .batch_norm_stats(d, in.device_data(), mean.device_data(), rstd.device_data(), running,
+                                      moved_mean ? moved_mean.device_data() : nullptr, moved_var ? moved_var.device_data() : nullptr,
+                                      momentum, batch, channels, spatial, eps);
         }
         for (auto [t, moved] : {std::pair{&running_mean, &moved_mean}, {&running_var, &moved_var}})
             if (*t) {
@@ -245,8 +252,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
             }
     } else {
         const Tensor m = kernel_input(running_mean), v = kernel_input(running_var, running_mean.dtype());
-        if (gpu) cuda::batch_norm_from_running(on_gpu(x, format, w, b), m.dtype(), m.device_data(), v.device_data(), mean.device_data(), rstd.device_data(), eps);
-        else on_device(cpu::norm, cuda::norm).batch_norm_from_running(d, m.dtype(), m.device_data(), v.device_data(), mean.device_data(), rstd.device_data(), channels, eps);
+        if (gpu)
+            cuda::batch_norm_from_running(on_gpu(x, format, w, b), m.dtype(), m.device_data(), v.device_data(), mean.device_data(),
+                                          rstd.device_data(), eps);
+        else
+            on_device(cpu::norm, cuda::norm)
+                .batch_norm_from_running(d, m.dtype(), m.device_data(), v.device_data(), mean.device_data(), rstd.device_data(), channels,
+                                         eps);
     }
     if (statistics) {
         *statistics = {mean, rstd};
@@ -255,113 +267,120 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     if (x.numel()) {
         Unlocked unlocked(x.numel());
         if (gpu) cuda::batch_norm_apply(on_gpu(x, format, w, b), in.device_data(), mean.device_data(), rstd.device_data(), y.device_data());
-        else on_device(cpu::norm, cuda::norm).batch_norm_apply(d, in.device_data(), mean.device_data(), rstd.device_data(), pointer(w), pointer(b), y.device_data(), batch,
-            channels, spatial);
+        else
+            on_device(cpu::norm, cuda::norm)
+                .batch_norm_apply(d, in.device_data(), mean.device_data(), rstd.device_data(), pointer(w), pointer(b), y.device_data(),
+                                  batch, channels, spatial);
     }
     if (needs_grad(x, weight, bias))
         record(y, "NativeBatchNormBackward0", {x, weight, bias}, {x, weight, mean, rstd},
-            [batch, channels, spatial, eps, training](Backward& bw) {
-            const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1), mean = bw.saved(2), rstd = bw.saved(3);
-            if (needs_grad(g, x, weight)) {
-                const Dims flat_sizes = {batch, channels, spatial};
-                const Tensor flat = reshape(g, flat_sizes);
-                const Tensor scaled = weight ? flat * reshape(weight, {channels, 1}) : flat;
-                Gradients inner;
-                if (training) {
-                    inner = through_statistics(scaled, reshape(x, flat_sizes), {0, 2}, eps, true);
-                } else {
-                    const Tensor r = to(reshape(rstd, {channels, 1}), x.dtype());
-                    inner = {scaled * r, (reshape(x, flat_sizes) - to(reshape(mean, {channels, 1}), x.dtype())) * r};
-                }
-                if (bw.needs(0)) bw.set(0, reshape(inner.x, x.sizes()));
-                if (bw.needs(1)) bw.set(1, sum(flat * inner.xhat, {0, 2}));
-                if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
-                return;
-            }
-            const DType d = x.dtype();
-            const bool gpu = x.is_cuda();
-            const MemoryFormat format = gpu ? format_of(x) : MemoryFormat::contiguous;
-            const DType weights = gpu && weight ? weight.dtype() : d;
-            const Tensor grad = values_in(to(alias(g), d), format), in = values_in(x, format), w = kernel_input(weight, weights);
-            Tensor dx = bw.needs(0) ? empty_in(x.sizes(), d, format) : Tensor();
-            auto per_channel = [&] { return x.numel() ? empty({channels}, weights) : zeros({channels}, weights); };
-            Tensor dw = bw.needs(1) ? per_channel() : Tensor(), db = bw.needs(2) ? per_channel() : Tensor();
-            if (x.numel()) {
-                Unlocked unlocked(x.numel());
-                if (gpu)
-                    cuda::batch_norm_backward(on_gpu(x, format, w, {}), grad.device_data(), in.device_data(), mean.device_data(), rstd.device_data(),
-                                              dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, training);
-                else on_device(cpu::norm, cuda::norm).batch_norm_backward(d, grad.device_data(), in.device_data(), mean.device_data(), rstd.device_data(), pointer(w),
-                    dx ? dx.device_data() : nullptr,
-                                              dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, batch, channels,
-                                                  spatial, training);
-            }
-            bw.set(0, dx);
-            bw.set(1, dw);
-            bw.set(2, db);
-        });
+               [batch, channels, spatial, eps, training](Backward& bw) {
+                   const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1), mean = bw.saved(2), rstd = bw.saved(3);
+                   if (needs_grad(g, x, weight)) {
+                       const Dims flat_sizes = {batch, channels, spatial};
+                       const Tensor flat = reshape(g, flat_sizes);
+                       const Tensor scaled = weight ? flat * reshape(weight, {channels, 1}) : flat;
+                       Gradients inner;
+                       if (training) {
+                           inner = through_statistics(scaled, reshape(x, flat_sizes), {0, 2}, eps, true);
+                       } else {
+                           const Tensor r = to(reshape(rstd, {channels, 1}), x.dtype());
+                           inner = {scaled * r, (reshape(x, flat_sizes) - to(reshape(mean, {channels, 1}), x.dtype())) * r};
+                       }
+                       if (bw.needs(0)) bw.set(0, reshape(inner.x, x.sizes()));
+                       if (bw.needs(1)) bw.set(1, sum(flat * inner.xhat, {0, 2}));
+                       if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
+                       return;
+                   }
+                   const DType d = x.dtype();
+                   const bool gpu = x.is_cuda();
+                   const MemoryFormat format = gpu ? format_of(x) : MemoryFormat::contiguous;
+                   const DType weights = gpu && weight ? weight.dtype() : d;
+                   const Tensor grad = values_in(to(alias(g), d), format), in = values_in(x, format), w = kernel_input(weight, weights);
+                   Tensor dx = bw.needs(0) ? empty_in(x.sizes(), d, format) : Tensor();
+                   auto per_channel = [&] { return x.numel() ? empty({channels}, weights) : zeros({channels}, weights); };
+                   Tensor dw = bw.needs(1) ? per_channel() : Tensor(), db = bw.needs(2) ? per_channel() : Tensor();
+                   if (x.numel()) {
+                       Unlocked unlocked(x.numel());
+                       if (gpu)
+                           cuda::batch_norm_backward(on_gpu(x, format, w, {}), grad.device_data(), in.device_data(), mean.device_data(),
+                                                     rstd.device_data(), dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
+                                                     db ? db.device_data() : nullptr, training);
+                       else
+                           on_device(cpu::norm, cuda::norm)
+                               .batch_norm_backward(d, grad.device_data(), in.device_data(), mean.device_data(), rstd.device_data(),
+                                                    pointer(w), dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
+                                                    db ? db.device_data() : nullptr, batch, channels, spatial, training);
+                   }
+                   bw.set(0, dx);
+                   bw.set(1, dw);
+                   bw.set(2, db);
+               });
     return y;
 }
 
 void check_batch_of_one(const Tensor& x) {
     int64_t per_channel = x.dim() > 0 ? x.size(0) : 1;
     for (int64_t i = 2; i < x.dim(); i++) per_channel *= x.size(i);
-    if (per_channel == 1) throw ValueError("Expected more than 1 value per channel when training, "
-        "got input size torch.Size(", x.sizes(), ")");
+    if (per_channel == 1)
+        throw ValueError(
+            "Expected more than 1 value per channel when training, "
+            "got input size torch.Size(",
+            x.sizes(), ")");
 }
 
 }  // namespace
 
 static const Operators operators = {
     {"layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, "
-        "bool cudnn_enable=True)",
-     [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps,
-         bool) { return layer_norm_of(x, shape, w, b, eps, true).y; }, function},
+     "bool cudnn_enable=True)",
+     [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps, bool) {
+         return layer_norm_of(x, shape, w, b, eps, true).y;
+     },
+     function},
     {"native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)",
      [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps) {
          LayerResult r = layer_norm_of(x, shape, w, b, eps, true);
          return std::tuple<Tensor, Tensor, Tensor>(r.y, to(r.mean, x.dtype()), to(r.rstd, x.dtype()));
-     }, function},
+     },
+     function},
     {"nn.functional.layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
-        "float eps=1e-05)",
-     [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b,
-         double eps) { return layer_norm_of(x, shape, w, b, eps, true).y; }, function},
+     "float eps=1e-05)",
+     [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps) { return layer_norm_of(x, shape, w, b, eps, true).y; },
+     function},
     {"rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
-     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return rms_norm(x, shape, w,
-         eps); }, function},
+     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return rms_norm(x, shape, w, eps); }, function},
     {"nn.functional.rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
-     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return rms_norm(x, shape, w,
-         eps); }, function},
+     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return rms_norm(x, shape, w, eps); }, function},
     {"group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, "
-        "bool cudnn_enabled=True)",
-     [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps,
-         bool) { return group_norm(x, groups, w, b, eps); }, function},
+     "bool cudnn_enabled=True)",
+     [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps, bool) { return group_norm(x, groups, w, b, eps); },
+     function},
     {"nn.functional.group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
-     [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b,
-         double eps) { return group_norm(x, groups, w, b, eps); }, function},
+     [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps) { return group_norm(x, groups, w, b, eps); },
+     function},
     {"batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
-        "bool training, float momentum, float eps, bool cudnn_enabled)",
-     [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training,
-         double momentum, double eps, bool) {
-         return batch_norm(x, w, b, m, v, training, momentum, eps);
-     }, function},
+     "bool training, float momentum, float eps, bool cudnn_enabled)",
+     [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training, double momentum, double eps,
+        bool) { return batch_norm(x, w, b, m, v, training, momentum, eps); },
+     function},
     {"native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
-        "bool training, float momentum, float eps, *, Tensor[]? out=None)",
-     [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training,
-         double momentum, double eps) {
+     "bool training, float momentum, float eps, *, Tensor[]? out=None)",
+     [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training, double momentum, double eps) {
          BatchStatistics s;
          const Tensor y = batch_norm(x, w, b, m, v, training, momentum, eps, &s);
          return std::tuple<Tensor, Tensor, Tensor>(y, to(s.mean, x.dtype()), to(s.rstd, x.dtype()));
-     }, function},
+     },
+     function},
     {"nn.functional.batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
-        "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)",
-     [](const Tensor& x, const Tensor& m, const Tensor& v, const Tensor& w, const Tensor& b, bool training,
-         double momentum, double eps) {
+     "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)",
+     [](const Tensor& x, const Tensor& m, const Tensor& v, const Tensor& w, const Tensor& b, bool training, double momentum, double eps) {
          if (training) check_batch_of_one(x);
          if (eps < 0) throw ValueError("batch_norm eps must be non-negative, but got ", eps);
          if (training && eps == 0) throw ValueError("batch_norm eps must be positive during training, but got 0.0");
          return batch_norm(x, w, b, m, v, training, momentum, eps);
-     }, function},
+     },
+     function},
 };
 
 }  // namespace wisp

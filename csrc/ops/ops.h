@@ -19,10 +19,10 @@ Tensor full_like(const Tensor& t, const Scalar& value);
 Tensor arange(int64_t n);  // 0 .. n-1, int64
 
 // copies and casts
-Tensor clone(const Tensor& t);                       // keeps a dense layout
-Tensor contiguous(const Tensor& t);                  // t itself if it is contiguous
+Tensor clone(const Tensor& t);       // keeps a dense layout
+Tensor contiguous(const Tensor& t);  // t itself if it is contiguous
 Tensor contiguous(const Tensor& t, MemoryFormat format);
-Tensor to(const Tensor& t, DType dtype);             // t itself if it has the dtype
+Tensor to(const Tensor& t, DType dtype);  // t itself if it has the dtype
 Tensor to(const Tensor& t, Device device, bool wait = true);
 Tensor copy_(const Tensor& self, const Tensor& src, bool wait = true);  // broadcasts, casts and moves src
 Tensor fill_(const Tensor& self, const Scalar& value);
@@ -30,7 +30,7 @@ Tensor zero_(const Tensor& self);
 Tensor detach(const Tensor& t);
 // Same shape, any devices; no checks, no history: for front doors. Without `wait`, a copy from a GPU may still be under way.
 void copy_values(const Tensor& to, const Tensor& from, bool wait = true);
-Tensor expanded(const Tensor& t, const Dims& sizes);     // plain alias with broadcast strides, no history
+Tensor expanded(const Tensor& t, const Dims& sizes);  // plain alias with broadcast strides, no history
 
 // views
 Tensor view(const Tensor& t, const Dims& sizes);

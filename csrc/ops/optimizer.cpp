@@ -22,23 +22,19 @@ class Batch {
 public:
     OptimizerTensor& add(const Tensor& param, const Tensor& grad, std::initializer_list<Tensor> states) {
         if (!(param.sizes() == grad.sizes()) || param.dtype() != grad.dtype())
-            throw RuntimeError("optimizer: a parameter of shape ", param.sizes(), " and dtype ", param.dtype(),
-                " has a gradient of shape ",
+            throw RuntimeError("optimizer: a parameter of shape ", param.sizes(), " and dtype ", param.dtype(), " has a gradient of shape ",
                                grad.sizes(), " and dtype ", grad.dtype());
-        if (!is_differentiable(param.dtype())) throw RuntimeError("optimizer: cannot update a parameter of dtype ",
-            param.dtype());
+        if (!is_differentiable(param.dtype())) throw RuntimeError("optimizer: cannot update a parameter of dtype ", param.dtype());
         // One dense order of elements that all of them share needs no copy: usually all are contiguous.
         bool shared = param.layout().is_non_overlapping_and_dense() && same_places(grad, param);
         for (const Tensor& s : states) {
             if (s && (!(s.sizes() == param.sizes()) || s.dtype() != param.dtype()))
                 throw RuntimeError("optimizer: a parameter of shape ", param.sizes(), " and dtype ", param.dtype(),
-                    " has a state of shape ",
-                                   s.sizes(), " and dtype ", s.dtype());
+                                   " has a state of shape ", s.sizes(), " and dtype ", s.dtype());
             shared = shared && (!s || same_places(s, param));
         }
         const bool complex = is_complex(param.dtype());
-        OptimizerTensor t{real_of(param.dtype()), param.numel() * (complex ? 2 : 1), written(param, shared),
-            read(grad, shared), {}, {}};
+        OptimizerTensor t{real_of(param.dtype()), param.numel() * (complex ? 2 : 1), written(param, shared), read(grad, shared), {}, {}};
         int i = 0;
         for (const Tensor& s : states) t.state[i++] = s ? written(s, shared) : nullptr;
         check_same_device("optimizer", param, grad);
@@ -102,8 +98,11 @@ private:
 
 void check_lengths(const TensorList& params, std::initializer_list<const TensorList*> lists) {
     for (const TensorList* l : lists)
-        if (l->size() != params.size()) throw RuntimeError("optimizer: ", params.size(), " parameters, "
-            "but a list of ", l->size(), " tensors with them");
+        if (l->size() != params.size())
+            throw RuntimeError("optimizer: ", params.size(),
+                               " parameters, "
+                               "but a list of ",
+                               l->size(), " tensors with them");
 }
 
 double value_of(const Tensor& t) { return item(t).to_double(); }
@@ -113,8 +112,9 @@ void set_value(const Tensor& t, double v) {
 }
 double next_step(const Tensor& step) {
     if (cuda::is_captured())
-        throw RuntimeError("optimizer: a step with its count on the CPU would be the same at every replay of the graph that is being captured; "
-                           "make the optimizer with capturable=True");
+        throw RuntimeError(
+            "optimizer: a step with its count on the CPU would be the same at every replay of the graph that is being captured; "
+            "make the optimizer with capturable=True");
     const double t = value_of(step) + 1;
     set_value(step, t);
     return t;
@@ -126,8 +126,8 @@ OptimizerSettings settings_of(double lr, double weight_decay, double eps, bool m
     return s;
 }
 
-void sgd_step(const TensorList& params, const TensorList& grads, PyObject* buffers, double lr, double momentum,
-    double dampening, double weight_decay, bool nesterov, bool maximize) {
+void sgd_step(const TensorList& params, const TensorList& grads, PyObject* buffers, double lr, double momentum, double dampening,
+              double weight_decay, bool nesterov, bool maximize) {
     check_lengths(params, {&grads});
     OptimizerSettings s = settings_of(lr, weight_decay, 0, maximize);
     s.momentum = momentum, s.dampening = dampening, s.nesterov = nesterov;
@@ -137,9 +137,8 @@ void sgd_step(const TensorList& params, const TensorList& grads, PyObject* buffe
             batch.add(params[i], grads[i], {});
             continue;
         }
-        if (!PyList_Check(buffers) ||
-            PyList_GET_SIZE(buffers) != params.size()) throw RuntimeError("optimizer: momentum needs a list of ",
-            params.size(), " buffers");
+        if (!PyList_Check(buffers) || PyList_GET_SIZE(buffers) != params.size())
+            throw RuntimeError("optimizer: momentum needs a list of ", params.size(), " buffers");
         PyObject* entry = PyList_GET_ITEM(buffers, i);
         const bool fresh = entry == Py_None;
         if (!fresh && !is_tensor(entry)) throw TypeError("optimizer: a momentum buffer must be a Tensor or None");
@@ -154,7 +153,8 @@ void sgd_step(const TensorList& params, const TensorList& grads, PyObject* buffe
 }
 
 // Counts of steps that lie on the GPU are not waited for: kernels make of them what Adam reads. Null for those on the CPU.
-std::vector<double*> numbers_on_devices(const OptimizerSettings& s, const TensorList& steps, const TensorList& params, const Tensor& lr, Batch& batch) {
+std::vector<double*> numbers_on_devices(const OptimizerSettings& s, const TensorList& steps, const TensorList& params, const Tensor& lr,
+                                        Batch& batch) {
     std::vector<double*> numbers(size_t(steps.size()));
     for (int64_t i = 0; i < steps.size(); i++) {
         if (!steps[i].is_cuda() || numbers[size_t(i)]) continue;
@@ -165,27 +165,29 @@ std::vector<double*> numbers_on_devices(const OptimizerSettings& s, const Tensor
         OnDevice on(device);
         for (int64_t j = i; j < steps.size(); j++)
             if (steps[j].device() == device && steps[j].dtype() == dtype) {
-                if (steps[j].numel() != 1 || !is_floating(dtype)) throw RuntimeError("optimizer: a count of steps must be one floating number");
+                if (steps[j].numel() != 1 || !is_floating(dtype))
+                    throw RuntimeError("optimizer: a count of steps must be one floating number");
                 check_same_device("optimizer", params[j], steps[j]);
                 here.push_back(steps[j].device_data());
                 places.push_back(j);
                 bump_version(steps[j]);
             }
-        if (dtype != DType::f32 && dtype != DType::f64) throw RuntimeError("optimizer: a count of steps must be float32 or float64, got ", dtype);
+        if (dtype != DType::f32 && dtype != DType::f64)
+            throw RuntimeError("optimizer: a count of steps must be float32 or float64, got ", dtype);
         const Tensor rate = lr && lr.is_cuda() ? to(to(lr, device), lr.dtype() == DType::f64 ? DType::f64 : DType::f32) : Tensor();
         const Tensor made = batch.keep(empty({int64_t(here.size()), 4}, DType::f64));
         if (rate) batch.keep(rate);
         double* first = made.device_data<double>();
-        cuda::optimizer.adam_numbers(s, here.data(), int64_t(here.size()), dtype, rate ? rate.device_data() : nullptr, rate ? rate.dtype() : DType::f32, first);
+        cuda::optimizer.adam_numbers(s, here.data(), int64_t(here.size()), dtype, rate ? rate.device_data() : nullptr,
+                                     rate ? rate.dtype() : DType::f32, first);
         for (size_t k = 0; k < places.size(); k++) numbers[size_t(places[k])] = first + 4 * k;
     }
     return numbers;
 }
 
-void adam_step(const TensorList& params, const TensorList& grads, const TensorList& averages,
-    const TensorList& squares, const TensorList& maxima, const TensorList& steps, double lr,
-               double beta1, double beta2, double eps, double weight_decay, bool amsgrad, bool maximize,
-                   bool decoupled, const Tensor& lr_tensor) {
+void adam_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& squares,
+               const TensorList& maxima, const TensorList& steps, double lr, double beta1, double beta2, double eps, double weight_decay,
+               bool amsgrad, bool maximize, bool decoupled, const Tensor& lr_tensor) {
     check_lengths(params, {&grads, &averages, &squares, &steps});
     if (amsgrad) check_lengths(params, {&maxima});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
@@ -202,9 +204,8 @@ void adam_step(const TensorList& params, const TensorList& grads, const TensorLi
     batch.run(OptimizerRule::adam, s);
 }
 
-void adamax_step(const TensorList& params, const TensorList& grads, const TensorList& averages,
-    const TensorList& norms, const TensorList& steps, double lr, double beta1, double beta2,
-                 double eps, double weight_decay, bool maximize) {
+void adamax_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& norms,
+                 const TensorList& steps, double lr, double beta1, double beta2, double eps, double weight_decay, bool maximize) {
     check_lengths(params, {&grads, &averages, &norms, &steps});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
     s.beta1 = beta1, s.beta2 = beta2;
@@ -214,10 +215,9 @@ void adamax_step(const TensorList& params, const TensorList& grads, const Tensor
     batch.run(OptimizerRule::adamax, s);
 }
 
-void nadam_step(const TensorList& params, const TensorList& grads, const TensorList& averages,
-    const TensorList& squares, const TensorList& products, const TensorList& steps, double lr,
-                double beta1, double beta2, double eps, double weight_decay, double momentum_decay, bool decoupled,
-                    bool maximize) {
+void nadam_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& squares,
+                const TensorList& products, const TensorList& steps, double lr, double beta1, double beta2, double eps, double weight_decay,
+                double momentum_decay, bool decoupled, bool maximize) {
     check_lengths(params, {&grads, &averages, &squares, &products, &steps});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
     s.beta1 = beta1, s.beta2 = beta2, s.decoupled = decoupled;
@@ -225,7 +225,7 @@ void nadam_step(const TensorList& params, const TensorList& grads, const TensorL
     for (int64_t i = 0; i < params.size(); i++) {
         const double t = next_step(steps[i]);
         const double mu = beta1 * (1 - 0.5 * std::pow(0.96, t * momentum_decay)),
-            next = beta1 * (1 - 0.5 * std::pow(0.96, (t + 1) * momentum_decay));
+                     next = beta1 * (1 - 0.5 * std::pow(0.96, (t + 1) * momentum_decay));
         set_value(products[i], value_of(products[i]) * mu);
         const double product = value_of(products[i]);
         OptimizerTensor& x = batch.add(params[i], grads[i], {averages[i], squares[i]});
@@ -236,9 +236,9 @@ void nadam_step(const TensorList& params, const TensorList& grads, const TensorL
     batch.run(OptimizerRule::nadam, s);
 }
 
-void radam_step(const TensorList& params, const TensorList& grads, const TensorList& averages,
-    const TensorList& squares, const TensorList& steps, double lr, double beta1, double beta2,
-                double eps, double weight_decay, bool decoupled, bool maximize) {
+void radam_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& squares,
+                const TensorList& steps, double lr, double beta1, double beta2, double eps, double weight_decay, bool decoupled,
+                bool maximize) {
     check_lengths(params, {&grads, &averages, &squares, &steps});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
     s.beta1 = beta1, s.beta2 = beta2, s.decoupled = decoupled;
@@ -254,8 +254,8 @@ void radam_step(const TensorList& params, const TensorList& grads, const TensorL
     batch.run(OptimizerRule::radam, s);
 }
 
-void adagrad_step(const TensorList& params, const TensorList& grads, const TensorList& sums, const TensorList& steps,
-    double lr, double lr_decay, double weight_decay, double eps, bool maximize) {
+void adagrad_step(const TensorList& params, const TensorList& grads, const TensorList& sums, const TensorList& steps, double lr,
+                  double lr_decay, double weight_decay, double eps, bool maximize) {
     check_lengths(params, {&grads, &sums, &steps});
     Batch batch;
     for (int64_t i = 0; i < params.size(); i++)
@@ -263,9 +263,8 @@ void adagrad_step(const TensorList& params, const TensorList& grads, const Tenso
     batch.run(OptimizerRule::adagrad, settings_of(lr, weight_decay, eps, maximize));
 }
 
-void adadelta_step(const TensorList& params, const TensorList& grads, const TensorList& squares,
-    const TensorList& deltas, const TensorList& steps, double lr, double rho, double eps,
-                   double weight_decay, bool maximize) {
+void adadelta_step(const TensorList& params, const TensorList& grads, const TensorList& squares, const TensorList& deltas,
+                   const TensorList& steps, double lr, double rho, double eps, double weight_decay, bool maximize) {
     check_lengths(params, {&grads, &squares, &deltas, &steps});
     OptimizerSettings s = settings_of(lr, weight_decay, eps, maximize);
     s.beta2 = rho;
@@ -277,9 +276,9 @@ void adadelta_step(const TensorList& params, const TensorList& grads, const Tens
     batch.run(OptimizerRule::adadelta, s);
 }
 
-void rmsprop_step(const TensorList& params, const TensorList& grads, const TensorList& squares,
-    const TensorList& averages, const TensorList& buffers, const TensorList& steps, double lr,
-                  double alpha, double eps, double weight_decay, double momentum, bool centered, bool maximize) {
+void rmsprop_step(const TensorList& params, const TensorList& grads, const TensorList& squares, const TensorList& averages,
+                  const TensorList& buffers, const TensorList& steps, double lr, double alpha, double eps, double weight_decay,
+                  double momentum, bool centered, bool maximize) {
     check_lengths(params, {&grads, &squares, &steps});
     if (centered) check_lengths(params, {&averages});
     if (momentum > 0) check_lengths(params, {&buffers});
@@ -288,15 +287,13 @@ void rmsprop_step(const TensorList& params, const TensorList& grads, const Tenso
     Batch batch;
     for (int64_t i = 0; i < params.size(); i++) {
         next_step(steps[i]);
-        batch.add(params[i], grads[i], {squares[i], centered ? averages[i] : Tensor(),
-            momentum > 0 ? buffers[i] : Tensor()});
+        batch.add(params[i], grads[i], {squares[i], centered ? averages[i] : Tensor(), momentum > 0 ? buffers[i] : Tensor()});
     }
     batch.run(OptimizerRule::rmsprop, s);
 }
 
-void rprop_step(const TensorList& params, const TensorList& grads, const TensorList& previous,
-    const TensorList& sizes, const TensorList& steps, double least, double most, double minus,
-                double plus, bool maximize) {
+void rprop_step(const TensorList& params, const TensorList& grads, const TensorList& previous, const TensorList& sizes,
+                const TensorList& steps, double least, double most, double minus, double plus, bool maximize) {
     check_lengths(params, {&grads, &previous, &sizes, &steps});
     OptimizerSettings s = settings_of(0, 0, 0, maximize);
     s.step_min = least, s.step_max = most, s.eta_minus = minus, s.eta_plus = plus;
@@ -308,9 +305,8 @@ void rprop_step(const TensorList& params, const TensorList& grads, const TensorL
     batch.run(OptimizerRule::rprop, s);
 }
 
-void asgd_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& mus,
-    const TensorList& etas, const TensorList& steps, double lr, double lambd,
-               double alpha, double t0, double weight_decay, bool maximize) {
+void asgd_step(const TensorList& params, const TensorList& grads, const TensorList& averages, const TensorList& mus, const TensorList& etas,
+               const TensorList& steps, double lr, double lambd, double alpha, double t0, double weight_decay, bool maximize) {
     check_lengths(params, {&grads, &averages, &mus, &etas, &steps});
     OptimizerSettings s = settings_of(lr, weight_decay, 0, maximize);
     s.beta1 = lambd;
@@ -340,8 +336,7 @@ double total_norm(const TensorList& tensors) {
     TensorList dense;
     int64_t work = 0;
     for (const Tensor& t : tensors) {
-        if (!is_differentiable(t.dtype())) throw RuntimeError("_total_norm: expected floating tensors, got ",
-            t.dtype());
+        if (!is_differentiable(t.dtype())) throw RuntimeError("_total_norm: expected floating tensors, got ", t.dtype());
         dense.push_back(t.layout().is_non_overlapping_and_dense() ? t : kernel_input(t));
         work += t.numel();
     }
@@ -369,7 +364,8 @@ void scale_tensors(const TensorList& tensors, double factor) {
 // Multiplies gradients by a number on their device; `found` becomes 1 if one of their elements is not finite.
 void unscale_tensors(const TensorList& tensors, const Tensor& factor, const Tensor& found) {
     for (const Tensor* t : {&factor, &found})
-        if (t->dtype() != DType::f32 || t->numel() != 1) throw RuntimeError("_unscale_tensors: expected one float32 number, got ", t->dtype(), " of shape ", t->sizes());
+        if (t->dtype() != DType::f32 || t->numel() != 1)
+            throw RuntimeError("_unscale_tensors: expected one float32 number, got ", t->dtype(), " of shape ", t->sizes());
     TensorList dense;
     for (const Tensor& t : tensors) {
         if (!is_differentiable(t.dtype())) throw RuntimeError("_unscale_tensors: expected floating tensors, got ", t.dtype());
@@ -378,7 +374,8 @@ void unscale_tensors(const TensorList& tensors, const Tensor& factor, const Tens
     }
     if (tensors.empty()) return;
     const std::vector<OptimizerTensor> list = plain_list(dense);
-    on_device(cpu::optimizer, cuda::optimizer).unscale(list.data(), int64_t(list.size()), factor.device_data<float>(), found.device_data<float>());
+    on_device(cpu::optimizer, cuda::optimizer)
+        .unscale(list.data(), int64_t(list.size()), factor.device_data<float>(), found.device_data<float>());
     for (int64_t i = 0; i < tensors.size(); i++) {
         if (!dense[i].same(tensors[i])) copy_values(tensors[i], dense[i]);
         bump_version(tensors[i]);
@@ -390,36 +387,44 @@ void unscale_tensors(const TensorList& tensors, const Tensor& factor, const Tens
 
 static const Operators operators = {
     {"_sgd_step(Tensor[] params, Tensor[] grads, any momentum_buffers, float lr, float momentum, float dampening, "
-        "float weight_decay, bool nesterov, bool maximize)", sgd_step, function},
+     "float weight_decay, bool nesterov, bool maximize)",
+     sgd_step, function},
     {"_adam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, "
-        "Tensor[] steps, float lr, float beta1, float beta2, float eps, "
-     "float weight_decay, bool amsgrad, bool maximize, bool decoupled, Tensor? lr_tensor=None)", adam_step, function},
+     "Tensor[] steps, float lr, float beta1, float beta2, float eps, "
+     "float weight_decay, bool amsgrad, bool maximize, bool decoupled, Tensor? lr_tensor=None)",
+     adam_step, function},
     {"_adamax_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_infs, Tensor[] steps, float lr, "
-        "float beta1, float beta2, float eps, float weight_decay, bool maximize)",
+     "float beta1, float beta2, float eps, float weight_decay, bool maximize)",
      adamax_step, function},
     {"_nadam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] mu_products, "
-        "Tensor[] steps, float lr, float beta1, float beta2, float eps, "
-     "float weight_decay, float momentum_decay, bool decoupled, bool maximize)", nadam_step, function},
+     "Tensor[] steps, float lr, float beta1, float beta2, float eps, "
+     "float weight_decay, float momentum_decay, bool decoupled, bool maximize)",
+     nadam_step, function},
     {"_radam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] steps, float lr, "
-        "float beta1, float beta2, float eps, float weight_decay, "
-     "bool decoupled, bool maximize)", radam_step, function},
+     "float beta1, float beta2, float eps, float weight_decay, "
+     "bool decoupled, bool maximize)",
+     radam_step, function},
     {"_adagrad_step(Tensor[] params, Tensor[] grads, Tensor[] state_sums, Tensor[] steps, float lr, float lr_decay, "
-        "float weight_decay, float eps, bool maximize)", adagrad_step, function},
+     "float weight_decay, float eps, bool maximize)",
+     adagrad_step, function},
     {"_adadelta_step(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] acc_deltas, Tensor[] steps, "
-        "float lr, float rho, float eps, float weight_decay, bool maximize)",
+     "float lr, float rho, float eps, float weight_decay, bool maximize)",
      adadelta_step, function},
     {"_rmsprop_step(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] grad_avgs, "
-        "Tensor[] momentum_buffers, Tensor[] steps, float lr, float alpha, float eps, "
-     "float weight_decay, float momentum, bool centered, bool maximize)", rmsprop_step, function},
+     "Tensor[] momentum_buffers, Tensor[] steps, float lr, float alpha, float eps, "
+     "float weight_decay, float momentum, bool centered, bool maximize)",
+     rmsprop_step, function},
     {"_rprop_step(Tensor[] params, Tensor[] grads, Tensor[] prevs, Tensor[] step_sizes, Tensor[] steps, "
-        "float step_size_min, float step_size_max, float etaminus, float etaplus, bool maximize)",
+     "float step_size_min, float step_size_max, float etaminus, float etaplus, bool maximize)",
      rprop_step, function},
     {"_asgd_step(Tensor[] params, Tensor[] grads, Tensor[] axs, Tensor[] mus, Tensor[] etas, Tensor[] steps, "
-        "float lr, float lambd, float alpha, float t0, float weight_decay, bool maximize)",
+     "float lr, float lambd, float alpha, float t0, float weight_decay, bool maximize)",
      asgd_step, function},
-    {"_clear_grads(Tensor[] params)", [](const TensorList& params) {
+    {"_clear_grads(Tensor[] params)",
+     [](const TensorList& params) {
          for (const Tensor& p : params) set_grad(p, Tensor());
-     }, function},
+     },
+     function},
     {"_total_norm(Tensor[] tensors)", total_norm, function},
     {"_scale_tensors(Tensor[] tensors, float factor)", scale_tensors, function},
     {"_unscale_tensors(Tensor[] tensors, Tensor factor, Tensor found)", unscale_tensors, function},

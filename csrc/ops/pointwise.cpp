@@ -48,7 +48,10 @@ struct Promotion {
             if (i == 2 && is_floating(d)) d = default_dtype();
             if (i == 2 && is_complex(d)) d = complex_of(default_dtype());
             if (!started) r = d;
-            else if (rank(d) > rank(r)) r = is_complex(d) && is_floating(r) ? (r == DType::f64 ? DType::c128 : DType::c64) : i == 2 && is_floating(d) ? default_dtype() : d;
+            else if (rank(d) > rank(r))
+                r = is_complex(d) && is_floating(r) ? (r == DType::f64 ? DType::c128 : DType::c64)
+                    : i == 2 && is_floating(d)      ? default_dtype()
+                                                    : d;
             started = true;
         }
         return r;
@@ -57,20 +60,25 @@ struct Promotion {
 
 DType compute_dtype(DType d) {
     switch (d) {
-        case DType::f16: case DType::bf16: case DType::f32: return DType::f32;
-        case DType::f64: case DType::c64: case DType::c128: case DType::u64: return d;
-        default: return DType::i64;
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32: return DType::f32;
+    case DType::f64:
+    case DType::c64:
+    case DType::c128:
+    case DType::u64: return d;
+    default: return DType::i64;
     }
 }
 
 int compute_index(DType d) {
     switch (d) {
-        case DType::f32: return cpu::compute_f32;
-        case DType::f64: return cpu::compute_f64;
-        case DType::c64: return cpu::compute_c64;
-        case DType::c128: return cpu::compute_c128;
-        case DType::u64: return cpu::compute_u64;
-        default: return cpu::compute_i64;
+    case DType::f32: return cpu::compute_f32;
+    case DType::f64: return cpu::compute_f64;
+    case DType::c64: return cpu::compute_c64;
+    case DType::c128: return cpu::compute_c128;
+    case DType::u64: return cpu::compute_u64;
+    default: return cpu::compute_i64;
     }
 }
 
@@ -106,7 +114,8 @@ bool is_integer_division(Pointwise op) {
 }
 
 void refuse_zero(const PointwiseInfo& info, const Arg& b) {
-    const bool zero = b.tensor ? b.tensor->numel() && item(amin(to(abs(to(*b.tensor, DType::i64)), DType::i64), {})).to_int() == 0 : b.number.to_int() == 0;
+    const bool zero = b.tensor ? b.tensor->numel() && item(amin(to(abs(to(*b.tensor, DType::i64)), DType::i64), {})).to_int() == 0
+                               : b.number.to_int() == 0;
     if (zero) throw RuntimeError("ZeroDivisionError: ", info.name, ": integer division by zero");
 }
 
@@ -139,7 +148,8 @@ struct Call {
         operands[0] = {out.data(), out.dtype(), block, nullptr};
         strides[0] = out.strides();
         for (int i = 0; i < count; i++) operands[i].strides = strides[i].data();
-        run_blocks(kernel, operands, count, out.sizes(), out.numel(), params ? params->data() : nullptr, cpu::takes_constants(count - 1, operands[1].block));
+        run_blocks(kernel, operands, count, out.sizes(), out.numel(), params ? params->data() : nullptr,
+                   cpu::takes_constants(count - 1, operands[1].block));
     }
 };
 
@@ -155,9 +165,11 @@ Device device_of(const Arg* args, int n) {
         found = true;
     }
     for (int i = 0; i < n; i++)
-        if (args[i].tensor && !(args[i].tensor->device() == d) && !(args[i].tensor->dim() == 0 && args[i].tensor->device().type == DeviceType::cpu)) {
+        if (args[i].tensor && !(args[i].tensor->device() == d) &&
+            !(args[i].tensor->dim() == 0 && args[i].tensor->device().type == DeviceType::cpu)) {
             for (int j = 0; j < n; j++)
-                if (args[j].tensor && args[j].tensor->device() == d) check_same_device("a pointwise operator", *args[j].tensor, *args[i].tensor);
+                if (args[j].tensor && args[j].tensor->device() == d)
+                    check_same_device("a pointwise operator", *args[j].tensor, *args[i].tensor);
         }
     return d;
 }
@@ -190,12 +202,17 @@ struct CudaCall {
 Tensor as_saved(const Arg& a) { return !a.given ? Tensor() : a.tensor ? *a.tensor : wrapped_number(a.number); }
 
 // ~True is False: the bits of a bool are not flipped.
-Pointwise actual_row(Pointwise op, const Types& t) { return op == Pointwise::bitwise_not && t.common == DType::boolean ? Pointwise::logical_not : op; }
+Pointwise actual_row(Pointwise op, const Types& t) {
+    return op == Pointwise::bitwise_not && t.common == DType::boolean ? Pointwise::logical_not : op;
+}
 
-cpu::PointwiseKernel forward_kernel(Pointwise op, const Types& t) { return cpu::pointwise_row(actual_row(op, t)).forward[compute_index(t.compute)]; }
+cpu::PointwiseKernel forward_kernel(Pointwise op, const Types& t) {
+    return cpu::pointwise_row(actual_row(op, t)).forward[compute_index(t.compute)];
+}
 
 // out = op(args), on the device of out. `kernel`: the CPU's.
-void compute_values(const Tensor& out, Pointwise op, cpu::PointwiseKernel kernel, const Arg* args, int arity, const Types& t, const Params* params) {
+void compute_values(const Tensor& out, Pointwise op, cpu::PointwiseKernel kernel, const Arg* args, int arity, const Types& t,
+                    const Params* params) {
     if (out.numel() == 0 || out.device().type == DeviceType::meta) return;
     const Pointwise row = actual_row(op, t);
     if (out.is_cuda()) {
@@ -267,7 +284,8 @@ struct PointwiseBackward {
                 bw.set(i, bw.grad());
                 continue;
             }
-            if (!info.gradient[i]) throw NotImplemented("the derivative for '", info.name, ": ", i ? "other" : "input", "' is not implemented.");
+            if (!info.gradient[i])
+                throw NotImplemented("the derivative for '", info.name, ": ", i ? "other" : "input", "' is not implemented.");
             Tensor r;
             if (!bw.create_graph) r = fused_gradient(op, info, i, bw.grad(), abcy, params);
             if (!r) r = info.gradient[i](bw.grad(), abcy[0], abcy[1], abcy[2], abcy[3], params.data());
@@ -280,7 +298,8 @@ void save_operands(Node& node, Pointwise op, const PointwiseInfo& info, const Ar
     int used = 0;
     for (int i = 0; i < info.arity; i++)
         if (node.next[i].node) used |= info.uses[i];
-    for (int i = 0; i < 3; i++) save(node, (used & (uses_a << i)) && args[i].given ? (i == 0 && original ? *original : as_saved(args[i])) : Tensor());
+    for (int i = 0; i < 3; i++)
+        save(node, (used & (uses_a << i)) && args[i].given ? (i == 0 && original ? *original : as_saved(args[i])) : Tensor());
     save(node, used & uses_y ? y : Tensor());
 }
 
@@ -353,7 +372,8 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
 
     // Contiguous operands of one floating type and shape: straight to the kernel.
     const TensorObject* first = a.tensor ? a.tensor->get() : nullptr;
-    if (first && first->contiguous && current_device().type == DeviceType::cpu && (first->dtype == DType::f32 || first->dtype == DType::f64) && (info.types & F) && info.result <= result_promote) {
+    if (first && first->contiguous && current_device().type == DeviceType::cpu &&
+        (first->dtype == DType::f32 || first->dtype == DType::f64) && (info.types & F) && info.result <= result_promote) {
         bool simple = true;
         for (int i = 1; simple && i < arity; i++) {
             const TensorObject* o = args[i].tensor ? args[i].tensor->get() : nullptr;
@@ -362,8 +382,10 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
         if (simple) {
             Tensor y = empty(first->layout.sizes, first->dtype);
             const int64_t n = first->numel;
-            const cpu::PointwiseKernel kernel = cpu::pointwise_row(op).forward[first->dtype == DType::f32 ? cpu::compute_f32 : cpu::compute_f64];
-            char* pointers[4] = {y.data(), a.tensor->data(), arity > 1 ? b.tensor->data() : nullptr, arity > 2 ? c.tensor->data() : nullptr};
+            const cpu::PointwiseKernel kernel =
+                cpu::pointwise_row(op).forward[first->dtype == DType::f32 ? cpu::compute_f32 : cpu::compute_f64];
+            char* pointers[4] = {y.data(), a.tensor->data(), arity > 1 ? b.tensor->data() : nullptr,
+                                 arity > 2 ? c.tensor->data() : nullptr};
             const Param* p = params ? params->data() : nullptr;
             if (n <= 32768) {
                 kernel(pointers, n, p, 0);
@@ -415,9 +437,10 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
             return pointwise_(op, self, b, c, params);
         }
     }
-    if (arity == 2 && current_device().type == DeviceType::cpu && b.tensor && self.dtype() == DType::f32 && self.is_contiguous() && b.tensor->dtype() == DType::f32 && b.tensor->is_contiguous() &&
-        self.numel() <= 32768 && self.sizes() == b.tensor->sizes() && info.result <= result_promote && (info.types & F) &&
-        self.storage() != b.tensor->storage() && !self.storage()->read_only && !(grad_enabled() && any_wants_grad(args, 2)) && !self->base) {
+    if (arity == 2 && current_device().type == DeviceType::cpu && b.tensor && self.dtype() == DType::f32 && self.is_contiguous() &&
+        b.tensor->dtype() == DType::f32 && b.tensor->is_contiguous() && self.numel() <= 32768 && self.sizes() == b.tensor->sizes() &&
+        info.result <= result_promote && (info.types & F) && self.storage() != b.tensor->storage() && !self.storage()->read_only &&
+        !(grad_enabled() && any_wants_grad(args, 2)) && !self->base) {
         char* pointers[3] = {self.data(), self.data(), b.tensor->data()};
         cpu::pointwise_row(op).forward[cpu::compute_f32](pointers, self.numel(), params ? params->data() : nullptr, 0);
         bump_version(self);
@@ -434,8 +457,10 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
     const Types t = types_of(op, info, promotion.result());
     const DType own = self.dtype();
     if (info.result == result_real && is_complex(own)) throw RuntimeError("In-place ", info.name, " is not supported for complex tensors.");
-    if ((is_complex(t.result) && !is_complex(own)) || (is_floating(t.result) && is_integral(own)) || (t.result != DType::boolean && own == DType::boolean))
-        throw RuntimeError("result type ", type_name(t.result), " can't be cast to the desired output type ", type_name(own), " (", info.name, "_)");
+    if ((is_complex(t.result) && !is_complex(own)) || (is_floating(t.result) && is_integral(own)) ||
+        (t.result != DType::boolean && own == DType::boolean))
+        throw RuntimeError("result type ", type_name(t.result), " can't be cast to the desired output type ", type_name(own), " (",
+                           info.name, "_)");
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
     const bool wants = any_wants_grad(args, arity), recording = wants && grad_enabled() && is_differentiable(own);
     check_inplace(self, info.name, recording);

@@ -55,9 +55,9 @@ void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int c
 
 #define UNARY(name, ...) \
     inline Tensor name(const Tensor& x) { return pointwise(Pointwise::name, x); }
-#define BINARY(name, ...)                                                                                     \
-    inline Tensor name(const Tensor& a, const Tensor& b) { return pointwise(Pointwise::name, a, b); }         \
-    inline Tensor name(const Tensor& a, const Scalar& b) { return pointwise(Pointwise::name, a, b); }         \
+#define BINARY(name, ...)                                                                             \
+    inline Tensor name(const Tensor& a, const Tensor& b) { return pointwise(Pointwise::name, a, b); } \
+    inline Tensor name(const Tensor& a, const Scalar& b) { return pointwise(Pointwise::name, a, b); } \
     inline Tensor name(const Scalar& a, const Tensor& b) { return pointwise(Pointwise::name, a, b); }
 #define TERNARY(name, ...)
 #include "table/binary.h"
@@ -75,9 +75,9 @@ Tensor real(const Tensor& t);
 Tensor imag(const Tensor& t);
 Tensor polygamma(const Scalar& n, const Tensor& x);
 
-#define WISP_OPERATOR(symbol, name)                                                       \
-    inline Tensor operator symbol(const Tensor& a, const Tensor& b) { return name(a, b); }  \
-    inline Tensor operator symbol(const Tensor& a, const Scalar& b) { return name(a, b); }  \
+#define WISP_OPERATOR(symbol, name)                                                        \
+    inline Tensor operator symbol(const Tensor& a, const Tensor& b) { return name(a, b); } \
+    inline Tensor operator symbol(const Tensor& a, const Scalar& b) { return name(a, b); } \
     inline Tensor operator symbol(const Scalar& a, const Tensor& b) { return name(a, b); }
 WISP_OPERATOR(+, add)
 WISP_OPERATOR(-, sub)

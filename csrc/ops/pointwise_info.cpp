@@ -38,17 +38,21 @@ template <class T> typename Kind<T>::Constant parameter(const Param& p) {
     [[maybe_unused]] Probe name(Probe a) { return a; }
 #define WISP_PROBE_2(name) \
     [[maybe_unused]] Probe name(Probe a, Probe b) { return {a.used | b.used}; }
-WISP_PROBE_1(conj) WISP_PROBE_1(re) WISP_PROBE_1(magnitude) WISP_PROBE_1(abs) WISP_PROBE_1(sgn) WISP_PROBE_1(exp) WISP_PROBE_1(exp2)
-WISP_PROBE_1(log) WISP_PROBE_1(log1p) WISP_PROBE_1(sin) WISP_PROBE_1(cos) WISP_PROBE_1(sinh) WISP_PROBE_1(cosh) WISP_PROBE_1(rsqrt)
-WISP_PROBE_1(tanh) WISP_PROBE_1(sigmoid) WISP_PROBE_1(floor) WISP_PROBE_1(trunc) WISP_PROBE_1(digamma) WISP_PROBE_1(i0) WISP_PROBE_1(i0e)
-WISP_PROBE_1(i1) WISP_PROBE_1(i1e) WISP_PROBE_1(erfcx) WISP_PROBE_1(bessel_j0) WISP_PROBE_1(bessel_j1) WISP_PROBE_1(normal_cdf) WISP_PROBE_1(gelu_tanh_slope)
-WISP_PROBE_1(mish_slope) WISP_PROBE_1(lgamma) WISP_PROBE_1(at_least_zero) WISP_PROBE_1(is_finite) WISP_PROBE_1(operator-)
-WISP_PROBE_2(polygamma) WISP_PROBE_2(zeta) WISP_PROBE_2(power) WISP_PROBE_2(operator+) WISP_PROBE_2(operator-) WISP_PROBE_2(operator*) WISP_PROBE_2(operator/)
-WISP_PROBE_2(operator<) WISP_PROBE_2(operator<=) WISP_PROBE_2(operator>) WISP_PROBE_2(operator>=) WISP_PROBE_2(operator==)
-WISP_PROBE_2(operator!=) WISP_PROBE_2(operator&) WISP_PROBE_2(operator|)
+WISP_PROBE_1(conj)
+WISP_PROBE_1(re) WISP_PROBE_1(magnitude) WISP_PROBE_1(abs) WISP_PROBE_1(sgn) WISP_PROBE_1(exp) WISP_PROBE_1(exp2) WISP_PROBE_1(log)
+    WISP_PROBE_1(log1p) WISP_PROBE_1(sin) WISP_PROBE_1(cos) WISP_PROBE_1(sinh) WISP_PROBE_1(cosh) WISP_PROBE_1(rsqrt) WISP_PROBE_1(tanh)
+        WISP_PROBE_1(sigmoid) WISP_PROBE_1(floor) WISP_PROBE_1(trunc) WISP_PROBE_1(digamma) WISP_PROBE_1(i0) WISP_PROBE_1(i0e)
+            WISP_PROBE_1(i1) WISP_PROBE_1(i1e) WISP_PROBE_1(erfcx) WISP_PROBE_1(bessel_j0) WISP_PROBE_1(bessel_j1) WISP_PROBE_1(normal_cdf)
+                WISP_PROBE_1(gelu_tanh_slope) WISP_PROBE_1(mish_slope) WISP_PROBE_1(lgamma) WISP_PROBE_1(at_least_zero)
+                    WISP_PROBE_1(is_finite) WISP_PROBE_1(operator-) WISP_PROBE_2(polygamma) WISP_PROBE_2(zeta) WISP_PROBE_2(power)
+                        WISP_PROBE_2(operator+) WISP_PROBE_2(operator-) WISP_PROBE_2(operator*) WISP_PROBE_2(operator/)
+                            WISP_PROBE_2(operator<) WISP_PROBE_2(operator<=) WISP_PROBE_2(operator>) WISP_PROBE_2(operator>=)
+                                WISP_PROBE_2(operator==) WISP_PROBE_2(operator!=) WISP_PROBE_2(operator&) WISP_PROBE_2(operator|)
 #undef WISP_PROBE_1
 #undef WISP_PROBE_2
-Probe where(Probe c, Probe a, Probe b) { return {c.used | a.used | b.used}; }
+                                    Probe where(Probe c, Probe a, Probe b) {
+    return {c.used | a.used | b.used};
+}
 Probe nought(Probe) { return {}; }
 Probe piecewise(Probe x, Probe gradient) { return {x.used | gradient.used}; }
 
@@ -57,7 +61,8 @@ Probe piecewise(Probe x, Probe gradient) { return {x.used | gradient.used}; }
 Tensor nought(const Tensor& t) { return zeros_like(t); }
 Tensor piecewise(const Tensor& x, const Tensor& gradient) {
     if (needs_grad(x) && !gradient.in_graph())
-        record(gradient, "PiecewiseBackward", {x}, {}, [sizes = x.sizes(), dtype = x.dtype()](Backward& bw) { bw.set(0, zeros(sizes, dtype)); });
+        record(gradient, "PiecewiseBackward", {x}, {},
+               [sizes = x.sizes(), dtype = x.dtype()](Backward& bw) { bw.set(0, zeros(sizes, dtype)); });
     return gradient;
 }
 Tensor re(const Tensor& t) { return is_complex(t.dtype()) ? real(t) : t; }
@@ -95,7 +100,8 @@ Tensor mish_slope(const Tensor& x) {
 #include "table/activation.h"
 #include "table/binary.h"
 
-template <class Row, int N, class T> auto gradient_expression(const T& g, const T& a, const T& b, const T& c, const T& y, const Param* params) {
+template <class Row, int N, class T>
+auto gradient_expression(const T& g, const T& a, const T& b, const T& c, const T& y, const Param* params) {
     if constexpr (N == 0) return Row::template gradient0<T>(g, a, b, c, y, params);
     else if constexpr (N == 1) return Row::template gradient1<T>(g, a, b, c, y, params);
     else return Row::template gradient2<T>(g, a, b, c, y, params);
@@ -140,9 +146,8 @@ template <class Row, int N> void fill_gradient(PointwiseInfo& info) {
         using Out = decltype(gradient_expression<Row, N, Probe>({}, {}, {}, {}, {}, nullptr));
         if constexpr (!std::is_same_v<Out, NoGradient>) {
             info.uses[N] = gradient_expression<Row, N, Probe>({uses_g}, {uses_a}, {uses_b}, {uses_c}, {uses_y}, none_given).used;
-            info.gradient[N] = [](const Tensor& g, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y, const Param* params) -> Tensor {
-                return gradient_expression<Row, N, Tensor>(g, a, b, c, y, params);
-            };
+            info.gradient[N] = [](const Tensor& g, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y,
+                                  const Param* params) -> Tensor { return gradient_expression<Row, N, Tensor>(g, a, b, c, y, params); };
         }
     }
 }

@@ -45,8 +45,7 @@ Dims expand_option(const char* op, const char* name, const Dims& given, int dims
     if (given.size() == 1) return Dims(dims, given[0]);
     const char* tuple = dims == 1 ? "one int" : dims == 2 ? "two ints" : "three ints";
     const bool optional = std::string_view(name) == "stride";
-    throw RuntimeError(op, ": ", name, " must either be ", optional ? "omitted, " : "", "a single int, or a tuple of ",
-                       tuple);
+    throw RuntimeError(op, ": ", name, " must either be ", optional ? "omitted, " : "", "a single int, or a tuple of ", tuple);
 }
 
 std::string times(const Dims& d) {
@@ -82,21 +81,20 @@ Dims output_sizes(const Tensor& input, int dims, const PoolShape& s) {
     return sizes;
 }
 
-PoolShape window_shape(const char* op, int dims, const Tensor& input, const Dims& kernel_size,
-                       const std::optional<Dims>& stride, const Dims& padding, const Dims& dilation, bool ceil_mode) {
+PoolShape window_shape(const char* op, int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
+                       const Dims& padding, const Dims& dilation, bool ceil_mode) {
     const Dims k = expand_option(op, "kernel_size", kernel_size, dims);
     const Dims s = stride && !stride->empty() ? expand_option(op, "stride", *stride, dims) : k;
     const Dims p = expand_option(op, "padding", padding, dims), l = expand_option(op, "dilation", dilation, dims);
     for (int d = 0; d < dims; ++d) {
         if (s[d] == 0) throw RuntimeError("stride should not be zero");
         if (k[d] <= 0 || s[d] < 0)
-            throw RuntimeError(op, ": kernel size and stride should be greater than zero, but got kernel_size=", k,
-                               " stride=", s);
+            throw RuntimeError(op, ": kernel size and stride should be greater than zero, but got kernel_size=", k, " stride=", s);
         if (l[d] <= 0) throw RuntimeError("dilation should be greater than zero, but got dilation=", l);
         if (p[d] < 0) throw RuntimeError("pad must be non-negative, but got pad: ", p[d]);
         if (p[d] > ((k[d] - 1) * l[d] + 1) / 2)
-            throw RuntimeError("pad should be at most half of effective kernel size, but got pad=", p[d],
-                               ", kernel_size=", k[d], " and dilation=", l[d]);
+            throw RuntimeError("pad should be at most half of effective kernel size, but got pad=", p[d], ", kernel_size=", k[d],
+                               " and dilation=", l[d]);
     }
     check_input(op, dims, input);
     PoolShape shape = plane_shape(dims, input);
@@ -122,9 +120,7 @@ PoolShape window_shape(const char* op, int dims, const Tensor& input, const Dims
     return shape;
 }
 
-int64_t work_of(const PoolShape& s) {
-    return s.planes * s.out[0] * s.out[1] * s.out[2] * s.kernel[0] * s.kernel[1] * s.kernel[2];
-}
+int64_t work_of(const PoolShape& s) { return s.planes * s.out[0] * s.out[1] * s.out[2] * s.kernel[0] * s.kernel[1] * s.kernel[2]; }
 
 // --- max ---
 
@@ -142,19 +138,18 @@ Tensor pick(const Tensor& x, const Tensor& chosen, const PoolShape& s) {
 }
 
 // Puts the gradient where the elements came from.
-Tensor max_pool_backward(const Tensor& grad, const Tensor& chosen, const PoolShape& s, const Dims& input_sizes,
-                         const char* name) {
+Tensor max_pool_backward(const Tensor& grad, const Tensor& chosen, const PoolShape& s, const Dims& input_sizes, const char* name) {
     const MemoryFormat format = format_of(s, input_sizes);
     const Tensor g = widened(grad, format), out = empty_in(input_sizes, g.dtype(), format), places = values_in(chosen, format);
     {
         Unlocked unlocked(out.numel());
         const bool bytes = chosen.dtype() == DType::u8;
-        on_device(cpu::pool, cuda::pool).max_grad(g.dtype(), s, g.device_data(), bytes ? nullptr : places.device_data<int64_t>(),
-                           bytes ? places.device_data<uint8_t>() : nullptr, out.device_data());
+        on_device(cpu::pool, cuda::pool)
+            .max_grad(g.dtype(), s, g.device_data(), bytes ? nullptr : places.device_data<int64_t>(),
+                      bytes ? places.device_data<uint8_t>() : nullptr, out.device_data());
     }
     Tensor result = out.dtype() == grad.dtype() ? out : to(out, grad.dtype());
-    if (needs_grad(grad))
-        record(result, name, {grad}, {chosen}, [s](Backward& bw) { bw.set(0, pick(bw.grad(), bw.saved(0), s)); });
+    if (needs_grad(grad)) record(result, name, {grad}, {chosen}, [s](Backward& bw) { bw.set(0, pick(bw.grad(), bw.saved(0), s)); });
     return result;
 }
 
@@ -164,16 +159,15 @@ void record_max(const Tensor& out, const char* name, const Tensor& input, const 
     });
 }
 
-constexpr const char* max_names[] = {"MaxPool2DWithIndicesBackward0", "MaxPool2DWithIndicesBackward0",
-                                     "MaxPool3DWithIndicesBackward0"};
+constexpr const char* max_names[] = {"MaxPool2DWithIndicesBackward0", "MaxPool2DWithIndicesBackward0", "MaxPool3DWithIndicesBackward0"};
 constexpr const char* max_ops[] = {"max_pool1d", "max_pool2d", "max_pool3d"};
 
 struct MaxPooled {
     Tensor values, indices;  // indices only if asked for
 };
 
-MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
-                   const Dims& padding, const Dims& dilation, bool ceil_mode, bool want_indices) {
+MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride, const Dims& padding,
+                   const Dims& dilation, bool ceil_mode, bool want_indices) {
     const char* op = max_ops[dims - 1];
     PoolShape s = window_shape(op, dims, input, kernel_size, stride, padding, dilation, ceil_mode);
     const MemoryFormat format = keep_format(input, dims, s);
@@ -189,16 +183,17 @@ MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const
     const Tensor taps = bytes ? empty_in(sizes, DType::u8, format) : Tensor();
     {
         Unlocked unlocked(work_of(s));
-        on_device(cpu::pool, cuda::pool).max(x.dtype(), s, x.device_data(), out.device_data(), indices.defined() ? indices.device_data<int64_t>() : nullptr,
-                      taps.defined() ? taps.device_data<uint8_t>() : nullptr);
+        on_device(cpu::pool, cuda::pool)
+            .max(x.dtype(), s, x.device_data(), out.device_data(), indices.defined() ? indices.device_data<int64_t>() : nullptr,
+                 taps.defined() ? taps.device_data<uint8_t>() : nullptr);
     }
     if (out.dtype() != d) out = to(out, d);
     if (recording) record_max(out, max_names[dims - 1], input, bytes ? taps : indices, s);
     return {out, indices};
 }
 
-PyObject* max_pool_object(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
-                          const Dims& padding, const Dims& dilation, bool ceil_mode, bool return_indices) {
+PyObject* max_pool_object(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride, const Dims& padding,
+                          const Dims& dilation, bool ceil_mode, bool return_indices) {
     MaxPooled r = max_pool(dims, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices);
     return return_indices ? ToPython()(std::tuple(r.values, r.indices)) : ToPython()(r.values);
 }
@@ -234,15 +229,13 @@ Tensor apply(const LinearPool& p, const Tensor& input, const Dims& sizes) {
     }
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input))
-        record(out, p.name, {input}, {}, [p, sizes = input.sizes()](Backward& bw) {
-            set_piecewise_linear(bw, 0, apply(p.turned(), bw.grad(), sizes), p.name);
-        });
+        record(out, p.name, {input}, {},
+               [p, sizes = input.sizes()](Backward& bw) { set_piecewise_linear(bw, 0, apply(p.turned(), bw.grad(), sizes), p.name); });
     return out;
 }
 
-Tensor avg_pool(int dims, const char* op, const Tensor& input, const Dims& kernel_size,
-                const std::optional<Dims>& stride, const Dims& padding, bool ceil_mode, bool count_include_pad,
-                std::optional<int64_t> divisor_override) {
+Tensor avg_pool(int dims, const char* op, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
+                const Dims& padding, bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override) {
     if (divisor_override && *divisor_override == 0) throw RuntimeError("divisor must be not zero");
     LinearPool p;
     p.shape = window_shape(op, dims, input, kernel_size, stride, padding, {1}, ceil_mode);
@@ -263,22 +256,19 @@ Tensor avg_pool(int dims, const char* op, const Tensor& input, const Dims& kerne
 
 // An entry of None (here -1 from Python, checked before) keeps the input's size.
 PoolShape adaptive_shape(const char* op, int dims, const Tensor& input, const Dims& output_size) {
-    if (output_size.size() != dims && output_size.size() != 1)
-        throw RuntimeError(op, ": output_size must be ", dims);
+    if (output_size.size() != dims && output_size.size() != 1) throw RuntimeError(op, ": output_size must be ", dims);
     if (input.dim() != dims + 1 && input.dim() != dims + 2)
         throw RuntimeError(op, "(): Expected ", dims + 1, "D or ", dims + 2, "D tensor, but got ", input.sizes());
     PoolShape s = plane_shape(dims, input);
     for (int d = 0; d < dims; ++d) {
         const int64_t size = output_size[output_size.size() == 1 ? 0 : d];
-        if (size < 0)
-            throw RuntimeError(op, ": elements of output_size must be greater than or equal to 0 but received ",
-                               output_size);
+        if (size < 0) throw RuntimeError(op, ": elements of output_size must be greater than or equal to 0 but received ", output_size);
         s.out[3 - dims + d] = size;
     }
     for (int64_t d = input.dim() - dims - 1; d < input.dim(); ++d)
         if (d > 0 && input.size(d) == 0)
-            throw RuntimeError(op, "(): Expected input to have non-zero size for non-batch dimensions, but input has ",
-                               "sizes ", input.sizes(), " with dimension ", d, " being empty");
+            throw RuntimeError(op, "(): Expected input to have non-zero size for non-batch dimensions, but input has ", "sizes ",
+                               input.sizes(), " with dimension ", d, " being empty");
     return s;
 }
 
@@ -307,9 +297,8 @@ Dims adaptive_output_size(PyObject* o, int dims, const Tensor& input) {
 }  // namespace
 
 static constexpr const char* adaptive_average_names[] = {"AdaptiveAvgPool2DBackward0", "AdaptiveAvgPool2DBackward0",
-                                                  "AdaptiveAvgPool3DBackward0"};
-static constexpr const char* adaptive_average_ops[] = {"adaptive_avg_pool1d", "adaptive_avg_pool2d",
-                                                       "adaptive_avg_pool3d"};
+                                                         "AdaptiveAvgPool3DBackward0"};
+static constexpr const char* adaptive_average_ops[] = {"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"};
 
 Tensor adaptive_avg_pool(int dims, const Tensor& input, const Dims& output_size) {
     const char* op = adaptive_average_ops[dims - 1];
@@ -329,8 +318,7 @@ Tensor adaptive_avg_pool(int dims, const Tensor& input, const Dims& output_size)
 
 namespace {
 
-constexpr const char* adaptive_max_names[] = {"AdaptiveMaxPool2DBackward0", "AdaptiveMaxPool2DBackward0",
-                                              "AdaptiveMaxPool3DBackward0"};
+constexpr const char* adaptive_max_names[] = {"AdaptiveMaxPool2DBackward0", "AdaptiveMaxPool2DBackward0", "AdaptiveMaxPool3DBackward0"};
 constexpr const char* adaptive_max_ops[] = {"adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
 
 MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_size) {
@@ -341,7 +329,8 @@ MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_si
     const Dims sizes = output_sizes(input, dims, s);
     const Tensor x = widened(input, format), indices = empty_in(sizes, DType::i64, format);
     Tensor out = empty_in(sizes, x.dtype(), format);
-    if (out.numel() > 0) on_device(cpu::pool, cuda::pool).adaptive_max(x.dtype(), s, x.device_data(), out.device_data(), indices.device_data<int64_t>());
+    if (out.numel() > 0)
+        on_device(cpu::pool, cuda::pool).adaptive_max(x.dtype(), s, x.device_data(), out.device_data(), indices.device_data<int64_t>());
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input)) record_max(out, adaptive_max_names[dims - 1], input, indices, s);
     return {out, indices};
@@ -354,8 +343,8 @@ PyObject* adaptive_max_object(int dims, const Tensor& input, PyObject* output_si
 
 // --- power average ---
 
-Tensor lp_pool(int dims, const Tensor& input, double norm_type, const Dims& kernel_size,
-               const std::optional<Dims>& stride, bool ceil_mode) {
+Tensor lp_pool(int dims, const Tensor& input, double norm_type, const Dims& kernel_size, const std::optional<Dims>& stride,
+               bool ceil_mode) {
     constexpr const char* ops[] = {"avg_pool1d", "avg_pool2d", "avg_pool3d"};
     const Dims k = expand_option(ops[dims - 1], "kernel_size", kernel_size, dims);
     const Tensor powers = pow(input, Scalar(norm_type));
@@ -368,8 +357,7 @@ Tensor lp_pool(int dims, const Tensor& input, double norm_type, const Dims& kern
 // --- fractional ---
 
 // Windows begin at the given fraction of a step and keep their distance on average.
-MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_size, const Dims& output_size,
-                              const Tensor& samples) {
+MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_size, const Dims& output_size, const Tensor& samples) {
     const char* op = dims == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
     const Dims k = expand_option(op, "kernel_size", kernel_size, dims);
     const Dims o = expand_option(op, "output_size", output_size, dims);
@@ -381,12 +369,11 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
         s.kernel[at] = k[d];
         s.out[at] = o[d];
         if (k[d] <= 0 || o[d] <= 0 || o[d] + k[d] - 1 > s.in[at])
-            throw RuntimeError(op, ": kernel_size ", k[d], " and output_size ", o[d],
-                               " do not fit into an input of size ", s.in[at]);
+            throw RuntimeError(op, ": kernel_size ", k[d], " and output_size ", o[d], " do not fit into an input of size ", s.in[at]);
     }
     if (samples.dim() == 0 || samples.size(-1) != dims || samples.numel() < s.planes * dims)
-        throw RuntimeError(op, ": Expect _random_samples to have ", dims, " numbers for each of the ", s.planes,
-                           " channels, got shape ", samples.sizes());
+        throw RuntimeError(op, ": Expect _random_samples to have ", dims, " numbers for each of the ", s.planes, " channels, got shape ",
+                           samples.sizes());
     Tensor starts[3];
     const int64_t* begin[3];
     {
@@ -414,18 +401,17 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
     const Dims sizes = output_sizes(input, dims, s);
     const Tensor x = widened(input), indices = empty(sizes, DType::i64);
     Tensor out = empty(sizes, x.dtype());
-    on_device(cpu::pool, cuda::pool).fractional_max(x.dtype(), s, begin, x.device_data(), out.device_data(), indices.device_data<int64_t>());
+    on_device(cpu::pool, cuda::pool)
+        .fractional_max(x.dtype(), s, begin, x.device_data(), out.device_data(), indices.device_data<int64_t>());
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
-    if (needs_grad(input))
-        record_max(out, dims == 2 ? "FractionalMaxPool2DBackward0" : "FractionalMaxPool3DBackward0", input, indices, s);
+    if (needs_grad(input)) record_max(out, dims == 2 ? "FractionalMaxPool2DBackward0" : "FractionalMaxPool3DBackward0", input, indices, s);
     return {out, indices};
 }
 
-PyObject* fractional_object(int dims, const Tensor& input, const Dims& kernel_size, std::optional<Dims> output_size,
-                            PyObject* output_ratio, bool return_indices, const Tensor& samples) {
+PyObject* fractional_object(int dims, const Tensor& input, const Dims& kernel_size, std::optional<Dims> output_size, PyObject* output_ratio,
+                            bool return_indices, const Tensor& samples) {
     const char* op = dims == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
-    if (!output_size && output_ratio == Py_None)
-        throw ValueError(op, " requires specifying either an output_size or an output_ratio");
+    if (!output_size && output_ratio == Py_None) throw ValueError(op, " requires specifying either an output_size or an output_ratio");
     check_input(op, dims, input);
     if (!output_size) {
         output_size = Dims();
@@ -446,8 +432,7 @@ PyObject* fractional_object(int dims, const Tensor& input, const Dims& kernel_si
     Tensor u = samples;
     if (!u.defined()) {
         const int64_t batch = input.dim() == dims + 1 ? 1 : input.size(0);
-        u = rand({batch, input.size(-dims - 1), dims}, input.dtype() == DType::f64 ? DType::f64 : DType::f32,
-                 default_generator());
+        u = rand({batch, input.size(-dims - 1), dims}, input.dtype() == DType::f64 ? DType::f64 : DType::f32, default_generator());
     }
     MaxPooled r = fractional_max_pool(dims, input, kernel_size, *output_size, u);
     return return_indices ? ToPython()(std::tuple(r.values, r.indices)) : ToPython()(r.values);
@@ -458,11 +443,10 @@ PyObject* fractional_object(int dims, const Tensor& input, const Dims& kernel_si
 Tensor max_unpool(int dims, const Tensor& input, const Tensor& indices, const Dims& output_size) {
     constexpr const char* ops[] = {"max_unpool1d", "max_unpool2d", "max_unpool3d"};
     const char* op = ops[dims - 1];
-    if (indices.dtype() != DType::i64)
-        throw RuntimeError("elements in indices should be type int64 but got: ", type_name(indices.dtype()));
+    if (indices.dtype() != DType::i64) throw RuntimeError("elements in indices should be type int64 but got: ", type_name(indices.dtype()));
     if (input.dim() != dims + 1 && input.dim() != dims + 2)
-        throw RuntimeError("Input to ", op, " should be a ", dims + 1, "d or ", dims + 2,
-                           "d Tensor, but got a tensor with ", input.dim(), " dimensions");
+        throw RuntimeError("Input to ", op, " should be a ", dims + 1, "d or ", dims + 2, "d Tensor, but got a tensor with ", input.dim(),
+                           " dimensions");
     if (!(input.sizes() == indices.sizes()))
         throw RuntimeError("Expected shape of indices to be same as that of the input tensor (", input.sizes(),
                            ") but got indices tensor with shape: ", indices.sizes());
@@ -479,11 +463,11 @@ Tensor max_unpool(int dims, const Tensor& input, const Tensor& indices, const Di
         size *= output_size[d];
     }
     const Tensor x = plain(input), at = plain(indices), out = empty(sizes, input.dtype());
-    const int64_t bad =
-        on_device(cpu::pool, cuda::pool).unpool(input.dtype(), s.planes, count, size, x.device_data(), at.device_data<int64_t>(), out.device_data());
+    const int64_t bad = on_device(cpu::pool, cuda::pool)
+                            .unpool(input.dtype(), s.planes, count, size, x.device_data(), at.device_data<int64_t>(), out.device_data());
     if (bad >= 0)
-        throw RuntimeError("Found an invalid max index: ", at.data<int64_t>()[bad], " (output volumes are of size ",
-                           times(output_size), ")");
+        throw RuntimeError("Found an invalid max index: ", at.data<int64_t>()[bad], " (output volumes are of size ", times(output_size),
+                           ")");
     if (needs_grad(input))
         record(out, dims == 3 ? "MaxUnpool3DBackward0" : "MaxUnpool2DBackward0", {input}, {indices},
                [planes = s.planes, size, count, from = input.sizes()](Backward& bw) {
@@ -508,86 +492,97 @@ Tensor max_unpool_by_window(int dims, const Tensor& input, const Tensor& indices
     Dims asked = *size;
     while (asked.size() > dims && asked.size() <= dims + 2) asked.erase(0);
     if (asked.size() != dims)
-        throw ValueError("output_size should be a sequence containing ", dims, " or ", dims + 2,
-                         " elements, but it has a length of '", size->size(), "'");
+        throw ValueError("output_size should be a sequence containing ", dims, " or ", dims + 2, " elements, but it has a length of '",
+                         size->size(), "'");
     for (int d = 0; d < dims; ++d)
         if (!(plain_size[d] - s[d] < asked[d] && asked[d] < plain_size[d] + s[d]))
-            throw ValueError("invalid output_size \"", asked, "\" (dim ", d, " must be between ", plain_size[d] - s[d],
-                             " and ", plain_size[d] + s[d], ")");
+            throw ValueError("invalid output_size \"", asked, "\" (dim ", d, " must be between ", plain_size[d] - s[d], " and ",
+                             plain_size[d] + s[d], ")");
     return max_unpool(dims, input, indices, asked);
 }
 
 }  // namespace
 
-#define WISP_MAX_UNPOOL(n) \
-    {"nn.functional.max_unpool" #n "d(Tensor input, Tensor indices, int[] kernel_size, int[]? stride=None, " \
-     "int[] padding=0, int[]? output_size=None)", \
+#define WISP_MAX_UNPOOL(n)                                                                                         \
+    {"nn.functional.max_unpool" #n                                                                                 \
+     "d(Tensor input, Tensor indices, int[] kernel_size, int[]? stride=None, "                                     \
+     "int[] padding=0, int[]? output_size=None)",                                                                  \
      [](const Tensor& x, const Tensor& indices, Dims k, std::optional<Dims> s, Dims p, std::optional<Dims> size) { \
-         return max_unpool_by_window(n, x, indices, k, s, p, size); \
-     }, \
+         return max_unpool_by_window(n, x, indices, k, s, p, size);                                                \
+     },                                                                                                            \
      function}
-#define WISP_FRACTIONAL(n) \
-    {"nn.functional.fractional_max_pool" #n "d(Tensor input, int[] kernel_size, int[]? output_size=None, " \
-     "any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)", \
-     [](const Tensor& x, Dims k, std::optional<Dims> o, PyObject* ratio, bool indices, const Tensor& samples) { \
-         return fractional_object(n, x, k, o, ratio, indices, samples); \
-     }, \
-     function}, \
-    {"nn.functional.fractional_max_pool" #n "d_with_indices(Tensor input, int[] kernel_size, " \
-     "int[]? output_size=None, any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)", \
-     [](const Tensor& x, Dims k, std::optional<Dims> o, PyObject* ratio, bool, const Tensor& samples) { \
-         return fractional_object(n, x, k, o, ratio, true, samples); \
-     }, \
-     function}
-#define WISP_MAX_POOL(n) \
-    {"nn.functional.max_pool" #n "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, " \
-     "int[] dilation=1, bool ceil_mode=False, bool return_indices=False)", \
-     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil, bool indices) { \
-         return max_pool_object(n, x, k, s, p, d, ceil, indices); \
-     }, \
-     function}, \
-    {"nn.functional.max_pool" #n "d_with_indices(Tensor input, int[] kernel_size, int[]? stride=None, " \
-     "int[] padding=0, int[] dilation=1, bool ceil_mode=False, bool return_indices=False)", \
-     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil, bool) { \
-         MaxPooled r = max_pool(n, x, k, s, p, d, ceil, true); \
-         return std::tuple(r.values, r.indices); \
-     }, \
-     function}, \
-    {"max_pool" #n "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, " \
-     "bool ceil_mode=False)", \
-     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil) { \
-         return max_pool(n, x, k, s, p, d, ceil, false).values; \
-     }, \
-     function}
-#define WISP_AVG_POOL(n) \
-    {"nn.functional.avg_pool" #n "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, " \
-     "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor? out=None)", \
+#define WISP_FRACTIONAL(n)                                                                                          \
+    {"nn.functional.fractional_max_pool" #n                                                                         \
+     "d(Tensor input, int[] kernel_size, int[]? output_size=None, "                                                 \
+     "any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",                             \
+     [](const Tensor& x, Dims k, std::optional<Dims> o, PyObject* ratio, bool indices, const Tensor& samples) {     \
+         return fractional_object(n, x, k, o, ratio, indices, samples);                                             \
+     },                                                                                                             \
+     function},                                                                                                     \
+    {                                                                                                               \
+        "nn.functional.fractional_max_pool" #n                                                                      \
+        "d_with_indices(Tensor input, int[] kernel_size, "                                                          \
+        "int[]? output_size=None, any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)", \
+            [](const Tensor& x, Dims k, std::optional<Dims> o, PyObject* ratio, bool, const Tensor& samples) {      \
+                return fractional_object(n, x, k, o, ratio, true, samples);                                         \
+            },                                                                                                      \
+            function                                                                                                \
+    }
+#define WISP_MAX_POOL(n)                                                                             \
+    {"nn.functional.max_pool" #n                                                                     \
+     "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, "                      \
+     "int[] dilation=1, bool ceil_mode=False, bool return_indices=False)",                           \
+     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil, bool indices) {   \
+         return max_pool_object(n, x, k, s, p, d, ceil, indices);                                    \
+     },                                                                                              \
+     function},                                                                                      \
+        {"nn.functional.max_pool" #n                                                                 \
+         "d_with_indices(Tensor input, int[] kernel_size, int[]? stride=None, "                      \
+         "int[] padding=0, int[] dilation=1, bool ceil_mode=False, bool return_indices=False)",      \
+         [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil, bool) {       \
+             MaxPooled r = max_pool(n, x, k, s, p, d, ceil, true);                                   \
+             return std::tuple(r.values, r.indices);                                                 \
+         },                                                                                          \
+         function},                                                                                  \
+    {                                                                                                \
+        "max_pool" #n                                                                                \
+        "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, " \
+        "bool ceil_mode=False)",                                                                     \
+            [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil) {          \
+                return max_pool(n, x, k, s, p, d, ceil, false).values;                               \
+            },                                                                                       \
+            function                                                                                 \
+    }
+#define WISP_AVG_POOL(n)                                                                                             \
+    {"nn.functional.avg_pool" #n                                                                                     \
+     "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, "                                      \
+     "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor? out=None)",          \
      [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, bool ceil, bool include, std::optional<int64_t> d) { \
-         return avg_pool(n, "avg_pool" #n "d", x, k, s, p, ceil, include, d); \
-     }, \
+         return avg_pool(n, "avg_pool" #n "d", x, k, s, p, ceil, include, d);                                        \
+     },                                                                                                              \
      function}
-#define WISP_AVG_POOL_1D(name) \
-    {name "(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, bool ceil_mode=False, " \
-          "bool count_include_pad=True)", \
-     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, bool ceil, bool include) { \
-         return avg_pool(1, "avg_pool1d", x, k, s, p, ceil, include, {}); \
-     }, \
+#define WISP_AVG_POOL_1D(name)                                                                       \
+    {name                                                                                            \
+     "(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, bool ceil_mode=False, " \
+     "bool count_include_pad=True)",                                                                 \
+     [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, bool ceil, bool include) {           \
+         return avg_pool(1, "avg_pool1d", x, k, s, p, ceil, include, {});                            \
+     },                                                                                              \
      function}
-#define WISP_ADAPTIVE_POOL(n) \
-    {"nn.functional.adaptive_avg_pool" #n "d(Tensor input, any output_size)", \
-     [](const Tensor& x, PyObject* size) { return adaptive_avg_pool(n, x, adaptive_output_size(size, n, x)); }, \
-     function}, \
-    {"nn.functional.adaptive_max_pool" #n "d(Tensor input, any output_size, bool return_indices=False)", \
-     [](const Tensor& x, PyObject* size, bool indices) { return adaptive_max_object(n, x, size, indices); }, \
-     function}, \
-    {"nn.functional.adaptive_max_pool" #n "d_with_indices(Tensor input, any output_size, bool return_indices=False)", \
-     [](const Tensor& x, PyObject* size, bool) { return adaptive_max_object(n, x, size, true); }, \
-     function}
-#define WISP_LP_POOL(n) \
-    {"nn.functional.lp_pool" #n "d(Tensor input, float norm_type, int[] kernel_size, int[]? stride=None, " \
-     "bool ceil_mode=False)", \
-     [](const Tensor& x, double p, Dims k, std::optional<Dims> s, bool ceil) { return lp_pool(n, x, p, k, s, ceil); }, \
-     function}
+#define WISP_ADAPTIVE_POOL(n)                                                                                               \
+    {"nn.functional.adaptive_avg_pool" #n "d(Tensor input, any output_size)",                                               \
+     [](const Tensor& x, PyObject* size) { return adaptive_avg_pool(n, x, adaptive_output_size(size, n, x)); }, function},  \
+        {"nn.functional.adaptive_max_pool" #n "d(Tensor input, any output_size, bool return_indices=False)",                \
+         [](const Tensor& x, PyObject* size, bool indices) { return adaptive_max_object(n, x, size, indices); }, function}, \
+    {                                                                                                                       \
+        "nn.functional.adaptive_max_pool" #n "d_with_indices(Tensor input, any output_size, bool return_indices=False)",    \
+            [](const Tensor& x, PyObject* size, bool) { return adaptive_max_object(n, x, size, true); }, function           \
+    }
+#define WISP_LP_POOL(n)                                                         \
+    {"nn.functional.lp_pool" #n                                                 \
+     "d(Tensor input, float norm_type, int[] kernel_size, int[]? stride=None, " \
+     "bool ceil_mode=False)",                                                   \
+     [](const Tensor& x, double p, Dims k, std::optional<Dims> s, bool ceil) { return lp_pool(n, x, p, k, s, ceil); }, function}
 
 static const Operators operators = {
     WISP_MAX_POOL(1),
@@ -600,8 +595,8 @@ static const Operators operators = {
     WISP_ADAPTIVE_POOL(1),
     WISP_ADAPTIVE_POOL(2),
     WISP_ADAPTIVE_POOL(3),
-    {"adaptive_avg_pool1d(Tensor input, int[] output_size)",
-     [](const Tensor& x, Dims size) { return adaptive_avg_pool(1, x, size); }, function},
+    {"adaptive_avg_pool1d(Tensor input, int[] output_size)", [](const Tensor& x, Dims size) { return adaptive_avg_pool(1, x, size); },
+     function},
     {"adaptive_max_pool1d(Tensor input, int[] output_size)",
      [](const Tensor& x, Dims size) {
          MaxPooled r = adaptive_max_pool(1, x, size);

@@ -149,7 +149,8 @@ void check_floating(const char* kernel, DType d) {
 }
 void check_continuous(const char* what, DType d) {
     if (!is_floating(d))
-        throw RuntimeError(what, " distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
+        throw RuntimeError(what,
+                           " distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
                            type_name(d));
 }
 void check_deviation(double deviation) {
@@ -163,29 +164,29 @@ struct Bounds {
 };
 Bounds bounds_of(DType d) {
     switch (d) {
-        case DType::boolean: return {0, 1};
-        case DType::u8: return {0, 255};
-        case DType::i8: return {-128, 127};
-        case DType::i16: return {-32768, 32767};
-        case DType::u16: return {0, 65535};
-        case DType::i32: return {INT32_MIN, INT32_MAX};
-        case DType::u32: return {0, UINT32_MAX};
-        case DType::f16: return {-2048, 2048};
-        case DType::bf16: return {-256, 256};
-        case DType::f32: return {-(1 << 24), 1 << 24};
-        case DType::f64: return {-(int64_t(1) << 53), int64_t(1) << 53};
-        case DType::u64: return {0, INT64_MAX};
-        default: return {INT64_MIN, INT64_MAX};
+    case DType::boolean: return {0, 1};
+    case DType::u8: return {0, 255};
+    case DType::i8: return {-128, 127};
+    case DType::i16: return {-32768, 32767};
+    case DType::u16: return {0, 65535};
+    case DType::i32: return {INT32_MIN, INT32_MAX};
+    case DType::u32: return {0, UINT32_MAX};
+    case DType::f16: return {-2048, 2048};
+    case DType::bf16: return {-256, 256};
+    case DType::f32: return {-(1 << 24), 1 << 24};
+    case DType::f64: return {-(int64_t(1) << 53), int64_t(1) << 53};
+    case DType::u64: return {0, INT64_MAX};
+    default: return {INT64_MIN, INT64_MAX};
     }
 }
 const char* element_text(DType d) {
     switch (d) {
-        case DType::boolean: return "bool";
-        case DType::u8: return "unsigned char";
-        case DType::i8: return "signed char";
-        case DType::i16: return "short";
-        case DType::i32: return "int";
-        default: return name_of(d);
+    case DType::boolean: return "bool";
+    case DType::u8: return "unsigned char";
+    case DType::i8: return "signed char";
+    case DType::i16: return "short";
+    case DType::i32: return "int";
+    default: return name_of(d);
     }
 }
 
@@ -221,8 +222,7 @@ Tensor new_like(const Tensor& t, std::optional<DType> dtype, std::optional<Devic
 }
 Tensor finish(Tensor t, std::optional<bool> requires_grad) {
     if (requires_grad.value_or(false)) {
-        if (!is_differentiable(t.dtype()))
-            throw RuntimeError("Only Tensors of floating point and complex dtype can require gradients");
+        if (!is_differentiable(t.dtype())) throw RuntimeError("Only Tensors of floating point and complex dtype can require gradients");
         t->requires_grad = true;
     }
     return t;
@@ -255,7 +255,8 @@ Tensor randperm(int64_t n, Generator& g, MaybeDType dtype, PyObject*, MaybeDevic
     OnDevice host(Device{});
     if (is_complex(d) || d == DType::boolean) throw NotImplemented("\"randperm\" not implemented for '", type_name(d), "'");
     if (n > 0 && uint64_t(n - 1) > uint64_t(bounds_of(d).high))
-        throw RuntimeError("value cannot be converted to type ", is_integral(d) ? std::string(name_of(d)) + "_t" : name_of(d), " without overflow");
+        throw RuntimeError("value cannot be converted to type ", is_integral(d) ? std::string(name_of(d)) + "_t" : name_of(d),
+                           " without overflow");
     Tensor t = empty({n}, DType::i64);
     std::vector<uint64_t> bits(static_cast<size_t>(n));
     cpu::random.bits64(bits.data(), n, draw(g), 0);
@@ -274,7 +275,8 @@ Tensor randperm(int64_t n, Generator& g, MaybeDType dtype, PyObject*, MaybeDevic
 // ---- distributions ----
 
 constexpr const char* bad_probability =
-    "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)";
+    "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, please report an "
+    "enhancement request to PyTorch.)";
 
 Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& g) {
     OnDevice on(self.device());
@@ -355,8 +357,7 @@ Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Gener
         throw RuntimeError("multinomial only supports floating-point dtypes for input, got: ", type_name(input.dtype()));
     if (samples <= 0) throw RuntimeError("cannot sample n_sample <= 0 samples");
     const int64_t categories = input.size(-1), rows = input.dim() == 2 ? input.size(0) : 1;
-    if (!replacement && samples > categories)
-        throw RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+    if (!replacement && samples > categories) throw RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
     if (categories > (1 << 24)) throw RuntimeError("number of categories cannot exceed 2^24");
     if (input.is_cuda()) return multinomial_on_gpu(input, samples, replacement, g);
     const Tensor weights = contiguous(to(detach(input), DType::f64));
@@ -431,8 +432,9 @@ Tensor poisson(const Tensor& rates, Generator& g) {
     const double* rate = r.data<double>();
     for (int64_t i = 0; i < r.numel(); i++)
         if (!(rate[i] >= 0)) throw RuntimeError("invalid Poisson rate, expected rate to be non-negative");
-    return with_zero_gradient(sample_each(rates.sizes(), rates.dtype(), g, [=](int64_t i, Sequence s) { return sample_poisson(rate[i], s); }),
-                              "PoissonBackward0", rates);
+    return with_zero_gradient(
+        sample_each(rates.sizes(), rates.dtype(), g, [=](int64_t i, Sequence s) { return sample_poisson(rate[i], s); }), "PoissonBackward0",
+        rates);
 }
 
 Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {
@@ -441,7 +443,8 @@ Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {
     if (!is_floating(probability.dtype()))
         throw ValueError("binomial only supports floating-point dtypes for prob, got: ", type_name(probability.dtype()));
     const Dims sizes = broadcast(count.sizes(), probability.sizes());
-    const Tensor ns = contiguous(to(expanded(detach(count), sizes), DType::f64)), ps = contiguous(to(expanded(detach(probability), sizes), DType::f64));
+    const Tensor ns = contiguous(to(expanded(detach(count), sizes), DType::f64)),
+                 ps = contiguous(to(expanded(detach(probability), sizes), DType::f64));
     if (ns.is_cuda()) {
         const Tensor out = empty(sizes, DType::f64);
         cuda::random_binomial(out.device_data<double>(), ns.device_data<double>(), ps.device_data<double>(), out.numel(), draw(g));
@@ -458,7 +461,8 @@ Tensor normal_tensors(const Tensor& mean, const Tensor& deviation, Generator& g)
     const Tensor d = detach(deviation);
     if (is_complex(d.dtype())) throw RuntimeError("normal expects standard deviation to be non-complex");
     if (d.is_cuda()) must_hold(ge(d, Scalar(0)), "normal expects all elements of std >= 0.0");
-    else if (d.numel() && !is_nonzero(amin(reshape(d, {-1}), {0}) >= Scalar(0))) throw RuntimeError("normal expects all elements of std >= 0.0");
+    else if (d.numel() && !is_nonzero(amin(reshape(d, {-1}), {0}) >= Scalar(0)))
+        throw RuntimeError("normal expects all elements of std >= 0.0");
     const Dims sizes = broadcast(mean.sizes(), deviation.sizes());
     Tensor z = empty(sizes, is_differentiable(mean.dtype()) ? mean.dtype() : default_dtype());
     check_floating("normal_kernel_cpu", mean.dtype());
@@ -478,57 +482,75 @@ Tensor normal_deviation(double mean, const Tensor& deviation, Generator& g) {
 }
 
 #define OPTIONS "dtype? dtype=None, any layout=None, device? device=None, bool? pin_memory=None, bool? requires_grad=False"
-#define LIKE "dtype? dtype=None, any layout=None, device? device=None, bool? pin_memory=None, bool? requires_grad=False, format? memory_format=None"
+#define LIKE                                                                                                              \
+    "dtype? dtype=None, any layout=None, device? device=None, bool? pin_memory=None, bool? requires_grad=False, format? " \
+    "memory_format=None"
 
 const Operators operators = {
     {"rand(int... size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
      [](Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
          return uniform_into(new_tensor(sizes, dtype.value_or(default_dtype()), device), grad, g);
-     }, function},
+     },
+     function},
     {"randn(int... size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
      [](Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
          return normal_into(new_tensor(sizes, dtype.value_or(default_dtype()), device), grad, g);
-     }, function},
+     },
+     function},
     {"rand_like(Tensor input, *, Generator? generator=None, " LIKE ")",
      [](const Tensor& t, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad, MaybeFormat format) {
          return uniform_into(new_like(t, dtype, device, format), grad, g);
-     }, function},
+     },
+     function},
     {"randn_like(Tensor input, *, Generator? generator=None, " LIKE ")",
      [](const Tensor& t, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad, MaybeFormat format) {
          return normal_into(new_like(t, dtype, device, format), grad, g);
-     }, function},
+     },
+     function},
     {"randint(int low, int high, int[] size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
      [](int64_t low, int64_t high, Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
          return integers_into(new_tensor(sizes, dtype.value_or(DType::i64), device), low, high, grad, g);
-     }, function},
+     },
+     function},
     {"randint(int high, int[] size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
      [](int64_t high, Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
          return integers_into(new_tensor(sizes, dtype.value_or(DType::i64), device), 0, high, grad, g);
-     }, function},
+     },
+     function},
     {"randint_like(Tensor input, int low, int high, *, Generator? generator=None, " LIKE ")",
-     [](const Tensor& t, int64_t low, int64_t high, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad,
-        MaybeFormat format) { return integers_into(new_like(t, dtype, device, format), low, high, grad, g); }, function},
+     [](const Tensor& t, int64_t low, int64_t high, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool,
+        MaybeBool grad, MaybeFormat format) { return integers_into(new_like(t, dtype, device, format), low, high, grad, g); },
+     function},
     {"randint_like(Tensor input, int high, *, Generator? generator=None, " LIKE ")",
      [](const Tensor& t, int64_t high, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad,
-        MaybeFormat format) { return integers_into(new_like(t, dtype, device, format), 0, high, grad, g); }, function},
+        MaybeFormat format) { return integers_into(new_like(t, dtype, device, format), 0, high, grad, g); },
+     function},
     {"randperm(int n, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")", randperm, function},
 
-    {"bernoulli(Tensor input, *, Generator? generator=None, Tensor? out=None)", [](const Tensor& p, Generator& g) {
+    {"bernoulli(Tensor input, *, Generator? generator=None, Tensor? out=None)",
+     [](const Tensor& p, Generator& g) {
          check_floating("bernoulli_tensor_cpu_p_", p.dtype());
          return with_zero_gradient(bernoulli_of(p, empty_like(p), g), "BernoulliBackward0", p);
-     }, function | method},
-    {"bernoulli(Tensor input, float p, *, Generator? generator=None)", [](const Tensor& t, double p, Generator& g) {
+     },
+     function | method},
+    {"bernoulli(Tensor input, float p, *, Generator? generator=None)",
+     [](const Tensor& t, double p, Generator& g) {
          Tensor out = empty_like(t);
          bernoulli_values(out, p, g);
          return with_zero_gradient(out, "BernoulliBackward0", t);
-     }, function | method},
-    {"bernoulli_(Tensor self, Tensor p, *, Generator? generator=None)", [](const Tensor& self, const Tensor& p, Generator& g) {
+     },
+     function | method},
+    {"bernoulli_(Tensor self, Tensor p, *, Generator? generator=None)",
+     [](const Tensor& self, const Tensor& p, Generator& g) {
          check_floating("bernoulli_tensor_cpu_p_", p.dtype());
          return sample_inplace(self, "bernoulli_", "BernoulliBackward0", [&] { bernoulli_of(p, self, g); });
-     }, method},
-    {"bernoulli_(Tensor self, float p=0.5, *, Generator? generator=None)", [](const Tensor& self, double p, Generator& g) {
+     },
+     method},
+    {"bernoulli_(Tensor self, float p=0.5, *, Generator? generator=None)",
+     [](const Tensor& self, double p, Generator& g) {
          return sample_inplace(self, "bernoulli_", "BernoulliBackward0", [&] { bernoulli_values(self, p, g); });
-     }, method},
+     },
+     method},
     {"multinomial(Tensor input, int num_samples, bool replacement=False, *, Generator? generator=None, Tensor!? out=None)", multinomial,
      function | method},
     {"poisson(Tensor input, Generator? generator=None)", poisson, function},
@@ -538,63 +560,81 @@ const Operators operators = {
     {"normal(Tensor mean, float std=1, *, Generator? generator=None, Tensor? out=None)", normal_mean, function},
     {"normal(float mean, Tensor std, *, Generator? generator=None, Tensor? out=None)", normal_deviation, function},
     {"normal(float mean, float std, int[] size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
-     [](double mean, double deviation, Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
+     [](double mean, double deviation, Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool,
+        MaybeBool grad) {
          check_deviation(deviation);
          Tensor t = new_tensor(sizes, dtype.value_or(default_dtype()), device);
          check_floating("normal_kernel_cpu", t.dtype());
          normal_values(t, mean, deviation, g);
          return finish(t, grad);
-     }, function},
+     },
+     function},
 
     {"normal_(Tensor self, float mean=0, float std=1, *, Generator? generator=None)",
      [](const Tensor& self, double mean, double deviation, Generator& g) {
          check_deviation(deviation);
          check_floating("normal_kernel_cpu", self.dtype());
          return sample_inplace(self, "normal_", "NormalBackward0", [&] { normal_values(self, mean, deviation, g); });
-     }, method},
-    {"uniform_(Tensor self, float from=0, float to=1, *, Generator? generator=None)", [](const Tensor& self, double from, double to, Generator& g) {
+     },
+     method},
+    {"uniform_(Tensor self, float from=0, float to=1, *, Generator? generator=None)",
+     [](const Tensor& self, double from, double to, Generator& g) {
          check_floating("check_uniform_bounds", self.dtype());
          if (from > to) throw RuntimeError("uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
          return sample_inplace(self, "uniform_", "UniformBackward0", [&] { uniform_values(self, from, to, g); });
-     }, method},
+     },
+     method},
     {"random_(Tensor self, int from, int? to, *, Generator? generator=None)",
      [](const Tensor& self, int64_t from, std::optional<int64_t> to, Generator& g) {
          return sample_inplace(self, "random_", "RandomBackward0", [&] { random_values(self, from, to, g); });
-     }, method},
-    {"random_(Tensor self, int to, *, Generator? generator=None)", [](const Tensor& self, int64_t to, Generator& g) {
+     },
+     method},
+    {"random_(Tensor self, int to, *, Generator? generator=None)",
+     [](const Tensor& self, int64_t to, Generator& g) {
          return sample_inplace(self, "random_", "RandomBackward0", [&] { random_values(self, 0, to, g); });
-     }, method},
-    {"random_(Tensor self, *, Generator? generator=None)", [](const Tensor& self, Generator& g) {
+     },
+     method},
+    {"random_(Tensor self, *, Generator? generator=None)",
+     [](const Tensor& self, Generator& g) {
          return sample_inplace(self, "random_", "RandomBackward0", [&] { random_values(self, 0, {}, g); });
-     }, method},
-    {"exponential_(Tensor self, float lambd=1, *, Generator? generator=None)", [](const Tensor& self, double rate, Generator& g) {
+     },
+     method},
+    {"exponential_(Tensor self, float lambd=1, *, Generator? generator=None)",
+     [](const Tensor& self, double rate, Generator& g) {
          check_continuous("Exponential", self.dtype());
          if (!(rate > 0)) throw RuntimeError("exponential_ expects lambda > 0.0, but found lambda=", rate);
          return sample_inplace(self, "exponential_", "ExponentialBackward0", [&] {
              // Never zero: the logarithm of such a sample is common (Gumbel noise).
-             transform_values(self, g, [rate](double u) { return std::max(-std::log1p(-u), 0x1p-54) / rate; },
-                              [rate](const Tensor& u) { return div(maximum(neg(log1p(neg(u))), Scalar(0x1p-54)), Scalar(rate)); });
+             transform_values(
+                 self, g, [rate](double u) { return std::max(-std::log1p(-u), 0x1p-54) / rate; },
+                 [rate](const Tensor& u) { return div(maximum(neg(log1p(neg(u))), Scalar(0x1p-54)), Scalar(rate)); });
          });
-     }, method},
-    {"geometric_(Tensor self, float p, *, Generator? generator=None)", [](const Tensor& self, double p, Generator& g) {
+     },
+     method},
+    {"geometric_(Tensor self, float p, *, Generator? generator=None)",
+     [](const Tensor& self, double p, Generator& g) {
          if (!(p > 0 && p < 1)) throw RuntimeError("geometric_ expects p to be in (0, 1), but got p=", p);
          if (is_complex(self.dtype()) || self.dtype() == DType::boolean)
              throw NotImplemented("\"geometric_cpu\" not implemented for '", type_name(self.dtype()), "'");
          return sample_inplace(self, "geometric_", "GeometricBackward0", [&] {
              const double log_q = std::log1p(-p);
-             transform_values(self, g, [=](double u) { return std::max(1., std::ceil(std::log1p(-u) / log_q)); },
-                              [=](const Tensor& u) { return maximum(ceil(div(log1p(neg(u)), Scalar(log_q))), Scalar(1.0)); });
+             transform_values(
+                 self, g, [=](double u) { return std::max(1., std::ceil(std::log1p(-u) / log_q)); },
+                 [=](const Tensor& u) { return maximum(ceil(div(log1p(neg(u)), Scalar(log_q))), Scalar(1.0)); });
          });
-     }, method},
+     },
+     method},
     {"cauchy_(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)",
      [](const Tensor& self, double median, double sigma, Generator& g) {
          check_continuous("Cauchy", self.dtype());
          if (!(sigma > 0)) throw RuntimeError("cauchy_ expects sigma > 0.0, but found sigma=", sigma);
          return sample_inplace(self, "cauchy_", "CauchyBackward0", [&] {
-             transform_values(self, g, [=](double u) { return median + sigma * std::tan(M_PI * (u - 0.5)); },
-                              [=](const Tensor& u) { return add(mul(tan(mul(sub(u, Scalar(0.5)), Scalar(M_PI))), Scalar(sigma)), Scalar(median)); });
+             transform_values(
+                 self, g, [=](double u) { return median + sigma * std::tan(M_PI * (u - 0.5)); },
+                 [=](const Tensor& u) { return add(mul(tan(mul(sub(u, Scalar(0.5)), Scalar(M_PI))), Scalar(sigma)), Scalar(median)); });
          });
-     }, method},
+     },
+     method},
     {"log_normal_(Tensor self, float mean=1, float std=2, *, Generator? generator=None)",
      [](const Tensor& self, double mean, double deviation, Generator& g) {
          if (!(deviation > 0)) throw RuntimeError("log_normal_ expects std > 0.0, but found std=", deviation);
@@ -612,7 +652,8 @@ const Operators operators = {
                  for (int64_t i = 0; i < t.numel(); i++) p[i] = std::exp(p[i]);
              });
          });
-     }, method},
+     },
+     method},
 };
 
 }  // namespace

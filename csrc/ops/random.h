@@ -3,8 +3,4 @@
 #include "../core/generator.h"
 #include "ops.h"
 
-namespace wisp {
-
-Tensor rand(const Dims& sizes, DType dtype, Generator& generator);
-
-}  // namespace wisp
+namespace wisp { Tensor rand(const Dims& sizes, DType dtype, Generator& generator); }  // namespace wisp

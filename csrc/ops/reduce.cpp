@@ -48,8 +48,7 @@ static Tensor with_ones(const Tensor& y, const Dims& sizes, uint64_t mask, bool 
 }
 
 // Runs the kernel; `arguments` has what is particular to the operation.
-static void run(Reduction kind, const Tensor& x, uint64_t mask, const Tensor& out, DType out_dtype,
-                ReduceArguments arguments = {}) {
+static void run(Reduction kind, const Tensor& x, uint64_t mask, const Tensor& out, DType out_dtype, ReduceArguments arguments = {}) {
     arguments.in = x.device_data();
     arguments.in_dtype = x.dtype();
     arguments.sizes = x.sizes().data();
@@ -68,8 +67,7 @@ static void run(Reduction kind, const Tensor& x, uint64_t mask, const Tensor& ou
     cpu::reduce.reduce(kind, arguments);
 }
 
-static Tensor reduce(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, DType dtype,
-                     ReduceArguments arguments = {}) {
+static Tensor reduce(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, DType dtype, ReduceArguments arguments = {}) {
     Tensor y = empty(reduced_sizes(x.sizes(), mask, keepdim), dtype);
     run(kind, x, mask, y, dtype, arguments);
     return y;
@@ -104,17 +102,16 @@ static Tensor sum_masked(const Tensor& x, uint64_t mask, bool keepdim, std::opti
     Tensor y;
     if (is_integral(d) && !is_integral(x.dtype())) {
         y = reduce(Reduction::sum, to(x, d), mask, keepdim, d);
-    } else if (x.numel() <= 64 && x.dtype() == DType::f32 && d == DType::f32 && x.is_contiguous() && reduced_count(x.sizes(), mask) == x.numel() &&
-               x.numel() > 0 && x.device().type == DeviceType::cpu) {
+    } else if (x.numel() <= 64 && x.dtype() == DType::f32 && d == DType::f32 && x.is_contiguous() &&
+               reduced_count(x.sizes(), mask) == x.numel() && x.numel() > 0 && x.device().type == DeviceType::cpu) {
         y = empty(reduced_sizes(x.sizes(), mask, keepdim), d);
         *y.data<float>() = short_sum(x.data<float>(), x.numel());
     } else {
         y = reduce(Reduction::sum, x, mask, keepdim, d);
     }
     if (is_differentiable(d) && needs_grad(x))
-        record(y, name, {x}, {}, [sizes = x.sizes(), mask, keepdim](Backward& bw) {
-            bw.set(0, unreduced(bw.grad(), sizes, mask, keepdim));
-        });
+        record(y, name, {x}, {},
+               [sizes = x.sizes(), mask, keepdim](Backward& bw) { bw.set(0, unreduced(bw.grad(), sizes, mask, keepdim)); });
     return y;
 }
 
@@ -160,16 +157,18 @@ Tensor nansum(const Tensor& x, const std::optional<Dims>& dims, bool keepdim, st
 }
 
 static Tensor nanmean(const Tensor& x, const std::optional<Dims>& dims, bool keepdim, std::optional<DType> dtype) {
-    if (!is_differentiable(x.dtype())) throw RuntimeError("nanmean(): expected input to have floating point or "
-                                                          "complex dtype but got ", type_name(x.dtype()));
+    if (!is_differentiable(x.dtype()))
+        throw RuntimeError(
+            "nanmean(): expected input to have floating point or "
+            "complex dtype but got ",
+            type_name(x.dtype()));
     const Dims d = dims.value_or(Dims());
     return div(nansum(x, dims, keepdim, dtype), sum(logical_not(isnan(detach(x))), d, keepdim));
 }
 
 Tensor sum_to_size(const Tensor& x, const Dims& sizes) {
     if (x.sizes() == sizes) return x;
-    if (!is_expandable(sizes, x.sizes()))
-        throw RuntimeError("size {", sizes, "} is not expandable to size {", x.sizes(), "}.");
+    if (!is_expandable(sizes, x.sizes())) throw RuntimeError("size {", sizes, "} is not expandable to size {", x.sizes(), "}.");
     const int64_t extra = x.dim() - sizes.size();
     uint64_t mask = 0;
     for (int64_t i = 0; i < x.dim(); i++)
@@ -197,8 +196,7 @@ Tensor prod(const Tensor& x, std::optional<int64_t> dim, bool keepdim, std::opti
     const DType d = sum_dtype(x, dtype);
     if (d != x.dtype() && !(is_integral(d) && is_integral(x.dtype()))) return prod(to(x, d), dim, keepdim, d);
     const uint64_t mask = dims_mask(x, dim ? std::optional<Dims>(Dims{*dim}) : std::nullopt);
-    Tensor y = d == DType::boolean ? reduce(Reduction::all, x, mask, keepdim, d) : reduce(Reduction::prod, x, mask,
-        keepdim, d);
+    Tensor y = d == DType::boolean ? reduce(Reduction::all, x, mask, keepdim, d) : reduce(Reduction::prod, x, mask, keepdim, d);
     if (is_differentiable(d) && needs_grad(x))
         record(y, dim ? "ProdBackward1" : "ProdBackward0", {x}, {x, y}, [mask, keepdim, all = !dim](Backward& bw) {
             const Tensor x = bw.saved(0), y = bw.saved(1);
@@ -231,8 +229,7 @@ static void check_ordered(const char* name, const Tensor& x) {
 static void check_not_empty(const char* name, const Tensor& x, uint64_t mask) {
     if (product(reduced_sizes(x.sizes(), mask, false)) == 0) return;
     for (int64_t i = 0; i < x.dim(); i++)
-        if ((mask >> i & 1) && x.size(i) == 0)
-            throw IndexError(name, "(): Expected reduction dim ", i, " to have non-zero size.");
+        if ((mask >> i & 1) && x.size(i) == 0) throw IndexError(name, "(): Expected reduction dim ", i, " to have non-zero size.");
 }
 
 // Where x is the extreme y; NaN is itself there.
@@ -254,9 +251,8 @@ static Tensor shared_gradient(const Tensor& g, const Tensor& x, const Tensor& y,
 static Tensor extreme_value(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, const char* grad_name) {
     Tensor y = reduce(kind, x, mask, keepdim, x.dtype());
     if (needs_grad(x))
-        record(y, grad_name, {x}, {x, y}, [mask, keepdim](Backward& bw) {
-            bw.set(0, shared_gradient(bw.grad(), bw.saved(0), bw.saved(1), mask, keepdim));
-        });
+        record(y, grad_name, {x}, {x, y},
+               [mask, keepdim](Backward& bw) { bw.set(0, shared_gradient(bw.grad(), bw.saved(0), bw.saved(1), mask, keepdim)); });
     return y;
 }
 
@@ -287,15 +283,13 @@ Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return amax_or_am
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return amax_or_amin(Reduction::min, x, dims, keepdim); }
 
 // The gradient goes to the element that was selected along dim.
-void record_selection(const Tensor& y, const Tensor& indices, const char* name, const Tensor& x, int64_t dim,
-                      bool keepdim) {
+void record_selection(const Tensor& y, const Tensor& indices, const char* name, const Tensor& x, int64_t dim, bool keepdim) {
     if (!needs_grad(x)) return;
     record(y, name, {x}, {indices}, [sizes = x.sizes(), dim, keepdim](Backward& bw) {
         const Tensor g = bw.grad(), indices = bw.saved(0);
         if (sizes.empty()) return bw.set(0, g);
         const bool flat = !keepdim;
-        bw.set(0, scatter(zeros(sizes, g.dtype()), dim, flat ? unsqueeze(indices, dim) : indices,
-                          flat ? unsqueeze(g, dim) : g));
+        bw.set(0, scatter(zeros(sizes, g.dtype()), dim, flat ? unsqueeze(indices, dim) : indices, flat ? unsqueeze(g, dim) : g));
     });
 }
 
@@ -333,9 +327,10 @@ Tensor arg_extreme(Reduction kind, const Tensor& x, std::optional<int64_t> dim, 
 static std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
     check_ordered("aminmax", x);
     const Dims dims = dim ? Dims{wrap_dim(*dim, x.dim())} : Dims();
-    if (!dim
-        && x.numel() == 0) throw RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the "
-                                              "operation has no identity.");
+    if (!dim && x.numel() == 0)
+        throw RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the "
+            "operation has no identity.");
     return {amin(x, dims, keepdim), amax(x, dims, keepdim)};
 }
 
@@ -344,12 +339,8 @@ static std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t
 static Tensor truth(Reduction kind, const Tensor& x, const std::optional<Dims>& dims, bool keepdim) {
     return reduce(kind, x, dims_mask(x, dims), keepdim, x.dtype() == DType::u8 ? DType::u8 : DType::boolean);
 }
-Tensor any(const Tensor& x, const std::optional<Dims>& dims, bool keepdim) {
-    return truth(Reduction::any, x, dims, keepdim);
-}
-Tensor all(const Tensor& x, const std::optional<Dims>& dims, bool keepdim) {
-    return truth(Reduction::all, x, dims, keepdim);
-}
+Tensor any(const Tensor& x, const std::optional<Dims>& dims, bool keepdim) { return truth(Reduction::any, x, dims, keepdim); }
+Tensor all(const Tensor& x, const std::optional<Dims>& dims, bool keepdim) { return truth(Reduction::all, x, dims, keepdim); }
 Tensor count_nonzero(const Tensor& x, const std::optional<Dims>& dims) {
     return reduce(Reduction::count_nonzero, x, dims_mask(x, dims), false, DType::i64);
 }
@@ -381,12 +372,14 @@ static Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol
 
 // --- spread -------------------------------------------------------------------------------------------------------
 
-std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& dims, double correction, bool keepdim,
-                                    bool root, bool want_mean) {
+std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& dims, double correction, bool keepdim, bool root,
+                                    bool want_mean) {
     const char* name = want_mean ? (root ? "std_mean" : "var_mean") : root ? "std" : "var";
-    if (!is_differentiable(x.dtype())) throw RuntimeError(name,
-                                                          " only supports tensors of floating point or complex "
-                                                          "dtypes, got ", x.dtype());
+    if (!is_differentiable(x.dtype()))
+        throw RuntimeError(name,
+                           " only supports tensors of floating point or complex "
+                           "dtypes, got ",
+                           x.dtype());
     const uint64_t mask = dims_mask(x, dims);
     const Dims all_dims = dims.value_or(Dims());
     if (is_complex(x.dtype())) {  // of the real and the imaginary parts together
@@ -431,8 +424,7 @@ std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& 
         }
         bw.set(0, total);
     };
-    const char* grad_name = want_mean ? (root ? "StdMeanBackward0" : "VarMeanBackward0") : root ? "StdBackward0"
-        : "VarBackward0";
+    const char* grad_name = want_mean ? (root ? "StdMeanBackward0" : "VarMeanBackward0") : root ? "StdBackward0" : "VarBackward0";
     TensorList results{v};
     if (m) results.push_back(m);
     TensorList saved{x};
@@ -469,15 +461,12 @@ static Tensor norm_gradient(const Tensor& x, const Tensor& g, const Tensor& y, d
     return mul(mul(x, pow(size, Scalar(p - 2))), scale);
 }
 
-Tensor vector_norm(const Tensor& x, double p, const std::optional<Dims>& dims, bool keepdim,
-                   std::optional<DType> dtype) {
+Tensor vector_norm(const Tensor& x, double p, const std::optional<Dims>& dims, bool keepdim, std::optional<DType> dtype) {
     if (!is_differentiable(x.dtype()))
-        throw RuntimeError("linalg.vector_norm: Expected a floating point or complex tensor as input. Got ",
-                           type_name(x.dtype()));
+        throw RuntimeError("linalg.vector_norm: Expected a floating point or complex tensor as input. Got ", type_name(x.dtype()));
     if (dtype && *dtype != x.dtype()) return vector_norm(to(x, *dtype), p, dims, keepdim, {});
     const uint64_t mask = dims_mask(x, dims);
-    if ((p < 0 || p == HUGE_VAL) && reduced_count(x.sizes(), mask) == 0
-        && product(reduced_sizes(x.sizes(), mask, false)) > 0)
+    if ((p < 0 || p == HUGE_VAL) && reduced_count(x.sizes(), mask) == 0 && product(reduced_sizes(x.sizes(), mask, false)) > 0)
         throw RuntimeError("linalg.vector_norm cannot compute the ", p,
                            " norm on an empty tensor because the operation does not have an identity");
     ReduceArguments arguments{};
@@ -489,8 +478,8 @@ Tensor vector_norm(const Tensor& x, double p, const std::optional<Dims>& dims, b
             Dims dims;
             for (int64_t i = 0; i < x.dim(); i++)
                 if (mask >> i & 1) dims.push_back(i);
-            bw.set(0, norm_gradient(x, with_ones(bw.grad(), x.sizes(), mask, keepdim),
-                                    with_ones(bw.saved(1), x.sizes(), mask, keepdim), p, dims));
+            bw.set(0, norm_gradient(x, with_ones(bw.grad(), x.sizes(), mask, keepdim), with_ones(bw.saved(1), x.sizes(), mask, keepdim), p,
+                                    dims));
         });
     return y;
 }
@@ -515,51 +504,49 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
     return y;
 }
 
-static double correction_of(const std::optional<Scalar>& correction) {
-    return correction ? correction->to_double() : 1;
-}
+static double correction_of(const std::optional<Scalar>& correction) { return correction ? correction->to_double() : 1; }
 
 // var and std take `unbiased` in PyTorch's older forms and `correction` in the newer one.
-#define WISP_SPREAD(NAME, ROOT)                                                                                       \
-    {#NAME "(Tensor input, bool unbiased, *, Tensor? out=None)",                                                      \
-     [](const Tensor& x, bool unbiased) { return std::get<0>(variance(x, {}, unbiased, false, ROOT, false)); },       \
-     function | method},                                                                                              \
-    {#NAME "(Tensor input, int[]? dim, bool unbiased, bool keepdim=False, *, Tensor? out=None)",                      \
-     [](const Tensor& x, std::optional<Dims> dim, bool unbiased, bool keepdim) {                                      \
-         return std::get<0>(variance(x, dim, unbiased, keepdim, ROOT, false)); },                                     \
-     function | method},                                                                                              \
-    {#NAME "(Tensor input, int[]? dim=None, *, Number? correction=None, bool keepdim=False, Tensor? out=None)",       \
-     [](const Tensor& x, std::optional<Dims> dim, std::optional<Scalar> correction, bool keepdim) {                   \
-         return std::get<0>(variance(x, dim, correction_of(correction), keepdim, ROOT, false)); },                    \
-     function | method},                                                                                              \
-    {#NAME "_mean(Tensor input, bool unbiased)",                                                                      \
-     [](const Tensor& x, bool unbiased) { return variance(x, {}, unbiased, false, ROOT, true); }, function},          \
-    {#NAME "_mean(Tensor input, int[]? dim, bool unbiased, bool keepdim=False)",                                      \
-     [](const Tensor& x, std::optional<Dims> dim, bool unbiased, bool keepdim) {                                      \
-         return variance(x, dim, unbiased, keepdim, ROOT, true); },                                                   \
-     function},                                                                                                       \
-    {#NAME "_mean(Tensor input, int[]? dim=None, *, Number? correction=None, bool keepdim=False)",                    \
-     [](const Tensor& x, std::optional<Dims> dim, std::optional<Scalar> correction, bool keepdim) {                   \
-         return variance(x, dim, correction_of(correction), keepdim, ROOT, true); },                                  \
-     function},
+#define WISP_SPREAD(NAME, ROOT)                                                                                                     \
+    {#NAME "(Tensor input, bool unbiased, *, Tensor? out=None)",                                                                    \
+     [](const Tensor& x, bool unbiased) { return std::get<0>(variance(x, {}, unbiased, false, ROOT, false)); }, function | method}, \
+        {#NAME "(Tensor input, int[]? dim, bool unbiased, bool keepdim=False, *, Tensor? out=None)",                                \
+         [](const Tensor& x, std::optional<Dims> dim, bool unbiased, bool keepdim) {                                                \
+             return std::get<0>(variance(x, dim, unbiased, keepdim, ROOT, false));                                                  \
+         },                                                                                                                         \
+         function | method},                                                                                                        \
+        {#NAME "(Tensor input, int[]? dim=None, *, Number? correction=None, bool keepdim=False, Tensor? out=None)",                 \
+         [](const Tensor& x, std::optional<Dims> dim, std::optional<Scalar> correction, bool keepdim) {                             \
+             return std::get<0>(variance(x, dim, correction_of(correction), keepdim, ROOT, false));                                 \
+         },                                                                                                                         \
+         function | method},                                                                                                        \
+        {#NAME "_mean(Tensor input, bool unbiased)",                                                                                \
+         [](const Tensor& x, bool unbiased) { return variance(x, {}, unbiased, false, ROOT, true); }, function},                    \
+        {#NAME "_mean(Tensor input, int[]? dim, bool unbiased, bool keepdim=False)",                                                \
+         [](const Tensor& x, std::optional<Dims> dim, bool unbiased, bool keepdim) {                                                \
+             return variance(x, dim, unbiased, keepdim, ROOT, true);                                                                \
+         },                                                                                                                         \
+         function},                                                                                                                 \
+        {#NAME "_mean(Tensor input, int[]? dim=None, *, Number? correction=None, bool keepdim=False)",                              \
+         [](const Tensor& x, std::optional<Dims> dim, std::optional<Scalar> correction, bool keepdim) {                             \
+             return variance(x, dim, correction_of(correction), keepdim, ROOT, true);                                               \
+         },                                                                                                                         \
+         function},
 
-#define WISP_EXTREME(NAME, KIND, OTHER)                                                                               \
-    {#NAME "(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return extreme_of_all(KIND, x); },            \
-     function | method},                                                                                              \
-    {#NAME "(Tensor input, Tensor other, *, Tensor? out=None)",                                                       \
-     [](const Tensor& a, const Tensor& b) { return OTHER(a, b); }, function | method},                                \
-    {#NAME "(Tensor input, int dim, bool keepdim=False, *, Tensor? out=None) -> (values, indices)",                   \
-     [](const Tensor& x, int64_t dim, bool keepdim) { return extreme(KIND, x, dim, keepdim); }, function | method},   \
-    {"arg" #NAME "(Tensor input, int? dim=None, bool keepdim=False, *, Tensor? out=None)",                            \
-     [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(KIND, x, dim, keepdim); },    \
-     function | method},                                                                                              \
-    {"a" #NAME "(Tensor input, int[] dim=(), bool keepdim=False, *, Tensor? out=None)",                               \
-     [](const Tensor& x, Dims dim, bool keepdim) { return a##NAME(x, dim, keepdim); }, function | method},
+#define WISP_EXTREME(NAME, KIND, OTHER)                                                                                                    \
+    {#NAME "(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return extreme_of_all(KIND, x); }, function | method},             \
+        {#NAME "(Tensor input, Tensor other, *, Tensor? out=None)", [](const Tensor& a, const Tensor& b) { return OTHER(a, b); },          \
+         function | method},                                                                                                               \
+        {#NAME "(Tensor input, int dim, bool keepdim=False, *, Tensor? out=None) -> (values, indices)",                                    \
+         [](const Tensor& x, int64_t dim, bool keepdim) { return extreme(KIND, x, dim, keepdim); }, function | method},                    \
+        {"arg" #NAME "(Tensor input, int? dim=None, bool keepdim=False, *, Tensor? out=None)",                                             \
+         [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(KIND, x, dim, keepdim); }, function | method}, \
+        {"a" #NAME "(Tensor input, int[] dim=(), bool keepdim=False, *, Tensor? out=None)",                                                \
+         [](const Tensor& x, Dims dim, bool keepdim) { return a##NAME(x, dim, keepdim); }, function | method},
 
 static const Operators operators = {
     {"sum(Tensor input, *, dtype? dtype=None)",
-     [](const Tensor& x, std::optional<DType> dtype) {
-         return sum_masked(x, dims_mask(x, {}), false, dtype, "SumBackward0"); },
+     [](const Tensor& x, std::optional<DType> dtype) { return sum_masked(x, dims_mask(x, {}), false, dtype, "SumBackward0"); },
      function | method},
     {"sum(Tensor input, int[]? dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
@@ -567,8 +554,7 @@ static const Operators operators = {
      },
      function | method},
     {"mean(Tensor input, *, dtype? dtype=None, Tensor? out=None)",
-     [](const Tensor& x, std::optional<DType> dtype) {
-         return mean_masked(x, dims_mask(x, {}), false, dtype, "MeanBackward0"); },
+     [](const Tensor& x, std::optional<DType> dtype) { return mean_masked(x, dims_mask(x, {}), false, dtype, "MeanBackward0"); },
      function | method},
     {"mean(Tensor input, int[]? dim, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
@@ -576,60 +562,45 @@ static const Operators operators = {
      },
      function | method},
     {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
-         return nansum(x, dim, keepdim, dtype);
-     },
+     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) { return nansum(x, dim, keepdim, dtype); },
      function | method},
     {"nanmean(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
-     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
-         return nanmean(x, dim, keepdim, dtype);
-     },
+     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) { return nanmean(x, dim, keepdim, dtype); },
      function | method},
-    {"prod(Tensor input, *, dtype? dtype=None)",
-     [](const Tensor& x, std::optional<DType> dtype) { return prod(x, {}, false, dtype); }, function | method},
+    {"prod(Tensor input, *, dtype? dtype=None)", [](const Tensor& x, std::optional<DType> dtype) { return prod(x, {}, false, dtype); },
+     function | method},
     {"prod(Tensor input, int dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, bool keepdim, std::optional<DType> dtype) {
-         return prod(x, dim, keepdim, dtype);
-     },
+     [](const Tensor& x, int64_t dim, bool keepdim, std::optional<DType> dtype) { return prod(x, dim, keepdim, dtype); },
      function | method},
-    WISP_EXTREME(max, Reduction::max, maximum)
-    WISP_EXTREME(min, Reduction::min, minimum)
-    {"aminmax(Tensor input, *, int? dim=None, bool keepdim=False, Tensor!? out=None) -> (min, max)",
-     [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return aminmax(x, dim, keepdim); },
-         function | method},
+    WISP_EXTREME(max, Reduction::max, maximum) WISP_EXTREME(min, Reduction::min, minimum){
+        "aminmax(Tensor input, *, int? dim=None, bool keepdim=False, Tensor!? out=None) -> (min, max)",
+        [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return aminmax(x, dim, keepdim); }, function | method},
     {"any(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return any(x, dim, keepdim); }, function | method},
     {"all(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return all(x, dim, keepdim); }, function | method},
-    {"count_nonzero(Tensor input, int[]? dim=None)",
-     [](const Tensor& x, std::optional<Dims> dim) { return count_nonzero(x, dim); }, function | method},
-    WISP_SPREAD(var, false)
-    WISP_SPREAD(std, true)
-    {"linalg.vector_norm(Tensor x, Number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? "
-     "out=None)",
-     [](const Tensor& x, Scalar p, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
-         return vector_norm(x, p.to_double(), dim, keepdim, dtype);
-     },
-     function},
+    {"count_nonzero(Tensor input, int[]? dim=None)", [](const Tensor& x, std::optional<Dims> dim) { return count_nonzero(x, dim); },
+     function | method},
+    WISP_SPREAD(var, false) WISP_SPREAD(std, true){
+        "linalg.vector_norm(Tensor x, Number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? "
+        "out=None)",
+        [](const Tensor& x, Scalar p, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
+            return vector_norm(x, p.to_double(), dim, keepdim, dtype);
+        },
+        function},
     {"logsumexp(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, Dims dim, bool keepdim) { return logsumexp(x, dim, keepdim); }, function | method},
     {"special.logsumexp(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, Dims dim, bool keepdim) { return logsumexp(x, dim, keepdim); }, function},
-    {"equal(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return equal(a, b); },
-        function | method},
+    {"equal(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return equal(a, b); }, function | method},
     {"isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)",
-     [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) {
-         return isclose(a, b, rtol, atol, nan);
-     },
+     [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) { return isclose(a, b, rtol, atol, nan); },
      function | method},
     {"allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)",
-     [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) {
-         return is_nonzero(all(isclose(a, b, rtol, atol, nan)));
-     },
+     [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) { return is_nonzero(all(isclose(a, b, rtol, atol, nan))); },
      function | method},
-    {"sum_to_size(Tensor input, int... size)", [](const Tensor& x, Dims size) {
-        return size.empty() ? sum(x) : sum_to_size(x, size);
-    }, method},
+    {"sum_to_size(Tensor input, int... size)", [](const Tensor& x, Dims size) { return size.empty() ? sum(x) : sum_to_size(x, size); },
+     method},
     {"trace(Tensor input)",
      [](const Tensor& x) {
          if (x.dim() != 2) throw RuntimeError("trace: expected a matrix, but got tensor with dim ", x.dim());

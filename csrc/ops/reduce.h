@@ -17,8 +17,7 @@ std::tuple<Tensor, Tensor> extreme(cpu::Reduction kind, const Tensor& x, std::op
 Tensor arg_extreme(cpu::Reduction kind, const Tensor& x, std::optional<int64_t> dim, bool keepdim);
 
 // Records that y was selected from x along dim at `indices` (of y's shape).
-void record_selection(const Tensor& y, const Tensor& indices, const char* name, const Tensor& x, int64_t dim,
-                      bool keepdim);
+void record_selection(const Tensor& y, const Tensor& indices, const char* name, const Tensor& x, int64_t dim, bool keepdim);
 
 Tensor prod(const Tensor& x, std::optional<int64_t> dim, bool keepdim, std::optional<DType> dtype);
 Tensor nansum(const Tensor& x, const std::optional<Dims>& dims, bool keepdim, std::optional<DType> dtype);
@@ -28,8 +27,8 @@ Tensor count_nonzero(const Tensor& x, const std::optional<Dims>& dims);
 Tensor vector_norm(const Tensor& x, double p, const std::optional<Dims>& dims, bool keepdim, std::optional<DType> dtype);
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim);
 // (variance, or its root; mean). want_mean: else the mean is undefined.
-std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& dims, double correction, bool keepdim,
-                                    bool root, bool want_mean);
+std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& dims, double correction, bool keepdim, bool root,
+                                    bool want_mean);
 bool equal(const Tensor& a, const Tensor& b);
 
 }  // namespace wisp

@@ -47,11 +47,10 @@ Layer describe(int64_t mode, bool reverse, const Tensor& x, const std::optional<
     const bool lstm = a.mode == cpu::RnnMode::lstm;
     const int64_t parts = lstm ? 4 : a.mode == cpu::RnnMode::gru ? 3 : 1;
     const bool fits = a.steps > 0 && a.gates == parts * a.size && (!h || h.sizes() == Dims{l.sequences, a.width}) &&
-                      weight_input.size(0) == a.gates && weight_input.size(1) == a.features &&
-                      (!batch_sizes || x.size(0) == l.rows) && (!project || (lstm && project.sizes() == Dims{a.width, a.size})) &&
-                      (!lstm || bool(c) == bool(h)) && (!c || c.sizes() == Dims{l.sequences, a.size});
-    if (!fits)
-        throw RuntimeError("_rnn: sizes do not fit: ", x.sizes(), ", ", weight_input.sizes(), ", ", weight.sizes());
+                      weight_input.size(0) == a.gates && weight_input.size(1) == a.features && (!batch_sizes || x.size(0) == l.rows) &&
+                      (!project || (lstm && project.sizes() == Dims{a.width, a.size})) && (!lstm || bool(c) == bool(h)) &&
+                      (!c || c.sizes() == Dims{l.sequences, a.size});
+    if (!fits) throw RuntimeError("_rnn: sizes do not fit: ", x.sizes(), ", ", weight_input.sizes(), ", ", weight.sizes());
     const DType d = x.dtype();
     for (const Tensor* t : {&h, &c, &weight, &weight_input, &project})
         if (*t && t->dtype() != d) throw RuntimeError("_rnn: expected ", d, " throughout, got ", t->dtype());
@@ -62,7 +61,8 @@ Layer describe(int64_t mode, bool reverse, const Tensor& x, const std::optional<
 // (rows, gates) = x W' + bias into a given place.
 void project_input(const Layer& l, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out) {
     const cpu::RnnArgs& a = l.args;
-    cpu::GemmArgs g{l.rows, a.gates, a.features, x.device_data(), a.features, 1, weight.device_data(), 1, a.features, out.device_data(), a.gates};
+    cpu::GemmArgs g{l.rows, a.gates,    a.features,        x.device_data(), a.features, 1, weight.device_data(),
+                    1,      a.features, out.device_data(), a.gates};
     if (bias) g.d = bias.device_data(), g.d_row = 0, g.d_col = 1, g.beta = 1;
     if (x.is_cuda()) cuda::matmul(x.dtype(), g);
     else cpu::gemm.matmul(x.dtype(), g);
@@ -83,9 +83,11 @@ Tensor start(const Tensor& t, int64_t sequences, int64_t width, DType d) {
 
 // Results: the outputs, the last states, and what the backward pass needs: gates, the cells of an LSTM, and the outputs
 // before they were projected.
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_forward(
-    int64_t mode, bool reverse, const Tensor& x_, std::optional<Dims> batch_sizes, const Tensor& weight_input_,
-    const Tensor& weight_, const Tensor& bias_input_, const Tensor& bias_, const Tensor& project_, const Tensor& h_, const Tensor& c_) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_forward(int64_t mode, bool reverse, const Tensor& x_,
+                                                                       std::optional<Dims> batch_sizes, const Tensor& weight_input_,
+                                                                       const Tensor& weight_, const Tensor& bias_input_,
+                                                                       const Tensor& bias_, const Tensor& project_, const Tensor& h_,
+                                                                       const Tensor& c_) {
     GradMode off(false);
     Layer l = describe(mode, reverse, x_, batch_sizes, weight_input_, weight_, project_, h_, c_);
     cpu::RnnArgs& a = l.args;
@@ -94,8 +96,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_forward(
     const Tensor x = kernel_input(x_), weight = forward_weight(weight_), project = forward_weight(project_);
     // Only a GRU needs the second bias apart.
     const Tensor bias = kernel_input(bias_, d);
-    const Tensor bias_input = gru || !bias_ || !bias_input_ ? kernel_input(bias_input_ || gru ? bias_input_ : bias_, d)
-                                                            : kernel_input(bias_input_ + bias_, d);
+    const Tensor bias_input =
+        gru || !bias_ || !bias_input_ ? kernel_input(bias_input_ || gru ? bias_input_ : bias_, d) : kernel_input(bias_input_ + bias_, d);
     const Tensor h = start(h_, l.sequences, a.width, d), c = lstm ? start(c_, l.sequences, a.size, d) : Tensor();
     a.from_zeros = !h_;
     const Tensor out = empty({l.rows, a.width}, d);
@@ -180,7 +182,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_b
 
 static const Operators operators = {
     {"_rnn_forward(int mode, bool reverse, Tensor x, int[]? batch_sizes, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, "
-     "Tensor? w_hr, Tensor? h, Tensor? c)", rnn_forward, function},
+     "Tensor? w_hr, Tensor? h, Tensor? c)",
+     rnn_forward, function},
     {"_rnn_backward(int mode, bool reverse, Tensor x, int[]? batch_sizes, Tensor w_ih, Tensor w_hh, Tensor? w_hr, Tensor? h, Tensor? c, "
      "Tensor output, Tensor? kept, Tensor? cells, Tensor? wide, Tensor? grad_out, Tensor? grad_h, Tensor? grad_c, int[] needs)",
      rnn_backward, function},

@@ -24,8 +24,9 @@ static Tensor run(Scan kind, const Tensor& x, int64_t dim, const Tensor& indices
         if (i > dim) inner *= x.size(i);
     }
     Unlocked unlocked(x.numel());
-    on_device(cpu::scan, cuda::scan).scan(kind, y.device_data(), indices ? indices.device_data<int64_t>() : nullptr, in.device_data(), x.dtype(), outer,
-                   x.dim() ? x.size(dim) : 1, inner);
+    on_device(cpu::scan, cuda::scan)
+        .scan(kind, y.device_data(), indices ? indices.device_data<int64_t>() : nullptr, in.device_data(), x.dtype(), outer,
+              x.dim() ? x.size(dim) : 1, inner);
     return y;
 }
 static Tensor run_plain(Scan kind, const Tensor& x, int64_t dim, const Tensor& indices = {}) {
@@ -101,15 +102,13 @@ static std::tuple<Tensor, Tensor> running_extreme(Scan kind, const Tensor& x, in
     if (needs_grad(x))
         record(y, kind == Scan::max ? "CummaxBackward0" : "CumminBackward0", {x}, {indices}, [dim](Backward& bw) {
             const Tensor g = bw.grad();
-            bw.set(0, g.dim() == 0 || g.numel() == 0 ? g
-                   : scatter_add(zeros(g.sizes(), g.dtype()), dim, bw.saved(0), g));
+            bw.set(0, g.dim() == 0 || g.numel() == 0 ? g : scatter_add(zeros(g.sizes(), g.dtype()), dim, bw.saved(0), g));
         });
     return {y, indices};
 }
 
 Tensor logcumsumexp(const Tensor& x, int64_t dim) {
-    if (is_integral(x.dtype())) throw RuntimeError("logcumsumexp: expected a floating point or complex tensor, got ",
-                                                   x.dtype());
+    if (is_integral(x.dtype())) throw RuntimeError("logcumsumexp: expected a floating point or complex tensor, got ", x.dtype());
     dim = wrap_dim(dim, x.dim());
     Tensor y = run_plain(Scan::logsumexp, x, dim);
     if (needs_grad(x))
@@ -156,21 +155,17 @@ static Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepen
 
 static const Operators operators = {
     {"cumsum(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumsum(x, dim, dtype); },
-     function | method | inplace},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumsum(x, dim, dtype); }, function | method | inplace},
     {"cumprod(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumprod(x, dim, dtype); },
-     function | method | inplace},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumprod(x, dim, dtype); }, function | method | inplace},
     {"cummax(Tensor input, int dim, *, Tensor? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t dim) { return running_extreme(Scan::max, x, dim); }, function | method},
     {"cummin(Tensor input, int dim, *, Tensor? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t dim) { return running_extreme(Scan::min, x, dim); }, function | method},
-    {"logcumsumexp(Tensor input, int dim, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim) { return logcumsumexp(x, dim); }, function | method},
+    {"logcumsumexp(Tensor input, int dim, *, Tensor? out=None)", [](const Tensor& x, int64_t dim) { return logcumsumexp(x, dim); },
+     function | method},
     {"diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
-         return diff(x, n, dim, prepend, append);
-     },
+     [](const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) { return diff(x, n, dim, prepend, append); },
      function | method},
 };
 

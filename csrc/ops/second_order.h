@@ -10,9 +10,7 @@ inline void set_piecewise_linear(Backward& bw, int i, const Tensor& gradient, co
     if (bw.create_graph && !gradient.in_graph()) {
         NodePtr node = NodePtr::steal(new_node(name));
         node->next.push_back(bw.node.next[i]);
-        set_closure(*node, [sizes = gradient.sizes(), dtype = gradient.dtype()](Backward& second) {
-            second.set(0, zeros(sizes, dtype));
-        });
+        set_closure(*node, [sizes = gradient.sizes(), dtype = gradient.dtype()](Backward& second) { second.set(0, zeros(sizes, dtype)); });
         add_output(*node, gradient);
     }
     bw.set(i, gradient);

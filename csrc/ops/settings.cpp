@@ -4,9 +4,7 @@
 
 namespace wisp {
 
-namespace cpu {
-const char* isa_name();
-}
+namespace cpu { const char* isa_name(); }
 
 namespace {
 
@@ -15,15 +13,19 @@ int64_t interop_threads = 1;
 
 const Operators operators = {
     {"get_num_threads()", []() -> int64_t { return num_threads(); }, function},
-    {"set_num_threads(int int)", [](int64_t n) {
+    {"set_num_threads(int int)",
+     [](int64_t n) {
          if (n <= 0) throw RuntimeError("set_num_threads expects a positive integer, got ", n);
          set_num_threads(int(std::min<int64_t>(n, 4096)));
-     }, function},
+     },
+     function},
     {"get_num_interop_threads()", []() -> int64_t { return interop_threads; }, function},
-    {"set_num_interop_threads(int int)", [](int64_t n) {
+    {"set_num_interop_threads(int int)",
+     [](int64_t n) {
          if (n <= 0) throw RuntimeError("set_num_interop_threads expects a positive integer, got ", n);
          interop_threads = n;
-     }, function},
+     },
+     function},
     {"_cpu_capability()", []() { return PyUnicode_FromString(cpu::isa_name()); }, function},
 };
 

@@ -24,7 +24,8 @@ Tensor softmax_backward(const Tensor& g, const Tensor& y, int64_t dim, bool loga
     Tensor dx = empty(y.sizes(), y.dtype());
     const Split s(y.sizes(), dim);
     Unlocked unlocked(y.numel());
-    on_device(cpu::softmax, cuda::softmax).backward(y.dtype(), grad.device_data(), out.device_data(), dx.device_data(), s.outer, s.n, s.inner, logarithm);
+    on_device(cpu::softmax, cuda::softmax)
+        .backward(y.dtype(), grad.device_data(), out.device_data(), dx.device_data(), s.outer, s.n, s.inner, logarithm);
     return dx;
 }
 
@@ -39,17 +40,15 @@ Tensor softmax_of(const Tensor& x, int64_t dim_, bool logarithm) {
         on_device(cpu::softmax, cuda::softmax).forward(x.dtype(), in.device_data(), y.device_data(), s.outer, s.n, s.inner, logarithm);
     }
     if (needs_grad(x))
-        record(y, logarithm ? "LogSoftmaxBackward0" : "SoftmaxBackward0", {x}, {y}, [dim, logarithm](Backward& bw) {
-            bw.set(0, softmax_backward(bw.grad(), bw.saved(0), dim, logarithm));
-        });
+        record(y, logarithm ? "LogSoftmaxBackward0" : "SoftmaxBackward0", {x}, {y},
+               [dim, logarithm](Backward& bw) { bw.set(0, softmax_backward(bw.grad(), bw.saved(0), dim, logarithm)); });
     return y;
 }
 
 // The dim that PyTorch's functions take when none is given, with its warning.
 int64_t implicit_dim(const char* name, const Tensor& x, std::optional<int64_t> dim) {
     if (dim) return *dim;
-    warn(str("Implicit dimension choice for ", name,
-        " has been deprecated. Change the call to include dim=X as an argument."));
+    warn(str("Implicit dimension choice for ", name, " has been deprecated. Change the call to include dim=X as an argument."));
     return x.dim() == 0 || x.dim() == 1 || x.dim() == 3 ? 0 : 1;
 }
 Tensor cast(const Tensor& x, std::optional<DType> dtype) { return dtype ? to(x, *dtype) : x; }
@@ -61,28 +60,28 @@ Tensor log_softmax(const Tensor& x, int64_t dim) { return softmax_of(x, dim, tru
 
 static const Operators operators = {
     {"softmax(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); },
-         function | method},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); }, function | method},
     {"log_softmax(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); },
-         function | method},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); }, function | method},
     {"special.softmax(Tensor input, int dim, dtype? dtype=None)",
      [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); }, function},
     {"special.log_softmax(Tensor input, int dim, *, dtype? dtype=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); },
-         function},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); }, function},
     {"nn.functional.softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
      [](const Tensor& x, std::optional<int64_t> dim, int64_t, std::optional<DType> dtype) {
          return softmax(cast(x, dtype), implicit_dim("softmax", x, dim));
-     }, function},
+     },
+     function},
     {"nn.functional.log_softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
      [](const Tensor& x, std::optional<int64_t> dim, int64_t, std::optional<DType> dtype) {
          return log_softmax(cast(x, dtype), implicit_dim("log_softmax", x, dim));
-     }, function},
+     },
+     function},
     {"nn.functional.softmin(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
      [](const Tensor& x, std::optional<int64_t> dim, int64_t, std::optional<DType> dtype) {
          return softmax(cast(neg(x), dtype), implicit_dim("softmin", x, dim));
-     }, function},
+     },
+     function},
 };
 
 }  // namespace wisp

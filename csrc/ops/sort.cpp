@@ -28,8 +28,7 @@ struct Rows {
         GradMode off(false);
         dim = wrap_dim(d, given.dim());
         n = given.dim() ? given.size(dim) : 1;
-        x = given.dim() && dim != given.dim() - 1
-            ? contiguous(transpose(detach(given), dim, -1)) : contiguous(detach(given));
+        x = given.dim() && dim != given.dim() - 1 ? contiguous(transpose(detach(given), dim, -1)) : contiguous(detach(given));
         rows = n ? given.numel() / n : 0;
     }
     // A result whose last dimension belongs at dim.
@@ -58,7 +57,8 @@ static std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descen
     Tensor values = empty(r.x.sizes(), x.dtype()), indices = empty(r.x.sizes(), DType::i64);
     {
         Unlocked unlocked(x.numel());
-        on_device(cpu::sort, cuda::sort).sort(values.device_data(), indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, descending);
+        on_device(cpu::sort, cuda::sort)
+            .sort(values.device_data(), indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, descending);
     }
     values = r.back(values);
     indices = r.back(indices);
@@ -72,7 +72,8 @@ Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
     Tensor indices = empty(r.x.sizes(), DType::i64);
     {
         Unlocked unlocked(x.numel());
-        on_device(cpu::sort, cuda::sort).sort(nullptr, indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, descending);
+        on_device(cpu::sort, cuda::sort)
+            .sort(nullptr, indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, descending);
     }
     return r.back(indices);
 }
@@ -80,12 +81,12 @@ Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
 static std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
     check_sortable("topk", x);
     const Rows r(x, dim);
-    if (k < 0 || k > r.n) throw RuntimeError("topk(): selected index k out of range: k = ", k, " for dimension ", r.dim,
-                                             " of size ", r.n);
+    if (k < 0 || k > r.n) throw RuntimeError("topk(): selected index k out of range: k = ", k, " for dimension ", r.dim, " of size ", r.n);
     Tensor values = empty(r.sizes(k), x.dtype()), indices = empty(r.sizes(k), DType::i64);
     if (values.numel()) {
         Unlocked unlocked(x.numel());
-        on_device(cpu::sort, cuda::sort).topk(values.device_data(), indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, k, largest);
+        on_device(cpu::sort, cuda::sort)
+            .topk(values.device_data(), indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, k, largest);
     }
     values = r.back(values);
     indices = r.back(indices);
@@ -95,8 +96,7 @@ static std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, 
 
 // One element of each row, with its position.
 template <class Run>
-static std::tuple<Tensor, Tensor> selected(const char* name, const char* grad_name, const Tensor& x, int64_t dim,
-                                           bool keepdim, Run&& run) {
+static std::tuple<Tensor, Tensor> selected(const char* name, const char* grad_name, const Tensor& x, int64_t dim, bool keepdim, Run&& run) {
     check_sortable(name, x);
     const Rows r(x, dim);
     if (r.n == 0 && product(reduced_sizes(x.sizes(), uint64_t(1) << r.dim, false)) > 0)
@@ -118,10 +118,9 @@ static std::tuple<Tensor, Tensor> selected(const char* name, const char* grad_na
 }
 
 static std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
-    return selected("kthvalue", "KthvalueBackward0", x, dim, keepdim,
-                    [&](const Rows& r, void* values, int64_t* indices) {
-        if (k < 1 || k > r.n) throw RuntimeError("kthvalue(): selected number k out of range for dimension ", r.dim,
-                                                 ": k = ", k, ", size ", r.n);
+    return selected("kthvalue", "KthvalueBackward0", x, dim, keepdim, [&](const Rows& r, void* values, int64_t* indices) {
+        if (k < 1 || k > r.n)
+            throw RuntimeError("kthvalue(): selected number k out of range for dimension ", r.dim, ": k = ", k, ", size ", r.n);
         on_device(cpu::sort, cuda::sort).select(Selection::kth, values, indices, r.x.device_data(), r.x.dtype(), r.rows, r.n, k - 1);
     });
 }
@@ -129,9 +128,10 @@ static std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t d
 static std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim, bool skip_nan) {
     return selected("median", skip_nan ? "NanmedianBackward1" : "MedianBackward1", x, dim, keepdim,
                     [&](const Rows& r, void* values, int64_t* indices) {
-        on_device(cpu::sort, cuda::sort).select(skip_nan ? Selection::nanmedian : Selection::median, values, indices, r.x.device_data(), r.x.dtype(),
-                         r.rows, r.n, 0);
-    });
+                        on_device(cpu::sort, cuda::sort)
+                            .select(skip_nan ? Selection::nanmedian : Selection::median, values, indices, r.x.device_data(), r.x.dtype(),
+                                    r.rows, r.n, 0);
+                    });
 }
 
 // Of all elements; the gradient is shared among equal ones.
@@ -160,20 +160,18 @@ static std::tuple<Tensor, Tensor> mode(const Tensor& x, int64_t dim, bool keepdi
 
 // --- quantiles -----------------------------------------------------------------------------------------------------
 
-static Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
-                       const std::string& interpolation, bool skip_nan) {
+static Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim, const std::string& interpolation,
+                       bool skip_nan) {
     const char* name = skip_nan ? "nanquantile()" : "quantile()";
-    if (x.dtype() != DType::f32 && x.dtype() != DType::f64) throw RuntimeError(name,
-        " input tensor must be either float or double dtype");
+    if (x.dtype() != DType::f32 && x.dtype() != DType::f64) throw RuntimeError(name, " input tensor must be either float or double dtype");
     if (x.numel() == 0) throw RuntimeError(name, " input tensor must be non-empty");
     if (q.dim() > 1) throw RuntimeError(name, " q must be a scalar or 1D tensor");
     if (q.dtype() != x.dtype()) throw RuntimeError(name, " q tensor must be same dtype as the input tensor");
-    if (interpolation != "linear" && interpolation != "lower" && interpolation != "higher"
-        && interpolation != "midpoint" && interpolation != "nearest")
-        throw RuntimeError(name, " interpolation must be one of linear, lower, higher, midpoint or nearest, but got ",
-                           interpolation);
-    if (is_nonzero(any(logical_or(lt(detach(q), Scalar(0)), gt(detach(q), Scalar(1)))))) throw RuntimeError(name,
-        " q values must be in the range [0, 1]");
+    if (interpolation != "linear" && interpolation != "lower" && interpolation != "higher" && interpolation != "midpoint" &&
+        interpolation != "nearest")
+        throw RuntimeError(name, " interpolation must be one of linear, lower, higher, midpoint or nearest, but got ", interpolation);
+    if (is_nonzero(any(logical_or(lt(detach(q), Scalar(0)), gt(detach(q), Scalar(1))))))
+        throw RuntimeError(name, " q values must be in the range [0, 1]");
     const int64_t d = wrap_dim(dim.value_or(0), x.dim());
     // Sorted rows, [..., n].
     Tensor rows = !dim ? reshape(x, {x.numel()}) : x.dim() == 0 ? reshape(x, {1}) : transpose(x, d, -1);
@@ -199,8 +197,7 @@ static Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> 
     Tensor y = gather(sorted, -1, below);
     if (interpolation == "linear" || interpolation == "midpoint") {
         const Tensor above = gather(sorted, -1, to(ceil(detach(rank)), DType::i64));
-        const Tensor weight = interpolation == "midpoint"
-            ? full_like(detach(rank), Scalar(0.5)) : sub(rank, to(below, x.dtype()));
+        const Tensor weight = interpolation == "midpoint" ? full_like(detach(rank), Scalar(0.5)) : sub(rank, to(below, x.dtype()));
         y = pointwise(Pointwise::lerp, y, above, weight);
     }
     // [..., q] -> [q, ...] with dim put back or dropped.
@@ -225,8 +222,8 @@ static Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> 
     return movedim(y, {-1}, {0});
 }
 
-static Tensor quantile_at(const Tensor& x, const Arg& q, std::optional<int64_t> dim, bool keepdim,
-                          const std::string& interpolation, bool skip_nan) {
+static Tensor quantile_at(const Tensor& x, const Arg& q, std::optional<int64_t> dim, bool keepdim, const std::string& interpolation,
+                          bool skip_nan) {
     if (q.tensor) return quantile(x, *q.tensor, dim, keepdim, interpolation, skip_nan);
     return quantile(x, scalar_tensor(q.number, x.dtype()), dim, keepdim, interpolation, skip_nan);
 }
@@ -263,8 +260,8 @@ static Tensor row_order(const Tensor& rows) {
     const int64_t n = rows.size(0);
     const Tensor columns = contiguous(transpose(reshape(rows, {n, n ? rows.numel() / n : 0}), 0, 1));
     Tensor order = arange(n);
-    for (int64_t c = columns.size(0) - 1; c >= 0; c--) order = index_select(order, 0,
-        argsort(index_select(select(columns, 0, c), 0, order), 0, false));
+    for (int64_t c = columns.size(0) - 1; c >= 0; c--)
+        order = index_select(order, 0, argsort(index_select(select(columns, 0, c), 0, order), 0, false));
     return order;
 }
 
@@ -295,8 +292,9 @@ static PyObject* unique(const Tensor& given, bool inverse, bool counts, std::opt
         if (x.dim() == 0) throw RuntimeError("unique(): a 0-dim tensor has no dimension to compare along");
         for (int64_t i = 0; i < x.dim(); i++)
             if (x.size(i) == 0 && i != d && x.size(d) != 0)
-                throw RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be "
-                                   "applied");
+                throw RuntimeError(
+                    "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
+                    "applied");
         const Tensor rows = contiguous(movedim(x, {d}, {0}));
         const Tensor order = consecutive ? Tensor() : row_order(rows);
         u = runs_of(order ? index_select(rows, 0, order) : rows, order);
@@ -307,27 +305,29 @@ static PyObject* unique(const Tensor& given, bool inverse, bool counts, std::opt
 
 // --- search and counting -------------------------------------------------------------------------------------------
 
-static Tensor searchsorted(const Tensor& boundaries_, const Tensor& values_, bool narrow_result, bool right,
-                           const Tensor& sorter_) {
+static Tensor searchsorted(const Tensor& boundaries_, const Tensor& values_, bool narrow_result, bool right, const Tensor& sorter_) {
     check_sortable("searchsorted", boundaries_);
     const bool shared = boundaries_.dim() == 1;
-    if (boundaries_.dim() == 0) throw RuntimeError("boundaries tensor should have positive dimension, but got 0 "
-                                                   "dimension");
+    if (boundaries_.dim() == 0)
+        throw RuntimeError(
+            "boundaries tensor should have positive dimension, but got 0 "
+            "dimension");
     if (!shared) {
         bool fits = boundaries_.dim() == values_.dim();
         for (int64_t i = 0; fits && i + 1 < values_.dim(); i++) fits = boundaries_.size(i) == values_.size(i);
         if (!fits)
-            throw RuntimeError("boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
-                               "tensor and input value tensor must match, but "
-                               "we got boundaries tensor ", boundaries_.sizes(), " and input value tensor ",
-                                   values_.sizes());
+            throw RuntimeError(
+                "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
+                "tensor and input value tensor must match, but "
+                "we got boundaries tensor ",
+                boundaries_.sizes(), " and input value tensor ", values_.sizes());
     }
     if (sorter_) {
         if (!(sorter_.sizes() == boundaries_.sizes()))
-            throw RuntimeError("boundary and sorter must have the same size, but got boundary tensor ",
-                               boundaries_.sizes(), " and got sorter tensor ", sorter_.sizes());
-        if (sorter_.dtype() != DType::i64) throw RuntimeError("sorter must be a tensor of long dtype but got dtype ",
-                                                              type_name(sorter_.dtype()));
+            throw RuntimeError("boundary and sorter must have the same size, but got boundary tensor ", boundaries_.sizes(),
+                               " and got sorter tensor ", sorter_.sizes());
+        if (sorter_.dtype() != DType::i64)
+            throw RuntimeError("sorter must be a tensor of long dtype but got dtype ", type_name(sorter_.dtype()));
         check_range(sorter_, boundaries_.size(-1), boundaries_.dim() - 1, false, "searchsorted");
     }
     GradMode off(false);
@@ -338,23 +338,24 @@ static Tensor searchsorted(const Tensor& boundaries_, const Tensor& values_, boo
     if (y.numel()) {
         Unlocked unlocked(y.numel() * 8);
         const int64_t n = shared ? y.numel() : values.size(-1), m = boundaries.size(-1);
-        on_device(cpu::sort, cuda::sort).searchsorted(y.device_data<int64_t>(), boundaries.device_data(), sorter ? sorter.device_data<int64_t>() : nullptr,
-                               values.device_data(), dtype, y.numel() / n, m, n,
-                               shared, right);
+        on_device(cpu::sort, cuda::sort)
+            .searchsorted(y.device_data<int64_t>(), boundaries.device_data(), sorter ? sorter.device_data<int64_t>() : nullptr,
+                          values.device_data(), dtype, y.numel() / n, m, n, shared, right);
     }
     return narrow_result ? to(y, DType::i32) : y;
 }
 
-Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool right) { return searchsorted(boundaries, values, false, right, Tensor()); }
+Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool right) {
+    return searchsorted(boundaries, values, false, right, Tensor());
+}
 
 static bool is_right(bool right, const std::optional<std::string>& side) {
     if (!side) return right;
-    if (*side != "left"
-        && *side != "right") throw RuntimeError("torch.searchsorted(): side can only be 'left' or 'right' but got ",
-                                                *side);
-    if (*side == "left"
-        && right) throw RuntimeError("torch.searchsorted(): side and right can't be set to opposites, got side of "
-                                     "left while right was True");
+    if (*side != "left" && *side != "right") throw RuntimeError("torch.searchsorted(): side can only be 'left' or 'right' but got ", *side);
+    if (*side == "left" && right)
+        throw RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of "
+            "left while right was True");
     return *side == "right";
 }
 
@@ -364,20 +365,21 @@ static Tensor values_of(const Arg& a, DType like) {
 }
 
 static Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
-    if (x.dim() != 1 || !is_integral(x.dtype())
-        || x.dtype() == DType::boolean) throw RuntimeError("bincount only supports 1-d non-negative integral inputs.");
+    if (x.dim() != 1 || !is_integral(x.dtype()) || x.dtype() == DType::boolean)
+        throw RuntimeError("bincount only supports 1-d non-negative integral inputs.");
     if (minlength < 0) throw RuntimeError("minlength should be >= 0");
-    if (weights
-        && !(weights.dim() == 1
-             && weights.size(0) == x.size(0))) throw RuntimeError("weights should be 1-d and have the same length as "
-                                                                  "input");
+    if (weights && !(weights.dim() == 1 && weights.size(0) == x.size(0)))
+        throw RuntimeError(
+            "weights should be 1-d and have the same length as "
+            "input");
     GradMode off(false);
     const Tensor at = to(x, DType::i64);
     int64_t n = minlength;
     if (at.numel()) {
-        if (item(amin(at, {},
-                      false)).to_int() < 0) throw RuntimeError("bincount only supports 1-d non-negative integral "
-                                                               "inputs.");
+        if (item(amin(at, {}, false)).to_int() < 0)
+            throw RuntimeError(
+                "bincount only supports 1-d non-negative integral "
+                "inputs.");
         n = std::max(n, item(amax(at, {}, false)).to_int() + 1);
     }
     if (!weights) return index_add(zeros({n}, DType::i64), 0, at, ones({at.numel()}, DType::i64));
@@ -398,13 +400,11 @@ static Tensor histc(const Tensor& x, int64_t bins, const Scalar& low_, const Sca
         low -= 1;
         high += 1;
     }
-    if (!std::isfinite(low) || !std::isfinite(high)) throw RuntimeError("range of [", low, ", ", high,
-        "] is not finite");
+    if (!std::isfinite(low) || !std::isfinite(high)) throw RuntimeError("range of [", low, ", ", high, "] is not finite");
     if (low > high) throw RuntimeError("max must be larger than min");
     const Tensor inside = masked_select(flat, logical_and(ge(flat, Scalar(low)), le(flat, Scalar(high))));
     const DType compute = x.dtype() == DType::f64 || is_integral(x.dtype()) ? DType::f64 : DType::f32;
-    Tensor at = to(div(mul(sub(to(inside, compute), Scalar(low)), Scalar(double(bins))), Scalar(high - low)),
-                   DType::i64);
+    Tensor at = to(div(mul(sub(to(inside, compute), Scalar(low)), Scalar(double(bins))), Scalar(high - low)), DType::i64);
     at = where(ge(at, Scalar(bins)), Scalar(bins - 1), at);
     return to(index_add(zeros({bins}, DType::i64), 0, at, ones({at.numel()}, DType::i64)), x.dtype());
 }
@@ -431,20 +431,15 @@ static const Operators operators = {
     {"sort(Tensor input, int dim=-1, bool descending=False, *, Tensor? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t dim, bool descending) { return sort(x, dim, descending); }, function | method},
     {"sort(Tensor input, *, bool? stable, int dim=-1, bool descending=False, Tensor? out=None) -> (values, indices)",
-     [](const Tensor& x, std::optional<bool>, int64_t dim, bool descending) { return sort(x, dim, descending); },
-         function | method},
+     [](const Tensor& x, std::optional<bool>, int64_t dim, bool descending) { return sort(x, dim, descending); }, function | method},
     {"argsort(Tensor input, int dim=-1, bool descending=False, bool stable=False, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, bool descending, bool) { return argsort(x, dim, descending); },
-         function | method},
-    {"msort(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return std::get<0>(sort(x, 0, false)); },
-        function | method},
+     [](const Tensor& x, int64_t dim, bool descending, bool) { return argsort(x, dim, descending); }, function | method},
+    {"msort(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return std::get<0>(sort(x, 0, false)); }, function | method},
     {"topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor? out=None) -> (values, "
      "indices)",
-     [](const Tensor& x, int64_t k, int64_t dim, bool largest, bool) { return topk(x, k, dim, largest); },
-         function | method},
+     [](const Tensor& x, int64_t k, int64_t dim, bool largest, bool) { return topk(x, k, dim, largest); }, function | method},
     {"kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False, *, Tensor? out=None) -> (values, indices)",
-     [](const Tensor& x, int64_t k, int64_t dim, bool keepdim) { return kthvalue(x, k, dim, keepdim); },
-         function | method},
+     [](const Tensor& x, int64_t k, int64_t dim, bool keepdim) { return kthvalue(x, k, dim, keepdim); }, function | method},
     {"median(Tensor input)", [](const Tensor& x) { return median_of_all(x, false); }, function | method},
     {"median(Tensor input, int dim, bool keepdim=False, *, Tensor? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t dim, bool keepdim) { return median(x, dim, keepdim, false); }, function | method},
@@ -466,14 +461,11 @@ static const Operators operators = {
      },
      function | method},
     {"unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None)",
-     [](const Tensor& x, bool, bool inverse, bool counts, std::optional<int64_t> dim) {
-         return unique(x, inverse, counts, dim, false);
-     },
+     [](const Tensor& x, bool, bool inverse, bool counts, std::optional<int64_t> dim) { return unique(x, inverse, counts, dim, false); },
      function | method},
     {"unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, int? dim=None)",
-     [](const Tensor& x, bool inverse, bool counts, std::optional<int64_t> dim) {
-         return unique(x, inverse, counts, dim, true);
-     }, function | method},
+     [](const Tensor& x, bool inverse, bool counts, std::optional<int64_t> dim) { return unique(x, inverse, counts, dim, true); },
+     function | method},
     {"searchsorted(Tensor sorted_sequence, Operand input, *, bool out_int32=False, bool right=False, str? side=None, "
      "Tensor? sorter=None, Tensor? out=None)",
      [](const Tensor& b, const Arg& v, bool narrow, bool right, std::optional<std::string> side, const Tensor& sorter) {
@@ -487,11 +479,9 @@ static const Operators operators = {
      },
      function},
     {"bincount(Tensor input, Tensor? weights=None, int minlength=0)",
-     [](const Tensor& x, const Tensor& weights, int64_t minlength) { return bincount(x, weights, minlength); },
-         function | method},
+     [](const Tensor& x, const Tensor& weights, int64_t minlength) { return bincount(x, weights, minlength); }, function | method},
     {"histc(Tensor input, int bins=100, Number min=0, Number max=0, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t bins, Scalar low, Scalar high) { return histc(x, bins, low, high); },
-         function | method},
+     [](const Tensor& x, int64_t bins, Scalar low, Scalar high) { return histc(x, bins, low, high); }, function | method},
     {"_histogram_result(Tensor hist, Tensor bin_edges) -> (hist, bin_edges)",
      [](const Tensor& hist, const Tensor& edges) { return std::tuple<Tensor, Tensor>(hist, edges); }, function},
     {"isin(Operand elements, Operand test_elements, *, bool assume_unique=False, bool invert=False, Tensor? out=None)",

@@ -33,29 +33,26 @@ Tensor call_sparse(const char* name, std::initializer_list<Tensor> args) {
     return Tensor::steal(as_tensor_object(call_sparse(name, objects.data(), Py_ssize_t(objects.size()), nullptr)));
 }
 
-void refuse_sparse(const char* where) {
-    throw NotImplemented(where, ": sparse tensors are not supported here; call .to_dense()");
-}
+void refuse_sparse(const char* where) { throw NotImplemented(where, ": sparse tensors are not supported here; call .to_dense()"); }
 
 namespace {
 
 // The pattern of a matrix, and of its transpose once a gradient asks for it.
 struct Pattern {
-    Tensor start, column;                                      // int64, contiguous
+    Tensor start, column;  // int64, contiguous
     Tensor transposed_start, transposed_column, order;
     int64_t rows, columns;
 
-    cpu::CsrPattern kernel() const {
-        return {rows, columns, column.numel(), start.device_data<int64_t>(), column.device_data<int64_t>()};
-    }
+    cpu::CsrPattern kernel() const { return {rows, columns, column.numel(), start.device_data<int64_t>(), column.device_data<int64_t>()}; }
     void transpose() {
         if (order) return;
         transposed_start = empty({columns + 1}, DType::i64);
         transposed_column = empty(column.sizes(), DType::i64);
         order = empty(column.sizes(), DType::i64);
         Unlocked unlocked(column.numel());
-        on_device(cpu::sparse, cuda::sparse).transpose(kernel(), transposed_start.device_data<int64_t>(), transposed_column.device_data<int64_t>(),
-                              order.device_data<int64_t>());
+        on_device(cpu::sparse, cuda::sparse)
+            .transpose(kernel(), transposed_start.device_data<int64_t>(), transposed_column.device_data<int64_t>(),
+                       order.device_data<int64_t>());
     }
     Pattern transposed() {
         transpose();
@@ -65,16 +62,14 @@ struct Pattern {
 
 Pattern checked(const Tensor& start, const Tensor& column, int64_t columns) {
     if (start.dim() != 1 || start.numel() < 1 || column.dim() != 1)
-        throw RuntimeError("sparse product: expected 1-D compressed and plain indices, got shapes ", start.sizes(),
-                           " and ", column.sizes());
+        throw RuntimeError("sparse product: expected 1-D compressed and plain indices, got shapes ", start.sizes(), " and ",
+                           column.sizes());
     Pattern p{kernel_input(start, DType::i64), kernel_input(column, DType::i64), {}, {}, {}, start.numel() - 1, columns};
     if (!on_device(cpu::sparse, cuda::sparse).rises(p.start.device_data<int64_t>(), p.rows, p.column.numel()))
-        throw RuntimeError("sparse product: the compressed indices must rise from 0 to the number of entries, ",
-                           p.column.numel());
+        throw RuntimeError("sparse product: the compressed indices must rise from 0 to the number of entries, ", p.column.numel());
     const int64_t bad = on_device(cpu::embedding, cuda::embedding).first_bad(p.column.device_data<int64_t>(), p.column.numel(), columns);
     if (bad >= 0)
-        throw IndexError("sparse product: index ", p.column.data<int64_t>()[bad],
-                         " is out of bounds for a dimension of size ", columns);
+        throw IndexError("sparse product: index ", p.column.data<int64_t>()[bad], " is out of bounds for a dimension of size ", columns);
     return p;
 }
 
@@ -148,15 +143,13 @@ static const Operators operators = {
     {"_set_sparse_type(any cls)", [](PyObject* cls) { sparse_type = reinterpret_cast<PyTypeObject*>(cls); }, function},
     // crow and col of a matrix with size(0) of dense columns. `transposed`: what _csr_transpose made of them, if known.
     {"_csr_product(Tensor crow, Tensor col, Tensor values, Tensor dense, Tensor[] transposed)",
-     [](const Tensor& start, const Tensor& column, const Tensor& values, const Tensor& dense,
-        const TensorList& transposed) {
+     [](const Tensor& start, const Tensor& column, const Tensor& values, const Tensor& dense, const TensorList& transposed) {
          if (dense.dim() != 2) throw RuntimeError("sparse product: expected a 2-D dense matrix, got shape ", dense.sizes());
          if (values.dim() != 1 || values.numel() != column.numel())
-             throw RuntimeError("sparse product: expected a value for each of the ", column.numel(),
-                                " entries, got shape ", values.sizes());
+             throw RuntimeError("sparse product: expected a value for each of the ", column.numel(), " entries, got shape ",
+                                values.sizes());
          if (values.dtype() != dense.dtype())
-             throw RuntimeError("expected m1 and m2 to have the same dtype, but got: ", values.dtype(), " != ",
-                                dense.dtype());
+             throw RuntimeError("expected m1 and m2 to have the same dtype, but got: ", values.dtype(), " != ", dense.dtype());
          Pattern p = checked(start, column, dense.size(0));
          if (transposed.size() == 3) {
              const Pattern t = checked(transposed[0], transposed[1], p.rows);
@@ -169,23 +162,26 @@ static const Operators operators = {
              }
          }
          return product(p, values, dense);
-     }, function},
+     },
+     function},
     {"_csr_sampled(Tensor crow, Tensor col, Tensor left, Tensor right)",
      [](const Tensor& start, const Tensor& column, const Tensor& left, const Tensor& right) {
-         const bool fit = left.dim() == 2 && right.dim() == 2 && left.size(1) == right.size(1) &&
-                          left.size(0) == start.numel() - 1 && left.dtype() == right.dtype() && !is_complex(left.dtype());
+         const bool fit = left.dim() == 2 && right.dim() == 2 && left.size(1) == right.size(1) && left.size(0) == start.numel() - 1 &&
+                          left.dtype() == right.dtype() && !is_complex(left.dtype());
          if (!fit)
              throw RuntimeError("sampled product: expected two real matrices of one width, the first with ", start.numel() - 1,
                                 " rows, got ", left.sizes(), " and ", right.sizes());
          return sampled(checked(start, column, right.size(0)), left, right);
-     }, function},
+     },
+     function},
     {"_csr_transpose(Tensor crow, Tensor col, int columns)",
      [](const Tensor& start, const Tensor& column, int64_t columns) {
          if (columns < 0) throw RuntimeError("_csr_transpose: a negative number of columns, ", columns);
          Pattern p = checked(start, column, columns);
          p.transpose();
          return std::tuple<Tensor, Tensor, Tensor>(p.transposed_start, p.transposed_column, p.order);
-     }, function},
+     },
+     function},
 };
 
 }  // namespace wisp

@@ -25,9 +25,10 @@ Tensor view(const Tensor& t, const Dims& requested) {
     const Dims sizes = infer_size(requested, t.numel());
     std::optional<Layout> layout = t.layout().view(sizes);
     if (!layout)
-        throw RuntimeError("view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
-                           "contiguous subspaces). Use .reshape(...) instead. Got shape ", t.sizes(), " with strides ", t.strides(),
-                           ", asked for ", requested);
+        throw RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            "contiguous subspaces). Use .reshape(...) instead. Got shape ",
+            t.sizes(), " with strides ", t.strides(), ", asked for ", requested);
     Tensor v = make_view(t, std::move(*layout));
     if (needs_grad(t)) record_reshape(v, "ViewBackward0", t);
     return v;
@@ -72,8 +73,10 @@ Tensor transpose(const Tensor& t, int64_t a, int64_t b) {
 
 Tensor permute(const Tensor& t, const Dims& dims) {
     if (dims.size() != t.dim())
-        throw RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
-                           "dimensions i.e. input.dim() = ", t.dim(), " is not equal to len(dims) = ", dims.size());
+        throw RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
+            "dimensions i.e. input.dim() = ",
+            t.dim(), " is not equal to len(dims) = ", dims.size());
     const Dims order = wrap_dims(dims, t.dim());
     Tensor v = make_view(t, t.layout().permute(order));
     if (needs_grad(t)) {
@@ -86,8 +89,10 @@ Tensor permute(const Tensor& t, const Dims& dims) {
 
 Tensor movedim(const Tensor& t, const Dims& source, const Dims& destination) {
     if (source.size() != destination.size())
-        throw RuntimeError("movedim: Invalid source or destination dims: source (", source, " dims) should contain the same number of dims as "
-                           "destination (", destination, " dims)");
+        throw RuntimeError("movedim: Invalid source or destination dims: source (", source,
+                           " dims) should contain the same number of dims as "
+                           "destination (",
+                           destination, " dims)");
     const Dims from = wrap_dims(source, t.dim()), to = wrap_dims(destination, t.dim());
     if (t.dim() == 0) return view(t, {});
     Dims order(t.dim(), -1);
@@ -154,10 +159,10 @@ Tensor narrow(const Tensor& t, int64_t dim, int64_t start, int64_t length) {
     if (length < 0) throw RuntimeError("narrow(): length must be non-negative, got ", length);
     dim = wrap_dim(dim, t.dim());
     const int64_t n = t.size(dim);
-    if (start < -n || start > n) throw IndexError("start out of range (expected to be in range of [", -n, ", ", n, "], but got ", start, ")");
+    if (start < -n || start > n)
+        throw IndexError("start out of range (expected to be in range of [", -n, ", ", n, "], but got ", start, ")");
     if (start < 0) start += n;
-    if (start > n - length)
-        throw RuntimeError("start (", start, ") + length (", length, ") exceeds dimension size (", n, ").");
+    if (start > n - length) throw RuntimeError("start (", start, ") + length (", length, ") exceeds dimension size (", n, ").");
     return view_through(t, "SliceBackward0", [&](const Layout& l) { return l.slice(dim, start, start + length, 1); });
 }
 
@@ -203,8 +208,9 @@ Tensor as_strided(const Tensor& t, const Dims& sizes, const Dims& strides, std::
             last = INT64_MAX;
     }
     if (product(sizes) > 0 && last >= room)
-        throw RuntimeError("setStorage: sizes ", sizes, ", strides ", strides, ", storage offset ", layout.offset,
-                           ", and itemsize ", t.item_size(), " requiring a storage size of ", last, " elements are out of bounds for storage of ", room, " elements");
+        throw RuntimeError("setStorage: sizes ", sizes, ", strides ", strides, ", storage offset ", layout.offset, ", and itemsize ",
+                           t.item_size(), " requiring a storage size of ", last, " elements are out of bounds for storage of ", room,
+                           " elements");
     Tensor v = make_view(t, layout);
     if (needs_grad(t)) {
         NodePtr node = NodePtr::steal(new_node("AsStridedBackward0"));
@@ -236,13 +242,12 @@ TensorList split(const Tensor& t, const Dims& lengths, int64_t dim) {
     TensorList parts;
     int64_t at = 0;
     for (int64_t n : lengths) {
-        if (n < 0)
-            throw RuntimeError("split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes=", lengths);
+        if (n < 0) throw RuntimeError("split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes=", lengths);
         at += n;
     }
     if (at != t.size(dim))
-        throw RuntimeError("split_with_sizes expects split_sizes to sum exactly to ", t.size(dim), " (input tensor's size at dimension ", dim,
-                           "), but got split_sizes=", lengths);
+        throw RuntimeError("split_with_sizes expects split_sizes to sum exactly to ", t.size(dim), " (input tensor's size at dimension ",
+                           dim, "), but got split_sizes=", lengths);
     at = 0;
     for (int64_t n : lengths) {
         parts.push_back(make_view(t, t.layout().slice(dim, at, at + n, 1), view_multi_output));
@@ -279,7 +284,8 @@ Tensor view_as_real(const Tensor& t) {
 
 Tensor view_as_complex(const Tensor& t) {
     if (t.dtype() != DType::f32 && t.dtype() != DType::f64)
-        throw RuntimeError("view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: ", type_name(t.dtype()));
+        throw RuntimeError("view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: ",
+                           type_name(t.dtype()));
     if (t.dim() == 0) throw RuntimeError("Input tensor must have one or more dimensions");
     if (t.size(-1) != 2) throw RuntimeError("Tensor must have a last dimension of size 2, got shape ", t.sizes());
     if (t.stride(-1) != 1) throw RuntimeError("Tensor must have a last dimension with stride 1");
@@ -312,7 +318,9 @@ static Tensor view_as_dtype(const Tensor& t, DType dtype) {
     if (from > to) {
         const int64_t ratio = from / to;
         if (t.dim() == 0) throw RuntimeError("self.dim() cannot be 0 to view ", t.dtype(), " as ", dtype, " (different element sizes)");
-        if (t.stride(-1) != 1) throw RuntimeError("self.stride(-1) must be 1 to view ", t.dtype(), " as ", dtype, " (different element sizes), but got ", t.stride(-1));
+        if (t.stride(-1) != 1)
+            throw RuntimeError("self.stride(-1) must be 1 to view ", t.dtype(), " as ", dtype, " (different element sizes), but got ",
+                               t.stride(-1));
         layout.offset *= ratio;
         for (int64_t i = 0; i + 1 < t.dim(); i++) layout.strides[i] *= ratio;
         layout.sizes.back() *= ratio;
@@ -320,10 +328,12 @@ static Tensor view_as_dtype(const Tensor& t, DType dtype) {
         const int64_t ratio = to / from;
         if (t.dim() == 0) throw RuntimeError("self.dim() cannot be 0 to view ", t.dtype(), " as ", dtype, " (different element sizes)");
         if (t.size(-1) % ratio || layout.offset % ratio || t.stride(-1) != 1)
-            throw RuntimeError("self.size(-1) must be divisible by ", ratio, " to view ", t.dtype(), " as ", dtype, " (different element sizes), but got shape ", t.sizes());
+            throw RuntimeError("self.size(-1) must be divisible by ", ratio, " to view ", t.dtype(), " as ", dtype,
+                               " (different element sizes), but got shape ", t.sizes());
         layout.offset /= ratio;
         for (int64_t i = 0; i + 1 < t.dim(); i++) {
-            if (layout.strides[i] % ratio) throw RuntimeError("self.stride(", i, ") must be divisible by ", ratio, " to view ", t.dtype(), " as ", dtype);
+            if (layout.strides[i] % ratio)
+                throw RuntimeError("self.stride(", i, ") must be divisible by ", ratio, " to view ", t.dtype(), " as ", dtype);
             layout.strides[i] /= ratio;
         }
         layout.sizes.back() /= ratio;
@@ -397,7 +407,8 @@ static Tensor unflatten(const Tensor& t, int64_t dim, const Dims& sizes) {
     try {
         inferred = infer_size(sizes, t.size(dim));
     } catch (const Error&) {
-        throw RuntimeError("unflatten: Provided sizes ", sizes, " don't multiply up to the size of dim ", dim, " (", t.size(dim), ") in the input tensor");
+        throw RuntimeError("unflatten: Provided sizes ", sizes, " don't multiply up to the size of dim ", dim, " (", t.size(dim),
+                           ") in the input tensor");
     }
     for (int64_t i = 0; i < dim; i++) result.push_back(t.size(i));
     for (int64_t s : inferred) result.push_back(s);
@@ -422,21 +433,30 @@ static const Operators operators = {
     {"reshape(Tensor input, int... shape)", [](const Tensor& t, Dims sizes) { return reshape(t, sizes); }, method},
     {"reshape(Tensor input, int[] shape)", [](const Tensor& t, Dims sizes) { return reshape(t, sizes); }, function},
     {"reshape_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return reshape(t, o.sizes()); }, method},
-    {"flatten(Tensor input, int start_dim=0, int end_dim=-1)", [](const Tensor& t, int64_t a, int64_t b) { return flatten(t, a, b); }, function | method},
+    {"flatten(Tensor input, int start_dim=0, int end_dim=-1)", [](const Tensor& t, int64_t a, int64_t b) { return flatten(t, a, b); },
+     function | method},
     {"ravel(Tensor input)", [](const Tensor& t) { return reshape(contiguous(t), {-1}); }, function | method},
     {"unflatten(Tensor input, int dim, int[] sizes)", unflatten, function | method},
-    {"transpose(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); }, function | method},
-    {"swapaxes(Tensor input, int axis0, int axis1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); }, function | method},
-    {"swapdims(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); }, function | method},
-    {"transpose_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); }, method},
-    {"swapaxes_(Tensor input, int axis0, int axis1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); }, method},
-    {"swapdims_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); }, method},
+    {"transpose(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); },
+     function | method},
+    {"swapaxes(Tensor input, int axis0, int axis1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); },
+     function | method},
+    {"swapdims(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); },
+     function | method},
+    {"transpose_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); },
+     method},
+    {"swapaxes_(Tensor input, int axis0, int axis1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); },
+     method},
+    {"swapdims_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); },
+     method},
     {"t(Tensor input)", transposed, function | method},
     {"t_(Tensor input)", [](const Tensor& t) { return become(t, transposed(t)); }, method},
     {"permute(Tensor input, int... dims)", [](const Tensor& t, Dims d) { return permute(t, d); }, method},
     {"permute(Tensor input, int[] dims)", [](const Tensor& t, Dims d) { return permute(t, d); }, function},
-    {"movedim(Tensor input, int[] source, int[] destination)", [](const Tensor& t, Dims a, Dims b) { return movedim(t, a, b); }, function | method},
-    {"moveaxis(Tensor input, int[] source, int[] destination)", [](const Tensor& t, Dims a, Dims b) { return movedim(t, a, b); }, function | method},
+    {"movedim(Tensor input, int[] source, int[] destination)", [](const Tensor& t, Dims a, Dims b) { return movedim(t, a, b); },
+     function | method},
+    {"moveaxis(Tensor input, int[] source, int[] destination)", [](const Tensor& t, Dims a, Dims b) { return movedim(t, a, b); },
+     function | method},
     {"expand(Tensor input, int... size, *, bool implicit=False)", [](const Tensor& t, Dims s, bool) { return expand(t, s); }, method},
     {"expand_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return expand(t, o.sizes()); }, method},
     {"broadcast_to(Tensor input, int[] size)", [](const Tensor& t, Dims s) { return expand(t, s); }, function | method},
@@ -447,33 +467,47 @@ static const Operators operators = {
     {"unsqueeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return unsqueeze(t, d); }, function | method},
     {"unsqueeze_(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return become(t, unsqueeze(t, d)); }, method},
     {"as_strided_(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
-     [](const Tensor& t, Dims size, Dims stride, std::optional<int64_t> offset) { return become(t, as_strided(t, size, stride, offset)); }, function | method},
-    {"narrow(Tensor input, int dim, int start, int length)", [](const Tensor& t, int64_t d, int64_t s, int64_t l) { return narrow(t, d, s, l); }, function | method},
-    {"narrow(Tensor input, int dim, Tensor start, int length)", [](const Tensor& t, int64_t d, const Tensor& s, int64_t l) {
-         if (s.dim() != 0 || !is_integral(s.dtype()) || s.dtype() == DType::boolean) throw RuntimeError("start must be an 0-dim integral Tensor.");
+     [](const Tensor& t, Dims size, Dims stride, std::optional<int64_t> offset) { return become(t, as_strided(t, size, stride, offset)); },
+     function | method},
+    {"narrow(Tensor input, int dim, int start, int length)",
+     [](const Tensor& t, int64_t d, int64_t s, int64_t l) { return narrow(t, d, s, l); }, function | method},
+    {"narrow(Tensor input, int dim, Tensor start, int length)",
+     [](const Tensor& t, int64_t d, const Tensor& s, int64_t l) {
+         if (s.dim() != 0 || !is_integral(s.dtype()) || s.dtype() == DType::boolean)
+             throw RuntimeError("start must be an 0-dim integral Tensor.");
          return narrow(t, d, item(s).to_int(), l);
-     }, function | method},
+     },
+     function | method},
     {"select(Tensor input, int dim, int index)", [](const Tensor& t, int64_t d, int64_t i) { return select(t, d, i); }, function | method},
-    {"unfold(Tensor input, int dimension, int size, int step)", [](const Tensor& t, int64_t d, int64_t n, int64_t s) { return unfold(t, d, n, s); }, method},
-    {"diagonal(Tensor input, int offset=0, int dim1=0, int dim2=1)", [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function | method},
-    {"linalg.diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)", [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function},
+    {"unfold(Tensor input, int dimension, int size, int step)",
+     [](const Tensor& t, int64_t d, int64_t n, int64_t s) { return unfold(t, d, n, s); }, method},
+    {"diagonal(Tensor input, int offset=0, int dim1=0, int dim2=1)",
+     [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function | method},
+    {"linalg.diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",
+     [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function},
     {"as_strided(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
      [](const Tensor& t, Dims n, Dims s, std::optional<int64_t> o) { return as_strided(t, n, s, o); }, function | method},
     {"unbind(Tensor input, int dim=0)", [](const Tensor& t, int64_t d) { return unbind(t, d); }, function | method},
     {"split(Tensor tensor, int split_size_or_sections, int dim=0)", split_evenly, function},
-    {"split(Tensor tensor, int[] split_size_or_sections, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); }, function},
+    {"split(Tensor tensor, int[] split_size_or_sections, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); },
+     function},
     {"split(Tensor input, int split_size, int dim=0)", split_evenly, method},
     {"split(Tensor input, int[] split_size, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); }, method},
-    {"split_with_sizes(Tensor input, int[] split_sizes, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); }, function | method},
+    {"split_with_sizes(Tensor input, int[] split_sizes, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); },
+     function | method},
     {"chunk(Tensor input, int chunks, int dim=0)", chunk, function | method},
     {"tensor_split(Tensor input, int indices_or_sections, int dim=0)", tensor_split, function | method},
-    {"tensor_split(Tensor input, Tensor tensor_indices_or_sections, int dim=0)", [](const Tensor& t, const Tensor& i, int64_t d) {
-         if (i.dim() > 1 || i.dtype() != DType::i64) throw RuntimeError("tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor");
+    {"tensor_split(Tensor input, Tensor tensor_indices_or_sections, int dim=0)",
+     [](const Tensor& t, const Tensor& i, int64_t d) {
+         if (i.dim() > 1 || i.dtype() != DType::i64)
+             throw RuntimeError(
+                 "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor");
          if (i.dim() == 0) return tensor_split(t, item(i).to_int(), d);
          Dims cuts;
          for (int64_t k = 0; k < i.size(0); k++) cuts.push_back(item(select(i, 0, k)).to_int());
          return tensor_split_at(t, cuts, d);
-     }, function | method},
+     },
+     function | method},
     {"tensor_split(Tensor input, int[] indices, int dim=0)", tensor_split_at, function | method},
     {"view_as_real(Tensor input)", [](const Tensor& t) { return view_as_real(t); }, function},
     {"view_as_complex(Tensor input)", [](const Tensor& t) { return view_as_complex(t); }, function},

@@ -8,8 +8,7 @@ namespace wisp {
 Tensor embed(const Tensor& g, const Dims& sizes, const Layout& layout);
 
 // A view whose layout is f(layout of t); f must be pure index arithmetic.
-template <class F>
-Tensor view_through(const Tensor& t, const char* name, F&& f) {
+template <class F> Tensor view_through(const Tensor& t, const char* name, F&& f) {
     Tensor v = make_view(t, f(t.layout()));
     if (needs_grad(t))
         record(v, name, {t}, {}, [sizes = t.sizes(), inner = f(Layout{t.sizes(), contiguous_strides(t.sizes()), 0})](Backward& bw) {

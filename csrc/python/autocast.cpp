@@ -35,7 +35,9 @@ void clear_cache() {
 }
 
 Tensor cast_cached(const Tensor& t, DType target) {
-    if (!cache_enabled || depth == 0 || t.dtype() != DType::f32 || target != state_here().lower || !t->requires_grad || t->grad_fn || t->base) return to(t, target);
+    if (!cache_enabled || depth == 0 || t.dtype() != DType::f32 || target != state_here().lower || !t->requires_grad || t->grad_fn ||
+        t->base)
+        return to(t, target);
     auto& casts = cached_casts[needs_grad(t)];
     auto it = casts.find(t.get());
     if (it != casts.end() && it->second.version == t.version() && it->second.cast.dtype() == target) return it->second.cast;
@@ -85,23 +87,29 @@ const Operators operators = {
     {"_set_autocast(bool gpu, bool enabled, dtype dtype)", set_autocast, function},
     {"_autocast_enabled(bool gpu)", [](bool gpu) { return states[gpu].enabled; }, function},
     {"_autocast_dtype(bool gpu)", [](bool gpu) { return states[gpu].lower; }, function},
-    {"_autocast_nest(int by)", [](int64_t by) {
+    {"_autocast_nest(int by)",
+     [](int64_t by) {
          depth += int(by);
          if (depth <= 0) clear_cache();
          return int64_t(depth);
-     }, function},
-    {"_autocast_cache(bool? enabled=None)", [](std::optional<bool> enabled) {
+     },
+     function},
+    {"_autocast_cache(bool? enabled=None)",
+     [](std::optional<bool> enabled) {
          const bool before = cache_enabled;
          if (enabled) cache_enabled = *enabled;
          return before;
-     }, function},
+     },
+     function},
     {"_clear_autocast_cache()", clear_cache, function},
-    {"_set_autocast_lists(bool gpu, any lower, any full, any widest, any banned)", [](bool gpu, PyObject* low, PyObject* full, PyObject* widest, PyObject* banned) {
+    {"_set_autocast_lists(bool gpu, any lower, any full, any widest, any banned)",
+     [](bool gpu, PyObject* low, PyObject* full, PyObject* widest, PyObject* banned) {
          mark_all(low, gpu, CastPolicy::lower);
          mark_all(full, gpu, CastPolicy::full);
          mark_all(widest, gpu, CastPolicy::widest);
          mark_all(banned, gpu, CastPolicy::banned);
-     }, function},
+     },
+     function},
 };
 
 }  // namespace
@@ -113,9 +121,12 @@ void cast_arguments(CastPolicy policy, PyObject** slots, int count, std::vector<
     if (!state.enabled) return;
     const DType lower = state.lower, target = policy == CastPolicy::lower ? lower : DType::f32;
     if (policy == CastPolicy::banned)
-        throw RuntimeError("torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\nMany models use a sigmoid layer right before "
-                           "the binary cross entropy layer.\nIn this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits\nor "
-                           "torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\nsafe to autocast.");
+        throw RuntimeError(
+            "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\nMany models use a sigmoid layer right "
+            "before "
+            "the binary cross entropy layer.\nIn this case, combine the two layers using "
+            "torch.nn.functional.binary_cross_entropy_with_logits\nor "
+            "torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\nsafe to autocast.");
     if (policy == CastPolicy::full)  // a dtype that is asked for decides
         for (int i = 0; i < count; i++)
             if (Py_TYPE(slots[i]) == &dtype_type) return;

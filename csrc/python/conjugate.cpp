@@ -16,9 +16,10 @@ namespace {
 // Their result is a view of the first argument: the same view of its memory, conjugated.
 bool is_view_operator(const std::string& name) {
     static const std::unordered_set<std::string> names = {
-        "view_as", "reshape", "reshape_as", "expand", "expand_as", "broadcast_to", "transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis",
-        "unsqueeze", "squeeze", "select", "narrow", "flatten", "ravel", "unflatten", "diagonal", "unbind", "chunk", "split", "split_with_sizes",
-        "tensor_split", "t", "detach", "alias", "unfold", "as_strided", "_without_graph"};
+        "view_as",      "reshape", "reshape_as", "expand",   "expand_as", "broadcast_to", "transpose",     "swapaxes",
+        "swapdims",     "permute", "movedim",    "moveaxis", "unsqueeze", "squeeze",      "select",        "narrow",
+        "flatten",      "ravel",   "unflatten",  "diagonal", "unbind",    "chunk",        "split",         "split_with_sizes",
+        "tensor_split", "t",       "detach",     "alias",    "unfold",    "as_strided",   "_without_graph"};
     return names.count(name) != 0;
 }
 
@@ -117,8 +118,9 @@ PyObject* call_conjugate(PyObject* callable, const char* name, bool inplace, PyO
         if (op == "real") return real(plain_view(z)).release();
         if (op == "is_conj") Py_RETURN_TRUE;
         if (op == "view_as_real")
-            throw RuntimeError("view_as_real doesn't work on unresolved conjugated tensors. To resolve the conjugate tensor so you can view it as "
-                               "real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.");
+            throw RuntimeError(
+                "view_as_real doesn't work on unresolved conjugated tensors. To resolve the conjugate tensor so you can view it as "
+                "real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.");
     }
     if (first && !inplace && !others && is_view_operator(op)) {
         give(Ref(op == "detach" || op == "_without_graph" ? alias(z).release() : plain_view(z).release()));
@@ -151,15 +153,20 @@ PyObject* call_conjugate(PyObject* callable, const char* name, bool inplace, PyO
 namespace {
 
 const Operators operators = {
-    {"_set_conjugate_type(any cls)", [](PyObject* cls) {
+    {"_set_conjugate_type(any cls)",
+     [](PyObject* cls) {
          conjugate_type = reinterpret_cast<PyTypeObject*>(cls);
          Py_INCREF(cls);
-     }, function},
+     },
+     function},
     {"conj(Tensor input)", [](const Tensor& t) { return conjugate_view(t); }, function | method},
-    {"adjoint(Tensor input)", [](const Tensor& t) {
-         if (t.dim() < 2) throw RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
+    {"adjoint(Tensor input)",
+     [](const Tensor& t) {
+         if (t.dim() < 2)
+             throw RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
          return conjugate_view(transpose(t, -2, -1));
-     }, function | method},
+     },
+     function | method},
 };
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace wisp {
 
-Tensor conjugate_view(const Tensor& t);     // of an ordinary tensor; t itself if it is real
-bool has_conjugate(PyObject* o);            // it is one, or a list or tuple with one
+Tensor conjugate_view(const Tensor& t);  // of an ordinary tensor; t itself if it is real
+bool has_conjugate(PyObject* o);         // it is one, or a list or tuple with one
 // A call with a conjugate view among its arguments.
 PyObject* call_conjugate(PyObject* callable, const char* name, bool inplace, PyObject* const* args, Py_ssize_t n, PyObject* kwnames);
 

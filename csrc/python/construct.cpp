@@ -20,21 +20,32 @@ DType dtype_of_format(const char* format, Py_ssize_t item) {
     const char* f = format ? format : "B";
     if (*f == '@' || *f == '=' || *f == '<' || *f == '|') f++;
     else if (*f == '>' || *f == '!')
-        throw ValueError("given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.");
+        throw ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not "
+            "supported.");
     const bool complex = *f == 'Z';
     if (complex) f++;
     if (f[1] != 0) throw TypeError("can't convert a buffer of format '", format, "' to a tensor");
     switch (*f) {
-        case '?': return DType::boolean;
-        case 'e': return DType::f16;
-        case 'f': return complex ? DType::c64 : DType::f32;
-        case 'd': return complex ? DType::c128 : DType::f64;
-        case 'b': case 'h': case 'i': case 'l': case 'q': case 'n':
-            return item == 1 ? DType::i8 : item == 2 ? DType::i16 : item == 4 ? DType::i32 : DType::i64;
-        case 'B': case 'H': case 'I': case 'L': case 'Q': case 'N':
-            return item == 1 ? DType::u8 : item == 2 ? DType::u16 : item == 4 ? DType::u32 : DType::u64;
+    case '?': return DType::boolean;
+    case 'e': return DType::f16;
+    case 'f': return complex ? DType::c64 : DType::f32;
+    case 'd': return complex ? DType::c128 : DType::f64;
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+    case 'n': return item == 1 ? DType::i8 : item == 2 ? DType::i16 : item == 4 ? DType::i32 : DType::i64;
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+    case 'N': return item == 1 ? DType::u8 : item == 2 ? DType::u16 : item == 4 ? DType::u32 : DType::u64;
     }
-    throw TypeError("can't convert np.ndarray of type with buffer format '", format, "'. The only supported types are: float64, float32, float16, "
+    throw TypeError("can't convert np.ndarray of type with buffer format '", format,
+                    "'. The only supported types are: float64, float32, float16, "
                     "complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.");
 }
 
@@ -48,11 +59,13 @@ Layout layout_of_buffer(int64_t dims, const Py_ssize_t* sizes, const Py_ssize_t*
     Layout layout;
     for (int64_t i = 0; i < dims; i++) {
         layout.sizes.push_back(sizes[i]);
-        if (strides[i] % item) throw ValueError("given numpy array strides not a multiple of the element byte size. Copy array to reallocate the memory.");
+        if (strides[i] % item)
+            throw ValueError("given numpy array strides not a multiple of the element byte size. Copy array to reallocate the memory.");
         layout.strides.push_back(strides[i] / item);
         if (strides[i] < 0)
-            throw ValueError("At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
-                             "(You can probably work around this by making a copy of your array  with array.copy().)");
+            throw ValueError(
+                "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
+                "(You can probably work around this by making a copy of your array  with array.copy().)");
     }
     return layout;
 }
@@ -71,8 +84,9 @@ Tensor from_buffer(PyObject* o) {
     ArrayView array;
     if (view_array(o, array)) {
         Layout layout = layout_of_buffer(array.dims, array.sizes, array.strides, item_size(array.dtype));
-        return over_memory(array.data, std::move(layout), array.dtype, !array.writeable,
-                           [](Storage* s) { Py_DECREF(static_cast<PyObject*>(s->owner)); }, Py_NewRef(o));
+        return over_memory(
+            array.data, std::move(layout), array.dtype, !array.writeable, [](Storage* s) { Py_DECREF(static_cast<PyObject*>(s->owner)); },
+            Py_NewRef(o));
     }
     auto view = std::make_unique<Py_buffer>();
     bool read_only = false;
@@ -93,15 +107,16 @@ Tensor from_buffer(PyObject* o) {
 }
 
 bool is_array(PyObject* o) {
-    return is_plain_array(o) || (PyObject_CheckBuffer(o) && !PyBytes_Check(o) && !PyByteArray_Check(o) && PyObject_HasAttrString(o, "__array_interface__"));
+    return is_plain_array(o) ||
+           (PyObject_CheckBuffer(o) && !PyBytes_Check(o) && !PyByteArray_Check(o) && PyObject_HasAttrString(o, "__array_interface__"));
 }
 
 // --- sequences -------------------------------------------------------------------------------------------------------------
 
 bool is_sequence(PyObject* o) {
     if (PyList_Check(o) || PyTuple_Check(o)) return true;
-    return !PyUnicode_Check(o) && !PyBytes_Check(o) && !is_tensor(o) && PySequence_Check(o) && !is_number(o) && Py_TYPE(o)->tp_as_sequence &&
-           Py_TYPE(o)->tp_as_sequence->sq_item;
+    return !PyUnicode_Check(o) && !PyBytes_Check(o) && !is_tensor(o) && PySequence_Check(o) && !is_number(o) &&
+           Py_TYPE(o)->tp_as_sequence && Py_TYPE(o)->tp_as_sequence->sq_item;
 }
 
 struct Shape {
@@ -134,7 +149,9 @@ void measure(PyObject* o, int64_t depth, Shape& shape, bool first) {
         }
         return;
     }
-    if (!is_number(o)) throw TypeError("new(): invalid data type '", Py_TYPE(o)->tp_name, "' in the data of a tensor: expected numbers, sequences, arrays or tensors");
+    if (!is_number(o))
+        throw TypeError("new(): invalid data type '", Py_TYPE(o)->tp_name,
+                        "' in the data of a tensor: expected numbers, sequences, arrays or tensors");
     shape.see(to_scalar(o).dtype());
 }
 
@@ -151,14 +168,16 @@ char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
     if (is_sequence(o)) {
         const Py_ssize_t n = PySequence_Size(o);
         if (depth >= shape.sizes.size() || n != shape.sizes[depth])
-            throw ValueError("expected sequence of length ", depth < shape.sizes.size() ? shape.sizes[depth] : 0, " at dim ", depth, " (got ", int64_t(n), ")");
+            throw ValueError("expected sequence of length ", depth < shape.sizes.size() ? shape.sizes[depth] : 0, " at dim ", depth,
+                             " (got ", int64_t(n), ")");
         for (Py_ssize_t i = 0; i < n; i++) {
             Ref item(PySequence_GetItem(o, i));
             out = fill(item.get(), shape, depth + 1, out);
         }
         return out;
     }
-    if (depth != shape.sizes.size()) throw TypeError("only a scalar was found at dim ", depth, " where a sequence of length ", shape.sizes[depth], " was expected");
+    if (depth != shape.sizes.size())
+        throw TypeError("only a scalar was found at dim ", depth, " where a sequence of length ", shape.sizes[depth], " was expected");
     if (shape.dtype == DType::u64 && PyLong_Check(o)) {
         const unsigned long long v = PyLong_AsUnsignedLongLongMask(o);
         std::memcpy(out, &v, 8);
@@ -169,7 +188,8 @@ char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
             throw ValueError("cannot convert float ", std::isnan(s.to_double()) ? "NaN" : "infinity", " to integer");
         if (is_integral(shape.dtype) && shape.dtype != DType::boolean && s.is_integral()) {
             const int64_t v = s.to_int(), bits = 8 * item_size(shape.dtype);
-            if (bits < 64 && (v > (is_signed(shape.dtype) ? (int64_t(1) << (bits - 1)) - 1 : (int64_t(1) << bits) - 1) || v < -(int64_t(1) << (bits - 1))))
+            if (bits < 64 && (v > (is_signed(shape.dtype) ? (int64_t(1) << (bits - 1)) - 1 : (int64_t(1) << bits) - 1) ||
+                              v < -(int64_t(1) << (bits - 1))))
                 throw RuntimeError("value cannot be converted to type ", shape.dtype, " without overflow: ", v);
         }
         s.store(out, shape.dtype);
@@ -181,7 +201,8 @@ Tensor new_tensor(PyObject* data, std::optional<DType> dtype, std::optional<Devi
     Tensor t = tensor_from_data(data, dtype);
     if (device || !(current_device() == Device{})) t = detach(to(t, device ? resolve(*device) : current_device()));
     if (requires_grad) {
-        if (!is_differentiable(t.dtype())) throw RuntimeError("Only Tensors of floating point and complex dtype can require gradients, got ", t.dtype());
+        if (!is_differentiable(t.dtype()))
+            throw RuntimeError("Only Tensors of floating point and complex dtype can require gradients, got ", t.dtype());
         t->requires_grad = true;
     }
     return t;
@@ -202,18 +223,22 @@ const Operators operators = {
     {"tensor(any data, *, dtype? dtype=None, device? device=None, bool requires_grad=False, bool pin_memory=False)",
      [](PyObject* data, std::optional<DType> dtype, std::optional<Device> device, bool requires_grad, bool) {
          if (is_tensor(data))
-             warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
-                  "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).");
+             warn(
+                 "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+                 "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).");
          return new_tensor(data, dtype, device, requires_grad);
-     }, function},
+     },
+     function},
     {"as_tensor(any data, dtype? dtype=None, device? device=None)", as_tensor_sharing, function},
-    {"from_numpy(any ndarray)", [](PyObject* o) {
+    {"from_numpy(any ndarray)",
+     [](PyObject* o) {
          if (!is_array(o)) throw TypeError("expected np.ndarray (got ", Py_TYPE(o)->tp_name, ")");
          Tensor t = from_buffer(o);
          if (t.storage()->read_only)
              warn("The given NumPy array is not writable. Writing to this tensor raises an error; copy the array to get a writable one.");
          return t;
-     }, function},
+     },
+     function},
     {"frombuffer(any buffer, *, dtype dtype, int count=-1, int offset=0, bool requires_grad=False)",
      [](PyObject* o, DType dtype, int64_t count, int64_t offset, bool requires_grad) {
          Ref bytes(PyMemoryView_FromObject(o));
@@ -221,14 +246,19 @@ const Operators operators = {
          Tensor raw = from_buffer(cast.get());
          const int64_t size = item_size(dtype), total = raw.numel();
          if (total == 0) throw ValueError("both buffer length (0) and count (", count, ") must not be 0");
-         if (offset < 0 || offset >= total) throw ValueError("offset (", offset, " bytes) must be non-negative and no greater than buffer length (", total, " bytes) minus 1");
+         if (offset < 0 || offset >= total)
+             throw ValueError("offset (", offset, " bytes) must be non-negative and no greater than buffer length (", total,
+                              " bytes) minus 1");
          if (count == 0) throw ValueError("both buffer length (", total, ") and count (0) must not be 0");
          if (count < 0) {
-             if ((total - offset) % size) throw ValueError("buffer length (", total - offset, " bytes) after offset must be a multiple of element size (", size, ")");
+             if ((total - offset) % size)
+                 throw ValueError("buffer length (", total - offset, " bytes) after offset must be a multiple of element size (", size,
+                                  ")");
              count = (total - offset) / size;
          }
          if (offset + count * size > total)
-             throw ValueError("requested buffer length (", count, " * ", size, " bytes) after offset (", offset, " bytes) must not be greater than actual buffer length (", total, " bytes)");
+             throw ValueError("requested buffer length (", count, " * ", size, " bytes) after offset (", offset,
+                              " bytes) must not be greater than actual buffer length (", total, " bytes)");
          // Same memory under another element type.
          Storage* s = raw.storage();
          if ((reinterpret_cast<uintptr_t>(s->data) + size_t(offset)) % size_t(size) || offset % size) {
@@ -239,7 +269,8 @@ const Operators operators = {
          Tensor t = from_storage(s, Layout{{count}, {1}, offset / size}, dtype);
          if (requires_grad) t->requires_grad = true;
          return t;
-     }, function},
+     },
+     function},
 };
 
 }  // namespace

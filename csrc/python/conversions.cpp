@@ -10,8 +10,8 @@ bool is_number(PyObject* o) {
     if (PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o)) return true;
     if (is_tensor(o) || !o || PyUnicode_Check(o) || PyTuple_Check(o) || PyList_Check(o) || PyType_Check(o)) return false;
     PyNumberMethods* n = Py_TYPE(o)->tp_as_number;  // NumPy scalars; arrays have a length
-    return n && (n->nb_index || n->nb_float) && !(Py_TYPE(o)->tp_as_sequence && Py_TYPE(o)->tp_as_sequence->sq_length && PyObject_Size(o) >= 0) &&
-           (PyErr_Clear(), true);
+    return n && (n->nb_index || n->nb_float) &&
+           !(Py_TYPE(o)->tp_as_sequence && Py_TYPE(o)->tp_as_sequence->sq_length && PyObject_Size(o) >= 0) && (PyErr_Clear(), true);
 }
 
 bool is_numpy_bool(PyObject* o) {

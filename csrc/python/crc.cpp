@@ -51,8 +51,7 @@ __attribute__((target("pclmul,sse4.1"))) uint32_t crc32_folded(const uint8_t* p,
     for (; n >= 16; p += 16, n -= 16) sum = fold(sum, by_one, block(p));
     const __m128i low = _mm_setr_epi32(-1, 0, -1, 0);
     sum = _mm_xor_si128(_mm_srli_si128(sum, 8), _mm_clmulepi64_si128(sum, by_one, 0x10));
-    sum = _mm_xor_si128(_mm_srli_si128(sum, 4),
-                        _mm_clmulepi64_si128(_mm_and_si128(sum, low), _mm_set_epi64x(0, 0x163cd6124), 0x00));
+    sum = _mm_xor_si128(_mm_srli_si128(sum, 4), _mm_clmulepi64_si128(_mm_and_si128(sum, low), _mm_set_epi64x(0, 0x163cd6124), 0x00));
     const __m128i polynomial = _mm_set_epi64x(0x1f7011641, 0x1db710641);
     const __m128i quotient = _mm_clmulepi64_si128(_mm_and_si128(sum, low), polynomial, 0x10);
     sum = _mm_xor_si128(sum, _mm_clmulepi64_si128(_mm_and_si128(quotient, low), polynomial, 0x00));
@@ -71,10 +70,8 @@ template <class Sum> int64_t checksum(PyObject* data, Sum sum) {
     Py_buffer view;
     if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) throw PythonError();
     uint32_t c;
-    Py_BEGIN_ALLOW_THREADS
-    c = sum(static_cast<const uint8_t*>(view.buf), size_t(view.len));
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&view);
+    Py_BEGIN_ALLOW_THREADS c = sum(static_cast<const uint8_t*>(view.buf), size_t(view.len));
+    Py_END_ALLOW_THREADS PyBuffer_Release(&view);
     return int64_t(~c);
 }
 int64_t crc32c(PyObject* data) {

@@ -38,8 +38,12 @@ struct Exported {
 
 DLDataType to_dl(DType d) {
     const uint8_t bits = uint8_t(8 * item_size(d));
-    const uint8_t code = d == DType::boolean ? code_bool : d == DType::bf16 ? code_bfloat : is_complex(d) ? code_complex : is_floating(d) ? code_float
-                                             : is_signed(d) ? code_int : code_uint;
+    const uint8_t code = d == DType::boolean ? code_bool
+                         : d == DType::bf16  ? code_bfloat
+                         : is_complex(d)     ? code_complex
+                         : is_floating(d)    ? code_float
+                         : is_signed(d)      ? code_int
+                                             : code_uint;
     return {code, bits, 1};
 }
 
@@ -64,7 +68,8 @@ PyObject* to_dlpack(const Tensor& t) {
     auto* e = new Exported{{}, t, t.sizes(), t.strides()};
     const bool on_gpu = t.device().is_cuda();
     const DLDevice device = on_gpu ? DLDevice{device_cuda, t.device().index} : DLDevice{device_cpu, 0};
-    e->managed.tensor = {on_gpu ? t.device_data() : t.data(), device, int32_t(t.dim()), to_dl(t.dtype()), e->shape.data(), e->strides.data(), 0};
+    e->managed.tensor = {
+        on_gpu ? t.device_data() : t.data(), device, int32_t(t.dim()), to_dl(t.dtype()), e->shape.data(), e->strides.data(), 0};
     e->managed.context = e;
     e->managed.deleter = [](DLManagedTensor* m) {
         const PyGILState_STATE state = PyGILState_Ensure();
@@ -80,7 +85,8 @@ Tensor from_capsule(PyObject* capsule) {
     const DLTensor& d = m->tensor;
     const bool on_gpu = d.device.type == device_cuda;
     if (!on_gpu && d.device.type != device_cpu && d.device.type != device_pinned)
-        throw RuntimeError("from_dlpack: the data lies on a device of type ", int(d.device.type), ", expected the CPU (1 or 3) or CUDA (2)");
+        throw RuntimeError("from_dlpack: the data lies on a device of type ", int(d.device.type),
+                           ", expected the CPU (1 or 3) or CUDA (2)");
     const Device device = on_gpu ? resolve({DeviceType::cuda, int8_t(d.device.id)}) : Device{};
     const DType dtype = from_dl(d.dtype);
     Layout layout;
@@ -90,10 +96,13 @@ Tensor from_capsule(PyObject* capsule) {
         if (s < 0) throw RuntimeError("from_dlpack: negative strides are not supported, got ", layout.strides);
     const int64_t bytes = product(layout.sizes) ? layout.extent() * item_size(dtype) : 0;
     PyCapsule_SetName(capsule, "used_dltensor");
-    Storage* s = Storage::wrap(static_cast<char*>(d.data) + d.byte_offset, size_t(bytes), [](Storage* s) {
-        auto* m = static_cast<DLManagedTensor*>(s->owner);
-        if (m->deleter) m->deleter(m);
-    }, m);
+    Storage* s = Storage::wrap(
+        static_cast<char*>(d.data) + d.byte_offset, size_t(bytes),
+        [](Storage* s) {
+            auto* m = static_cast<DLManagedTensor*>(s->owner);
+            if (m->deleter) m->deleter(m);
+        },
+        m);
     s->device = device;
     Tensor t = from_storage(s, std::move(layout), dtype);
     s->drop();

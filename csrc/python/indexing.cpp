@@ -24,7 +24,7 @@ struct Step {  // one dimension of the layout changed
 struct Key {
     Small<Step, 6> steps;
     const char* name = "AliasBackward0";  // of the last step, as PyTorch names the node
-    TensorList indices;   // by dimension of the view; undefined where none
+    TensorList indices;                   // by dimension of the view; undefined where none
     bool advanced = false;
 };
 
@@ -103,8 +103,8 @@ void consume(PyObject* item, const Tensor& t, Key& key, int64_t& in, int64_t& ou
             room(mask.dim());
             for (int64_t d = 0; d < mask.dim(); d++)
                 if (mask.size(d) != t.size(in + d))
-                    throw IndexError("The shape of the mask ", mask.sizes(), " at index ", d, " does not match the shape of the indexed tensor ",
-                                     t.sizes(), " at index ", in + d);
+                    throw IndexError("The shape of the mask ", mask.sizes(), " at index ", d,
+                                     " does not match the shape of the indexed tensor ", t.sizes(), " at index ", in + d);
             for (Tensor& c : nonzero_tuple(mask)) {
                 set_index(out++, c);
                 in++;
@@ -198,9 +198,10 @@ Key parse(PyObject* key_object, const Tensor& t) {
 Tensor viewed(const Tensor& t, const Key& key) {
     Tensor v = make_view(t, apply(t.layout(), key.steps));
     if (needs_grad(t))
-        record(v, key.name, {t}, {}, [sizes = t.sizes(), inner = apply(Layout{t.sizes(), contiguous_strides(t.sizes()), 0}, key.steps)](Backward& bw) {
-            bw.set(0, embed(bw.grad(), sizes, inner));
-        });
+        record(v, key.name, {t}, {},
+               [sizes = t.sizes(), inner = apply(Layout{t.sizes(), contiguous_strides(t.sizes()), 0}, key.steps)](Backward& bw) {
+                   bw.set(0, embed(bw.grad(), sizes, inner));
+               });
     return v;
 }
 
@@ -222,7 +223,8 @@ PyObject* get_item(PyObject* self, PyObject* key_object) {
             if (PyObject* answer = call_overridden("__getitem__", self, key_object)) return answer;
         OnDevice on(t.device());
         Profiled profiled;
-        if (profiling) [[unlikely]] profiled.begin(EventKind::operation, "getitem", "", &self, 1);
+        if (profiling) [[unlikely]]
+            profiled.begin(EventKind::operation, "getitem", "", &self, 1);
         if (is_whole_mask(key_object, t)) return masked_select(t, as_tensor(key_object)).release();
         const Key key = parse(key_object, t);
         if (!key.advanced) return viewed(t, key).release();
@@ -238,7 +240,8 @@ int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
         const Tensor& t = as_tensor(self);
         OnDevice on(t.device());
         Profiled profiled;
-        if (profiling) [[unlikely]] profiled.begin(EventKind::operation, "setitem", "", &self, 1);
+        if (profiling) [[unlikely]]
+            profiled.begin(EventKind::operation, "setitem", "", &self, 1);
         const bool number = !is_tensor(value) && is_number(value);
         if (number && is_whole_mask(key_object, t)) {
             Scalar s = to_scalar(value);
@@ -256,7 +259,10 @@ int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
             value = plain.object();
         }
         if (is_tensor(value)) source = as_tensor(value);
-        else if (number) source = scalar_tensor(to_scalar(value), is_complex(t.dtype()) ? t.dtype() : to_scalar(value).is_complex() ? complex_of(t.dtype()) : t.dtype());
+        else if (number)
+            source = scalar_tensor(to_scalar(value), is_complex(t.dtype())           ? t.dtype()
+                                                     : to_scalar(value).is_complex() ? complex_of(t.dtype())
+                                                                                     : t.dtype());
         else source = tensor_from_data(value, t.dtype());
         Tensor target = key.steps.empty() ? (key.advanced ? t : Tensor()) : viewed(t, key);
         if (key.advanced) {

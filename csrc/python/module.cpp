@@ -6,7 +6,7 @@ namespace wisp {
 void name_pointwise_rows();
 void add_module_base(PyObject* module);
 void add_sample_seeds(PyObject* module);
-}
+}  // namespace wisp
 
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "wisp._core", "The core of Wisp.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
 

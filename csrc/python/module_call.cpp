@@ -46,7 +46,8 @@ PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs) {
     PyObject* hooked = PyObject_GetAttr(self, has_hooks);
     if (!hooked) return nullptr;
     Profiled profiled;
-    if (profiling) [[unlikely]] profiled.begin(EventKind::module, Py_TYPE(self)->tp_name, "", nullptr, 0);
+    if (profiling) [[unlikely]]
+        profiled.begin(EventKind::module, Py_TYPE(self)->tp_name, "", nullptr, 0);
     PyObject* result = hooked == Py_False ? call_forward(self, args, kwargs) : call_hooked(self, args, kwargs);
     Py_DECREF(hooked);
     if (!result) note_failure(self);

@@ -55,7 +55,9 @@ PyObject* node_saved_tensors(PyObject* self, void*) {
     return guarded([&]() -> PyObject* {
         Node& n = as_node(self);
         if (n.released && n.saved.empty())
-            throw RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed).");
+            throw RuntimeError(
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+                "freed).");
         return saved_tuple(n);
     });
 }
@@ -108,12 +110,13 @@ PyGetSetDef getset[] = {{"next_functions", next_functions, nullptr, nullptr, nul
                         {"_outputs", node_outputs, nullptr, "shape and dtype of the forward results", nullptr},
                         {"_saved_bytes", saved_bytes, nullptr, nullptr, nullptr},
                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyMethodDef methods[] = {{"name", node_name, METH_NOARGS, "name() -> str"},
-                         {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
-                         {"_hooks", node_hooks, METH_O, nullptr},
-                         {"register_hook", register_hook, METH_O, "register_hook(fn): fn(grad_inputs, grad_outputs) after the node has run"},
-                         {"register_prehook", register_prehook, METH_O, "register_prehook(fn): fn(grad_outputs) before the node runs"},
-                         {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {
+    {"name", node_name, METH_NOARGS, "name() -> str"},
+    {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
+    {"_hooks", node_hooks, METH_O, nullptr},
+    {"register_hook", register_hook, METH_O, "register_hook(fn): fn(grad_inputs, grad_outputs) after the node has run"},
+    {"register_prehook", register_prehook, METH_O, "register_prehook(fn): fn(grad_outputs) before the node runs"},
+    {nullptr, nullptr, 0, nullptr}};
 
 // A class named as the node, so that type(fn).__name__ is what PyTorch's users expect.
 PyTypeObject* class_named(const char* name) {
@@ -123,8 +126,10 @@ PyTypeObject* class_named(const char* name) {
         static std::map<std::string, std::string> names;  // type names must outlive the types
         std::string& full = names[name];
         full = std::string("wisp.autograd.") + name;
-        PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_node)}, {Py_tp_clear, reinterpret_cast<void*>(clear_node)},
-                               {Py_tp_dealloc, reinterpret_cast<void*>(dealloc_node)}, {0, nullptr}};
+        PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_node)},
+                               {Py_tp_clear, reinterpret_cast<void*>(clear_node)},
+                               {Py_tp_dealloc, reinterpret_cast<void*>(dealloc_node)},
+                               {0, nullptr}};
         PyType_Spec spec = {full.c_str(), int(sizeof(Node)), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
         Ref bases(PyTuple_Pack(1, reinterpret_cast<PyObject*>(&type)));
         c = reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&spec, bases.get()));
@@ -151,7 +156,8 @@ const Operators operators = {
          r.retain_graph = retain;
          r.create_graph = create;
          run_backward(r);
-     }, function},
+     },
+     function},
     {"_grad(any outputs, any grad_outputs, any inputs, bool retain_graph, bool create_graph, bool allow_unused)",
      [](PyObject* outputs, PyObject* grads, PyObject* inputs, bool retain, bool create, bool unused) {
          BackwardRequest r;
@@ -161,19 +167,25 @@ const Operators operators = {
          r.allow_unused = unused;
          r.accumulate = false;
          return run_backward(r);
-     }, function},
+     },
+     function},
     {"_push_saved_tensors_hooks(any pack, any unpack)", [](PyObject* p, PyObject* u) { push_saved_hooks(p, u); }, function},
     {"_pop_saved_tensors_hooks()", []() { pop_saved_hooks(); }, function},
-    {"_set_saved_tensors_hooks_disabled(any message)", [](PyObject* m) { set_saved_hooks_disabled(m == Py_None ? "" : to_string(m)); }, function},
-    {"_node_saved_tensors(any node)", [](PyObject* node) {
+    {"_set_saved_tensors_hooks_disabled(any message)", [](PyObject* m) { set_saved_hooks_disabled(m == Py_None ? "" : to_string(m)); },
+     function},
+    {"_node_saved_tensors(any node)",
+     [](PyObject* node) {
          if (!PyObject_TypeCheck(node, node_type)) throw TypeError("_node_saved_tensors(): expected a node, not ", Py_TYPE(node)->tp_name);
          Node& n = as_node(node);
-         if (n.released) throw RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
-                                            "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
-                                            "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
-                                            "saved tensors after calling backward.");
+         if (n.released)
+             throw RuntimeError(
+                 "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+                 "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+                 "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+                 "saved tensors after calling backward.");
          return saved_tuple(n);
-     }, function},
+     },
+     function},
     {"_set_detect_anomaly(bool enabled, bool check_nan=True)", [](bool on, bool nan) { set_anomaly(on, nan); }, function},
     {"is_anomaly_enabled()", []() { return anomaly_enabled(); }, function},
     {"is_anomaly_check_nan_enabled()", []() { return anomaly_checks_nan(); }, function},
@@ -219,8 +231,8 @@ PyObject* function_record(PyObject*, PyObject* args) {
     const char* name;
     if (!PyArg_ParseTuple(args, "OsOOOOO", &ctx, &name, &inputs_o, &outputs_o, &dirty_o, &plain_o, &saved_o)) return nullptr;
     return guarded([&]() -> PyObject* {
-        const TensorList inputs = to_tensors(inputs_o), outputs = to_tensors(outputs_o), dirty = to_tensors(dirty_o), plain = to_tensors(plain_o),
-                         saved = to_tensors(saved_o);
+        const TensorList inputs = to_tensors(inputs_o), outputs = to_tensors(outputs_o), dirty = to_tensors(dirty_o),
+                         plain = to_tensors(plain_o), saved = to_tensors(saved_o);
         PyObject* interned = PyUnicode_InternFromString(name);  // the node keeps a pointer to the characters
         NodePtr node = NodePtr::steal(new_node(PyUnicode_AsUTF8(interned)));
         for (const Tensor& t : inputs) add_input(*node, t);
@@ -255,13 +267,12 @@ PyObject* function_record(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {
-    {"_set_grad_enabled", set_grad_enabled_c, METH_O, nullptr},
-    {"is_grad_enabled", is_grad_enabled_c, METH_NOARGS, "is_grad_enabled() -> bool"},
-    {"_set_inference_mode", set_inference_mode_c, METH_O, nullptr},
-    {"is_inference_mode_enabled", is_inference_mode_enabled_c, METH_NOARGS, "is_inference_mode_enabled() -> bool"},
-    {"_function_record", function_record, METH_VARARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef functions[] = {{"_set_grad_enabled", set_grad_enabled_c, METH_O, nullptr},
+                           {"is_grad_enabled", is_grad_enabled_c, METH_NOARGS, "is_grad_enabled() -> bool"},
+                           {"_set_inference_mode", set_inference_mode_c, METH_O, nullptr},
+                           {"is_inference_mode_enabled", is_inference_mode_enabled_c, METH_NOARGS, "is_inference_mode_enabled() -> bool"},
+                           {"_function_record", function_record, METH_VARARGS, nullptr},
+                           {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
@@ -287,8 +298,9 @@ PyObject* node_object(Node* node) {
 
 void add_node_type(PyObject* module) {
     type.tp_name = "wisp.autograd.graph.Node";
-    type.tp_doc = "A node of the backward graph, `tensor.grad_fn`.\n\n>>> x = wisp.ones(1, requires_grad=True)\n"
-                  ">>> (x * x).grad_fn.name()\n'MulBackward0'";
+    type.tp_doc =
+        "A node of the backward graph, `tensor.grad_fn`.\n\n>>> x = wisp.ones(1, requires_grad=True)\n"
+        ">>> (x * x).grad_fn.name()\n'MulBackward0'";
     type.tp_basicsize = sizeof(Node);
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE;
     type.tp_dealloc = dealloc_node;

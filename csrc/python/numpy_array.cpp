@@ -9,8 +9,7 @@ namespace wisp {
 namespace {
 
 struct ArrayObject {
-    PyObject_HEAD
-    char* data;
+    PyObject_HEAD char* data;
     int dims;
     Py_ssize_t *sizes, *strides;
     PyObject *base, *descriptor;
@@ -25,7 +24,8 @@ PyObject* descriptors[int(DType::count)];  // NumPy's one object of each native 
 // Compares what we read of numpy.zeros((3, 4), "int16")[1:, ::2] with what it says of itself.
 bool layout_is_known(PyObject* numpy) {
     Ref whole(PyObject_CallMethod(numpy, "zeros", "(nn)s", Py_ssize_t(3), Py_ssize_t(4), "int16"));
-    Ref rows(PySlice_New(Ref(PyLong_FromLong(1)).get(), nullptr, nullptr)), columns(PySlice_New(nullptr, nullptr, Ref(PyLong_FromLong(2)).get()));
+    Ref rows(PySlice_New(Ref(PyLong_FromLong(1)).get(), nullptr, nullptr)),
+        columns(PySlice_New(nullptr, nullptr, Ref(PyLong_FromLong(2)).get()));
     Ref key(PyTuple_Pack(2, rows.get(), columns.get()));
     Ref part(PyObject_GetItem(whole.get(), key.get()));
     const auto* first = reinterpret_cast<ArrayObject*>(whole.get());
@@ -34,7 +34,8 @@ bool layout_is_known(PyObject* numpy) {
     Ref data(PyMapping_GetItemString(interface.get(), "data"));
     void* address = PyLong_AsVoidPtr(PyTuple_GetItem(data.get(), 0));
     return a->data == address && a->data == first->data + 8 && a->dims == 2 && a->sizes[0] == 2 && a->sizes[1] == 2 && a->strides[0] == 8 &&
-           a->strides[1] == 4 && a->base == whole.get() && a->descriptor == descriptors[int(DType::i16)] && (a->flags & aligned) && (a->flags & writeable);
+           a->strides[1] == 4 && a->base == whole.get() && a->descriptor == descriptors[int(DType::i16)] && (a->flags & aligned) &&
+           (a->flags & writeable);
 }
 
 void look_at_numpy() {

@@ -20,9 +20,7 @@ PyObject* generator = nullptr;
 
 // --- dtype ---
 
-PyObject* dtype_repr(PyObject* self) {
-    return PyUnicode_FromFormat("torch.%s", name_of(reinterpret_cast<DTypeObject*>(self)->dtype));
-}
+PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", name_of(reinterpret_cast<DTypeObject*>(self)->dtype)); }
 DType dtype_of_object(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->dtype; }
 PyGetSetDef dtype_getset[] = {
     {"is_floating_point", [](PyObject* s, void*) { return PyBool_FromLong(is_floating(dtype_of_object(s))); }, nullptr, nullptr, nullptr},
@@ -51,7 +49,8 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
         else if (PyLong_Check(type)) d = {DeviceType::cuda, int8_t(PyLong_AsLong(type))};
         else throw TypeError("device(): expected a string such as 'cpu' or 'cuda:0', got ", Py_TYPE(type)->tp_name);
         if (index && index != Py_None) {
-            if (d.index >= 0) throw RuntimeError("type (string) must not include an index because index was passed explicitly: ", text_of(d));
+            if (d.index >= 0)
+                throw RuntimeError("type (string) must not include an index because index was passed explicitly: ", text_of(d));
             const long i = PyLong_AsLong(index);
             if (i == -1 && PyErr_Occurred()) throw PythonError();
             if (i < 0 || i > 127) throw RuntimeError("Device index must not be negative or above 127, got ", int64_t(i));
@@ -76,44 +75,53 @@ Py_hash_t device_hash(PyObject* self) {
     const Device d = device_of_object(self);
     return 1000 + int(d.type) * 1000 + d.index;
 }
-PyGetSetDef device_getset[] = {
-    {"type", [](PyObject* s, void*) {
-         Device d = device_of_object(s);
-         d.index = -1;
-         return PyUnicode_FromString(text_of(d).c_str());
-     }, nullptr, nullptr, nullptr},
-    {"index", [](PyObject* s, void*) -> PyObject* {
-         const Device d = device_of_object(s);
-         if (d.index < 0) Py_RETURN_NONE;
-         return PyLong_FromLong(d.index);
-     }, nullptr, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef device_getset[] = {{"type",
+                                [](PyObject* s, void*) {
+                                    Device d = device_of_object(s);
+                                    d.index = -1;
+                                    return PyUnicode_FromString(text_of(d).c_str());
+                                },
+                                nullptr, nullptr, nullptr},
+                               {"index",
+                                [](PyObject* s, void*) -> PyObject* {
+                                    const Device d = device_of_object(s);
+                                    if (d.index < 0) Py_RETURN_NONE;
+                                    return PyLong_FromLong(d.index);
+                                },
+                                nullptr, nullptr, nullptr},
+                               {nullptr, nullptr, nullptr, nullptr, nullptr}};
 // `with device("cuda"):` makes it the default one. What was before is kept in a stack, for contexts may nest.
 std::vector<Device>& devices_before() {
     static thread_local std::vector<Device> stack;
     return stack;
 }
-PyMethodDef device_methods[] = {
-    {"__enter__", [](PyObject* s, PyObject*) {
-         return guarded([&]() -> PyObject* {
-             const Device before = current_device();
-             set_default_device(device_of_object(s));
-             devices_before().push_back(before);
-             Py_INCREF(s);
-             return s;
-         });
-     }, METH_NOARGS, nullptr},
-    {"__exit__", [](PyObject*, PyObject*) -> PyObject* {
-         if (!devices_before().empty()) {
-             current_device_ = devices_before().back();
-             devices_before().pop_back();
-         }
-         Py_RETURN_NONE;
-     }, METH_VARARGS, nullptr},
-    {"__reduce__", [](PyObject* s, PyObject*) {
-         return Py_BuildValue("(O(s))", reinterpret_cast<PyObject*>(&device_type), text_of(device_of_object(s)).c_str());
-     }, METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef device_methods[] = {{"__enter__",
+                                 [](PyObject* s, PyObject*) {
+                                     return guarded([&]() -> PyObject* {
+                                         const Device before = current_device();
+                                         set_default_device(device_of_object(s));
+                                         devices_before().push_back(before);
+                                         Py_INCREF(s);
+                                         return s;
+                                     });
+                                 },
+                                 METH_NOARGS, nullptr},
+                                {"__exit__",
+                                 [](PyObject*, PyObject*) -> PyObject* {
+                                     if (!devices_before().empty()) {
+                                         current_device_ = devices_before().back();
+                                         devices_before().pop_back();
+                                     }
+                                     Py_RETURN_NONE;
+                                 },
+                                 METH_VARARGS, nullptr},
+                                {"__reduce__",
+                                 [](PyObject* s, PyObject*) {
+                                     return Py_BuildValue("(O(s))", reinterpret_cast<PyObject*>(&device_type),
+                                                          text_of(device_of_object(s)).c_str());
+                                 },
+                                 METH_NOARGS, nullptr},
+                                {nullptr, nullptr, 0, nullptr}};
 
 // --- memory format, layout ---
 
@@ -122,8 +130,7 @@ PyObject* format_repr(PyObject* self) {
     return PyUnicode_FromFormat("torch.%s", names[int(reinterpret_cast<FormatObject*>(self)->format)]);
 }
 struct LayoutObject {
-    PyObject_HEAD
-    const char* name;
+    PyObject_HEAD const char* name;
 };
 PyObject* layout_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", reinterpret_cast<LayoutObject*>(self)->name); }
 
@@ -150,7 +157,8 @@ PyObject* size_new(PyTypeObject*, PyObject* args, PyObject*) {
         PyObject* index = PyNumber_Index(PyTuple_GET_ITEM(tuple, i));
         if (!index) {
             PyErr_Clear();
-            PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i, Py_TYPE(PyTuple_GET_ITEM(tuple, i))->tp_name);
+            PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i,
+                         Py_TYPE(PyTuple_GET_ITEM(tuple, i))->tp_name);
             Py_DECREF(tuple);
             return nullptr;
         }
@@ -161,7 +169,8 @@ PyObject* size_new(PyTypeObject*, PyObject* args, PyObject*) {
 }
 PyObject* size_repr(PyObject* self) {
     std::string s = "torch.Size([";
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); i++) s += (i ? ", " : "") + std::to_string(PyLong_AsLongLong(PyTuple_GET_ITEM(self, i)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); i++)
+        s += (i ? ", " : "") + std::to_string(PyLong_AsLongLong(PyTuple_GET_ITEM(self, i)));
     return PyUnicode_FromString((s + "])").c_str());
 }
 PyObject* size_concat(PyObject* a, PyObject* b) {
@@ -176,17 +185,21 @@ PyObject* size_subscript(PyObject* a, PyObject* key) {
     PyObject* r = PyTuple_Type.tp_as_mapping->mp_subscript(a, key);
     return r && PyTuple_Check(r) ? size_from_tuple(r) : r;
 }
-PyMethodDef size_methods[] = {
-    {"numel", [](PyObject* self, PyObject*) -> PyObject* {
-         int64_t n = 1;
-         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); i++) n *= PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));
-         return PyLong_FromLongLong(n);
-     }, METH_NOARGS, nullptr},
-    {"__reduce__", [](PyObject* self, PyObject*) -> PyObject* {
-         PyObject* values = PySequence_List(self);
-         return values ? Py_BuildValue("(O(N))", reinterpret_cast<PyObject*>(&size_type), values) : nullptr;
-     }, METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef size_methods[] = {{"numel",
+                               [](PyObject* self, PyObject*) -> PyObject* {
+                                   int64_t n = 1;
+                                   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); i++)
+                                       n *= PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));
+                                   return PyLong_FromLongLong(n);
+                               },
+                               METH_NOARGS, nullptr},
+                              {"__reduce__",
+                               [](PyObject* self, PyObject*) -> PyObject* {
+                                   PyObject* values = PySequence_List(self);
+                                   return values ? Py_BuildValue("(O(N))", reinterpret_cast<PyObject*>(&size_type), values) : nullptr;
+                               },
+                               METH_NOARGS, nullptr},
+                              {nullptr, nullptr, 0, nullptr}};
 PySequenceMethods size_sequence;
 PyMappingMethods size_mapping;
 
@@ -219,33 +232,43 @@ bool seed_from(PyObject* value, uint64_t& seed) {
     return true;
 }
 PyMethodDef generator_methods[] = {
-    {"manual_seed", [](PyObject* self, PyObject* value) -> PyObject* {
+    {"manual_seed",
+     [](PyObject* self, PyObject* value) -> PyObject* {
          uint64_t seed;
          if (!seed_from(value, seed)) return nullptr;
          generator_of(self) = {seed, 0};
          Py_INCREF(self);
          return self;
-     }, METH_O, "manual_seed(seed) -> Generator"},
+     },
+     METH_O, "manual_seed(seed) -> Generator"},
     {"initial_seed", [](PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(generator_of(self).seed); }, METH_NOARGS, nullptr},
-    {"seed", [](PyObject* self, PyObject*) {
+    {"seed",
+     [](PyObject* self, PyObject*) {
          std::random_device device;
          const uint64_t seed = (uint64_t(device()) << 32 | device()) >> 11;
          generator_of(self) = {seed, 0};
          return PyLong_FromUnsignedLongLong(seed);
-     }, METH_NOARGS, nullptr},
-    {"_state", [](PyObject* self, PyObject*) { return Py_BuildValue("(KK)", generator_of(self).seed, generator_of(self).offset); }, METH_NOARGS, nullptr},
-    {"_set_state", [](PyObject* self, PyObject* args) -> PyObject* {
+     },
+     METH_NOARGS, nullptr},
+    {"_state", [](PyObject* self, PyObject*) { return Py_BuildValue("(KK)", generator_of(self).seed, generator_of(self).offset); },
+     METH_NOARGS, nullptr},
+    {"_set_state",
+     [](PyObject* self, PyObject* args) -> PyObject* {
          unsigned long long seed, offset;
          if (!PyArg_ParseTuple(args, "KK", &seed, &offset)) return nullptr;
          generator_of(self) = {seed, offset};
          Py_RETURN_NONE;
-     }, METH_VARARGS, nullptr},
-    {"get_state", [](PyObject* self, PyObject*) -> PyObject* {
+     },
+     METH_VARARGS, nullptr},
+    {"get_state",
+     [](PyObject* self, PyObject*) -> PyObject* {
          Tensor state = empty({int64_t(sizeof(Generator))}, DType::u8, Device{});
          std::memcpy(state.data(), &generator_of(self), sizeof(Generator));
          return state.release();
-     }, METH_NOARGS, "get_state() -> Tensor: the state as bytes"},
-    {"set_state", [](PyObject* self, PyObject* value) -> PyObject* {
+     },
+     METH_NOARGS, "get_state() -> Tensor: the state as bytes"},
+    {"set_state",
+     [](PyObject* self, PyObject* value) -> PyObject* {
          const Tensor state = is_tensor(value) ? Tensor::borrow(as_tensor_object(value)) : Tensor();
          if (!state || state.dtype() != DType::u8 || state.numel() != int64_t(sizeof(Generator)) || !state.is_contiguous()) {
              PyErr_SetString(PyExc_TypeError, "RNG state must be a torch.ByteTensor made by get_state()");
@@ -254,16 +277,18 @@ PyMethodDef generator_methods[] = {
          std::memcpy(&generator_of(self), state.data(), sizeof(Generator));
          Py_INCREF(self);
          return self;
-     }, METH_O, "set_state(state) -> Generator"},
-    {"clone_state", [](PyObject* self, PyObject*) -> PyObject* {
+     },
+     METH_O, "set_state(state) -> Generator"},
+    {"clone_state",
+     [](PyObject* self, PyObject*) -> PyObject* {
          PyObject* other = Py_TYPE(self)->tp_alloc(Py_TYPE(self), 0);
          if (other) new (&generator_of(other)) Generator(generator_of(self));
          return other;
-     }, METH_NOARGS, "clone_state() -> Generator with the same state"},
+     },
+     METH_NOARGS, "clone_state() -> Generator with the same state"},
     {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef generator_getset[] = {
-    {"device", [](PyObject*, void*) { return device_object(Device{}); }, nullptr, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef generator_getset[] = {{"device", [](PyObject*, void*) { return device_object(Device{}); }, nullptr, nullptr, nullptr},
+                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 void ready(PyTypeObject& type, const char* name, Py_ssize_t size, const char* doc) {
     type.tp_name = name;
@@ -316,10 +341,10 @@ PyObject* tuple_of_ints(const Dims& values) {
 }
 PyObject* scalar_object(const Scalar& s) {
     switch (s.kind()) {
-        case Scalar::Kind::boolean: return PyBool_FromLong(s.to_bool());
-        case Scalar::Kind::integer: return PyLong_FromLongLong(s.to_int());
-        case Scalar::Kind::floating: return PyFloat_FromDouble(s.to_double());
-        default: return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
+    case Scalar::Kind::boolean: return PyBool_FromLong(s.to_bool());
+    case Scalar::Kind::integer: return PyLong_FromLongLong(s.to_int());
+    case Scalar::Kind::floating: return PyFloat_FromDouble(s.to_double());
+    default: return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
     }
 }
 bool truth_of(PyObject* o) {
@@ -346,7 +371,8 @@ void add_types(PyObject* module) {
           "Where a tensor lives: a kind, and a number.\n\n>>> wisp.device('cuda:1').index\n1");
     format_type.tp_repr = format_repr;
     ready(format_type, "torch.memory_format", sizeof(FormatObject),
-          "The order of dimensions in memory: wisp.contiguous_format, wisp.channels_last, ...\n\n>>> wisp.channels_last\ntorch.channels_last");
+          "The order of dimensions in memory: wisp.contiguous_format, wisp.channels_last, ...\n\n>>> "
+          "wisp.channels_last\ntorch.channels_last");
     layout_type.tp_repr = layout_repr;
     ready(layout_type, "torch.layout", sizeof(LayoutObject),
           "How a tensor keeps its elements: wisp.strided, wisp.sparse_coo, ...\n\n>>> wisp.ones(2).layout\ntorch.strided");
@@ -368,7 +394,8 @@ void add_types(PyObject* module) {
     generator_type.tp_methods = generator_methods;
     generator_type.tp_getset = generator_getset;
     ready(generator_type, "torch.Generator", sizeof(GeneratorObject),
-          "A source of random numbers; its state is a seed and how much was drawn.\n\n>>> g = wisp.Generator().manual_seed(7)\n>>> g.initial_seed()\n7");
+          "A source of random numbers; its state is a seed and how much was drawn.\n\n>>> g = wisp.Generator().manual_seed(7)\n>>> "
+          "g.initial_seed()\n7");
 
     for (int i = 0; i < int(DType::count); i++) {
         auto* o = PyObject_New(DTypeObject, &dtype_type);
@@ -376,8 +403,9 @@ void add_types(PyObject* module) {
         dtypes[i] = reinterpret_cast<PyObject*>(o);
         PyModule_AddObjectRef(module, name_of(DType(i)), dtypes[i]);
     }
-    const std::pair<const char*, DType> short_names[] = {{"half", DType::f16}, {"float", DType::f32}, {"double", DType::f64}, {"short", DType::i16},
-                                                         {"int", DType::i32}, {"long", DType::i64}, {"cfloat", DType::c64}, {"cdouble", DType::c128}};
+    const std::pair<const char*, DType> short_names[] = {{"half", DType::f16},   {"float", DType::f32},   {"double", DType::f64},
+                                                         {"short", DType::i16},  {"int", DType::i32},     {"long", DType::i64},
+                                                         {"cfloat", DType::c64}, {"cdouble", DType::c128}};
     for (auto& [name, d] : short_names) PyModule_AddObjectRef(module, name, dtypes[int(d)]);
     const char* formats[] = {"contiguous_format", "channels_last", "channels_last_3d", "preserve_format"};
     for (int i = 0; i < 4; i++) {
@@ -393,8 +421,9 @@ void add_types(PyObject* module) {
     }
     generator = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&generator_type));
     PyModule_AddObjectRef(module, "default_generator", generator);
-    const std::pair<const char*, PyTypeObject*> types[] = {{"dtype", &dtype_type}, {"device", &device_type}, {"memory_format", &format_type},
-                                                           {"layout", &layout_type}, {"Size", &size_type}, {"Generator", &generator_type}};
+    const std::pair<const char*, PyTypeObject*> types[] = {
+        {"dtype", &dtype_type},   {"device", &device_type}, {"memory_format", &format_type},
+        {"layout", &layout_type}, {"Size", &size_type},     {"Generator", &generator_type}};
     for (auto& [name, type] : types) PyModule_AddObjectRef(module, name, reinterpret_cast<PyObject*>(type));
 }
 

@@ -36,51 +36,39 @@ private:
 };
 
 struct DTypeObject {
-    PyObject_HEAD
-    DType dtype;
+    PyObject_HEAD DType dtype;
 };
 struct DeviceObject {
-    PyObject_HEAD
-    Device device;
+    PyObject_HEAD Device device;
 };
 struct FormatObject {
-    PyObject_HEAD
-    MemoryFormat format;
+    PyObject_HEAD MemoryFormat format;
 };
 struct GeneratorObject {
-    PyObject_HEAD
-    Generator generator;
+    PyObject_HEAD Generator generator;
 };
 
 extern PyTypeObject dtype_type, device_type, format_type, layout_type, size_type, generator_type;
 
-PyObject* dtype_object(DType d);                // new reference
-PyObject* device_object(Device d);              // new reference
-PyObject* size_object(const Dims& sizes);       // wisp.Size, new reference
-PyObject* tuple_of_ints(const Dims& values);    // plain tuple
+PyObject* dtype_object(DType d);              // new reference
+PyObject* device_object(Device d);            // new reference
+PyObject* size_object(const Dims& sizes);     // wisp.Size, new reference
+PyObject* tuple_of_ints(const Dims& values);  // plain tuple
 PyObject* scalar_object(const Scalar& s);
-bool truth_of(PyObject* o);                      // bool(o); throws what that raises
-PyObject* layout_strided();                     // borrowed
-PyObject* default_generator_object();           // borrowed
+bool truth_of(PyObject* o);            // bool(o); throws what that raises
+PyObject* layout_strided();            // borrowed
+PyObject* default_generator_object();  // borrowed
 void add_types(PyObject* module);
 
 // Runs f and turns C++ errors into Python ones.
-template <class Result, class F>
-Result guarded(Result failure, F&& f) {
+template <class Result, class F> Result guarded(Result failure, F&& f) {
     try {
         return f();
-    } catch (const Error& e) {
-        e.restore();
-    } catch (const std::bad_alloc&) {
+    } catch (const Error& e) { e.restore(); } catch (const std::bad_alloc&) {
         PyErr_NoMemory();
-    } catch (const std::exception& e) {
-        PyErr_SetString(PyExc_RuntimeError, e.what());
-    }
+    } catch (const std::exception& e) { PyErr_SetString(PyExc_RuntimeError, e.what()); }
     return failure;
 }
-template <class F>
-PyObject* guarded(F&& f) {
-    return guarded<PyObject*>(nullptr, f);
-}
+template <class F> PyObject* guarded(F&& f) { return guarded<PyObject*>(nullptr, f); }
 
 }  // namespace wisp

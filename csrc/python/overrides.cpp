@@ -16,9 +16,9 @@ namespace {
 
 thread_local int active_modes = 0, classes_off = 0, all_off = 0;
 thread_local bool private_seen = false;  // whether modes see operators that begin with an underscore, as a tracer must
-PyObject* handler = nullptr;   // (function, arguments, keywords) -> result, or the handler itself: go on
-PyObject* disabled = nullptr;  // the __torch_function__ of classes that answer nothing, such as Parameter
-PyObject* protocol = nullptr;  // "__torch_function__"
+PyObject* handler = nullptr;             // (function, arguments, keywords) -> result, or the handler itself: go on
+PyObject* disabled = nullptr;            // the __torch_function__ of classes that answer nothing, such as Parameter
+PyObject* protocol = nullptr;            // "__torch_function__"
 
 bool answers(PyTypeObject* type) {
     PyObject* found = _PyType_Lookup(type, protocol);
@@ -56,25 +56,31 @@ bool wanted(bool modes, PyObject* const* args, Py_ssize_t n) {
 }
 
 Tensor as_class(const Tensor& t, PyObject* cls) {
-    if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type)) throw TypeError("as_subclass: cls must be a subclass of Tensor");
+    if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), tensor_type))
+        throw TypeError("as_subclass: cls must be a subclass of Tensor");
     Tensor result = Tensor::steal(as_tensor_object(new_tensor_of_type(reinterpret_cast<PyTypeObject*>(cls), t)));
     if (needs_grad(t)) record(result, "AliasBackward0", {t}, {}, [](Backward& bw) { bw.set(0, bw.grad()); });
     return result;
 }
 
 const Operators operators = {
-    {"_set_overrides(any call, any off)", [](PyObject* call, PyObject* off) {
+    {"_set_overrides(any call, any off)",
+     [](PyObject* call, PyObject* off) {
          handler = Py_NewRef(call);
          disabled = Py_NewRef(off);
          protocol = PyUnicode_InternFromString("__torch_function__");
-     }, function},
+     },
+     function},
     {"_overriding(int change)", [](int64_t change) { overriding += int(change); }, function},
-    {"_function_modes(int change)", [](int64_t change) {
+    {"_function_modes(int change)",
+     [](int64_t change) {
          active_modes += int(change);
          overriding += int(change);
-     }, function},
+     },
+     function},
     {"_see_private(bool on)", [](bool on) { private_seen = on; }, function},
-    {"_functions_off(bool modes, int change)", [](bool modes, int64_t change) { (modes ? all_off : classes_off) += int(change); }, function},
+    {"_functions_off(bool modes, int change)", [](bool modes, int64_t change) { (modes ? all_off : classes_off) += int(change); },
+     function},
     {"_functions_are_off(bool modes)", [](bool modes) { return modes ? all_off > 0 : classes_off > 0 || all_off > 0; }, function},
     {"_as_class(Tensor input, any cls)", as_class, function},
 };

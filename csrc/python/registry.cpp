@@ -34,7 +34,8 @@ bool has_batched(PyObject* o) {
 }
 
 void refuse_batched_write(const char* name) {
-    throw RuntimeError("vmap: ", name, " is not possible because the value (or the index) is mapped over and the tensor that is written to is "
+    throw RuntimeError("vmap: ", name,
+                       " is not possible because the value (or the index) is mapped over and the tensor that is written to is "
                        "not. Please use out-of-place operators instead.");
 }
 
@@ -43,7 +44,7 @@ void refuse_batched_write(const char* name) {
 namespace {
 
 struct Operator {
-    std::string name;    // without namespace
+    std::string name;  // without namespace
     std::vector<Overload> overloads;
     CastPolicy autocast[2] = {};  // on the CPU, on the GPU
 };
@@ -53,8 +54,7 @@ enum Form : uint8_t { form_function, form_method, form_inplace };
 int places_of(Form form) { return form == form_function ? function : form == form_method ? method : inplace | inplace_function; }
 
 struct OperatorObject {
-    PyObject_HEAD
-    vectorcallfunc call;
+    PyObject_HEAD vectorcallfunc call;
     Operator* op;
     Form form;
     PyObject* doc;
@@ -67,7 +67,8 @@ PyTypeObject function_type = {PyVarObject_HEAD_INIT(nullptr, 0)}, method_type = 
     std::string got;
     for (Py_ssize_t i = 0; i < n; i++) got += (i ? ", " : "") + std::string(Py_TYPE(args[i])->tp_name);
     for (Py_ssize_t j = 0; kwnames && j < PyTuple_GET_SIZE(kwnames); j++)
-        got += (got.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, j))) + "=" + Py_TYPE(args[n + j])->tp_name;
+        got +=
+            (got.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, j))) + "=" + Py_TYPE(args[n + j])->tp_name;
     std::string message = op.name + "(): ";
     PyObject* slots[max_parameters];
     Ref rest;
@@ -85,15 +86,17 @@ PyTypeObject function_type = {PyVarObject_HEAD_INIT(nullptr, 0)}, method_type = 
 void resize_out(const Tensor& out, const Tensor& result, const char* name) {
     if (out.sizes() == result.sizes()) return;
     if (out.numel() != 0)
-        warn(str("An output with one or more elements was resized since it had shape ", out.sizes(), ", which does not match the required output shape ",
-                 result.sizes(), ". Resize it to zero elements first, e.g. out.resize_(0). (", name, ")"));
+        warn(str("An output with one or more elements was resized since it had shape ", out.sizes(),
+                 ", which does not match the required output shape ", result.sizes(),
+                 ". Resize it to zero elements first, e.g. out.resize_(0). (", name, ")"));
     set_data(out, empty(result.sizes(), out.dtype(), out.device()));
 }
 
 // Refuses an out= that shares memory with an argument, unless it is that argument as a whole and keeps its shape.
 void check_overlap(const Tensor& out, const Tensor& result, PyObject* argument, const char* name, bool listed = false) {
     if (PyList_Check(argument) || PyTuple_Check(argument)) {
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(argument); i++) check_overlap(out, result, PySequence_Fast_GET_ITEM(argument, i), name, true);
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(argument); i++)
+            check_overlap(out, result, PySequence_Fast_GET_ITEM(argument, i), name, true);
         return;
     }
     if (!is_tensor(argument)) return;
@@ -104,8 +107,10 @@ void check_overlap(const Tensor& out, const Tensor& result, PyObject* argument, 
     const int64_t a = t.offset(), b = out.offset(), item = out.item_size();
     const bool apart = a * t.item_size() >= (b + out.layout().extent()) * item || b * item >= (a + t.layout().extent()) * t.item_size();
     if (!(listed && same) && (apart || (same && out.sizes() == result.sizes()))) return;
-    throw RuntimeError("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
-                       "Please clone() the tensor before performing the operation. (", name, ", out=)");
+    throw RuntimeError(
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+        "Please clone() the tensor before performing the operation. (",
+        name, ", out=)");
 }
 
 void copy_out(const Tensor& out, const Tensor& result, const char* name, bool exact) {
@@ -131,7 +136,8 @@ PyObject* take_out(const Overload& o, PyObject** slots) {
 // A constructor with pin_memory=True: what it makes on the host is moved into pinned memory.
 PyObject* call_pinned(const Overload& o, PyObject** slots) {
     if (cuda::device_count() == 0)
-        throw RuntimeError("pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is available on this system.");
+        throw RuntimeError(
+            "pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator is available on this system.");
     if (o.out >= 0) take_out(o, slots);
     Ref result(o.call(o.f, slots, o.named));
     if (!is_tensor(result.get())) return result.release();
@@ -144,15 +150,19 @@ PyObject* call_pinned(const Overload& o, PyObject** slots) {
 
 PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots, PyObject* out) {
     if (is_sparse(out)) refuse_sparse((op.name + "(out=)").c_str());
-    if (has_conjugate(out)) throw RuntimeError(op.name, "(): out= is a conjugate view, which cannot be written to as a whole; pass an ordinary tensor");
+    if (has_conjugate(out))
+        throw RuntimeError(op.name, "(): out= is a conjugate view, which cannot be written to as a whole; pass an ordinary tensor");
     for (size_t i = 0; grad_enabled() && i + 1 < o.parameters.size(); i++)
         if (is_tensor(slots[i]) && FromPython<const Tensor&>::get(slots[i]).requires_grad())
-            throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
+            throw RuntimeError(
+                op.name,
+                "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
     GradMode off(false);
     Ref result(o.call(o.f, slots, o.named));
     auto check = [&](PyObject* to, PyObject* from) {
         for (int i = 0; i < int(o.parameters.size()); i++)
-            if (i != o.out) check_overlap(Tensor::borrow(as_tensor_object(to)), Tensor::borrow(as_tensor_object(from)), slots[i], op.name.c_str());
+            if (i != o.out)
+                check_overlap(Tensor::borrow(as_tensor_object(to)), Tensor::borrow(as_tensor_object(from)), slots[i], op.name.c_str());
     };
     if (is_tensor(result.get()) && is_tensor(out)) check(out, result.get());
     if (is_tensor(result.get())) {
@@ -161,7 +171,8 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
         Py_INCREF(out);
         return out;
     }
-    if (!PyTuple_Check(result.get()) || (!PyTuple_Check(out) && !PyList_Check(out)) || PySequence_Fast_GET_SIZE(out) != PyTuple_GET_SIZE(result.get()))
+    if (!PyTuple_Check(result.get()) || (!PyTuple_Check(out) && !PyList_Check(out)) ||
+        PySequence_Fast_GET_SIZE(out) != PyTuple_GET_SIZE(result.get()))
         throw TypeError(op.name, "(): argument 'out' must be a tuple of as many Tensors as there are results");
     const Py_ssize_t n = PyTuple_GET_SIZE(result.get());
     TensorList outs;
@@ -202,7 +213,9 @@ PyObject* call_inplace(const Operator& op, const Overload& o, PyObject** slots) 
 bool any_sparse(PyObject* const* args, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++) {
         if (is_sparse(args[i]) || is_sparse_layout(args[i])) return true;
-        if ((PyList_Check(args[i]) || PyTuple_Check(args[i])) && any_sparse(PySequence_Fast_ITEMS(args[i]), PySequence_Fast_GET_SIZE(args[i]))) return true;
+        if ((PyList_Check(args[i]) || PyTuple_Check(args[i])) &&
+            any_sparse(PySequence_Fast_ITEMS(args[i]), PySequence_Fast_GET_SIZE(args[i])))
+            return true;
     }
     return false;
 }
@@ -231,8 +244,8 @@ struct DeviceOfCall {
 
 // Operators that move values between devices, or that look at no values.
 bool mixes_devices(const std::string& name) {
-    static const std::unordered_set<std::string> names = {"copy_", "to", "type_as", "_set", "is_same_size", "result_type", "index_put_",
-                                                          "index_put", "_rebase", "backward", "set_"};
+    static const std::unordered_set<std::string> names = {"copy_",      "to",        "type_as", "_set",     "is_same_size", "result_type",
+                                                          "index_put_", "index_put", "_rebase", "backward", "set_"};
     return names.count(name) != 0;
 }
 
@@ -245,14 +258,15 @@ Device device_of_call(const Operator& op, PyObject** slots, int n) {
         PyObject* o = slots[i];
         if (!o || !is_tensor(o)) continue;
         const Tensor& t = reinterpret_cast<const Tensor&>(o);
-        if (!(t.device() == found.device) && t.dim() > 0) check_same_device(op.name.c_str(), reinterpret_cast<const Tensor&>(found.witness), t);
+        if (!(t.device() == found.device) && t.dim() > 0)
+            check_same_device(op.name.c_str(), reinterpret_cast<const Tensor&>(found.witness), t);
     }
     return found.device;
 }
 
 // --- vmap: calls with a batched tensor go to Python (wisp/func/_batching.py) -------------------------------------------
 
-PyObject* batched_call = nullptr;       // (operator, name, form, arguments) -> result, or NotImplemented: call it as it is
+PyObject* batched_call = nullptr;  // (operator, name, form, arguments) -> result, or NotImplemented: call it as it is
 
 PyObject* call_batched(const OperatorObject& self, const Overload& o, PyObject** slots) {
     bool wanted = o.random;
@@ -277,7 +291,8 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
         Ref rest;
         Profiled profiled;
         if (profiling) [[unlikely]]
-            profiled.begin(EventKind::operation, op.name.c_str(), self->form == form_inplace ? "_" : "", args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+            profiled.begin(EventKind::operation, op.name.c_str(), self->form == form_inplace ? "_" : "", args,
+                           n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
         const int places = places_of(self->form);
         for (const Overload& o : op.overloads) {
             if (op.overloads.size() > 1 && !(o.places & places)) continue;
@@ -285,7 +300,8 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             if (batching) [[unlikely]] {
                 if (PyObject* result = call_batched(*self, o, slots)) return result;
             }
-            if (o.pin >= 0 && slots[o.pin] == Py_True) [[unlikely]] return call_pinned(o, slots);
+            if (o.pin >= 0 && slots[o.pin] == Py_True) [[unlikely]]
+                return call_pinned(o, slots);
             PyObject* out = o.out >= 0 ? take_out(o, slots) : Py_None;
             std::optional<OnDevice> on;
             if (devices_in_use) [[unlikely]] {
@@ -294,7 +310,8 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             }
             if (self->form == form_inplace) return call_inplace(op, o, slots);
             if (out != Py_None) return call_with_out(op, o, slots, out);
-            if (const CastPolicy policy = autocast_users ? op.autocast[current_device().is_cuda()] : CastPolicy::none; policy != CastPolicy::none) {
+            if (const CastPolicy policy = autocast_users ? op.autocast[current_device().is_cuda()] : CastPolicy::none;
+                policy != CastPolicy::none) {
                 std::vector<Ref> kept;
                 cast_arguments(policy, slots, int(o.parameters.size()) - (o.out >= 0), kept);
                 return o.call(o.f, slots, o.named);
@@ -307,13 +324,9 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             if (has_conjugate(args[i])) return call_conjugate(callable, op.name.c_str(), self->form == form_inplace, args, n, kwnames);
         if (PyObject* result = call_foreign(callable, args, n, kwnames)) return result;
         refuse(op, args, n, kwnames);
-    } catch (const MissingKernel& e) {
-        MissingKernel(op.name, ": ", e.what()).restore();
-    } catch (const Error& e) {
+    } catch (const MissingKernel& e) { MissingKernel(op.name, ": ", e.what()).restore(); } catch (const Error& e) {
         e.restore();
-    } catch (const std::bad_alloc&) {
-        PyErr_NoMemory();
-    } catch (const std::exception& e) {
+    } catch (const std::bad_alloc&) { PyErr_NoMemory(); } catch (const std::exception& e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());
     }
     return nullptr;
@@ -357,7 +370,8 @@ std::string doc_of(const OperatorObject& o) {
 
 PyObject* object_repr(PyObject* self) {
     auto* o = reinterpret_cast<OperatorObject*>(self);
-    return PyUnicode_FromFormat("<built-in %s %s%s>", o->form == form_function ? "function" : "method", o->op->name.c_str(), o->form == form_inplace ? "_" : "");
+    return PyUnicode_FromFormat("<built-in %s %s%s>", o->form == form_function ? "function" : "method", o->op->name.c_str(),
+                                o->form == form_inplace ? "_" : "");
 }
 PyObject* object_name(PyObject* self, void*) {
     auto* o = reinterpret_cast<OperatorObject*>(self);
@@ -369,8 +383,11 @@ PyObject* object_doc(PyObject* self, void*) {
     if (!signatures || !PyUnicode_Check(signatures)) return signatures;
     // What the operator does is text in the package: wisp/_docs.
     PyObject* module = PyImport_ImportModule("wisp._docs");
-    PyObject* text = module ? PyObject_CallMethod(module, "describe", "OsO", o->module, o->op->name.c_str(), o->form == form_inplace ? Py_True : Py_False) : nullptr;
-    PyObject* doc = text && PyUnicode_Check(text) && PyUnicode_GET_LENGTH(text) ? PyUnicode_FromFormat("%U\n\n%U", signatures, text) : nullptr;
+    PyObject* text = module ? PyObject_CallMethod(module, "describe", "OsO", o->module, o->op->name.c_str(),
+                                                  o->form == form_inplace ? Py_True : Py_False)
+                            : nullptr;
+    PyObject* doc =
+        text && PyUnicode_Check(text) && PyUnicode_GET_LENGTH(text) ? PyUnicode_FromFormat("%U\n\n%U", signatures, text) : nullptr;
     if (!doc) {
         PyErr_Clear();
         doc = Py_NewRef(signatures);
@@ -483,12 +500,14 @@ static PyObject* one_sample(const Tensor& t) {
 }
 
 static const Operators batching_operators = {
-    {"_set_batching(any type, any call)", [](PyObject* type, PyObject* handler) {
+    {"_set_batching(any type, any call)",
+     [](PyObject* type, PyObject* handler) {
          batched_type = reinterpret_cast<PyTypeObject*>(type);
          batched_call = handler;
          Py_INCREF(type);
          Py_INCREF(handler);
-     }, function},
+     },
+     function},
     {"_batching(int change)", [](int64_t change) { batching += int(change); }, function},
     {"_one_sample(Tensor batch)", one_sample, function},
 };

@@ -68,11 +68,13 @@ template <> struct FromPython<Tensor> {
     static Tensor get(PyObject*& o) { return FromPython<const Tensor&>::get(o); }
 };
 template <> struct FromPython<const Arg&> {
-    static Arg get(PyObject*& o) { return is_tensor(o) ? Arg(reinterpret_cast<const Tensor&>(o)) : o == Py_None ? Arg() : Arg(to_scalar(o)); }
+    static Arg get(PyObject*& o) {
+        return is_tensor(o) ? Arg(reinterpret_cast<const Tensor&>(o)) : o == Py_None ? Arg() : Arg(to_scalar(o));
+    }
 };
-#define WISP_FROM(T, expression)                              \
-    template <> struct FromPython<T> {                        \
-        static T get(PyObject*& o) { return expression; }     \
+#define WISP_FROM(T, expression)                          \
+    template <> struct FromPython<T> {                    \
+        static T get(PyObject*& o) { return expression; } \
     };
 WISP_FROM(Scalar, to_scalar(o))
 WISP_FROM(int64_t, to_int(o))
@@ -112,10 +114,12 @@ struct ToPython {
     }
     PyObject* operator()(const TensorList& l) const { return make_tuple(l.data(), l.size(), named); }
     template <class... T> PyObject* operator()(const std::tuple<T...>& t) const {
-        return std::apply([&](auto&... parts) {
-            const Tensor list[] = {parts...};
-            return make_tuple(list, sizeof...(parts), named);
-        }, t);
+        return std::apply(
+            [&](auto&... parts) {
+                const Tensor list[] = {parts...};
+                return make_tuple(list, sizeof...(parts), named);
+            },
+            t);
     }
     PyObject* operator()(bool v) const { return PyBool_FromLong(v); }
     PyObject* operator()(int64_t v) const { return PyLong_FromLongLong(v); }
@@ -140,8 +144,7 @@ PyObject* call_with(R (*f)(A...), PyObject** slots, PyTypeObject* named, std::in
         return ToPython{named}(f(FromPython<A>::get(slots[I])...));
     }
 }
-template <class R, class... A>
-PyObject* thunk(void* f, PyObject** slots, PyTypeObject* named) {
+template <class R, class... A> PyObject* thunk(void* f, PyObject** slots, PyTypeObject* named) {
     return call_with(reinterpret_cast<R (*)(A...)>(f), slots, named, std::index_sequence_for<A...>());
 }
 template <class R, class... A> constexpr Thunk thunk_of(R (*)(A...)) { return &thunk<R, A...>; }
@@ -152,8 +155,8 @@ struct Registration {
     Thunk call;
     int places;
 
-    template <class Callable>
-    Registration(const char* s, Callable c, int p) : signature(s), f(reinterpret_cast<void*>(+c)), call(thunk_of(+c)), places(p) {}
+    template <class Callable> Registration(const char* s, Callable c, int p)
+        : signature(s), f(reinterpret_cast<void*>(+c)), call(thunk_of(+c)), places(p) {}
 };
 
 // A list of registrations, added to the global one before main.

@@ -48,10 +48,9 @@ void fill_words(uint32_t* __restrict key, uint32_t low, uint32_t high) {
 }
 
 struct SeedsObject {
-    PyObject_HEAD
-    uint64_t seed;
+    PyObject_HEAD uint64_t seed;
     Twister python, numpy;
-    State held[2];           // the states that `swap` exchanges
+    State held[2];  // the states that `swap` exchanges
     Generator held_wisp;
     int64_t* progress;       // counts the samples begun, where another process can read it; may be null
     PyObject* instance;      // random._inst
@@ -67,7 +66,9 @@ int initialize(PyObject* object, PyObject* args, PyObject*) {
     SeedsObject* s = self_of(object);
     unsigned long long python_key, python_position, numpy_key, numpy_position;
     PyObject *instance, *forget_gauss, *number_of;
-    if (!PyArg_ParseTuple(args, "OKKKKOO", &instance, &python_key, &python_position, &numpy_key, &numpy_position, &forget_gauss, &number_of)) return -1;
+    if (!PyArg_ParseTuple(args, "OKKKKOO", &instance, &python_key, &python_position, &numpy_key, &numpy_position, &forget_gauss,
+                          &number_of))
+        return -1;
     s->python = {reinterpret_cast<uint32_t*>(python_key), reinterpret_cast<int32_t*>(python_position), {0, 0}};
     s->numpy = {reinterpret_cast<uint32_t*>(numpy_key), reinterpret_cast<int32_t*>(numpy_position), {0, 0}};
     s->instance = Py_NewRef(instance);
@@ -179,7 +180,8 @@ int set_progress(PyObject* object, PyObject* value, void*) {
     self_of(object)->progress = static_cast<int64_t*>(PyLong_AsVoidPtr(value));
     return PyErr_Occurred() ? -1 : 0;
 }
-PyGetSetDef getset[] = {{"seed", get_seed, set_seed, nullptr, nullptr}, {"progress", get_progress, set_progress, nullptr, nullptr},
+PyGetSetDef getset[] = {{"seed", get_seed, set_seed, nullptr, nullptr},
+                        {"progress", get_progress, set_progress, nullptr, nullptr},
                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 

@@ -21,7 +21,7 @@ struct Mapping {
     size_t bytes;
     int descriptor;  // -1: closed after mapping; such memory can't be passed on
     FileKey key;
-    bool moved;      // the storage's first block is still behind its header
+    bool moved;  // the storage's first block is still behind its header
 };
 
 // A file that arrives twice is mapped once, so that tensors that shared a storage share one again.
@@ -53,7 +53,8 @@ const Mapping* mapping_of(const Storage* s) { return s->release == unmap ? stati
 
 FileKey key_of(int descriptor) {
     struct stat status;
-    if (fstat(descriptor, &status)) throw RuntimeError("shared memory: fstat of descriptor ", descriptor, " failed: ", std::strerror(errno));
+    if (fstat(descriptor, &status))
+        throw RuntimeError("shared memory: fstat of descriptor ", descriptor, " failed: ", std::strerror(errno));
     return {uint64_t(status.st_dev), uint64_t(status.st_ino)};
 }
 
@@ -75,7 +76,8 @@ Tensor bytes_of(Storage* s) { return from_storage(s, Layout{{int64_t(s->bytes)},
 
 const Operators operators = {
     // The bytes of a file as a tensor. With `keep` the descriptor is duplicated, so that the memory can be passed on.
-    {"_map_shared(int descriptor, int bytes, bool keep)", [](int64_t descriptor, int64_t bytes, bool keep) {
+    {"_map_shared(int descriptor, int bytes, bool keep)",
+     [](int64_t descriptor, int64_t bytes, bool keep) {
          if (bytes <= 0) throw ValueError("_map_shared: expected a positive number of bytes, got ", bytes);
          if (keep) {
              const auto known = mapped().find(key_of(int(descriptor)));
@@ -87,12 +89,15 @@ const Operators operators = {
          Tensor t = bytes_of(s);
          s->drop();
          return t;
-     }, function},
+     },
+     function},
     // Moves the memory of a tensor, and of all that share it, into a file.
-    {"_move_to_shared(Tensor input, int descriptor)", [](const Tensor& t, int64_t descriptor) {
+    {"_move_to_shared(Tensor input, int descriptor)",
+     [](const Tensor& t, int64_t descriptor) {
          Storage* s = t.storage();
          if (mapping_of(s) || s->bytes == 0) return;
-         if (s->device.type != DeviceType::cpu) throw RuntimeError("only memory of the CPU can be moved to shared memory, not ", text_of(s->device));
+         if (s->device.type != DeviceType::cpu)
+             throw RuntimeError("only memory of the CPU can be moved to shared memory, not ", text_of(s->device));
          Mapping* m = map_file(int(descriptor), s->bytes, true);
          std::memcpy(m->data, s->data, s->bytes);
          if (s->release) {
@@ -103,23 +108,29 @@ const Operators operators = {
              // The first block can't be freed before the storage: give its whole pages back to the system.
              const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), begin = uintptr_t(s->data);
              const uintptr_t first = (begin + page - 1) / page * page, last = (begin + s->bytes) / page * page;
-             if (s->bytes >= large && first < last && !exported().count(s)) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+             if (s->bytes >= large && first < last && !exported().count(s))
+                 madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
          }
          s->data = m->data;
          s->release = unmap;
          s->owner = m;
          s->read_only = false;
          mapped()[m->key] = s;
-     }, function},
-    {"_note_export(Tensor input)", [](const Tensor& t) {
+     },
+     function},
+    {"_note_export(Tensor input)",
+     [](const Tensor& t) {
          if (t.storage()->bytes >= large) exported().insert(t.storage());
-     }, function},
+     },
+     function},
     {"_is_shared(Tensor input)", [](const Tensor& t) { return mapping_of(t.storage()) != nullptr; }, function},
     // The descriptor behind shared memory; -1 if there is none.
-    {"_shared_descriptor(Tensor input)", [](const Tensor& t) {
+    {"_shared_descriptor(Tensor input)",
+     [](const Tensor& t) {
          const Mapping* m = mapping_of(t.storage());
          return int64_t(m ? m->descriptor : -1);
-     }, function},
+     },
+     function},
 };
 
 }  // namespace

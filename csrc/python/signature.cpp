@@ -19,9 +19,10 @@ std::string_view trim(std::string_view s) {
 
 Kind kind_of(std::string_view type) {
     static const std::pair<std::string_view, Kind> kinds[] = {
-        {"Tensor", Kind::tensor}, {"Operand", Kind::operand}, {"Tensor[]", Kind::tensors}, {"Tensor?[]", Kind::tensors}, {"Number", Kind::number},
-        {"int", Kind::integer}, {"int[]", Kind::integers}, {"int...", Kind::rest}, {"float", Kind::real}, {"bool", Kind::boolean},
-        {"str", Kind::string}, {"dtype", Kind::dtype}, {"device", Kind::device}, {"format", Kind::format}, {"Generator", Kind::generator}, {"any", Kind::any}};
+        {"Tensor", Kind::tensor}, {"Operand", Kind::operand}, {"Tensor[]", Kind::tensors},    {"Tensor?[]", Kind::tensors},
+        {"Number", Kind::number}, {"int", Kind::integer},     {"int[]", Kind::integers},      {"int...", Kind::rest},
+        {"float", Kind::real},    {"bool", Kind::boolean},    {"str", Kind::string},          {"dtype", Kind::dtype},
+        {"device", Kind::device}, {"format", Kind::format},   {"Generator", Kind::generator}, {"any", Kind::any}};
     for (auto& [name, kind] : kinds)
         if (name == type) return kind;
     throw RuntimeError("unknown type in a signature: ", type);
@@ -72,7 +73,8 @@ PyTypeObject* named_tuple(const std::string& op, const std::vector<std::string>&
 Parsed parse_signature(std::string_view s) {
     Parsed p;
     Overload& o = p.overload;
-    const size_t open = s.find('('), close = s.find(')', s.find("->") == std::string_view::npos ? s.rfind(')') : s.rfind(')', s.find("->")));
+    const size_t open = s.find('('),
+                 close = s.find(')', s.find("->") == std::string_view::npos ? s.rfind(')') : s.rfind(')', s.find("->")));
     std::string_view path = s.substr(0, open);
     const size_t dot = path.rfind('.');
     p.space = dot == std::string_view::npos ? "" : std::string(path.substr(0, dot));
@@ -165,46 +167,82 @@ bool is_ints(PyObject* o) {
 bool fits(const Parameter& p, PyObject* o) {
     if (o == Py_None) return p.optional || p.kind == Kind::any;
     switch (p.kind) {
-        case Kind::tensor: return is_strided(o);
-        case Kind::operand: return is_strided(o) || is_number(o);
-        case Kind::tensors: {
-            if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
-            const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
-            for (Py_ssize_t i = 0; i < n; i++) {
-                PyObject* item = PySequence_Fast_GET_ITEM(o, i);
-                if (!is_strided(item) && !(p.elements_optional && item == Py_None)) return false;
-            }
-            return true;
+    case Kind::tensor: return is_strided(o);
+    case Kind::operand: return is_strided(o) || is_number(o);
+    case Kind::tensors: {
+        if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+        const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+        for (Py_ssize_t i = 0; i < n; i++) {
+            PyObject* item = PySequence_Fast_GET_ITEM(o, i);
+            if (!is_strided(item) && !(p.elements_optional && item == Py_None)) return false;
         }
-        case Kind::number: return is_number(o) || (is_strided(o) && as_tensor_object(o)->layout.dim() == 0);
-        case Kind::integer: return is_int(o);
-        case Kind::integers: case Kind::rest: return is_ints(o);
-        case Kind::real: return is_number(o) ? !PyComplex_Check(o) : is_strided(o) && as_tensor_object(o)->layout.dim() == 0;
-        case Kind::boolean: return PyBool_Check(o) || is_numpy_bool(o);
-        case Kind::string: return PyUnicode_Check(o);
-        case Kind::dtype:
-            return Py_TYPE(o) == &dtype_type || o == reinterpret_cast<PyObject*>(&PyFloat_Type) || o == reinterpret_cast<PyObject*>(&PyLong_Type) ||
-                   o == reinterpret_cast<PyObject*>(&PyBool_Type) || o == reinterpret_cast<PyObject*>(&PyComplex_Type);
-        case Kind::device: return Py_TYPE(o) == &device_type || PyUnicode_Check(o) || PyLong_Check(o);
-        case Kind::format: return Py_TYPE(o) == &format_type;
-        case Kind::generator: return Py_TYPE(o) == &generator_type;
-        case Kind::any: return !is_sparse_layout(o) && !(conjugate_type && PyUnicode_CompareWithASCIIString(p.name, "data") == 0 && has_conjugate(o));
+        return true;
+    }
+    case Kind::number: return is_number(o) || (is_strided(o) && as_tensor_object(o)->layout.dim() == 0);
+    case Kind::integer: return is_int(o);
+    case Kind::integers:
+    case Kind::rest: return is_ints(o);
+    case Kind::real: return is_number(o) ? !PyComplex_Check(o) : is_strided(o) && as_tensor_object(o)->layout.dim() == 0;
+    case Kind::boolean: return PyBool_Check(o) || is_numpy_bool(o);
+    case Kind::string: return PyUnicode_Check(o);
+    case Kind::dtype:
+        return Py_TYPE(o) == &dtype_type || o == reinterpret_cast<PyObject*>(&PyFloat_Type) ||
+               o == reinterpret_cast<PyObject*>(&PyLong_Type) || o == reinterpret_cast<PyObject*>(&PyBool_Type) ||
+               o == reinterpret_cast<PyObject*>(&PyComplex_Type);
+    case Kind::device: return Py_TYPE(o) == &device_type || PyUnicode_Check(o) || PyLong_Check(o);
+    case Kind::format: return Py_TYPE(o) == &format_type;
+    case Kind::generator: return Py_TYPE(o) == &generator_type;
+    case Kind::any:
+        return !is_sparse_layout(o) && !(conjugate_type && PyUnicode_CompareWithASCIIString(p.name, "data") == 0 && has_conjugate(o));
     }
     return false;
 }
 
 // Second names of parameters: NumPy's everywhere, and those of PyTorch's documentation where its code has another.
 bool is_alias(const std::string& text, PyObject* given, PyObject* name) {
-    static const std::tuple<const char*, const char*, const char*> aliases[] = {
-        {"", "axis", "dim"}, {"", "axes", "dims"}, {"", "keepdims", "keepdim"}, {"", "x", "input"}, {"", "a", "input"}, {"", "x1", "input"}, {"", "x2", "other"},
-        {"", "self", "input"}, {"", "axis", "dims"}, {"bmm", "batch2", "mat2"}, {"broadcast_to", "shape", "size"}, {"div", "value", "other"},
-        {"div_", "value", "other"}, {"dot", "other", "tensor"}, {"floor_divide", "value", "other"}, {"floor_divide_", "value", "other"},
-        {"fmod", "divisor", "other"}, {"fmod_", "divisor", "other"}, {"heaviside", "values", "other"}, {"heaviside_", "values", "other"},
-        {"index_copy", "tensor2", "source"}, {"index_copy", "tensor", "source"}, {"index_copy_", "tensor", "source"}, {"masked_scatter", "tensor", "source"},
-        {"masked_scatter_", "tensor", "source"}, {"matmul", "tensor2", "other"}, {"mul", "value", "other"}, {"mul_", "value", "other"}, {"narrow", "dimension", "dim"},
-        {"one_hot", "tensor", "input"}, {"remainder", "divisor", "other"}, {"remainder_", "divisor", "other"}, {"searchsorted", "values", "input"},
-        {"take", "indices", "index"}, {"cholesky_solve", "B", "input"}, {"cholesky_solve", "input2", "L"},
-        {"lu_solve", "b", "input"}, {"orgqr", "input2", "tau"}, {"ormqr", "input2", "tau"}, {"ormqr", "input3", "other"}, {"type_as", "tensor", "other"}, {"where", "y", "other"}, {"", "n", "other"}};
+    static const std::tuple<const char*, const char*, const char*> aliases[] = {{"", "axis", "dim"},
+                                                                                {"", "axes", "dims"},
+                                                                                {"", "keepdims", "keepdim"},
+                                                                                {"", "x", "input"},
+                                                                                {"", "a", "input"},
+                                                                                {"", "x1", "input"},
+                                                                                {"", "x2", "other"},
+                                                                                {"", "self", "input"},
+                                                                                {"", "axis", "dims"},
+                                                                                {"bmm", "batch2", "mat2"},
+                                                                                {"broadcast_to", "shape", "size"},
+                                                                                {"div", "value", "other"},
+                                                                                {"div_", "value", "other"},
+                                                                                {"dot", "other", "tensor"},
+                                                                                {"floor_divide", "value", "other"},
+                                                                                {"floor_divide_", "value", "other"},
+                                                                                {"fmod", "divisor", "other"},
+                                                                                {"fmod_", "divisor", "other"},
+                                                                                {"heaviside", "values", "other"},
+                                                                                {"heaviside_", "values", "other"},
+                                                                                {"index_copy", "tensor2", "source"},
+                                                                                {"index_copy", "tensor", "source"},
+                                                                                {"index_copy_", "tensor", "source"},
+                                                                                {"masked_scatter", "tensor", "source"},
+                                                                                {"masked_scatter_", "tensor", "source"},
+                                                                                {"matmul", "tensor2", "other"},
+                                                                                {"mul", "value", "other"},
+                                                                                {"mul_", "value", "other"},
+                                                                                {"narrow", "dimension", "dim"},
+                                                                                {"one_hot", "tensor", "input"},
+                                                                                {"remainder", "divisor", "other"},
+                                                                                {"remainder_", "divisor", "other"},
+                                                                                {"searchsorted", "values", "input"},
+                                                                                {"take", "indices", "index"},
+                                                                                {"cholesky_solve", "B", "input"},
+                                                                                {"cholesky_solve", "input2", "L"},
+                                                                                {"lu_solve", "b", "input"},
+                                                                                {"orgqr", "input2", "tau"},
+                                                                                {"ormqr", "input2", "tau"},
+                                                                                {"ormqr", "input3", "other"},
+                                                                                {"type_as", "tensor", "other"},
+                                                                                {"where", "y", "other"},
+                                                                                {"", "n", "other"}};
     for (auto& [op, alias, meant] : aliases)
         if (PyUnicode_CompareWithASCIIString(given, alias) == 0 && PyUnicode_CompareWithASCIIString(name, meant) == 0 &&
             (!*op || text.substr(0, text.find('(')) == op))
@@ -275,7 +313,8 @@ bool bind(const Overload& o, PyObject* const* args, Py_ssize_t n, PyObject* kwna
             }
             slots[i] = p.preset;
         } else if (!fits(p, slots[i])) {
-            if (reason) *reason = str("argument '", PyUnicode_AsUTF8(p.name), "' (position ", i + 1, ") cannot be ", Py_TYPE(slots[i])->tp_name);
+            if (reason)
+                *reason = str("argument '", PyUnicode_AsUTF8(p.name), "' (position ", i + 1, ") cannot be ", Py_TYPE(slots[i])->tp_name);
             return false;
         }
     }

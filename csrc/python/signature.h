@@ -4,15 +4,31 @@
 
 namespace wisp {
 
-enum class Kind : uint8_t { tensor, operand, tensors, number, integer, integers, rest, real, boolean, string, dtype, device, format, generator, any };
+enum class Kind : uint8_t {
+    tensor,
+    operand,
+    tensors,
+    number,
+    integer,
+    integers,
+    rest,
+    real,
+    boolean,
+    string,
+    dtype,
+    device,
+    format,
+    generator,
+    any
+};
 
 struct Parameter {
-    PyObject* name;      // interned
+    PyObject* name;  // interned
     Kind kind;
-    bool optional;       // None allowed
+    bool optional;  // None allowed
     bool elements_optional;
     bool keyword_only;
-    PyObject* preset;    // default value, or null if required
+    PyObject* preset;  // default value, or null if required
 };
 
 struct Overload {
@@ -23,11 +39,11 @@ struct Overload {
     bool has_rest = false;
     bool exact_out = false;  // out= must have the dtype of the result
     bool random = false;     // draws from a generator
-    int places = 0;      // where it may be called
+    int places = 0;          // where it may be called
     void* f;
     Thunk call;
     PyTypeObject* named = nullptr;
-    std::string text;    // "add(input, other, *, alpha=1)" with types
+    std::string text;  // "add(input, other, *, alpha=1)" with types
 };
 
 struct Parsed {

@@ -29,7 +29,8 @@ struct CallSite {
     int instruction = -1;
     bool complete = false;
     bool operator==(const CallSite& other) const {
-        return count == other.count && instruction == other.instruction && !std::memcmp(addresses, other.addresses, size_t(count) * sizeof *addresses);
+        return count == other.count && instruction == other.instruction &&
+               !std::memcmp(addresses, other.addresses, size_t(count) * sizeof *addresses);
     }
 };
 
@@ -71,11 +72,11 @@ struct Known {
 
 const char* example_of(Pointwise op) {
     switch (op) {
-        case Pointwise::add: return "lambda x: -x + 1.0";
-        case Pointwise::sub: return "lambda x: -x - 1.0";
-        case Pointwise::mul: return "lambda x: -x * 2.0";
-        case Pointwise::div: return "lambda x: -x / 2.0";
-        default: return nullptr;
+    case Pointwise::add: return "lambda x: -x + 1.0";
+    case Pointwise::sub: return "lambda x: -x - 1.0";
+    case Pointwise::mul: return "lambda x: -x * 2.0";
+    case Pointwise::div: return "lambda x: -x / 2.0";
+    default: return nullptr;
     }
 }
 
@@ -113,7 +114,8 @@ bool is_alone(const Tensor& t) {
     const TensorObject* o = t.get();
     return Py_TYPE(t.object()) == tensor_type && t.exclusively_owned() && o->contiguous && !o->dict && !o->weak_references && !o->extra &&
            !o->grad_fn && !o->requires_grad && !o->dual && !o->wrapped_number && !o->untracked_writes && !o->storage->read_only &&
-           o->layout.offset == 0 && o->storage->device == Device{} && o->inference == inference_mode_enabled() && !PyObject_GC_IsTracked(t.object());
+           o->layout.offset == 0 && o->storage->device == Device{} && o->inference == inference_mode_enabled() &&
+           !PyObject_GC_IsTracked(t.object());
 }
 
 bool is_temporary([[maybe_unused]] PyObject* o) {

@@ -39,8 +39,8 @@ bool operand(PyObject* const& o, Arg& arg) {
 std::string method_of(Pointwise op, const char* suffix) {
     return (op == Pointwise::div_floor ? std::string("floor_divide") : std::string(pointwise_info(op).name)) + suffix;
 }
-#define ANSWERED(op, suffix, a, b)                                                                                            \
-    if (overriding) [[unlikely]]                                                                                              \
+#define ANSWERED(op, suffix, a, b) \
+    if (overriding) [[unlikely]]   \
         if (PyObject* answer = call_overridden(method_of(op, suffix).c_str(), a, b)) return answer;
 
 void profile(Profiled& profiled, const char* name, const char* suffix, PyObject* a, PyObject* b) {
@@ -48,22 +48,21 @@ void profile(Profiled& profiled, const char* name, const char* suffix, PyObject*
     profiled.begin(EventKind::operation, name, suffix, arguments, b ? 2 : 1);
 }
 
-template <Pointwise op>
-PyObject* binary(PyObject* a, PyObject* b) {
+template <Pointwise op> PyObject* binary(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
         if (!operand(a, x) || !operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
         ANSWERED(op, "", a, b)
         Profiled profiled;
-        if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "", a, b);
+        if (profiling) [[unlikely]]
+            profile(profiled, pointwise_info(op).name, "", a, b);
         if constexpr (op == Pointwise::add || op == Pointwise::sub || op == Pointwise::mul || op == Pointwise::div)
             if (may_be_temporary(x) || may_be_temporary(y)) [[unlikely]]
                 if (Tensor result = pointwise_in_temporary(op, x, y)) return result.release();
         return pointwise(op, x, y).release();
     });
 }
-template <Pointwise op>
-PyObject* binary_inplace(PyObject* a, PyObject* b) {
+template <Pointwise op> PyObject* binary_inplace(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg y;
         if (!operand(b, y)) {
@@ -75,16 +74,17 @@ PyObject* binary_inplace(PyObject* a, PyObject* b) {
         ANSWERED(op, "_", a, b)
         if (batching && has_batched(b)) refuse_batched_write("an in-place operator");
         Profiled profiled;
-        if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "_", a, b);
+        if (profiling) [[unlikely]]
+            profile(profiled, pointwise_info(op).name, "_", a, b);
         return pointwise_(op, as_tensor(a), y).release();
     });
 }
-template <Pointwise op>
-PyObject* unary(PyObject* a) {
+template <Pointwise op> PyObject* unary(PyObject* a) {
     return guarded([&]() -> PyObject* {
         ANSWERED(op, "", a, nullptr)
         Profiled profiled;
-        if (profiling) [[unlikely]] profile(profiled, pointwise_info(op).name, "", a, nullptr);
+        if (profiling) [[unlikely]]
+            profile(profiled, pointwise_info(op).name, "", a, nullptr);
         return pointwise(op, as_tensor(a)).release();
     });
 }
@@ -138,13 +138,12 @@ PyObject* to_python_index(PyObject* a) {
 PyObject* compare(PyObject* a, PyObject* b, int op) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
-        if (!operand(a, x) || !operand(b, y)) {
-            Py_RETURN_NOTIMPLEMENTED;
-        }
+        if (!operand(a, x) || !operand(b, y)) { Py_RETURN_NOTIMPLEMENTED; }
         static const Pointwise ops[] = {Pointwise::lt, Pointwise::le, Pointwise::eq, Pointwise::ne, Pointwise::gt, Pointwise::ge};
         ANSWERED(ops[op], "", a, b)
         Profiled profiled;
-        if (profiling) [[unlikely]] profile(profiled, pointwise_info(ops[op]).name, "", a, b);
+        if (profiling) [[unlikely]]
+            profile(profiled, pointwise_info(ops[op]).name, "", a, b);
         return pointwise(ops[op], x, y).release();
     });
 }
@@ -195,7 +194,7 @@ BOOLEAN_GETTER(requires_grad, as_tensor(self).in_graph())
 BOOLEAN_GETTER(is_leaf, as_tensor(self)->grad_fn == nullptr && (as_tensor(self)->requires_grad || !as_tensor(self).in_graph()))
 BOOLEAN_GETTER(false, 0)
 BOOLEAN_GETTER(true, 1)
-BOOLEAN_GETTER(retains_grad, as_tensor(self)->extra && as_tensor(self)->extra->retains_grad && as_tensor(self)->grad_fn)
+BOOLEAN_GETTER(retains_grad, as_tensor(self)->extra&& as_tensor(self)->extra->retains_grad&& as_tensor(self)->grad_fn)
 
 GETTER(grad) {
     return guarded([&] { return ToPython()(grad_of(as_tensor(self))); });
@@ -207,7 +206,8 @@ int set_grad_attribute(PyObject* self, PyObject* value, void*) {
             if (t->extra) t->extra->grad = Tensor();
             return 0;
         }
-        if (!is_tensor(value)) throw TypeError("assigned grad expected to be a Tensor or None but got grad of type ", Py_TYPE(value)->tp_name);
+        if (!is_tensor(value))
+            throw TypeError("assigned grad expected to be a Tensor or None but got grad of type ", Py_TYPE(value)->tp_name);
         const Tensor& g = as_tensor(value);
         if (g.same(t)) throw RuntimeError("can't assign Variable as its own grad");
         if (g.dtype() != t.dtype())
@@ -217,8 +217,8 @@ int set_grad_attribute(PyObject* self, PyObject* value, void*) {
             throw RuntimeError("attempting to assign a gradient of size '", g.sizes(), "' to a tensor of size '", t.sizes(),
                                "'. Please ensure that the gradient and the tensor are the same size");
         if (devices_in_use && !(g.device() == t.device()))
-            throw RuntimeError("assigned grad has data located on a different device: the tensor is on ", text_of(t.device()), ", the gradient on ",
-                               text_of(g.device()));
+            throw RuntimeError("assigned grad has data located on a different device: the tensor is on ", text_of(t.device()),
+                               ", the gradient on ", text_of(g.device()));
         set_grad(t, resolve_conjugate(g));
         return 0;
     });
@@ -240,12 +240,14 @@ GETTER(base) {
 void require_grad(const Tensor& t, bool on) {
     if (t->grad_fn) {
         if (!on)
-            throw RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that "
-                               "doesn't require differentiation use var_no_grad = var.detach().");
+            throw RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that "
+                "doesn't require differentiation use var_no_grad = var.detach().");
         return;
     }
     if (on && !is_differentiable(t.dtype()))
-        throw RuntimeError("only Tensors of floating point and complex dtype can require gradients, got ", t.dtype(), " (convert with .float())");
+        throw RuntimeError("only Tensors of floating point and complex dtype can require gradients, got ", t.dtype(),
+                           " (convert with .float())");
     if (on && t->inference && !inference_mode_enabled())
         throw RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
     t->requires_grad = on;
@@ -267,7 +269,8 @@ GETTER(data) {
 }
 int set_data_attribute(PyObject* self, PyObject* value, void*) {
     return guarded(-1, [&] {
-        if (!value || !is_tensor(value)) throw TypeError("Variable data has to be a tensor, but got ", value ? Py_TYPE(value)->tp_name : "nothing");
+        if (!value || !is_tensor(value))
+            throw TypeError("Variable data has to be a tensor, but got ", value ? Py_TYPE(value)->tp_name : "nothing");
         if (is_sparse(value)) refuse_sparse("Tensor.data = ...");
         set_data(as_tensor(self), resolve_conjugate(as_tensor(value)));
         return 0;
@@ -289,7 +292,8 @@ GETTER(T) {
     return guarded([&] { return reversed(as_tensor(self)).release(); });
 }
 Tensor matrix_transposed(const Tensor& t, const char* name) {
-    if (t.dim() < 2) throw RuntimeError("tensor.", name, " is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
+    if (t.dim() < 2)
+        throw RuntimeError("tensor.", name, " is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
     return transpose(t, -2, -1);
 }
 GETTER(mT) {
@@ -298,7 +302,8 @@ GETTER(mT) {
 GETTER(H) {
     return guarded([&] {
         const Tensor& t = as_tensor(self);
-        if (t.dim() != 0 && t.dim() != 2) throw RuntimeError("tensor.H is only supported on matrices (2-D tensors). Got ", t.dim(), "-D tensor.");
+        if (t.dim() != 0 && t.dim() != 2)
+            throw RuntimeError("tensor.H is only supported on matrices (2-D tensors). Got ", t.dim(), "-D tensor.");
         return conjugate_view(t.dim() == 0 ? t : matrix_transposed(t, "H")).release();
     });
 }
@@ -333,8 +338,10 @@ PyGetSetDef getset[] = {
     {"mH", get_mH, nullptr, nullptr, nullptr},
     {"name", get_none, nullptr, nullptr, nullptr},
     {"is_cpu", get_true, nullptr, nullptr, nullptr},
-    {"is_cuda", [](PyObject* s, void*) { return PyBool_FromLong(as_tensor_object(s)->storage->device.is_cuda()); }, nullptr, nullptr, nullptr},
-    {"is_meta", [](PyObject* s, void*) { return PyBool_FromLong(as_tensor_object(s)->storage->device.type == DeviceType::meta); }, nullptr, nullptr, nullptr},
+    {"is_cuda", [](PyObject* s, void*) { return PyBool_FromLong(as_tensor_object(s)->storage->device.is_cuda()); }, nullptr, nullptr,
+     nullptr},
+    {"is_meta", [](PyObject* s, void*) { return PyBool_FromLong(as_tensor_object(s)->storage->device.type == DeviceType::meta); }, nullptr,
+     nullptr, nullptr},
     {"is_mps", get_false, nullptr, nullptr, nullptr},
     {"is_xpu", get_false, nullptr, nullptr, nullptr},
     {"is_sparse", get_false, nullptr, nullptr, nullptr},
@@ -361,7 +368,8 @@ PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
         for (Py_ssize_t j = 0; kwnames && j < PyTuple_GET_SIZE(kwnames); j++) {
             int i = 0;
             while (i < 4 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, j), names[i]) != 0) i++;
-            if (i == 4) throw TypeError("backward() got an unexpected keyword argument '", PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, j)), "'");
+            if (i == 4)
+                throw TypeError("backward() got an unexpected keyword argument '", PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, j)), "'");
             *places[i] = args[n + j];
         }
         if (gradient != Py_None) {
@@ -490,7 +498,8 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
     const char* names[] = {"cls", "data", "require_grad", nullptr};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!|p", const_cast<char**>(names), &cls, &type, &data, &requires_grad)) return nullptr;
     return guarded([&]() -> PyObject* {
-        if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &type)) throw TypeError("cls must be a subclass of Tensor");
+        if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &type))
+            throw TypeError("cls must be a subclass of Tensor");
         if (is_sparse(data)) refuse_sparse("a subclass of Tensor, such as nn.Parameter");
         const Tensor t = resolve_conjugate(as_tensor(data));
         PyObject* self = new_tensor_of_type(reinterpret_cast<PyTypeObject*>(cls), t);
@@ -515,7 +524,9 @@ int contains(PyObject* self, PyObject* element) {
 }
 
 PyMethodDef methods[] = {
-    {"backward", reinterpret_cast<PyCFunction>(tensor_backward), METH_FASTCALL | METH_KEYWORDS, "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n\nComputes the gradients of this tensor with respect to the leaves of its graph."},
+    {"backward", reinterpret_cast<PyCFunction>(tensor_backward), METH_FASTCALL | METH_KEYWORDS,
+     "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n\nComputes the gradients of this tensor with respect to "
+     "the leaves of its graph."},
     {"size", reinterpret_cast<PyCFunction>(tensor_size), METH_FASTCALL | METH_KEYWORDS, "size(dim=None) -> Size or int"},
     {"stride", reinterpret_cast<PyCFunction>(tensor_stride), METH_FASTCALL | METH_KEYWORDS, "stride(dim) -> tuple or int"},
     {"dim", tensor_dim, METH_NOARGS, "dim() -> int"},
@@ -524,7 +535,8 @@ PyMethodDef methods[] = {
     {"nelement", tensor_numel, METH_NOARGS, "nelement() -> int"},
     {"item", tensor_item, METH_NOARGS, "item() -> number"},
     {"tolist", tensor_tolist, METH_NOARGS, "tolist() -> list or number"},
-    {"requires_grad_", reinterpret_cast<PyCFunction>(tensor_requires_grad_), METH_FASTCALL | METH_KEYWORDS, "requires_grad_(requires_grad=True) -> Tensor"},
+    {"requires_grad_", reinterpret_cast<PyCFunction>(tensor_requires_grad_), METH_FASTCALL | METH_KEYWORDS,
+     "requires_grad_(requires_grad=True) -> Tensor"},
     {"retain_grad", tensor_retain_grad, METH_NOARGS, "retain_grad() -> None"},
     {"_hooks_dict", tensor_hooks_dict, METH_NOARGS, nullptr},
     {"_post_accumulate_dict", tensor_post_accumulate_dict, METH_NOARGS, nullptr},
@@ -578,7 +590,8 @@ void name_slot_argument(const char* method, const char* argument) {
     if (!old || !Py_IS_TYPE(reinterpret_cast<PyObject*>(old), &PyWrapperDescr_Type)) return;
     auto* base = new wrapperbase(*old->d_base);
     const char* text = std::strstr(base->doc, "\n--\n");
-    base->doc = (new std::string(str(method, "($self, ", argument, ", /)", text ? text : "\n--\n\n")))->c_str();  // lives as long as the type
+    base->doc =
+        (new std::string(str(method, "($self, ", argument, ", /)", text ? text : "\n--\n\n")))->c_str();  // lives as long as the type
     Ref renamed(PyDescr_NewWrapper(&type, base, old->d_wrapped));
     if (PyDict_SetItemString(type.tp_dict, method, renamed.get()) < 0) throw PythonError();
 }
@@ -644,8 +657,9 @@ void add_tensor_type(PyObject* module) {
     sequence.sq_contains = contains;
 
     type.tp_name = "torch.Tensor";
-    type.tp_doc = "An array of numbers with a shape, a dtype and a device, which can remember how it was computed.\n\n"
-                  ">>> x = wisp.tensor([1.0, 2.0], requires_grad=True)\n>>> (x * x).sum().backward()\n>>> x.grad\ntensor([2., 4.])";
+    type.tp_doc =
+        "An array of numbers with a shape, a dtype and a device, which can remember how it was computed.\n\n"
+        ">>> x = wisp.tensor([1.0, 2.0], requires_grad=True)\n>>> (x * x).sum().backward()\n>>> x.grad\ntensor([2., 4.])";
     type.tp_basicsize = sizeof(TensorObject);
     type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
     type.tp_dictoffset = offsetof(TensorObject, dict);
@@ -666,7 +680,8 @@ void add_tensor_type(PyObject* module) {
     type.tp_getset = getset;
     type.tp_methods = methods;
     if (PyType_Ready(&type) < 0) throw PythonError();
-    for (const char* method : {"__floordiv__", "__rfloordiv__", "__rlshift__", "__rmatmul__", "__rmod__", "__rpow__", "__rrshift__", "__rsub__", "__rtruediv__"})
+    for (const char* method :
+         {"__floordiv__", "__rfloordiv__", "__rlshift__", "__rmatmul__", "__rmod__", "__rpow__", "__rrshift__", "__rsub__", "__rtruediv__"})
         name_slot_argument(method, "other");
     name_slot_argument("__contains__", "element");
     type.tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;  // programs add methods: torch.Tensor.name = function
@@ -676,17 +691,21 @@ void add_tensor_type(PyObject* module) {
 }
 
 static const Operators operators = {
-    {"_extend_tensor(any methods)", [](PyObject* methods) {
+    {"_extend_tensor(any methods)",
+     [](PyObject* methods) {
          PyObject *key, *value;
          for (Py_ssize_t at = 0; PyDict_Next(methods, &at, &key, &value);)
              if (PyDict_SetItem(type.tp_dict, key, value) < 0) throw PythonError();
          PyType_Modified(&type);
-     }, function},
+     },
+     function},
     {"_set_parameter_type(any cls)", [](PyObject* cls) { parameter_type = reinterpret_cast<PyTypeObject*>(cls); }, function},
-    {"_assign(Tensor input, Tensor result)", [](const Tensor& self, const Tensor& result) {
+    {"_assign(Tensor input, Tensor result)",
+     [](const Tensor& self, const Tensor& result) {
          assign_inplace(self, result, "in-place operator");
          return self;
-     }, function},
+     },
+     function},
 #if defined(WISP_SANITIZE)
     // The canary of the sanitizer build: reads past the end of a tensor.
     {"_overrun(Tensor input)", [](const Tensor& t) { return int64_t(*(t.data<volatile char>() + t.numel() * t.item_size())); }, function},

@@ -1,4 +1,5 @@
 """What programs take from PyTorch's extension module `torch._C`; Wisp's own is `wisp._core`."""
+
 from wisp._core import Generator, Size, default_generator, device, dtype, layout, memory_format  # noqa: F401
 from wisp._core import Tensor as TensorBase  # noqa: F401
 from wisp._core import Tensor as _TensorBase  # noqa: F401
@@ -54,6 +55,7 @@ class _Names:
 
     def __getattr__(self, name):
         from wisp._ops import _function
+
         found = None if name.startswith("__") else _function(name.removeprefix(f"{self._name[1:]}_")) or _function(name)
         if found is None:
             raise AttributeError(f"module 'torch._C.{self._name}' has no attribute {name!r}")
@@ -63,6 +65,7 @@ class _Names:
 def _parse_to(*args, **kwargs):
     """(device, dtype, non_blocking, memory_format) of the arguments of `Tensor.to`."""
     from wisp import _core
+
     found = {"device": None, "dtype": None, "non_blocking": False, "memory_format": None}
     for value in (*args, *kwargs.values()):
         if isinstance(value, _core.Tensor):
@@ -88,12 +91,14 @@ _nn._parse_to = _parse_to
 def _get_default_device():
     """The default device's name."""
     import wisp
+
     return str(wisp.get_default_device())
 
 
 def _get_accelerator(check=False):
     """The accelerator, or the CPU."""
     import wisp
+
     return wisp.device("cuda" if wisp.cuda.is_available() else "cpu")
 
 
@@ -110,6 +115,7 @@ def _cuda_isInBadFork():
 def _are_functorch_transforms_active():
     """Whether `vmap` is running."""
     from wisp.func import _batching
+
     return bool(getattr(_batching, "_level", 0))
 
 
@@ -157,6 +163,7 @@ def _jit_pass_inline(graph):
 def _set_grad_enabled(mode):
     """Switch gradients on or off."""
     from wisp import _core
+
     _core._set_grad_enabled(mode)
 
 
@@ -168,11 +175,14 @@ _GLIBCXX_USE_CXX11_ABI = True
 def __getattr__(name):
     if name in ("_has_cuda", "has_cuda"):
         import wisp
+
         return wisp.cuda.is_available()
     if name == "Future":
         from wisp.futures import Future
+
         return Future
     if name in ("Stream", "Event"):
         from wisp import cuda
+
         return getattr(cuda, name)
     raise AttributeError(f"module 'torch._C' has no attribute {name!r}")

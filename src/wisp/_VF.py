@@ -4,6 +4,7 @@
 def __getattr__(name):
     import wisp
     from wisp._ops import _function
+
     found = _function(name)
     if found is None:
         raise AttributeError(f"module 'torch._VF' has no attribute {name!r}")

@@ -11,13 +11,17 @@ def show():
     True
     """
     import wisp
-    return (f"Wisp built with:\n  - Wisp {wisp.version.__version__}\n  - C++20, kernels for AVX-512, AVX2 and the baseline\n"
-            "  - USE_MKL=OFF, USE_MKLDNN=OFF, USE_CUDA=found at run time, LAPACK_INFO=OpenBLAS")
+
+    return (
+        f"Wisp built with:\n  - Wisp {wisp.version.__version__}\n  - C++20, kernels for AVX-512, AVX2 and the baseline\n"
+        "  - USE_MKL=OFF, USE_MKLDNN=OFF, USE_CUDA=found at run time, LAPACK_INFO=OpenBLAS"
+    )
 
 
 def parallel_info():
     """A line about the threads."""
     import wisp
+
     return f"Wisp's thread pool: {wisp.get_num_threads()} threads"
 
 

@@ -1,4 +1,5 @@
 """`torch.__future__`: switches of how modules convert their parameters; remembered."""
+
 _state = {"overwrite": False, "swap": False}
 
 

@@ -1,4 +1,5 @@
 """python -m wisp"""
+
 from wisp.cli import main
 
 main()

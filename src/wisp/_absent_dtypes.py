@@ -21,14 +21,25 @@ class AbsentDtype:
         return _named, (self._name,)
 
 
-DTYPES = {name: AbsentDtype(name, 8, True)
-          for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")}
+DTYPES = {
+    name: AbsentDtype(name, 8, True) for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+}
 DTYPES["float4_e2m1fn_x2"] = AbsentDtype("float4_e2m1fn_x2", 8, True)
 DTYPES["complex32"] = DTYPES["chalf"] = AbsentDtype("complex32", 32, False, True)
 for _bits in range(1, 8):
     DTYPES[f"int{_bits}"], DTYPES[f"uint{_bits}"] = AbsentDtype(f"int{_bits}", _bits), AbsentDtype(f"uint{_bits}", _bits)
-for _name, _bits in (("qint8", 8), ("quint8", 8), ("qint32", 32), ("quint4x2", 8), ("quint2x4", 8), ("bits8", 8), ("bits16", 16),
-                     ("bits1x8", 8), ("bits2x4", 8), ("bits4x2", 8)):
+for _name, _bits in (
+    ("qint8", 8),
+    ("quint8", 8),
+    ("qint32", 32),
+    ("quint4x2", 8),
+    ("quint2x4", 8),
+    ("bits8", 8),
+    ("bits16", 16),
+    ("bits1x8", 8),
+    ("bits2x4", 8),
+    ("bits4x2", 8),
+):
     DTYPES[_name] = AbsentDtype(_name, _bits)
 
 

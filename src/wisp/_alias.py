@@ -3,6 +3,7 @@
 Three things make it hold: a finder for the import system, modules that say what they lack and who asked for it,
 and a folder on the path of child processes, in which `torch` is found as well.
 """
+
 import dis
 import importlib
 import importlib.abc
@@ -32,7 +33,7 @@ def torch_name(name):
     """The other way round: "wisp.vision.models" -> "torchvision.models"."""
     for theirs, ours in (("torchvision", "wisp.vision"), ("torch", "wisp")):
         if name == ours or name.startswith(ours + "."):
-            return theirs + name[len(ours):]
+            return theirs + name[len(ours) :]
     return name
 
 
@@ -44,7 +45,7 @@ class _Asked(types.ModuleType):
             return importlib.import_module(f"wisp.{name}")
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
-        if "__path__" in vars(self):      # PyTorch imports most of its parts at once, so programs use them without importing
+        if "__path__" in vars(self):  # PyTorch imports most of its parts at once, so programs use them without importing
             ours = own_name(self.__name__) or self.__name__
             if importlib.util.find_spec(f"{ours}.{name}") is not None:
                 return importlib.import_module(f"{ours}.{name}")
@@ -71,8 +72,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             if error.name is None or not ours.startswith(error.name):
                 raise
             raise _missing.no_module(name) from None
-        return importlib.machinery.ModuleSpec(name, self, origin=getattr(module, "__file__", None),
-                                              is_package=hasattr(module, "__path__"))
+        return importlib.machinery.ModuleSpec(name, self, origin=getattr(module, "__file__", None), is_package=hasattr(module, "__path__"))
 
     def create_module(self, spec):
         module = sys.modules[own_name(spec.name)]
@@ -109,6 +109,7 @@ def _explained(spec):
         def exec_module(module):
             execute(module)
             _explain(module)
+
         spec.loader.exec_module = exec_module
     return spec
 
@@ -128,12 +129,13 @@ def install():
             raise RuntimeError(f"{root} is already imported: `import wisp.as_torch` (or `wisp run`) must come first")
     import wisp
     from wisp.torch_version import TorchVersion
+
     sys.meta_path.insert(0, _Finder())
-    sys.modules["torch"] = wisp.torch = wisp      # `torch.torch` is torch
+    sys.modules["torch"] = wisp.torch = wisp  # `torch.torch` is torch
     for name, module in list(sys.modules.items()):
         if name == "wisp" or name.startswith("wisp."):
             _explain(module)
-    wisp.__name__ = "torch"                       # libraries compare it with the name that they import
+    wisp.__name__ = "torch"  # libraries compare it with the name that they import
     wisp.__version__ = wisp.version.__version__ = TorchVersion(f"{VERSIONS['torch']}+wisp{wisp.__version__}")
     # a process started from here finds `torch` in this folder, which calls install() again
     if _SHIM not in sys.path:

@@ -1,4 +1,5 @@
 """Settings of PyTorch's compiler that programs change: remembered, and without effect."""
+
 import contextlib as _contextlib
 import sys as _sys
 import types as _types

@@ -2,6 +2,7 @@
 
 The core hands operators that are called with one to csrc/python/conjugate.cpp; here is what is no operator.
 """
+
 from wisp import _core
 from wisp._tensor import _disabled_torch_function_impl
 from wisp._tensor_operators import by_name
@@ -44,12 +45,28 @@ class ConjugateView(Tensor):
 def _resolved(name):
     def method(self, *args, **kwargs):
         return getattr(self.resolve_conj(), name)(*args, **kwargs)
+
     method.__name__ = name
     return method
 
 
-for _name in ("item", "tolist", "numpy", "__array__", "__bool__", "__float__", "__int__", "__index__", "__complex__", "__repr__",
-              "__format__", "__deepcopy__", "__reduce_ex__", "__contains__", "__dlpack__"):
+for _name in (
+    "item",
+    "tolist",
+    "numpy",
+    "__array__",
+    "__bool__",
+    "__float__",
+    "__int__",
+    "__index__",
+    "__complex__",
+    "__repr__",
+    "__format__",
+    "__deepcopy__",
+    "__reduce_ex__",
+    "__contains__",
+    "__dlpack__",
+):
     setattr(ConjugateView, _name, _resolved(_name))
 by_name(ConjugateView)
 _core._set_conjugate_type(ConjugateView)

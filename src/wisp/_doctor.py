@@ -1,4 +1,5 @@
 """What `wisp doctor` says about CUDA, and how it compiles kernels ahead."""
+
 import os
 import sys
 

@@ -3,6 +3,7 @@
 A pickle names functions and classes; `Finder` maps the names that PyTorch's files use to functions of ours, which check
 what they are given, and refuses all others.
 """
+
 import abc
 import collections
 import contextlib
@@ -21,12 +22,40 @@ from wisp._unpickle import BLANK, CALL, TRUSTED, Unpickler, check_key
 
 __all__ = ["Finder", "StorageKind", "STORAGES", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
 
-STORAGES = {"FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16",
-            "BFloat16Storage": "bfloat16", "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16",
-            "CharStorage": "int8", "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
-            "ComplexDoubleStorage": "complex128", "UntypedStorage": "uint8"}
-_DTYPES = frozenset(("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16",
-                     "uint32", "uint64", "bool", "complex64", "complex128"))
+STORAGES = {
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+    "UntypedStorage": "uint8",
+}
+_DTYPES = frozenset(
+    (
+        "float32",
+        "float64",
+        "float16",
+        "bfloat16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+        "complex64",
+        "complex128",
+    )
+)
 _OLD_MODULES = {"__builtin__": "builtins", "torch.tensor": "torch"}
 _OLD_NAMES = {"builtins xrange": "range"}
 
@@ -66,8 +95,12 @@ def _with_bits(tensor, bits):
 def _rebuild_meta(dtype, size, stride, requires_grad):
     """A tensor without memory."""
     size, stride = tuple(size), tuple(stride)
-    if not isinstance(dtype, wisp.dtype) or len(size) != len(stride) or len(size) > 64 \
-            or not all(type(number) is int and 0 <= number < 1 << 62 for number in (*size, *stride)):
+    if (
+        not isinstance(dtype, wisp.dtype)
+        or len(size) != len(stride)
+        or len(size) > 64
+        or not all(type(number) is int and 0 <= number < 1 << 62 for number in (*size, *stride))
+    ):
         raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {size}, {stride}")
     return wisp.empty_strided(size, stride, dtype=dtype, device="meta").requires_grad_(requires_grad)
 
@@ -77,14 +110,18 @@ def _view(flat, offset, size, stride):
     if not isinstance(flat, wisp.Tensor) or flat.dim() != 1:
         raise pickle.UnpicklingError("a tensor in the file has no storage")
     size, stride = tuple(size), tuple(stride)
-    if not all(type(number) is int and 0 <= number < 1 << 62 for number in (offset, *size, *stride)) \
-            or len(size) != len(stride) or len(size) > 64:
+    if (
+        not all(type(number) is int and 0 <= number < 1 << 62 for number in (offset, *size, *stride))
+        or len(size) != len(stride)
+        or len(size) > 64
+    ):
         raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {size}, {stride}, {offset}")
     if 0 not in size:
         last = offset + sum((n - 1) * step for n, step in zip(size, stride))
         if last >= flat.numel():
-            raise pickle.UnpicklingError(f"a tensor in the file reaches beyond its storage of {flat.numel()} elements: "
-                                         f"{size}, {stride}, {offset}")
+            raise pickle.UnpicklingError(
+                f"a tensor in the file reaches beyond its storage of {flat.numel()} elements: {size}, {stride}, {offset}"
+            )
     with wisp.no_grad():
         return flat.as_strided(size, stride, offset).detach()
 
@@ -100,8 +137,9 @@ def _rebuild_sparse(layout, data):
     if type(data) is not tuple or not 3 <= len(data) <= 4 or not isinstance(layout, wisp.layout) or layout is wisp.strided:
         raise pickle.UnpicklingError("a sparse tensor in the file is incomplete")
     for part in data:  # they are looked at, and a file can make tensors that repeat a few elements without end
-        if isinstance(part, wisp.Tensor) and (part.layout is not wisp.strided
-                                              or part.numel() * part.element_size() > part.untyped_storage().nbytes()):
+        if isinstance(part, wisp.Tensor) and (
+            part.layout is not wisp.strided or part.numel() * part.element_size() > part.untyped_storage().nbytes()
+        ):
             raise pickle.UnpicklingError("a sparse tensor in the file has parts that are larger than their memory")
     if layout is not wisp.sparse_coo:
         return wisp.sparse_compressed_tensor(*data, layout=layout)
@@ -136,11 +174,13 @@ def _scalar(kind):
         if any(type(value) not in (str, int, float, bool, complex, type(None)) for value in args):
             raise pickle.UnpicklingError(f"{kind.__name__} of something that is no number or text")
         return kind(*args)
+
     return make
 
 
 def _container(kind, keyed):
     """Makes a container from another one; `keyed`: its elements are hashed ("items": pairs of keys and values)."""
+
     def make(*args):
         if len(args) > 1 or args and type(args[0]) not in (list, tuple, set, frozenset, dict, collections.OrderedDict):
             raise pickle.UnpicklingError(f"{kind.__name__} of something that is no container")
@@ -153,6 +193,7 @@ def _container(kind, keyed):
             for value in content:
                 check_key(value)
         return kind(content)
+
     return make
 
 
@@ -207,11 +248,20 @@ def _numpy_content(array, state):
     if type(state) is not tuple or len(state) != 5:
         raise pickle.UnpicklingError("an array in the file is incomplete")
     version, shape, dtype, columns, content = state
-    if version != 1 or not isinstance(dtype, numpy.dtype) or dtype.kind not in "biufc" or type(content) is not bytes \
-            or type(columns) is not bool:
+    if (
+        version != 1
+        or not isinstance(dtype, numpy.dtype)
+        or dtype.kind not in "biufc"
+        or type(content) is not bytes
+        or type(columns) is not bool
+    ):
         raise pickle.UnpicklingError("an array in the file holds no numbers")
-    if type(shape) is not tuple or len(shape) > 32 or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape) \
-            or math.prod(shape) * dtype.itemsize != len(content):
+    if (
+        type(shape) is not tuple
+        or len(shape) > 32
+        or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape)
+        or math.prod(shape) * dtype.itemsize != len(content)
+    ):
         raise pickle.UnpicklingError(f"an array in the file of shape {str(shape)[:200]} has {len(content)} bytes")
     array.__setstate__(state)
 
@@ -245,8 +295,11 @@ _NAMES = {
     "builtins bytearray": (bytearray, lambda *args: bytearray(_bytes(*args))),
     **{f"builtins {kind.__name__}": (kind, _scalar(kind)) for kind in _SCALARS},
     **{f"builtins {kind.__name__}": (kind, _container(kind, keyed)) for kind, keyed in _CONTAINERS.items()},
-    **{f"numpy{package}.multiarray {name}": (function, function) for package in (".core", "._core")
-       for name, function in (("scalar", _numpy_scalar), ("_reconstruct", _numpy_array))},
+    **{
+        f"numpy{package}.multiarray {name}": (function, function)
+        for package in (".core", "._core")
+        for name, function in (("scalar", _numpy_scalar), ("_reconstruct", _numpy_array))
+    },
     "numpy dtype": (numpy.dtype, _numpy_dtype),
     "numpy ndarray": (numpy.ndarray, None),
     **{f"torch {name}": (StorageKind(dtype), None) for name, dtype in STORAGES.items()},
@@ -283,12 +336,14 @@ class Finder:
             return _Refused, TRUSTED
         if module == "torch" and name in ABSENT_DTYPES or name == "_rebuild_qtensor":
             what = "quantized tensors" if name == "_rebuild_qtensor" else f"tensors of dtype {name}"
-            raise pickle.UnpicklingError(f"the file holds {what}, which Wisp does not have: convert them (say, to "
-                                         "bfloat16) with PyTorch and save again")
+            raise pickle.UnpicklingError(
+                f"the file holds {what}, which Wisp does not have: convert them (say, to bfloat16) with PyTorch and save again"
+            )
         raise pickle.UnpicklingError(
             f"the file refers to {module}.{name}, which is not on the list of types that may be loaded. Files never "
             f"run code here. If you trust this type, import it and say "
-            f"wisp.serialization.add_safe_globals([{name}]) before loading.")
+            f"wisp.serialization.add_safe_globals([{name}]) before loading."
+        )
 
 
 class _Refused(dict):
@@ -311,17 +366,33 @@ class _Refused(dict):
 
 def _plain(kind):
     """Makes a value of a class of the standard library whose arguments are numbers, texts or bytes."""
+
     def make(*args):
         if any(type(value) not in (str, int, float, bytes, type(None)) for value in args):
             raise pickle.UnpicklingError(f"{kind.__name__} of something that is no number or text")
         return kind(*args)
+
     return make
 
 
 # With `weights_only=False`: what training scripts like to put into checkpoints.
-_HARMLESS = {"argparse Namespace": BLANK, "types SimpleNamespace": BLANK,
-             **dict.fromkeys(("datetime date", "datetime time", "datetime datetime", "datetime timedelta", "pathlib PosixPath",
-                              "pathlib PurePosixPath", "pathlib WindowsPath", "pathlib PureWindowsPath"), _plain)}
+_HARMLESS = {
+    "argparse Namespace": BLANK,
+    "types SimpleNamespace": BLANK,
+    **dict.fromkeys(
+        (
+            "datetime date",
+            "datetime time",
+            "datetime datetime",
+            "datetime timedelta",
+            "pathlib PosixPath",
+            "pathlib PurePosixPath",
+            "pathlib WindowsPath",
+            "pathlib PureWindowsPath",
+        ),
+        _plain,
+    ),
+}
 
 
 def _of_a_model(module, name):
@@ -365,13 +436,19 @@ def _of_the_program(kind):
     if issubclass(kind, enum.Enum):
         return kind, kind._value2member_map_.__getitem__
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+
         def make(*values):
             if len(values) != len(kind._fields):
                 raise pickle.UnpicklingError(f"{kind.__name__} has {len(kind._fields)} fields, not {len(values)}")
             return tuple.__new__(kind, values)
+
         return kind, make
-    bare = all(base in (object, abc.ABC, typing.Generic)
-               or _is_own(base) and not {"__new__", "__del__", "__setstate__", "__slots__"} & vars(base).keys() for base in kind.__mro__)
+    bare = all(
+        base in (object, abc.ABC, typing.Generic)
+        or _is_own(base)
+        and not {"__new__", "__del__", "__setstate__", "__slots__"} & vars(base).keys()
+        for base in kind.__mro__
+    )
     return (kind, BLANK) if bare and type(kind) in (type, abc.ABCMeta) else None
 
 

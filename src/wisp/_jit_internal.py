@@ -1,4 +1,5 @@
 """Names of TorchScript's front end that libraries import; code runs as Python."""
+
 from typing import Any, Final, List, Optional, Tuple  # noqa: F401, UP035
 
 from wisp.futures import Future  # noqa: F401
@@ -16,9 +17,11 @@ BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = list
 
 def boolean_dispatch(arg_name, arg_index, default, if_true, if_false, module_name=None, func_name=None):
     """A function that calls one of two, as an argument says."""
+
     def chosen(*args, **kwargs):
         flag = kwargs.get(arg_name, args[arg_index] if arg_index < len(args) else default)
         return (if_true if flag else if_false)(*args, **kwargs)
+
     chosen.__name__ = func_name or "boolean_dispatch"
     return chosen
 

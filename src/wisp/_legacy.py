@@ -1,4 +1,5 @@
 """The legacy constructors of old code: Tensor(2, 3), FloatTensor([1, 2]), LongTensor(...)."""
+
 from wisp import _core
 from wisp._tensor import TYPE_NAMES
 

@@ -1,12 +1,22 @@
 """finfo and iinfo: the limits of dtypes."""
+
 import wisp
 
 _FLOATING = {  # bits, digits after the point in base 2, largest exponent, decimal digits
-    "float16": (16, 10, 15, 3), "bfloat16": (16, 7, 127, 2), "float32": (32, 23, 127, 6), "float64": (64, 52, 1023, 15),
-    "complex64": (32, 23, 127, 6), "complex128": (64, 52, 1023, 15)}
+    "float16": (16, 10, 15, 3),
+    "bfloat16": (16, 7, 127, 2),
+    "float32": (32, 23, 127, 6),
+    "float64": (64, 52, 1023, 15),
+    "complex64": (32, 23, 127, 6),
+    "complex128": (64, 52, 1023, 15),
+}
 # dtypes that no tensor has, but whose limits programs ask for: bits, eps, largest, smallest normal, resolution
-_EIGHT_BITS = {"float8_e4m3fn": (8, 0.125, 448.0, 2.0**-6, 1.0), "float8_e5m2": (8, 0.25, 57344.0, 2.0**-14, 1.0),
-               "float8_e4m3fnuz": (8, 0.125, 240.0, 2.0**-7, 1.0), "float8_e5m2fnuz": (8, 0.25, 57344.0, 2.0**-15, 1.0)}
+_EIGHT_BITS = {
+    "float8_e4m3fn": (8, 0.125, 448.0, 2.0**-6, 1.0),
+    "float8_e5m2": (8, 0.25, 57344.0, 2.0**-14, 1.0),
+    "float8_e4m3fnuz": (8, 0.125, 240.0, 2.0**-7, 1.0),
+    "float8_e5m2fnuz": (8, 0.25, 57344.0, 2.0**-15, 1.0),
+}
 
 
 class finfo:
@@ -22,11 +32,11 @@ class finfo:
         if name not in _FLOATING:
             raise TypeError("finfo() requires a floating point input type. Use iinfo to handle integer types")
         self.bits, digits, largest, decimals = _FLOATING[name]
-        self.eps = 2.0 ** -digits
-        self.max = (2 - self.eps) * 2.0 ** largest
+        self.eps = 2.0**-digits
+        self.max = (2 - self.eps) * 2.0**largest
         self.min = -self.max
         self.tiny = self.smallest_normal = 2.0 ** (1 - largest)
-        self.resolution = 10.0 ** -decimals
+        self.resolution = 10.0**-decimals
         self.dtype = {"complex64": "float32", "complex128": "float64"}.get(name, name)
 
     def __eq__(self, other):
@@ -36,8 +46,10 @@ class finfo:
         return hash(self.dtype)
 
     def __repr__(self):
-        return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
-                f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})")
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
 
 
 class iinfo:
@@ -48,10 +60,10 @@ class iinfo:
         if not isinstance(type, wisp.dtype) or type.is_floating_point or type.is_complex:
             raise TypeError("iinfo() requires an integer input type. Use finfo to handle floating point types")
         if name == "bool":
-            raise TypeError(f"\"bool\" is not supported by iinfo: {type}")
+            raise TypeError(f'"bool" is not supported by iinfo: {type}')
         self.bits = 8 * type.itemsize
         signed = name.startswith("int")
-        self.min = -2 ** (self.bits - 1) if signed else 0
+        self.min = -(2 ** (self.bits - 1)) if signed else 0
         self.max = 2 ** (self.bits - signed) - 1
         self.dtype = name
 

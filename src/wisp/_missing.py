@@ -1,4 +1,5 @@
 """What a PyTorch program asked for and Wisp lacks: the name, where it was used, what is closest."""
+
 import difflib
 import os
 import sys
@@ -52,9 +53,18 @@ def closest(name, owner, prefix=None):
 def elsewhere(name):
     """Other places of the package that have the very name: torch.softplus -> torch.nn.functional.softplus."""
     import wisp
-    places = {"torch": wisp, "torch.nn": wisp.nn, "torch.nn.functional": wisp.nn.functional, "torch.Tensor": wisp.Tensor,
-              "torch.linalg": wisp.linalg, "torch.special": wisp.special, "torch.nn.init": wisp.nn.init,
-              "torch.optim": wisp.optim, "torch.utils.data": wisp.utils.data}
+
+    places = {
+        "torch": wisp,
+        "torch.nn": wisp.nn,
+        "torch.nn.functional": wisp.nn.functional,
+        "torch.Tensor": wisp.Tensor,
+        "torch.linalg": wisp.linalg,
+        "torch.special": wisp.special,
+        "torch.nn.init": wisp.nn.init,
+        "torch.optim": wisp.optim,
+        "torch.utils.data": wisp.utils.data,
+    }
     return [f"{where}.{name}" for where, owner in places.items() if name in dir(owner)]
 
 
@@ -74,6 +84,7 @@ class _Missing:
 
     def _fill(self, owner, name, frame):
         from wisp._alias import torch_name
+
         self._owner, self._name, self._place = owner, name, place(frame)
         self._owner_name = torch_name(owner.__name__)
 
@@ -87,7 +98,7 @@ class MissingName(_Missing, AttributeError):
     """A module of Wisp lacks a name that PyTorch may have."""
 
     def __init__(self, owner, name=None, frame=None):
-        if name is None:    # a copy with another text, as some libraries make
+        if name is None:  # a copy with another text, as some libraries make
             AttributeError.__init__(self, owner)
             return
         AttributeError.__init__(self, name=name, obj=owner)
@@ -115,6 +126,7 @@ def no_module(name):
         import pkgutil
 
         from wisp._alias import own_name
+
         package = importlib.import_module(own_name(owner))
         names = [m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")]
         near = difflib.get_close_matches(last, names, 3, 0.6)
@@ -129,6 +141,7 @@ def no_module(name):
 def explain(error):
     """One more line for an error that ended a program, where Wisp knows better than the error's own text; or ""."""
     import wisp
+
     if isinstance(error, AttributeError) and not isinstance(error, MissingName):
         owner = getattr(error, "obj", None)
         kind = owner if isinstance(owner, type) else type(owner)
@@ -136,5 +149,6 @@ def explain(error):
             return describe("torch.Tensor", error.name, wisp.Tensor)
         if kind.__module__.startswith("wisp.") and error.name:
             from wisp._alias import torch_name
+
             return describe(f"{torch_name(kind.__module__)}.{kind.__qualname__}", error.name, kind)
     return ""

@@ -2,19 +2,34 @@
 
 Wisp's operators choose their overload by their arguments, so every overload of a name is the same operator.
 """
+
 import types
 
 __all__ = ["OpOverload", "OpOverloadPacket", "ops"]
 
 # names of PyTorch's internal operators whose public counterpart is called otherwise
-_OTHER_NAMES = {"_unsafe_view": "view", "_to_copy": "clone", "_softmax": "softmax", "_log_softmax": "log_softmax", "constant_pad_nd": "pad",
-                "convolution": "conv2d", "native_layer_norm": "layer_norm", "_local_scalar_dense": "item", "alias": "view_as",
-                "upsample_nearest2d": "interpolate", "slice_copy": "clone", "_reshape_alias": "reshape", "sym_size": "size",
-                "sym_numel": "numel", "sym_stride": "stride"}
+_OTHER_NAMES = {
+    "_unsafe_view": "view",
+    "_to_copy": "clone",
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+    "constant_pad_nd": "pad",
+    "convolution": "conv2d",
+    "native_layer_norm": "layer_norm",
+    "_local_scalar_dense": "item",
+    "alias": "view_as",
+    "upsample_nearest2d": "interpolate",
+    "slice_copy": "clone",
+    "_reshape_alias": "reshape",
+    "sym_size": "size",
+    "sym_numel": "numel",
+    "sym_stride": "stride",
+}
 
 
 def _function(name):
     import wisp
+
     name = _OTHER_NAMES.get(name, name)
     for place in (wisp, wisp.nn.functional, wisp.linalg, wisp.special, wisp.fft, wisp.Tensor, wisp._core._operators[""]):
         found = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
@@ -99,7 +114,7 @@ class _Namespace(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         if self._namespace in ("aten", "prims"):
-            function = _function(name) or _absent(name)     # libraries keep tables of operators that they may never call
+            function = _function(name) or _absent(name)  # libraries keep tables of operators that they may never call
         else:
             function = _function_of_vision(name, self._namespace)
         if function is None:
@@ -112,6 +127,7 @@ class _Namespace(types.ModuleType):
 def _absent(name):
     def absent(*args, **kwargs):
         raise NotImplementedError(f"torch.ops.aten.{name}: Wisp has no such operator")
+
     return absent
 
 
@@ -119,6 +135,7 @@ def _function_of_vision(name, namespace):
     if namespace != "torchvision":
         return None
     from wisp.vision import ops as vision_ops
+
     return getattr(vision_ops, name, None)
 
 
@@ -143,6 +160,7 @@ class _Ops(types.ModuleType):
     def import_module(self, module):
         """Import a module that defines operators."""
         import importlib
+
         importlib.import_module(module)
 
 

@@ -1,4 +1,5 @@
 """The pickles in checkpoints as PyTorch writes them: tensors over numbered storages, modules and optimizers under its names."""
+
 import collections
 import functools
 import pickle
@@ -37,14 +38,28 @@ _named = functools.cache(_Global)
 
 
 # Where PyTorch has what lies elsewhere here.
-_THEIR_MODULES = {"wisp.nn.modules.attention": "torch.nn.modules.activation", "wisp.optim._adafactor": "torch.optim",
-                  "wisp.optim._muon": "torch.optim", "wisp.optim._lr_base": "torch.optim.lr_scheduler",
-                  "wisp.optim._lr_cycles": "torch.optim.lr_scheduler"}
+_THEIR_MODULES = {
+    "wisp.nn.modules.attention": "torch.nn.modules.activation",
+    "wisp.optim._adafactor": "torch.optim",
+    "wisp.optim._muon": "torch.optim",
+    "wisp.optim._lr_base": "torch.optim.lr_scheduler",
+    "wisp.optim._lr_cycles": "torch.optim.lr_scheduler",
+}
 _GLOBALS = type, types.FunctionType, type(wisp.relu)
 # What PyTorch's modules have besides, which keep no hooks until there is one here.
-_HOOKS = ("_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-          "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks",
-          "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
+_HOOKS = (
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
 
 
 def _their_name(value):
@@ -93,11 +108,11 @@ class Pickler(pickle._Pickler):
         self.dry = surveyed is None
         self.storages = {} if surveyed is None else surveyed
         self.written = []  # in the order of their keys
-        self.alive = []    # while we hold a tensor, its address is not used again
+        self.alive = []  # while we hold a tensor, its address is not used again
 
     def save(self, value, save_persistent_id=True):
         own = type(value).__dict__.get("_original_class")
-        if own is not None:     # a module that jit.script was given is saved as one of its own class
+        if own is not None:  # a module that jit.script was given is saved as one of its own class
             scripted, value.__class__ = type(value), own
             try:
                 return self.save(value, save_persistent_id)

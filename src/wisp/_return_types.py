@@ -1,6 +1,5 @@
 """Named tuples that operators return: `x.max(1).values`."""
 
-
 MADE = {}  # by name
 
 
@@ -13,9 +12,16 @@ def make(name, fields):
     def construct(cls, values):
         return tuple.__new__(cls, values)
 
-    body = {"__slots__": (), "__repr__": show, "__new__": construct, "_fields": tuple(fields),
-            "__match_args__": tuple(fields), "__module__": "wisp.return_types", "n_fields": len(fields),
-            "__reduce__": lambda self: (tuple, (tuple(self),))}
+    body = {
+        "__slots__": (),
+        "__repr__": show,
+        "__new__": construct,
+        "_fields": tuple(fields),
+        "__match_args__": tuple(fields),
+        "__module__": "wisp.return_types",
+        "n_fields": len(fields),
+        "__reduce__": lambda self: (tuple, (tuple(self),)),
+    }
     for i, field in enumerate(fields):
         body[field] = property(lambda self, i=i: self[i])
     MADE[name] = type(name, (tuple,), body)

@@ -29,9 +29,7 @@ def set_deterministic_debug_mode(debug_mode):
     modes = {"default": 0, "warn": 1, "error": 2}
     if isinstance(debug_mode, str):
         if debug_mode not in modes:
-            raise RuntimeError(
-                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
-            )
+            raise RuntimeError(f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}")
         debug_mode = modes[debug_mode]
     if debug_mode not in (0, 1, 2):
         raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
@@ -95,9 +93,7 @@ def is_warn_always_enabled():
     return _state["warn_always"]
 
 
-def compile(
-    model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False, **kwargs
-):
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False, **kwargs):
     """Return the function or module as it is: Wisp runs eagerly and has no compiler to hand it to.
 
     >>> import wisp
@@ -183,8 +179,6 @@ def _inplace_function(name):
     return function
 
 
-conj_physical_, gcd_, lcm_, ldexp_, xlogy_ = map(
-    _inplace_function, ("conj_physical_", "gcd_", "lcm_", "ldexp_", "xlogy_")
-)
+conj_physical_, gcd_, lcm_, ldexp_, xlogy_ = map(_inplace_function, ("conj_physical_", "gcd_", "lcm_", "ldexp_", "xlogy_"))
 
 __all__ = [name for name, value in list(globals().items()) if callable(value) and not name.startswith("_")]

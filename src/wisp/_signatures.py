@@ -85,8 +85,10 @@ def _document(home, signature):
 
 def _renaming(function, signature):
     """A function of Python that also takes its parameters by the names of `signature`."""
+
     def renamed(*args, **kwargs):
         return function(*args, **{_RENAMED.get(name, name): value for name, value in kwargs.items()})
+
     renamed.__name__, renamed.__module__, renamed.__qualname__ = function.__name__, function.__module__, function.__qualname__
     renamed.__doc__ = f"{signature} -> Tensor\n\n{function.__doc__}"
     return renamed
@@ -108,11 +110,12 @@ def signature_of(operator):
     """The first line of a function's documentation as an `inspect.Signature`."""
     import ast
     import inspect
+
     line = (operator.__doc__ or "").partition("\n")[0].partition(" -> ")[0].replace("*size, *,", "*size,")
     if operator.__module__ != "wisp.nn.functional" or "(" not in line:  # elsewhere PyTorch has built-in functions too
         raise AttributeError("__signature__")
     try:
-        parsed = ast.parse(f"def f{line[line.index('('):]}: pass").body[0].args
+        parsed = ast.parse(f"def f{line[line.index('(') :]}: pass").body[0].args
         defaults = [ast.literal_eval(value) for value in parsed.defaults]
         named = [inspect.Parameter.empty if value is None else ast.literal_eval(value) for value in parsed.kw_defaults]
     except (SyntaxError, ValueError):

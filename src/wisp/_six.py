@@ -1,4 +1,5 @@
 """Names that programs written for PyTorch 1.x import from here."""
+
 import collections.abc as container_abcs  # noqa: F401
 from math import inf, nan  # noqa: F401
 

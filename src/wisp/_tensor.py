@@ -1,4 +1,5 @@
 """Methods of Tensor that are written in Python: printing, NumPy, hooks, pickling."""
+
 import copy as _copy
 import copyreg as _copyreg
 import weakref as _weakref
@@ -15,9 +16,22 @@ class _Array:
         self.tensor, self.__array_interface__ = tensor, interface
 
 
-_KINDS = {"bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint16": "<u2",
-          "uint32": "<u4", "uint64": "<u8", "float16": "<f2", "float32": "<f4", "float64": "<f8", "complex64": "<c8",
-          "complex128": "<c16"}
+_KINDS = {
+    "bool": "|b1",
+    "uint8": "|u1",
+    "int8": "|i1",
+    "int16": "<i2",
+    "int32": "<i4",
+    "int64": "<i8",
+    "uint16": "<u2",
+    "uint32": "<u4",
+    "uint64": "<u8",
+    "float16": "<f2",
+    "float32": "<f4",
+    "float64": "<f8",
+    "complex64": "<c8",
+    "complex128": "<c16",
+}
 
 
 def _kind_of(tensor):
@@ -31,22 +45,34 @@ def _kind_of(tensor):
 def numpy(self, *, force=False):
     """The same memory as a NumPy array; with `force` a copy where sharing is impossible."""
     import numpy as np
+
     if self.requires_grad and (force or _core.is_grad_enabled()):
         if not force:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         self = self.detach()
     if self.device.type != "cpu":
         if not force or self.is_meta:
-            raise TypeError(f"can't convert {self.device} device type tensor to numpy. "
-                            "Use Tensor.cpu() to copy the tensor to host memory first.")
+            raise TypeError(
+                f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+            )
         self = self.cpu()
     kind = _kind_of(self)
     if self.numel() == 0:
         return np.empty(tuple(self.shape), kind)
     size = self.element_size()
     _note_export(self)
-    return np.asarray(_Array(self, {"shape": tuple(self.shape), "typestr": kind, "version": 3, "data": (self.data_ptr(), False),
-                                    "strides": tuple(s * size for s in self.stride())}))
+    return np.asarray(
+        _Array(
+            self,
+            {
+                "shape": tuple(self.shape),
+                "typestr": kind,
+                "version": 3,
+                "data": (self.data_ptr(), False),
+                "strides": tuple(s * size for s in self.stride()),
+            },
+        )
+    )
 
 
 def __array__(self, dtype=None, copy=None):
@@ -58,11 +84,13 @@ def __array__(self, dtype=None, copy=None):
 
 def _repr(self):
     from wisp._tensor_str import tensor_str
+
     return tensor_str(self)
 
 
 def _repr_html_(self):
     from wisp.viz import tensor_html
+
     return tensor_html(self)
 
 
@@ -81,12 +109,14 @@ def _contains(self, element):
 def register_hook(self, hook):
     """Call `hook(grad)` when the gradient of this tensor is known; a tensor it returns replaces the gradient."""
     from wisp.utils.hooks import add_hook
+
     return add_hook(self._hooks_dict(), hook)
 
 
 def register_post_accumulate_grad_hook(self, hook):
     """Call `hook(tensor)` after `.grad` of this leaf was added to."""
     from wisp.utils.hooks import add_hook
+
     return add_hook(self._post_accumulate_dict(), hook)
 
 
@@ -106,7 +136,7 @@ def _memory(data, device):
     return _core.frombuffer(bytearray(data), dtype=_core.uint8).clone().to(device)
 
 
-_memories = _weakref.WeakValueDictionary()     # by address: an entry keeps its memory, so that the address stays its own
+_memories = _weakref.WeakValueDictionary()  # by address: an entry keeps its memory, so that the address stays its own
 
 
 def __reduce_ex__(self, protocol):
@@ -140,14 +170,16 @@ def _copied_in_memory(tensor, memo):
     if key not in memo or not tensor._storage_ptr():
         memory = private["_storage"](tensor.detach())
         memo[key] = memory.clone()
-        memo.setdefault(id(memo), []).append(memory)    # its address must not be used again while the memo lives
+        memo.setdefault(id(memo), []).append(memory)  # its address must not be used again while the memo lives
     return private["_from_storage"](memo[key], tensor.dtype, list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
 
 
 def __deepcopy__(self, memo):
     if not self.is_leaf:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
-                           "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage")
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage"
+        )
     if id(self) in memo:
         return memo[id(self)]
     new = _copied_in_memory(self, memo)
@@ -182,9 +214,20 @@ def __dlpack_device__(self):
 
 
 # "torch." + name + "Tensor" is what PyTorch calls the type of a tensor, also in its errors.
-TYPE_NAMES = {_core.float32: "Float", _core.float64: "Double", _core.float16: "Half", _core.bfloat16: "BFloat16", _core.uint8: "Byte",
-              _core.int8: "Char", _core.int16: "Short", _core.int32: "Int", _core.int64: "Long", _core.bool: "Bool",
-              _core.complex64: "ComplexFloat", _core.complex128: "ComplexDouble"}
+TYPE_NAMES = {
+    _core.float32: "Float",
+    _core.float64: "Double",
+    _core.float16: "Half",
+    _core.bfloat16: "BFloat16",
+    _core.uint8: "Byte",
+    _core.int8: "Char",
+    _core.int16: "Short",
+    _core.int32: "Int",
+    _core.int64: "Long",
+    _core.bool: "Bool",
+    _core.complex64: "ComplexFloat",
+    _core.complex128: "ComplexDouble",
+}
 
 
 def type_(self, dtype=None, non_blocking=False, **kwargs):
@@ -223,6 +266,7 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layo
 def new(self, *args, **kwargs):
     """A tensor of this one's dtype, made as by the old constructors: of sizes, or of data."""
     from wisp._legacy import new_tensor as legacy
+
     return legacy(*args, **kwargs).to(self.dtype)
 
 
@@ -235,6 +279,7 @@ def share_memory_(self):
     """
     if self.device.type == "cpu":
         from wisp.multiprocessing.shared import share
+
         share(self.detach())
     return self
 
@@ -278,12 +323,14 @@ def __rdiv__(self, other):
 
 def _disabled_torch_function_impl(func, types=(), args=(), kwargs=None):
     from wisp.overrides import DisableTorchFunctionSubclass
+
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
 
 
 def _torch_function(cls, func, types, args=(), kwargs=None):
     from wisp.overrides import default_torch_function
+
     return default_torch_function(cls, func, types, args, kwargs)
 
 
@@ -291,6 +338,7 @@ def _init_subclass(cls, **kwargs):
     super(_core.Tensor, cls).__init_subclass__(**kwargs)
     if cls.__torch_function__ is not _disabled_torch_function_impl:
         from wisp.overrides import subclassed
+
         subclassed(cls)
 
 
@@ -315,10 +363,28 @@ for _type in (_core.dtype, _core.layout, _core.memory_format):
 
 def install():
     """Put the functions above into the Tensor type."""
-    methods = {name: f for name, f in globals().items()
-               if callable(f) and getattr(f, "__module__", None) == __name__
-               and name not in ("install", "_Array", "_rebuild_in", "_Memory", "_memory", "_copied_in_memory", "_size", "_kind_of",
-                                "_device", "_named", "_disabled_torch_function_impl", "_torch_function", "_init_subclass")}
+    methods = {
+        name: f
+        for name, f in globals().items()
+        if callable(f)
+        and getattr(f, "__module__", None) == __name__
+        and name
+        not in (
+            "install",
+            "_Array",
+            "_rebuild_in",
+            "_Memory",
+            "_memory",
+            "_copied_in_memory",
+            "_size",
+            "_kind_of",
+            "_device",
+            "_named",
+            "_disabled_torch_function_impl",
+            "_torch_function",
+            "_init_subclass",
+        )
+    }
     methods["type"], methods["__dir__"] = methods.pop("type_"), methods.pop("_dir")
     methods["__array_priority__"] = 1000
     methods["__torch_function__"] = classmethod(_torch_function)

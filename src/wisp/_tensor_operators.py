@@ -1,9 +1,22 @@
 """Python's operators for classes that are tensors to the outside and handled by name inside."""
+
 from wisp import _core
 
-_PAIRS = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
-          "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
-          "rshift": "bitwise_right_shift", "matmul": "matmul", "pow": "pow"}
+_PAIRS = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "div",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift",
+    "matmul": "matmul",
+    "pow": "pow",
+}
 
 
 def by_name(cls):

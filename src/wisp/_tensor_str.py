@@ -3,6 +3,7 @@
 The values to be shown are taken out of the tensor once, as nested Python lists (only the edges of a large
 tensor); a `_Style` is chosen from them, and the lists are laid out in lines.
 """
+
 import contextlib
 import dataclasses
 import math
@@ -130,7 +131,7 @@ def _layout(values, shape, indent, abridged, style):
         if cut:
             words[edge:edge] = [" ..."] if edge else ["..."]
         per_line = max(1, (PRINT_OPTS.linewidth - indent) // (style.width + 2))
-        lines = [", ".join(words[i:i + per_line]) for i in range(0, len(words), per_line)]
+        lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
     rows = [_layout(value, shape[1:], indent + 1, abridged, style) for value in values]
     if cut:
@@ -198,6 +199,7 @@ def tensor_str(tensor):
         suffixes.append(f"layout={tensor.layout}")
     if _core._has_tangent(tensor):
         from wisp.autograd.forward_ad import unpack_dual
+
         tangent = unpack_dual(tensor).tangent
         if tangent is not None:
             suffixes.append(f"tangent={tangent}")

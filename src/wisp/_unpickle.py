@@ -4,6 +4,7 @@ Python's own unpickler calls whatever a file names, allocates what a file asks f
 nests. This one builds plain values itself, asks its owner about every name, and keeps what a file makes it allocate in
 proportion to the size of the file. It reads protocols 0 to 5 as far as PyTorch's files use them.
 """
+
 import codecs
 import inspect
 import struct
@@ -43,17 +44,17 @@ class Unpickler:
         # Copies made by calls (list, set, encode...) may come to this many elements altogether.
         self.budget = 16 * (self.end - start) + 100_000
         self.stack, self.memo = [], {}
-        self.rules = {}     # id of a value that `find` gave -> (the value, what may be done with it)
-        self.open = set()   # types of the objects made so far whose state may be set
+        self.rules = {}  # id of a value that `find` gave -> (the value, what may be done with it)
+        self.open = set()  # types of the objects made so far whose state may be set
 
     def load(self):
         """The value that the pickle describes."""
         try:
             return self._load()
-        except (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError,
-                struct.error) as error:
-            raise UnpicklingError(f"the pickle in the file is damaged near byte {self.file.tell()}: "
-                                  f"{type(error).__name__}: {error}") from error
+        except (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, struct.error) as error:
+            raise UnpicklingError(
+                f"the pickle in the file is damaged near byte {self.file.tell()}: {type(error).__name__}: {error}"
+            ) from error
 
     def _load(self):
         read, table, stack = self.file.read, _TABLE, self.stack
@@ -93,7 +94,7 @@ class Unpickler:
         stack = self.stack
         for place in range(len(stack) - 1, -1, -1):
             if stack[place] is _MARK:
-                items = stack[place + 1:]
+                items = stack[place + 1 :]
                 del stack[place:]
                 return items
         raise UnpicklingError("the pickle in the file is damaged: a mark is missing")
@@ -316,6 +317,7 @@ def _tuple(count):
         if len(items) < count:
             raise UnpicklingError("the pickle in the file is damaged: a tuple lacks its values")
         self.stack[-count:] = [items]
+
     return step
 
 

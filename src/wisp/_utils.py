@@ -1,4 +1,5 @@
 """Helpers that programs and pickles take from `torch._utils`."""
+
 import wisp
 
 
@@ -21,6 +22,7 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
 def _accumulate(iterable, fn=lambda x, y: x + y):
     """The running sums."""
     import itertools
+
     return itertools.accumulate(iterable, fn)
 
 
@@ -30,6 +32,7 @@ class ExceptionWrapper:
     def __init__(self, exc_info=None, where="in background"):
         import sys
         import traceback
+
         kind, value, trace = exc_info or sys.exc_info()
         self.exc_type, self.where, self.exc_msg = kind, where, "".join(traceback.format_exception(kind, value, trace))
 

@@ -3,6 +3,7 @@
 Python's zipfile computes checksums in the thread that writes; here other threads do it while the file is written, which
 halves the time to save a large model.
 """
+
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
@@ -29,8 +30,11 @@ def write_archive(file, entries, alignment):
             padding = -(position + 30 + len(name) + len(extra) + 4) % alignment
             extra += struct.pack("<HH", 0x4246, padding) + b"Z" * padding
             version = 45 if large else 20
-            header = struct.pack("<4s5H3I2H", b"PK\3\4", version, 0x808, 0, 0, _DATE, 0, _LARGE * large, _LARGE * large,
-                                 len(name), len(extra)) + name + extra
+            header = (
+                struct.pack("<4s5H3I2H", b"PK\3\4", version, 0x808, 0, 0, _DATE, 0, _LARGE * large, _LARGE * large, len(name), len(extra))
+                + name
+                + extra
+            )
             file.write(header)
             file.write(content)
             total = checksum.result()
@@ -41,13 +45,34 @@ def write_archive(file, entries, alignment):
     for name, total, size, offset in directory:
         wide = ([size, size] if size >= _LARGE else []) + ([offset] if offset >= _LARGE else [])
         extra, short = _zip64(*wide), min(size, _LARGE)
-        entry = struct.pack("<4s6H3I5H2I", b"PK\1\2", 45 if wide else 20, 45 if wide else 20, 0x808, 0, 0, _DATE, total,
-                            short, short, len(name), len(extra), 0, 0, 0, 0, min(offset, _LARGE)) + name + extra
+        entry = (
+            struct.pack(
+                "<4s6H3I5H2I",
+                b"PK\1\2",
+                45 if wide else 20,
+                45 if wide else 20,
+                0x808,
+                0,
+                0,
+                _DATE,
+                total,
+                short,
+                short,
+                len(name),
+                len(extra),
+                0,
+                0,
+                0,
+                0,
+                min(offset, _LARGE),
+            )
+            + name
+            + extra
+        )
         file.write(entry)
         position += len(entry)
     count, length = len(directory), position - start
     if count >= 0xFFFF or start >= _LARGE:
         file.write(struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, length, start))
         file.write(struct.pack("<4sIQI", b"PK\6\7", 0, position, 1))
-    file.write(struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, min(count, 0xFFFF), min(count, 0xFFFF), min(length, _LARGE),
-                           min(start, _LARGE), 0))
+    file.write(struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, min(count, 0xFFFF), min(count, 0xFFFF), min(length, _LARGE), min(start, _LARGE), 0))

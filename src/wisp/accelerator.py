@@ -1,8 +1,18 @@
 """The accelerator of this machine, whichever it is: CUDA, or none."""
+
 import wisp as _wisp
 
-__all__ = ["current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "is_available",
-           "set_device_idx", "set_device_index", "synchronize"]
+__all__ = [
+    "current_accelerator",
+    "current_device_idx",
+    "current_device_index",
+    "current_stream",
+    "device_count",
+    "is_available",
+    "set_device_idx",
+    "set_device_index",
+    "synchronize",
+]
 
 
 def is_available():

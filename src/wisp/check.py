@@ -3,6 +3,7 @@
 The source is parsed, the names that `import torch...` binds are followed through attribute chains, and each
 chain is looked up in Wisp. Methods of tensors are judged by their name alone, and only where no other class has it.
 """
+
 import argparse
 import ast
 import importlib
@@ -14,9 +15,29 @@ import warnings
 from wisp import _alias, _missing
 
 # methods of PyTorch's tensors that Wisp's may lack; no common class has them, so the name alone tells
-TENSOR_METHODS = ("to_sparse", "to_sparse_csr", "to_sparse_coo", "to_mkldnn", "dequantize", "int_repr", "q_scale", "q_zero_point",
-                  "sparse_mask", "sparse_resize_", "sspaddmm", "crow_indices", "col_indices", "is_coalesced", "coalesce",
-                  "to_padded_tensor", "chalf", "align_to", "align_as", "refine_names", "rename_")
+TENSOR_METHODS = (
+    "to_sparse",
+    "to_sparse_csr",
+    "to_sparse_coo",
+    "to_mkldnn",
+    "dequantize",
+    "int_repr",
+    "q_scale",
+    "q_zero_point",
+    "sparse_mask",
+    "sparse_resize_",
+    "sspaddmm",
+    "crow_indices",
+    "col_indices",
+    "is_coalesced",
+    "coalesce",
+    "to_padded_tensor",
+    "chalf",
+    "align_to",
+    "align_as",
+    "refine_names",
+    "rename_",
+)
 
 
 class Finding:
@@ -47,7 +68,7 @@ def lookup(name):
                 found = importlib.import_module(f"{path}.{part}")
             except ImportError:
                 if not isinstance(owner, (type, type(sys))):
-                    return None     # an object's attribute: not known without running the program
+                    return None  # an object's attribute: not known without running the program
                 text = _missing.describe(theirs, part, owner)
                 return text.partition("; ")[2] or text.partition(". ")[2] or "nothing close"
         owner, path, theirs = found, f"{path}.{part}", f"{theirs}.{part}"
@@ -94,8 +115,11 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Try(self, node):
-        caught = {getattr(kind, "id", getattr(kind, "attr", "")) for handler in node.handlers
-                  for kind in (handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type])}
+        caught = {
+            getattr(kind, "id", getattr(kind, "attr", ""))
+            for handler in node.handlers
+            for kind in (handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type])
+        }
         guard = bool(caught & {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", ""})
         self.guards += guard
         for part in node.body:
@@ -144,6 +168,7 @@ def check(path):
     if not os.path.exists(path):
         raise FileNotFoundError(f"wisp check: there is no {path!r} in {os.getcwd()}")
     import wisp
+
     known, findings, names, read, unread = {}, [], set(), 0, []
     for file in _files(path):
         reader = _Reader()
@@ -166,8 +191,11 @@ def check(path):
                     findings.append(Finding(file, line, name, known[name], guarded))
                 seen.add((line, name))
         if reader.used:
-            findings += [Finding(file, line, f"torch.Tensor.{method}", "", guarded) for line, method, guarded in reader.methods
-                         if not hasattr(wisp.Tensor, method)]
+            findings += [
+                Finding(file, line, f"torch.Tensor.{method}", "", guarded)
+                for line, method, guarded in reader.methods
+                if not hasattr(wisp.Tensor, method)
+            ]
     return findings, names, read, unread
 
 
@@ -189,6 +217,8 @@ def main(arguments):
         print(finding)
     missing = {finding.name for finding in findings}
     certain = {finding.name for finding in findings if not finding.guarded}
-    print(f"{read} {'file uses' if read == 1 else 'files use'} {len(names | missing)} names of PyTorch: "
-          f"{len(missing)} missing" + (f" ({len(missing - certain)} of them guarded)" if missing - certain else "") + ".")
+    print(
+        f"{read} {'file uses' if read == 1 else 'files use'} {len(names | missing)} names of PyTorch: "
+        f"{len(missing)} missing" + (f" ({len(missing - certain)} of them guarded)" if missing - certain else "") + "."
+    )
     raise SystemExit(1 if certain else 0)

@@ -1,4 +1,5 @@
 """The command `wisp`: demo, doctor, run, launch, check."""
+
 import argparse
 import os
 import platform
@@ -30,14 +31,17 @@ def doctor(arguments):
 
     import wisp
     from wisp import _doctor
+
     if options.warm is not None:
         _doctor.warm([int(name.removeprefix("sm_")) for name in options.warm])
         return
-    facts = [("wisp", f"{wisp.__version__} in {os.path.dirname(wisp.__file__)}"),
-             ("python", f"{platform.python_version()} ({sys.executable})"),
-             ("numpy", numpy.__version__),
-             ("system", f"{platform.system()} {platform.release()}, {platform.machine()}"),
-             ("threads", f"{wisp.get_num_threads()} of {os.cpu_count()} processors")]
+    facts = [
+        ("wisp", f"{wisp.__version__} in {os.path.dirname(wisp.__file__)}"),
+        ("python", f"{platform.python_version()} ({sys.executable})"),
+        ("numpy", numpy.__version__),
+        ("system", f"{platform.system()} {platform.release()}, {platform.machine()}"),
+        ("threads", f"{wisp.get_num_threads()} of {os.cpu_count()} processors"),
+    ]
     capability = getattr(getattr(wisp.backends, "cpu", None), "get_cpu_capability", None)
     if capability is not None:
         facts.append(("instructions", capability()))
@@ -52,18 +56,21 @@ def doctor(arguments):
 def run(arguments):
     """Run a PyTorch program with Wisp in place of torch: wisp run script.py [arguments]."""
     from wisp.run import run
+
     run(arguments)
 
 
 def launch(arguments):
     """Run a program as several processes that work together: wisp launch -n 4 train.py [arguments]."""
     from wisp.distributed.run import main
+
     main(arguments)
 
 
 def check(arguments):
     """List what a PyTorch project uses and Wisp lacks, without running it: wisp check path/."""
     from wisp.check import main
+
     main(arguments)
 
 
@@ -76,6 +83,7 @@ def main(arguments=None):
         return COMMANDS[arguments[0]](arguments[1:])
     if arguments and arguments[0] in ("-V", "--version", "version"):
         import wisp
+
         print(f"wisp {wisp.__version__}")
         return None
     print("usage: wisp COMMAND [arguments]\n")

@@ -1,10 +1,23 @@
 """`torch.compiler` for programs that use it: Wisp runs eagerly, so there is nothing to compile, reset or disable."""
+
 import contextlib as _contextlib
 
 from wisp._settings import compile  # noqa: F401
 
-__all__ = ["allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-           "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "set_stance", "substitute_in_graph"]
+__all__ = [
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "cudagraph_mark_step_begin",
+    "disable",
+    "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
+    "list_backends",
+    "reset",
+    "set_stance",
+    "substitute_in_graph",
+]
 
 
 def is_compiling():

@@ -1,4 +1,5 @@
 """A value that is set later."""
+
 import threading
 
 __all__ = ["Future", "collect_all", "wait_all"]
@@ -15,7 +16,7 @@ class Future:
     """
 
     def __class_getitem__(cls, kind):
-        return cls      # Future[Tensor] in annotations
+        return cls  # Future[Tensor] in annotations
 
     def __init__(self, *, devices=None):
         self._ready, self._lock, self._callbacks = threading.Event(), threading.Lock(), []
@@ -75,6 +76,7 @@ class Future:
                 result.set_result(callback(done))
             except Exception as error:
                 result.set_exception(error)
+
         self.add_done_callback(call)
         return result
 
@@ -89,6 +91,7 @@ def collect_all(futures):
             last = left[0] == 0
         if last:
             result.set_result(futures)
+
     for future in futures:
         future.add_done_callback(one)
     if not futures:

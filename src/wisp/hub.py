@@ -1,4 +1,5 @@
 """Files of weights: loading them into models, and downloading them into a cache."""
+
 import hashlib
 import json
 import os
@@ -12,8 +13,17 @@ from urllib.parse import urlparse  # noqa: F401 (programs import it from here)
 
 import wisp
 
-__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_safetensors", "load_state_dict_from_url",
-           "save_safetensors", "set_dir"]
+__all__ = [
+    "download_url_to_file",
+    "get_dir",
+    "help",
+    "list",
+    "load",
+    "load_safetensors",
+    "load_state_dict_from_url",
+    "save_safetensors",
+    "set_dir",
+]
 
 _dir = None
 HASH_REGEX = re.compile(r"-([a-f0-9]{8,})\.")
@@ -39,6 +49,7 @@ def load_safetensors(model, path, strict=True, *, prefix=None, rename=None, conv
     tensor([2.])
     """
     from wisp.utils.safetensors import load_file, load_into
+
     state, origin = {}, {}
     for file in _weight_files(path):
         for name, tensor in load_file(file, device=device, mmap=True).items():
@@ -68,6 +79,7 @@ def save_safetensors(model, path, max_bytes=5_000_000_000, metadata=None):
     """
     from wisp.serialization import replacing
     from wisp.utils.safetensors import save_file, untied
+
     state, dropped = untied(model)
     parts, size = [{}], 0
     for name, tensor in state.items():
@@ -105,8 +117,10 @@ def _weight_files(path):
         else:
             found = sorted(name for name in os.listdir(path) if name.endswith(".safetensors"))
             if len(found) != 1:
-                raise FileNotFoundError(f"{path} holds neither model.safetensors nor model.safetensors.index.json, but {found}: "
-                                        "name the file or the list of files")
+                raise FileNotFoundError(
+                    f"{path} holds neither model.safetensors nor model.safetensors.index.json, but {found}: "
+                    "name the file or the list of files"
+                )
             path = os.path.join(path, found[0])
     if not path.endswith(".json"):
         return [path]
@@ -129,7 +143,7 @@ def _renamed(name, prefix):
     replacements = {prefix: ""} if isinstance(prefix, str) else prefix or {}
     for old, new in replacements.items():
         if name.startswith(old):
-            return new + name[len(old):]
+            return new + name[len(old) :]
     return name
 
 
@@ -156,6 +170,7 @@ def set_dir(d):
 def download_url_to_file(url, dst, hash_prefix=None, progress=True):
     """Download a file; it appears at `dst` only when it is complete and its SHA-256 begins with `hash_prefix`."""
     from wisp.progress import Progress
+
     dst = os.path.expanduser(dst)
     request = urllib.request.Request(url, headers={"User-Agent": "wisp.hub"})
     with urllib.request.urlopen(request) as source:
@@ -181,8 +196,7 @@ def download_url_to_file(url, dst, hash_prefix=None, progress=True):
                 os.unlink(part)
 
 
-def load_state_dict_from_url(url, model_dir=None, map_location=None, progress=True, check_hash=False, file_name=None,
-                             weights_only=True):
+def load_state_dict_from_url(url, model_dir=None, map_location=None, progress=True, check_hash=False, file_name=None, weights_only=True):
     """Load a checkpoint (`.pt`, `.pth` or `.safetensors`) from a URL, downloading it the first time."""
     model_dir = os.path.join(get_dir(), "checkpoints") if model_dir is None else os.path.expanduser(model_dir)
     name = file_name or os.path.basename(urllib.parse.urlparse(url).path)
@@ -194,10 +208,12 @@ def load_state_dict_from_url(url, model_dir=None, map_location=None, progress=Tr
         try:
             download_url_to_file(url, path, found.group(1) if found else None, progress)
         except (urllib.error.URLError, OSError, ValueError) as error:
-            raise RuntimeError(f"could not download {url}: {error}. If you have the file, put it at {path} and call this "
-                               "again: it is used from there") from error
+            raise RuntimeError(
+                f"could not download {url}: {error}. If you have the file, put it at {path} and call this again: it is used from there"
+            ) from error
     if name.endswith(".safetensors"):
         from wisp.utils.safetensors import load_file
+
         return load_file(path, device="cpu" if map_location is None else map_location)
     return wisp.load(path, map_location=map_location, weights_only=weights_only)
 
@@ -213,8 +229,10 @@ def _repository(repo_or_dir, source, what):
         places = [os.path.join(get_dir(), f"{owner}_{project}_{ref}") for ref in ([branch] if branch else ["main", "master"])]
         folder = next((place for place in places if os.path.isdir(place)), None)
         if folder is None:
-            raise RuntimeError(f"hub.{what}: Wisp downloads no code; put a copy of github.com/{name} into {places[0]}, "
-                               "or name a folder with source='local'")
+            raise RuntimeError(
+                f"hub.{what}: Wisp downloads no code; put a copy of github.com/{name} into {places[0]}, "
+                "or name a folder with source='local'"
+            )
     else:
         raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
     if not os.path.exists(os.path.join(folder, "hubconf.py")):
@@ -224,6 +242,7 @@ def _repository(repo_or_dir, source, what):
 
 def _hubconf(folder):
     import importlib.util
+
     sys.path.insert(0, folder)
     try:
         spec = importlib.util.spec_from_file_location("hubconf", os.path.join(folder, "hubconf.py"))

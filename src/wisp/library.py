@@ -1,4 +1,5 @@
 """`torch.library`: operators that a program defines, with their gradients, under `torch.ops.<namespace>.<name>`."""
+
 import functools
 import inspect
 import typing
@@ -6,12 +7,38 @@ import typing
 import wisp
 from wisp._ops import OpOverload, OpOverloadPacket, ops
 
-__all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel", "impl", "impl_abstract",
-           "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake", "register_kernel",
-           "register_torch_dispatch", "register_vmap", "triton_op", "wrap_triton"]
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "get_ctx",
+    "get_kernel",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "opcheck",
+    "register_autocast",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+    "register_torch_dispatch",
+    "register_vmap",
+    "triton_op",
+    "wrap_triton",
+]
 
-_TYPES = {wisp.Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", complex: "Scalar", wisp.dtype: "ScalarType",
-          wisp.device: "Device"}
+_TYPES = {
+    wisp.Tensor: "Tensor",
+    int: "SymInt",
+    float: "float",
+    bool: "bool",
+    str: "str",
+    complex: "Scalar",
+    wisp.dtype: "ScalarType",
+    wisp.device: "Device",
+}
 
 
 def _type_text(kind):
@@ -81,8 +108,10 @@ class CustomOpDef:
             return self._kernels[kind]
         if None in self._kernels:
             return self._kernels[None]
-        raise NotImplementedError(f"Could not run '{self._qualname}' with arguments on {kind!r}: it has kernels for "
-                                  f"{[str(k) for k in self._kernels]}; register one with torch.library.register_kernel")
+        raise NotImplementedError(
+            f"Could not run '{self._qualname}' with arguments on {kind!r}: it has kernels for "
+            f"{[str(k) for k in self._kernels]}; register one with torch.library.register_kernel"
+        )
 
     def _run(self, *args, **kwargs):
         tensors = [a for a in _leaves((args, kwargs)) if isinstance(a, wisp.Tensor)]
@@ -94,7 +123,8 @@ class CustomOpDef:
         if kind in self._autocast and wisp.is_autocast_enabled(kind):
             dtype = self._autocast[kind]
             args, kwargs = wisp.utils._pytree.tree_map(
-                lambda a: a.to(dtype) if isinstance(a, wisp.Tensor) and a.is_floating_point() else a, (args, kwargs))
+                lambda a: a.to(dtype) if isinstance(a, wisp.Tensor) and a.is_floating_point() else a, (args, kwargs)
+            )
         if self._backward is None or not wisp.is_grad_enabled() or not any(t.requires_grad for t in tensors):
             if self._composite or self._backward is not None or not any(t.requires_grad for t in tensors):
                 return self._run(*args, **kwargs)
@@ -123,19 +153,23 @@ class CustomOpDef:
 
             @staticmethod
             def backward(ctx, *grads):
-                raise RuntimeError(f"Trying to backward through {name} but no autograd formula was registered. "
-                                   "Please use register_autograd to add one.")
+                raise RuntimeError(
+                    f"Trying to backward through {name} but no autograd formula was registered. Please use register_autograd to add one."
+                )
 
         sources = [a for a in _leaves((args, kwargs)) if isinstance(a, wisp.Tensor) and a.requires_grad]
         return wisp.utils._pytree.tree_map(
-            lambda t: NoGradient.apply(t, *sources) if isinstance(t, wisp.Tensor) and t.is_floating_point() else t, result)
+            lambda t: NoGradient.apply(t, *sources) if isinstance(t, wisp.Tensor) and t.is_floating_point() else t, result
+        )
 
     def register_kernel(self, device_types, func=None, /):
         """Set the function for devices ("cpu", "cuda", or a list of them)."""
+
         def register(function):
             for kind in [device_types] if isinstance(device_types, str) or device_types is None else device_types:
                 self._kernels[kind] = function
             return function
+
         return register if func is None else register(func)
 
     def register_fake(self, fn, /):
@@ -149,9 +183,11 @@ class CustomOpDef:
 
     def register_vmap(self, func=None, /):
         """Remember the rule for `torch.vmap`; without it the operator is called for one sample after another."""
+
         def register(function):
             self._vmap = function
             return function
+
         return register if func is None else register(func)
 
     def register_autocast(self, device_type, cast_inputs):
@@ -174,6 +210,7 @@ class CustomOpDef:
                 yield
             finally:
                 self._off = before
+
         return switched()
 
     def __repr__(self):
@@ -244,21 +281,25 @@ def custom_op(name, fn=None, /, *, mutates_args=(), device_types=None, schema=No
     >>> wisp.ops.docs.twice(wisp.ones(1))
     tensor([2.])
     """
+
     def make(function):
         namespace, short = _split(name)
         op = CustomOpDef(namespace, short, None, schema or infer_schema(function, mutates_args=mutates_args), mutates_args)
         functools.update_wrapper(op, function)
         op.register_kernel(device_types, function)
         return op
+
     return make if fn is None else make(fn)
 
 
 def triton_op(name, fn=None, /, *, mutates_args, schema=None):
     """As `custom_op`; the function's own operators give the gradient."""
+
     def make(function):
         op = custom_op(name, function, mutates_args=mutates_args, schema=schema)
         op._composite = True
         return op
+
     return make if fn is None else make(fn)
 
 
@@ -275,12 +316,22 @@ def define(qualname, schema=None, *, lib=None, tags=()):
     CustomOpDef(namespace, name, None, schema)
 
 
-_KEYS = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "CompositeExplicitAutograd": None, "CompositeImplicitAutograd": None,
-         "default": None, "cpu": "cpu", "cuda": "cuda", "": None}
+_KEYS = {
+    "CPU": "cpu",
+    "CUDA": "cuda",
+    "Meta": "meta",
+    "CompositeExplicitAutograd": None,
+    "CompositeImplicitAutograd": None,
+    "default": None,
+    "cpu": "cpu",
+    "cuda": "cuda",
+    "": None,
+}
 
 
 def impl(qualname, types, func=None, *, lib=None):
     """Set the function of an operator for devices ("cpu", "cuda", "default")."""
+
     def register(function):
         op = _find(qualname)
         for kind in [types] if isinstance(types, str) else types:
@@ -293,6 +344,7 @@ def impl(qualname, types, func=None, *, lib=None):
                 op._kernels[_KEYS.get(kind, kind.lower())] = function
                 op._composite = op._composite or kind == "CompositeImplicitAutograd"
         return function
+
     return register if func is None else register(func)
 
 
@@ -361,8 +413,12 @@ def opcheck(op, args, kwargs=None, *, test_utils=None, raise_exception=True, ato
     'SUCCESS'
     """
     kwargs, found = kwargs or {}, _find(op)
-    report = {"test_schema": "SUCCESS", "test_autograd_registration": "SUCCESS", "test_faketensor": "SUCCESS",
-              "test_aot_dispatch_dynamic": "SUCCESS"}
+    report = {
+        "test_schema": "SUCCESS",
+        "test_autograd_registration": "SUCCESS",
+        "test_faketensor": "SUCCESS",
+        "test_aot_dispatch_dynamic": "SUCCESS",
+    }
     try:
         before = [t.detach().clone() for t in _leaves((args, kwargs)) if isinstance(t, wisp.Tensor)]
         result = found(*args, **kwargs)

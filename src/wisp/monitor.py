@@ -1,4 +1,5 @@
 """`torch.monitor`: counters and events that a program writes for itself."""
+
 import contextlib
 
 __all__ = ["Aggregation", "Event", "Stat", "data_value_t", "log_event", "register_event_handler", "unregister_event_handler"]

@@ -4,6 +4,7 @@ The core hands over a call of an operator when an argument's class answers, or w
 Methods, operators and attributes of a subclass of Tensor are found in the subclass, where `subclassed` puts them. Functions that
 Wisp writes in Python are seen as the operators that they call.
 """
+
 import functools
 import inspect
 import threading
@@ -12,10 +13,22 @@ import types
 from wisp import _core
 from wisp._tensor import _disabled_torch_function_impl
 
-__all__ = ["BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch", "get_default_nowrap_functions",
-           "get_ignored_functions", "get_overridable_functions", "handle_torch_function", "has_torch_function",
-           "has_torch_function_unary", "has_torch_function_variadic", "is_tensor_like", "is_tensor_method_or_property",
-           "resolve_name", "wrap_torch_function"]
+__all__ = [
+    "BaseTorchFunctionMode",
+    "TorchFunctionMode",
+    "enable_reentrant_dispatch",
+    "get_default_nowrap_functions",
+    "get_ignored_functions",
+    "get_overridable_functions",
+    "handle_torch_function",
+    "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "resolve_name",
+    "wrap_torch_function",
+]
 
 _private = _core._operators[""]
 _switch, _are_off, _count_mode = _private["_functions_off"], _private["_functions_are_off"], _private["_function_modes"]
@@ -61,8 +74,11 @@ def _answers(value):
     if kind is _core.Tensor:
         return False
     found = getattr(kind, "__torch_function__", None)
-    return found is not None and found is not _disabled_torch_function_impl and \
-        getattr(found, "__func__", None) is not _disabled_torch_function_impl
+    return (
+        found is not None
+        and found is not _disabled_torch_function_impl
+        and getattr(found, "__func__", None) is not _disabled_torch_function_impl
+    )
 
 
 def _overloaded(values, found=None, seen=None):
@@ -151,6 +167,7 @@ def _see(function):
 def see_python_functions():
     """From the first class, mode or proxy on that answers calls, public functions in Python ask like operators do."""
     import wisp
+
     for place in (wisp, wisp.nn.functional):
         for name, value in list(vars(place).items()):
             if not isinstance(value, types.FunctionType) or name.startswith(("_", "is_tensor", "is_storage", "typename")):
@@ -161,14 +178,67 @@ def see_python_functions():
 
 # --- subclasses of Tensor --------------------------------------------------------------------------------------------------
 
-_SLOTS = {"__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_", "__mul__": "mul", "__rmul__":
-          "mul", "__imul__": "mul_", "__truediv__": "div", "__itruediv__": "div_", "__mod__": "remainder", "__imod__": "remainder_",
-          "__pow__": "pow", "__ipow__": "pow_", "__matmul__": "matmul", "__neg__": "neg", "__abs__": "abs", "__invert__": "bitwise_not",
-          "__and__": "__and__", "__or__": "__or__", "__xor__": "__xor__", "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le",
-          "__gt__": "gt", "__ge__": "ge", "__floordiv__": "floor_divide", "__ifloordiv__": "floor_divide_"}
-_SPECIAL = {*_SLOTS, "__rsub__", "__rtruediv__", "__rpow__", "__rmatmul__", "__rmod__", "__rfloordiv__", "__rand__", "__ror__", "__rxor__",
-            "__lshift__", "__rshift__", "__rlshift__", "__rrshift__", "__pos__", "__getitem__", "__setitem__", "__len__", "__contains__",
-            "__bool__", "__int__", "__float__", "__index__", "__complex__", "__repr__", "__deepcopy__", "__reversed__", "__format__"}
+_SLOTS = {
+    "__add__": "add",
+    "__radd__": "add",
+    "__iadd__": "add_",
+    "__sub__": "sub",
+    "__isub__": "sub_",
+    "__mul__": "mul",
+    "__rmul__": "mul",
+    "__imul__": "mul_",
+    "__truediv__": "div",
+    "__itruediv__": "div_",
+    "__mod__": "remainder",
+    "__imod__": "remainder_",
+    "__pow__": "pow",
+    "__ipow__": "pow_",
+    "__matmul__": "matmul",
+    "__neg__": "neg",
+    "__abs__": "abs",
+    "__invert__": "bitwise_not",
+    "__and__": "__and__",
+    "__or__": "__or__",
+    "__xor__": "__xor__",
+    "__eq__": "eq",
+    "__ne__": "ne",
+    "__lt__": "lt",
+    "__le__": "le",
+    "__gt__": "gt",
+    "__ge__": "ge",
+    "__floordiv__": "floor_divide",
+    "__ifloordiv__": "floor_divide_",
+}
+_SPECIAL = {
+    *_SLOTS,
+    "__rsub__",
+    "__rtruediv__",
+    "__rpow__",
+    "__rmatmul__",
+    "__rmod__",
+    "__rfloordiv__",
+    "__rand__",
+    "__ror__",
+    "__rxor__",
+    "__lshift__",
+    "__rshift__",
+    "__rlshift__",
+    "__rrshift__",
+    "__pos__",
+    "__getitem__",
+    "__setitem__",
+    "__len__",
+    "__contains__",
+    "__bool__",
+    "__int__",
+    "__float__",
+    "__index__",
+    "__complex__",
+    "__repr__",
+    "__deepcopy__",
+    "__reversed__",
+    "__format__",
+}
 _KEPT = {"as_subclass", "is_leaf"}
 
 
@@ -249,6 +319,7 @@ def default_torch_function(cls, func, types, args=(), kwargs=None):
 
 # --- modes -----------------------------------------------------------------------------------------------------------------
 
+
 class TorchFunctionMode:
     """A context whose `__torch_function__(func, types, args, kwargs)` sees every call of an operator.
 
@@ -291,6 +362,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 # --- for functions that are written in Python ----------------------------------------------------------------------------
 
+
 def has_torch_function(relevant_args):
     """Whether one of the arguments, or a mode, answers calls.
 
@@ -325,6 +397,7 @@ def handle_torch_function(public_api, relevant_args, *args, **kwargs):
 
 def wrap_torch_function(dispatcher):
     """A decorator for functions whose relevant arguments are `dispatcher(*args, **kwargs)`."""
+
     def decorate(function):
         @functools.wraps(function)
         def wrapped(*args, **kwargs):
@@ -332,7 +405,9 @@ def wrap_torch_function(dispatcher):
             if has_torch_function(relevant):
                 return handle_torch_function(wrapped, relevant, *args, **kwargs)
             return function(*args, **kwargs)
+
         return wrapped
+
     return decorate
 
 
@@ -355,6 +430,7 @@ def get_default_nowrap_functions():
 def get_ignored_functions():
     """Functions that cannot be answered by `__torch_function__`: those that take no tensors."""
     import wisp
+
     return {wisp.set_default_dtype, wisp.get_default_dtype, wisp.is_tensor, wisp.manual_seed, wisp.typename, wisp.set_num_threads}
 
 
@@ -362,10 +438,12 @@ def get_ignored_functions():
 def get_overridable_functions():
     """The functions and methods that the core hands over, by the place where they are found."""
     import wisp
+
     kinds = (type(wisp.add), type(_core.Tensor.add))
     places = (wisp, _core.Tensor, wisp.nn.functional, wisp.linalg, wisp.fft, wisp.special)
-    return {place: [value for name, value in vars(place).items() if isinstance(value, kinds) and not name.startswith("_")]
-            for place in places}
+    return {
+        place: [value for name, value in vars(place).items() if isinstance(value, kinds) and not name.startswith("_")] for place in places
+    }
 
 
 def resolve_name(f):

@@ -11,6 +11,7 @@
 In a terminal the line is redrawn in place (a bar within a bar takes the line below it), in a notebook the bar is drawn in
 HTML, and elsewhere (a log file, a pipe) a plain line is written every few seconds and one at the end.
 """
+
 import collections
 import html
 import shutil
@@ -72,6 +73,7 @@ class Progress:
         self._closed = False
         if file is None and _notebook():
             from IPython.display import display
+
             self._terminal, self._display = False, display(self, display_id=True)
         live = self._terminal or self._display is not None
         self.interval = interval if interval is not None else 0.1 if live else 5.0
@@ -151,13 +153,17 @@ class Progress:
         if self.total:
             share = min(1.0, self.done / self.total)
             colour = "#2e9e5b" if share == 1 else "#c0392b" if self._closed else "#3b7dd8"
-            middle = (f"<span style='display:inline-block;width:16em;height:.7em;border-radius:.35em;background:#8883;overflow:hidden'>"
-                      f"<span style='display:block;height:100%;width:{share:.1%};background:{colour}'></span></span>"
-                      f"<span style='min-width:3em;text-align:right'>{share:.0%}</span>")
+            middle = (
+                f"<span style='display:inline-block;width:16em;height:.7em;border-radius:.35em;background:#8883;overflow:hidden'>"
+                f"<span style='display:block;height:100%;width:{share:.1%};background:{colour}'></span></span>"
+                f"<span style='min-width:3em;text-align:right'>{share:.0%}</span>"
+            )
         else:
             middle = f"<b>{self.done:,}</b>"
-        return (f"<div style='display:flex;align-items:center;gap:.8em;font-family:monospace;white-space:nowrap'>"
-                f"<span>{html.escape(str(self.label))}</span>{middle}<span>{numbers}</span></div>")
+        return (
+            f"<div style='display:flex;align-items:center;gap:.8em;font-family:monospace;white-space:nowrap'>"
+            f"<span>{html.escape(str(self.label))}</span>{middle}<span>{numbers}</span></div>"
+        )
 
     def _write(self, *text):
         self.file.write("".join(text))
@@ -174,7 +180,7 @@ class Progress:
             self._display.update(self)
         elif self._terminal:
             depth = self._line()
-            text = "" if finished and depth else self.text(finished)[:max(1, shutil.get_terminal_size().columns - 1)]
+            text = "" if finished and depth else self.text(finished)[: max(1, shutil.get_terminal_size().columns - 1)]
             self._write("\n" * depth, "\r", text, "\x1b[K", f"\x1b[{depth}A" if depth else "")
         else:
             self._write(self.text(finished), "\n")
@@ -184,7 +190,7 @@ class Progress:
         if self._terminal:
             depth = self._line()
             self._write("\r\x1b[K", str(text), "\n")
-            for other in _open[:depth + 1]:
+            for other in _open[: depth + 1]:
                 other._draw()
         else:
             print(text, file=self.file)

@@ -1,4 +1,5 @@
 """`torch.quasirandom`: Sobol sequences, with the direction numbers of SciPy where it is installed."""
+
 import wisp
 
 __all__ = ["SobolEngine"]
@@ -27,6 +28,7 @@ class SobolEngine:
     def draw(self, n=1, out=None, dtype=None):
         """The next n points."""
         import warnings
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             points = wisp.from_numpy(self._sobol.random(n)).to(dtype or wisp.get_default_dtype())

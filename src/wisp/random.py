@@ -1,18 +1,27 @@
 """The default random generator: seeding, its state, and a context that gives the state back.
 
-    >>> import wisp
-    >>> g = wisp.manual_seed(0)
-    >>> with wisp.random.fork_rng():
-    ...     a = wisp.rand(3)
-    >>> bool((a == wisp.rand(3)).all())
-    True
+>>> import wisp
+>>> g = wisp.manual_seed(0)
+>>> with wisp.random.fork_rng():
+...     a = wisp.rand(3)
+>>> bool((a == wisp.rand(3)).all())
+True
 """
+
 import contextlib as _contextlib
 
 from wisp._core import default_generator
 
-__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",
-           "thread_safe_generator"]
+__all__ = [
+    "default_generator",
+    "fork_rng",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+    "thread_safe_generator",
+]
 
 
 def thread_safe_generator():

@@ -1,8 +1,9 @@
 """The classes of named results: `wisp.return_types.max`.
 
-    >>> isinstance(wisp.max(wisp.tensor([[1, 2]]), dim=1), wisp.return_types.max)
-    True
+>>> isinstance(wisp.max(wisp.tensor([[1, 2]]), dim=1), wisp.return_types.max)
+True
 """
+
 from wisp._return_types import MADE
 
 

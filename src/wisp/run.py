@@ -3,6 +3,7 @@
 `torch` and `torchvision` mean Wisp in it. Where the program ends in an error, the traceback begins with the
 program's own lines, and what Wisp lacks is named with its place and what comes closest.
 """
+
 import os
 import runpy
 import sys
@@ -28,9 +29,10 @@ def _own_lines(trace):
 
 def _report(error):
     from wisp import _missing
+
     world = sys.modules.get("wisp.distributed._world")
     if world is not None:
-        world.fail()    # the other ranks must not be waited for
+        world.fail()  # the other ranks must not be waited for
     trace = _own_lines(error.__traceback__)
     traceback.print_exception(type(error), error, trace or error.__traceback__)
     text = _missing.explain(error)
@@ -44,6 +46,7 @@ def run(arguments):
         print(USAGE)
         raise SystemExit(0 if arguments else 2)
     from wisp import _alias
+
     _alias.install()
     try:
         if arguments[0] in ("-m", "-c") and len(arguments) < 2:
@@ -75,6 +78,7 @@ def _run_file(arguments):
     # the program is sys.modules["__main__"], as under python itself: pickles and worker processes find its classes there
     import io
     import types
+
     main = types.ModuleType("__main__")
     main.__file__, main.__builtins__ = path, __builtins__
     sys.modules["__main__"] = main

@@ -4,6 +4,7 @@ A file is a zip archive: `data.pkl` is a pickle in which a tensor is a call of `
 numbered storage, and `data/0`, `data/1` … hold the bytes of the storages. The reader (`_unpickle.py`) knows a fixed list
 of names that such a pickle may refer to (`_file_names.py`) and refuses all others.
 """
+
 import contextlib
 import enum
 import io
@@ -26,21 +27,36 @@ from wisp._pickler import Pickler
 from wisp._unpickle import Unpickler
 from wisp._zip import write_archive
 
-__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
-           "safe_globals", "save", "LoadEndianness", "SourceChangeWarning", "default_restore_location", "get_crc32_options",
-           "get_default_load_endianness", "get_default_mmap_options", "location_tag", "register_package", "set_crc32_options",
-           "set_default_load_endianness", "set_default_mmap_options"]
+__all__ = [
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
+    "load",
+    "safe_globals",
+    "save",
+    "LoadEndianness",
+    "SourceChangeWarning",
+    "default_restore_location",
+    "get_crc32_options",
+    "get_default_load_endianness",
+    "get_default_mmap_options",
+    "location_tag",
+    "register_package",
+    "set_crc32_options",
+    "set_default_load_endianness",
+    "set_default_mmap_options",
+]
 
 _ALIGNMENT = 64
 # the types that annotated programs import from here
 FILE_LIKE, MAP_LOCATION, FileLike = typing.Any, typing.Any, typing.Any
 DEFAULT_PROTOCOL = 2
-_packages = []      # (priority, name of a storage's place, how to bring it there), as register_package was told
+_packages = []  # (priority, name of a storage's place, how to bring it there), as register_package was told
 
 
 # ---------------------------------------------------------------- writing
-def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True,
-         _disable_byteorder_record=False):
+def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True, _disable_byteorder_record=False):
     """Save an object to a file (a path or a file object), readable by PyTorch and by `load`.
 
     A path is written to a temporary file first and then renamed: a crash leaves the old file as it was.
@@ -110,8 +126,12 @@ def _write_archive(obj, file, name, protocol):
     stream = io.BytesIO()
     pickler = Pickler(stream, protocol, survey.storages)
     pickler.dump(obj)
-    entries = [("data.pkl", stream.getvalue()), (".format_version", b"1"),
-               (".storage_alignment", str(_ALIGNMENT).encode()), ("byteorder", sys.byteorder.encode())]
+    entries = [
+        ("data.pkl", stream.getvalue()),
+        (".format_version", b"1"),
+        (".storage_alignment", str(_ALIGNMENT).encode()),
+        ("byteorder", sys.byteorder.encode()),
+    ]
     entries += [(f"data/{storage.key}", _bytes(storage.content())) for storage in pickler.written]
     entries.append(("version", b"3\n"))
     write_archive(file, [(f"{name}/{entry}", content) for entry, content in entries], _ALIGNMENT)
@@ -162,6 +182,7 @@ def get_unsafe_globals_in_checkpoint(f):
         file.seek(0)
         with contextlib.suppress(pickle.UnpicklingError):
             _load_file(file, None, finder, False)
+
     _open(f, False, read)
     return finder.refused
 
@@ -181,9 +202,12 @@ def _open(f, mmap, read):
 
 _KNOWN_BEGINNINGS = {
     b"version https://git-lfs": "it is a Git LFS pointer: fetch the file itself with `git lfs pull`",
-    b"<!DOCTYPE": "it is a web page: the download went wrong", b"<html": "it is a web page: the download went wrong",
-    b"\x1f\x8b": "it is compressed with gzip: unpack it first", b"\x93NUMPY": "it is an array of NumPy: use numpy.load",
-    b"\x89HDF": "it is an HDF5 file"}
+    b"<!DOCTYPE": "it is a web page: the download went wrong",
+    b"<html": "it is a web page: the download went wrong",
+    b"\x1f\x8b": "it is compressed with gzip: unpack it first",
+    b"\x93NUMPY": "it is an array of NumPy: use numpy.load",
+    b"\x89HDF": "it is an HDF5 file",
+}
 
 
 def _load_file(file, map_location, finder, mapped):
@@ -206,6 +230,7 @@ def _load_file(file, map_location, finder, mapped):
 
 def _load_safetensors(file, map_location, mapped):
     from wisp.utils import safetensors
+
     if isinstance(map_location, dict) or callable(map_location):
         raise RuntimeError("a safetensors file does not say where its tensors were: map_location must be a device")
     device = "cpu" if map_location is None else map_location
@@ -223,13 +248,14 @@ def _load_archive(file, map_location, finder, mapped):
     try:
         archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, struct.error, KeyError) as error:
-        raise RuntimeError("the file is not a complete archive: it is truncated, or damaged at its end "
-                           f"({error})") from None
+        raise RuntimeError(f"the file is not a complete archive: it is truncated, or damaged at its end ({error})") from None
     with archive:
         entries = {name.split("/", 1)[1]: info for name, info in archive.NameToInfo.items() if "/" in name}
         if "data.pkl" not in entries:
-            raise RuntimeError("the archive holds no data.pkl: it was not written by save()"
-                               + (" (TorchScript files are not supported)" if "constants.pkl" in entries else ""))
+            raise RuntimeError(
+                "the archive holds no data.pkl: it was not written by save()"
+                + (" (TorchScript files are not supported)" if "constants.pkl" in entries else "")
+            )
 
         checks = _Checksums()
 
@@ -243,6 +269,7 @@ def _load_archive(file, map_location, finder, mapped):
                 raise RuntimeError(f"the archive is truncated: it ends within {name}")
             checks.add(info, content)
             return content
+
         if "byteorder" in entries and read("byteorder") != sys.byteorder.encode():
             raise RuntimeError("the file was written on a machine with the other byte order")
         memory = mapping.mmap(file.fileno(), 0, access=mapping.ACCESS_COPY) if mapped else None
@@ -259,6 +286,7 @@ def _load_archive(file, map_location, finder, mapped):
                     raise RuntimeError("the archive is damaged: its storages are larger than the file")
                 storages[key] = place(_read_storage(file, info, memory, dtype, count, checks), location)
             return storages[key]
+
         pickled = read("data.pkl")
         with checks:
             return Unpickler(io.BytesIO(pickled), finder, _persistent(load_storage)).load()
@@ -298,6 +326,7 @@ class _Checksums:
 
 def _persistent(load_storage):
     """A function that finds the storage which an identifier in a pickle describes."""
+
     def load(identifier):
         if not isinstance(identifier, tuple) or len(identifier) < 5 or identifier[0] != "storage":
             raise pickle.UnpicklingError("unknown reference in the file")
@@ -307,6 +336,7 @@ def _persistent(load_storage):
         if not isinstance(key, (str, int)) or not isinstance(location, str):
             raise pickle.UnpicklingError("a storage in the file has no name or no place")
         return load_storage(kind.dtype, str(key), location, count, *identifier[5:])
+
     return load
 
 
@@ -379,6 +409,7 @@ class _Movable:
 
 def _placement(map_location):
     """A function (tensor in main memory, saved location) -> tensor where it should be."""
+
     def place(flat, location):
         target = location
         if callable(map_location):
@@ -397,10 +428,13 @@ def _placement(map_location):
         if device.type == "cpu":
             return flat
         if device.type == "cuda" and not wisp.cuda.is_available():
-            raise RuntimeError("Attempting to deserialize object on a CUDA device but wisp.cuda.is_available() is "
-                               "False. If you are running on a CPU-only machine, please use load with "
-                               "map_location='cpu' to map your storages to the CPU.")
+            raise RuntimeError(
+                "Attempting to deserialize object on a CUDA device but wisp.cuda.is_available() is "
+                "False. If you are running on a CPU-only machine, please use load with "
+                "map_location='cpu' to map your storages to the CPU."
+            )
         return flat.to(device)
+
     return place
 
 
@@ -418,6 +452,7 @@ def register_package(priority, tagger, deserializer):
 def default_restore_location(storage, location):
     """Bring a storage to the place with this name ("cpu", "cuda:0")."""
     import wisp
+
     return storage.to(wisp.device(location)) if str(location) != "cpu" else storage
 
 
@@ -473,7 +508,7 @@ class SourceChangeWarning(Warning):
     """Not given: source code is not kept in files."""
 
 
-_MAGIC, _LEGACY_VERSION = 0x1950a86a20f9469cfc6c, 1001
+_MAGIC, _LEGACY_VERSION = 0x1950A86A20F9469CFC6C, 1001
 
 
 def _load_legacy(file, map_location, finder):
@@ -495,11 +530,12 @@ def _load_legacy(file, map_location, finder):
             return storages[key]
         view_key, offset, size = view
         if view_key not in views:
-            views[view_key] = storages[key][offset:offset + size]
+            views[view_key] = storages[key][offset : offset + size]
         return views[view_key]
 
     def read():
         return Unpickler(file, finder, _persistent(load_storage)).load()
+
     try:
         if read() != _MAGIC:
             raise RuntimeError("the file was not written by save(): invalid magic number; corrupt file?")
@@ -517,8 +553,7 @@ def _load_legacy(file, map_location, finder):
         flat, head = storages[str(key)], file.read(8)
         count = int.from_bytes(head, "little", signed=True)
         if len(head) < 8 or count != flat.numel():
-            raise RuntimeError(f"the file is truncated or damaged: storage {key} has {count} elements, expected "
-                               f"{flat.numel()}")
+            raise RuntimeError(f"the file is truncated or damaged: storage {key} has {count} elements, expected {flat.numel()}")
         if count:
             _fill(file, flat)
     if map_location is None and all(location == "cpu" for location in locations.values()):

@@ -9,6 +9,7 @@
 
 Needs scikit-learn: `pip install 'wisp[sklearn]'`.
 """
+
 import copy
 import math
 
@@ -42,10 +43,29 @@ def _multilayer(inputs, outputs, hidden, activation):
 class _Net(BaseEstimator):
     """What classifier and regressor have in common. Subclasses say how targets and losses look."""
 
-    def __init__(self, module=None, *, hidden=(64, 64), activation="ReLU", criterion=None, optimizer="adam", lr=0.005,
-                 weight_decay=0.0, max_epochs=200, batch_size=200, shuffle=True, scale=True, early_stopping=False,
-                 validation_fraction=0.1, patience=10, tol=1e-4, warm_start=False, device="cpu", random_state=None,
-                 verbose=False):
+    def __init__(
+        self,
+        module=None,
+        *,
+        hidden=(64, 64),
+        activation="ReLU",
+        criterion=None,
+        optimizer="adam",
+        lr=0.005,
+        weight_decay=0.0,
+        max_epochs=200,
+        batch_size=200,
+        shuffle=True,
+        scale=True,
+        early_stopping=False,
+        validation_fraction=0.1,
+        patience=10,
+        tol=1e-4,
+        warm_start=False,
+        device="cpu",
+        random_state=None,
+        verbose=False,
+    ):
         self.module = module
         self.hidden = hidden
         self.activation = activation
@@ -122,7 +142,7 @@ class _Net(BaseEstimator):
         self.n_epochs_ = 0
 
     def _seed(self):
-        return int(check_random_state(self.random_state).randint(2 ** 31 - 1))
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     # ------------------------------------------------------------ training
     def _batch_loss(self, X, y, weights):
@@ -130,8 +150,10 @@ class _Net(BaseEstimator):
         if weights is None:
             return losses.mean()
         if losses.dim() == 0:
-            raise ValueError("sample_weight needs a criterion that returns one loss for each row, such as "
-                             "functools.partial(cross_entropy, reduction='none')")
+            raise ValueError(
+                "sample_weight needs a criterion that returns one loss for each row, such as "
+                "functools.partial(cross_entropy, reduction='none')"
+            )
         losses = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
         return (losses * weights).sum() / weights.sum()
 
@@ -139,7 +161,7 @@ class _Net(BaseEstimator):
         self.module_.train()
         total, parts = 0.0, 0
         for start in range(0, len(order), self.batch_size):
-            rows = order[start:start + self.batch_size]
+            rows = order[start : start + self.batch_size]
             batch_weights = None if weights is None else weights[rows]
             if batch_weights is not None and not batch_weights.sum() > 0:
                 continue
@@ -175,6 +197,7 @@ class _Net(BaseEstimator):
         bar = None
         if self.verbose:
             from wisp import progress
+
             bar = progress.bar(range(epochs), type(self).__name__)
         with wisp.random.fork_rng():
             wisp.manual_seed(self._seed() + self.n_epochs_)
@@ -239,8 +262,7 @@ class _Net(BaseEstimator):
         X = self._scaled(X).astype(self.dtype_, copy=False)
         self.module_.eval()
         with wisp.no_grad():
-            parts = [self._output(self.module_(self._tensor(X[start:start + _EVALUATE]))).cpu()
-                     for start in range(0, len(X), _EVALUATE)]
+            parts = [self._output(self.module_(self._tensor(X[start : start + _EVALUATE]))).cpu() for start in range(0, len(X), _EVALUATE)]
         return wisp.cat(parts).numpy()
 
     def __sklearn_is_fitted__(self):
@@ -260,8 +282,11 @@ _PARAMETERS = """
 
 
 class NetClassifier(ClassifierMixin, _Net):
-    __doc__ = """A network that classifies.
-    """ + _PARAMETERS + """
+    __doc__ = (
+        """A network that classifies.
+    """
+        + _PARAMETERS
+        + """
     >>> import numpy
     >>> from wisp import nn
     >>> from wisp.sklearn import NetClassifier
@@ -273,6 +298,7 @@ class NetClassifier(ClassifierMixin, _Net):
     >>> small.fit(X, [0, 0, 1, 1]).predict_proba(X).shape
     (4, 2)
     """
+    )
     _numeric_targets = False
 
     @staticmethod
@@ -325,8 +351,11 @@ class NetClassifier(ClassifierMixin, _Net):
 
 
 class NetRegressor(RegressorMixin, _Net):
-    __doc__ = """A network that predicts numbers, one or several for each row.
-    """ + _PARAMETERS + """    With `scale`, the targets are scaled too while training.
+    __doc__ = (
+        """A network that predicts numbers, one or several for each row.
+    """
+        + _PARAMETERS
+        + """    With `scale`, the targets are scaled too while training.
 
     >>> import numpy
     >>> from wisp.sklearn import NetRegressor
@@ -335,6 +364,7 @@ class NetRegressor(RegressorMixin, _Net):
     >>> net.score(X, numpy.sin(X[:, 0])) > 0.99
     True
     """
+    )
     _numeric_targets = True
 
     @staticmethod

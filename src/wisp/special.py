@@ -1,4 +1,5 @@
 """Special functions of mathematics."""
+
 from wisp import _core
 
 globals().update(_core._operators["special"])
@@ -6,8 +7,7 @@ globals().update(_core._operators["special"])
 # Names that are operators of the package too.
 digamma = psi = _core.digamma
 erf, erfc, erfinv, exp2, expm1 = _core.erf, _core.erfc, _core.erfinv, _core.exp2, _core.expm1
-gammaln, i0, log1p, logit, round, sinc, xlogy = (_core.lgamma, _core.i0, _core.log1p, _core.logit, _core.round, _core.sinc,
-                                                  _core.xlogy)
+gammaln, i0, log1p, logit, round, sinc, xlogy = (_core.lgamma, _core.i0, _core.log1p, _core.logit, _core.round, _core.sinc, _core.xlogy)
 expit = _core.sigmoid
 
 
@@ -50,5 +50,6 @@ def gammaincc(input, other, *, out=None):
 def multigammaln(input, p, *, out=None):
     """The logarithm of the multivariate gamma function of dimension p."""
     import wisp
+
     result = wisp.mvlgamma(input, p)
     return result if out is None else out.copy_(result)

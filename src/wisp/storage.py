@@ -107,7 +107,7 @@ class UntypedStorage:
         return cls(_bytes=wisp.frombuffer(bytearray(buffer), dtype=wisp.uint8))
 
     def __array__(self, dtype=None, copy=None):
-        return self._bytes.__array__(dtype, copy)     # for torch.asarray and NumPy
+        return self._bytes.__array__(dtype, copy)  # for torch.asarray and NumPy
 
 
 class TypedStorage:

@@ -1,4 +1,5 @@
 """A version that programs compare with strings and tuples: `torch.__version__ >= (1, 8)`."""
+
 import re
 
 __all__ = ["TorchVersion"]

@@ -1,4 +1,5 @@
 """Drives a headless Chromium through the pipe of its debugging protocol: nothing to install but the browser."""
+
 import fcntl
 import json
 import os
@@ -8,9 +9,20 @@ import subprocess
 import tempfile
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-_OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-            "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1200,900",
-            "--remote-debugging-pipe"]
+_OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--window-size=1200,900",
+    "--remote-debugging-pipe",
+]
 
 
 class Chromium:
@@ -25,8 +37,15 @@ class Chromium:
         def arrange():
             os.dup2(command_read, 3)
             os.dup2(answer_write, 4)
-        self.process = subprocess.Popen([BROWSER, *_OPTIONS, f"--user-data-dir={self.folder}", "about:blank"], preexec_fn=arrange,
-                                        pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+        self.process = subprocess.Popen(
+            [BROWSER, *_OPTIONS, f"--user-data-dir={self.folder}", "about:blank"],
+            preexec_fn=arrange,
+            pass_fds=(3, 4),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         os.close(command_read)
         os.close(answer_write)
         self.buffer, self.number, self.session, self.events = b"", 0, None, []
@@ -93,8 +112,10 @@ class Chromium:
 
     def middle(self, selector):
         """The middle of an element, on the screen."""
-        return self.run(f"(() => {{ const r = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
-                        "return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+        return self.run(
+            f"(() => {{ const r = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
+            "return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
 
     def complaints(self):
         """Errors of the page, and requests to anything but itself."""

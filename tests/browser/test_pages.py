@@ -1,4 +1,5 @@
 """The pages of wisp.viz in a real browser: they open, fold, zoom, search and show the right shapes."""
+
 import pytest
 from chromium import BROWSER, Chromium
 
@@ -55,8 +56,10 @@ PLACE = "document.getElementById('world').getAttribute('transform').match(/trans
 
 def texts(page, title):
     """The lines of the visible cards with a title."""
-    return page.run(f"{VISIBLE}.filter(g => g.querySelector('.name').textContent === {title!r})"
-                    ".map(g => [...g.querySelectorAll('text')].map(t => t.textContent))")
+    return page.run(
+        f"{VISIBLE}.filter(g => g.querySelector('.name').textContent === {title!r})"
+        ".map(g => [...g.querySelectorAll('text')].map(t => t.textContent))"
+    )
 
 
 def test_shapes(page):
@@ -71,12 +74,16 @@ def test_shapes(page):
 
 
 def test_nothing_overlaps(page):
-    areas = page.run(f"{VISIBLE}.map(g => {{ const r = g.querySelector('.card').getBoundingClientRect(); return [r.left, r.right, r.top, r.bottom]; }})")
+    areas = page.run(
+        f"{VISIBLE}.map(g => {{ const r = g.querySelector('.card').getBoundingClientRect(); return [r.left, r.right, r.top, r.bottom]; }})"
+    )
     for i, a in enumerate(areas):
         for b in areas[:i]:
             assert a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2]
-    inside = page.run(VISIBLE + ".every(g => { const card = g.querySelector('.card').getBoundingClientRect();"
-                      "return [...g.querySelectorAll('text')].every(t => t.getBoundingClientRect().right <= card.right + 1); })")
+    inside = page.run(
+        VISIBLE + ".every(g => { const card = g.querySelector('.card').getBoundingClientRect();"
+        "return [...g.querySelectorAll('text')].every(t => t.getBoundingClientRect().right <= card.right + 1); })"
+    )
     assert inside, "a text is wider than its card"
 
 
@@ -88,7 +95,9 @@ def test_folds(page):
     assert page.run(VISIBLE + ".length") == before - 8 and page.run("boxes.root.tall") < tall
     assert page.run("document.getElementById('" + folded + "').style.display") == ""
     assert "8 operators" in page.run("document.getElementById('" + folded + "').textContent")
-    drawn = page.run("[...document.querySelectorAll('.edge')].filter(e => e.style.display !== 'none').every(e => e.getAttribute('d').length > 5)")
+    drawn = page.run(
+        "[...document.querySelectorAll('.edge')].filter(e => e.style.display !== 'none').every(e => e.getAttribute('d').length > 5)"
+    )
     assert drawn
     page.click(*page.middle("#" + folded))
     assert page.run(VISIBLE + ".length") == before and page.run("boxes.root.tall") == tall
@@ -145,9 +154,17 @@ def test_timeline(browser, tmp_path):
 def test_charts_and_notebook(browser, tmp_path):
     model = Net()
     model(wisp.ones(2, 1, 8, 8)).sum().backward()
-    page = "".join([viz.gradient_flow(model).svg(), viz.activations(model, wisp.ones(2, 1, 8, 8)).svg(), wisp.randn(3, 4)._repr_html_(),
-                    model._repr_html_(), viz.summary(model, wisp.ones(1, 1, 8, 8))._repr_html_(), viz.image(wisp.rand(3, 8, 8))._repr_html_(),
-                    viz.graph(model, wisp.ones(1, 1, 8, 8))._repr_html_()])
+    page = "".join(
+        [
+            viz.gradient_flow(model).svg(),
+            viz.activations(model, wisp.ones(2, 1, 8, 8)).svg(),
+            wisp.randn(3, 4)._repr_html_(),
+            model._repr_html_(),
+            viz.summary(model, wisp.ones(1, 1, 8, 8))._repr_html_(),
+            viz.image(wisp.rand(3, 8, 8))._repr_html_(),
+            viz.graph(model, wisp.ones(1, 1, 8, 8))._repr_html_(),
+        ]
+    )
     (tmp_path / "all.html").write_text("<!DOCTYPE html><meta charset='utf-8'>" + page)
     browser.open(tmp_path / "all.html")
     assert browser.run("document.querySelectorAll('svg').length") == 2 and browser.run("document.querySelector('img').naturalWidth") == 8

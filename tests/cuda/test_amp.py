@@ -17,8 +17,15 @@ def test_dtypes_by_list(dtype):
     with wisp.autocast("cuda", dtype=dtype):
         product = a @ a
         assert product.dtype == wisp.mm(a, a).dtype == nn.Linear(8, 8).cuda()(a).dtype == nn.Conv2d(8, 4, 3).cuda()(image).dtype == dtype
-        for f in (wisp.exp, wisp.sum, lambda x: x.softmax(-1), lambda x: x**2, lambda x: F.layer_norm(x, (8,)), lambda x: x.norm(),
-                  lambda x: x.logsumexp(0)):
+        for f in (
+            wisp.exp,
+            wisp.sum,
+            lambda x: x.softmax(-1),
+            lambda x: x**2,
+            lambda x: F.layer_norm(x, (8,)),
+            lambda x: x.norm(),
+            lambda x: x.logsumexp(0),
+        ):
             assert f(product).dtype == wisp.float32
         assert F.cross_entropy(product, wisp.arange(8).cuda()).dtype == F.mse_loss(product, product).dtype == wisp.float32
         assert F.relu(product).dtype == dtype and product.sum(dtype=dtype).dtype == dtype and (product + a).dtype == wisp.float32

@@ -65,8 +65,11 @@ def check(q, k, v, dtype, mask=None, causal=False, scale=None, dropout=0.0, view
 def qkv(batch=2, heads=3, queries=70, keys=70, width=64, value_width=None, key_heads=None):
     wisp.manual_seed(1)
     key_heads = key_heads or heads
-    return (wisp.randn(batch, heads, queries, width), wisp.randn(batch, key_heads, keys, width),
-            wisp.randn(batch, key_heads, keys, value_width or width))
+    return (
+        wisp.randn(batch, heads, queries, width),
+        wisp.randn(batch, key_heads, keys, width),
+        wisp.randn(batch, key_heads, keys, value_width or width),
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -156,7 +159,10 @@ def test_rows_that_see_nothing_are_zero(dtype):
     mask = wisp.ones(70, 70, dtype=wisp.bool)
     mask[3] = mask[65:] = False
     check(q, k, v, dtype, mask=mask)
-    assert F.scaled_dot_product_attention(q.cuda().to(dtype), k.cuda().to(dtype), v.cuda().to(dtype), mask.cuda())[:, :, 3].abs().sum().item() == 0
+    assert (
+        F.scaled_dot_product_attention(q.cuda().to(dtype), k.cuda().to(dtype), v.cuda().to(dtype), mask.cuda())[:, :, 3].abs().sum().item()
+        == 0
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -50,7 +50,10 @@ def test_convolution(dims, shape, weight, options, last):
 def test_transposed(dims):
     convolution = getattr(F, f"conv_transpose{dims}d")
     x, w, b = wisp.randn(2, 6, *(5, 7, 6)[:dims]), wisp.randn(6, 4, *(3, 4, 2)[:dims]), wisp.randn(8)
-    for options in ({"stride": 2, "padding": 1, "output_padding": 1, "groups": 2}, {"stride": 1, "dilation": 3, "output_padding": 2, "groups": 2}):
+    for options in (
+        {"stride": 2, "padding": 1, "output_padding": 1, "groups": 2},
+        {"stride": 1, "dilation": 3, "output_padding": 2, "groups": 2},
+    ):
         both(lambda x, w, b: convolution(x, w, b, **options), x, w, b, tolerance=1e-4)
 
 
@@ -136,6 +139,7 @@ def test_pools(last, dtype):
             first = y[0] if isinstance(y, tuple) else y
             assert not (last and x.is_cuda) or first.is_contiguous(memory_format=wisp.channels_last)
             return y
+
         return g
 
     for channels in (3, 8):
@@ -151,12 +155,26 @@ def test_pools(last, dtype):
 
 
 def test_a_network_keeps_its_format():
-    net = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.Conv2d(16, 32, 3, 1, 1), nn.ReLU(inplace=True))
+    net = nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+        nn.Conv2d(16, 32, 3, 1, 1),
+        nn.ReLU(inplace=True),
+    )
     x = wisp.randn(4, 3, 32, 32)
     expected = net(x)
     expected.square().mean().backward()
     grads = [p.grad for p in net.parameters()]
-    moved = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.Conv2d(16, 32, 3, 1, 1), nn.ReLU(inplace=True))
+    moved = nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+        nn.Conv2d(16, 32, 3, 1, 1),
+        nn.ReLU(inplace=True),
+    )
     moved.load_state_dict({k: v for k, v in net.state_dict().items()})
     moved = moved.cuda().to(memory_format=wisp.channels_last)
     assert moved[0].weight.is_contiguous(memory_format=wisp.channels_last)

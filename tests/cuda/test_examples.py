@@ -16,7 +16,19 @@ MISSING = (pathlib.Path(__file__).parent / "missing.txt").read_text().split()
 FOLDER = pathlib.Path(_docs.__file__).parent
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\binf\b|\bnan\b)")
 # What is shown is of the CPU: its memory, or numbers that come in no fixed order.
-HOST_ONLY = {"is_pinned", "pin_memory", "data_ptr", "from_numpy", "frombuffer", "from_file", "asarray", "is_cuda", "is_cpu", "get_device", "device"}
+HOST_ONLY = {
+    "is_pinned",
+    "pin_memory",
+    "data_ptr",
+    "from_numpy",
+    "frombuffer",
+    "from_file",
+    "asarray",
+    "is_cuda",
+    "is_cpu",
+    "get_device",
+    "device",
+}
 
 
 def entries():

@@ -32,9 +32,14 @@ def both(f, *tensors, tolerance=1e-4, grad=True):
 @pytest.mark.parametrize("n", [1, 5, 64, 1000, 100003])
 @pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64, wisp.bfloat16, wisp.float16], ids=str)
 def test_random_numbers_are_the_same_bits(n, dtype):
-    for make in (lambda d: wisp.rand(n, dtype=dtype, device=d), lambda d: wisp.randn(n, dtype=dtype, device=d),
-                 lambda d: wisp.empty(n, dtype=dtype, device=d).uniform_(-2, 3), lambda d: wisp.randint(-5, 1000, (n,), device=d),
-                 lambda d: wisp.empty(n, dtype=dtype, device=d).bernoulli_(0.3), lambda d: wisp.randperm(n, device=d)):
+    for make in (
+        lambda d: wisp.rand(n, dtype=dtype, device=d),
+        lambda d: wisp.randn(n, dtype=dtype, device=d),
+        lambda d: wisp.empty(n, dtype=dtype, device=d).uniform_(-2, 3),
+        lambda d: wisp.randint(-5, 1000, (n,), device=d),
+        lambda d: wisp.empty(n, dtype=dtype, device=d).bernoulli_(0.3),
+        lambda d: wisp.randperm(n, device=d),
+    ):
         wisp.manual_seed(7)
         cpu = make("cpu")
         wisp.manual_seed(7)
@@ -49,7 +54,9 @@ def test_dropout_is_the_same_mask():
     assert wisp.equal(F.dropout(x.cuda(), 0.4).cpu(), a)
 
 
-@pytest.mark.parametrize("shape, dim", [((4, 10), 1), ((3, 1000), 1), ((2, 5000), -1), ((2, 40000), -1), ((5, 7, 9), 1), ((33,), 0)], ids=str)
+@pytest.mark.parametrize(
+    "shape, dim", [((4, 10), 1), ((3, 1000), 1), ((2, 5000), -1), ((2, 40000), -1), ((5, 7, 9), 1), ((33,), 0)], ids=str
+)
 def test_softmax(shape, dim):
     for f in (wisp.softmax, wisp.log_softmax):
         both(lambda x: f(x, dim), wisp.randn(shape) * 3)
@@ -76,7 +83,12 @@ def test_losses(reduction):
     target = wisp.randint(0, 50, (40,))
     target[3] = -100
     both(lambda x, t: F.cross_entropy(x, t, reduction=reduction), wisp.randn(40, 50), target)
-    both(lambda x, t, w: F.cross_entropy(x, t, w.detach(), reduction=reduction, label_smoothing=0.1), wisp.randn(40, 50), target, wisp.rand(50) + 0.1)
+    both(
+        lambda x, t, w: F.cross_entropy(x, t, w.detach(), reduction=reduction, label_smoothing=0.1),
+        wisp.randn(40, 50),
+        target,
+        wisp.rand(50) + 0.1,
+    )
     both(lambda x, t: F.cross_entropy(x, t, reduction=reduction), wisp.randn(4, 6, 5, 5), wisp.randint(0, 6, (4, 5, 5)))
     both(lambda x, t: F.nll_loss(F.log_softmax(x, 1), t, reduction=reduction), wisp.randn(40, 50), target)
     both(lambda x, y: F.mse_loss(x, y, reduction=reduction), wisp.randn(7, 5), wisp.randn(7, 5))

@@ -14,12 +14,16 @@ def network():
 
 
 OPTIMIZERS = {
-    "sgd": lambda p: wisp.optim.SGD(p, lr=0.1, momentum=0.9), "adam": lambda p: wisp.optim.Adam(p, lr=0.01, capturable=True),
+    "sgd": lambda p: wisp.optim.SGD(p, lr=0.1, momentum=0.9),
+    "adam": lambda p: wisp.optim.Adam(p, lr=0.01, capturable=True),
     "adamw": lambda p: wisp.optim.AdamW(p, lr=0.01, capturable=True, amsgrad=True, fused=True),
     "adam, rate on the GPU": lambda p: wisp.optim.Adam(p, lr=wisp.tensor(0.01, device="cuda"), weight_decay=0.1, capturable=True),
-    "radam": lambda p: wisp.optim.RAdam(p, lr=0.01, capturable=True), "nadam": lambda p: wisp.optim.NAdam(p, lr=0.01, capturable=True),
-    "adamax": lambda p: wisp.optim.Adamax(p, lr=0.01, capturable=True), "rmsprop": lambda p: wisp.optim.RMSprop(p, lr=0.01, capturable=True),
-    "asgd": lambda p: wisp.optim.ASGD(p, lr=0.01, t0=2, capturable=True), "adadelta": lambda p: wisp.optim.Adadelta(p, capturable=True),
+    "radam": lambda p: wisp.optim.RAdam(p, lr=0.01, capturable=True),
+    "nadam": lambda p: wisp.optim.NAdam(p, lr=0.01, capturable=True),
+    "adamax": lambda p: wisp.optim.Adamax(p, lr=0.01, capturable=True),
+    "rmsprop": lambda p: wisp.optim.RMSprop(p, lr=0.01, capturable=True),
+    "asgd": lambda p: wisp.optim.ASGD(p, lr=0.01, t0=2, capturable=True),
+    "adadelta": lambda p: wisp.optim.Adadelta(p, capturable=True),
     "rprop": lambda p: wisp.optim.Rprop(p, capturable=True),
 }
 

@@ -167,9 +167,17 @@ def test_indefinite_refusals():
         wisp.cuda.synchronize()
 
 
-@pytest.mark.parametrize("make", [lambda: wisp.nn.LSTM(8, 16, 2, bidirectional=True), lambda: wisp.nn.GRU(8, 16, 2), lambda: wisp.nn.RNN(8, 16, nonlinearity="relu"),
-                                  lambda: wisp.nn.RNN(8, 16, bias=False), lambda: wisp.nn.LSTM(8, 16, proj_size=5, batch_first=True)],
-                         ids=["lstm", "gru", "relu", "tanh", "projected"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: wisp.nn.LSTM(8, 16, 2, bidirectional=True),
+        lambda: wisp.nn.GRU(8, 16, 2),
+        lambda: wisp.nn.RNN(8, 16, nonlinearity="relu"),
+        lambda: wisp.nn.RNN(8, 16, bias=False),
+        lambda: wisp.nn.LSTM(8, 16, proj_size=5, batch_first=True),
+    ],
+    ids=["lstm", "gru", "relu", "tanh", "projected"],
+)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64], ids=str)
 def test_recurrent_layers(make, packed, dtype):

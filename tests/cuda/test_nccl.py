@@ -1,4 +1,5 @@
 """NCCL with one rank on one GPU: every collective goes through the library, on its own stream, and the CPU's tensors stay with MPI."""
+
 import pytest
 
 import wisp
@@ -48,7 +49,7 @@ def test_collectives(dtype):
         if x.dim():
             dist.all_to_all_single(exchanged, x)
             assert (exchanged == x).all()
-    moved = wisp.arange(5, device="cuda").to(wisp.int16)       # what is not reduced may be of any type
+    moved = wisp.arange(5, device="cuda").to(wisp.int16)  # what is not reduced may be of any type
     dist.broadcast(moved, 0)
     assert moved.tolist() == [0, 1, 2, 3, 4]
 
@@ -59,6 +60,7 @@ def test_refusals():
     with pytest.raises(RuntimeError, match="Cannot use ReduceOp.SUM on tensors of int16 with NCCL"):
         dist.all_reduce(wisp.ones(2, dtype=wisp.int16, device="cuda"))
     from wisp.distributed import _nccl
+
     with pytest.raises(dist.DistBackendError, match="ncclAllReduce: NCCL error 4, invalid argument"):
         _nccl.check(4, "ncclAllReduce")
 
@@ -114,12 +116,13 @@ def test_in_a_graph(group):
 @pytest.mark.parametrize("hook", [False, True])
 def test_ddp(hook):
     from wisp.distributed.algorithms.ddp_comm_hooks import default_hooks
+
     wisp.manual_seed(0)
     plain = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 4)).cuda()
     copy = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 4)).cuda()
     copy.load_state_dict(plain.state_dict())
     model = nn.parallel.DistributedDataParallel(copy, device_ids=[0], bucket_cap_mb=0.001)
-    if hook:        # with a hook gradients take their whole way, also in a world of one
+    if hook:  # with a hook gradients take their whole way, also in a world of one
         model.register_comm_hook(None, default_hooks.allreduce_hook)
     optimizers = [wisp.optim.AdamW(m.parameters(), lr=0.01) for m in (plain, model)]
     for _ in range(5):

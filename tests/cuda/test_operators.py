@@ -66,7 +66,11 @@ def test_binary(name):
     near(f(x.cuda(), y[0].cuda()), f(x, y[0]), 3e-5)
     near(f(x.cuda(), y[:, :1].cuda()), f(x, y[:, :1]), 3e-5)
     near(f(x.cuda(), y[1, 2]), f(x, y[1, 2]), 3e-5)  # a 0-dim tensor on the CPU joins
-    near(f(x.t().cuda(), y[:, :33].t().contiguous()[:33].t().cuda()[:33, :33].t()[0]), f(x.t(), y[:, :33].t().contiguous()[:33].t()[:33, :33].t()[0]), 3e-5)
+    near(
+        f(x.t().cuda(), y[:, :33].t().contiguous()[:33].t().cuda()[:33, :33].t()[0]),
+        f(x.t(), y[:, :33].t().contiguous()[:33].t()[:33, :33].t()[0]),
+        3e-5,
+    )
     if name not in ("hypot", "nextafter", "logaddexp", "logaddexp2"):
         i, j = wisp.randint(1, 9, (5, 7)), wisp.randint(1, 5, (7,)).to(wisp.int32)
         near(f(i.cuda(), j.cuda()), f(i, j))
@@ -82,8 +86,20 @@ def test_binary_gradients(name):
         near(gpu, cpu, 1e-4)
 
 
-DTYPES = [wisp.uint8, wisp.int8, wisp.int16, wisp.int32, wisp.int64, wisp.float16, wisp.bfloat16, wisp.float32, wisp.float64, wisp.complex64,
-          wisp.complex128, wisp.bool]
+DTYPES = [
+    wisp.uint8,
+    wisp.int8,
+    wisp.int16,
+    wisp.int32,
+    wisp.int64,
+    wisp.float16,
+    wisp.bfloat16,
+    wisp.float32,
+    wisp.float64,
+    wisp.complex64,
+    wisp.complex128,
+    wisp.bool,
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -133,7 +149,9 @@ def test_named_extremes():
         near(gpu.indices, cpu.indices, 0)
 
 
-@pytest.mark.parametrize("dtype, tolerance", [(wisp.float32, 1e-4), (wisp.float64, 1e-10), (wisp.bfloat16, 2e-1), (wisp.float16, 3e-2), (wisp.complex64, 1e-4)])
+@pytest.mark.parametrize(
+    "dtype, tolerance", [(wisp.float32, 1e-4), (wisp.float64, 1e-10), (wisp.bfloat16, 2e-1), (wisp.float16, 3e-2), (wisp.complex64, 1e-4)]
+)
 def test_products(dtype, tolerance):
     def r(*sizes):
         return wisp.randn(*sizes, dtype=wisp.complex64 if dtype.is_complex else wisp.float32).to(dtype)
@@ -178,9 +196,21 @@ def test_many_dimensions(dims):
     x = wisp.arange(2**dims).reshape([2] * dims).float()
     a, b = (y.permute(*range(dims - 1, -1, -1)) for y in (x, x.cuda()))
     index = wisp.tensor([1, 0])
-    for f in (lambda y: y + y.transpose(0, -1), lambda y: y.transpose(0, 3).contiguous(), lambda y: y.sum(tuple(range(0, dims, 2))), lambda y: y.argmax(2),
-              lambda y: y.amax((1, 4)), lambda y: y[index.to(y.device)], lambda y: y.gather(0, (y % 2).long()), lambda y: y.cumsum(2), lambda y: y.flip((0, 2)),
-              lambda y: wisp.where(y.transpose(0, 2) % 3 == 0, y, 1.0), lambda y: wisp.cat([y, y], 3), lambda y: y.softmax(1), lambda y: y.nonzero()):
+    for f in (
+        lambda y: y + y.transpose(0, -1),
+        lambda y: y.transpose(0, 3).contiguous(),
+        lambda y: y.sum(tuple(range(0, dims, 2))),
+        lambda y: y.argmax(2),
+        lambda y: y.amax((1, 4)),
+        lambda y: y[index.to(y.device)],
+        lambda y: y.gather(0, (y % 2).long()),
+        lambda y: y.cumsum(2),
+        lambda y: y.flip((0, 2)),
+        lambda y: wisp.where(y.transpose(0, 2) % 3 == 0, y, 1.0),
+        lambda y: wisp.cat([y, y], 3),
+        lambda y: y.softmax(1),
+        lambda y: y.nonzero(),
+    ):
         near(f(b), f(a), 1e-5)
 
 

@@ -148,13 +148,29 @@ def bad_indices():
 
 BAD_INDICES = dict(bad_indices())
 OF_ANOTHER_KIND = "repeat_interleave bincount multinomial sparse max_unpool1d one_hot multi_margin_loss".split()  # as PyTorch raises
-WORDED_AS = {"embedding_bag": "embedding", "take_along_dim": "gather", "index_reduce": "scatter_reduce", "index_put": "index", "put_": "index",
-             "take": "index", "get": "index", "set": "index"}  # the operator that does their work
+WORDED_AS = {
+    "embedding_bag": "embedding",
+    "take_along_dim": "gather",
+    "index_reduce": "scatter_reduce",
+    "index_put": "index",
+    "put_": "index",
+    "take": "index",
+    "get": "index",
+    "set": "index",
+}  # the operator that does their work
 FOR_EVERY_DTYPE = "embedding gather index_select get set take".split()
 
 
-@pytest.mark.parametrize("dtype, name", [(d, n) for d in (wisp.float32, wisp.bfloat16, wisp.complex64) for n in BAD_INDICES
-                                         if d == wisp.float32 or n.split()[0] in FOR_EVERY_DTYPE], ids=str)
+@pytest.mark.parametrize(
+    "dtype, name",
+    [
+        (d, n)
+        for d in (wisp.float32, wisp.bfloat16, wisp.complex64)
+        for n in BAD_INDICES
+        if d == wisp.float32 or n.split()[0] in FOR_EVERY_DTYPE
+    ],
+    ids=str,
+)
 def test_a_bad_index_leaves_the_context_alive(dtype, name):
     x, i = wisp.randn(5, 7).to(dtype).cuda(), wisp.tensor([0, 99], device="cuda")
     with pytest.raises((IndexError, RuntimeError, ValueError) if name in OF_ANOTHER_KIND else IndexError) as caught:
@@ -169,7 +185,11 @@ def test_a_bad_index_leaves_the_context_alive(dtype, name):
 
 def test_a_bad_index_is_raised_where_a_stream_or_an_event_is_waited_for():
     x, i = wisp.randn(5, device="cuda"), wisp.tensor([9], device="cuda")
-    for wait in (wisp.cuda.synchronize, lambda: wisp.cuda.current_stream().synchronize(), lambda: wisp.cuda.current_stream().record_event().synchronize()):
+    for wait in (
+        wisp.cuda.synchronize,
+        lambda: wisp.cuda.current_stream().synchronize(),
+        lambda: wisp.cuda.current_stream().record_event().synchronize(),
+    ):
         x[i]
         with pytest.raises(IndexError, match="9"):
             wait()

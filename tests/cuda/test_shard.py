@@ -1,4 +1,5 @@
 """fully_shard on a GPU in a world of one: devices, dtypes and checkpoints; what travels between ranks is tested in tests/dist."""
+
 import pytest
 
 import wisp
@@ -36,8 +37,11 @@ def train(model, steps=3):
     return loss.item(), optimizer
 
 
-@pytest.mark.parametrize("make", [cut, FullyShardedDataParallel, lambda model: cut(model, offload_policy=CPUOffloadPolicy())],
-                         ids=["fully_shard", "wrapper", "offload"])
+@pytest.mark.parametrize(
+    "make",
+    [cut, FullyShardedDataParallel, lambda model: cut(model, offload_policy=CPUOffloadPolicy())],
+    ids=["fully_shard", "wrapper", "offload"],
+)
 def test_training(make):
     ours, theirs = make(net()), net()
     assert train(ours)[0] == pytest.approx(train(theirs)[0], rel=1e-5)

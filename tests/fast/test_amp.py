@@ -138,8 +138,14 @@ def test_gru_cell_with_a_wider_state():
 def test_products_under_other_names():
     a = wisp.rand(4, 4)
     with wisp.autocast("cpu"):
-        results = [wisp.einsum("ij,jk", a, a), wisp.tensordot(a, a, 1), wisp.inner(a, a), wisp.chain_matmul(a, a),
-                   wisp.nn.PReLU(4)(a), wisp.nn.PReLU()(a.bfloat16())]
+        results = [
+            wisp.einsum("ij,jk", a, a),
+            wisp.tensordot(a, a, 1),
+            wisp.inner(a, a),
+            wisp.chain_matmul(a, a),
+            wisp.nn.PReLU(4)(a),
+            wisp.nn.PReLU()(a.bfloat16()),
+        ]
     assert {r.dtype for r in results} == {wisp.bfloat16}
 
 
@@ -147,8 +153,16 @@ def test_losses_in_python_are_float32():
     a, sign = wisp.rand(4, 4).bfloat16(), wisp.ones(4)
     F = wisp.nn.functional
     with wisp.autocast("cpu"):
-        losses = [F.kl_div(a, a), F.poisson_nll_loss(a, a), F.hinge_embedding_loss(a, a), F.triplet_margin_loss(a, a, a),
-                  F.cosine_embedding_loss(a, a, sign), F.soft_margin_loss(a, a), wisp.cdist(a, a), wisp.linalg.pinv(a)]
+        losses = [
+            F.kl_div(a, a),
+            F.poisson_nll_loss(a, a),
+            F.hinge_embedding_loss(a, a),
+            F.triplet_margin_loss(a, a, a),
+            F.cosine_embedding_loss(a, a, sign),
+            F.soft_margin_loss(a, a),
+            wisp.cdist(a, a),
+            wisp.linalg.pinv(a),
+        ]
     assert {loss.dtype for loss in losses} == {wisp.float32}
 
 

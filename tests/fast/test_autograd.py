@@ -449,9 +449,7 @@ def test_node_hooks():
     seen = []
     pre = z.grad_fn.register_prehook(lambda grads: (grads[0] * 10,))
     z.grad_fn.register_prehook(lambda grads: seen.append(("pre", grads[0].item())))
-    post = z.grad_fn.register_hook(
-        lambda inputs, outputs: seen.append(("post", [g.item() for g in inputs], outputs[0].item()))
-    )
+    post = z.grad_fn.register_hook(lambda inputs, outputs: seen.append(("post", [g.item() for g in inputs], outputs[0].item())))
     z.grad_fn.register_hook(lambda inputs, outputs: (inputs[0] + 1, inputs[1]))
     z.sum().backward()
     assert seen == [("pre", 10.0), ("post", [30.0, 20.0], 10.0)]

@@ -44,9 +44,7 @@ def test_error_names_the_operator_and_both_lines():
     with pytest.raises(RuntimeError) as error:
         z.sum().backward()
     text = str(error.value)
-    assert text.startswith(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-    )
+    assert text.startswith("one of the variables needed for gradient computation has been modified by an inplace operation: ")
     assert "MulBackward0" in text and "is at version 1; expected version 0 instead" in text
     lines = [int(n) for n in re.findall(r"test_autograd_inplace\.py:(\d+)", text)]
     first = test_error_names_the_operator_and_both_lines.__code__.co_firstlineno

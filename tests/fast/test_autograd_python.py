@@ -1,4 +1,5 @@
 """The Python side of autograd: modes, grad, hooks on several gradients, checkpoint. Functions: test_autograd_function.py."""
+
 import pytest
 
 import wisp
@@ -24,6 +25,7 @@ def test_modes():
     @wisp.no_grad
     def bare():
         return wisp.is_grad_enabled()
+
     assert not decorated() and not bare() and wisp.is_grad_enabled()
     with pytest.raises(KeyError):
         with wisp.no_grad():
@@ -52,6 +54,7 @@ def test_mode_on_a_generator():
         except ValueError:
             yield "caught"
         return "end"
+
     iterator = generator()
     assert next(iterator) == 1 and wisp.is_grad_enabled()
     assert iterator.send("x") == 3 and wisp.is_grad_enabled()
@@ -71,7 +74,7 @@ def test_grad():
     with pytest.raises(RuntimeError, match="implicitly created only for scalar"):
         wisp.autograd.grad(leaf(1.0, 2.0) * 2, x)
     v = leaf(1.0, 2.0)
-    rows, = wisp.autograd.grad(v * v, v, wisp.eye(2, dtype=wisp.float64), is_grads_batched=True)
+    (rows,) = wisp.autograd.grad(v * v, v, wisp.eye(2, dtype=wisp.float64), is_grads_batched=True)
     assert rows.tolist() == [[2.0, 0.0], [0.0, 4.0]]
     wisp.autograd.backward([x * y, x * 2], inputs=[x])
     assert x.grad.item() == 5.0 and y.grad is None
@@ -91,12 +94,14 @@ def test_multi_grad_hook():
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoint(reentrant):
     from wisp.utils.checkpoint import checkpoint, checkpoint_sequential
+
     calls = []
 
     def block(x, scale=2):
         calls.append(1)
         noise = wisp.rand(3, dtype=wisp.float64)
         return (x * scale).sin() * x.exp() * noise
+
     x = leaf(0.1, 0.2, 0.3)
     wisp.manual_seed(5)
     block(x).sum().backward()
@@ -110,7 +115,7 @@ def test_checkpoint(reentrant):
     block(x)
     assert wisp.rand(1).item() == after  # recomputation leaves the generator alone
     z = checkpoint_sequential([wisp.sin, wisp.exp, wisp.tanh, wisp.cos], 2, x, use_reentrant=reentrant)
-    gradient, = wisp.autograd.grad(wisp.cos(wisp.tanh(wisp.exp(wisp.sin(x)))).sum(), x)
+    (gradient,) = wisp.autograd.grad(wisp.cos(wisp.tanh(wisp.exp(wisp.sin(x)))).sum(), x)
     x.grad = None
     z.sum().backward()
     assert wisp.allclose(x.grad, gradient)
@@ -118,9 +123,11 @@ def test_checkpoint(reentrant):
 
 def test_checkpoint_notices_differences():
     from wisp.utils.checkpoint import CheckpointError, checkpoint
+
     sizes = iter([2, 3])
 
     def changing(x):
         return (x * x).expand(next(sizes), 1).exp()
+
     with pytest.raises(CheckpointError):
         checkpoint(changing, leaf(1.0), use_reentrant=False).sum().backward()

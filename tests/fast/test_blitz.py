@@ -2,6 +2,7 @@
 
 The four programs go through the same calls as PyTorch's "60 Minute Blitz", with `import torch`, on CIFAR files made here.
 """
+
 import os
 import subprocess
 import sys
@@ -219,8 +220,13 @@ del dataiter
 
 def run(tmp_path, text):
     (tmp_path / "blitz.py").write_text(text)
-    result = subprocess.run([sys.executable, "-m", "wisp", "run", "blitz.py"], capture_output=True, text=True, cwd=tmp_path,
-                            env=dict(os.environ, PYTHONPATH=ROOT))
+    result = subprocess.run(
+        [sys.executable, "-m", "wisp", "run", "blitz.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=dict(os.environ, PYTHONPATH=ROOT),
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
@@ -244,16 +250,18 @@ def test_neural_networks(tmp_path):
 def test_classifier(tmp_path):
     import numpy
     from test_vision import make_cifar
+
     make_cifar(tmp_path / "data", 60)
     # pictures that can be told apart: the class is the brightness of a stripe
     import pickle
+
     folder = tmp_path / "data" / "cifar-10-batches-py"
     for path in folder.iterdir():
         if path.name != "batches.meta":
             batch = pickle.loads(path.read_bytes())
             pictures = numpy.random.randint(0, 40, (60, 3, 32, 32), dtype=numpy.uint8)
             for index, label in enumerate(batch[b"labels"]):
-                pictures[index, label % 3, 3 * label:3 * label + 4] = 250
+                pictures[index, label % 3, 3 * label : 3 * label + 4] = 250
             path.write_bytes(pickle.dumps({b"data": pictures.reshape(60, -1), b"labels": batch[b"labels"]}))
     out = run(tmp_path, CIFAR)
     assert "Accuracy of the network" in out and out.strip().endswith("cpu")

@@ -1,4 +1,5 @@
 """One row against many: the driver lays a repeated row out several times and cuts the work on cache lines."""
+
 import numpy
 import pytest
 
@@ -17,7 +18,7 @@ def test_row_against_many(rows, inner):
         assert (wisp.where(x == y, x, y).numpy() == b).all()
         assert (wisp.addcmul(x, y, y).numpy() == a + b * b).all()
         assert (x.clone().add_(y).numpy() == a + b).all()
-        wide = wisp.from_numpy(numpy.zeros((rows, inner + 3), dtype))[:, 1:inner + 1]
+        wide = wisp.from_numpy(numpy.zeros((rows, inner + 3), dtype))[:, 1 : inner + 1]
         assert (wide.add_(x).mul_(y).numpy() == a * b).all()
 
 

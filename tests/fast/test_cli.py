@@ -1,4 +1,5 @@
 """The command `wisp`."""
+
 import os
 import subprocess
 import sys
@@ -33,16 +34,18 @@ def test_commands_are_listed():
 
 def test_run_a_torch_script(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("import sys\n"
-                      "import torch, torch.nn as nn\n"
-                      "from torch.utils.data import DataLoader\n"
-                      "import torch.optim.lr_scheduler as schedulers\n"
-                      "assert torch.nn is nn and __name__ == '__main__'\n"
-                      "print(torch.__name__, nn.Linear(2, 1)(torch.ones(3, 2)).shape, sys.argv[1:])\n"
-                      "try:\n"
-                      "    import torch.no_such_module\n"
-                      "except ModuleNotFoundError as error:\n"
-                      "    print(error)\n")
+    script.write_text(
+        "import sys\n"
+        "import torch, torch.nn as nn\n"
+        "from torch.utils.data import DataLoader\n"
+        "import torch.optim.lr_scheduler as schedulers\n"
+        "assert torch.nn is nn and __name__ == '__main__'\n"
+        "print(torch.__name__, nn.Linear(2, 1)(torch.ones(3, 2)).shape, sys.argv[1:])\n"
+        "try:\n"
+        "    import torch.no_such_module\n"
+        "except ModuleNotFoundError as error:\n"
+        "    print(error)\n"
+    )
     result = run("run", str(script), "--flag")
     assert result.returncode == 0, result.stderr
     assert "torch torch.Size([3, 1]) ['--flag']" in result.stdout

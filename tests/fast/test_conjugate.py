@@ -1,4 +1,5 @@
 """Conjugate views: they share memory, read and write conjugates, and take part in autograd."""
+
 import copy
 import io
 import pickle
@@ -29,8 +30,23 @@ def test_shares_memory():
 
 def test_views_stay_lazy():
     z = X.conj()
-    for view in (z[0], z.t(), z.T, z.mT, z.reshape(4), z.view(4), z[:, 1], z.unsqueeze(0), z.detach(), z.expand(2, 2, 2), z.unbind(0)[1],
-                 z.transpose(0, 1).flatten()[1:], X.mH, X.H, X.adjoint()):
+    for view in (
+        z[0],
+        z.t(),
+        z.T,
+        z.mT,
+        z.reshape(4),
+        z.view(4),
+        z[:, 1],
+        z.unsqueeze(0),
+        z.detach(),
+        z.expand(2, 2, 2),
+        z.unbind(0)[1],
+        z.transpose(0, 1).flatten()[1:],
+        X.mH,
+        X.H,
+        X.adjoint(),
+    ):
         assert view.is_conj()
     assert not z.mH.is_conj() and not z.adjoint().is_conj()
     close(X.mH, C.t())
@@ -43,12 +59,37 @@ def test_views_stay_lazy():
 
 def test_values():
     z = X.conj()
-    for f in (lambda t: t * 2, lambda t: 2j - t, lambda t: t / X, lambda t: X @ t, lambda t: t @ t.mH, lambda t: t.sum(0), lambda t: t.exp(),
-              lambda t: t**2, lambda t: 2**t, lambda t: -t, lambda t: t == C, lambda t: t.abs(), lambda t: t.real + 0, lambda t: t.imag + 0,
-              lambda t: wisp.cat([t, X]), lambda t: wisp.stack([X, t]), lambda t: wisp.tensor([t[0, 0], t[1, 1]]), lambda t: t.angle(),
-              lambda t: wisp.einsum("ij,jk->ik", t, X), lambda t: wisp.linalg.inv(t), lambda t: wisp.fft.fft(t), lambda t: t.clone(),
-              lambda t: wisp.as_tensor(t), lambda t: t.to(wisp.complex64), lambda t: t.contiguous(), lambda t: t[wisp.tensor([1, 0])],
-              lambda t: wisp.where(X.real > 0, t, X), lambda t: wisp.vdot(t[0], X[0]), lambda t: wisp.nn.Parameter(t).detach()):
+    for f in (
+        lambda t: t * 2,
+        lambda t: 2j - t,
+        lambda t: t / X,
+        lambda t: X @ t,
+        lambda t: t @ t.mH,
+        lambda t: t.sum(0),
+        lambda t: t.exp(),
+        lambda t: t**2,
+        lambda t: 2**t,
+        lambda t: -t,
+        lambda t: t == C,
+        lambda t: t.abs(),
+        lambda t: t.real + 0,
+        lambda t: t.imag + 0,
+        lambda t: wisp.cat([t, X]),
+        lambda t: wisp.stack([X, t]),
+        lambda t: wisp.tensor([t[0, 0], t[1, 1]]),
+        lambda t: t.angle(),
+        lambda t: wisp.einsum("ij,jk->ik", t, X),
+        lambda t: wisp.linalg.inv(t),
+        lambda t: wisp.fft.fft(t),
+        lambda t: t.clone(),
+        lambda t: wisp.as_tensor(t),
+        lambda t: t.to(wisp.complex64),
+        lambda t: t.contiguous(),
+        lambda t: t[wisp.tensor([1, 0])],
+        lambda t: wisp.where(X.real > 0, t, X),
+        lambda t: wisp.vdot(t[0], X[0]),
+        lambda t: wisp.nn.Parameter(t).detach(),
+    ):
         close(f(z), f(C))
     assert z.tolist() == C.tolist() and z[0, 0].item() == 1 - 2j and complex(z[0, 0]) == 1 - 2j
     assert repr(z) == repr(C) and (z.numpy() == C.numpy()).all()
@@ -63,9 +104,18 @@ def test_values():
 def test_writes_reach_the_base():
     x, plain = X.clone(), C.clone()
     z = x.conj()
-    for write in (lambda t: t.mul_(1j), lambda t: t.add_(X), lambda t: t.__setitem__(0, 5 + 1j), lambda t: t[0].sub_(2j), lambda t: t.copy_(X),
-                  lambda t: t[:, 1].fill_(3 - 2j), lambda t: t.__iadd__(1j), lambda t: t.__setitem__((1, 1), X[0, 0]), lambda t: t.exp_(),
-                  lambda t: t.zero_()):
+    for write in (
+        lambda t: t.mul_(1j),
+        lambda t: t.add_(X),
+        lambda t: t.__setitem__(0, 5 + 1j),
+        lambda t: t[0].sub_(2j),
+        lambda t: t.copy_(X),
+        lambda t: t[:, 1].fill_(3 - 2j),
+        lambda t: t.__iadd__(1j),
+        lambda t: t.__setitem__((1, 1), X[0, 0]),
+        lambda t: t.exp_(),
+        lambda t: t.zero_(),
+    ):
         write(z)
         write(plain)
         close(z, plain)
@@ -86,6 +136,7 @@ def test_autograd():
         x = X.clone().requires_grad_()
         f(x).abs().square().sum().backward()
         return x.grad
+
     close(gradient(lambda x: x.conj() * weight), gradient(lambda x: x.conj_physical() * weight))
     close(gradient(lambda x: x.mH @ x), gradient(lambda x: x.mT.conj_physical() @ x))
     close(gradient(lambda x: x.conj()[0].exp() * weight), gradient(lambda x: x.conj_physical()[0].exp() * weight))
@@ -97,12 +148,14 @@ def test_autograd():
             z.mul_(weight)
             y[0].mul_(2j)
             return (z if z.is_conj() else y.conj_physical()) * y
+
         return f
 
     def write_plainly(x):
         y = (x.conj_physical() * weight).conj_physical()
         y = wisp.stack([y[0] * 2j, y[1]])
         return y.conj_physical() * y
+
     close(gradient(write(lambda y: y.conj())), gradient(write_plainly))
     leaf = X.conj().requires_grad_()
     (leaf * weight).abs().square().sum().backward()

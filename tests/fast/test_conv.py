@@ -1,4 +1,5 @@
 """Convolution against a plain NumPy sum, in all the shapes that take different paths through the kernels."""
+
 import itertools
 import os
 import subprocess
@@ -23,41 +24,41 @@ def reference(x, w, b, stride, padding, dilation, groups):
         for g in range(groups):
             part = x[(slice(None), slice(g * per_in, (g + 1) * per_in)) + window]
             weight = w[(slice(g * per_out, (g + 1) * per_out), slice(None)) + tap]
-            y[:, g * per_out:(g + 1) * per_out] += np.moveaxis(np.tensordot(part, weight, ([1], [1])), -1, 1)
+            y[:, g * per_out : (g + 1) * per_out] += np.moveaxis(np.tensordot(part, weight, ([1], [1])), -1, 1)
     return y if b is None else y + b.reshape(1, -1, *[1] * dims)
 
 
 # input shape, weight shape, stride, padding, dilation, groups
 CASES = [
-    ((2, 3, 11, 12), (6, 3, 5, 5), 1, 0, 1, 1),        # direct, small
-    ((5, 6, 14, 14), (16, 6, 5, 5), 1, 0, 1, 1),       # input gradient by scattering
-    ((9, 4, 5, 5), (7, 4, 5, 5), 1, 0, 1, 1),          # the kernel covers the input: a product
-    ((3, 16, 14, 13), (20, 16, 3, 3), 1, 1, 1, 1),     # Winograd
-    ((40, 17, 6, 5), (16, 17, 3, 3), 1, 2, 1, 1),      # Winograd on small images
-    ((2, 8, 9, 9), (8, 1, 3, 3), 1, 1, 1, 8),          # depthwise
+    ((2, 3, 11, 12), (6, 3, 5, 5), 1, 0, 1, 1),  # direct, small
+    ((5, 6, 14, 14), (16, 6, 5, 5), 1, 0, 1, 1),  # input gradient by scattering
+    ((9, 4, 5, 5), (7, 4, 5, 5), 1, 0, 1, 1),  # the kernel covers the input: a product
+    ((3, 16, 14, 13), (20, 16, 3, 3), 1, 1, 1, 1),  # Winograd
+    ((40, 17, 6, 5), (16, 17, 3, 3), 1, 2, 1, 1),  # Winograd on small images
+    ((2, 8, 9, 9), (8, 1, 3, 3), 1, 1, 1, 8),  # depthwise
     ((2, 3, 7, 37), (3, 1, 3, 3), 1, 1, 1, 3),
     ((1, 2, 5, 6), (2, 1, 3, 3), 1, 3, 1, 2),
     ((2, 4, 21, 18), (4, 1, 5, 5), 1, 2, 1, 4),
     ((1, 2, 9, 40), (2, 1, 7, 7), 1, 3, 1, 2),
-    ((1, 2, 150, 70), (2, 1, 3, 3), 1, 1, 1, 2),       # in bands
-    ((2, 4, 10, 9), (6, 2, 3, 2), 2, 1, 1, 2),         # strided, grouped
+    ((1, 2, 150, 70), (2, 1, 3, 3), 1, 1, 1, 2),  # in bands
+    ((2, 4, 10, 9), (6, 2, 3, 2), 2, 1, 1, 2),  # strided, grouped
     ((1, 3, 23, 21), (5, 3, 7, 7), 2, 3, 1, 1),
-    ((2, 3, 12, 12), (4, 3, 3, 3), 1, 2, 2, 1),        # dilated
-    ((2, 2, 12, 12), (4, 2, 2, 2), 3, 1, 2, 1),        # stride and dilation with a common part
-    ((3, 40, 7, 7), (50, 40, 1, 1), 1, 0, 1, 1),       # 1x1
+    ((2, 3, 12, 12), (4, 3, 3, 3), 1, 2, 2, 1),  # dilated
+    ((2, 2, 12, 12), (4, 2, 2, 2), 3, 1, 2, 1),  # stride and dilation with a common part
+    ((3, 40, 7, 7), (50, 40, 1, 1), 1, 0, 1, 1),  # 1x1
     ((2, 5, 8, 8), (4, 5, 1, 1), 2, 0, 1, 1),
-    ((2, 3, 16, 16), (8, 3, 8, 8), 8, 0, 1, 1),        # patches
-    ((2, 32, 4, 4), (64, 32, 3, 3), 1, 1, 1, 1),       # few positions, large weights: products with unfolded images
+    ((2, 3, 16, 16), (8, 3, 8, 8), 8, 0, 1, 1),  # patches
+    ((2, 32, 4, 4), (64, 32, 3, 3), 1, 1, 1, 1),  # few positions, large weights: products with unfolded images
     ((3, 16, 7, 6), (44, 16, 5, 5), 2, 2, 1, 1),
     ((1, 24, 9, 11), (80, 24, 3, 3), 3, 0, 2, 1),
     ((2, 128, 6, 5), (128, 128, 1, 1), 2, 0, 1, 1),
     ((1, 16, 4, 5, 4), (80, 16, 2, 3, 3), 1, 1, 1, 1),
-    ((3, 2, 50), (4, 2, 7), 1, 3, 1, 1),               # one dimension
+    ((3, 2, 50), (4, 2, 7), 1, 3, 1, 1),  # one dimension
     ((2, 2, 300), (3, 2, 9), 4, 0, 3, 1),
-    ((2, 2, 5, 6, 7), (3, 2, 2, 3, 2), 1, 1, 1, 1),    # three dimensions
+    ((2, 2, 5, 6, 7), (3, 2, 2, 3, 2), 1, 1, 1, 1),  # three dimensions
     ((1, 2, 7, 6, 5), (4, 1, 3, 2, 1), 2, 1, 1, 2),
-    ((2, 3, 40, 3), (4, 3, 3, 3), 1, 0, 1, 1),         # one column of outputs: im2col
-    ((0, 3, 8, 8), (4, 3, 3, 3), 1, 0, 1, 1),          # no images
+    ((2, 3, 40, 3), (4, 3, 3, 3), 1, 0, 1, 1),  # one column of outputs: im2col
+    ((0, 3, 8, 8), (4, 3, 3, 3), 1, 0, 1, 1),  # no images
 ]
 
 
@@ -85,11 +86,13 @@ def test_forward_and_gradients(case, dtype):
     g = random.standard_normal(expected.shape)
     y.backward(wisp.from_numpy(g.astype(dtype)))
     dx, dw, db = (random.standard_normal(a.shape) for a in (x, w, b))
-    for direction, tensor, change in ((dx, tensors[0], reference(dx, w, None, *options, groups)),
-                                      (dw, tensors[1], reference(x, dw, None, *options, groups)),
-                                      (db, tensors[2], np.zeros_like(expected) + db.reshape(1, -1, *[1] * dims))):
+    for direction, tensor, change in (
+        (dx, tensors[0], reference(dx, w, None, *options, groups)),
+        (dw, tensors[1], reference(x, dw, None, *options, groups)),
+        (db, tensors[2], np.zeros_like(expected) + db.reshape(1, -1, *[1] * dims)),
+    ):
         grad = tensor.grad.numpy().astype("float64")
-        scale = np.sqrt((grad ** 2).sum() * (direction ** 2).sum()) + 1e-30
+        scale = np.sqrt((grad**2).sum() * (direction**2).sum()) + 1e-30
         assert abs((g * change).sum() - (grad * direction).sum()) < 20 * tolerance * scale
 
 
@@ -113,17 +116,19 @@ def test_second_derivative():
 
     def penalty(x_value, w_value):
         y = F.conv2d(x_value, w_value, padding=1)
-        (grad,) = wisp.autograd.grad((y ** 3).sum(), x_value, create_graph=True)
-        return (grad ** 2).sum()
+        (grad,) = wisp.autograd.grad((y**3).sum(), x_value, create_graph=True)
+        return (grad**2).sum()
 
     penalty(x, w).backward()
     step = 1e-5
     for tensor in (x, w):
         for index in [(0, 0, 1, 2), (0, 1, 2, 0)]:
+
             def at(change):
                 values = [t.detach().clone() for t in (x, w)]
                 values[0 if tensor is x else 1][index] += change
                 return penalty(values[0].requires_grad_(), values[1]).item()
+
             numeric = (at(step) - at(-step)) / (2 * step)
             assert abs(numeric - tensor.grad[index].item()) < 1e-5 * abs(numeric)
 
@@ -149,29 +154,35 @@ def test_padding_names():
 
 
 def test_integers_wrap_and_halves_round_once():
-    x = wisp.full((1, 1, 3), 2 ** 62)
+    x = wisp.full((1, 1, 3), 2**62)
     assert F.conv1d(x, wisp.tensor([[[2, 2]]])).tolist() == [[[0, 0]]]
     a, b = wisp.randn(1, 8, 6, 6), wisp.randn(4, 8, 3, 3)
     y = F.conv2d(a.bfloat16(), b.bfloat16())
     assert wisp.equal(y, F.conv2d(a.bfloat16().float(), b.bfloat16().float()).bfloat16())
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (((3, 8), (6, 3, 5, 5)),
-     r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d, but got input of size: \[3, 8\]"),
-    (((1, 4, 8, 8), (6, 3, 5, 5)), r"Given groups=1, weight of size \[6, 3, 5, 5\], expected input\[1, 4, 8, 8\] to "
-                                   "have 3 channels, but got 4 channels instead"),
-    (((1, 3, 2, 2), (6, 3, 5, 5)), r"Calculated padded input size per channel: \(2 x 2\). Kernel size: \(5 x 5\). "
-                                   "Kernel size can't be greater than actual input size"),
-    (((1, 3, 8, 8), (6, 3, 5, 5), (5,)),
-     r"expected bias to be 1-dimensional with 6 elements, but got bias of size \[5\]"),
-    (((1, 3, 8, 8), (6, 3, 5, 5), None, 0), "non-positive stride is not supported"),
-    (((1, 3, 8, 8), (6, 3, 5, 5), None, 1, -1), "negative padding is not supported"),
-    (((1, 3, 8, 8), (6, 3, 5, 5), None, 1, 0, 0), "non-positive dilation is not supported"),
-    (((1, 3, 8, 8), (6, 3, 5, 5), None, 1, 0, 1, 4), "Given groups=4, expected weight to be divisible by 4"),
-    (((1, 3, 8, 8), (6, 3, 5, 5), None, (1, 2, 3)),
-     "expected stride to be a single integer value or a list of 2 values"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (((3, 8), (6, 3, 5, 5)), r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d, but got input of size: \[3, 8\]"),
+        (
+            ((1, 4, 8, 8), (6, 3, 5, 5)),
+            r"Given groups=1, weight of size \[6, 3, 5, 5\], expected input\[1, 4, 8, 8\] to "
+            "have 3 channels, but got 4 channels instead",
+        ),
+        (
+            ((1, 3, 2, 2), (6, 3, 5, 5)),
+            r"Calculated padded input size per channel: \(2 x 2\). Kernel size: \(5 x 5\). "
+            "Kernel size can't be greater than actual input size",
+        ),
+        (((1, 3, 8, 8), (6, 3, 5, 5), (5,)), r"expected bias to be 1-dimensional with 6 elements, but got bias of size \[5\]"),
+        (((1, 3, 8, 8), (6, 3, 5, 5), None, 0), "non-positive stride is not supported"),
+        (((1, 3, 8, 8), (6, 3, 5, 5), None, 1, -1), "negative padding is not supported"),
+        (((1, 3, 8, 8), (6, 3, 5, 5), None, 1, 0, 0), "non-positive dilation is not supported"),
+        (((1, 3, 8, 8), (6, 3, 5, 5), None, 1, 0, 1, 4), "Given groups=4, expected weight to be divisible by 4"),
+        (((1, 3, 8, 8), (6, 3, 5, 5), None, (1, 2, 3)), "expected stride to be a single integer value or a list of 2 values"),
+    ],
+)
 def test_errors(arguments, message):
     tensors = [wisp.zeros(a) if i < 3 and a is not None else a for i, a in enumerate(arguments)]
     with pytest.raises(RuntimeError, match=message):
@@ -189,8 +200,12 @@ def test_threads_do_not_change_results():
             y.square().sum().backward()
             print([hashlib.sha256(t.numpy().tobytes()).hexdigest() for t in (y.detach(), x.grad, w.grad)])
     """
-    results = [subprocess.run([sys.executable, "-c", program], check=True, capture_output=True,
-                              env={**os.environ, "WISP_NUM_THREADS": threads}).stdout for threads in "123"]
+    results = [
+        subprocess.run(
+            [sys.executable, "-c", program], check=True, capture_output=True, env={**os.environ, "WISP_NUM_THREADS": threads}
+        ).stdout
+        for threads in "123"
+    ]
     assert results[0] and results[0] == results[1] == results[2]
 
 

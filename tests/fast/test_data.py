@@ -1,4 +1,5 @@
 """Datasets, samplers and the loader."""
+
 import collections
 import doctest
 import importlib
@@ -36,9 +37,15 @@ def test_tensor_dataset_batches():
     assert len(data.DataLoader(data.TensorDataset(x, y), batch_size=4, drop_last=True)) == 2
 
 
-@pytest.mark.parametrize("make", [Squares, lambda: data.TensorDataset(wisp.zeros(10), wisp.arange(10)),
-                                  lambda: data.Subset(Squares(20), list(range(10))),
-                                  lambda: data.Subset(data.TensorDataset(wisp.zeros(20), wisp.arange(20)), range(10))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        Squares,
+        lambda: data.TensorDataset(wisp.zeros(10), wisp.arange(10)),
+        lambda: data.Subset(Squares(20), list(range(10))),
+        lambda: data.Subset(data.TensorDataset(wisp.zeros(20), wisp.arange(20)), range(10)),
+    ],
+)
 def test_shuffle_visits_all_once(make):
     loader = data.DataLoader(make(), batch_size=3, shuffle=True)
     first, second = flat(loader), flat(loader)
@@ -99,9 +106,14 @@ def test_stream():
 
 
 def test_argument_errors():
-    for options, text in [(dict(num_workers=-1), "non-negative"), (dict(shuffle=True, sampler=[1]), "mutually"),
-                          (dict(prefetch_factor=2), "prefetch_factor"), (dict(batch_size=0), "batch_size"),
-                          (dict(persistent_workers=True), "num_workers"), (dict(timeout=-1), "timeout")]:
+    for options, text in [
+        (dict(num_workers=-1), "non-negative"),
+        (dict(shuffle=True, sampler=[1]), "mutually"),
+        (dict(prefetch_factor=2), "prefetch_factor"),
+        (dict(batch_size=0), "batch_size"),
+        (dict(persistent_workers=True), "num_workers"),
+        (dict(timeout=-1), "timeout"),
+    ]:
         with pytest.raises(ValueError, match=text):
             data.DataLoader(Squares(), **options)
     loader = data.DataLoader(Squares(), batch_size=2)
@@ -116,6 +128,7 @@ def test_collate_registry():
 
     class Thing:
         pass
+
     with pytest.raises(TypeError):
         data.default_collate([Thing()])
     default_collate_fn_map[Thing] = lambda batch, *, collate_fn_map: len(batch)
@@ -150,7 +163,9 @@ def test_going_on_after_an_error():
     assert next(iterator).tolist() == [4, 5] and len(iterator) == 4
 
 
-@pytest.mark.parametrize("name", ["../collect_env", "dataloader", "_collate", "_worker_info", "_one_copy", "dataset", "sampler", "distributed"])
+@pytest.mark.parametrize(
+    "name", ["../collect_env", "dataloader", "_collate", "_worker_info", "_one_copy", "dataset", "sampler", "distributed"]
+)
 def test_examples(name):
     module = importlib.import_module("wisp.utils." + (name[3:] if name.startswith("../") else "data." + name))
     assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
@@ -163,7 +178,8 @@ def test_public_names_have_examples():
 
 def test_packed_numbers():
     from wisp.utils.data._one_copy import PackedList
-    for values in ([3, 1, 2], [0.5, 1.5], [2 ** 70, 1], [1, 2.0], ["a", ("b", 1), {"c": [1]}]):
+
+    for values in ([3, 1, 2], [0.5, 1.5], [2**70, 1], [1, 2.0], ["a", ("b", 1), {"c": [1]}]):
         packed = PackedList(values)
         assert list(packed) == values and packed[-1] == values[-1] and [type(v) for v in packed] == [type(v) for v in values]
         with pytest.raises(IndexError):

@@ -1,5 +1,6 @@
 """What a DataLoader promises: the same batches for any number of workers, exact resuming, clear reports of what goes
 wrong, nothing left behind."""
+
 import gc
 import multiprocessing
 import os
@@ -23,8 +24,11 @@ def traces():
     """Shared memory of this process and files of shared memory by name."""
     files = [os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")]
     with open("/proc/self/maps") as maps:
-        return sum("memfd:wisp" in file for file in files), sum("memfd:wisp" in line for line in maps), \
-            {name for name in os.listdir("/dev/shm") if "wisp" in name}
+        return (
+            sum("memfd:wisp" in file for file in files),
+            sum("memfd:wisp" in line for line in maps),
+            {name for name in os.listdir("/dev/shm") if "wisp" in name},
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -72,18 +76,21 @@ def mixing(batch):
 
 
 # ---------------------------------------------------------------- the same for any number of workers
-@pytest.mark.parametrize("make", [
-    lambda n, g: data.DataLoader(Random(23), 3, shuffle=True, num_workers=n, generator=g),
-    lambda n, g: data.DataLoader(Random(23), 3, drop_last=True, num_workers=n, generator=g),
-    lambda n, g: data.DataLoader(Random(23), 3, shuffle=True, num_workers=n, generator=g, collate_fn=mixing),
-    lambda n, g: data.DataLoader(Many(23), 3, shuffle=True, num_workers=n, generator=g),
-    lambda n, g: data.DataLoader(data.Subset(Random(30), list(range(3, 26))), 4, shuffle=True, num_workers=n, generator=g),
-    lambda n, g: data.DataLoader(data.ConcatDataset([Random(9), Random(5)]), 4, shuffle=True, num_workers=n, generator=g),
-    lambda n, g: data.DataLoader(Random(23), 3, sampler=data.WeightedRandomSampler(range(23), 20), num_workers=n, generator=g),
-    lambda n, g: data.DataLoader(Random(9), None, num_workers=n, generator=g),
-    lambda n, g: data.DataLoader(data.TensorDataset(wisp.arange(50), wisp.randn(50, 40)), 7, shuffle=True, num_workers=n,
-                                 generator=g),
-], ids=["shuffle", "drop_last", "collate", "getitems", "subset", "concat", "weighted", "unbatched", "tensors"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n, g: data.DataLoader(Random(23), 3, shuffle=True, num_workers=n, generator=g),
+        lambda n, g: data.DataLoader(Random(23), 3, drop_last=True, num_workers=n, generator=g),
+        lambda n, g: data.DataLoader(Random(23), 3, shuffle=True, num_workers=n, generator=g, collate_fn=mixing),
+        lambda n, g: data.DataLoader(Many(23), 3, shuffle=True, num_workers=n, generator=g),
+        lambda n, g: data.DataLoader(data.Subset(Random(30), list(range(3, 26))), 4, shuffle=True, num_workers=n, generator=g),
+        lambda n, g: data.DataLoader(data.ConcatDataset([Random(9), Random(5)]), 4, shuffle=True, num_workers=n, generator=g),
+        lambda n, g: data.DataLoader(Random(23), 3, sampler=data.WeightedRandomSampler(range(23), 20), num_workers=n, generator=g),
+        lambda n, g: data.DataLoader(Random(9), None, num_workers=n, generator=g),
+        lambda n, g: data.DataLoader(data.TensorDataset(wisp.arange(50), wisp.randn(50, 40)), 7, shuffle=True, num_workers=n, generator=g),
+    ],
+    ids=["shuffle", "drop_last", "collate", "getitems", "subset", "concat", "weighted", "unbatched", "tensors"],
+)
 def test_workers_change_nothing(make):
     wisp.manual_seed(5)
     state = wisp.get_rng_state()
@@ -107,6 +114,7 @@ def test_stream_with_one_worker():
     def run(workers):
         loader = data.DataLoader(Stream(20), 3, num_workers=workers, generator=wisp.Generator().manual_seed(2))
         return [epoch(loader) for _ in range(2)]
+
     assert run(0) == run(1)
     assert run(3) == run(3)
     assert sorted(i for batch in run(3)[0] for i in batch[0]) == list(range(20))
@@ -115,8 +123,9 @@ def test_stream_with_one_worker():
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("options", [dict(), dict(persistent_workers=True, prefetch_factor=1)])
 def test_start_methods(method, options):
-    loader = data.DataLoader(Random(11), 3, shuffle=True, num_workers=2, multiprocessing_context=method,
-                             generator=wisp.Generator().manual_seed(1), **options)
+    loader = data.DataLoader(
+        Random(11), 3, shuffle=True, num_workers=2, multiprocessing_context=method, generator=wisp.Generator().manual_seed(1), **options
+    )
     here = data.DataLoader(Random(11), 3, shuffle=True, generator=wisp.Generator().manual_seed(1))
     assert epoch(loader) == epoch(here)
     if not options and method != "fork":
@@ -145,13 +154,20 @@ def test_two_iterations_at_once():
 # ---------------------------------------------------------------- what travels
 class Things(Squares):
     def __getitem__(self, i):
-        return {"image": wisp.full((3, 8, 8), float(i)).to(wisp.bfloat16), "name": f"n{i}", "array": np.full((600,), i),
-                "empty": wisp.empty(0, 2), "flag": i % 2 == 0, "gradient": wisp.ones(2, requires_grad=True)}
+        return {
+            "image": wisp.full((3, 8, 8), float(i)).to(wisp.bfloat16),
+            "name": f"n{i}",
+            "array": np.full((600,), i),
+            "empty": wisp.empty(0, 2),
+            "flag": i % 2 == 0,
+            "gradient": wisp.ones(2, requires_grad=True),
+        }
 
 
 def last_channels(batch):
-    joined = {key: data.default_collate([sample[key].detach() if key == "gradient" else sample[key] for sample in batch])
-              for key in batch[0]}
+    joined = {
+        key: data.default_collate([sample[key].detach() if key == "gradient" else sample[key] for sample in batch]) for key in batch[0]
+    }
     joined["image"] = joined["image"].to(memory_format=wisp.channels_last)
     joined["raw"] = np.arange(2000).reshape(2, 1000)
     joined["gradient"].requires_grad_()
@@ -175,16 +191,16 @@ def test_batches_that_are_kept_stay_as_they_are():
     assert wisp.cat([batch[0] for batch in kept]).tolist() == list(range(4000))
     del kept
     late = []
-    for i, (batch,) in enumerate(data.DataLoader(data.TensorDataset(wisp.arange(20000.)), 1000, num_workers=1)):
+    for i, (batch,) in enumerate(data.DataLoader(data.TensorDataset(wisp.arange(20000.0)), 1000, num_workers=1)):
         late.append(batch[-1])
         if i % 3 == 0:
             late.clear()
         else:
-            assert [x.item() for x in late] == [1000. * (i - k) + 999 for k in range(len(late) - 1, -1, -1)]
+            assert [x.item() for x in late] == [1000.0 * (i - k) + 999 for k in range(len(late) - 1, -1, -1)]
 
 
 def test_memory_seen_by_a_forked_process_is_not_used_again():
-    loader = iter(data.DataLoader(data.TensorDataset(wisp.arange(60000.)), 1000, num_workers=1))
+    loader = iter(data.DataLoader(data.TensorDataset(wisp.arange(60000.0)), 1000, num_workers=1))
     for _ in range(5):
         (batch,) = next(loader)
     receive, send = multiprocessing.Pipe(duplex=False)
@@ -193,6 +209,7 @@ def test_memory_seen_by_a_forked_process_is_not_used_again():
     def child(batch=batch):
         go_on.recv()
         send.send((batch[0].item(), batch[-1].item()))
+
     process = multiprocessing.get_context("fork").Process(target=child)
     del child
     process.start()
@@ -216,8 +233,7 @@ class Listed(data.Dataset):
         return len(self.paths)
 
     def __getitem__(self, i):
-        return self.paths[i][0], self.paths[i][1], self.pixels[i], isinstance(self.paths, list), \
-            not self.pixels.flags.owndata
+        return self.paths[i][0], self.paths[i][1], self.pixels[i], isinstance(self.paths, list), not self.pixels.flags.owndata
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
@@ -251,7 +267,7 @@ def private_memory(pid):
 
 def test_memory_does_not_grow_with_workers(monkeypatch):
     dataset, grown = Names(200_000), []
-    for limit in (100_000, 10 ** 9):
+    for limit in (100_000, 10**9):
         monkeypatch.setattr(_one_copy, "LONG", limit)
         iterator = iter(data.DataLoader(dataset, 1000, shuffle=True, num_workers=1))
         next(iterator)
@@ -279,18 +295,23 @@ class Shuffling(data.Sampler):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("make", [
-    lambda **o: data.DataLoader(Random(20), 3, shuffle=True, **o),
-    lambda **o: data.DataLoader(Random(20), 3, shuffle=True, generator=wisp.Generator().manual_seed(4), **o),
-    lambda **o: data.DataLoader(Random(20), 3, sampler=data.SubsetRandomSampler(range(20)), **o),
-    lambda **o: data.DataLoader(Random(20), 3, sampler=data.SubsetRandomSampler(
-        range(20), generator=wisp.Generator().manual_seed(7)), **o),
-    lambda **o: data.DataLoader(Random(20), 3, sampler=Shuffling(20), **o),
-    lambda **o: data.DataLoader(Random(20), batch_sampler=data.BatchSampler(Shuffling(20), 3, True), **o),
-    lambda **o: data.DataLoader(Random(20), 3, sampler=data.DistributedSampler(range(20), 2, 1), **o),
-    lambda **o: data.DataLoader(Stream(20), 3, **o),
-    lambda **o: data.DataLoader(data.TensorDataset(wisp.arange(20), wisp.arange(20)), 3, shuffle=True, **o),
-], ids=["shuffle", "generator", "subset", "subset generator", "custom", "batch sampler", "distributed", "stream", "tensors"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **o: data.DataLoader(Random(20), 3, shuffle=True, **o),
+        lambda **o: data.DataLoader(Random(20), 3, shuffle=True, generator=wisp.Generator().manual_seed(4), **o),
+        lambda **o: data.DataLoader(Random(20), 3, sampler=data.SubsetRandomSampler(range(20)), **o),
+        lambda **o: data.DataLoader(
+            Random(20), 3, sampler=data.SubsetRandomSampler(range(20), generator=wisp.Generator().manual_seed(7)), **o
+        ),
+        lambda **o: data.DataLoader(Random(20), 3, sampler=Shuffling(20), **o),
+        lambda **o: data.DataLoader(Random(20), batch_sampler=data.BatchSampler(Shuffling(20), 3, True), **o),
+        lambda **o: data.DataLoader(Random(20), 3, sampler=data.DistributedSampler(range(20), 2, 1), **o),
+        lambda **o: data.DataLoader(Stream(20), 3, **o),
+        lambda **o: data.DataLoader(data.TensorDataset(wisp.arange(20), wisp.arange(20)), 3, shuffle=True, **o),
+    ],
+    ids=["shuffle", "generator", "subset", "subset generator", "custom", "batch sampler", "distributed", "stream", "tensors"],
+)
 def test_resume(make, workers):
     loader = make(num_workers=workers)
     assert loader.state_dict() == {"seed": None, "batches": 0}
@@ -365,8 +386,11 @@ def identity(value):
 
 
 def test_dead_workers():
-    with pytest.raises(RuntimeError, match=r"worker 0 \(pid \d+\) exited unexpectedly with exit code 3 while it loaded "
-                                           r"index 7 of batch \[6, 7\]"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"worker 0 \(pid \d+\) exited unexpectedly with exit code 3 while it loaded "
+        r"index 7 of batch \[6, 7\]",
+    ):
         flat(data.DataLoader(Broken(), batch_sampler=[[1], [2], [6, 7]], num_workers=1))
     with pytest.raises(RuntimeError, match=r"killed by signal SIGKILL while it loaded index 8 of batch \[8\].*\n.*memory"):
         flat(data.DataLoader(Broken(), batch_sampler=[[1], [2], [8]], num_workers=2, persistent_workers=True))
@@ -388,6 +412,7 @@ def test_killed_from_outside():
 def test_no_shared_memory(monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
+
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.warns(RuntimeWarning, match="No space left on device; batches will travel through pipes"):
         batches = epoch(data.DataLoader(Random(11), 3, num_workers=2, generator=wisp.Generator().manual_seed(1)))
@@ -401,6 +426,7 @@ def test_shared_memory_runs_out(monkeypatch):
         if size > 1 << 20:
             raise OSError(28, "No space left on device")
         real(descriptor, offset, size)
+
     monkeypatch.setattr(os, "posix_fallocate", nearly_full)
     big = data.TensorDataset(wisp.arange(4_000_000).reshape(8, -1))
     with pytest.warns(RuntimeWarning, match="no room for .* bytes of shared memory"):
@@ -424,8 +450,9 @@ def test_dev_shm_is_full():
     if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
         pytest.skip("mounting a small /dev/shm is not allowed here")
     script = f"{mount} && (dd if=/dev/zero of=/dev/shm/fill bs=4k; exec '{sys.executable}' -c '{FULL}')"
-    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -502,8 +529,13 @@ def alive(pid):
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_main_process_ends(signum):
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(PROGRAM)], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     lines = [process.stdout.readline() for _ in range(2)]
     assert lines[1] == "batch\n"
     with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:

@@ -1,4 +1,5 @@
 """DataPipes: every step, lengths, workers and errors."""
+
 import doctest
 import pickle
 
@@ -38,12 +39,23 @@ def test_steps_of_streams():
     batches = list(count().batch(4))
     assert batches == [[0, 1, 2, 3], [4, 5]] and isinstance(batches[0], DataChunk) and len(count().batch(4, drop_last=True)) == 1
     assert list(count().batch(2).batch(2).unbatch(-1)) == list(range(6)) and list(count().batch(2).unbatch()) == list(range(6))
-    assert list(count(2).concat(count(3))) == [0, 1, 0, 1, 2] and list(count(2).zip(count(3))) == [(0, 0), (1, 1)] and list(count(2).mux(count(3))) == [0, 0, 1, 1]
-    assert list(count().groupby(lambda x: x % 2)) == [[0, 2, 4], [1, 3, 5]] and list(count().groupby(lambda x: x % 3, group_size=2, keep_key=True))[0] == (0, [0, 3])
+    assert (
+        list(count(2).concat(count(3))) == [0, 1, 0, 1, 2]
+        and list(count(2).zip(count(3))) == [(0, 0), (1, 1)]
+        and list(count(2).mux(count(3))) == [0, 0, 1, 1]
+    )
+    assert list(count().groupby(lambda x: x % 2)) == [[0, 2, 4], [1, 3, 5]] and list(
+        count().groupby(lambda x: x % 3, group_size=2, keep_key=True)
+    )[0] == (0, [0, 3])
     assert count().batch(3).collate().__iter__().__next__().tolist() == [0, 1, 2] and list(Sampler(count(3))) == [0, 1, 2]
     pairs = IterableWrapper([(1, 10), (2, 20)])
-    assert list(pairs.map(add_one, input_col=1)) == [(1, 11), (2, 21)] and list(pairs.map(lambda a, b: a + b, input_col=[0, 1])) == [(11,), (22,)]
-    assert list(pairs.map(add_one, input_col=0, output_col=-1)) == [(1, 10, 2), (2, 20, 3)] and list(pairs.filter(lambda x: x > 1, input_col=0)) == [(2, 20)]
+    assert list(pairs.map(add_one, input_col=1)) == [(1, 11), (2, 21)] and list(pairs.map(lambda a, b: a + b, input_col=[0, 1])) == [
+        (11,),
+        (22,),
+    ]
+    assert list(pairs.map(add_one, input_col=0, output_col=-1)) == [(1, 10, 2), (2, 20, 3)] and list(
+        pairs.filter(lambda x: x > 1, input_col=0)
+    ) == [(2, 20)]
 
 
 def test_shuffling():
@@ -67,7 +79,12 @@ def test_branches():
 
 def test_datasets_by_index():
     pipe = SequenceWrapper([1, 2, 3])
-    assert [pipe.map(add_one)[i] for i in range(3)] == [2, 3, 4] and pipe.batch(2)[1] == [3] and len(pipe.concat(pipe)) == 6 and pipe.concat(pipe)[4] == 2
+    assert (
+        [pipe.map(add_one)[i] for i in range(3)] == [2, 3, 4]
+        and pipe.batch(2)[1] == [3]
+        and len(pipe.concat(pipe)) == 6
+        and pipe.concat(pipe)[4] == 2
+    )
     assert pipe.zip(pipe)[0] == (1, 1) and sorted(pipe.shuffle()) == [1, 2, 3] and isinstance(pipe, MapDataPipe)
     with pytest.raises(IndexError):
         pipe.batch(2)[2]
@@ -107,6 +124,7 @@ def test_pickles_and_errors():
     class Any(IterDataPipe):
         def __iter__(self):
             return iter([1])
+
     assert list(Any()) == [1]
     with guaranteed_datapipes_determinism(), pytest.raises(TypeError, match="non-deterministic"):
         Any()

@@ -1,4 +1,5 @@
 """The data that comes with the package, and the example that learns to read it."""
+
 import os
 import runpy
 

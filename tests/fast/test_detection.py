@@ -1,4 +1,5 @@
 """Detection models: their parts against plain formulas, shapes of results, training, names in files."""
+
 import pytest
 
 import wisp
@@ -11,10 +12,25 @@ from wisp.vision.models.detection.transform import GeneralizedRCNNTransform, pas
 
 def small(kind, classes=3, **options):
     wisp.manual_seed(0)
-    fewer = {} if kind is detection.RetinaNet else {"rpn_pre_nms_top_n_test": 50, "rpn_post_nms_top_n_test": 10, "rpn_post_nms_top_n_train": 20,
-                                                    "box_detections_per_img": 5, "box_score_thresh": 0.0}
-    return kind(resnet_fpn_backbone(backbone_name="resnet18", weights=None, trainable_layers=5), classes, min_size=64, max_size=64,
-                **fewer, **options)
+    fewer = (
+        {}
+        if kind is detection.RetinaNet
+        else {
+            "rpn_pre_nms_top_n_test": 50,
+            "rpn_post_nms_top_n_test": 10,
+            "rpn_post_nms_top_n_train": 20,
+            "box_detections_per_img": 5,
+            "box_score_thresh": 0.0,
+        }
+    )
+    return kind(
+        resnet_fpn_backbone(backbone_name="resnet18", weights=None, trainable_layers=5),
+        classes,
+        min_size=64,
+        max_size=64,
+        **fewer,
+        **options,
+    )
 
 
 def target(**more):
@@ -37,7 +53,10 @@ def test_box_coder_and_matcher():
 def test_roi_align_and_its_gradient(aligned, ratio):
     wisp.manual_seed(0)
     maps = wisp.randn(2, 3, 7, 9, dtype=wisp.float64, requires_grad=True)
-    boxes = [wisp.tensor([[1.0, 2.0, 11.0, 9.0], [-3.0, 0.5, 4.0, 30.0]], dtype=wisp.float64), wisp.tensor([[2.0, 2.0, 2.5, 2.5]], dtype=wisp.float64)]
+    boxes = [
+        wisp.tensor([[1.0, 2.0, 11.0, 9.0], [-3.0, 0.5, 4.0, 30.0]], dtype=wisp.float64),
+        wisp.tensor([[2.0, 2.0, 2.5, 2.5]], dtype=wisp.float64),
+    ]
 
     def reference(maps):
         results = []
@@ -58,8 +77,12 @@ def test_roi_align_and_its_gradient(aligned, ratio):
                                     y, x = min(max(y, 0), 6), min(max(x, 0), 8)
                                     y0, x0 = int(y), int(x)
                                     y1, x1 = min(y0 + 1, 6), min(x0 + 1, 8)
-                                    total = total + (picture[:, y0, x0] * (1 - y + y0) * (1 - x + x0) + picture[:, y0, x1] * (1 - y + y0) * (x - x0)
-                                                     + picture[:, y1, x0] * (y - y0) * (1 - x + x0) + picture[:, y1, x1] * (y - y0) * (x - x0))
+                                    total = total + (
+                                        picture[:, y0, x0] * (1 - y + y0) * (1 - x + x0)
+                                        + picture[:, y0, x1] * (1 - y + y0) * (x - x0)
+                                        + picture[:, y1, x0] * (y - y0) * (1 - x + x0)
+                                        + picture[:, y1, x1] * (y - y0) * (x - x0)
+                                    )
                         cells.append(total / (down * across) if isinstance(total, wisp.Tensor) else picture[:, 0, 0] * 0)
                 results.append(wisp.stack(cells, 1).reshape(3, 2, 2))
         return wisp.stack(results)
@@ -80,7 +103,9 @@ def test_regions_come_from_the_level_of_their_size():
 
 def test_images_in_and_masks_out():
     transform = GeneralizedRCNNTransform(32, 40, [0.5] * 3, [0.5] * 3).eval()
-    images, targets = transform([wisp.full((3, 16, 20), 0.5), wisp.full((3, 64, 32), 1.0)], [target(), target(masks=wisp.ones(1, 64, 32, dtype=wisp.uint8))])
+    images, targets = transform(
+        [wisp.full((3, 16, 20), 0.5), wisp.full((3, 64, 32), 1.0)], [target(), target(masks=wisp.ones(1, 64, 32, dtype=wisp.uint8))]
+    )
     assert images.tensors.shape == (2, 3, 64, 64) and images.image_sizes == [(32, 40), (40, 20)]
     assert targets[0]["boxes"].tolist() == [[8.0, 8.0, 80.0, 100.0]] and targets[1]["masks"].shape == (1, 40, 20)
     pasted = paste_masks_in_image(wisp.ones(1, 1, 4, 4), wisp.tensor([[2.0, 3.0, 8.0, 9.0]]), (12, 10))
@@ -89,10 +114,17 @@ def test_images_in_and_masks_out():
 
 def test_every_kind_trains_and_finds():
     image = wisp.rand(3, 64, 64)
-    kinds = ((detection.FasterRCNN, {}, {}, set()),
-             (detection.MaskRCNN, {}, {"masks": wisp.ones(1, 64, 64, dtype=wisp.uint8)}, {"masks"}),
-             (detection.KeypointRCNN, {"num_keypoints": 2}, {"keypoints": wisp.tensor([[[10.0, 10.0, 1.0], [30.0, 20.0, 1.0]]])}, {"keypoints", "keypoints_scores"}),
-             (detection.RetinaNet, {}, {}, set()))
+    kinds = (
+        (detection.FasterRCNN, {}, {}, set()),
+        (detection.MaskRCNN, {}, {"masks": wisp.ones(1, 64, 64, dtype=wisp.uint8)}, {"masks"}),
+        (
+            detection.KeypointRCNN,
+            {"num_keypoints": 2},
+            {"keypoints": wisp.tensor([[[10.0, 10.0, 1.0], [30.0, 20.0, 1.0]]])},
+            {"keypoints", "keypoints_scores"},
+        ),
+        (detection.RetinaNet, {}, {}, set()),
+    )
     for kind, options, more, extra in kinds:
         model = small(kind, **options)
         losses = model([image], [target(**more)])
@@ -123,12 +155,21 @@ def test_a_few_steps_lower_the_loss():
 
 
 def test_names_of_files_and_models():
-    assert {"fasterrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn", "keypointrcnn_resnet50_fpn"} <= set(list_models())
+    assert {"fasterrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn", "keypointrcnn_resnet50_fpn"} <= set(
+        list_models()
+    )
     model = small(detection.MaskRCNN)
     names = set(model.state_dict())
-    assert {"backbone.body.layer1.0.conv1.weight", "backbone.fpn.inner_blocks.0.0.weight", "rpn.head.conv.0.0.weight", "rpn.head.bbox_pred.bias",
-            "roi_heads.box_head.fc6.weight", "roi_heads.box_predictor.cls_score.weight", "roi_heads.mask_head.3.0.bias",
-            "roi_heads.mask_predictor.conv5_mask.weight"} <= names
+    assert {
+        "backbone.body.layer1.0.conv1.weight",
+        "backbone.fpn.inner_blocks.0.0.weight",
+        "rpn.head.conv.0.0.weight",
+        "rpn.head.bbox_pred.bias",
+        "roi_heads.box_head.fc6.weight",
+        "roi_heads.box_predictor.cls_score.weight",
+        "roi_heads.mask_head.3.0.bias",
+        "roi_heads.mask_predictor.conv5_mask.weight",
+    } <= names
     old = {name.replace("rpn.head.conv.0.0.", "rpn.head.conv."): value for name, value in model.state_dict().items()}
     for place in range(4):
         for part in ("weight", "bias"):

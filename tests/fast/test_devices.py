@@ -29,12 +29,23 @@ def test_virtual_devices_are_apart(virtual):
 def test_operators_work_where_their_tensors_live(virtual):
     d = "cpu:1"
     x, i = wisp.randn(10, 6, 5, device=d, requires_grad=True), wisp.tensor([3, 0, 9], device=d)
-    for f in (lambda: x[i], lambda: x[:, i % 3], lambda: x[wisp.tensor([3, 0], device="cpu:0"), :, -1], lambda: x[x.detach() > 0.5],
-              lambda: wisp.stack([x, x], 1), lambda: x.flip(0).roll(2, 1).tril(), lambda: x.softmax(1), lambda: x.cumsum(0), lambda: x.sort().values):
+    for f in (
+        lambda: x[i],
+        lambda: x[:, i % 3],
+        lambda: x[wisp.tensor([3, 0], device="cpu:0"), :, -1],
+        lambda: x[x.detach() > 0.5],
+        lambda: wisp.stack([x, x], 1),
+        lambda: x.flip(0).roll(2, 1).tril(),
+        lambda: x.softmax(1),
+        lambda: x.cumsum(0),
+        lambda: x.sort().values,
+    ):
         y = f()
         y.sum().backward()
         assert str(y.device) == d and str(x.grad.device) == d
-    model = nn.Sequential(nn.Conv2d(3, 6, 5), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(), nn.Flatten(), nn.Linear(1176, 10)).to(d)
+    model = nn.Sequential(
+        nn.Conv2d(3, 6, 5), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(), nn.Flatten(), nn.Linear(1176, 10)
+    ).to(d)
     optimizer = wisp.optim.Adam(model.parameters())
     for _ in range(2):
         optimizer.zero_grad()

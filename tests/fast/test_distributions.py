@@ -39,9 +39,7 @@ ONE_D = [
     D.Dirichlet(wisp.tensor([0.4, 1.0, 3.0])),
     D.Multinomial(6, wisp.tensor([0.2, 0.3, 0.5])),
     D.OneHotCategorical(wisp.tensor([0.2, 0.8])),
-    D.MixtureSameFamily(
-        D.Categorical(wisp.tensor([0.3, 0.7])), D.Normal(wisp.tensor([-1.0, 2.0]), wisp.tensor([1.0, 0.5]))
-    ),
+    D.MixtureSameFamily(D.Categorical(wisp.tensor([0.3, 0.7])), D.Normal(wisp.tensor([-1.0, 2.0]), wisp.tensor([1.0, 0.5]))),
     D.Independent(D.Normal(wisp.zeros(2), wisp.ones(2)), 1),
 ]
 
@@ -58,14 +56,7 @@ def test_moments_of_samples(d):
 
 def test_samples_follow_the_distribution_function():
     wisp.manual_seed(2)
-    for d in (
-        D.Normal(0.0, 1.0),
-        D.Cauchy(1.0, 2.0),
-        D.Gamma(0.3, 1.0),
-        D.Gamma(5.0, 2.0),
-        D.HalfCauchy(1.0),
-        D.Laplace(0.0, 1.0),
-    ):
+    for d in (D.Normal(0.0, 1.0), D.Cauchy(1.0, 2.0), D.Gamma(0.3, 1.0), D.Gamma(5.0, 2.0), D.HalfCauchy(1.0), D.Laplace(0.0, 1.0)):
         u = d.cdf(d.sample((N,))).sort().values
         assert (u - (wisp.arange(N) + 0.5) / N).abs().max() < 1.8 / math.sqrt(N)  # Kolmogorov-Smirnov
 
@@ -134,11 +125,7 @@ def test_register_kl_prefers_the_nearest_type():
 
 def test_shapes():
     d = D.Normal(wisp.zeros(3, 1), wisp.ones(2))
-    assert (
-        d.batch_shape == (3, 2)
-        and d.sample((4,)).shape == (4, 3, 2)
-        and d.expand((5, 3, 2)).sample().shape == (5, 3, 2)
-    )
+    assert d.batch_shape == (3, 2) and d.sample((4,)).shape == (4, 3, 2) and d.expand((5, 3, 2)).sample().shape == (5, 3, 2)
     e = D.Independent(d, 1)
     assert e.batch_shape == (3,) and e.event_shape == (2,) and e.log_prob(d.sample()).shape == (3,)
     f = D.TransformedDistribution(D.Normal(wisp.zeros(3), 1.0), [D.ExpTransform(), D.StickBreakingTransform()])

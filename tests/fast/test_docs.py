@@ -1,4 +1,5 @@
 """Every Python block of the README and of docs/ runs, and gives what the page says."""
+
 import pathlib
 import sys
 
@@ -15,7 +16,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 def test_blocks(page):
     for block in run_docs.run(page):
         assert run_docs.same(block.shown or "", block.output), (
-            f"{page.name}:{block.line} gave\n{block.output}\nbut the page says\n{block.shown}")
+            f"{page.name}:{block.line} gave\n{block.output}\nbut the page says\n{block.shown}"
+        )
 
 
 def test_commands_are_there():

@@ -1,4 +1,5 @@
 """Bad input raises PyTorch's exception classes with messages that say what happened; nothing kills the process."""
+
 import pathlib
 import subprocess
 import sys
@@ -11,35 +12,50 @@ import wisp.nn.functional as F
 X = wisp.ones(2, 3)
 
 
-@pytest.mark.parametrize("kind,text,call", [
-    (RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)", lambda: X @ X),
-    (RuntimeError, "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1", lambda: X + wisp.ones(2, 4)),
-    (RuntimeError, "shape '[4]' is invalid for input of size 6", lambda: X.view(4)),
-    (RuntimeError, "view size is not compatible", lambda: X.t().view(6)),
-    (IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", lambda: X.sum(2)),
-    (IndexError, "index 5 is out of bounds for dimension 0 with size 2", lambda: X[5]),
-    (IndexError, "too many indices for tensor of dimension 2", lambda: X[0, 0, 0]),
-    (TypeError, "softmax()", lambda: X.softmax()),
-    (TypeError, "unexpected keyword argument 'dims'", lambda: X.softmax(dims=1)),
-    (RuntimeError, "floating point", lambda: wisp.ones(2, dtype=wisp.int64).requires_grad_()),
-    (RuntimeError, "grad can be implicitly created only for scalar outputs", lambda: wisp.ones(2, requires_grad=True).exp().backward()),
-    (RuntimeError, "does not require grad and does not have a grad_fn", lambda: X.sum().backward()),
-    (RuntimeError, "not available", lambda: wisp.ones(2, device="cuda")),
-    (RuntimeError, "device type", lambda: wisp.ones(2, device="abacus")),
-    (RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation", lambda: wisp.ones(2, requires_grad=True).add_(1)),
-    (RuntimeError, "more than one element of the written-to tensor refers to a single memory location", lambda: wisp.ones(1).expand(3).add_(1)),
-    (RuntimeError, "can't be cast", lambda: wisp.ones(2, dtype=wisp.int64).add_(1.5)),
-    (RuntimeError, "ZeroDivisionError", lambda: wisp.ones(2, dtype=wisp.int64) // 0),
-    (RuntimeError, "ambiguous", lambda: bool(X)),
-    (RuntimeError, "cannot be converted to Scalar", lambda: X.item()),
-    (TypeError, "len() of a 0-d tensor", lambda: len(wisp.tensor(1.0))),
-    (ValueError, "expected sequence of length 2 at dim 1 (got 1)", lambda: wisp.tensor([[1, 2], [3]])),
-    (RuntimeError, "negative dimension", lambda: wisp.empty(-1)),
-    (RuntimeError, "Sizes of tensors must match except in dimension 0", lambda: wisp.cat([X, wisp.ones(2, 4)])),
-    (RuntimeError, "Boolean alpha only supported for Boolean results", lambda: wisp.add(X, X, alpha=True)),
-    (RuntimeError, "Can't call numpy() on Tensor that requires grad", lambda: wisp.ones(2, requires_grad=True).numpy()),
-    (IndexError, "", lambda: F.cross_entropy(wisp.ones(2, 3), wisp.tensor([0, 7]))),
-])
+@pytest.mark.parametrize(
+    "kind,text,call",
+    [
+        (RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)", lambda: X @ X),
+        (
+            RuntimeError,
+            "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
+            lambda: X + wisp.ones(2, 4),
+        ),
+        (RuntimeError, "shape '[4]' is invalid for input of size 6", lambda: X.view(4)),
+        (RuntimeError, "view size is not compatible", lambda: X.t().view(6)),
+        (IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", lambda: X.sum(2)),
+        (IndexError, "index 5 is out of bounds for dimension 0 with size 2", lambda: X[5]),
+        (IndexError, "too many indices for tensor of dimension 2", lambda: X[0, 0, 0]),
+        (TypeError, "softmax()", lambda: X.softmax()),
+        (TypeError, "unexpected keyword argument 'dims'", lambda: X.softmax(dims=1)),
+        (RuntimeError, "floating point", lambda: wisp.ones(2, dtype=wisp.int64).requires_grad_()),
+        (RuntimeError, "grad can be implicitly created only for scalar outputs", lambda: wisp.ones(2, requires_grad=True).exp().backward()),
+        (RuntimeError, "does not require grad and does not have a grad_fn", lambda: X.sum().backward()),
+        (RuntimeError, "not available", lambda: wisp.ones(2, device="cuda")),
+        (RuntimeError, "device type", lambda: wisp.ones(2, device="abacus")),
+        (
+            RuntimeError,
+            "a leaf Variable that requires grad is being used in an in-place operation",
+            lambda: wisp.ones(2, requires_grad=True).add_(1),
+        ),
+        (
+            RuntimeError,
+            "more than one element of the written-to tensor refers to a single memory location",
+            lambda: wisp.ones(1).expand(3).add_(1),
+        ),
+        (RuntimeError, "can't be cast", lambda: wisp.ones(2, dtype=wisp.int64).add_(1.5)),
+        (RuntimeError, "ZeroDivisionError", lambda: wisp.ones(2, dtype=wisp.int64) // 0),
+        (RuntimeError, "ambiguous", lambda: bool(X)),
+        (RuntimeError, "cannot be converted to Scalar", lambda: X.item()),
+        (TypeError, "len() of a 0-d tensor", lambda: len(wisp.tensor(1.0))),
+        (ValueError, "expected sequence of length 2 at dim 1 (got 1)", lambda: wisp.tensor([[1, 2], [3]])),
+        (RuntimeError, "negative dimension", lambda: wisp.empty(-1)),
+        (RuntimeError, "Sizes of tensors must match except in dimension 0", lambda: wisp.cat([X, wisp.ones(2, 4)])),
+        (RuntimeError, "Boolean alpha only supported for Boolean results", lambda: wisp.add(X, X, alpha=True)),
+        (RuntimeError, "Can't call numpy() on Tensor that requires grad", lambda: wisp.ones(2, requires_grad=True).numpy()),
+        (IndexError, "", lambda: F.cross_entropy(wisp.ones(2, 3), wisp.tensor([0, 7]))),
+    ],
+)
 def test_messages(kind, text, call):
     with pytest.raises(kind) as caught:
         call()

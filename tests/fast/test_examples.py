@@ -1,4 +1,5 @@
 """Every example runs, and learns what it says, in a shortened run."""
+
 import pathlib
 import runpy
 
@@ -42,7 +43,16 @@ def test_lstm(capsys):
     module = runpy.run_path(str(EXAMPLES / "lstm.py"))
     sentences = [module["Grammar"](seed).sentence() for seed in range(200)]
     assert all(module["is_grammatical"](words[:-1]) for words in sentences)
-    for wrong in ("", "the", "the cat", "the cat sleep", "cat sleeps", "the cat near the dogs sleep", "the cat sleeps the dog", "the cat sees"):
+    for wrong in (
+        "",
+        "the",
+        "the cat",
+        "the cat sleep",
+        "cat sleeps",
+        "the cat near the dogs sleep",
+        "the cat sleeps the dog",
+        "the cat sees",
+    ):
         assert not module["is_grammatical"](wrong.split())
 
 

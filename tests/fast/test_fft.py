@@ -5,36 +5,7 @@ import pytest
 
 import wisp
 
-LENGTHS = [
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    8,
-    11,
-    13,
-    16,
-    17,
-    29,
-    30,
-    64,
-    77,
-    100,
-    127,
-    128,
-    210,
-    256,
-    257,
-    1000,
-    1009,
-    1024,
-    2187,
-    4096,
-    5000,
-    10007,
-]
+LENGTHS = [1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 29, 30, 64, 77, 100, 127, 128, 210, 256, 257, 1000, 1009, 1024, 2187, 4096, 5000, 10007]
 
 
 def _close(mine, expected, tolerance=1e-12):
@@ -123,12 +94,7 @@ def test_short_time_transform_comes_back():
 
 def test_windows_are_numpys():
     for n in (2, 7, 12):
-        for mine, theirs in (
-            ("hann", np.hanning),
-            ("hamming", np.hamming),
-            ("blackman", np.blackman),
-            ("bartlett", np.bartlett),
-        ):
+        for mine, theirs in (("hann", np.hanning), ("hamming", np.hamming), ("blackman", np.blackman), ("bartlett", np.bartlett)):
             assert np.allclose(getattr(wisp, mine + "_window")(n, False).numpy(), theirs(n), atol=1e-6)
             assert np.allclose(getattr(wisp.signal.windows, mine)(n).numpy(), theirs(n), atol=1e-6)
         assert np.allclose(wisp.kaiser_window(n, False, 5.0).numpy(), np.kaiser(n, 5.0), atol=1e-6)

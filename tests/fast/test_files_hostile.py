@@ -1,4 +1,5 @@
 """Files that mean harm: they run nothing, and what they allocate is in proportion to their size."""
+
 import io
 import os
 import pathlib
@@ -33,7 +34,7 @@ def call(name, arguments):
     return f"c{name[0]}\n{name[1]}\n".encode() + arguments + b"R"
 
 
-BILLIONS = b"\x8a\x08" + (10 ** 11).to_bytes(8, "little")
+BILLIONS = b"\x8a\x08" + (10**11).to_bytes(8, "little")
 HARMFUL = {
     "a call of a shell": call(("os", "system"), b"X\x04\x00\x00\x00true\x85"),
     "a call of eval": call(("builtins", "eval"), b"X\x01\x00\x00\x001\x85"),
@@ -47,14 +48,18 @@ HARMFUL = {
     "a deque of a range": call(("collections", "deque"), call(("builtins", "range"), BILLIONS + b"\x85") + b"\x85"),
     "a size of a range": call(("torch", "Size"), call(("builtins", "range"), BILLIONS + b"\x85") + b"\x85"),
     "many bytes": b"B\xff\xff\xff\x7fabc",
-    "more bytes": b"\x8e" + (2 ** 40).to_bytes(8, "little"),
+    "more bytes": b"\x8e" + (2**40).to_bytes(8, "little"),
     "a long text": b"X\xff\xff\xff\xffabc",
     "a deep key": b"}K\x01" + b"\x85" * 300_000 + b"K\x02s",
     "a key of many": b"}K\x01" + b"2\x86" * 100 + b"K\x02s",
     "a deep element of a set": b"\x8f(K\x01" + b"\x85" * 300_000 + b"\x90",
     "a text of many": call(("builtins", "str"), b"K\x01" + b"2\x86" * 100 + b"\x85"),
     "many copies": b"(" + b"K\x01" * 50_000 + b"lq\x00" + b"cbuiltins\nlist\nq\x01(" + b"h\x01h\x00\x85R" * 50_000 + b"l",
-    "many encodings": b"X\x50\xc3\x00\x00" + b"a" * 50_000 + b"q\x00(" + b"c_codecs\nencode\nh\x00X\x06\x00\x00\x00latin1\x86R" * 20_000 + b"l",
+    "many encodings": b"X\x50\xc3\x00\x00"
+    + b"a" * 50_000
+    + b"q\x00("
+    + b"c_codecs\nencode\nh\x00X\x06\x00\x00\x00latin1\x86R" * 20_000
+    + b"l",
     "the state of a function": b"ctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sb",
     "the state of a class": b"ccollections\nOrderedDict\n}X\x01\x00\x00\x00aK\x01sb",
     "a large storage": b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpu" + BILLIONS + b"tQ",
@@ -74,7 +79,7 @@ def test_refused(what, weights_only):
 def test_repeating_parts_of_sparse_tensors_are_refused():
     """An index of 2^40 elements that are one element in memory would take for ever to check."""
     storage = b"(X\x07\x00\x00\x00storagectorch\nLongStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x08tQ"
-    many = b"\x8a\x06" + (2 ** 40).to_bytes(6, "little")
+    many = b"\x8a\x06" + (2**40).to_bytes(6, "little")
     tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00(" + b"K\x01" + many + b"tK\x00K\x00\x86\x89}tR"
     values = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00" + many + b"\x85K\x00\x85\x89}tR"
     layout = call(("torch.serialization", "_get_layout"), b"X\x10\x00\x00\x00torch.sparse_coo\x85")
@@ -90,14 +95,14 @@ def test_large_numbers_in_the_memo_cost_nothing():
 def test_deep_nesting():
     value = wisp.load(archive(b"]" * 200_000 + b"a" * 199_999))
     for _ in range(199_999):
-        value, = value
+        (value,) = value
     assert value == []
 
 
 def test_compressed_pickles_are_refused():
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
-        target.writestr("archive/data.pkl", b"\x80\x02X\x00\x00\x00\x10" + bytes(2 ** 28) + b".")
+        target.writestr("archive/data.pkl", b"\x80\x02X\x00\x00\x00\x10" + bytes(2**28) + b".")
     buffer.seek(0)
     with pytest.raises(RuntimeError, match="compressed"):
         wisp.load(buffer)
@@ -105,7 +110,7 @@ def test_compressed_pickles_are_refused():
 
 def test_overlapping_storages_are_refused():
     storage = b"(X\x07\x00\x00\x00storagectorch\nByteStorage\nX\x02\x00\x00\x00%02dX\x03\x00\x00\x00cpuJ\x00\x00\x10\x00tQ"
-    content = archive(b"(" + b"".join(storage % i for i in range(50)) + b"l", *((f"data/{i:02}", bytes(2 ** 20)) for i in range(2)))
+    content = archive(b"(" + b"".join(storage % i for i in range(50)) + b"l", *((f"data/{i:02}", bytes(2**20)) for i in range(2)))
     text = content.getvalue()
     begin, end = text.index(b"PK\1\2"), text.index(b"PK\5\6")
     directory = [b"PK\1\2" + entry for entry in text[begin:end].split(b"PK\1\2")[1:]]
@@ -128,8 +133,12 @@ def test_mangled(random):
 
 
 def test_fuzzer(tmp_path):
-    result = subprocess.run([sys.executable, TESTS.parent / "tools" / "fuzz_files.py", "--seconds", "1", "--seed", "7"], cwd=tmp_path,
-                            capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, TESTS.parent / "tools" / "fuzz_files.py", "--seconds", "1", "--seed", "7"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "0 of them did" in result.stdout
 

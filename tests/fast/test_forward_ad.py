@@ -1,4 +1,5 @@
 """Forward mode: tangents through operators, views, in-place writes, modes, levels and custom functions."""
+
 import gc
 
 import pytest
@@ -75,6 +76,7 @@ def test_views_and_writes():
 def test_levels_nest():
     def derivative(f, times):
         return f if not times else lambda x: jvp(derivative(f, times - 1), (x,), (T,))[1]
+
     close(derivative(wisp.sin, 1)(X), X.cos() * T)
     close(derivative(wisp.sin, 2)(X), -X.sin() * T**2)
     close(derivative(wisp.sin, 3)(X), -X.cos() * T**3)
@@ -86,6 +88,7 @@ def test_levels_nest():
 def test_with_reverse_mode():
     def f(x):
         return (x.sin() * x.prod()).sum()
+
     full = jacrev(jacrev(f))(X)
     close(hessian(f)(X), full)
     close(jacfwd(jacfwd(f))(X), full)
@@ -106,6 +109,7 @@ def test_modes():
 
     def f(x):
         return (x @ weight).softmax(-1)
+
     expected = jacrev(f)(X).detach() @ T
     with wisp.no_grad():
         value, tangent = jvp(f, (X,), (T,))
@@ -121,6 +125,7 @@ def test_modes():
         with wisp.no_grad():
             y = f(x)
         return y * x.sum()
+
     close(jvp(inside, (X,), (T,))[1], jacfwd(lambda x: f(x) * x.sum())(X).detach() @ T)
 
 
@@ -135,13 +140,13 @@ def test_custom_functions():
 
         @staticmethod
         def backward(ctx, g):
-            x, = ctx.saved_tensors
+            (x,) = ctx.saved_tensors
             return 2 * ctx.factor * x * g, None
 
     class Marked(Square):
         @staticmethod
         def jvp(ctx, tangent, _):
-            x, = ctx.saved_tensors
+            (x,) = ctx.saved_tensors
             return 100 * ctx.factor * x * tangent
 
     close(jvp(lambda x: Square.apply(x, 3.0), (X,), (T,))[1], 6 * X * T)
@@ -162,6 +167,7 @@ def test_complex():
 def test_checks_and_jacobians():
     def f(x, y):
         return (x @ y).tanh(), x.cumsum(0)
+
     x = wisp.randn(2, 3, dtype=wisp.float64, requires_grad=True)
     y = wisp.randn(3, 2, dtype=wisp.float64, requires_grad=True)
     assert gradcheck(f, (x, y), check_forward_ad=True)
@@ -171,8 +177,10 @@ def test_checks_and_jacobians():
     for forward, reverse in zip(jacobian(f, (x, y), strategy="forward-mode"), jacobian(f, (x, y))):
         for a, e in zip(forward, reverse):
             close(a, e)
+
     def loss(x):
         return x.sin().prod()
+
     close(functional_hessian(loss, X, outer_jacobian_strategy="forward-mode"), functional_hessian(loss, X))
 
 
@@ -180,6 +188,7 @@ def test_tangents_are_freed():
     def run():
         jvp(lambda x: (x.exp() * x).cumsum(0).softmax(0), (X,), (T,))
         hessian(lambda x: x.exp().prod())(X)
+
     run()
     gc.collect()
     before = wisp._core._live_tensors()

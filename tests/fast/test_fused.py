@@ -1,4 +1,5 @@
 """Fused operators equal the plain formulas, in values and in first and second derivatives, whatever the layout."""
+
 import math
 import subprocess
 import sys
@@ -210,8 +211,7 @@ def test_attention_differentiates_its_mask(mask, p):
     q, k, v = (leaf(2, 3, n, 8, seed=n) for n in (70, 300, 300))
     added, weight = leaf(*mask, seed=3), leaf(2, 3, 70, 8, seed=4).detach()
     results = []
-    for attend in (lambda: F.scaled_dot_product_attention(q, k, v, added, p),
-                   lambda: dropped_attention(q, k, v, p, added)):
+    for attend in (lambda: F.scaled_dot_product_attention(q, k, v, added, p), lambda: dropped_attention(q, k, v, p, added)):
         wisp.manual_seed(5)
         results.append(wisp.autograd.grad((attend() * weight).sum(), (added, q, k, v)))
     for mine, other in zip(*results):
@@ -222,8 +222,10 @@ def test_attention_differentiates_a_strided_mask():
     q, k, v = (leaf(2, 6, 4, seed=i) for i in range(3))
     added = leaf(6, 6, seed=3)
     for view in (lambda: added.t(), lambda: added[:1].expand(6, 6), lambda: added[::2, ::2].repeat(2, 2)):
-        grads = [wisp.autograd.grad(attend(q, k, v, view()).square().sum(), added)[0]
-                 for attend in (F.scaled_dot_product_attention, plain_attention)]
+        grads = [
+            wisp.autograd.grad(attend(q, k, v, view()).square().sum(), added)[0]
+            for attend in (F.scaled_dot_product_attention, plain_attention)
+        ]
         close(*grads, 1e-9)
 
 
@@ -254,13 +256,13 @@ def test_attention_derivatives():
     q, k, v = (leaf(1, 2, 3, 4, seed=i) for i in range(3))
     both_derivatives(lambda *a: F.scaled_dot_product_attention(*a, is_causal=True), q, k, v)
     shared = [t[:, :1] for t in (k, v)]
-    both_derivatives(lambda *a: F.scaled_dot_product_attention(*a, enable_gqa=True), q,
-                     *(t.detach().requires_grad_() for t in shared))
+    both_derivatives(lambda *a: F.scaled_dot_product_attention(*a, enable_gqa=True), q, *(t.detach().requires_grad_() for t in shared))
     both_derivatives(lambda *a: F.scaled_dot_product_attention(*a), q, k, v, leaf(3, 3, seed=6))
 
     def dropped(*args):
         wisp.manual_seed(1)
         return F.scaled_dot_product_attention(*args, dropout_p=0.5)
+
     both_derivatives(dropped, q, k, v)
 
 

@@ -1,4 +1,5 @@
 """torch.fx: tracing, changing and running graphs."""
+
 import copy
 import operator
 import pickle

@@ -155,11 +155,13 @@ REFERENCES = {
     "isneginf": np.isneginf,
 }
 # What NumPy has for complex numbers too.
-COMPLEX = set("""
+COMPLEX = set(
+    """
     square sqrt exp expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh neg
     reciprocal rsqrt sigmoid add sub mul div add_scaled lerp_number addcmul addcdiv lerp eq ne logical_and logical_or
     logical_xor logical_not isnan isinf isfinite pow pow_number silu sinc abs squared_error
-""".split())
+""".split()
+)
 # What jumps where rounding moved the input.
 JUMPS = set("nextafter div_floor div_trunc round_decimals fmod remainder floor ceil trunc round".split())
 FLOATS = {wisp.float32: 2e-6, wisp.float64: 1e-13, wisp.float16: 2e-3, wisp.bfloat16: 2e-2}
@@ -178,9 +180,7 @@ def caller(name):
 def sample(name, i=0, shape=(2, 3)):
     low, high = DOMAINS.get(name, (-2, 2))
     n = int(np.prod(shape))
-    points = (
-        np.arange(n) * (0.6180339887 + 0.12 * i) + 0.11 + 0.17 * i
-    ) % 1.0  # spread out, never equal between operands
+    points = (np.arange(n) * (0.6180339887 + 0.12 * i) + 0.11 + 0.17 * i) % 1.0  # spread out, never equal between operands
     return (low + (high - low) * points).reshape(shape)
 
 
@@ -216,9 +216,7 @@ def test_floating_values(name):
 def test_integers_and_bools(name):
     _, arity, types, result, _ = TABLE[name]
     f = caller(name)
-    values = [np.array([[1, 2, 3], [4, 5, 2]]), np.array([[2, 1, 2], [1, 3, 1]]), np.array([[1, 1, 2], [3, 1, 1]])][
-        :arity
-    ]
+    values = [np.array([[1, 2, 3], [4, 5, 2]]), np.array([[2, 1, 2], [1, 3, 1]]), np.array([[1, 1, 2], [3, 1, 1]])][:arity]
     if name == "lerp_number":
         return
     for dtype in (*INTEGERS, *((wisp.bool,) if "B" in types else ())):
@@ -233,8 +231,7 @@ def test_integers_and_bools(name):
                 right = REFERENCES[name](*values)
             if result == "same":
                 assert np.array_equal(
-                    y.numpy().astype(np.int64),
-                    np.asarray(right).astype(np.int64).astype(str(dtype)[6:]).astype(np.int64),
+                    y.numpy().astype(np.int64), np.asarray(right).astype(np.int64).astype(str(dtype)[6:]).astype(np.int64)
                 ), dtype
             else:
                 np.testing.assert_allclose(y.numpy().astype(np.float64), np.asarray(right, np.float64), 1e-5, 1e-6)
@@ -251,17 +248,10 @@ def test_complex_values(name):
     for kind, tolerance in (("complex128", 1e-11), ("complex64", 2e-5)):
         operands = [wisp.from_numpy(a.astype(kind)) for a in arrays]
         y = f(*operands)
-        expected = {
-            "same": kind,
-            "promote": kind,
-            "boolean": "bool",
-            "real": "float64" if kind == "complex128" else "float32",
-        }[result]
+        expected = {"same": kind, "promote": kind, "boolean": "bool", "real": "float64" if kind == "complex128" else "float32"}[result]
         assert str(y.dtype) == "torch." + expected
         if name in COMPLEX and name in REFERENCES:
-            np.testing.assert_allclose(
-                y.numpy(), REFERENCES[name](*[a.astype(kind) for a in arrays]), tolerance, tolerance
-            )
+            np.testing.assert_allclose(y.numpy(), REFERENCES[name](*[a.astype(kind) for a in arrays]), tolerance, tolerance)
     if any(gradients) and result != "boolean":
         inputs = [wisp.from_numpy(a[:1]).requires_grad_(g) for a, g in zip(arrays, gradients)]
         assert gradcheck(f, inputs)
@@ -293,9 +283,7 @@ def test_layouts(name):
         column, row = wisp.from_numpy(arrays[0][:, :1, :1].copy()), wisp.from_numpy(arrays[1][:1].copy())
         rest = [wisp.from_numpy(a) for a in arrays[2:]]
         if "error" not in name:
-            assert wisp.equal(
-                f(column, row, *rest), f(column.expand(3, 4, 5).contiguous(), row.expand(3, 4, 5).contiguous(), *rest)
-            )
+            assert wisp.equal(f(column, row, *rest), f(column.expand(3, 4, 5).contiguous(), row.expand(3, 4, 5).contiguous(), *rest))
     long = [np.resize(a.ravel(), 5003) for a in arrays]
     y = f(*map(wisp.from_numpy, long))
     assert wisp.equal(y[:60], plain.reshape(-1)) and wisp.equal(y[4980:4983], plain.reshape(-1)[:3])
@@ -334,7 +322,12 @@ DERIVED = [n for n, row in TABLE.items() if any(row[4]) and "F" in row[2]]
 
 @pytest.mark.parametrize(
     "name, layout",
-    [(name, layout) for name in DERIVED for layout in ("contiguous", "transposed", "sliced", "expanded") if layout != "expanded" or TABLE[name][4][0]],
+    [
+        (name, layout)
+        for name in DERIVED
+        for layout in ("contiguous", "transposed", "sliced", "expanded")
+        if layout != "expanded" or TABLE[name][4][0]
+    ],
 )
 def test_derivatives(name, layout):
     _, arity, types, result, gradients = TABLE[name]

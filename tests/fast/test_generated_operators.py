@@ -58,12 +58,7 @@ CASES = [
     # reductions
     Case("sum", lambda x: x.sum(), (2, 3), numpy=np.sum),
     Case("sum dim", lambda x: x.sum(1), (2, 3, 2), numpy=lambda x: x.sum(1)),
-    Case(
-        "sum dims keepdim",
-        lambda x: x.sum((0, -1), keepdim=True),
-        (2, 3, 2),
-        numpy=lambda x: x.sum((0, 2), keepdims=True),
-    ),
+    Case("sum dims keepdim", lambda x: x.sum((0, -1), keepdim=True), (2, 3, 2), numpy=lambda x: x.sum((0, 2), keepdims=True)),
     Case("mean", lambda x: x.mean(0), (2, 3), numpy=lambda x: x.mean(0)),
     Case("nansum", lambda x: x.nansum(1), (2, 3), numpy=lambda x: x.sum(1)),
     Case("prod", lambda x: x.prod(), (2, 2), numpy=np.prod),
@@ -79,12 +74,7 @@ CASES = [
     Case("var", lambda x: x.var(1), (2, 3), numpy=lambda x: x.var(1, ddof=1)),
     Case("std", lambda x: x.std((0, 1), correction=0), (2, 3), numpy=np.std),
     Case("norm", lambda x: x.norm(), (2, 3), numpy=np.linalg.norm),
-    Case(
-        "norm 3",
-        lambda x: wisp.linalg.vector_norm(x, 3, dim=1),
-        (2, 3),
-        numpy=lambda x: (np.abs(x) ** 3).sum(1) ** (1 / 3),
-    ),
+    Case("norm 3", lambda x: wisp.linalg.vector_norm(x, 3, dim=1), (2, 3), numpy=lambda x: (np.abs(x) ** 3).sum(1) ** (1 / 3)),
     Case("logsumexp", lambda x: x.logsumexp(1), (2, 3), numpy=lambda x: np.log(e(x).sum(1))),
     Case("cumsum", lambda x: x.cumsum(1), (2, 3), numpy=lambda x: x.cumsum(1)),
     Case("cumprod", lambda x: x.cumprod(0), (3, 2), numpy=lambda x: x.cumprod(0)),
@@ -103,9 +93,7 @@ CASES = [
     Case("narrow", lambda x: x.narrow(1, 1, 2), (2, 4), numpy=lambda x: x[:, 1:3]),
     Case("select", lambda x: x.select(1, -1), (2, 3), numpy=lambda x: x[:, -1]),
     Case("slice", lambda x: x[:, 1::2], (2, 5), numpy=lambda x: x[:, 1::2]),
-    Case(
-        "unfold", lambda x: x.unfold(1, 2, 1), (2, 4), numpy=lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1)
-    ),
+    Case("unfold", lambda x: x.unfold(1, 2, 1), (2, 4), numpy=lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1)),
     Case("diagonal", lambda x: x.diagonal(1), (3, 3), numpy=lambda x: np.diagonal(x, 1)),
     Case("as_strided", lambda x: x.contiguous().as_strided((2, 2), (1, 2)), (2, 3)),
     Case("split", lambda x: x.split([1, 2], 1), (2, 3)),
@@ -146,13 +134,7 @@ CASES = [
     ),
     Case("scatter", lambda x, y: x.scatter(1, wisp.tensor([[0, 2], [1, 0]]), y), (2, 3), (2, 2)),
     Case("scatter_add", lambda x, y: x.scatter_add(1, wisp.tensor([[0, 2], [1, 1]]), y), (2, 3), (2, 2)),
-    Case(
-        "scatter_reduce",
-        lambda x, y: x.scatter_reduce(1, wisp.tensor([[0, 0], [1, 1]]), y, "prod"),
-        (2, 3),
-        (2, 2),
-        low=0.5,
-    ),
+    Case("scatter_reduce", lambda x, y: x.scatter_reduce(1, wisp.tensor([[0, 0], [1, 1]]), y, "prod"), (2, 3), (2, 2), low=0.5),
     Case("index_select", lambda x: x.index_select(0, index), (3, 2), numpy=lambda x: x[[2, 0, 2]]),
     Case("index_add", lambda x, y: x.index_add(0, index, y, alpha=2), (3, 2), (3, 2)),
     Case("index_copy", lambda x, y: x.index_copy(0, wisp.tensor([2, 0]), y), (3, 2), (2, 2)),
@@ -170,21 +152,9 @@ CASES = [
     Case("matmul broadcast", lambda x, y: x.matmul(y), (2, 1, 2, 2), (3, 2, 2), numpy=np.matmul),
     Case("outer", lambda x, y: wisp.outer(x, y), (2,), (3,), numpy=np.outer),
     Case(
-        "addmm",
-        lambda c, x, y: wisp.addmm(c, x, y, beta=0.5, alpha=2),
-        (2, 2),
-        (2, 3),
-        (3, 2),
-        numpy=lambda c, x, y: 0.5 * c + 2 * x @ y,
+        "addmm", lambda c, x, y: wisp.addmm(c, x, y, beta=0.5, alpha=2), (2, 2), (2, 3), (3, 2), numpy=lambda c, x, y: 0.5 * c + 2 * x @ y
     ),
-    Case(
-        "baddbmm",
-        lambda c, x, y: wisp.baddbmm(c, x, y),
-        (1, 2, 2),
-        (2, 2, 1),
-        (2, 1, 2),
-        numpy=lambda c, x, y: c + x @ y,
-    ),
+    Case("baddbmm", lambda c, x, y: wisp.baddbmm(c, x, y), (1, 2, 2), (2, 2, 1), (2, 1, 2), numpy=lambda c, x, y: c + x @ y),
     Case("einsum", lambda x, y: wisp.einsum("ij,kj->ik", x, y), (2, 3), (2, 3), numpy=lambda x, y: x @ y.T),
     Case("tensordot", lambda x, y: wisp.tensordot(x, y, 1), (2, 3), (3, 2), numpy=lambda x, y: x @ y),
     Case("kron", lambda x, y: wisp.kron(x, y), (2, 2), (1, 2), numpy=np.kron),
@@ -216,12 +186,7 @@ CASES = [
         (2,),
     ),
     Case("instance_norm", lambda x: F.instance_norm(x), (2, 2, 3)),
-    Case(
-        "normalize",
-        lambda x: F.normalize(x, dim=1),
-        (2, 3),
-        numpy=lambda x: x / np.linalg.norm(x, axis=1, keepdims=True),
-    ),
+    Case("normalize", lambda x: F.normalize(x, dim=1), (2, 3), numpy=lambda x: x / np.linalg.norm(x, axis=1, keepdims=True)),
     Case("cosine_similarity", lambda x, y: F.cosine_similarity(x, y, 1), (2, 3), (2, 3)),
     # convolution and pooling
     Case("conv1d", lambda x, w, b: F.conv1d(x, w, b, padding=1), (1, 2, 4), (2, 2, 3), (2,)),
@@ -239,41 +204,17 @@ CASES = [
     Case("conv3d", lambda x, w: F.conv3d(x, w), (1, 1, 2, 2, 3), (1, 1, 2, 1, 2)),
     Case("conv_transpose2d", lambda x, w: F.conv_transpose2d(x, w, stride=2), (1, 2, 2, 2), (2, 1, 2, 2)),
     Case("max_pool1d", lambda x: F.max_pool1d(x, 2), (1, 2, 4), distinct=True),
-    Case(
-        "max_pool2d",
-        lambda x: F.max_pool2d(x, 2),
-        (1, 1, 4, 4),
-        numpy=lambda x: x.reshape(1, 1, 2, 2, 2, 2).max((3, 5)),
-        distinct=True,
-    ),
-    Case(
-        "avg_pool2d",
-        lambda x: F.avg_pool2d(x, 2),
-        (1, 1, 4, 4),
-        numpy=lambda x: x.reshape(1, 1, 2, 2, 2, 2).mean((3, 5)),
-    ),
+    Case("max_pool2d", lambda x: F.max_pool2d(x, 2), (1, 1, 4, 4), numpy=lambda x: x.reshape(1, 1, 2, 2, 2, 2).max((3, 5)), distinct=True),
+    Case("avg_pool2d", lambda x: F.avg_pool2d(x, 2), (1, 1, 4, 4), numpy=lambda x: x.reshape(1, 1, 2, 2, 2, 2).mean((3, 5))),
     Case("avg_pool2d padded", lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (1, 1, 4, 4)),
     Case("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (2, 1)), (1, 1, 3, 4)),
     Case("adaptive_max_pool2d", lambda x: F.adaptive_max_pool2d(x, (2, 1)), (1, 1, 3, 4), distinct=True),
-    Case(
-        "interpolate nearest",
-        lambda x: F.interpolate(x, scale_factor=2),
-        (1, 1, 2, 2),
-        numpy=lambda x: x.repeat(2, 2).repeat(2, 3),
-    ),
+    Case("interpolate nearest", lambda x: F.interpolate(x, scale_factor=2), (1, 1, 2, 2), numpy=lambda x: x.repeat(2, 2).repeat(2, 3)),
     Case("interpolate bilinear", lambda x: F.interpolate(x, size=(3, 5), mode="bilinear"), (1, 1, 2, 3)),
     Case("interpolate bicubic", lambda x: F.interpolate(x, size=(3, 3), mode="bicubic"), (1, 1, 2, 2)),
+    Case("pad", lambda x: F.pad(x, (1, 0, 0, 2), value=3.0), (2, 3), numpy=lambda x: np.pad(x, ((0, 2), (1, 0)), constant_values=3.0)),
     Case(
-        "pad",
-        lambda x: F.pad(x, (1, 0, 0, 2), value=3.0),
-        (2, 3),
-        numpy=lambda x: np.pad(x, ((0, 2), (1, 0)), constant_values=3.0),
-    ),
-    Case(
-        "pad reflect",
-        lambda x: F.pad(x, (2, 1), mode="reflect"),
-        (1, 2, 3),
-        numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "reflect"),
+        "pad reflect", lambda x: F.pad(x, (2, 1), mode="reflect"), (1, 2, 3), numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "reflect")
     ),
     Case(
         "pad replicate",
@@ -282,31 +223,18 @@ CASES = [
         numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "edge"),
     ),
     Case(
-        "pad circular",
-        lambda x: F.pad(x, (2, 1), mode="circular"),
-        (1, 2, 3),
-        numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "wrap"),
+        "pad circular", lambda x: F.pad(x, (2, 1), mode="circular"), (1, 2, 3), numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (2, 1)), "wrap")
     ),
     Case("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), (1, 4, 1, 2)),
     Case("unfold2d", lambda x: F.unfold(x, 2), (1, 1, 3, 3)),
     Case("fold", lambda x: F.fold(x, (3, 3), 2), (1, 4, 4)),
     Case(
-        "grid_sample",
-        lambda x, g: F.grid_sample(x, g, align_corners=False),
-        (1, 1, 3, 3),
-        (1, 2, 1, 2),
-        low=-0.55,
-        high=0.55,
-        second=False,
+        "grid_sample", lambda x, g: F.grid_sample(x, g, align_corners=False), (1, 1, 3, 3), (1, 2, 1, 2), low=-0.55, high=0.55, second=False
     ),
     # losses and others
     Case("cross_entropy", lambda x: F.cross_entropy(x, target), (4, 3)),
     Case("cross_entropy smooth", lambda x: F.cross_entropy(x, target, label_smoothing=0.1, reduction="sum"), (4, 3)),
-    Case(
-        "cross_entropy weight",
-        lambda x: F.cross_entropy(x, target, wisp.tensor([1.0, 2.0, 0.5], dtype=wisp.float64)),
-        (4, 3),
-    ),
+    Case("cross_entropy weight", lambda x: F.cross_entropy(x, target, wisp.tensor([1.0, 2.0, 0.5], dtype=wisp.float64)), (4, 3)),
     Case("cross_entropy images", lambda x: F.cross_entropy(x, wisp.tensor([[1, 0], [0, 1]])), (2, 2, 2)),
     Case("cross_entropy probabilities", lambda x, p: F.cross_entropy(x, p.softmax(1)), (2, 3), (2, 3)),
     Case("nll_loss", lambda x: F.nll_loss(x, target), (4, 3), numpy=lambda x: -(x[0, 2] + x[1, 0] + x[3, 1]) / 3),
@@ -351,17 +279,9 @@ CASES = [
     ),
     Case("triplet_margin_loss", lambda a, p, n: F.triplet_margin_loss(a, p, n), (2, 3), (2, 3), (2, 3)),
     Case(
-        "soft_margin_loss",
-        lambda x: F.soft_margin_loss(x, wisp.tensor([[1.0, -1.0, 1.0]] * 2, dtype=wisp.float64)),
-        (2, 3),
-        expand=False,
+        "soft_margin_loss", lambda x: F.soft_margin_loss(x, wisp.tensor([[1.0, -1.0, 1.0]] * 2, dtype=wisp.float64)), (2, 3), expand=False
     ),
-    Case(
-        "embedding",
-        lambda w: F.embedding(wisp.tensor([[0, 2], [2, 1]]), w),
-        (3, 2),
-        numpy=lambda w: w[[[0, 2], [2, 1]]],
-    ),
+    Case("embedding", lambda w: F.embedding(wisp.tensor([[0, 2], [2, 1]]), w), (3, 2), numpy=lambda w: w[[[0, 2], [2, 1]]]),
     Case("embedding padding", lambda w: F.embedding(wisp.tensor([0, 2, 1, 2]), w, padding_idx=None), (3, 2)),
     Case(
         "embedding_bag",
@@ -382,26 +302,12 @@ CASES = [
     Case("clamp tensors", lambda x, a: wisp.clamp(x, a - 3, a + 0.5), (2, 3), (3,), distinct=True),
     Case("renorm", lambda x: x.renorm(2, 0, 1.0), (2, 3)),
     Case("cross", lambda x, y: wisp.cross(x, y, dim=1), (2, 3), (2, 3), numpy=lambda x, y: np.cross(x, y)),
-    Case(
-        "complex",
-        lambda x, y: wisp.complex(x, y) * (1 + 2j),
-        (2, 3),
-        (2, 3),
-        numpy=lambda x, y: (x + 1j * y) * (1 + 2j),
-    ),
-    Case(
-        "view_as_complex",
-        lambda x: wisp.view_as_complex(x.contiguous()),
-        (3, 2),
-        numpy=lambda x: x[:, 0] + 1j * x[:, 1],
-    ),
+    Case("complex", lambda x, y: wisp.complex(x, y) * (1 + 2j), (2, 3), (2, 3), numpy=lambda x, y: (x + 1j * y) * (1 + 2j)),
+    Case("view_as_complex", lambda x: wisp.view_as_complex(x.contiguous()), (3, 2), numpy=lambda x: x[:, 0] + 1j * x[:, 1]),
     Case("polar", lambda x, y: wisp.polar(x, y), (2, 2), (2, 2), low=0.3, numpy=lambda x, y: x * np.exp(1j * y)),
     Case("det", lambda x: wisp.linalg.det(x), (2, 2), numpy=np.linalg.det),
     Case(
-        "inv",
-        lambda x: wisp.linalg.inv(x + 4 * wisp.eye(2, dtype=wisp.float64)),
-        (2, 2),
-        numpy=lambda x: np.linalg.inv(x + 4 * np.eye(2)),
+        "inv", lambda x: wisp.linalg.inv(x + 4 * wisp.eye(2, dtype=wisp.float64)), (2, 2), numpy=lambda x: np.linalg.inv(x + 4 * np.eye(2))
     ),
     Case("solve", lambda x, b: wisp.linalg.solve(x + 4 * wisp.eye(2, dtype=wisp.float64), b), (2, 2), (2, 1)),
 ]
@@ -502,9 +408,7 @@ def test_empty(f, shape, result):
     assert x.grad.shape == shape and not x.grad.any()
 
 
-@pytest.mark.parametrize(
-    "f", [lambda x: x.max(), lambda x: x.amin(), lambda x: x.max(0), lambda x: x.argmax(), lambda x: x.median(0)]
-)
+@pytest.mark.parametrize("f", [lambda x: x.max(), lambda x: x.amin(), lambda x: x.max(0), lambda x: x.argmax(), lambda x: x.median(0)])
 def test_empty_without_an_answer(f):
     with pytest.raises((RuntimeError, IndexError)):
         f(wisp.zeros(0))
@@ -585,16 +489,8 @@ FUSED = {
         lambda x, w: wisp.einsum("nchwij,ocij->nohw", F.pad(x, (1, 1, 1, 1)).unfold(2, 3, 1).unfold(3, 3, 1), w),
         [(3, 5, 11, 13), (7, 5, 3, 3)],
     ),
-    "max_pool2d": (
-        lambda x: F.max_pool2d(x, 2),
-        lambda x: x.unfold(2, 2, 2).unfold(3, 2, 2).amax((-1, -2)),
-        [(3, 5, 10, 14)],
-    ),
-    "avg_pool2d": (
-        lambda x: F.avg_pool2d(x, 3, 2),
-        lambda x: x.unfold(2, 3, 2).unfold(3, 3, 2).mean((-1, -2)),
-        [(3, 5, 11, 13)],
-    ),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 2), lambda x: x.unfold(2, 2, 2).unfold(3, 2, 2).amax((-1, -2)), [(3, 5, 10, 14)]),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x, 3, 2), lambda x: x.unfold(2, 3, 2).unfold(3, 3, 2).mean((-1, -2)), [(3, 5, 11, 13)]),
 }
 
 

@@ -1,4 +1,5 @@
 """examples/gpt2.py: from a file in Hugging Face's layout to text, with the cache and without."""
+
 import json
 import pathlib
 import runpy
@@ -20,15 +21,28 @@ def gpt2():
 def weights(config, make):
     """A state in the published layout, mask and all; `make(*shape)` makes a tensor."""
     width = config["n_embd"]
-    state = {"wte.weight": make(config["vocab_size"], width), "wpe.weight": make(config["n_positions"], width),
-             "ln_f.weight": make(width), "ln_f.bias": make(width)}
+    state = {
+        "wte.weight": make(config["vocab_size"], width),
+        "wpe.weight": make(config["n_positions"], width),
+        "ln_f.weight": make(width),
+        "ln_f.bias": make(width),
+    }
     for i in range(config["n_layer"]):
-        for name, shape in {"ln_1.weight": (width,), "ln_1.bias": (width,), "ln_2.weight": (width,), "ln_2.bias": (width,),
-                            "attn.c_attn.weight": (width, 3 * width), "attn.c_attn.bias": (3 * width,),
-                            "attn.c_proj.weight": (width, width), "attn.c_proj.bias": (width,),
-                            "mlp.c_fc.weight": (width, 4 * width), "mlp.c_fc.bias": (4 * width,),
-                            "mlp.c_proj.weight": (4 * width, width), "mlp.c_proj.bias": (width,),
-                            "attn.bias": (1, 1, config["n_positions"], config["n_positions"])}.items():
+        for name, shape in {
+            "ln_1.weight": (width,),
+            "ln_1.bias": (width,),
+            "ln_2.weight": (width,),
+            "ln_2.bias": (width,),
+            "attn.c_attn.weight": (width, 3 * width),
+            "attn.c_attn.bias": (3 * width,),
+            "attn.c_proj.weight": (width, width),
+            "attn.c_proj.bias": (width,),
+            "mlp.c_fc.weight": (width, 4 * width),
+            "mlp.c_fc.bias": (4 * width,),
+            "mlp.c_proj.weight": (4 * width, width),
+            "mlp.c_proj.bias": (width,),
+            "attn.bias": (1, 1, config["n_positions"], config["n_positions"]),
+        }.items():
             state[f"h.{i}.{name}"] = make(*shape)
     return state
 
@@ -97,6 +111,7 @@ def test_against_torch(gpt2, tmp_path):
     """The scores are those of the same model computed by PyTorch, from the same file, written independently."""
     torch = pytest.importorskip("torch")
     import numpy
+
     state = {name: torch.from_numpy(numpy.array(tensor.numpy())) for name, tensor in folder_with(tmp_path).items()}
     tokens = torch.arange(0, 290, 29)[None]
     width, heads = CONFIG["n_embd"], CONFIG["n_head"]
@@ -107,7 +122,7 @@ def test_against_torch(gpt2, tmp_path):
     def linear(x, name):
         return torch.addmm(state[name + ".bias"], x.reshape(-1, x.shape[-1]), state[name + ".weight"]).view(*x.shape[:-1], -1)
 
-    x = state["wte.weight"][tokens] + state["wpe.weight"][:tokens.shape[1]]
+    x = state["wte.weight"][tokens] + state["wpe.weight"][: tokens.shape[1]]
     for i in range(CONFIG["n_layer"]):
         q, k, v = linear(norm(x, f"h.{i}.ln_1"), f"h.{i}.attn.c_attn").split(width, 2)
         q, k, v = (part.reshape(1, -1, heads, width // heads).transpose(1, 2) for part in (q, k, v))
@@ -115,7 +130,7 @@ def test_against_torch(gpt2, tmp_path):
         scores = scores.masked_fill(torch.triu(torch.ones_like(scores, dtype=torch.bool), 1), -torch.inf)
         x = x + linear((scores.softmax(3) @ v).transpose(1, 2).reshape(1, -1, width), f"h.{i}.attn.c_proj")
         hidden = linear(norm(x, f"h.{i}.ln_2"), f"h.{i}.mlp.c_fc")
-        hidden = 0.5 * hidden * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (hidden + 0.044715 * hidden ** 3)))
+        hidden = 0.5 * hidden * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (hidden + 0.044715 * hidden**3)))
         x = x + linear(hidden, f"h.{i}.mlp.c_proj")
     expected = norm(x, "ln_f") @ state["wte.weight"].T
     with wisp.no_grad():

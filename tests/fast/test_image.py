@@ -1,4 +1,5 @@
 """Padding, unfold and fold, interpolation, shuffles and grid sampling."""
+
 import numpy as np
 import pytest
 
@@ -19,8 +20,9 @@ def test_pad(mode, pad):
     np.testing.assert_array_equal(y.detach().numpy(), np.pad(x, amounts, mode=MODES[mode]))
     g = np.random.default_rng(1).standard_normal(y.shape)
     y.backward(wisp.from_numpy(g))
-    counter = np.pad(np.arange(x.size).reshape(x.shape), amounts, mode=MODES[mode], **(
-        {"constant_values": -1} if mode == "constant" else {}))
+    counter = np.pad(
+        np.arange(x.size).reshape(x.shape), amounts, mode=MODES[mode], **({"constant_values": -1} if mode == "constant" else {})
+    )
     expected = np.zeros(x.size + 1)
     np.add.at(expected, counter.ravel(), g.ravel())
     np.testing.assert_allclose(leaf.grad.numpy().ravel(), expected[:-1], atol=1e-12)
@@ -88,12 +90,15 @@ def test_nearest_area_and_identity():
             assert wisp.allclose(y, wisp.ones_like(y))
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda x: F.interpolate(x), "either size or scale_factor should be defined"),
-    (lambda x: F.interpolate(x, size=3, scale_factor=2), "only one of size or scale_factor should be defined"),
-    (lambda x: F.interpolate(x, size=3, align_corners=True), "align_corners option can only be set"),
-    (lambda x: F.interpolate(x, size=(1, 2, 3)), "same number of spatial dimensions"),
-])
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda x: F.interpolate(x), "either size or scale_factor should be defined"),
+        (lambda x: F.interpolate(x, size=3, scale_factor=2), "only one of size or scale_factor should be defined"),
+        (lambda x: F.interpolate(x, size=3, align_corners=True), "align_corners option can only be set"),
+        (lambda x: F.interpolate(x, size=(1, 2, 3)), "same number of spatial dimensions"),
+    ],
+)
 def test_interpolate_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call(wisp.zeros(1, 1, 4, 4))
@@ -131,8 +136,10 @@ def test_grid_sample_gradient(mode, padding):
     loss(x, grid).backward()
     for tensor, which in ((x, 0), (grid, 1)):
         for index in np.ndindex(*tensor.shape):
+
             def at(change):
                 values = [x.detach().clone(), grid.detach().clone()]
                 values[which][index] += change
                 return loss(*values).item()
+
             assert abs((at(1e-6) - at(-1e-6)) / 2e-6 - tensor.grad[index].item()) < 1e-6

@@ -60,9 +60,7 @@ def test_masks():
         b[a > 0] = np.arange((a > 0).sum())
         assert np.array_equal(y.numpy(), b)
         rows = wisp.tensor([True, False, True, False, False, True])
-        assert np.array_equal(x[rows].numpy(), a[rows.numpy()]) and np.array_equal(
-            x[rows, 2:4].numpy(), a[rows.numpy(), 2:4]
-        )
+        assert np.array_equal(x[rows].numpy(), a[rows.numpy()]) and np.array_equal(x[rows, 2:4].numpy(), a[rows.numpy(), 2:4])
     x = wisp.randn(4, 3, dtype=wisp.float64, requires_grad=True)
     m = x.detach() > 0
     v = wisp.tensor(2.0, dtype=wisp.float64, requires_grad=True)
@@ -107,9 +105,7 @@ def test_index_functions():
         expected = x.numpy().copy()
         np.add.at(expected, [2, 0, 2], 2 * source.numpy())
         np.testing.assert_allclose(x.index_add(0, index, source, alpha=2).numpy(), expected)
-        assert x.index_fill(1, index, -1.0)[:, 2].eq(-1).all() and x.index_copy(0, wisp.tensor([1]), source[:1])[
-            1
-        ].equal(source[0])
+        assert x.index_fill(1, index, -1.0)[:, 2].eq(-1).all() and x.index_copy(0, wisp.tensor([1]), source[:1])[1].equal(source[0])
         assert np.array_equal(x.take(wisp.tensor([0, 7, -1])).numpy(), x.numpy().take([0, 7, -1]))
     x, s = (wisp.randn(3, 4, dtype=wisp.float64, requires_grad=True) for _ in range(2))
     for f in (
@@ -194,22 +190,14 @@ def test_rearranging():
         assert np.array_equal(x.flip(0, 2).numpy(), np.flip(a, (0, 2))) and np.array_equal(
             x.roll((1, -2), (0, 1)).numpy(), np.roll(a, (1, -2), (0, 1))
         )
-        assert np.array_equal(x.roll(3).numpy(), np.roll(a, 3)) and np.array_equal(
-            x.rot90(1, (0, 1)).numpy(), np.rot90(a, 1, (0, 1))
-        )
-        assert np.array_equal(x.repeat(2, 1, 3, 1).numpy(), np.tile(a, (2, 1, 3, 1))) and np.array_equal(
-            x.tile(2).numpy(), np.tile(a, 2)
-        )
+        assert np.array_equal(x.roll(3).numpy(), np.roll(a, 3)) and np.array_equal(x.rot90(1, (0, 1)).numpy(), np.rot90(a, 1, (0, 1)))
+        assert np.array_equal(x.repeat(2, 1, 3, 1).numpy(), np.tile(a, (2, 1, 3, 1))) and np.array_equal(x.tile(2).numpy(), np.tile(a, 2))
         assert np.array_equal(x.repeat_interleave(2, 1).numpy(), np.repeat(a, 2, 1))
         assert np.array_equal(x.repeat_interleave(wisp.tensor([1, 0, 3, 2]), 0).numpy(), np.repeat(a, [1, 0, 3, 2], 0))
         for d in (-2, 0, 1):
             assert np.array_equal(x.tril(d).numpy(), np.tril(a, d)) and np.array_equal(x.triu(d).numpy(), np.triu(a, d))
     v = wisp.arange(3.0)
-    assert (
-        np.array_equal(v.diag(1).numpy(), np.diag(v.numpy(), 1))
-        and v.diag().diag().equal(v)
-        and v.diag_embed().trace().item() == 3
-    )
+    assert np.array_equal(v.diag(1).numpy(), np.diag(v.numpy(), 1)) and v.diag().diag().equal(v) and v.diag_embed().trace().item() == 3
     x = wisp.randn(3, 3, dtype=wisp.float64, requires_grad=True)
     for f in (
         lambda x: x.flip(1),
@@ -235,6 +223,7 @@ def test_in_place_overlap_is_safe():
 
 def test_any_sequence_of_integers_is_an_index():
     import collections
+
     x = wisp.arange(12.0).view(3, 4)
     assert x[range(3), [0, 1, 2]].tolist() == [0, 5, 10] and x[:, range(1, 3)].shape == (3, 2) and x[range(0)].shape == (0, 4)
     assert x[collections.deque([0, 2])].shape == (2, 4)

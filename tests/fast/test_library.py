@@ -1,4 +1,5 @@
 """torch.library and torch.ops, torch.export, dtypes that Wisp lacks, and other names of PyTorch's package."""
+
 import subprocess
 import sys
 
@@ -81,9 +82,24 @@ def test_methods_can_be_added_to_tensors():
         del wisp.Tensor.doubled_for_a_test
 
 
-@pytest.mark.parametrize("name", ["torch.__config__", "torch.distributed.rpc", "torch.utils.flop_counter", "torch.cuda.nvtx", "torch._VF",
-                                  "torch.jit._script", "torch.fx.passes.shape_prop", "torch.utils._python_dispatch", "torch._C",
-                                  "torch.distributed._functional_collectives", "torch.quasirandom", "torch.monitor", "torch.package"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch.__config__",
+        "torch.distributed.rpc",
+        "torch.utils.flop_counter",
+        "torch.cuda.nvtx",
+        "torch._VF",
+        "torch.jit._script",
+        "torch.fx.passes.shape_prop",
+        "torch.utils._python_dispatch",
+        "torch._C",
+        "torch.distributed._functional_collectives",
+        "torch.quasirandom",
+        "torch.monitor",
+        "torch.package",
+    ],
+)
 def test_modules_import(name):
     code = f"import wisp.as_torch, {name}"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -92,9 +108,12 @@ def test_modules_import(name):
 
 def test_control_flow_as_functions():
     from wisp._higher_order_ops import associative_scan, cond, scan, while_loop
+
     x = wisp.rand(7, 3, dtype=wisp.float64)
     wisp.testing.assert_close(associative_scan(lambda a, b: a * b, x, 0), x.cumprod(0))
-    wisp.testing.assert_close(associative_scan(lambda a, b: {"x": a["x"] + b["x"]}, {"x": x}, 1, reverse=True)["x"], x.flip(1).cumsum(1).flip(1))
+    wisp.testing.assert_close(
+        associative_scan(lambda a, b: {"x": a["x"] + b["x"]}, {"x": x}, 1, reverse=True)["x"], x.flip(1).cumsum(1).flip(1)
+    )
     assert scan(lambda c, v: (c + v, c), wisp.tensor(0.0), wisp.ones(3))[1].tolist() == [0, 1, 2]
     assert while_loop(lambda i: i < 5, lambda i: (i + 2,), (wisp.tensor(0),))[0] == 6 and cond(False, abs, float, (3,)) == 3.0
 
@@ -124,6 +143,7 @@ def test_scripted_modules_are_known_as_such(tmp_path):
 
 def test_modules_show_how_they_are_called():
     import inspect
+
     assert str(inspect.signature(wisp.nn.ReLU())) == "(*args, **kwargs)"
     assert list(inspect.signature(wisp.nn.Linear).parameters)[:2] == ["in_features", "out_features"]
 

@@ -1,4 +1,5 @@
 """Linear algebra: factors multiply back to the matrix, solutions solve, gradients agree with differences."""
+
 import numpy as np
 import pytest
 
@@ -131,11 +132,20 @@ def without_phases(qr):
 
 
 GRADIENTS = {
-    "inv": L.inv, "det": L.det, "slogdet": lambda a: L.slogdet(a)[1], "pinv": L.pinv, "matrix_exp": wisp.matrix_exp,
-    "cholesky": lambda a: L.cholesky(a @ a.mH), "solve": lambda a: L.solve(a, a[:, :2]), "lu": lambda a: L.lu(a)[1:],
-    "qr": lambda a: without_phases(L.qr(a)), "qr wide": lambda a: without_phases(L.qr(a[:2])), "svdvals": L.svdvals,
+    "inv": L.inv,
+    "det": L.det,
+    "slogdet": lambda a: L.slogdet(a)[1],
+    "pinv": L.pinv,
+    "matrix_exp": wisp.matrix_exp,
+    "cholesky": lambda a: L.cholesky(a @ a.mH),
+    "solve": lambda a: L.solve(a, a[:, :2]),
+    "lu": lambda a: L.lu(a)[1:],
+    "qr": lambda a: without_phases(L.qr(a)),
+    "qr wide": lambda a: without_phases(L.qr(a[:2])),
+    "svdvals": L.svdvals,
     "svd": lambda a: abs(L.svd(a, full_matrices=False)[0]),
-    "eigh": lambda a: (L.eigh(a + a.mH)[0], abs(L.eigh(a + a.mH)[1])), "eigvals": lambda a: abs(L.eigvals(a)),
+    "eigh": lambda a: (L.eigh(a + a.mH)[0], abs(L.eigh(a + a.mH)[1])),
+    "eigvals": lambda a: abs(L.eigvals(a)),
     "triangular": lambda a: L.solve_triangular(a, a[:, :2], upper=True),
     "lstsq": lambda a: L.lstsq(a[:, :2], a[:, 2:])[0],
     "lu_solve": lambda a: L.lu_solve(*L.lu_factor(a), a[:2], left=False, adjoint=True),
@@ -153,6 +163,6 @@ def test_gradients(name, dtype):
 
 
 def test_singular_determinant_is_differentiable():
-    a = wisp.tensor([[1., 2.], [2., 4.]], dtype=wisp.float64, requires_grad=True)
+    a = wisp.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=wisp.float64, requires_grad=True)
     L.det(a).backward()
-    close(a.grad, np.array([[4., -2.], [-2., 1.]]))
+    close(a.grad, np.array([[4.0, -2.0], [-2.0, 1.0]]))

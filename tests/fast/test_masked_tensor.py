@@ -1,4 +1,5 @@
 """Masked tensors: printing, operators, reductions, gradients, errors (as PyTorch has them)."""
+
 import copy
 import doctest
 import pickle
@@ -27,11 +28,21 @@ def test_printing():
 
 def test_elements_and_shapes():
     x = example()
-    assert isinstance(x, wisp.Tensor) and is_masked_tensor(x) and not is_masked_tensor(wisp.ones(1)) and x.shape == (2, 3) and x.dtype == wisp.float32
+    assert (
+        isinstance(x, wisp.Tensor)
+        and is_masked_tensor(x)
+        and not is_masked_tensor(wisp.ones(1))
+        and x.shape == (2, 3)
+        and x.dtype == wisp.float32
+    )
     for y in (x.sin() * 2 + 1, 1 + 2 * wisp.sin(x), x.sin().add(x.sin()) + wisp.ones(2, 3)):
         assert wisp.equal(y.get_mask(), x.get_mask()) and wisp.allclose(y.get_data(), x.get_data().sin() * 2 + 1)
     assert x.t().shape == (3, 2) and wisp.equal(x.t().get_mask(), x.get_mask().t()) and x[0].to_tensor(9.0).tolist() == [0, 9, 2]
-    assert wisp.cat([x, x]).get_mask().sum().item() == 4 and x.reshape(-1).shape == (6,) and [p.shape for p in x.split(2, 1)] == [(2, 2), (2, 1)]
+    assert (
+        wisp.cat([x, x]).get_mask().sum().item() == 4
+        and x.reshape(-1).shape == (6,)
+        and [p.shape for p in x.split(2, 1)] == [(2, 2), (2, 1)]
+    )
     assert x.softmax(1).to_tensor(0.0)[0].tolist() == pytest.approx([0.1192, 0, 0.8808], abs=1e-4)
     x += 1
     assert x.to_tensor(0.0).tolist() == [[1, 0, 3], [0, 0, 0]]
@@ -40,7 +51,7 @@ def test_elements_and_shapes():
 def test_reductions():
     x = example()
     assert x.sum(1).to_tensor(-1.0).tolist() == [2, -1] and x.mean(0).to_tensor(-1.0).tolist() == [0, -1, 2] and x.mean().item() == 1
-    assert x.amax(1).to_tensor(-1.0).tolist() == [2, -1] and x.prod(1).get_data()[0].item() == 0 and x.std().item() == pytest.approx(2 ** 0.5)
+    assert x.amax(1).to_tensor(-1.0).tolist() == [2, -1] and x.prod(1).get_data()[0].item() == 0 and x.std().item() == pytest.approx(2**0.5)
     assert x.argmax(1).to_tensor(-1).tolist() == [2, -1] and x.var().item() == pytest.approx(2) and x.sum(1, keepdim=True).shape == (2, 1)
     assert wisp.sum(x, 0).get_mask().tolist() == [True, False, True] and x.max().item() == 2
 

@@ -1,4 +1,5 @@
 """Matrix products against NumPy in double precision: sizes around tile edges, layouts, dtypes, gradients, errors."""
+
 import itertools
 
 import numpy as np
@@ -20,8 +21,14 @@ def matrix(rows, columns, layout, dtype=wisp.float32):
 
 
 def close(got, expected, dtype=wisp.float32):
-    tolerance = {wisp.float32: 2e-5, wisp.float64: 1e-12, wisp.complex64: 5e-5, wisp.complex128: 1e-12,
-                 wisp.bfloat16: 2e-2, wisp.float16: 3e-3}[dtype]
+    tolerance = {
+        wisp.float32: 2e-5,
+        wisp.float64: 1e-12,
+        wisp.complex64: 5e-5,
+        wisp.complex128: 1e-12,
+        wisp.bfloat16: 2e-2,
+        wisp.float16: 3e-3,
+    }[dtype]
     got = (got.float() if dtype in (wisp.bfloat16, wisp.float16) else got).detach().numpy()
     scale = max(1.0, float(np.abs(expected).max())) if expected.size else 1.0
     assert got.shape == expected.shape
@@ -37,8 +44,20 @@ def test_sizes_and_layouts(left, right):
         close(a @ b, a.double().numpy() @ b.double().numpy())
 
 
-@pytest.mark.parametrize("m,n,k", [(300, 200, 700), (7, 900, 1000), (1, 1000, 1000), (1000, 1, 900), (16, 40, 9000), (100, 2100, 520), (64, 300, 90),
-                                   (131, 270, 600), (200, 3000, 70)])
+@pytest.mark.parametrize(
+    "m,n,k",
+    [
+        (300, 200, 700),
+        (7, 900, 1000),
+        (1, 1000, 1000),
+        (1000, 1, 900),
+        (16, 40, 9000),
+        (100, 2100, 520),
+        (64, 300, 90),
+        (131, 270, 600),
+        (200, 3000, 70),
+    ],
+)
 def test_large(m, n, k):
     wisp.manual_seed(0)
     for left, right in itertools.product(("contiguous", "transposed"), repeat=2):
@@ -89,9 +108,22 @@ def test_threads_give_the_same_numbers():
         wisp.set_num_threads(before)
 
 
-@pytest.mark.parametrize("a,b", [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((5, 2, 3), (3,)), ((3,), (5, 3, 2)), ((5, 2, 3), (3, 4)),
-                                 ((2, 3), (5, 3, 4)), ((5, 1, 2, 3), (4, 3, 2)), ((0, 2, 3), (3, 4)), ((2, 0, 3), (2, 3, 4)),
-                                 ((2, 1, 1, 2, 1, 1, 2, 1, 1, 2, 3), (1, 2, 2, 1, 2, 2, 1, 2, 2, 3, 2))])
+@pytest.mark.parametrize(
+    "a,b",
+    [
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((3,), (3, 4)),
+        ((5, 2, 3), (3,)),
+        ((3,), (5, 3, 2)),
+        ((5, 2, 3), (3, 4)),
+        ((2, 3), (5, 3, 4)),
+        ((5, 1, 2, 3), (4, 3, 2)),
+        ((0, 2, 3), (3, 4)),
+        ((2, 0, 3), (2, 3, 4)),
+        ((2, 1, 1, 2, 1, 1, 2, 1, 1, 2, 3), (1, 2, 2, 1, 2, 2, 1, 2, 2, 3, 2)),
+    ],
+)
 def test_matmul_broadcasts_and_differentiates(a, b):
     wisp.manual_seed(0)
     x, y = wisp.randn(a, dtype=wisp.float64, requires_grad=True), wisp.randn(b, dtype=wisp.float64, requires_grad=True)
@@ -107,11 +139,24 @@ def test_batches_need_no_copy_of_permuted_operands():
 
 
 @pytest.mark.parametrize("dtype", [wisp.float64, wisp.complex128])
-@pytest.mark.parametrize("name,shapes", [
-    ("mm", [(2, 3), (3, 4)]), ("bmm", [(2, 3, 4), (2, 4, 2)]), ("mv", [(2, 3), (3,)]), ("dot", [(3,), (3,)]), ("vdot", [(3,), (3,)]),
-    ("outer", [(2,), (3,)]), ("inner", [(2, 3), (4, 3)]), ("kron", [(2, 2), (3, 1)]), ("addmm", [(4,), (2, 3), (3, 4)]),
-    ("addmv", [(2,), (2, 3), (3,)]), ("addr", [(2, 3), (2,), (3,)]), ("baddbmm", [(2, 1), (2, 2, 3), (2, 3, 2)]),
-    ("addbmm", [(2, 2), (3, 2, 2), (3, 2, 2)])])
+@pytest.mark.parametrize(
+    "name,shapes",
+    [
+        ("mm", [(2, 3), (3, 4)]),
+        ("bmm", [(2, 3, 4), (2, 4, 2)]),
+        ("mv", [(2, 3), (3,)]),
+        ("dot", [(3,), (3,)]),
+        ("vdot", [(3,), (3,)]),
+        ("outer", [(2,), (3,)]),
+        ("inner", [(2, 3), (4, 3)]),
+        ("kron", [(2, 2), (3, 1)]),
+        ("addmm", [(4,), (2, 3), (3, 4)]),
+        ("addmv", [(2,), (2, 3), (3,)]),
+        ("addr", [(2, 3), (2,), (3,)]),
+        ("baddbmm", [(2, 1), (2, 2, 3), (2, 3, 2)]),
+        ("addbmm", [(2, 2), (3, 2, 2), (3, 2, 2)]),
+    ],
+)
 def test_gradients(name, shapes, dtype):
     wisp.manual_seed(0)
     inputs = [wisp.randn(s, dtype=dtype, requires_grad=True) for s in shapes]
@@ -119,6 +164,7 @@ def test_gradients(name, shapes, dtype):
 
     def function(*tensors):
         return getattr(wisp, name)(*tensors, **scale)
+
     assert wisp.autograd.gradcheck(function, inputs)
     assert wisp.autograd.gradgradcheck(function, inputs)
 
@@ -151,11 +197,27 @@ def test_in_place_and_out():
     close(x, 1 + (a @ b).numpy())
 
 
-@pytest.mark.parametrize("equation,shapes", [
-    ("ij,jk->ik", [(2, 3), (3, 4)]), ("ij,jk", [(2, 3), (3, 4)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ii->i", [(3, 3)]), ("ii", [(3, 3)]),
-    ("ij->ji", [(2, 3)]), ("i,j->ij", [(2,), (3,)]), ("...ij,...jk->...ik", [(2, 2, 3), (2, 3, 4)]), ("bhqd,bhkd->bhqk", [(2, 3, 4, 5), (2, 3, 6, 5)]),
-    ("ij,ij->", [(2, 3), (2, 3)]), ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]), ("i->", [(4,)]), ("iij,jk->ik", [(2, 2, 3), (3, 4)]),
-    ("a,ab,abc->abc", [(2,), (2, 3), (2, 3, 4)]), ("...->...", [(2, 3)]), ("bn,anm,bm->ba", [(2, 3), (5, 3, 4), (2, 4)])])
+@pytest.mark.parametrize(
+    "equation,shapes",
+    [
+        ("ij,jk->ik", [(2, 3), (3, 4)]),
+        ("ij,jk", [(2, 3), (3, 4)]),
+        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
+        ("ii->i", [(3, 3)]),
+        ("ii", [(3, 3)]),
+        ("ij->ji", [(2, 3)]),
+        ("i,j->ij", [(2,), (3,)]),
+        ("...ij,...jk->...ik", [(2, 2, 3), (2, 3, 4)]),
+        ("bhqd,bhkd->bhqk", [(2, 3, 4, 5), (2, 3, 6, 5)]),
+        ("ij,ij->", [(2, 3), (2, 3)]),
+        ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]),
+        ("i->", [(4,)]),
+        ("iij,jk->ik", [(2, 2, 3), (3, 4)]),
+        ("a,ab,abc->abc", [(2,), (2, 3), (2, 3, 4)]),
+        ("...->...", [(2, 3)]),
+        ("bn,anm,bm->ba", [(2, 3), (5, 3, 4), (2, 4)]),
+    ],
+)
 def test_einsum(equation, shapes):
     wisp.manual_seed(0)
     operands = [wisp.randn(s, dtype=wisp.float64, requires_grad=True) for s in shapes]
@@ -178,20 +240,33 @@ def test_tensordot_and_chains():
     close(wisp._core._operators["linalg"]["multi_dot"](chain), np.linalg.multi_dot([t.numpy() for t in chain]))
 
 
-@pytest.mark.parametrize("call,message", [
-    (lambda: wisp.ones(2, 3) @ wisp.ones(2, 3), "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"),
-    (lambda: wisp.mm(wisp.ones(3), wisp.ones(3, 2)), "self must be a matrix"),
-    (lambda: wisp.mm(wisp.ones(2, 3), wisp.ones(3, 2).double()), "expected m1 and m2 to have the same dtype, but got: float != double"),
-    (lambda: wisp.bmm(wisp.ones(2, 3, 4), wisp.ones(2, 3, 4)),
-     "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: [2, 3]."),
-    (lambda: wisp.ones(3) @ wisp.tensor(1.), "both arguments to matmul need to be at least 1D, but they are 1D and 0D"),
-    (lambda: wisp.dot(wisp.ones(3), wisp.ones(4)), "inconsistent tensor size, expected tensor [3] and src [4] to have the same number of "
-     "elements, but got 3 and 4 elements respectively"),
-    (lambda: wisp.nn.functional.linear(wisp.ones(2, 3), wisp.ones(4, 4)), "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x4)"),
-    (lambda: wisp.ones(2, 3, 4) @ wisp.ones(3, 4, 5), "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0"),
-    (lambda: wisp.einsum("ij,jk", wisp.ones(2, 3), wisp.ones(4, 5)),
-     "einsum(): subscript j has size 4 for operand 1 which does not broadcast with previously seen size 3"),
-])
+@pytest.mark.parametrize(
+    "call,message",
+    [
+        (lambda: wisp.ones(2, 3) @ wisp.ones(2, 3), "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"),
+        (lambda: wisp.mm(wisp.ones(3), wisp.ones(3, 2)), "self must be a matrix"),
+        (lambda: wisp.mm(wisp.ones(2, 3), wisp.ones(3, 2).double()), "expected m1 and m2 to have the same dtype, but got: float != double"),
+        (
+            lambda: wisp.bmm(wisp.ones(2, 3, 4), wisp.ones(2, 3, 4)),
+            "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: [2, 3].",
+        ),
+        (lambda: wisp.ones(3) @ wisp.tensor(1.0), "both arguments to matmul need to be at least 1D, but they are 1D and 0D"),
+        (
+            lambda: wisp.dot(wisp.ones(3), wisp.ones(4)),
+            "inconsistent tensor size, expected tensor [3] and src [4] to have the same number of "
+            "elements, but got 3 and 4 elements respectively",
+        ),
+        (lambda: wisp.nn.functional.linear(wisp.ones(2, 3), wisp.ones(4, 4)), "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x4)"),
+        (
+            lambda: wisp.ones(2, 3, 4) @ wisp.ones(3, 4, 5),
+            "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0",
+        ),
+        (
+            lambda: wisp.einsum("ij,jk", wisp.ones(2, 3), wisp.ones(4, 5)),
+            "einsum(): subscript j has size 4 for operand 1 which does not broadcast with previously seen size 3",
+        ),
+    ],
+)
 def test_errors(call, message):
     with pytest.raises(RuntimeError) as error:
         call()
@@ -211,10 +286,10 @@ def test_bfloat16_sums_in_float(m, n, k):
             b = wisp.randn(n, k).bfloat16().t() if transpose_b else wisp.randn(k, n).bfloat16()
             c = wisp.randn(n).bfloat16()
             exact = a.double().numpy() @ b.double().numpy()
-            bound = 2 ** -8 * np.abs(exact) + 1e-5 * k
+            bound = 2**-8 * np.abs(exact) + 1e-5 * k
             assert (np.abs((a @ b).double().numpy() - exact) <= bound).all()
             exact = 2 * exact + 0.5 * c.double().numpy()
-            bound = 2 ** -8 * np.abs(exact) + 2e-5 * k + 1e-2
+            bound = 2**-8 * np.abs(exact) + 2e-5 * k + 1e-2
             assert (np.abs(wisp.addmm(c, a, b, beta=0.5, alpha=2).double().numpy() - exact) <= bound).all()
     strided = wisp.randn(2 * m, 3 * k).bfloat16()[::2, ::3]
     square = wisp.randn(k, n).bfloat16()

@@ -1,4 +1,5 @@
 """wisp.multiprocessing: shared memory, queues, pools, spawn."""
+
 import doctest
 import gc
 import importlib
@@ -18,8 +19,11 @@ METHODS = ["fork", "spawn", "forkserver"]
 
 
 def descriptors():
-    return {(number, os.readlink(f"/proc/self/fd/{number}")) for number in os.listdir("/proc/self/fd")
-            if os.path.exists(f"/proc/self/fd/{number}") and "memfd:wisp" in os.readlink(f"/proc/self/fd/{number}")}
+    return {
+        (number, os.readlink(f"/proc/self/fd/{number}"))
+        for number in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{number}") and "memfd:wisp" in os.readlink(f"/proc/self/fd/{number}")
+    }
 
 
 def mappings():
@@ -37,7 +41,7 @@ def nothing_left():
 
 
 def test_share_memory():
-    x = wisp.arange(6.).reshape(2, 3)
+    x = wisp.arange(6.0).reshape(2, 3)
     view, base = x[1], x.data_ptr()
     assert not x.is_shared()
     assert x.share_memory_() is x and x.is_shared() and view.is_shared()
@@ -204,6 +208,7 @@ def test_spawn_failures():
 def test_no_room(monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
+
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match="no room for 12 bytes of shared memory"):
         wisp.ones(3).share_memory_()
@@ -215,8 +220,23 @@ def test_names():
         mp.set_sharing_strategy("pigeons")
     with pytest.raises(ValueError, match="cannot find context"):
         mp.get_context("pigeons")
-    for name in ("Process", "Queue", "Pool", "Manager", "Lock", "Event", "Barrier", "Value", "Array", "cpu_count",
-                 "current_process", "set_start_method", "get_start_method", "freeze_support", "TimeoutError"):
+    for name in (
+        "Process",
+        "Queue",
+        "Pool",
+        "Manager",
+        "Lock",
+        "Event",
+        "Barrier",
+        "Value",
+        "Array",
+        "cpu_count",
+        "current_process",
+        "set_start_method",
+        "get_start_method",
+        "freeze_support",
+        "TimeoutError",
+    ):
         assert hasattr(mp, name), name
     assert shared.new_file  # the module is importable by name
 

@@ -1,4 +1,5 @@
 """Nested tensors: what they are, gradients, errors. tests/parity compares results with PyTorch's."""
+
 import copy
 import doctest
 import gc
@@ -80,7 +81,9 @@ def test_parts_that_differ_in_several_sizes():
 
 def test_indexing_and_copies():
     x = batch()
-    assert x[0].shape == (2, 6) and x[1:].unbind()[0].shape == (3, 6) and x[..., 1:3].size(2) == 2 and x[:, :1].offsets().tolist() == [0, 1, 2]
+    assert (
+        x[0].shape == (2, 6) and x[1:].unbind()[0].shape == (3, 6) and x[..., 1:3].size(2) == 2 and x[:, :1].offsets().tolist() == [0, 1, 2]
+    )
     assert x[-1, 0].tolist() == [1.0] * 6
     for again in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone()):
         assert wisp.equal(again, x) and again.values().data_ptr() != x.values().data_ptr()

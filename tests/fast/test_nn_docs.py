@@ -1,4 +1,5 @@
 """Every example in the docstrings of wisp.nn runs and prints what it says."""
+
 import doctest
 import importlib
 import pkgutil

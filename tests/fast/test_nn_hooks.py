@@ -1,4 +1,5 @@
 """Hooks of modules: forward, backward, global, and those of the state dict."""
+
 import pytest
 
 import wisp

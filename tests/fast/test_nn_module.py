@@ -1,4 +1,5 @@
 """nn.Module: registries, attributes, traversal, conversion, copies, errors."""
+
 import copy
 import gc
 import pickle
@@ -37,7 +38,14 @@ def test_members_are_plain_attributes_and_registered():
     assert net.__dict__["first"] is net._modules["first"]
     assert net.__dict__["steps"] is net._buffers["steps"]
     assert names(net.named_parameters()) == [
-        "scale", "first.weight", "first.bias", "blocks.0.weight", "blocks.0.bias", "blocks.1.weight", "blocks.1.bias"]
+        "scale",
+        "first.weight",
+        "first.bias",
+        "blocks.0.weight",
+        "blocks.0.bias",
+        "blocks.1.weight",
+        "blocks.1.bias",
+    ]
     assert names(net.named_buffers()) == ["steps", "cache"]
     assert names(net.named_children()) == ["first", "blocks"]
     assert names(net.named_modules()) == ["", "first", "blocks", "blocks.0", "blocks.1"]
@@ -227,12 +235,15 @@ def test_no_reference_cycle():
 def test_repr():
     assert repr(nn.Linear(2, 3)) == "Linear(in_features=2, out_features=3, bias=True)"
     assert repr(nn.ReLU()) == "ReLU()"
-    assert repr(Net()) == """Net(
+    assert (
+        repr(Net())
+        == """Net(
   (first): Linear(in_features=3, out_features=4, bias=True)
   (blocks): ModuleList(
     (0-1): 2 x Linear(in_features=4, out_features=4, bias=True)
   )
 )"""
+    )
     assert repr(nn.Parameter(wisp.ones(2))) == "Parameter containing:\ntensor([1., 1.], requires_grad=True)"
 
 

@@ -1,4 +1,5 @@
 """Recurrent layers: the fused operator equals the plain formula, forward, backward and twice backward."""
+
 import pytest
 
 import wisp
@@ -21,6 +22,7 @@ def inputs(mode, dtype=wisp.float64, steps=5, batch=3, size=4, features=6, width
 
     def leaf(*shape):
         return wisp.randn(*shape, dtype=dtype).mul_(0.5).requires_grad_()
+
     batch_sizes = lengths and [sum(n > t for n in lengths) for t in range(max(lengths))]
     x = leaf(steps, batch, features) if lengths is None else leaf(sum(lengths), features)
     batch = batch if lengths is None else len(lengths)
@@ -35,8 +37,13 @@ def both(mode, reverse, batch_sizes, x, weights, state):
     return fused, (out, *last)
 
 
-SHAPES = [dict(steps=7, batch=37, size=19), dict(steps=1, batch=2), dict(steps=3, batch=20, size=33, features=600),
-          dict(lengths=[9, 7, 7, 4, 1, 1]), dict(lengths=[6] * 5 + [2] * 30, size=9)]
+SHAPES = [
+    dict(steps=7, batch=37, size=19),
+    dict(steps=1, batch=2),
+    dict(steps=3, batch=20, size=33, features=600),
+    dict(lengths=[9, 7, 7, 4, 1, 1]),
+    dict(lengths=[6] * 5 + [2] * 30, size=9),
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -71,8 +78,7 @@ def test_part_of_the_results(mode, which):
     arguments = inputs(mode)
     fused, plain = both(mode, False, *arguments)
     pick = (lambda r: r[0][2]) if which == "output" else (lambda r: r[-1])
-    got, want = (wisp.autograd.grad(pick(r).square().sum(), leaves_of(arguments), allow_unused=True)
-                 for r in (fused, plain))
+    got, want = (wisp.autograd.grad(pick(r).square().sum(), leaves_of(arguments), allow_unused=True) for r in (fused, plain))
     assert all(wisp.allclose(a, p) for a, p in zip(got, want))
 
 

@@ -1,4 +1,5 @@
 """state_dict and load_state_dict."""
+
 from collections import OrderedDict
 
 import pytest
@@ -15,8 +16,7 @@ def test_round_trip():
     a, b = model(), model()
     a(wisp.randn(4, 2))
     state = a.state_dict()
-    assert list(state) == ["0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",
-                           "1.num_batches_tracked"]
+    assert list(state) == ["0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked"]
     assert state._metadata[""] == {"version": 1} and state._metadata["1"] == {"version": 2}
     assert not state["0.weight"].requires_grad and state["0.weight"].data_ptr() == a[0].weight.data_ptr()
     assert a.state_dict(keep_vars=True)["0.weight"] is a[0].weight

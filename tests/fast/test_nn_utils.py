@@ -1,4 +1,5 @@
 """nn.utils and nn.init."""
+
 import math
 
 import pytest
@@ -39,8 +40,7 @@ def test_padding():
     padded = pad_sequence(sequences, batch_first=True, padding_value=-1)
     assert padded.tolist() == [[1, 2, 3], [4, -1, -1], [5, 6, -1]]
     assert pad_sequence(sequences, padding_side="left")[:, 1].tolist() == [0, 0, 4]
-    assert [s.tolist() for s in unpad_sequence(padded, wisp.tensor([3, 1, 2]), batch_first=True)] == [
-        [1, 2, 3], [4], [5, 6]]
+    assert [s.tolist() for s in unpad_sequence(padded, wisp.tensor([3, 1, 2]), batch_first=True)] == [[1, 2, 3], [4], [5, 6]]
 
 
 def test_packing():
@@ -66,7 +66,7 @@ def test_packed_rnn_equals_single_sequences(kind):
     output, lengths = pad_packed_sequence(packed)
     for i, sequence in enumerate(sequences):
         single, single_state = rnn(sequence)
-        assert wisp.allclose(output[:lengths[i].item(), i], single, atol=1e-5)
+        assert wisp.allclose(output[: lengths[i].item(), i], single, atol=1e-5)
         for a, b in zip(state if kind is nn.LSTM else [state], single_state if kind is nn.LSTM else [single_state]):
             assert wisp.allclose(a[:, i], b, atol=1e-5)
 

@@ -1,4 +1,5 @@
 """ONNX export without a program that runs it: nodes, names, sizes, files and errors. tests/parity runs the files."""
+
 import doctest
 import io
 
@@ -23,13 +24,14 @@ def fields(data):
             shift += 7
             if byte < 128:
                 return result
+
     while place < len(data):
         key = varint()
         if key & 7 == 0:
             found.append((key >> 3, varint()))
         else:
             size = varint() if key & 7 == 2 else 4
-            found.append((key >> 3, data[place:place + size]))
+            found.append((key >> 3, data[place : place + size]))
             place += size
     return found
 
@@ -40,13 +42,18 @@ def test_examples():
 
 def test_a_file_holds_nodes_weights_and_shapes(tmp_path):
     model = nn.Linear(3, 2)
-    wisp.onnx.export(model, (wisp.ones(4, 3),), tmp_path / "model.onnx", input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}})
+    wisp.onnx.export(
+        model, (wisp.ones(4, 3),), tmp_path / "model.onnx", input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}}
+    )
     top = dict(fields((tmp_path / "model.onnx").read_bytes()))
     assert top[2] == b"wisp" and dict(fields(top[8]))[2] == 18
     graph = fields(top[7])
     assert [dict(fields(value))[4] for number, value in graph if number == 1] == [b"Gemm"]
     weights = {dict(fields(value))[8].decode(): dict(fields(value))[9] for number, value in graph if number == 5}
-    assert np.array_equal(np.frombuffer(weights["weight"], "f4").reshape(2, 3), model.weight.detach().numpy()) and set(weights) == {"weight", "bias"}
+    assert np.array_equal(np.frombuffer(weights["weight"], "f4").reshape(2, 3), model.weight.detach().numpy()) and set(weights) == {
+        "weight",
+        "bias",
+    }
     output = next(value for number, value in graph if number == 12)
     assert dict(fields(output))[1] == b"y" and b"batch" in output
 
@@ -91,6 +98,7 @@ def test_constants_are_folded_and_dead_code_is_dropped():
     def model(x):
         x.exp()  # unused
         return x + wisp.arange(3).float() * 2
+
     program = wisp.onnx.export(model, (wisp.ones(2, 3),))
     assert [node[0] for node in program.nodes] == ["Add"] and [c.tolist() for c in program.constants.values()] == [[0, 2, 4]]
 

@@ -1,4 +1,5 @@
 """The operators' docstrings: signature, a sentence, and an example that gives what it says."""
+
 import doctest
 import pathlib
 
@@ -35,7 +36,9 @@ def test_every_operator_is_described():
     assert missing == []
 
 
-@pytest.mark.parametrize("kind", [wisp.Tensor, wisp.dtype, wisp.device, wisp.memory_format, wisp.layout, wisp.Size, wisp.Generator, _core.Node])
+@pytest.mark.parametrize(
+    "kind", [wisp.Tensor, wisp.dtype, wisp.device, wisp.memory_format, wisp.layout, wisp.Size, wisp.Generator, _core.Node]
+)
 def test_types(kind):
     example = doctest.DocTestParser().get_doctest(kind.__doc__, {"wisp": wisp}, kind.__name__, None, 0)
     result = doctest.DocTestRunner(verbose=False).run(example)

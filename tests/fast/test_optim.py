@@ -1,10 +1,10 @@
 """Optimizers: the base class, hooks, errors, and that they minimise."""
+
 import pytest
 
 import wisp
 
-ALL = ["SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop", "Rprop", "ASGD",
-       "Adafactor"]
+ALL = ["SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop", "Rprop", "ASGD", "Adafactor"]
 
 
 def parameter(*values):
@@ -21,6 +21,7 @@ def test_minimises(name):
         loss = ((p - 0.5) ** 2).sum()
         loss.backward()
         return loss
+
     first = optimizer.step(closure)
     for _ in range(30):
         last = optimizer.step(closure)
@@ -36,6 +37,7 @@ def test_lbfgs():
         loss = (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2
         loss.backward()
         return loss
+
     for _ in range(3):
         optimizer.step(rosenbrock)
     assert (p - 1).abs().max() < 1e-2

@@ -1,4 +1,5 @@
 """__torch_function__: subclasses of Tensor, objects that are no tensors, and modes."""
+
 import copy
 
 import pytest
@@ -22,8 +23,20 @@ class Counting(wisp.Tensor):
 
 def test_results_keep_the_subclass():
     x = Plain([1.0, 2.0])
-    for result in (x + 1, 1 + x, wisp.ones(2) * x, x.sum(), wisp.cat([x, x]), x[0], wisp.relu(x), x.max(0).values, x == x,
-                   wisp.nn.functional.linear(x, wisp.ones(3, 2)), copy.deepcopy(x), next(iter(x))):
+    for result in (
+        x + 1,
+        1 + x,
+        wisp.ones(2) * x,
+        x.sum(),
+        wisp.cat([x, x]),
+        x[0],
+        wisp.relu(x),
+        x.max(0).values,
+        x == x,
+        wisp.nn.functional.linear(x, wisp.ones(3, 2)),
+        copy.deepcopy(x),
+        next(iter(x)),
+    ):
         assert type(result) is Plain
     assert type(x * wisp.nn.Parameter(wisp.ones(2))) is Plain
     assert hash(x) == hash(x) and repr(x) == "Plain([1., 2.])"

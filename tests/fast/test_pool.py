@@ -1,4 +1,5 @@
 """Pooling against its definition: values, indices, gradients, ties, NaN, errors."""
+
 import itertools
 
 import numpy as np
@@ -87,8 +88,7 @@ def test_average(case, include):
     y = AVERAGE[len(size) - 1](leaf, kernel, stride, padding, ceil_mode, include)
     matrix = np.zeros((len(chosen), int(np.prod(size))))
     for (o, inside), position in zip(enumerate(chosen), itertools.product(*[range(c) for c in counts])):
-        padded = np.prod([min(o_ * s - p + k, n + p) - (o_ * s - p)
-                          for o_, s, p, k, n in zip(position, stride, padding, kernel, size)])
+        padded = np.prod([min(o_ * s - p + k, n + p) - (o_ * s - p) for o_, s, p, k, n in zip(position, stride, padding, kernel, size)])
         matrix[o, inside] = 1 / (padded if include else len(inside))
     np.testing.assert_allclose(y.detach().numpy().reshape(4, -1), x.reshape(4, -1) @ matrix.T, atol=1e-12)
     g = random.standard_normal(y.shape)
@@ -102,8 +102,7 @@ def test_adaptive(size, out):
     x = np.random.default_rng(0).standard_normal((2, 2, *size))
     leaf = wisp.from_numpy(x).requires_grad_()
     mean = [F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d][dims - 1](leaf, out)
-    largest, indices = [F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d][dims - 1](
-        leaf, out, return_indices=True)
+    largest, indices = [F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d][dims - 1](leaf, out, return_indices=True)
     for position in itertools.product(*[range(o) for o in out]):
         window = tuple(slice(p * n // o, -(-(p + 1) * n // o)) for p, n, o in zip(position, size, out))
         part = x[(slice(None), slice(None)) + window].reshape(2, 2, -1)
@@ -141,8 +140,11 @@ def test_lp_pool():
 
 def test_second_derivatives_exist():
     x = wisp.randn(1, 1, 6, 6, dtype=wisp.float64, requires_grad=True)
-    pools = [(lambda t: F.avg_pool2d(t, 3, 2, 1), True), (lambda t: F.adaptive_avg_pool2d(t, 4), True),
-             (lambda t: F.max_pool2d(t, 2), False)]
+    pools = [
+        (lambda t: F.avg_pool2d(t, 3, 2, 1), True),
+        (lambda t: F.adaptive_avg_pool2d(t, 4), True),
+        (lambda t: F.max_pool2d(t, 2), False),
+    ]
     for pool, is_linear in pools:
         (grad,) = wisp.autograd.grad((pool(x) ** 2).sum(), x, create_graph=True)
         (second,) = wisp.autograd.grad(grad.sum(), x)
@@ -163,15 +165,18 @@ def test_fractional():
     assert F.fractional_max_pool3d(wisp.randn(1, 1, 6, 6, 6), 2, output_ratio=0.5).shape == (1, 1, 3, 3, 3)
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda x: F.max_pool2d(x, (2, 2, 2)), "kernel_size must either be a single int, or a tuple of two ints"),
-    (lambda x: F.max_pool2d(x, 2, 0), "stride should not be zero"),
-    (lambda x: F.max_pool2d(x, 2, 2, 2), "pad should be at most half of effective kernel size, but got pad=2"),
-    (lambda x: F.avg_pool2d(x, 20), r"Given input size: \(3x8x8\). Calculated output size: \(3x0x0\). Output size is"),
-    (lambda x: F.max_pool2d(x[0, 0], 2), "Expected 3D or 4D"),
-    (lambda x: F.avg_pool2d(x, 2, divisor_override=0), "divisor must be not zero"),
-    (lambda x: F.adaptive_avg_pool2d(x, (1, 2, 3)), "output_size must be 2"),
-])
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda x: F.max_pool2d(x, (2, 2, 2)), "kernel_size must either be a single int, or a tuple of two ints"),
+        (lambda x: F.max_pool2d(x, 2, 0), "stride should not be zero"),
+        (lambda x: F.max_pool2d(x, 2, 2, 2), "pad should be at most half of effective kernel size, but got pad=2"),
+        (lambda x: F.avg_pool2d(x, 20), r"Given input size: \(3x8x8\). Calculated output size: \(3x0x0\). Output size is"),
+        (lambda x: F.max_pool2d(x[0, 0], 2), "Expected 3D or 4D"),
+        (lambda x: F.avg_pool2d(x, 2, divisor_override=0), "divisor must be not zero"),
+        (lambda x: F.adaptive_avg_pool2d(x, (1, 2, 3)), "output_size must be 2"),
+    ],
+)
 def test_errors(call, message):
     with pytest.raises(RuntimeError, match=message):
         call(wisp.zeros(1, 3, 8, 8))

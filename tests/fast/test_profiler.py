@@ -1,4 +1,5 @@
 """The profiler: events, sums, schedules, files."""
+
 import doctest
 import glob
 import gzip
@@ -97,8 +98,10 @@ def test_scope_outlives_its_profile():
 
 def test_schedule():
     ready = []
-    with profile(schedule=schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=2),
-                 on_trace_ready=lambda p: ready.append((p.step_num, sorted({e.name for e in p.events()})))) as prof:
+    with profile(
+        schedule=schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=2),
+        on_trace_ready=lambda p: ready.append((p.step_num, sorted({e.name for e in p.events()}))),
+    ) as prof:
         for _ in range(12):
             wisp.ones(1)
             prof.step()
@@ -139,6 +142,7 @@ def test_threads_and_decorator():
     @record_function("decorated")
     def f():
         wisp.ones(1)
+
     with profile() as prof:
         threads = [threading.Thread(target=f) for _ in range(3)]
         for t in threads:

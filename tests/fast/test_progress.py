@@ -1,4 +1,5 @@
 """The progress bars."""
+
 import doctest
 import io
 import sys

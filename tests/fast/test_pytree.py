@@ -1,4 +1,5 @@
 """Nested values as trees."""
+
 import collections
 
 import pytest

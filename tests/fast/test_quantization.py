@@ -1,4 +1,5 @@
 """Weights in 8 bits, layers folded together, and what is refused."""
+
 import copy
 import doctest
 import importlib

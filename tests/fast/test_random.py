@@ -1,4 +1,5 @@
 """Random numbers: the generator's promises (seed, threads, splits), the laws of the samplers, their errors."""
+
 import math
 
 import numpy as np
@@ -14,9 +15,17 @@ def test_known_answer_of_philox():
     assert [hex(w) for w in words[::16]] == ["0x6627e8d5", "0xe169c58d", "0xbc57ac4c", "0x9b00dbd8"]
 
 
-@pytest.mark.parametrize("make", [lambda n: wisp.rand(n), lambda n: wisp.randn(n), lambda n: wisp.randn(n, dtype=wisp.float64),
-                                  lambda n: wisp.randint(0, 1000, (n,)), lambda n: wisp.empty(n).exponential_(),
-                                  lambda n: wisp.empty(n).bernoulli_(0.3)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: wisp.rand(n),
+        lambda n: wisp.randn(n),
+        lambda n: wisp.randn(n, dtype=wisp.float64),
+        lambda n: wisp.randint(0, 1000, (n,)),
+        lambda n: wisp.empty(n).exponential_(),
+        lambda n: wisp.empty(n).bernoulli_(0.3),
+    ],
+)
 def test_same_numbers_for_any_thread_count(make):
     before, results = wisp.get_num_threads(), []
     try:
@@ -70,8 +79,13 @@ def test_normal_has_the_right_tails():
 def test_normal_overloads():
     wisp.manual_seed(0)
     mean = wisp.full((50_000,), 3.0)
-    for x in (wisp.normal(mean, 2.0), wisp.normal(mean, wisp.full((50_000,), 2.0)), wisp.normal(3.0, wisp.full((50_000,), 2.0)),
-              wisp.normal(3.0, 2.0, (50_000,)), wisp.empty(50_000).normal_(3, 2)):
+    for x in (
+        wisp.normal(mean, 2.0),
+        wisp.normal(mean, wisp.full((50_000,), 2.0)),
+        wisp.normal(3.0, wisp.full((50_000,), 2.0)),
+        wisp.normal(3.0, 2.0, (50_000,)),
+        wisp.empty(50_000).normal_(3, 2),
+    ):
         assert abs(moments(x)[0] - 3) < 0.05 and abs(moments(x)[1] - 4) < 0.2
     z = wisp.randn(50_000, dtype=wisp.complex64)
     assert abs(z.abs().pow(2).mean().item() - 1) < 0.03
@@ -81,7 +95,7 @@ def test_integers():
     wisp.manual_seed(0)
     x = wisp.randint(-3, 4, (70_000,)).numpy()
     assert x.dtype == np.int64 and np.all(np.abs(np.bincount(x + 3) - 10_000) < 500)
-    wide = wisp.randint(-2**62, 2**62, (1000,)).numpy()
+    wide = wisp.randint(-(2**62), 2**62, (1000,)).numpy()
     assert (wide > 2**61).any() and (wide < -(2**61)).any()
     assert set(wisp.empty(1000, dtype=wisp.bool).random_().numpy().tolist()) == {True, False}
     bytes_ = wisp.empty(10_000, dtype=wisp.uint8).random_().numpy()
@@ -158,19 +172,30 @@ def test_in_place_samplers_and_autograd():
     assert leaf.grad.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("call,error,message", [
-    (lambda: wisp.rand(2, dtype=wisp.int64), NotImplementedError, "\"check_uniform_bounds\" not implemented for 'Long'"),
-    (lambda: wisp.randn(2, dtype=wisp.int64), NotImplementedError, "\"normal_kernel_cpu\" not implemented for 'Long'"),
-    (lambda: wisp.randint(5, 5, (2,)), RuntimeError, "random_ expects 'from' to be less than 'to', but got from=5 >= to=5"),
-    (lambda: wisp.randint(0, 300, (2,), dtype=wisp.uint8), RuntimeError, "to - 1 is out of bounds for unsigned char"),
-    (lambda: wisp.multinomial(wisp.tensor([-1.0, 2]), 1), RuntimeError, "probability tensor contains either `inf`, `nan` or element < 0"),
-    (lambda: wisp.multinomial(wisp.tensor([1.0, 2]), 3), RuntimeError, "cannot sample n_sample > prob_dist.size(-1) samples without replacement"),
-    (lambda: wisp.poisson(wisp.tensor([-1.0])), RuntimeError, "invalid Poisson rate, expected rate to be non-negative"),
-    (lambda: wisp.rand(2, -3), RuntimeError, "Trying to create tensor with negative dimension -3: [2, -3]"),
-    (lambda: wisp.empty(3).normal_(0, -1), RuntimeError, "normal expects std >= 0.0, but found std -1"),
-    (lambda: wisp.empty(3).uniform_(2, 1), RuntimeError, "uniform_ expects to return a [from, to) range, but found from=2 > to=1"),
-    (lambda: wisp.empty(3).bernoulli_(2.0), RuntimeError, "bernoulli_ expects p to be in [0, 1], but got p=2"),
-])
+@pytest.mark.parametrize(
+    "call,error,message",
+    [
+        (lambda: wisp.rand(2, dtype=wisp.int64), NotImplementedError, "\"check_uniform_bounds\" not implemented for 'Long'"),
+        (lambda: wisp.randn(2, dtype=wisp.int64), NotImplementedError, "\"normal_kernel_cpu\" not implemented for 'Long'"),
+        (lambda: wisp.randint(5, 5, (2,)), RuntimeError, "random_ expects 'from' to be less than 'to', but got from=5 >= to=5"),
+        (lambda: wisp.randint(0, 300, (2,), dtype=wisp.uint8), RuntimeError, "to - 1 is out of bounds for unsigned char"),
+        (
+            lambda: wisp.multinomial(wisp.tensor([-1.0, 2]), 1),
+            RuntimeError,
+            "probability tensor contains either `inf`, `nan` or element < 0",
+        ),
+        (
+            lambda: wisp.multinomial(wisp.tensor([1.0, 2]), 3),
+            RuntimeError,
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement",
+        ),
+        (lambda: wisp.poisson(wisp.tensor([-1.0])), RuntimeError, "invalid Poisson rate, expected rate to be non-negative"),
+        (lambda: wisp.rand(2, -3), RuntimeError, "Trying to create tensor with negative dimension -3: [2, -3]"),
+        (lambda: wisp.empty(3).normal_(0, -1), RuntimeError, "normal expects std >= 0.0, but found std -1"),
+        (lambda: wisp.empty(3).uniform_(2, 1), RuntimeError, "uniform_ expects to return a [from, to) range, but found from=2 > to=1"),
+        (lambda: wisp.empty(3).bernoulli_(2.0), RuntimeError, "bernoulli_ expects p to be in [0, 1], but got p=2"),
+    ],
+)
 def test_errors(call, error, message):
     with pytest.raises(error) as info:
         call()

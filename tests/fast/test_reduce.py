@@ -49,10 +49,7 @@ def test_sums_means_norms_and_spreads(layout, dtype):
             check(wisp.linalg.vector_norm(x, 1, dims, keep), np.abs(a).sum(dims, keepdims=keep))
             check(wisp.linalg.vector_norm(x, float("inf"), dims, keep), np.abs(a).max(dims, keepdims=keep))
             check(x.amax(() if dims is None else dims, keep), a.max(dims, keepdims=keep))
-            check(
-                x.logsumexp(tuple(range(len(shape))) if dims is None else dims, keep),
-                np.log(np.exp(a).sum(dims, keepdims=keep)),
-            )
+            check(x.logsumexp(tuple(range(len(shape))) if dims is None else dims, keep), np.log(np.exp(a).sum(dims, keepdims=keep)))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -121,9 +118,7 @@ def test_results_do_not_depend_on_threads():
     try:
         for threads in (1, 2, 3, 7):
             wisp.set_num_threads(threads)
-            results.append(
-                [t.numpy() for t in (x.sum(), x.sum(0), x.sum(1), x.t().sum(0), x.var(), x.norm(), x.logsumexp((0, 1)))]
-            )
+            results.append([t.numpy() for t in (x.sum(), x.sum(0), x.sum(1), x.t().sum(0), x.var(), x.norm(), x.logsumexp((0, 1)))])
     finally:
         wisp.set_num_threads(before)
     for other in results[1:]:
@@ -132,11 +127,7 @@ def test_results_do_not_depend_on_threads():
 
 
 def test_nothing():
-    assert (
-        wisp.zeros(0, 3).sum(0).tolist() == [0, 0, 0]
-        and wisp.zeros(0).sum().item() == 0
-        and wisp.zeros(0).prod().item() == 1
-    )
+    assert wisp.zeros(0, 3).sum(0).tolist() == [0, 0, 0] and wisp.zeros(0).sum().item() == 0 and wisp.zeros(0).prod().item() == 1
     assert wisp.zeros(0).mean().isnan() and wisp.zeros(3, 0).sum(0).shape == (0,)
     assert not wisp.zeros(0).any() and wisp.zeros(0).all()
     assert wisp.zeros(0).logsumexp(0).item() == -float("inf")
@@ -155,9 +146,7 @@ def test_scans(dim, layout):
     np.testing.assert_allclose(x.cumprod(dim).numpy(), a.cumprod(dim), rtol=1e-10)
     np.testing.assert_allclose(x.logcumsumexp(dim).numpy(), np.log(np.exp(a).cumsum(dim)), rtol=1e-10)
     values, indices = x.cummax(dim)
-    assert np.array_equal(values.numpy(), np.maximum.accumulate(a, dim)) and np.array_equal(
-        x.gather(dim, indices).numpy(), values.numpy()
-    )
+    assert np.array_equal(values.numpy(), np.maximum.accumulate(a, dim)) and np.array_equal(x.gather(dim, indices).numpy(), values.numpy())
     np.testing.assert_allclose(x.diff(dim=dim).numpy(), np.diff(a, axis=dim))
 
 
@@ -233,9 +222,7 @@ def test_forms():
     assert wisp.sum(x, axis=0, keepdims=True).shape == (1, 3)
     assert x.sum(dtype=wisp.int32).dtype == wisp.int32 and x.mean(dtype=wisp.float64).dtype == wisp.float64
     values, indices = wisp.max(x, dim=1)
-    assert (
-        wisp.max(x, wisp.full_like(x, 3)).min().item() == 3 and values.tolist() == [2, 5] and indices.tolist() == [2, 2]
-    )
+    assert wisp.max(x, wisp.full_like(x, 3)).min().item() == 3 and values.tolist() == [2, 5] and indices.tolist() == [2, 2]
     y = x.clone()
     assert y.cumsum_(1) is y and y.tolist() == [[0, 1, 3], [3, 7, 12]]
     with pytest.raises(RuntimeError, match="mean"):

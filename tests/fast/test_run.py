@@ -1,4 +1,5 @@
 """`wisp run`, `python -m wisp.run`, `import wisp.as_torch`, `wisp check`: PyTorch programs under Wisp."""
+
 import doctest
 import importlib
 import os
@@ -31,7 +32,10 @@ def good(tmp_path, text, *arguments, **options):
 
 
 def test_modules_are_the_same_objects(tmp_path):
-    assert good(tmp_path, """
+    assert (
+        good(
+            tmp_path,
+            """
 import torch, torch.nn as nn, torch.nn.functional as F, torch.optim as optim
 import torch.backends.cudnn as cudnn
 import torch.utils.data as data
@@ -46,21 +50,29 @@ assert not torch.cuda.is_available() and dist.is_available() and not dist.is_ini
 cudnn.benchmark = True
 assert torch.backends.cudnn.benchmark
 print("good")
-""") == "good\n"
+""",
+        )
+        == "good\n"
+    )
 
 
 def test_versions_compare(tmp_path):
-    good(tmp_path, """
+    good(
+        tmp_path,
+        """
 import importlib.metadata, importlib.util, torch
 assert torch.__version__ >= "1.10" and torch.__version__ > (2, 0) and not torch.__version__ < "2.9"
 assert int(torch.__version__.split(".")[0]) == 2 and torch.__version__.startswith("2.")
 assert importlib.metadata.version("torch").startswith("2.") and importlib.util.find_spec("torch") is not None
 assert torch.version.cuda is None and isinstance(torch.version.__version__, str)
-""")
+""",
+    )
 
 
 def test_arguments_main_and_pickles(tmp_path):
-    out = good(tmp_path, """
+    out = good(
+        tmp_path,
+        """
 import pickle, sys, torch
 class Own(torch.nn.Module):
     pass
@@ -68,12 +80,18 @@ if __name__ == "__main__":
     assert sys.modules["__main__"].Own is Own
     copy = pickle.loads(pickle.dumps({"model": Own(), "dtype": torch.float32, "x": torch.ones(2)}))
     print(sys.argv[1:], copy["x"].tolist(), type(copy["model"]).__name__, torch.load)
-""", "--epochs", "3", module="wisp.run")
+""",
+        "--epochs",
+        "3",
+        module="wisp.run",
+    )
     assert out.startswith("['--epochs', '3'] [1.0, 1.0] Own")
 
 
 def test_child_processes_find_torch(tmp_path):
-    assert "3.0" in good(tmp_path, """
+    assert "3.0" in good(
+        tmp_path,
+        """
 import subprocess, sys
 import multiprocessing, torch
 def work(queue):
@@ -84,11 +102,14 @@ if __name__ == "__main__":
     process = context.Process(target=work, args=(queue,))
     process.start(); print(queue.get()); process.join()
     print(subprocess.run([sys.executable, "-c", "import torch.nn; print(torch.__version__)"], check=True))
-""")
+""",
+    )
 
 
 def test_what_is_missing_is_named(tmp_path):
-    out = good(tmp_path, """
+    out = good(
+        tmp_path,
+        """
 import torch
 for text in ("from torch.nn import Linearr", "import torch.nn.functionl", "torch.softplus", "import torchvision.models.video"):
     try:
@@ -96,14 +117,15 @@ for text in ("from torch.nn import Linearr", "import torch.nn.functionl", "torch
     except (ImportError, AttributeError) as error:
         print(type(error).__name__, "|", error)
 assert not hasattr(torch, "no_such_thing") and getattr(torch.nn, "Nope", 3) == 3
-""")
+""",
+    )
     lines = out.splitlines()
     assert "torch.nn.Linearr" in lines[0] and "there.py:1" in lines[0] and "closest: torch.nn.Linear" in lines[0]
     assert "torch.nn.functionl" in lines[1] and "torch.nn.functional" in lines[1]
     assert "torch.nn.functional.softplus" in lines[2]
     assert "Video models" in lines[3]
     result = run_script(tmp_path, "import torch\n\ntorch.ones(2).no_such_method()\n")
-    assert result.returncode == 1 and "program.py\", line 3" in result.stderr and "torch.Tensor.no_such_method" in result.stderr
+    assert result.returncode == 1 and 'program.py", line 3' in result.stderr and "torch.Tensor.no_such_method" in result.stderr
     assert "runpy" not in result.stderr and "wisp/run.py" not in result.stderr
 
 
@@ -124,7 +146,8 @@ def test_check_lists_what_is_missing(tmp_path):
         "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
         "class Net(nn.Module):\n    layer = nn.Linear(2, 3)\n    other = nn.Liner(2, 3)\n"
         "def f(x):\n    return F.relu(torch.no_such_operator(x))\n"
-        "try:\n    import torchvision.models.video\nexcept ImportError:\n    pass\n")
+        "try:\n    import torchvision.models.video\nexcept ImportError:\n    pass\n"
+    )
     result = python("-m", "wisp", "check", str(tmp_path))
     assert "model.py:6: torch.nn.Liner" in result.stdout and "torch.nn.Linear" in result.stdout
     assert "model.py:8: torch.no_such_operator" in result.stdout
@@ -136,7 +159,9 @@ def test_check_lists_what_is_missing(tmp_path):
 
 
 def test_jit_compile_and_distributed(tmp_path):
-    good(tmp_path, f"""
+    good(
+        tmp_path,
+        f"""
 import os, torch, torch.nn as nn, torch.distributed as dist
 import torch._dynamo
 torch._dynamo.config.suppress_errors = True
@@ -146,8 +171,8 @@ def f(x):
     return x * 2
 model = torch.compile(nn.Linear(2, 1), mode="max-autotune")
 traced = torch.jit.trace(model, torch.ones(1, 2))
-traced.save({str(tmp_path / 'model.pt')!r})
-again = torch.jit.load({str(tmp_path / 'model.pt')!r})
+traced.save({str(tmp_path / "model.pt")!r})
+again = torch.jit.load({str(tmp_path / "model.pt")!r})
 assert torch.equal(again(torch.ones(1, 2)), model(torch.ones(1, 2))) and f(torch.ones(1)).item() == 2
 os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="29500")
 dist.init_process_group("gloo")
@@ -161,17 +186,48 @@ import io
 file = io.BytesIO()
 torch.onnx.export(model, torch.ones(1, 2), file, input_names=["x"])
 assert b"Gemm" in file.getvalue()
-""")
+""",
+    )
 
 
-@pytest.mark.parametrize("name", ["wisp.jit", "wisp.compiler", "wisp.futures", "wisp.accelerator", "wisp.torch_version",
-                                  "wisp.distributed.collectives", "wisp.distributed.objects", "wisp.distributed._groups",
-                                  "wisp.distributed._work", "wisp.distributed.optim.zero_redundancy_optimizer", "wisp.distributed.nn.functional", "wisp.nn.parallel.distributed",
-                                  "wisp.utils.benchmark", "wisp.nn.parallel.data_parallel", "wisp.fx._symbolic_trace", "wisp.fx.graph", "wisp.fx.graph_module",
-                                  "wisp.fx.interpreter", "wisp.fx.node", "wisp.fx.subgraph_rewriter", "wisp.fx.passes.shape_prop", "wisp.overrides", "wisp.library", "wisp.export", "wisp.utils.flop_counter",
-                                  "wisp.utils.weak", "wisp.utils.module_tracker", "wisp.nn.attention.bias", "wisp.fx.experimental.optimization", "wisp._higher_order_ops.loops",
-                                  "wisp._higher_order_ops.associative_scan",
-                                  "wisp.nn.attention.flex_attention", "wisp.nn.parallel.scatter_gather"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "wisp.jit",
+        "wisp.compiler",
+        "wisp.futures",
+        "wisp.accelerator",
+        "wisp.torch_version",
+        "wisp.distributed.collectives",
+        "wisp.distributed.objects",
+        "wisp.distributed._groups",
+        "wisp.distributed._work",
+        "wisp.distributed.optim.zero_redundancy_optimizer",
+        "wisp.distributed.nn.functional",
+        "wisp.nn.parallel.distributed",
+        "wisp.utils.benchmark",
+        "wisp.nn.parallel.data_parallel",
+        "wisp.fx._symbolic_trace",
+        "wisp.fx.graph",
+        "wisp.fx.graph_module",
+        "wisp.fx.interpreter",
+        "wisp.fx.node",
+        "wisp.fx.subgraph_rewriter",
+        "wisp.fx.passes.shape_prop",
+        "wisp.overrides",
+        "wisp.library",
+        "wisp.export",
+        "wisp.utils.flop_counter",
+        "wisp.utils.weak",
+        "wisp.utils.module_tracker",
+        "wisp.nn.attention.bias",
+        "wisp.fx.experimental.optimization",
+        "wisp._higher_order_ops.loops",
+        "wisp._higher_order_ops.associative_scan",
+        "wisp.nn.attention.flex_attention",
+        "wisp.nn.parallel.scatter_gather",
+    ],
+)
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0 and result.attempted > 0
@@ -179,6 +235,7 @@ def test_examples_in_docstrings(name):
 
 def test_replicas_share_gradients():
     from wisp.nn.parallel import gather, parallel_apply, replicate, scatter
+
     model = wisp.nn.Sequential(wisp.nn.Linear(3, 4), wisp.nn.ReLU(), wisp.nn.Linear(4, 2))
     x = wisp.randn(6, 3)
     copies = replicate(model, ["cpu", "cpu"])
@@ -205,10 +262,12 @@ def test_results_may_be_changed_in_place_where_pytorch_allows_it():
 
 def test_flex_attention():
     from wisp.nn.attention.flex_attention import create_block_mask, flex_attention
+
     q, k, v = (wisp.rand(2, 2, 5, 4) for _ in range(3))
     mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, 5, 5)
-    wisp.testing.assert_close(flex_attention(q, k, v, block_mask=mask),
-                              wisp.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+    wisp.testing.assert_close(
+        flex_attention(q, k, v, block_mask=mask), wisp.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    )
 
 
 def test_old_sparse_names():

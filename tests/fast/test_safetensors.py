@@ -1,4 +1,5 @@
 """safetensors: reading, writing, what is refused, and loading into models."""
+
 import doctest
 import json
 import os
@@ -15,8 +16,22 @@ import wisp.hub
 import wisp.serialization
 from wisp.utils import safetensors
 
-DTYPES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "uint16", "uint32",
-          "uint64"]
+DTYPES = [
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+    "complex64",
+    "uint16",
+    "uint32",
+    "uint64",
+]
 
 
 @pytest.mark.parametrize("module", [safetensors, wisp.hub, wisp.serialization, wisp._file_names], ids=lambda module: module.__name__)
@@ -28,8 +43,13 @@ def test_examples(module):
 def example():
     x = wisp.arange(6).reshape(2, 3)
     return {dtype: (x > 2 if dtype == "bool" else x.to(getattr(wisp, dtype))) for dtype in DTYPES} | {
-        "empty": wisp.empty(0, 3), "scalar": wisp.tensor(5.0), "transposed": wisp.rand(3, 4).T, "ü/日本": wisp.ones(1),
-        "parameter": wisp.nn.Parameter(wisp.ones(2)), "expanded": wisp.ones(1).expand(3)}
+        "empty": wisp.empty(0, 3),
+        "scalar": wisp.tensor(5.0),
+        "transposed": wisp.rand(3, 4).T,
+        "ü/日本": wisp.ones(1),
+        "parameter": wisp.nn.Parameter(wisp.ones(2)),
+        "expanded": wisp.ones(1).expand(3),
+    }
 
 
 def check(loaded, original):
@@ -91,16 +111,29 @@ def file_of(header, data=b""):
 
 GOOD = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 DAMAGED = {
-    "empty": b"", "short": b"1234567", "long header": (1 << 40).to_bytes(8, "little") + b"{}", "no JSON": file_of(b"{hello"),
-    "no text": file_of(b"\xff\xff"), "a list": file_of([]), "nested": file_of(b"[" * 100_000),
-    "wrong type": file_of({"a": {**GOOD, "dtype": "F8_E4M3"}}, bytes(8)), "odd type": file_of({"a": {**GOOD, "dtype": [1]}}, bytes(8)),
-    "truncated": file_of({"a": GOOD}, bytes(7)), "too long": file_of({"a": GOOD}, bytes(9)),
-    "overlap": file_of({"a": GOOD, "b": GOOD}, bytes(8)), "gap": file_of({"a": {**GOOD, "data_offsets": [8, 16]}}, bytes(16)),
-    "negative": file_of({"a": {**GOOD, "shape": [-2]}}, bytes(8)), "size": file_of({"a": {**GOOD, "shape": [3]}}, bytes(8)),
-    "huge": file_of({"a": {"dtype": "F32", "shape": [2 ** 61, 2 ** 61], "data_offsets": [0, 2 ** 61]}}, bytes(8)),
-    "float": file_of({"a": {**GOOD, "shape": [2.0]}}, bytes(8)), "more": file_of({"a": {**GOOD, "b": 1}}, bytes(8)),
-    "twice": file_of(b'{"a":1,"a":1}'), "metadata": file_of({"__metadata__": {"a": 1}}), "nothing": file_of({"a": None}),
-    "dimensions": file_of({"a": {**GOOD, "shape": [2] + [1] * 100}}, bytes(8))}
+    "empty": b"",
+    "short": b"1234567",
+    "long header": (1 << 40).to_bytes(8, "little") + b"{}",
+    "no JSON": file_of(b"{hello"),
+    "no text": file_of(b"\xff\xff"),
+    "a list": file_of([]),
+    "nested": file_of(b"[" * 100_000),
+    "wrong type": file_of({"a": {**GOOD, "dtype": "F8_E4M3"}}, bytes(8)),
+    "odd type": file_of({"a": {**GOOD, "dtype": [1]}}, bytes(8)),
+    "truncated": file_of({"a": GOOD}, bytes(7)),
+    "too long": file_of({"a": GOOD}, bytes(9)),
+    "overlap": file_of({"a": GOOD, "b": GOOD}, bytes(8)),
+    "gap": file_of({"a": {**GOOD, "data_offsets": [8, 16]}}, bytes(16)),
+    "negative": file_of({"a": {**GOOD, "shape": [-2]}}, bytes(8)),
+    "size": file_of({"a": {**GOOD, "shape": [3]}}, bytes(8)),
+    "huge": file_of({"a": {"dtype": "F32", "shape": [2**61, 2**61], "data_offsets": [0, 2**61]}}, bytes(8)),
+    "float": file_of({"a": {**GOOD, "shape": [2.0]}}, bytes(8)),
+    "more": file_of({"a": {**GOOD, "b": 1}}, bytes(8)),
+    "twice": file_of(b'{"a":1,"a":1}'),
+    "metadata": file_of({"__metadata__": {"a": 1}}),
+    "nothing": file_of({"a": None}),
+    "dimensions": file_of({"a": {**GOOD, "shape": [2] + [1] * 100}}, bytes(8)),
+}
 
 
 @pytest.mark.parametrize("what", DAMAGED)
@@ -140,7 +173,10 @@ def test_tied_weights(tmp_path):
 
 
 def test_into_models(tmp_path):
-    model, other = wisp.nn.Sequential(wisp.nn.Linear(3, 4), wisp.nn.Linear(4, 2)), wisp.nn.Sequential(wisp.nn.Linear(3, 4), wisp.nn.Linear(4, 2))
+    model, other = (
+        wisp.nn.Sequential(wisp.nn.Linear(3, 4), wisp.nn.Linear(4, 2)),
+        wisp.nn.Sequential(wisp.nn.Linear(3, 4), wisp.nn.Linear(4, 2)),
+    )
     wisp.hub.save_safetensors(model, tmp_path / "one")
     wisp.hub.save_safetensors(model, tmp_path / "many", max_bytes=50)
     assert len(os.listdir(tmp_path / "many")) == 4
@@ -153,8 +189,14 @@ def test_into_models(tmp_path):
     missing, unexpected = wisp.hub.load_safetensors(single, tmp_path / "one", strict=False, prefix={"0.": ""})
     assert not missing and sorted(unexpected) == ["1.bias", "1.weight"]
     assert single.weight.dtype == wisp.float64 and wisp.equal(single.weight.float(), model[0].weight)
-    wisp.hub.load_safetensors(single, tmp_path / "one", rename=lambda name: name[2:] if name[0] == "0" else None, dtype=wisp.bfloat16,
-                              convert=lambda name, tensor: tensor * 2, assign=True)
+    wisp.hub.load_safetensors(
+        single,
+        tmp_path / "one",
+        rename=lambda name: name[2:] if name[0] == "0" else None,
+        dtype=wisp.bfloat16,
+        convert=lambda name, tensor: tensor * 2,
+        assign=True,
+    )
     assert single.weight.dtype == wisp.bfloat16 and wisp.equal(single.weight, (model[0].weight * 2).bfloat16())
     with pytest.raises(RuntimeError, match="size mismatch") as caught:
         wisp.hub.load_safetensors(wisp.nn.Sequential(wisp.nn.Linear(3, 5)), tmp_path / "one")

@@ -1,4 +1,5 @@
 """Checkpoints that keep the results of some operators: equal gradients, and what is computed again."""
+
 import doctest
 import functools
 
@@ -11,22 +12,25 @@ from wisp.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective
 
 aten = wisp.ops.aten
 POLICIES = {
-    "products": [aten.mm.default, aten.addmm.default], "attention": [aten._scaled_dot_product_flash_attention.default],
+    "products": [aten.mm.default, aten.addmm.default],
+    "attention": [aten._scaled_dot_product_flash_attention.default],
     "everything": lambda context, operator, *args, **kwargs: CheckpointPolicy.MUST_SAVE,
     "nothing": lambda context, operator, *args, **kwargs: CheckpointPolicy.PREFER_RECOMPUTE,
-    "random": [aten.dropout.default], "elementwise": [aten.gelu.default, aten.softmax.default, aten.sin.default],
+    "random": [aten.dropout.default],
+    "elementwise": [aten.gelu.default, aten.softmax.default, aten.sin.default],
 }
 
 
 def program():
     wisp.manual_seed(0)
-    net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 16), nn.Dropout(.3), nn.Softmax(-1), nn.Dropout(.2), nn.Linear(16, 4))
+    net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 16), nn.Dropout(0.3), nn.Softmax(-1), nn.Dropout(0.2), nn.Linear(16, 4))
     x = wisp.randn(5, 8, requires_grad=True)
 
     def function(x):
         hidden = net(x)
         q = hidden.view(1, 1, 5, 4)
         return (nn.functional.scaled_dot_product_attention(q, q, q).sin() @ hidden.T).tanh().sum()
+
     return net, x, function
 
 
@@ -58,8 +62,12 @@ def test_what_is_kept_is_not_computed_again():
             return func(*args, **(kwargs or {}))
 
     for policy, times in (([aten.mm.default], 0), ([aten.sin.default], 1)):
-        y = checkpoint(lambda x: (x @ x).sin().exp().sum(), x, use_reentrant=False,
-                       context_fn=functools.partial(create_selective_checkpoint_contexts, policy))
+        y = checkpoint(
+            lambda x: (x @ x).sin().exp().sum(),
+            x,
+            use_reentrant=False,
+            context_fn=functools.partial(create_selective_checkpoint_contexts, policy),
+        )
         counted.clear()
         with Products():
             y.backward()
@@ -72,9 +80,11 @@ def test_policies_are_told_of_the_run():
     def policy(context, operator, *args, **kwargs):
         seen.add(context.is_recompute)
         return CheckpointPolicy.MUST_RECOMPUTE
+
     x = wisp.ones(2, requires_grad=True)
-    checkpoint(lambda x: x.exp().sum(), x, use_reentrant=False,
-               context_fn=functools.partial(create_selective_checkpoint_contexts, policy)).backward()
+    checkpoint(
+        lambda x: x.exp().sum(), x, use_reentrant=False, context_fn=functools.partial(create_selective_checkpoint_contexts, policy)
+    ).backward()
     assert seen == {False, True} and x.grad is not None
 
 

@@ -1,4 +1,5 @@
 """save and load: safety, atomic writes, sharing, mapping."""
+
 import argparse
 import dataclasses
 import datetime
@@ -48,6 +49,7 @@ def test_files_run_no_code(tmp_path):
     class Evil:
         def __reduce__(self):
             return os.system, ("touch " + str(tmp_path / "ran"),)
+
     for weights_only in (True, False):
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
@@ -79,7 +81,7 @@ def test_tensors_stay_within_their_storage():
     place = text.rindex(b"K\x04")
     bad = io.BytesIO()
     with zipfile.ZipFile(bad, "w") as archive:
-        archive.writestr("archive/data.pkl", text[:place] + b"K\x7f" + text[place + 2:])
+        archive.writestr("archive/data.pkl", text[:place] + b"K\x7f" + text[place + 2 :])
         archive.writestr("archive/data/0", bytes(32))
     bad.seek(0)
     with pytest.raises(pickle.UnpicklingError, match="beyond its storage"):
@@ -118,7 +120,7 @@ def test_damaged_files(tmp_path):
     path = tmp_path / "model.pt"
     wisp.save(wisp.ones(1000), path)
     content = path.read_bytes()
-    for damaged in (b"", b"PK\x03\x04", content[:len(content) // 2], b"hello world, this is no checkpoint"):
+    for damaged in (b"", b"PK\x03\x04", content[: len(content) // 2], b"hello world, this is no checkpoint"):
         path.write_bytes(damaged)
         with pytest.raises((EOFError, RuntimeError, pickle.UnpicklingError)):
             wisp.load(path)
@@ -155,8 +157,17 @@ def test_whole_models():
 
 def test_numbers_of_numpy():
     """They are common in checkpoints (the best loss so far), and nothing can go wrong with numbers."""
-    arrays = [numpy.float64(2.5), numpy.int32(7), numpy.bool_(True), numpy.arange(6).reshape(2, 3), numpy.asfortranarray(numpy.eye(3)),
-              numpy.arange(0.0), numpy.array(5), numpy.arange(3, dtype=">i4"), numpy.complex64(1j)]
+    arrays = [
+        numpy.float64(2.5),
+        numpy.int32(7),
+        numpy.bool_(True),
+        numpy.arange(6).reshape(2, 3),
+        numpy.asfortranarray(numpy.eye(3)),
+        numpy.arange(0.0),
+        numpy.array(5),
+        numpy.arange(3, dtype=">i4"),
+        numpy.complex64(1j),
+    ]
     shared = [arrays[3], arrays[3]]
     for loaded in (round_trip([arrays, shared]), round_trip([arrays, shared], weights_only=False)):
         for mine, array in zip(loaded[0], arrays):
@@ -169,8 +180,13 @@ def test_numbers_of_numpy():
 
 
 def test_what_training_scripts_save():
-    value = {"args": argparse.Namespace(lr=0.1, layers=[1, 2]), "more": types.SimpleNamespace(a=1), "when": datetime.datetime(2024, 1, 2),
-             "path": pathlib.PurePosixPath("a/b"), "took": datetime.timedelta(seconds=5)}
+    value = {
+        "args": argparse.Namespace(lr=0.1, layers=[1, 2]),
+        "more": types.SimpleNamespace(a=1),
+        "when": datetime.datetime(2024, 1, 2),
+        "path": pathlib.PurePosixPath("a/b"),
+        "took": datetime.timedelta(seconds=5),
+    }
     with pytest.raises(pickle.UnpicklingError, match="Namespace"):
         round_trip(value)
     assert round_trip(value, weights_only=False) == value
@@ -205,7 +221,7 @@ def test_the_checksum_is_zlibs():
     content = bytes(range(256)) * 20
     for start in (0, 1, 7):
         for length in [*range(200), 1000, 4095, 4096, 5000]:
-            part = memoryview(content)[start:start + length]
+            part = memoryview(content)[start : start + length]
             assert wisp._core._crc32(part) == zlib.crc32(part)
     assert wisp._core._crc32(bytes(1000)) == zlib.crc32(bytes(1000))
 

@@ -1,4 +1,5 @@
 """wisp.sklearn: estimators by scikit-learn's own rules."""
+
 import doctest
 import warnings
 
@@ -83,21 +84,24 @@ def test_early_stopping_and_chance():
 
 
 def test_weights():
-    X = np.array([[0.], [0.], [1.]])
-    net = NetRegressor(random_state=0, max_epochs=300, lr=0.02).fit(X, [0., 1., 3.], sample_weight=[1, 3, 1])
-    assert abs(net.predict([[0.]])[0] - 0.75) < 0.1
+    X = np.array([[0.0], [0.0], [1.0]])
+    net = NetRegressor(random_state=0, max_epochs=300, lr=0.02).fit(X, [0.0, 1.0, 3.0], sample_weight=[1, 3, 1])
+    assert abs(net.predict([[0.0]])[0] - 0.75) < 0.1
     with pytest.raises(ValueError, match="zero"):
-        net.fit(X, [0., 1., 3.], sample_weight=[0, 0, 0])
+        net.fit(X, [0.0, 1.0, 3.0], sample_weight=[0, 0, 0])
     scalar = NetRegressor(criterion=nn.functional.mse_loss, max_epochs=2)
-    scalar.fit(X, [0., 1., 3.])
+    scalar.fit(X, [0.0, 1.0, 3.0])
     with pytest.raises(ValueError, match="one loss for each row"):
-        scalar.fit(X, [0., 1., 3.], sample_weight=[1, 1, 1])
+        scalar.fit(X, [0.0, 1.0, 3.0], sample_weight=[1, 1, 1])
 
 
 def test_settings(capsys):
     X, y = spiral(20)
-    for options, text in [(dict(optimizer="magic"), "optimizer: expected"), (dict(max_epochs=0), "max_epochs"),
-                          (dict(early_stopping=True, validation_fraction=2), "validation_fraction")]:
+    for options, text in [
+        (dict(optimizer="magic"), "optimizer: expected"),
+        (dict(max_epochs=0), "max_epochs"),
+        (dict(early_stopping=True, validation_fraction=2), "validation_fraction"),
+    ]:
         with pytest.raises(ValueError, match=text):
             NetClassifier(**options).fit(X, y)
     for name in ("adamw", "sgd", "rmsprop", "adagrad", wisp.optim.Adam):

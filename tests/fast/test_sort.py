@@ -5,18 +5,7 @@ import pytest
 
 import wisp
 
-DTYPES = [
-    wisp.bool,
-    wisp.uint8,
-    wisp.int8,
-    wisp.int16,
-    wisp.int32,
-    wisp.int64,
-    wisp.float16,
-    wisp.bfloat16,
-    wisp.float32,
-    wisp.float64,
-]
+DTYPES = [wisp.bool, wisp.uint8, wisp.int8, wisp.int16, wisp.int32, wisp.int64, wisp.float16, wisp.bfloat16, wisp.float32, wisp.float64]
 
 
 def make(shape, dtype):
@@ -40,15 +29,11 @@ def test_sort_is_stable(dtype, n):
     for descending in (False, True):
         values, indices = x.sort(1, descending)
         expected = np.argsort(-a if descending else a, 1, kind="stable")
-        assert np.array_equal(indices.numpy(), expected) and np.array_equal(
-            array(values), np.take_along_axis(array(x), expected, 1)
-        )
+        assert np.array_equal(indices.numpy(), expected) and np.array_equal(array(values), np.take_along_axis(array(x), expected, 1))
         assert np.array_equal(x.argsort(1, descending).numpy(), expected)
         for k in {0, 1, n // 20, n // 3, n} if n else ():
             best = x.topk(k, 1, largest=descending)
-            assert np.array_equal(
-                best.values.numpy() if dtype != wisp.bfloat16 else array(best.values), array(values)[:, :k]
-            )
+            assert np.array_equal(best.values.numpy() if dtype != wisp.bfloat16 else array(best.values), array(values)[:, :k])
 
 
 def test_nan_is_last_and_zeros_are_equal():
@@ -68,9 +53,7 @@ def test_any_dimension_and_layout():
         assert np.array_equal(x.kthvalue(2, d, True).values.numpy(), np.sort(x.numpy(), d).take([1], d))
         np.testing.assert_allclose(x.quantile(0.3, d).numpy(), np.quantile(x.numpy(), 0.3, d), rtol=1e-5)
     np.testing.assert_allclose(
-        x.quantile(wisp.tensor([0.1, 0.9]), 1, True).numpy(),
-        np.quantile(x.numpy(), [0.1, 0.9], 1, keepdims=True),
-        rtol=1e-4,
+        x.quantile(wisp.tensor([0.1, 0.9]), 1, True).numpy(), np.quantile(x.numpy(), [0.1, 0.9], 1, keepdims=True), rtol=1e-4
     )
 
 
@@ -87,20 +70,12 @@ def test_unique(dtype):
         x = make(shape, dtype)
         values, inverse, counts = x.unique(return_inverse=True, return_counts=True)
         e, i, c = np.unique(x.numpy(), return_inverse=True, return_counts=True)
-        assert (
-            np.array_equal(values.numpy(), e)
-            and np.array_equal(inverse.numpy(), i.reshape(shape))
-            and np.array_equal(counts.numpy(), c)
-        )
+        assert np.array_equal(values.numpy(), e) and np.array_equal(inverse.numpy(), i.reshape(shape)) and np.array_equal(counts.numpy(), c)
     x = make((30, 2), dtype)
     for d in (0, 1):
         values, inverse, counts = x.unique(dim=d, return_inverse=True, return_counts=True)
         e, i, c = np.unique(x.numpy(), axis=d, return_inverse=True, return_counts=True)
-        assert (
-            np.array_equal(values.numpy(), e)
-            and np.array_equal(inverse.numpy(), i.reshape(-1))
-            and np.array_equal(counts.numpy(), c)
-        )
+        assert np.array_equal(values.numpy(), e) and np.array_equal(inverse.numpy(), i.reshape(-1)) and np.array_equal(counts.numpy(), c)
     assert wisp.tensor([1, 1, 2, 2, 1]).unique_consecutive().tolist() == [1, 2, 1]
 
 

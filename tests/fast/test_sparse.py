@@ -1,4 +1,5 @@
 """Sparse tensors: what they are, products and gradients, sparse gradients in training, and that nothing else reads them."""
+
 import copy
 import doctest
 import io
@@ -69,12 +70,25 @@ def test_empty_and_tiny(size):
 
 
 def test_wrong_arguments():
-    for arguments in (([[5]], [1.0], (2,)), ([[-1]], [1.0], (2,)), ([[0, 1]], [1.0]), ([[0]], [1.0], (2, 2)), ([0], [1.0]),
-                      ([[0]], wisp.ones(1, 3), (2, 4))):
+    for arguments in (
+        ([[5]], [1.0], (2,)),
+        ([[-1]], [1.0], (2,)),
+        ([[0, 1]], [1.0]),
+        ([[0]], [1.0], (2, 2)),
+        ([0], [1.0]),
+        ([[0]], wisp.ones(1, 3), (2, 4)),
+    ):
         with pytest.raises(RuntimeError):
             wisp.sparse_coo_tensor(*arguments)
-    for arguments in (([0, 1, 5], [1, 0], [1.0, 2.0]), ([1, 1, 2], [1, 0], [1.0, 2.0]), ([0, 2, 1, 2], [1, 0], [1.0, 2.0]),
-                      ([0, 1, 2], [1, 7], [1.0, 2.0], (2, 2)), ([0, 1, 2], [1, -1], [1.0, 2.0]), ([0, 1, 2], [1, 0], [1.0]), ([], [], [])):
+    for arguments in (
+        ([0, 1, 5], [1, 0], [1.0, 2.0]),
+        ([1, 1, 2], [1, 0], [1.0, 2.0]),
+        ([0, 2, 1, 2], [1, 0], [1.0, 2.0]),
+        ([0, 1, 2], [1, 7], [1.0, 2.0], (2, 2)),
+        ([0, 1, 2], [1, -1], [1.0, 2.0]),
+        ([0, 1, 2], [1, 0], [1.0]),
+        ([], [], []),
+    ):
         with pytest.raises(RuntimeError):
             wisp.sparse_csr_tensor(*arguments)
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
@@ -128,7 +142,7 @@ def test_values_carry_the_gradient():
     for _ in range(2):
         sparse.mm(leaf, wisp.ones(3, 2)).sum().backward()
     assert leaf.grad.is_sparse and leaf.grad.values().tolist() == [4.0] * 3
-    gradient, = wisp.autograd.grad(leaf.to_dense().pow(2).sum(), leaf)
+    (gradient,) = wisp.autograd.grad(leaf.to_dense().pow(2).sum(), leaf)
     assert gradient.is_sparse and gradient.to_dense().tolist() == [[0, 2, 0], [4, 0, 6]]
     leaf.grad = None
     (leaf * 3).backward(wisp.ones(2, 3).to_sparse())
@@ -143,6 +157,7 @@ def test_transforms_see_the_values():
 
     def product(v):
         return wisp.sparse_coo_tensor(a.indices(), v, a.shape) @ x
+
     _, tangent = wisp.func.jvp(product, (values,), (direction,))
     assert wisp.allclose(tangent, product(direction))
     _, tangent = wisp.func.jvp(lambda x: a @ x, (x,), (x * 2,))
@@ -166,7 +181,7 @@ def test_threads_do_not_change_results():
     for threads in (1, 2):
         wisp.set_num_threads(threads)
         y = a @ x
-        gradient, = wisp.autograd.grad(y.sum(), x)
+        (gradient,) = wisp.autograd.grad(y.sum(), x)
         results.append((y.tolist(), gradient.tolist()))
     wisp.set_num_threads(before)
     assert results[0] == results[1]
@@ -216,7 +231,7 @@ def test_embedding_gives_sparse_gradients(mode):
                 y = wisp.nn.functional.embedding(index, w, padding_idx=2, sparse=is_sparse)
             else:
                 y = wisp.nn.functional.embedding_bag(index, w, mode=mode, padding_idx=2, sparse=is_sparse)
-            (y ** 2).sum().backward()
+            (y**2).sum().backward()
         assert w.grad.is_sparse == is_sparse
         gradients.append(w.grad.to_dense())
     assert wisp.allclose(*gradients)
@@ -294,13 +309,61 @@ def test_memory(no_leaks):
 def test_no_method_reads_the_shell():
     """Every method either agrees with the dense tensor's or refuses; none works on the memory behind the shell."""
     dense, wrong = wisp.tensor(DENSE), []
-    says_otherwise = {"is_contiguous", "stride", "_repr", "_repr_html_", "type", "sparse_dim", "dense_dim", "_nnz", "_values", "_indices", "values", "indices",
-                      "is_coalesced", "__truediv__", "__floordiv__", "__itruediv__", "__ifloordiv__", "true_divide", "true_divide_", "div", "div_",
-                      "divide", "divide_", "floor_divide", "floor_divide_", "__iter__", "__hash__"}
+    says_otherwise = {
+        "is_contiguous",
+        "stride",
+        "_repr",
+        "_repr_html_",
+        "type",
+        "sparse_dim",
+        "dense_dim",
+        "_nnz",
+        "_values",
+        "_indices",
+        "values",
+        "indices",
+        "is_coalesced",
+        "__truediv__",
+        "__floordiv__",
+        "__itruediv__",
+        "__ifloordiv__",
+        "true_divide",
+        "true_divide_",
+        "div",
+        "div_",
+        "divide",
+        "divide_",
+        "floor_divide",
+        "floor_divide_",
+        "__iter__",
+        "__hash__",
+    }
     for name in dir(wisp.Tensor):
-        if name in says_otherwise or name.startswith("__") and name.endswith(("class__", "hook__", "reduce__", "reduce_ex__", "copy__", "state__",
-                                                                                "init__", "new__", "dir__", "str__", "repr__", "format__", "sizeof__",
-                                                                                "attribute__", "attr__", "setitem__", "dict__")):
+        if (
+            name in says_otherwise
+            or name.startswith("__")
+            and name.endswith(
+                (
+                    "class__",
+                    "hook__",
+                    "reduce__",
+                    "reduce_ex__",
+                    "copy__",
+                    "state__",
+                    "init__",
+                    "new__",
+                    "dir__",
+                    "str__",
+                    "repr__",
+                    "format__",
+                    "sizeof__",
+                    "attribute__",
+                    "attr__",
+                    "setitem__",
+                    "dict__",
+                )
+            )
+        ):
             continue
         for arguments in ((), (0,), (dense,), (1.5,), (0, 1)):
             with warnings.catch_warnings():
@@ -320,9 +383,19 @@ def test_no_method_reads_the_shell():
             if not same:
                 wrong.append((name, arguments))
     assert not wrong
-    for refused in (lambda a: wisp.exp(a), lambda a: dense[a], lambda a: dense.__setitem__(0, a), lambda a: wisp.tensor(a), lambda a: wisp.tensor([a]),
-                    lambda a: wisp.add(dense, dense, out=a), lambda a: a.tolist(), lambda a: wisp.nn.functional.conv1d(dense, a),
-                    lambda a: wisp.where(dense > 0, a, dense), lambda a: a.data_ptr(), lambda a: wisp.ones(2, layout=wisp.sparse_coo)):
+    for refused in (
+        lambda a: wisp.exp(a),
+        lambda a: dense[a],
+        lambda a: dense.__setitem__(0, a),
+        lambda a: wisp.tensor(a),
+        lambda a: wisp.tensor([a]),
+        lambda a: wisp.add(dense, dense, out=a),
+        lambda a: a.tolist(),
+        lambda a: wisp.nn.functional.conv1d(dense, a),
+        lambda a: wisp.where(dense > 0, a, dense),
+        lambda a: a.data_ptr(),
+        lambda a: wisp.ones(2, layout=wisp.sparse_coo),
+    ):
         with pytest.raises((RuntimeError, TypeError, IndexError)):
             refused(matrix())
     with pytest.raises(NotImplementedError, match=r"exp: sparse tensors are not supported here; call .to_dense\(\)"):

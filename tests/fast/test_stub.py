@@ -1,4 +1,5 @@
 """The type stub of the core is what the registered signatures say."""
+
 import pathlib
 import subprocess
 import sys

@@ -1,4 +1,5 @@
 """An operator may write its result over an operand that dies with it, and over no other."""
+
 import functools
 import gc
 import itertools
@@ -69,6 +70,7 @@ def test_variables_keep_their_values():
     def inner(t):
         u = t * 2
         return u, t, t + 1
+
     u, t, w = inner(-x)
     expect(t, lambda v: -v)
     expect(u, lambda v: -v * 2)
@@ -121,6 +123,7 @@ def test_slots_called_from_python_code():
 
         def __neg__(self):
             return self.inner * -1
+
     x = ramp()
     w = Wrapper(-x)
     w + 1, -w, w + 1
@@ -131,6 +134,7 @@ def test_slots_called_from_python_code():
 
     def numbers():
         yield (-x) + 1
+
     expect(next(numbers()), lambda v: -v + 1)
 
 
@@ -150,6 +154,7 @@ def test_what_else_sees_the_memory():
         t = x * 2
         watched.reference = weakref.ref(t)
         return t
+
     z = watched() + 1
     expect(z, lambda v: v * 2 + 1)
     gc.collect()
@@ -157,6 +162,7 @@ def test_what_else_sees_the_memory():
 
     class Sub(wisp.Tensor):
         pass
+
     s = (x * 2).as_subclass(Sub) + 1
     expect(s, lambda v: v * 2 + 1)
 
@@ -170,7 +176,7 @@ def test_gradients_and_modes():
         z = x * 2 + 1
     assert not z.requires_grad
     w = wisp.ones(1, requires_grad=True)
-    out = ((ramp() * 2 + 1) * w).sum()   # saves the temporary for w's gradient
+    out = ((ramp() * 2 + 1) * w).sum()  # saves the temporary for w's gradient
     out.backward()
     assert float(w.grad) == float((ramp() * 2 + 1).sum())
     with wisp.inference_mode():

@@ -1,4 +1,5 @@
 """Event files for TensorBoard: read back with a small reader of our own, and with TensorBoard where it is installed."""
+
 import doctest
 import glob
 import os
@@ -39,10 +40,10 @@ def records(folder):
         data = open(path, "rb").read()
         while data:
             (length,), (crc,) = struct.unpack("<Q", data[:8]), struct.unpack("<I", data[8:12])
-            body = data[12:12 + length]
-            assert crc == masked(data[:8]) and struct.unpack("<I", data[12 + length:16 + length])[0] == masked(body)
+            body = data[12 : 12 + length]
+            assert crc == masked(data[:8]) and struct.unpack("<I", data[12 + length : 16 + length])[0] == masked(body)
             yield body
-            data = data[16 + length:]
+            data = data[16 + length :]
 
 
 def fields(data):
@@ -58,6 +59,7 @@ def fields(data):
             shift += 7
             if byte < 128:
                 return n
+
     while data:
         key = number()
         kind = key & 7
@@ -182,8 +184,16 @@ def test_everything_is_read_back(tmp_path):
 
     graph = read.Graph()
     nodes = {node.name: node for node in graph.node}
-    assert set(nodes) == {"Sequential/0", "Sequential/0/weight", "Sequential/0/bias", "Sequential/1", "Sequential/2/0", "Sequential/2/0/weight",
-                          "Sequential/2/0/bias", "input"}
+    assert set(nodes) == {
+        "Sequential/0",
+        "Sequential/0/weight",
+        "Sequential/0/bias",
+        "Sequential/1",
+        "Sequential/2/0",
+        "Sequential/2/0/weight",
+        "Sequential/2/0/bias",
+        "input",
+    }
     assert nodes["Sequential/2/0"].input[0] == "Sequential/1" and nodes["Sequential/0"].op == "Linear"
     assert [d.size for d in nodes["Sequential/2/0"].attr["_output_shapes"].list.shape[0].dim] == [3, 2]
 
@@ -193,10 +203,15 @@ def test_everything_is_read_back(tmp_path):
 
     from tensorboard.plugins.custom_scalar import layout_pb2
     from tensorboard.plugins.hparams import plugin_data_pb2
+
     layout = layout_pb2.Layout.FromString(tensors["custom_scalars__config__"].tensor.string_val[0])
     assert layout.category[0].chart[0].multiline.tag == ["loss", "exact"] and layout.category[0].chart[1].margin.series[0].upper == "z"
-    data = {v.tag: plugin_data_pb2.HParamsPluginData.FromString(v.metadata.plugin_data.content)
-            for event in events(tmp_path / "trial") for v in event.summary.value if v.tag.startswith("_hparams_")}
+    data = {
+        v.tag: plugin_data_pb2.HParamsPluginData.FromString(v.metadata.plugin_data.content)
+        for event in events(tmp_path / "trial")
+        for v in event.summary.value
+        if v.tag.startswith("_hparams_")
+    }
     start = data["_hparams_/session_start_info"].session_start_info.hparams
     assert start["lr"].number_value == 0.1 and start["name"].string_value == "n" and start["fast"].bool_value is True
     experiment = data["_hparams_/experiment"].experiment
@@ -208,6 +223,7 @@ def test_everything_is_read_back(tmp_path):
 def test_projector_config(tmp_path):
     from google.protobuf import text_format
     from tensorboard.plugins.projector import projector_config_pb2
+
     with SummaryWriter(tmp_path) as out:
         out.add_embedding(wisp.rand(5, 3), [["a", 1]] * 5, wisp.rand(5, 1, 4, 4), metadata_header=["name", "n"])
         out.add_embedding(wisp.rand(2, 3), tag="other")
@@ -220,12 +236,15 @@ def test_projector_config(tmp_path):
 def test_figure(tmp_path):
     pytest.importorskip("matplotlib").use("Agg")
     import matplotlib.pyplot as plt
+
     figure = plt.figure(figsize=(2, 1), dpi=50)
     figure.gca().plot([1, 2, 3])
     with SummaryWriter(tmp_path) as out:
         out.add_figure("plot", figure, close=False)
         out.add_figure("plots", [figure, figure])
-    (_, one, two) = (fields(fields(fields(fields(record)[5][0])[1][0])[4][0]) if b"plot" in record else None for record in records(tmp_path))
+    (_, one, two) = (
+        fields(fields(fields(fields(record)[5][0])[1][0])[4][0]) if b"plot" in record else None for record in records(tmp_path)
+    )
     assert (one[1], one[2]) == ([50], [100]) and (two[1], two[2]) == ([50], [200]) and not plt.get_fignums()
 
 

@@ -1,4 +1,5 @@
 """wisp.vision: datasets, transforms, models, helpers."""
+
 import doctest
 import gzip
 import importlib
@@ -48,8 +49,12 @@ def make_cifar(root, count=10):
 
 def test_mnist(tmp_path):
     make_mnist(tmp_path / "MNIST" / "raw")
-    data = datasets.MNIST(tmp_path, train=True, download=True,
-                          transform=transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))]))
+    data = datasets.MNIST(
+        tmp_path,
+        train=True,
+        download=True,
+        transform=transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))]),
+    )
     image, label = data[3]
     assert len(data) == 60 and image.shape == (1, 28, 28) and label == int(data.targets[3]) and data.data.dtype == wisp.uint8
     wisp.testing.assert_close(image[0], (data.data[3].float() / 255 - 0.1307) / 0.3081)
@@ -109,16 +114,38 @@ def test_failed_download_says_where(tmp_path, monkeypatch):
         models.resnet18(weights="V9")
 
 
-ALL = [transforms.Resize(16), transforms.Resize((8, 9)), transforms.CenterCrop(60), transforms.CenterCrop(10),
-       transforms.Pad(3, padding_mode="reflect"), transforms.Pad((1, 2), fill=7), transforms.Pad(2, padding_mode="symmetric"),
-       transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip(1), transforms.RandomVerticalFlip(1),
-       transforms.RandomResizedCrop(16), transforms.ColorJitter(0.4, 0.4, 0.4, 0.1), transforms.RandomRotation(30),
-       transforms.RandomRotation(30, expand=True, fill=3), transforms.RandomAffine(10, (0.1, 0.1), (0.8, 1.2), 5),
-       transforms.RandomPerspective(p=1), transforms.Grayscale(3), transforms.RandomGrayscale(1), transforms.GaussianBlur(5),
-       transforms.RandomInvert(1), transforms.RandomPosterize(3, 1), transforms.RandomSolarize(0.5, 1),
-       transforms.RandomAdjustSharpness(2, 1), transforms.RandomAutocontrast(1), transforms.RandomEqualize(1),
-       transforms.ElasticTransform(sigma=2.0), transforms.AutoAugment(), transforms.RandAugment(), transforms.TrivialAugmentWide(),
-       transforms.AugMix()]
+ALL = [
+    transforms.Resize(16),
+    transforms.Resize((8, 9)),
+    transforms.CenterCrop(60),
+    transforms.CenterCrop(10),
+    transforms.Pad(3, padding_mode="reflect"),
+    transforms.Pad((1, 2), fill=7),
+    transforms.Pad(2, padding_mode="symmetric"),
+    transforms.RandomCrop(32, padding=4),
+    transforms.RandomHorizontalFlip(1),
+    transforms.RandomVerticalFlip(1),
+    transforms.RandomResizedCrop(16),
+    transforms.ColorJitter(0.4, 0.4, 0.4, 0.1),
+    transforms.RandomRotation(30),
+    transforms.RandomRotation(30, expand=True, fill=3),
+    transforms.RandomAffine(10, (0.1, 0.1), (0.8, 1.2), 5),
+    transforms.RandomPerspective(p=1),
+    transforms.Grayscale(3),
+    transforms.RandomGrayscale(1),
+    transforms.GaussianBlur(5),
+    transforms.RandomInvert(1),
+    transforms.RandomPosterize(3, 1),
+    transforms.RandomSolarize(0.5, 1),
+    transforms.RandomAdjustSharpness(2, 1),
+    transforms.RandomAutocontrast(1),
+    transforms.RandomEqualize(1),
+    transforms.ElasticTransform(sigma=2.0),
+    transforms.AutoAugment(),
+    transforms.RandAugment(),
+    transforms.TrivialAugmentWide(),
+    transforms.AugMix(),
+]
 
 
 @pytest.mark.parametrize("transform", ALL, ids=lambda transform: type(transform).__name__)
@@ -133,13 +160,35 @@ def test_transforms_take_pictures_and_tensors(transform, picture):
             assert tuple(size) == tuple(transform.size)
 
 
-@pytest.mark.parametrize("name, arguments, tolerance", [
-    ("resize", ((16, 24),), 1), ("rotate", (30,), 0), ("affine", (20, [3, 4], 1.2, [5, 3]), 0), ("hflip", (), 0), ("vflip", (), 0),
-    ("crop", (-3, 4, 20, 60), 0), ("center_crop", (40,), 0), ("pad", ([1, 2, 3, 4], 9), 0), ("pad", (4, 0, "symmetric"), 0),
-    ("pad", (4, 0, "reflect"), 0), ("pad", (4, 0, "edge"), 0), ("adjust_brightness", (1.5,), 1), ("adjust_contrast", (1.5,), 1),
-    ("adjust_saturation", (0.3,), 2), ("adjust_hue", (0.2,), 16), ("adjust_gamma", (0.7,), 1), ("adjust_sharpness", (2.0,), 1),
-    ("equalize", (), 0), ("autocontrast", (), 1), ("invert", (), 0), ("posterize", (3,), 0), ("solarize", (100,), 0),
-    ("rgb_to_grayscale", (), 1), ("gaussian_blur", (3,), 0)])
+@pytest.mark.parametrize(
+    "name, arguments, tolerance",
+    [
+        ("resize", ((16, 24),), 1),
+        ("rotate", (30,), 0),
+        ("affine", (20, [3, 4], 1.2, [5, 3]), 0),
+        ("hflip", (), 0),
+        ("vflip", (), 0),
+        ("crop", (-3, 4, 20, 60), 0),
+        ("center_crop", (40,), 0),
+        ("pad", ([1, 2, 3, 4], 9), 0),
+        ("pad", (4, 0, "symmetric"), 0),
+        ("pad", (4, 0, "reflect"), 0),
+        ("pad", (4, 0, "edge"), 0),
+        ("adjust_brightness", (1.5,), 1),
+        ("adjust_contrast", (1.5,), 1),
+        ("adjust_saturation", (0.3,), 2),
+        ("adjust_hue", (0.2,), 16),
+        ("adjust_gamma", (0.7,), 1),
+        ("adjust_sharpness", (2.0,), 1),
+        ("equalize", (), 0),
+        ("autocontrast", (), 1),
+        ("invert", (), 0),
+        ("posterize", (3,), 0),
+        ("solarize", (100,), 0),
+        ("rgb_to_grayscale", (), 1),
+        ("gaussian_blur", (3,), 0),
+    ],
+)
 def test_tensors_and_pictures_agree(name, arguments, tolerance, picture):
     function = getattr(F, name)
     one, other = function(F.pil_to_tensor(picture), *arguments), F.pil_to_tensor(function(picture, *arguments))
@@ -158,15 +207,24 @@ def test_conversions(picture):
         transforms.Normalize([0.5], [0.5])(F.pil_to_tensor(picture))
     with pytest.raises(ValueError):
         transforms.ColorJitter(hue=0.7)
-    assert wisp.equal(F.convert_image_dtype(F.convert_image_dtype(F.pil_to_tensor(picture), wisp.float32), wisp.uint8),
-                      F.pil_to_tensor(picture))
+    assert wisp.equal(
+        F.convert_image_dtype(F.convert_image_dtype(F.pil_to_tensor(picture), wisp.float32), wisp.uint8), F.pil_to_tensor(picture)
+    )
 
 
 def test_samples_with_boxes_and_masks(picture):
     boxes = tv_tensors.BoundingBoxes([[4, 2, 10, 12]], format="XYXY", canvas_size=(32, 48))
     mask = tv_tensors.Mask(wisp.ones(1, 32, 48, dtype=wisp.uint8))
-    change = v2.Compose([v2.ToImage(), v2.RandomHorizontalFlip(1), v2.Resize((16, 24)), v2.ColorJitter(0.5),
-                         v2.ToDtype(wisp.float32, scale=True), v2.Normalize([0.5] * 3, [0.5] * 3)])
+    change = v2.Compose(
+        [
+            v2.ToImage(),
+            v2.RandomHorizontalFlip(1),
+            v2.Resize((16, 24)),
+            v2.ColorJitter(0.5),
+            v2.ToDtype(wisp.float32, scale=True),
+            v2.Normalize([0.5] * 3, [0.5] * 3),
+        ]
+    )
     image, target = change(picture, {"boxes": boxes, "masks": mask, "labels": wisp.tensor([1])})
     assert image.shape == (3, 16, 24) and image.dtype == wisp.float32 and isinstance(image, tv_tensors.Image)
     assert target["boxes"].tolist() == [[19, 1, 22, 6]] and target["boxes"].canvas_size == (16, 24)
@@ -176,10 +234,23 @@ def test_samples_with_boxes_and_masks(picture):
     wisp.testing.assert_close(labels.sum(1), wisp.ones(4))
 
 
-COUNTS = {"resnet18": 11689512, "resnet50": 25557032, "resnext50_32x4d": 25028904, "mobilenet_v2": 3504872, "mobilenet_v3_large": 5483032,
-          "mobilenet_v3_small": 2542856, "densenet121": 7978856, "efficientnet_b0": 5288548, "squeezenet1_0": 1248424,
-          "squeezenet1_1": 1235496, "shufflenet_v2_x1_0": 2278604, "mnasnet1_0": 4383312, "convnext_tiny": 28589128, "swin_t": 28288354,
-          "lenet": 61706}
+COUNTS = {
+    "resnet18": 11689512,
+    "resnet50": 25557032,
+    "resnext50_32x4d": 25028904,
+    "mobilenet_v2": 3504872,
+    "mobilenet_v3_large": 5483032,
+    "mobilenet_v3_small": 2542856,
+    "densenet121": 7978856,
+    "efficientnet_b0": 5288548,
+    "squeezenet1_0": 1248424,
+    "squeezenet1_1": 1235496,
+    "shufflenet_v2_x1_0": 2278604,
+    "mnasnet1_0": 4383312,
+    "convnext_tiny": 28589128,
+    "swin_t": 28288354,
+    "lenet": 61706,
+}
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -229,17 +300,45 @@ def test_boxes():
     wisp.testing.assert_close(ops.generalized_box_iou_loss(boxes, boxes), wisp.zeros(3))
     # of a picture whose numbers are its columns, a region's values are the middles of its bins
     ramp = wisp.arange(8.0).expand(1, 1, 8, 8)
-    wisp.testing.assert_close(ops.roi_align(ramp, [wisp.tensor([[1.0, 1.0, 5.0, 5.0]])], 2, sampling_ratio=2, aligned=True)[0, 0, 0],
-                              wisp.tensor([1.5, 3.5]))
+    wisp.testing.assert_close(
+        ops.roi_align(ramp, [wisp.tensor([[1.0, 1.0, 5.0, 5.0]])], 2, sampling_ratio=2, aligned=True)[0, 0, 0], wisp.tensor([1.5, 3.5])
+    )
 
 
-@pytest.mark.parametrize("name", ["transforms._convert", "transforms._color", "transforms._geometry", "transforms.functional",
-                                  "transforms.transforms", "transforms._random", "transforms.autoaugment", "transforms.v2",
-                                  "transforms.v2._mix", "transforms.v2.functional", "tv_tensors", "utils", "ops.boxes", "ops.layers",
-                                  "datasets.others", "models._api", "models.alexnet", "models.resnet", "models.vision_transformer",
-                                  "models.unet", "models._utils", "models.feature_extraction", "ops.poolers",
-                                  "ops.feature_pyramid_network", "models.detection._utils", "models.detection.anchor_utils",
-                                  "models.detection.faster_rcnn", "models.detection.retinanet", "models.detection.backbone_utils"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "transforms._convert",
+        "transforms._color",
+        "transforms._geometry",
+        "transforms.functional",
+        "transforms.transforms",
+        "transforms._random",
+        "transforms.autoaugment",
+        "transforms.v2",
+        "transforms.v2._mix",
+        "transforms.v2.functional",
+        "tv_tensors",
+        "utils",
+        "ops.boxes",
+        "ops.layers",
+        "datasets.others",
+        "models._api",
+        "models.alexnet",
+        "models.resnet",
+        "models.vision_transformer",
+        "models.unet",
+        "models._utils",
+        "models.feature_extraction",
+        "ops.poolers",
+        "ops.feature_pyramid_network",
+        "models.detection._utils",
+        "models.detection.anchor_utils",
+        "models.detection.faster_rcnn",
+        "models.detection.retinanet",
+        "models.detection.backbone_utils",
+    ],
+)
 def test_examples_in_docstrings(name):
     result = doctest.testmod(importlib.import_module(f"wisp.vision.{name}"), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0 and result.attempted > 0

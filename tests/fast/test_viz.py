@@ -1,4 +1,5 @@
 """Pictures: graphs, summaries, charts, what notebooks show."""
+
 import doctest
 import importlib
 import pkgutil
@@ -82,7 +83,10 @@ def test_modules(traced):
     assert [group.name for group in picture.groups] == ["Net", "blocks", "0", "1"]
     items = {(item.group.name if item.group else "", item.title): item for item in picture.items}
     conv = items["0", "conv1"]
-    assert conv.module == "Conv2d" and [p[:2] for p in conv.parameters] == [("blocks.0.conv1.weight", (4, 4, 3, 3)), ("blocks.0.conv1.bias", (4,))]
+    assert conv.module == "Conv2d" and [p[:2] for p in conv.parameters] == [
+        ("blocks.0.conv1.weight", (4, 4, 3, 3)),
+        ("blocks.0.conv1.bias", (4,)),
+    ]
     assert conv.outputs[0][0] == (2, 4, 8, 8) and conv.parameters[0][3] > 0
     assert items["Net", "head"].outputs[0][0] == (2, 10) and items["", "cross_entropy"].name == "loss"
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
@@ -103,8 +107,9 @@ def test_call_of_a_model():
 
 
 def test_modules_without_parameters_are_found():
-    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Sequential(nn.Conv2d(2, 2, 1), nn.Tanh()), nn.Flatten(), nn.Linear(18, 4),
-                          nn.Softmax(-1))
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Sequential(nn.Conv2d(2, 2, 1), nn.Tanh()), nn.Flatten(), nn.Linear(18, 4), nn.Softmax(-1)
+    )
     x = wisp.ones(1, 1, 8, 8)
     with viz.trace(model) as calls:
         loss = model(x).square().sum()
@@ -158,19 +163,20 @@ def test_odd_graphs():
         @staticmethod
         def backward(ctx, g):
             return g * 2
+
     assert "DoubleBackward" in viz.graph(Double.apply(leaf).sum()).svg()
 
 
 def test_more_odd_graphs():
     x = wisp.ones(3, 2, requires_grad=True)
-    (first,) = wisp.autograd.grad((x ** 3).sum(), x, create_graph=True)
-    assert viz.graph(first.sum()).items[-1].norm == pytest.approx(6 * 6 ** 0.5, rel=1e-5)
+    (first,) = wisp.autograd.grad((x**3).sum(), x, create_graph=True)
+    assert viz.graph(first.sum()).items[-1].norm == pytest.approx(6 * 6**0.5, rel=1e-5)
     changed = x * 1
     changed[:, 0] = 5
     check_svg(viz.graph(changed.sum()))
     table = nn.Embedding(5, 3, sparse=True)
     loss = table(wisp.tensor([1, 2])).sum()
-    assert viz.graph(loss, table).items[0].parameters[0][3] == pytest.approx(6 ** 0.5, rel=1e-5)
+    assert viz.graph(loss, table).items[0].parameters[0][3] == pytest.approx(6**0.5, rel=1e-5)
     loss.backward()
     assert viz.gradient_flow(table).rows[0]["max"] == 1
     frozen = nn.Linear(2, 2)
@@ -202,6 +208,7 @@ def test_layout_of_random_graphs():
         def area(leaf):
             tall = leaf.height if not isinstance(leaf, _layout.Box) or leaf.folded else leaf.tall
             return leaf.x - leaf.width / 2, leaf.x + leaf.width / 2, leaf.y, leaf.y + tall
+
         for box in boxes:
             if box.folded:
                 continue
@@ -280,8 +287,18 @@ def test_tensors_in_a_notebook():
     page = wisp.tensor([[1.0, -2.0], [wisp.nan, 0.5]], requires_grad=True)._repr_html_()
     assert "[2, 2]" in page and ">-2<" in page and ">nan<" in page and "requires grad" in page
     assert "MulBackward0" in (wisp.ones(2, requires_grad=True) * 2)._repr_html_()
-    for t in (wisp.tensor(3), wisp.ones(0, 3), wisp.ones(3, dtype=wisp.bool), wisp.ones(2, 2, dtype=wisp.complex64), wisp.ones(2, 3, 4, 5),
-              wisp.arange(1000), wisp.eye(3).to_sparse(), wisp.ones(50, 60).t(), wisp.ones(1).expand(4, 4), wisp.ones(2, dtype=wisp.bfloat16)):
+    for t in (
+        wisp.tensor(3),
+        wisp.ones(0, 3),
+        wisp.ones(3, dtype=wisp.bool),
+        wisp.ones(2, 2, dtype=wisp.complex64),
+        wisp.ones(2, 3, 4, 5),
+        wisp.arange(1000),
+        wisp.eye(3).to_sparse(),
+        wisp.ones(50, 60).t(),
+        wisp.ones(1).expand(4, 4),
+        wisp.ones(2, dtype=wisp.bfloat16),
+    ):
         assert t._repr_html_().startswith("<div")
     assert "… 17 more" in wisp.ones(4, 5, 2, 2)._repr_html_()
     assert len(wisp.randn(1000, 1000)._repr_html_()) < 20000
@@ -302,7 +319,7 @@ def test_images(tmp_path):
     data = (tmp_path / "a.png").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">II", data[16:24]) == (4, 2)
     at = data.index(b"IDAT")
-    raw = zlib.decompress(data[at + 4:at + 4 + struct.unpack(">I", data[at - 4:at])[0]])
+    raw = zlib.decompress(data[at + 4 : at + 4 + struct.unpack(">I", data[at - 4 : at])[0]])
     assert raw[0] == 0 and list(raw[4:7]) == [255, 0, 0] and list(raw[-3:]) == [0, 0, 255]
     assert repr(viz.image(wisp.full((5, 6), 200, dtype=wisp.uint8))) == "Image(5 x 6)"
     assert "data:image/png" in viz.image(wisp.randn(3, 1, 4, 4), scale=True)._repr_html_()

@@ -1,4 +1,5 @@
 """vmap: dimensions and structures, derivatives per sample, random numbers, writes, and what it refuses."""
+
 import pytest
 
 import wisp
@@ -37,6 +38,7 @@ def test_samples_look_like_samples():
         assert a.shape == (3,) and a.dim() == 1 and a.dtype == wisp.float64 and len(a) == 3 and a.numel() == 3
         first, second, third = a
         return first * second + third - a[0] + a[-1] ** 2 + 2 / a[1] - (3 - a[0])
+
     close(vmap(f)(X), wisp.stack([f(row) for row in X]))
 
 
@@ -59,13 +61,18 @@ def test_indexing_and_writing():
         y[1:] += a[:-1]
         y.mul_(2)
         return y
+
     close(vmap(write)(X, Y), wisp.stack([write(a, b) for a, b in zip(X, Y)]))
     base = X.clone()
     vmap(lambda a: a[1].add_(1))(base)
     close(base[:, 1], X[:, 1] + 1)
     outside = wisp.zeros(3, dtype=wisp.float64)
-    for bad in (lambda a: outside.add_(a), lambda a: outside.copy_(a), lambda a: outside.__iadd__(a),
-                lambda a: outside.__setitem__(0, a[0])):
+    for bad in (
+        lambda a: outside.add_(a),
+        lambda a: outside.copy_(a),
+        lambda a: outside.__iadd__(a),
+        lambda a: outside.__setitem__(0, a[0]),
+    ):
         with pytest.raises(RuntimeError, match="not possible because"):
             vmap(bad)(X)
     assert not outside.any()
@@ -78,6 +85,7 @@ def test_derivatives_per_sample():
 
     def loss(parameters, x, y):
         return F.cross_entropy(functional_call(model, parameters, (x,)), y)
+
     together = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, X, target)
     for i in range(2):
         for name, g in grad(loss)(parameters, X[i], target[i]).items():
@@ -89,18 +97,19 @@ def test_derivatives_per_sample():
     close(vmap(lambda a, t: jvp(wisp.exp, (a,), (t,))[1])(X, Y), X.exp() * Y)
     _, pull = vjp(wisp.sin, X[0])
     close(vmap(pull)(Y)[0], Y * X[0].cos())
-    close(grad(lambda w: vmap(lambda a: (a * w).sum())(X).square().sum())(Y[0]),
-          grad(lambda w: (X @ w).square().sum())(Y[0]))
+    close(grad(lambda w: vmap(lambda a: (a * w).sum())(X).square().sum())(Y[0]), grad(lambda w: (X @ w).square().sum())(Y[0]))
 
 
 def test_convolution_per_sample():
-    model = wisp.nn.Sequential(wisp.nn.Conv2d(1, 2, 3), wisp.nn.ReLU(), wisp.nn.MaxPool2d(2), wisp.nn.Flatten(),
-                               wisp.nn.Linear(8, 2)).double()
+    model = wisp.nn.Sequential(
+        wisp.nn.Conv2d(1, 2, 3), wisp.nn.ReLU(), wisp.nn.MaxPool2d(2), wisp.nn.Flatten(), wisp.nn.Linear(8, 2)
+    ).double()
     parameters = {k: v.detach() for k, v in model.named_parameters()}
     images, target = wisp.randn(3, 1, 6, 6, dtype=wisp.float64), wisp.tensor([1, 0, 1])
 
     def loss(parameters, x, y):
         return F.cross_entropy(functional_call(model, parameters, (x.unsqueeze(0),)), y.unsqueeze(0))
+
     together = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, images, target)
     for i in range(3):
         for name, g in grad(loss)(parameters, images[i], target[i]).items():
@@ -120,8 +129,13 @@ def test_randomness():
     ones = wisp.ones(4, 1000)
     with pytest.raises(RuntimeError, match="randomness error mode"):
         vmap(lambda a: a + wisp.rand(1000))(ones)
-    for draw in (lambda a: a + wisp.rand(1000), lambda a: F.dropout(a), lambda a: a + wisp.randn_like(a),
-                 lambda a: a.clone().uniform_(), lambda a: wisp.randperm(1000)):
+    for draw in (
+        lambda a: a + wisp.rand(1000),
+        lambda a: F.dropout(a),
+        lambda a: a + wisp.randn_like(a),
+        lambda a: a.clone().uniform_(),
+        lambda a: wisp.randperm(1000),
+    ):
         same = vmap(draw, randomness="same")(ones)
         assert all(wisp.equal(same[0], row) for row in same)
         different = vmap(draw, randomness="different")(ones)
@@ -146,20 +160,30 @@ def test_functions_of_the_user():
         def vmap(info, in_dims, x):
             assert info.batch_size == 2 and in_dims == (0,)
             return x + 100, 0
+
     close(vmap(Cube.apply)(X), X**3)
     close(vmap(grad(lambda a: Cube.apply(a).sum()))(X), 3 * X**2)
     close(vmap(Marked.apply)(X), X + 100)
 
 
 def test_refusals():
-    for f, text in ((lambda a: a.item(), "item"), (lambda a: a if a > 0 else -a, "control flow"), (lambda a: float(a), "number"),
-                    (lambda a: a.numpy(), "numpy")):
+    for f, text in (
+        (lambda a: a.item(), "item"),
+        (lambda a: a if a > 0 else -a, "control flow"),
+        (lambda a: float(a), "number"),
+        (lambda a: a.numpy(), "numpy"),
+    ):
         with pytest.raises(RuntimeError, match=text):
             vmap(f)(wisp.ones(2))
-    for arguments, text in (({"in_dims": (0, 0)}, "not compatible"), ({"in_dims": None}, "expected `in_dims`"),
-                            ({"in_dims": (None,)}, "at least one Tensor"), ({"in_dims": 5}, "in_dim=5"),
-                            ({"out_dims": None}, "can not return a BatchedTensor"), ({"out_dims": "x"}, "must be an int"),
-                            ({"out_dims": (0, 0)}, "not compatible")):
+    for arguments, text in (
+        ({"in_dims": (0, 0)}, "not compatible"),
+        ({"in_dims": None}, "expected `in_dims`"),
+        ({"in_dims": (None,)}, "at least one Tensor"),
+        ({"in_dims": 5}, "in_dim=5"),
+        ({"out_dims": None}, "can not return a BatchedTensor"),
+        ({"out_dims": "x"}, "must be an int"),
+        ({"out_dims": (0, 0)}, "not compatible"),
+    ):
         with pytest.raises(ValueError, match=text):
             vmap(lambda a: a, **arguments)(X)
     with pytest.raises(IndexError):

@@ -122,9 +122,12 @@ def graphs():
         each.reset()
     cuda.empty_cache()
     assert cuda.memory_reserved() <= before + (22 << 20)
-    for kind, part, f in ((RuntimeError, "nothing was captured", g.replay), (RuntimeError, "nothing was captured", g.pool),
-                          (RuntimeError, "non-default stream", cuda.CUDAGraph().capture_begin),
-                          (RuntimeError, "capture_begin first", cuda.CUDAGraph().capture_end)):
+    for kind, part, f in (
+        (RuntimeError, "nothing was captured", g.replay),
+        (RuntimeError, "nothing was captured", g.pool),
+        (RuntimeError, "non-default stream", cuda.CUDAGraph().capture_begin),
+        (RuntimeError, "capture_begin first", cuda.CUDAGraph().capture_end),
+    ):
         raises(kind, part, f)
     try:
         with cuda.graph(cuda.CUDAGraph()):
@@ -147,8 +150,9 @@ def graphs():
     assert net[0].weight.grad is not None and given.grad is not None
     net.eval()
     assert net(given[:1]).shape == (1, 4)  # not the graph
-    f, _ = cuda.make_graphed_callables((lambda a, b: (a * b, {"k": a.detach() + 1}), nn.Linear(8, 2).cuda()),
-                                       ((given, given.detach()), (given,)))
+    f, _ = cuda.make_graphed_callables(
+        (lambda a, b: (a * b, {"k": a.detach() + 1}), nn.Linear(8, 2).cuda()), ((given, given.detach()), (given,))
+    )
     product, more = f(given, given.detach())
     assert product.requires_grad and not more["k"].requires_grad
     product.sum().backward()
@@ -172,9 +176,15 @@ def moves():
     net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
     assert net[1].running_mean.is_cuda and net.half()[0].weight.dtype == wisp.half and net[1].num_batches_tracked.dtype == wisp.int64
     net.to("cpu", wisp.float64).to(device="cuda:1").to(wisp.float32).to(g)
-    assert net[0].weight.device.index == 0 and net.to_empty(device="meta")[0].weight.is_meta and net.to_empty(device="cuda:1")[0].weight.is_cuda
+    assert (
+        net[0].weight.device.index == 0
+        and net.to_empty(device="meta")[0].weight.is_meta
+        and net.to_empty(device="cuda:1")[0].weight.is_cuda
+    )
     with wisp.device("meta"):
-        large = nn.ModuleList([nn.Linear(10**5, 10**5), nn.LSTM(3, 4), nn.Conv2d(3, 4, 3), nn.Transformer(16, 2, 1, 1), nn.EmbeddingBag(4, 3)])
+        large = nn.ModuleList(
+            [nn.Linear(10**5, 10**5), nn.LSTM(3, 4), nn.Conv2d(3, 4, 3), nn.Transformer(16, 2, 1, 1), nn.EmbeddingBag(4, 3)]
+        )
     assert all(p.is_meta for p in large.parameters())
 
 
@@ -196,16 +206,47 @@ def mixtures():
     i = wisp.zeros(2, dtype=wisp.long)
     leaf = wisp.ones(2, 2, device="cuda", requires_grad=True)
     for f in (
-        lambda: c + g, lambda: g @ c, lambda: wisp.cat([g, h]), lambda: wisp.stack([c, h]), lambda: F.linear(g, c), lambda: F.linear(g, g, c[0]),
-        lambda: F.mse_loss(g, c), lambda: F.cross_entropy(g, i), lambda: F.embedding(i.cuda(), c), lambda: F.embedding(i, g),
-        lambda: wisp.where(c > 0, g, g), lambda: g.add_(c), lambda: g.gather(0, i[None]), lambda: g.index_select(0, i), lambda: g.take(i),
-        lambda: F.batch_norm(g, c[0], c[0]), lambda: F.layer_norm(g, (2,), c[0]), lambda: F.conv1d(g[None], c[None]), lambda: wisp.addmm(c, g, g),
-        lambda: F.scaled_dot_product_attention(g, g, c), lambda: wisp.lerp(g, g, c), lambda: g.scatter(0, i[None].cuda(), c),
-        lambda: g.masked_fill(c > 0, 1), lambda: g.masked_select(h > 0), lambda: wisp.linalg.solve(g, c), lambda: nn.LSTM(2, 3).cuda()(c),
-        lambda: wisp.cdist(g, c), lambda: wisp.einsum("ij,jk", g, c), lambda: g[0].dot(h[0]), lambda: wisp.add(g, g, out=c), lambda: F.nll_loss(g, i),
-        lambda: wisp.bucketize(g, c[0]), lambda: wisp._foreach_add([g], [c]), lambda: wisp.addcmul(g, c, g), lambda: g.clamp(c),
-        lambda: wisp.cumsum(g, 0, out=h), lambda: wisp.equal(g, c), lambda: nn.Conv2d(1, 1, 1)(g[None, None]), lambda: (leaf * 2).backward(c),
-        lambda: setattr(leaf, "grad", c), lambda: nn.MultiheadAttention(2, 1).cuda()(c, c, c),
+        lambda: c + g,
+        lambda: g @ c,
+        lambda: wisp.cat([g, h]),
+        lambda: wisp.stack([c, h]),
+        lambda: F.linear(g, c),
+        lambda: F.linear(g, g, c[0]),
+        lambda: F.mse_loss(g, c),
+        lambda: F.cross_entropy(g, i),
+        lambda: F.embedding(i.cuda(), c),
+        lambda: F.embedding(i, g),
+        lambda: wisp.where(c > 0, g, g),
+        lambda: g.add_(c),
+        lambda: g.gather(0, i[None]),
+        lambda: g.index_select(0, i),
+        lambda: g.take(i),
+        lambda: F.batch_norm(g, c[0], c[0]),
+        lambda: F.layer_norm(g, (2,), c[0]),
+        lambda: F.conv1d(g[None], c[None]),
+        lambda: wisp.addmm(c, g, g),
+        lambda: F.scaled_dot_product_attention(g, g, c),
+        lambda: wisp.lerp(g, g, c),
+        lambda: g.scatter(0, i[None].cuda(), c),
+        lambda: g.masked_fill(c > 0, 1),
+        lambda: g.masked_select(h > 0),
+        lambda: wisp.linalg.solve(g, c),
+        lambda: nn.LSTM(2, 3).cuda()(c),
+        lambda: wisp.cdist(g, c),
+        lambda: wisp.einsum("ij,jk", g, c),
+        lambda: g[0].dot(h[0]),
+        lambda: wisp.add(g, g, out=c),
+        lambda: F.nll_loss(g, i),
+        lambda: wisp.bucketize(g, c[0]),
+        lambda: wisp._foreach_add([g], [c]),
+        lambda: wisp.addcmul(g, c, g),
+        lambda: g.clamp(c),
+        lambda: wisp.cumsum(g, 0, out=h),
+        lambda: wisp.equal(g, c),
+        lambda: nn.Conv2d(1, 1, 1)(g[None, None]),
+        lambda: (leaf * 2).backward(c),
+        lambda: setattr(leaf, "grad", c),
+        lambda: nn.MultiheadAttention(2, 1).cuda()(c, c, c),
     ):
         try:
             f()
@@ -253,18 +294,33 @@ def made_in_python():
     corners = [[0, 0], [15, 0], [15, 15], [0, 15]]
     wisp.distributions.Distribution.set_default_validate_args(False)
     for f in (
-        lambda: ops.nms(boxes, score, 0.5), lambda: ops.box_iou(boxes, boxes),
-        lambda: images.rotate(picture, 30, fill=[1]), lambda: images.affine(picture, 10, [1, 1], 1.1, [3, 3], fill=[1, 2, 3]),
-        lambda: images.perspective(picture, corners, corners), lambda: images.adjust_sharpness(picture, 2), lambda: images.gaussian_blur(picture, 3),
-        lambda: images.elastic_transform(picture, wisp.zeros(1, 16, 16, 2).cuda()), lambda: images.pad(picture, [1], padding_mode="symmetric"),
-        lambda: wisp.fft.fftfreq(5, device="cuda"), lambda: wisp.fft.rfftfreq(5, device="cuda"), lambda: wisp.signal.windows.kaiser(5, device="cuda"),
-        lambda: wisp.UntypedStorage(10, device="cuda"), lambda: wisp.sparse_coo_tensor(size=(3, 3), device="cuda").to_dense(),
-        lambda: wisp.tensor(3.0).cuda().to_sparse().to_dense(), lambda: wisp.sparse.mm(z.to_sparse(), z), lambda: wisp.masked.mean(z, 1),
-        lambda: wisp.masked.std(z, 1, unbiased=True), lambda: F.scaled_dot_product_attention(q, q, q, attn_mask=causal_lower_right(4, 4)),
-        lambda: nn.BatchNorm2d(3, device="cuda").num_batches_tracked, lambda: wisp.distributions.Normal(score, score).sample(),
-        lambda: wisp.distributions.MixtureSameFamily(wisp.distributions.Categorical(score), wisp.distributions.Normal(score, score)).sample(),
+        lambda: ops.nms(boxes, score, 0.5),
+        lambda: ops.box_iou(boxes, boxes),
+        lambda: images.rotate(picture, 30, fill=[1]),
+        lambda: images.affine(picture, 10, [1, 1], 1.1, [3, 3], fill=[1, 2, 3]),
+        lambda: images.perspective(picture, corners, corners),
+        lambda: images.adjust_sharpness(picture, 2),
+        lambda: images.gaussian_blur(picture, 3),
+        lambda: images.elastic_transform(picture, wisp.zeros(1, 16, 16, 2).cuda()),
+        lambda: images.pad(picture, [1], padding_mode="symmetric"),
+        lambda: wisp.fft.fftfreq(5, device="cuda"),
+        lambda: wisp.fft.rfftfreq(5, device="cuda"),
+        lambda: wisp.signal.windows.kaiser(5, device="cuda"),
+        lambda: wisp.UntypedStorage(10, device="cuda"),
+        lambda: wisp.sparse_coo_tensor(size=(3, 3), device="cuda").to_dense(),
+        lambda: wisp.tensor(3.0).cuda().to_sparse().to_dense(),
+        lambda: wisp.sparse.mm(z.to_sparse(), z),
+        lambda: wisp.masked.mean(z, 1),
+        lambda: wisp.masked.std(z, 1, unbiased=True),
+        lambda: F.scaled_dot_product_attention(q, q, q, attn_mask=causal_lower_right(4, 4)),
+        lambda: nn.BatchNorm2d(3, device="cuda").num_batches_tracked,
+        lambda: wisp.distributions.Normal(score, score).sample(),
+        lambda: wisp.distributions.MixtureSameFamily(
+            wisp.distributions.Categorical(score), wisp.distributions.Normal(score, score)
+        ).sample(),
         lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10]).cuda()(wisp.rand(4, 8).cuda(), wisp.tensor([1, 6, 11, 2]).cuda()).output,
-        lambda: nn.utils.rnn.pad_sequence([z, z[:2]]), lambda: wisp.func.hessian(lambda a: (a**2).sum())(z[0]),
+        lambda: nn.utils.rnn.pad_sequence([z, z[:2]]),
+        lambda: wisp.func.hessian(lambda a: (a**2).sum())(z[0]),
     ):
         assert f().device.type == "cuda"
 

@@ -7,7 +7,15 @@ import sys
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-STANDS_FOR = ["libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libcufft.so.12", "libcublas.so.13", "libcusolver.so.12"]
+STANDS_FOR = [
+    "libcuda.so.1",
+    "libnvrtc.so.13",
+    "libcublasLt.so.13",
+    "libcudnn.so.9",
+    "libcufft.so.12",
+    "libcublas.so.13",
+    "libcusolver.so.12",
+]
 
 
 class StandIn:
@@ -19,11 +27,7 @@ class StandIn:
 
     def run(self, *arguments, **more):
         environment = dict(
-            os.environ,
-            WISP_CUDA_PATH=self.folder,
-            WISP_CACHE=os.path.join(self.folder, "cache"),
-            FAKE_CUDA_KERNELS=self.kernels,
-            **more,
+            os.environ, WISP_CUDA_PATH=self.folder, WISP_CACHE=os.path.join(self.folder, "cache"), FAKE_CUDA_KERNELS=self.kernels, **more
         )
         done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-4000:] or f"ended by signal {-done.returncode}"

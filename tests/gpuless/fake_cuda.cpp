@@ -25,18 +25,23 @@ int handle(void** out) {
 
 }  // namespace
 
-#define FINE(name) int name() { return 0; }
-#define MAKES(name) int name(void** out) { return handle(out); }
+#define FINE(name) \
+    int name() { return 0; }
+#define MAKES(name) \
+    int name(void** out) { return handle(out); }
 
 extern "C" {
 
 // --- driver -----------------------------------------------------------------------------------------------------------
-FINE(cuInit) FINE(cuCtxSetCurrent) FINE(cuCtxSynchronize) FINE(cuStreamDestroy_v2) FINE(cuStreamSynchronize) FINE(cuStreamQuery)
-FINE(cuStreamWaitEvent) FINE(cuGraphLaunch) FINE(cuGraphDestroy) FINE(cuGraphExecDestroy) FINE(cuEventDestroy_v2)
-FINE(cuEventRecord) FINE(cuEventSynchronize) FINE(cuEventQuery) FINE(cuFuncSetAttribute)
-MAKES(cuDevicePrimaryCtxRetain) MAKES(cuStreamCreateWithPriority) MAKES(cuGraphInstantiateWithFlags) MAKES(cuEventCreate) MAKES(cuModuleGetFunction)
+FINE(cuInit)
+FINE(cuCtxSetCurrent) FINE(cuCtxSynchronize) FINE(cuStreamDestroy_v2) FINE(cuStreamSynchronize) FINE(cuStreamQuery) FINE(cuStreamWaitEvent)
+    FINE(cuGraphLaunch) FINE(cuGraphDestroy) FINE(cuGraphExecDestroy) FINE(cuEventDestroy_v2) FINE(cuEventRecord) FINE(cuEventSynchronize)
+        FINE(cuEventQuery) FINE(cuFuncSetAttribute) MAKES(cuDevicePrimaryCtxRetain) MAKES(cuStreamCreateWithPriority)
+            MAKES(cuGraphInstantiateWithFlags) MAKES(cuEventCreate) MAKES(cuModuleGetFunction)
 
-int cuDriverGetVersion(int* v) { return *v = 13000, 0; }
+                int cuDriverGetVersion(int* v) {
+    return *v = 13000, 0;
+}
 int cuDeviceGetCount(int* n) {
     const char* asked = std::getenv("FAKE_CUDA_DEVICES");
     return *n = asked ? std::atoi(asked) : 2, 0;
@@ -45,13 +50,13 @@ int cuDeviceGet(int* device, int index) { return *device = index, 0; }
 int cuDeviceGetName(char* name, int size, int) { return std::snprintf(name, size, "Stand-in GPU"), 0; }
 int cuDeviceGetAttribute(int* v, int attribute, int) {
     switch (attribute) {
-        case 75: *v = 9; break;           // compute capability
-        case 76: *v = 0; break;
-        case 16: *v = 132; break;         // multiprocessors
-        case 97: *v = 227 * 1024; break;  // shared memory per block
-        case 38: *v = 50 << 20; break;    // L2
-        case 13: *v = 1980000; break;     // clock
-        default: *v = 1;
+    case 75: *v = 9; break;  // compute capability
+    case 76: *v = 0; break;
+    case 16: *v = 132; break;         // multiprocessors
+    case 97: *v = 227 * 1024; break;  // shared memory per block
+    case 38: *v = 50 << 20; break;    // L2
+    case 13: *v = 1980000; break;     // clock
+    default: *v = 1;
     }
     return 0;
 }
@@ -73,7 +78,9 @@ int cuMemFree_v2(unsigned long long p) {
 }
 int cuMemHostAlloc(void** p, size_t bytes, unsigned) { return *p = std::calloc(1, bytes), 0; }
 int cuMemFreeHost(void* p) { return std::free(p), 0; }
-int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t n, void*) { return std::memcpy(reinterpret_cast<void*>(to), from, n), 0; }
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t n, void*) {
+    return std::memcpy(reinterpret_cast<void*>(to), from, n), 0;
+}
 int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t n, void*) {
     // What kernels should have written is old memory: where a program reads counts, zeros are the better nonsense.
     static const bool zeros = std::getenv("FAKE_CUDA_ZEROS");
@@ -94,7 +101,8 @@ int cuModuleLoadData(void** module, const void*) { return handle(module); }
 int cuLaunchKernel(void*, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared) {
     launches++;
     // What a real device refuses.
-    if (!x || !y || !z || y > 65535 || z > 65535 || x > 0x7fffffffu || !(bx * by * bz) || bx * by * bz > 1024 || shared > 227 * 1024) return 1;
+    if (!x || !y || !z || y > 65535 || z > 65535 || x > 0x7fffffffu || !(bx * by * bz) || bx * by * bz > 1024 || shared > 227 * 1024)
+        return 1;
     return 0;
 }
 int cuGetErrorString(int, const char** text) { return *text = "the stand-in refused", 0; }
@@ -127,32 +135,43 @@ int nvrtcGetProgramLogSize(void*, size_t* n) { return *n = 1, 0; }
 int nvrtcGetProgramLog(void*, char* log) { return *log = 0, 0; }
 
 // --- cuBLASLt ---------------------------------------------------------------------------------------------------------
-MAKES(cublasLtCreate) MAKES(cublasLtMatmulDescCreate) MAKES(cublasLtMatrixLayoutCreate) MAKES(cublasLtMatmulPreferenceCreate)
-FINE(cublasLtMatmulDescSetAttribute) FINE(cublasLtMatrixLayoutSetAttribute) FINE(cublasLtMatmulPreferenceSetAttribute) FINE(cublasLtMatmul)
-FINE(cublasLtMatmulDescDestroy) FINE(cublasLtMatrixLayoutDestroy) FINE(cublasLtMatmulPreferenceDestroy) FINE(cublasLtDestroy)
-int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*, int* found) { return *found = 1, 0; }
+MAKES(cublasLtCreate)
+MAKES(cublasLtMatmulDescCreate) MAKES(cublasLtMatrixLayoutCreate) MAKES(cublasLtMatmulPreferenceCreate) FINE(cublasLtMatmulDescSetAttribute)
+    FINE(cublasLtMatrixLayoutSetAttribute) FINE(cublasLtMatmulPreferenceSetAttribute) FINE(cublasLtMatmul) FINE(cublasLtMatmulDescDestroy)
+        FINE(cublasLtMatrixLayoutDestroy) FINE(cublasLtMatmulPreferenceDestroy)
+            FINE(cublasLtDestroy) int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*,
+                                                                     int* found) {
+    return *found = 1, 0;
+}
 size_t cublasLtGetVersion() { return 130000; }
 
 // --- cuDNN ------------------------------------------------------------------------------------------------------------
-MAKES(cudnnCreate) FINE(cudnnSetStream) FINE(cudnnBackendDestroyDescriptor) FINE(cudnnBackendSetAttribute) FINE(cudnnBackendFinalize) FINE(cudnnBackendExecute)
-int cudnnBackendCreateDescriptor(int, void** out) { return handle(out); }
+MAKES(cudnnCreate)
+FINE(cudnnSetStream) FINE(cudnnBackendDestroyDescriptor) FINE(cudnnBackendSetAttribute) FINE(cudnnBackendFinalize)
+    FINE(cudnnBackendExecute) int cudnnBackendCreateDescriptor(int, void** out) {
+    return handle(out);
+}
 int cudnnBackendGetAttribute(void*, int name, int, long long, long long* count, void* values) {
-    *count = name == 1303 ? 0 : 1;  // an engine without notes; else one of everything
+    *count = name == 1303 ? 0 : 1;                          // an engine without notes; else one of everything
     if (name == 402) *static_cast<long long*>(values) = 0;  // that needs no memory
     return 0;
 }
 size_t cudnnGetVersion() { return 91000; }
 
 // --- cuFFT ------------------------------------------------------------------------------------------------------------
-FINE(cufftCreate) FINE(cufftDestroy) FINE(cufftSetAutoAllocation) FINE(cufftMakePlanMany64) FINE(cufftSetWorkArea) FINE(cufftSetStream) FINE(cufftXtExec)
+FINE(cufftCreate)
+FINE(cufftDestroy) FINE(cufftSetAutoAllocation) FINE(cufftMakePlanMany64) FINE(cufftSetWorkArea) FINE(cufftSetStream) FINE(cufftXtExec)
 
-// --- cuSOLVER and cuBLAS ----------------------------------------------------------------------------------------------
-MAKES(cusolverDnCreate) MAKES(cusolverDnCreateGesvdjInfo) MAKES(cusolverDnCreateParams) MAKES(cublasCreate_v2)
-FINE(cusolverDnSetStream) FINE(cublasSetStream_v2) FINE(cusolverDnXgeev_bufferSize) FINE(cusolverDnXgeev)
+    // --- cuSOLVER and cuBLAS ----------------------------------------------------------------------------------------------
+    MAKES(cusolverDnCreate) MAKES(cusolverDnCreateGesvdjInfo) MAKES(cusolverDnCreateParams) MAKES(cublasCreate_v2) FINE(cusolverDnSetStream)
+        FINE(cublasSetStream_v2) FINE(cusolverDnXgeev_bufferSize) FINE(cusolverDnXgeev)
 #define SIZED(name) FINE(name) FINE(name##_bufferSize)
-#define SOLVER(T) SIZED(cusolverDn##T##getrf) FINE(cusolverDn##T##getrs) SIZED(cusolverDn##T##potrf) FINE(cusolverDn##T##potrfBatched) SIZED(cusolverDn##T##geqrf) SIZED(cusolverDn##T##gesvdj)
+#define SOLVER(T)                                                                                                        \
+    SIZED(cusolverDn##T##getrf)                                                                                          \
+    FINE(cusolverDn##T##getrs) SIZED(cusolverDn##T##potrf) FINE(cusolverDn##T##potrfBatched) SIZED(cusolverDn##T##geqrf) \
+        SIZED(cusolverDn##T##gesvdj)
 #define REAL(T) SOLVER(T) SIZED(cusolverDn##T##orgqr) SIZED(cusolverDn##T##ormqr) SIZED(cusolverDn##T##syevd)
 #define COMPLEX(T) SOLVER(T) SIZED(cusolverDn##T##ungqr) SIZED(cusolverDn##T##unmqr) SIZED(cusolverDn##T##heevd)
 #define BLAS(T) FINE(cublas##T##trsm_v2) FINE(cublas##T##trsmBatched) FINE(cublas##T##getrfBatched) FINE(cublas##T##getrsBatched)
-REAL(S) REAL(D) COMPLEX(C) COMPLEX(Z) BLAS(S) BLAS(D) BLAS(C) BLAS(Z)
+            REAL(S) REAL(D) COMPLEX(C) COMPLEX(Z) BLAS(S) BLAS(D) BLAS(C) BLAS(Z)
 }

@@ -77,7 +77,7 @@ int reduce(const void* in, void* out, size_t total, size_t from, size_t n, int t
         case 7: fold<float>(*c, out, from, n, op); break;
         case 8: fold<double>(*c, out, from, n, op); break;
         default: return 4;
-    }
+        }
     c->meet();
     return 0;
 }

@@ -1,4 +1,5 @@
 """The NCCL backend on stand-in GPUs that have memory and copies, but no kernels; run as ranks by test_nccl.py."""
+
 import os
 import signal
 import sys
@@ -62,7 +63,7 @@ def whole_world():
     x = on([])
     dist.all_reduce(x)
     cpu = wisp.ones(2)
-    dist.all_reduce(cpu)        # MPI's
+    dist.all_reduce(cpu)  # MPI's
     assert cpu.tolist() == [size, size]
     some = dist.new_group([0, size - 1])
     if rank in (0, size - 1):
@@ -92,9 +93,11 @@ def messages():
 
 def gone():
     """A rank dies while the GPU waits for it, and the host for the GPU."""
+
     class Never:
         def query(self):
             return False
+
     x = on([1.0])
     dist.all_reduce(x)
     if rank == 1:

@@ -261,6 +261,8 @@ def test_programs(stand_in, program):
     stand_in.run("-c", globals()[program])
 
 
-@pytest.mark.parametrize("part", ["devices", "streams", "statistics", "graphs", "moves", "across", "mixtures", "exchanged", "made_in_python"])
+@pytest.mark.parametrize(
+    "part", ["devices", "streams", "statistics", "graphs", "moves", "across", "mixtures", "exchanged", "made_in_python"]
+)
 def test_the_interface(stand_in, part):
     stand_in.run(os.path.join(HERE, "api.py"), part, FAKE_CUDA_ZEROS="1")

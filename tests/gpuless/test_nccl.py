@@ -1,4 +1,5 @@
 """The NCCL backend between several ranks, on a library that stands in for NVIDIA's."""
+
 import os
 import socket
 import subprocess
@@ -17,10 +18,12 @@ def launch(stand_in):
     subprocess.run([os.environ.get("CXX", "g++"), "-std=c++20", "-O1", "-shared", "-fPIC", "-o", library, source, "-lrt"], check=True)
 
     def start(options, what):
-        environment = dict(os.environ, WISP_CUDA_PATH=stand_in.folder, WISP_CACHE=os.path.join(stand_in.folder, "cache"),
-                           FAKE_CUDA_DEVICES="3")
+        environment = dict(
+            os.environ, WISP_CUDA_PATH=stand_in.folder, WISP_CACHE=os.path.join(stand_in.folder, "cache"), FAKE_CUDA_DEVICES="3"
+        )
         command = [sys.executable, "-m", "wisp.distributed.run", *map(str, options), os.path.join(HERE, "nccl_ranks.py"), what]
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
     return start
 
 

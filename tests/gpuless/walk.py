@@ -58,33 +58,67 @@ def others():
 
     for dtype in (wisp.float32, wisp.float64, wisp.complex64, wisp.complex128):
         for hermitian in (False, True):
+
             def indefinite(a, hermitian=hermitian):
                 return wisp.linalg.ldl_solve(*wisp.linalg.ldl_factor_ex(a, hermitian=hermitian)[:2], a, hermitian=hermitian)
+
             yield "indefinite", wisp.no_grad()(indefinite), [x[:4, :4].detach().to(dtype)]
-    for f in (twice, lambda x: wisp.bernoulli(x), lambda x: wisp.binomial(x, x), lambda x: wisp.poisson(x), lambda x: wisp.randint(0, 9, (5,)),
-              lambda x: wisp.randn(5), lambda x: wisp.rand(5), lambda x: x.clone().detach().exponential_(), lambda x: wisp.randperm(9),
-              lambda x: x[x > 0], lambda x: x.nonzero(), lambda x: x.cumsum(0), lambda x: x.cumsum(1), lambda x: x.long() @ x.long(),
-              lambda x: F.cross_entropy(x, wisp.zeros(300, dtype=wisp.long), wisp.ones(300), label_smoothing=0.1), lambda x: F.fractional_max_pool2d(x[None], 2, output_size=9),
-              lambda x: F.max_pool1d(x[None], 2, return_indices=True), lambda x: F.max_pool3d(x[None, None], 1, return_indices=True),
-              lambda x: wisp.sparse.mm(rows(), x[:2]), lambda x: wisp.sparse.sampled_addmm(rows(), x[:2, :2], x[:2, :2]).values(),
-              lambda x: x.mode(1)[0], lambda x: wisp.bernoulli(x, 0.3), lambda x: x.detach().clone().bernoulli_(0.3),
-              lambda x: wisp._core._total_norm([x.detach()]), lambda x: wisp._core._scale_tensors([x.detach()], 0.5),
-              lambda x: F.layer_norm(x, (300,), x[0], x[1]), lambda x: F.rms_norm(x, (300,), x[0]), lambda x: x.sum(), lambda x: x.amax(),
-              lambda x: F.layer_norm(x.reshape(-1), (90000,), x.reshape(-1), x.reshape(-1)), lambda x: x.reshape(1, -1).softmax(1),
-              lambda x: x.reshape(-1, 2).log_softmax(0), lambda x: x.reshape(10, 9000).log_softmax(1), lambda x: x.reshape(2, -1).sum(1),
-              lambda x: x.repeat(40, 40).sum(), lambda x: x.repeat(40, 40).sum(0), lambda x: x.repeat(400, 1).sum(0)):
+    for f in (
+        twice,
+        lambda x: wisp.bernoulli(x),
+        lambda x: wisp.binomial(x, x),
+        lambda x: wisp.poisson(x),
+        lambda x: wisp.randint(0, 9, (5,)),
+        lambda x: wisp.randn(5),
+        lambda x: wisp.rand(5),
+        lambda x: x.clone().detach().exponential_(),
+        lambda x: wisp.randperm(9),
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: x.cumsum(0),
+        lambda x: x.cumsum(1),
+        lambda x: x.long() @ x.long(),
+        lambda x: F.cross_entropy(x, wisp.zeros(300, dtype=wisp.long), wisp.ones(300), label_smoothing=0.1),
+        lambda x: F.fractional_max_pool2d(x[None], 2, output_size=9),
+        lambda x: F.max_pool1d(x[None], 2, return_indices=True),
+        lambda x: F.max_pool3d(x[None, None], 1, return_indices=True),
+        lambda x: wisp.sparse.mm(rows(), x[:2]),
+        lambda x: wisp.sparse.sampled_addmm(rows(), x[:2, :2], x[:2, :2]).values(),
+        lambda x: x.mode(1)[0],
+        lambda x: wisp.bernoulli(x, 0.3),
+        lambda x: x.detach().clone().bernoulli_(0.3),
+        lambda x: wisp._core._total_norm([x.detach()]),
+        lambda x: wisp._core._scale_tensors([x.detach()], 0.5),
+        lambda x: F.layer_norm(x, (300,), x[0], x[1]),
+        lambda x: F.rms_norm(x, (300,), x[0]),
+        lambda x: x.sum(),
+        lambda x: x.amax(),
+        lambda x: F.layer_norm(x.reshape(-1), (90000,), x.reshape(-1), x.reshape(-1)),
+        lambda x: x.reshape(1, -1).softmax(1),
+        lambda x: x.reshape(-1, 2).log_softmax(0),
+        lambda x: x.reshape(10, 9000).log_softmax(1),
+        lambda x: x.reshape(2, -1).sum(1),
+        lambda x: x.repeat(40, 40).sum(),
+        lambda x: x.repeat(40, 40).sum(0),
+        lambda x: x.repeat(400, 1).sum(0),
+    ):
         yield "of its own", f, [x.detach().clone()]
     for kind in (wisp.optim.Adam, wisp.optim.SGD):
         for dtype in (wisp.float32, wisp.bfloat16):
+
             def step(x, kind=kind):
                 p = nn.Parameter(x.detach())
                 p.grad = x.detach().clone()
                 nn.utils.clip_grad_norm_([p], 1.0)
-                optimizer, scaler = kind([p], lr=0.1, **({"capturable": True} if kind is wisp.optim.Adam else {})), wisp.amp.GradScaler("cuda")
+                optimizer, scaler = (
+                    kind([p], lr=0.1, **({"capturable": True} if kind is wisp.optim.Adam else {})),
+                    wisp.amp.GradScaler("cuda"),
+                )
                 scaler.scale(wisp.ones(()))
                 scaler.unscale_(optimizer)
                 optimizer.step()
                 return p
+
             yield "step", step, [x[:4].detach().to(dtype)]
 
 

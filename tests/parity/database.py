@@ -1,4 +1,5 @@
 """PyTorch's database of operators, for tests that go through all of them."""
+
 import warnings
 
 import torch
@@ -11,8 +12,11 @@ def database(wanted):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_methods_invocations import op_db
-    return [op for op in op_db if torch.float64 in op.supported_dtypes("cpu") and wanted(op) and found(wisp, op.name)
-            and op.op is found(torch, op.name)]
+    return [
+        op
+        for op in op_db
+        if torch.float64 in op.supported_dtypes("cpu") and wanted(op) and found(wisp, op.name) and op.op is found(torch, op.name)
+    ]
 
 
 def label(op):

@@ -1,4 +1,5 @@
 """autograd's functions of functions and its errors, against PyTorch's."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,4 +1,5 @@
 """Operators on conjugate views give what they give on the conjugate values; writes reach the base, as in PyTorch."""
+
 import re
 import warnings
 
@@ -20,8 +21,9 @@ def flat(result):
     return [t for part in result for t in flat(part)] if isinstance(result, (tuple, list)) else [result]
 
 
-@pytest.mark.parametrize("op", database(lambda op: torch.complex128 in op.supported_dtypes("cpu") and not SKIPPED.search(op.name)),
-                         ids=label)
+@pytest.mark.parametrize(
+    "op", database(lambda op: torch.complex128 in op.supported_dtypes("cpu") and not SKIPPED.search(op.name)), ids=label
+)
 def test_operator(op):
     torch.manual_seed(0)
     function, done = found(wisp, op.name), 0
@@ -36,6 +38,7 @@ def test_operator(op):
                 if isinstance(value, (list, tuple)):
                     return type(value)(changed(v, how) for v in value)
                 return value
+
             lazy = changed(args, lambda t: t.conj_physical().conj())
             try:
                 expected = flat(function(*args, **kwargs))

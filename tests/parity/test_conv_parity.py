@@ -1,4 +1,5 @@
 """Convolution, pooling and image operators beside torch on random shapes and options, with gradients."""
+
 import random
 import warnings
 
@@ -36,8 +37,7 @@ def test_convolution(seed):
     draw = random.Random(seed)
     dims = draw.choice([1, 2, 2, 3])
     groups, per_in, per_out = draw.choice([1, 1, 2, 3]), draw.choice([1, 2, 5]), draw.choice([1, 3, 8])
-    kernel, stride, dilation, padding = ([draw.randint(low, high) for _ in range(dims)]
-                                         for low, high in ((1, 4), (1, 3), (1, 2), (0, 2)))
+    kernel, stride, dilation, padding = ([draw.randint(low, high) for _ in range(dims)] for low, high in ((1, 4), (1, 3), (1, 2), (0, 2)))
     size = [draw.randint(4, {1: 40, 2: 14, 3: 7}[dims]) for _ in range(dims)]
     numbers = np.random.default_rng(seed)
     transposed = draw.random() < 0.4
@@ -61,8 +61,9 @@ def test_pooling(seed):
     dims = draw.choice([1, 2, 3])
     size = [draw.randint(3, 12) for _ in range(dims)]
     kernel = [draw.randint(1, 4) for _ in range(dims)]
-    options = dict(stride=[draw.randint(1, 3) for _ in range(dims)], padding=[draw.randint(0, 2) for _ in range(dims)],
-                   ceil_mode=draw.random() < 0.5)
+    options = dict(
+        stride=[draw.randint(1, 3) for _ in range(dims)], padding=[draw.randint(0, 2) for _ in range(dims)], ceil_mode=draw.random() < 0.5
+    )
     out = [draw.randint(1, 5) for _ in range(dims)]
     x = np.random.default_rng(seed).standard_normal((2, 3, *size))
 
@@ -100,9 +101,11 @@ def test_grid_sample(mode, padding, align):
     x, grid = numbers.standard_normal((2, 3, 5, 4)), numbers.uniform(-1.6, 1.6, (2, 3, 6, 2))
     both(lambda package, a, b: package.nn.functional.grid_sample(a, b, mode, padding, align_corners=align), [x, grid])
     if mode != "nearest":  # the derivative of the gradient
+
         def second(package, a, b):
             y = package.nn.functional.grid_sample(a, b, mode, padding, align_corners=align)
-            return package.autograd.grad((y ** 2).sum(), b, create_graph=True)[0]
+            return package.autograd.grad((y**2).sum(), b, create_graph=True)[0]
+
         both(second, [x, grid], 1e-6)
 
 

@@ -108,9 +108,7 @@ def compare(name, arguments, value, gradients=True):
     assert tuple(ours.batch_shape) == tuple(theirs.batch_shape) and tuple(ours.event_shape) == tuple(theirs.event_shape)
     assert ours.has_rsample == theirs.has_rsample and ours.has_enumerate_support == theirs.has_enumerate_support
     a, b = ours.log_prob(wisp.tensor(value)), theirs.log_prob(torch.tensor(value))
-    loose = (
-        1e-5 if name == "GeneralizedPareto" else 1e-7 if name == "VonMises" else 1e-9
-    )  # float32; PyTorch's Bessel function
+    loose = 1e-5 if name == "GeneralizedPareto" else 1e-7 if name == "VonMises" else 1e-9  # float32; PyTorch's Bessel function
     same(a, b, loose)
     a.sum().backward()
     b.sum().backward()
@@ -134,9 +132,7 @@ def compare(name, arguments, value, gradients=True):
     grown = (3,) + tuple(theirs.batch_shape)
     same(ours.expand(grown).log_prob(wisp.tensor(value)), theirs.expand(grown).log_prob(torch.tensor(value)), loose)
     sample = ours.sample((2,))
-    assert tuple(sample.shape) == tuple(theirs.sample((2,)).shape) and sample.dtype == (
-        wisp.int64 if name == "Categorical" else a.dtype
-    )
+    assert tuple(sample.shape) == tuple(theirs.sample((2,)).shape) and sample.dtype == (wisp.int64 if name == "Categorical" else a.dtype)
     ours.log_prob(sample)  # samples lie in the support
 
 
@@ -176,10 +172,7 @@ def test_kl(pair):
 
 def test_kl_of_normal_vectors():
     names = ["MultivariateNormal", "LowRankMultivariateNormal"]
-    arguments = [
-        {"loc": real(4), "covariance_matrix": matrix(4)},
-        {"loc": real(4), "cov_factor": real(4, 2), "cov_diag": positive(4)},
-    ]
+    arguments = [{"loc": real(4), "covariance_matrix": matrix(4)}, {"loc": real(4), "cov_factor": real(4, 2), "cov_diag": positive(4)}]
     for p, a in zip(names, arguments):
         for q, b in zip(names, arguments):
             same(
@@ -235,10 +228,7 @@ TRANSFORMS = [
     (lambda d, t: d.StickBreakingTransform(), real(2, 3)),
     (lambda d, t: d.CorrCholeskyTransform(), real(2, 6)),
     (lambda d, t: d.ReshapeTransform((4,), (2, 2)), real(3, 4)),
-    (
-        lambda d, t: d.ComposeTransform([d.AffineTransform(t(A), t(B)), d.ExpTransform(), d.StickBreakingTransform()]),
-        real(2, 3),
-    ),
+    (lambda d, t: d.ComposeTransform([d.AffineTransform(t(A), t(B)), d.ExpTransform(), d.StickBreakingTransform()]), real(2, 3)),
     (lambda d, t: d.IndependentTransform(d.ExpTransform(), 1), real(2, 3)),
     (lambda d, t: d.StackTransform([d.ExpTransform(), d.TanhTransform()], dim=0), real(2, 3)),
     (lambda d, t: d.CatTransform([d.ExpTransform(), d.TanhTransform()], dim=0, lengths=[1, 2]), real(3, 3)),
@@ -251,32 +241,21 @@ A, B = real(3), positive(3)
 @pytest.mark.parametrize("case", range(len(TRANSFORMS)))
 def test_transforms(case):
     make, x = TRANSFORMS[case]
-    ours, theirs = (
-        make(W, lambda v: wisp.tensor(v, dtype=wisp.float64)),
-        make(T, lambda v: torch.tensor(v, dtype=torch.float64)),
-    )
+    ours, theirs = (make(W, lambda v: wisp.tensor(v, dtype=wisp.float64)), make(T, lambda v: torch.tensor(v, dtype=torch.float64)))
     a, b = wisp.tensor(x), torch.tensor(x)
     y, z = ours(a), theirs(b)
     same(y, z)
     same(ours.inv(y), theirs.inv(z), 1e-7)
     same(ours.log_abs_det_jacobian(a, y), theirs.log_abs_det_jacobian(b, z), 1e-7)
     assert ours.domain.event_dim == theirs.domain.event_dim and ours.codomain.event_dim == theirs.codomain.event_dim
-    assert (
-        tuple(ours.forward_shape(a.shape)) == tuple(theirs.forward_shape(b.shape))
-        and ours.bijective == theirs.bijective
-    )
+    assert tuple(ours.forward_shape(a.shape)) == tuple(theirs.forward_shape(b.shape)) and ours.bijective == theirs.bijective
 
 
-@pytest.mark.parametrize(
-    "name", ["real", "positive", "unit_interval", "simplex", "real_vector", "corr_cholesky", "nonnegative"]
-)
+@pytest.mark.parametrize("name", ["real", "positive", "unit_interval", "simplex", "real_vector", "corr_cholesky", "nonnegative"])
 def test_registries(name):
     x = real(2, 3)
     for registry in ("biject_to", "transform_to"):
-        ours, theirs = (
-            getattr(W, registry)(getattr(W.constraints, name)),
-            getattr(T, registry)(getattr(T.constraints, name)),
-        )
+        ours, theirs = (getattr(W, registry)(getattr(W.constraints, name)), getattr(T, registry)(getattr(T.constraints, name)))
         same(ours(wisp.tensor(x)), theirs(torch.tensor(x)))
         assert getattr(W.constraints, name).check(ours(wisp.tensor(x))).all()
 
@@ -292,12 +271,15 @@ def test_kl_of_wishart_matrices():
     assert wisp.distributions.kl_divergence(p, p).abs() < 1e-5
 
 
-@pytest.mark.parametrize("call", [
-    lambda d: d.Chi2(-1.0),
-    lambda d: d.TransformedDistribution(d.Normal(0.0, 1.0), 3),
-    lambda d: d.transforms.CatTransform([3]),
-    lambda d: d.transforms.StackTransform([d.transforms.ExpTransform()])(d.Normal(0.0, 1.0).sample((2,))),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: d.Chi2(-1.0),
+        lambda d: d.TransformedDistribution(d.Normal(0.0, 1.0), 3),
+        lambda d: d.transforms.CatTransform([3]),
+        lambda d: d.transforms.StackTransform([d.transforms.ExpTransform()])(d.Normal(0.0, 1.0).sample((2,))),
+    ],
+)
 def test_what_is_refused(call):
     with pytest.raises(Exception) as theirs:
         call(torch.distributions)
@@ -305,10 +287,13 @@ def test_what_is_refused(call):
         call(wisp.distributions)
 
 
-@pytest.mark.parametrize("make", [
-    lambda d, lib: d.Normal(lib.zeros(2), lib.ones(2)),
-    lambda d, lib: d.Normal(0.0, 1.0),
-    lambda d, lib: d.MixtureSameFamily(d.Categorical(logits=lib.zeros(2)), d.Normal(lib.zeros(2), lib.ones(2))),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d, lib: d.Normal(lib.zeros(2), lib.ones(2)),
+        lambda d, lib: d.Normal(0.0, 1.0),
+        lambda d, lib: d.MixtureSameFamily(d.Categorical(logits=lib.zeros(2)), d.Normal(lib.zeros(2), lib.ones(2))),
+    ],
+)
 def test_representations(make):
     assert repr(make(wisp.distributions, wisp)) == repr(make(torch.distributions, torch))

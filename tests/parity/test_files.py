@@ -1,4 +1,5 @@
 """Files go both ways between Wisp and PyTorch."""
+
 import collections
 import io
 import pickle
@@ -9,19 +10,46 @@ import torch
 
 import wisp
 
-DTYPES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
-          "complex128", "uint16", "uint32", "uint64"]
+DTYPES = [
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+    "complex64",
+    "complex128",
+    "uint16",
+    "uint32",
+    "uint64",
+]
 
 
 def example(package):
     x = package.arange(12, dtype=package.float32).reshape(3, 4)
     result = {dtype: package.ones(2, 3).to(getattr(package, dtype)) for dtype in DTYPES}
-    result |= {"x": x, "view": x[1:], "column": x[:, 1], "transposed": x.T, "scalar": package.tensor(5),
-               "empty": package.empty(0, 3), "nested": [1, 2.5, None, (True, "text", b"bytes"), {1, 2}, 3 + 4j],
-               "ordered": collections.OrderedDict(a=1), "counter": collections.Counter("aab"), "dtype": package.int16,
-               "device": package.device("cpu"), "size": package.Size([1, 2]),
-               "parameter": package.nn.Parameter(package.ones(2)), "grad": package.ones(1, requires_grad=True),
-               "large": 2 ** 70, "expanded": package.ones(1).expand(4)}
+    result |= {
+        "x": x,
+        "view": x[1:],
+        "column": x[:, 1],
+        "transposed": x.T,
+        "scalar": package.tensor(5),
+        "empty": package.empty(0, 3),
+        "nested": [1, 2.5, None, (True, "text", b"bytes"), {1, 2}, 3 + 4j],
+        "ordered": collections.OrderedDict(a=1),
+        "counter": collections.Counter("aab"),
+        "dtype": package.int16,
+        "device": package.device("cpu"),
+        "size": package.Size([1, 2]),
+        "parameter": package.nn.Parameter(package.ones(2)),
+        "grad": package.ones(1, requires_grad=True),
+        "large": 2**70,
+        "expanded": package.ones(1).expand(4),
+    }
     return result
 
 
@@ -122,8 +150,14 @@ def test_bits(tmp_path, dtype, mmap):
 def test_tied_modules_and_containers(tmp_path):
     for source, reader in ((torch, wisp), (wisp, torch)):
         x = source.arange(6.0)
-        value = {"a": [x, {"b": (x, x[2:])}], "deque": collections.deque([1, 2]), "deep": [[[[[x.view(2, 3)]]]]],
-                 "default": collections.defaultdict(list, {"k": [x]}), "frozen": frozenset([1, 2]), "range": None}
+        value = {
+            "a": [x, {"b": (x, x[2:])}],
+            "deque": collections.deque([1, 2]),
+            "deep": [[[[[x.view(2, 3)]]]]],
+            "default": collections.defaultdict(list, {"k": [x]}),
+            "frozen": frozenset([1, 2]),
+            "range": None,
+        }
         source.save(value, tmp_path / "file.pt")
         loaded = reader.load(tmp_path / "file.pt", weights_only=reader is wisp)
         assert loaded["a"][0] is loaded["a"][1]["b"][0] and loaded["deque"] == collections.deque([1, 2])
@@ -138,6 +172,7 @@ OPTIMIZERS = ["SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "Ad
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_training_goes_on_in_the_other_package(tmp_path, name):
     """Train in one, save, load in the other, and both go on with the same losses."""
+
     def setup(package):
         package.manual_seed(0)
         model = package.nn.Sequential(package.nn.Linear(4, 5), package.nn.Tanh(), package.nn.Linear(5, 1)).double()
@@ -150,12 +185,14 @@ def test_training_goes_on_in_the_other_package(tmp_path, name):
         x = package.from_numpy(data)
         losses = []
         for _ in range(count):
+
             def closure():
                 optimizer.zero_grad()
                 loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
                 loss.backward()
                 losses.append(loss.item())
                 return loss
+
             optimizer.step(closure)
         return losses
 
@@ -171,11 +208,14 @@ def test_training_goes_on_in_the_other_package(tmp_path, name):
 
 
 MODULES = [
-    (lambda p: p.nn.LSTM(3, 4, 2, bidirectional=True), (5, 2, 3)), (lambda p: p.nn.TransformerEncoderLayer(8, 2, 16), (5, 2, 8)),
+    (lambda p: p.nn.LSTM(3, 4, 2, bidirectional=True), (5, 2, 3)),
+    (lambda p: p.nn.TransformerEncoderLayer(8, 2, 16), (5, 2, 8)),
     (lambda p: p.nn.Sequential(p.nn.Conv2d(1, 2, 3), p.nn.BatchNorm2d(2), p.nn.ReLU()), (1, 1, 5, 5)),
-    (lambda p: p.nn.EmbeddingBag(5, 3), None), (lambda p: p.nn.MultiheadAttention(4, 2), None),
+    (lambda p: p.nn.EmbeddingBag(5, 3), None),
+    (lambda p: p.nn.MultiheadAttention(4, 2), None),
     (lambda p: p.nn.TransformerEncoder(p.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2), (3, 5, 8)),
-    (lambda p: p.nn.Sequential(p.nn.Linear(3, 2), p.nn.GELU(), p.nn.GRU(2, 4)), (5, 3))]
+    (lambda p: p.nn.Sequential(p.nn.Linear(3, 2), p.nn.GELU(), p.nn.GRU(2, 4)), (5, 3)),
+]
 
 
 @pytest.mark.parametrize("make", [make for make, _ in MODULES])
@@ -217,6 +257,7 @@ def test_whole_optimizers(tmp_path, name):
         weight.grad = lib.ones(3)
         optimizer.step()
         return weight.tolist()
+
     for source, reader in ((torch, wisp), (wisp, torch)):
         optimizer = getattr(source.optim, name)([source.nn.Parameter(source.ones(3))], lr=0.1)
         after(source, optimizer)
@@ -225,8 +266,17 @@ def test_whole_optimizers(tmp_path, name):
         np.testing.assert_allclose(after(reader, other), after(source, optimizer), rtol=1e-6)
 
 
-@pytest.mark.parametrize("location", ["cpu", "device", {"cpu": "cpu"}, lambda storage, location: storage,
-                                      lambda storage, location: None, lambda storage, location: storage.cpu()])
+@pytest.mark.parametrize(
+    "location",
+    [
+        "cpu",
+        "device",
+        {"cpu": "cpu"},
+        lambda storage, location: storage,
+        lambda storage, location: None,
+        lambda storage, location: storage.cpu(),
+    ],
+)
 @pytest.mark.parametrize("legacy", [False, True])
 def test_map_location(tmp_path, location, legacy):
     x = torch.arange(6.0)
@@ -241,6 +291,7 @@ def test_cuda_files(tmp_path):
     """A file that was saved on a GPU."""
     torch.save(torch.arange(4.0), tmp_path / "file.pt")
     import zipfile
+
     with zipfile.ZipFile(tmp_path / "file.pt") as source, zipfile.ZipFile(tmp_path / "cuda.pt", "w") as target:
         for name in source.namelist():
             target.writestr(name, source.read(name).replace(b"X\x03\x00\x00\x00cpu", b"X\x06\x00\x00\x00cuda:0"))
@@ -262,7 +313,7 @@ def test_attributes(tmp_path):
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_protocols(tmp_path, protocol):
-    data = {"x": torch.arange(3), "nested": [1, -5, 300, 70000, 2 ** 40, 1.5, "ü", b"\xff", {1}, frozenset([2]), (), (1,), bytearray(b"a")]}
+    data = {"x": torch.arange(3), "nested": [1, -5, 300, 70000, 2**40, 1.5, "ü", b"\xff", {1}, frozenset([2]), (), (1,), bytearray(b"a")]}
     torch.save(data, tmp_path / "file.pt", pickle_protocol=protocol)
     loaded = wisp.load(tmp_path / "file.pt")
     assert loaded["nested"] == data["nested"] and loaded["x"].tolist() == [0, 1, 2]
@@ -282,6 +333,7 @@ def test_file_objects(tmp_path):
 
         def read(self, count=-1):
             return self.file.read(count)
+
     assert wisp.load(OnlyRead((tmp_path / "file.pt").read_bytes())).tolist() == [0, 1, 2]
     with pytest.raises(AttributeError, match="file object"):
         wisp.load(5)
@@ -315,15 +367,26 @@ SAFE = [dtype for dtype in DTYPES if dtype != "complex128"]
 def test_safetensors(tmp_path):
     library = pytest.importorskip("safetensors.torch")
     from wisp.utils import safetensors as own
-    theirs = {dtype: made(torch, dtype) for dtype in SAFE} | {"empty": torch.empty(0, 3), "scalar": torch.tensor(5.0), "a.b": torch.ones(2, 3)}
+
+    theirs = {dtype: made(torch, dtype) for dtype in SAFE} | {
+        "empty": torch.empty(0, 3),
+        "scalar": torch.tensor(5.0),
+        "a.b": torch.ones(2, 3),
+    }
     ours = {dtype: made(wisp, dtype) for dtype in SAFE} | {"empty": wisp.empty(0, 3), "scalar": wisp.tensor(5.0), "a.b": wisp.ones(2, 3)}
     for metadata in (None, {"format": "pt"}):
         library.save_file(theirs, tmp_path / "theirs.safetensors", metadata)
         own.save_file(ours, tmp_path / "ours.safetensors", metadata)
         assert (tmp_path / "theirs.safetensors").read_bytes() == (tmp_path / "ours.safetensors").read_bytes()
     assert own.save(ours) == library.save(theirs)
-    for loaded in (own.load_file(tmp_path / "theirs.safetensors"), own.load_file(tmp_path / "theirs.safetensors", mmap=True),
-                   library.load_file(tmp_path / "ours.safetensors"), wisp.load(tmp_path / "theirs.safetensors"), own.load(library.save(theirs)), library.load(own.save(ours))):
+    for loaded in (
+        own.load_file(tmp_path / "theirs.safetensors"),
+        own.load_file(tmp_path / "theirs.safetensors", mmap=True),
+        library.load_file(tmp_path / "ours.safetensors"),
+        wisp.load(tmp_path / "theirs.safetensors"),
+        own.load(library.save(theirs)),
+        library.load(own.save(ours)),
+    ):
         assert set(loaded) == set(theirs)
         for name, tensor in theirs.items():
             assert tuple(loaded[name].shape) == tuple(tensor.shape) and raw(loaded[name]) == raw(tensor)
@@ -333,6 +396,7 @@ def test_safetensors(tmp_path):
 def test_safetensors_models(tmp_path):
     library = pytest.importorskip("safetensors.torch")
     from wisp.utils import safetensors as own
+
     theirs, ours = torch.nn.LSTM(3, 4), wisp.nn.LSTM(3, 4)
     library.save_model(theirs, tmp_path / "file.safetensors")
     own.load_model(ours, tmp_path / "file.safetensors")
@@ -342,11 +406,14 @@ def test_safetensors_models(tmp_path):
         assert raw(a) == raw(b)
 
 
-@pytest.mark.parametrize("make", [
-    lambda lib: lib.tensor([1 + 2j, 3 - 1j]).conj(),
-    lambda lib: lib.tensor([1 + 2j, 3 - 1j]).conj().imag,
-    lambda lib: lib.tensor([[1 + 2j, 3 - 1j]]).mH,
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda lib: lib.tensor([1 + 2j, 3 - 1j]).conj(),
+        lambda lib: lib.tensor([1 + 2j, 3 - 1j]).conj().imag,
+        lambda lib: lib.tensor([[1 + 2j, 3 - 1j]]).mH,
+    ],
+)
 def test_lazy_views(make):
     """PyTorch saves the memory of a conjugated view and a note that it is to be conjugated."""
     stream = io.BytesIO()

@@ -1,4 +1,5 @@
 """Forward mode against PyTorch's: jvp of every operator of its test database that both have, and nested transforms."""
+
 import re
 import warnings
 
@@ -102,10 +103,32 @@ def test_transforms_agree_with_torch():
 
 def test_modules_agree_with_torch():
     torch.manual_seed(0)
-    reference = torch.nn.Sequential(torch.nn.Conv2d(2, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.GELU(), torch.nn.Flatten(),
-                                    torch.nn.Linear(36, 5), torch.nn.LayerNorm(5), torch.nn.LogSoftmax(-1)).double().eval()
-    model = wisp.nn.Sequential(wisp.nn.Conv2d(2, 4, 3), wisp.nn.BatchNorm2d(4), wisp.nn.GELU(), wisp.nn.Flatten(),
-                               wisp.nn.Linear(36, 5), wisp.nn.LayerNorm(5), wisp.nn.LogSoftmax(-1)).double().eval()
+    reference = (
+        torch.nn.Sequential(
+            torch.nn.Conv2d(2, 4, 3),
+            torch.nn.BatchNorm2d(4),
+            torch.nn.GELU(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(36, 5),
+            torch.nn.LayerNorm(5),
+            torch.nn.LogSoftmax(-1),
+        )
+        .double()
+        .eval()
+    )
+    model = (
+        wisp.nn.Sequential(
+            wisp.nn.Conv2d(2, 4, 3),
+            wisp.nn.BatchNorm2d(4),
+            wisp.nn.GELU(),
+            wisp.nn.Flatten(),
+            wisp.nn.Linear(36, 5),
+            wisp.nn.LayerNorm(5),
+            wisp.nn.LogSoftmax(-1),
+        )
+        .double()
+        .eval()
+    )
     model.load_state_dict({k: put(v) for k, v in reference.state_dict().items()})
     x, t = torch.randn(3, 2, 5, 5, dtype=torch.float64), torch.randn(3, 2, 5, 5, dtype=torch.float64)
     with torch.no_grad(), wisp.no_grad():

@@ -1,4 +1,5 @@
 """Linear algebra beside PyTorch: values and gradients that have one right answer."""
+
 import numpy as np
 import pytest
 
@@ -6,12 +7,17 @@ torch = pytest.importorskip("torch")
 import wisp  # noqa: E402
 
 CASES = {
-    "solve": lambda m, a: m.linalg.solve(a, a.mH + 1), "inv": lambda m, a: m.linalg.inv(a),
+    "solve": lambda m, a: m.linalg.solve(a, a.mH + 1),
+    "inv": lambda m, a: m.linalg.inv(a),
     "det": lambda m, a: m.linalg.det(a),
-    "slogdet": lambda m, a: m.linalg.slogdet(a).logabsdet, "lu": lambda m, a: m.linalg.lu(a)[2],
-    "cholesky": lambda m, a: m.linalg.cholesky(a @ a.mH), "svdvals": lambda m, a: m.linalg.svdvals(a),
-    "eigvalsh": lambda m, a: m.linalg.eigvalsh(a + a.mH), "pinv": lambda m, a: m.linalg.pinv(a[..., :2]),
-    "matrix_exp": lambda m, a: m.matrix_exp(a), "nuc": lambda m, a: m.linalg.matrix_norm(a, "nuc"),
+    "slogdet": lambda m, a: m.linalg.slogdet(a).logabsdet,
+    "lu": lambda m, a: m.linalg.lu(a)[2],
+    "cholesky": lambda m, a: m.linalg.cholesky(a @ a.mH),
+    "svdvals": lambda m, a: m.linalg.svdvals(a),
+    "eigvalsh": lambda m, a: m.linalg.eigvalsh(a + a.mH),
+    "pinv": lambda m, a: m.linalg.pinv(a[..., :2]),
+    "matrix_exp": lambda m, a: m.matrix_exp(a),
+    "nuc": lambda m, a: m.linalg.matrix_norm(a, "nuc"),
     "cond": lambda m, a: m.linalg.cond(a),
 }
 

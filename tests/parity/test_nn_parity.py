@@ -1,4 +1,5 @@
 """Layers side by side with torch: the same parameters and inputs give the same results, gradients, names and reprs."""
+
 import inspect
 import warnings
 
@@ -49,8 +50,12 @@ LAYERS = [
     ("LSTMCell", (3, 4), {}, [(3,)]),
     ("GRUCell", (3, 4), {}, [(2, 3), (2, 4)]),
     ("MultiheadAttention", (8, 2), {}, [(5, 2, 8), (4, 2, 8), (4, 2, 8)]),
-    ("MultiheadAttention", (8, 2), {"add_bias_kv": True, "add_zero_attn": True, "kdim": 3, "vdim": 5,
-                                    "batch_first": True}, [(2, 5, 8), (2, 4, 3), (2, 4, 5)]),
+    (
+        "MultiheadAttention",
+        (8, 2),
+        {"add_bias_kv": True, "add_zero_attn": True, "kdim": 3, "vdim": 5, "batch_first": True},
+        [(2, 5, 8), (2, 4, 3), (2, 4, 5)],
+    ),
     ("TransformerEncoderLayer", (8, 2, 16, 0.0), {"norm_first": True, "batch_first": True}, [(2, 5, 8)]),
     ("TransformerDecoderLayer", (8, 2, 16, 0.0), {"activation": "gelu"}, [(5, 2, 8), (4, 2, 8)]),
     ("Transformer", (8, 2, 1, 1, 16, 0.0), {}, [(5, 2, 8), (4, 2, 8)]),
@@ -82,8 +87,7 @@ def test_layer(name, args, kwargs, given, training):
     state = reference.state_dict()
     assert list(layer.state_dict()) == list(state)
     layer.load_state_dict({key: to_wisp(value) for key, value in state.items()})
-    inputs = [torch.randn(x, dtype=torch.float64, requires_grad=True) if isinstance(x, tuple) else torch.from_numpy(x)
-              for x in given]
+    inputs = [torch.randn(x, dtype=torch.float64, requires_grad=True) if isinstance(x, tuple) else torch.from_numpy(x) for x in given]
     ours = [to_wisp(x).requires_grad_(x.requires_grad) for x in inputs]
     want, got = reference(*inputs), layer(*ours)
     for a, b in zip(flat(got), flat(want)):
@@ -113,13 +117,15 @@ def test_attention_masks(mask, need_weights):
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2, [False] * 4 + [True]])
     options = {
-        "bool": {"attn_mask": causal}, "float": {"attn_mask": torch.randn(6, 5, 5, dtype=torch.float64)},
-        "padding": {"key_padding_mask": padding}, "both": {"attn_mask": causal, "key_padding_mask": padding},
-        "causal": {"attn_mask": causal, "is_causal": True}}[mask]
+        "bool": {"attn_mask": causal},
+        "float": {"attn_mask": torch.randn(6, 5, 5, dtype=torch.float64)},
+        "padding": {"key_padding_mask": padding},
+        "both": {"attn_mask": causal, "key_padding_mask": padding},
+        "causal": {"attn_mask": causal, "is_causal": True},
+    }[mask]
     want = reference(x, x, x, need_weights=need_weights, **options)
     y = to_wisp(x)
-    got = layer(y, y, y, need_weights=need_weights,
-                **{k: to_wisp(v) if isinstance(v, torch.Tensor) else v for k, v in options.items()})
+    got = layer(y, y, y, need_weights=need_weights, **{k: to_wisp(v) if isinstance(v, torch.Tensor) else v for k, v in options.items()})
     for a, b in zip(flat(got), flat(want)):
         close(a, b, mask)
     assert len(flat(got)) == 1 + need_weights
@@ -167,7 +173,9 @@ def test_impossible_targets_of_ctc(lengths):
 @pytest.mark.parametrize("name", ["cross_entropy", "relu", "softmax", "layer_norm", "dropout", "pad", "interpolate", "batch_norm"])
 def test_signatures_of_functions(name):
     """Programs look at the parameters of functions, of which many are built in here."""
+
     def parameters(lib):
         found = inspect.signature(getattr(lib.nn.functional, name)).parameters.values()
         return [(p.name, p.kind, p.default) for p in found]
+
     assert parameters(wisp) == parameters(torch)

@@ -1,4 +1,5 @@
 """nn.utils, nn.init, nn.grad, swa_utils, schedulers and GradScaler beside PyTorch's."""
+
 import math
 
 import numpy as np
@@ -18,8 +19,12 @@ def paired(make, seed=0):
 
 
 def copy_state(theirs, ours):
-    ours.load_state_dict({name: wisp.from_numpy(value.detach().numpy().copy()) if value.dim() else wisp.tensor(value.item())
-                          for name, value in theirs.state_dict().items()})
+    ours.load_state_dict(
+        {
+            name: wisp.from_numpy(value.detach().numpy().copy()) if value.dim() else wisp.tensor(value.item())
+            for name, value in theirs.state_dict().items()
+        }
+    )
 
 
 def same(ours, theirs, tolerance=1e-5):
@@ -48,7 +53,10 @@ def test_clip(norm):
         (model(data) ** 2).sum().backward()
     same(wisp.nn.utils.clip_grad_norm_(ours.parameters(), 0.7, norm), torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.7, norm))
     same_gradients(ours, theirs)
-    same(wisp.nn.utils.get_total_norm([p.grad for p in ours.parameters()], norm), torch.nn.utils.get_total_norm([p.grad for p in theirs.parameters()], norm))
+    same(
+        wisp.nn.utils.get_total_norm([p.grad for p in ours.parameters()], norm),
+        torch.nn.utils.get_total_norm([p.grad for p in theirs.parameters()], norm),
+    )
     wisp.nn.utils.clip_grad_value_(ours.parameters(), 0.1), torch.nn.utils.clip_grad_value_(theirs.parameters(), 0.1)
     same_gradients(ours, theirs)
     same(wisp.nn.utils.parameters_to_vector(ours.parameters()), torch.nn.utils.parameters_to_vector(theirs.parameters()))
@@ -75,6 +83,7 @@ def test_spectral_norm(old, kind):
     def make(p):
         model = p.nn.Linear(5, 4) if kind == "Linear" else getattr(p.nn, kind)(3, 4, 3)
         return (p.nn.utils.spectral_norm if old else p.nn.utils.parametrizations.spectral_norm)(model, n_power_iterations=2)
+
     theirs, ours = paired(make)
     x, y = both(*((3, 5) if kind == "Linear" else (2, 3, 6, 6)))
     for _ in range(2):
@@ -98,12 +107,17 @@ def test_orthogonal(name, shape):
     copy_state(theirs, ours)
     same(ours.weight, theirs.weight, 1e-4)
     for model in (theirs, ours):
-        (model.weight ** 3).sum().backward()
+        (model.weight**3).sum().backward()
     same_gradients(ours, theirs)
 
 
-PRUNING = [("l1_unstructured", {"amount": 0.4}), ("l1_unstructured", {"amount": 3}), ("ln_structured", {"amount": 0.5, "n": 2, "dim": 0}),
-           ("ln_structured", {"amount": 1, "n": math.inf, "dim": 1}), ("identity", {})]
+PRUNING = [
+    ("l1_unstructured", {"amount": 0.4}),
+    ("l1_unstructured", {"amount": 3}),
+    ("ln_structured", {"amount": 0.5, "n": 2, "dim": 0}),
+    ("ln_structured", {"amount": 1, "n": math.inf, "dim": 1}),
+    ("identity", {}),
+]
 
 
 @pytest.mark.parametrize("name,options", PRUNING)
@@ -142,7 +156,9 @@ def test_global_pruning():
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 def test_fusion(transposed, bias):
-    theirs, ours = paired(lambda p: p.nn.Sequential((p.nn.ConvTranspose2d if transposed else p.nn.Conv2d)(3, 4, 3, bias=bias), p.nn.BatchNorm2d(4)))
+    theirs, ours = paired(
+        lambda p: p.nn.Sequential((p.nn.ConvTranspose2d if transposed else p.nn.Conv2d)(3, 4, 3, bias=bias), p.nn.BatchNorm2d(4))
+    )
     x, y = both(2, 3, 6, 6)
     for model, data in ((theirs, x), (ours, y)):
         model(data)
@@ -193,10 +209,16 @@ def test_gradients_of_convolutions(dimensions):
     options = {"stride": 2, "padding": 1, "groups": 2}
     g = getattr(torch.nn.functional, f"conv{dimensions}d")(x, w, **options).detach()
     h = wisp.from_numpy(g.numpy().copy())
-    same(getattr(wisp.nn.grad, f"conv{dimensions}d_input")(y.shape, v, h, **options),
-         getattr(torch.nn.grad, f"conv{dimensions}d_input")(x.shape, w, g, **options), 1e-4)
-    same(getattr(wisp.nn.grad, f"conv{dimensions}d_weight")(y, v.shape, h, **options),
-         getattr(torch.nn.grad, f"conv{dimensions}d_weight")(x, w.shape, g, **options), 1e-4)
+    same(
+        getattr(wisp.nn.grad, f"conv{dimensions}d_input")(y.shape, v, h, **options),
+        getattr(torch.nn.grad, f"conv{dimensions}d_input")(x.shape, w, g, **options),
+        1e-4,
+    )
+    same(
+        getattr(wisp.nn.grad, f"conv{dimensions}d_weight")(y, v.shape, h, **options),
+        getattr(torch.nn.grad, f"conv{dimensions}d_weight")(x, w.shape, g, **options),
+        1e-4,
+    )
 
 
 INIT = [("eye_", (3, 4), {}), ("dirac_", (4, 3, 3), {}), ("dirac_", (4, 2, 3, 3), {"groups": 2}), ("constant_", (2,), {"val": 3.0})]
@@ -212,9 +234,19 @@ def test_gain(name):
     assert wisp.nn.init.calculate_gain(name) == torch.nn.init.calculate_gain(name)
 
 
-@pytest.mark.parametrize("name,options", [("xavier_uniform_", {"gain": 2.0}), ("xavier_normal_", {}), ("kaiming_uniform_", {"a": 0.1}),
-                                          ("kaiming_normal_", {"mode": "fan_out", "nonlinearity": "relu"}), ("trunc_normal_", {"a": -1, "b": 1}),
-                                          ("normal_", {"mean": 2, "std": 3}), ("uniform_", {"a": -2}), ("sparse_", {"sparsity": 0.3})])
+@pytest.mark.parametrize(
+    "name,options",
+    [
+        ("xavier_uniform_", {"gain": 2.0}),
+        ("xavier_normal_", {}),
+        ("kaiming_uniform_", {"a": 0.1}),
+        ("kaiming_normal_", {"mode": "fan_out", "nonlinearity": "relu"}),
+        ("trunc_normal_", {"a": -1, "b": 1}),
+        ("normal_", {"mean": 2, "std": 3}),
+        ("uniform_", {"a": -2}),
+        ("sparse_", {"sparsity": 0.3}),
+    ],
+)
 def test_init_statistics(name, options):
     a = getattr(wisp.nn.init, name)(wisp.empty(200, 300), **options)
     b = getattr(torch.nn.init, name)(torch.empty(200, 300), **options)
@@ -259,12 +291,18 @@ def test_averaged_models(options):
 
 
 CHAINS = {
-    "sequential": lambda s, o: s.SequentialLR(o, [s.LinearLR(o, 0.1, total_iters=3), s.CosineAnnealingLR(o, 5), s.ExponentialLR(o, 0.5)], [3, 8]),
+    "sequential": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, total_iters=3), s.CosineAnnealingLR(o, 5), s.ExponentialLR(o, 0.5)], [3, 8]
+    ),
     "chained": lambda s, o: s.ChainedScheduler([s.ConstantLR(o, 0.1, 4), s.ExponentialLR(o, 0.9), s.StepLR(o, 3, 0.5)]),
-    "nested": lambda s, o: s.SequentialLR(o, [s.ChainedScheduler([s.ConstantLR(o, 0.5, 2), s.ExponentialLR(o, 0.9)]), s.MultiStepLR(o, [2, 4])], [4]),
+    "nested": lambda s, o: s.SequentialLR(
+        o, [s.ChainedScheduler([s.ConstantLR(o, 0.5, 2), s.ExponentialLR(o, 0.9)]), s.MultiStepLR(o, [2, 4])], [4]
+    ),
     "warm restarts": lambda s, o: s.SequentialLR(o, [s.ConstantLR(o, 0.3, 2), s.CosineAnnealingWarmRestarts(o, 3, 2)], [2]),
-    "product": lambda s, o: s.MultiplicativeLR(o, lambda epoch: 0.9), "lambda": lambda s, o: s.LambdaLR(o, [lambda e: 0.5 ** e, lambda e: 1 / (e + 1)]),
-    "polynomial": lambda s, o: s.PolynomialLR(o, 5, 2.0), "cyclic": lambda s, o: s.CyclicLR(o, 0.01, 0.2, 3, mode="triangular2"),
+    "product": lambda s, o: s.MultiplicativeLR(o, lambda epoch: 0.9),
+    "lambda": lambda s, o: s.LambdaLR(o, [lambda e: 0.5**e, lambda e: 1 / (e + 1)]),
+    "polynomial": lambda s, o: s.PolynomialLR(o, 5, 2.0),
+    "cyclic": lambda s, o: s.CyclicLR(o, 0.01, 0.2, 3, mode="triangular2"),
     "one cycle": lambda s, o: s.OneCycleLR(o, [0.3, 0.1], total_steps=13, three_phase=True),
 }
 
@@ -322,6 +360,7 @@ def test_swap_tensors():
 
 def test_functional_call_with_other_names():
     """A name that is no parameter is an attribute for the time of the call; strict calls refuse it."""
+
     def results(lib):
         class Scaled(lib.nn.Module):
             def __init__(self):
@@ -331,18 +370,21 @@ def test_functional_call_with_other_names():
 
             def forward(self, x):
                 return self.inner(x) * self.factor * getattr(self.inner, "extra", 1)
+
         module = Scaled()
         values = {"inner.weight": lib.eye(2), "inner.bias": lib.zeros(2), "factor": lib.ones(1) * 3, "inner.extra": lib.ones(1) * 2}
-        found = [lib.func.functional_call(module, values, lib.ones(1, 2)).tolist(), module.factor.tolist(),
-                 hasattr(module.inner, "extra")]
-        for call in (lambda: lib.func.functional_call(module, values, lib.ones(1, 2), strict=True),
-                     lambda: lib.func.functional_call(module, {"factor": lib.ones(1)}, lib.ones(1, 2), strict=True),
-                     lambda: lib.func.functional_call(module, {"factor": 3}, lib.ones(1, 2)),
-                     lambda: lib.func.functional_call(module, {"absent.x": lib.ones(1)}, lib.ones(1, 2))):
+        found = [lib.func.functional_call(module, values, lib.ones(1, 2)).tolist(), module.factor.tolist(), hasattr(module.inner, "extra")]
+        for call in (
+            lambda: lib.func.functional_call(module, values, lib.ones(1, 2), strict=True),
+            lambda: lib.func.functional_call(module, {"factor": lib.ones(1)}, lib.ones(1, 2), strict=True),
+            lambda: lib.func.functional_call(module, {"factor": 3}, lib.ones(1, 2)),
+            lambda: lib.func.functional_call(module, {"absent.x": lib.ones(1)}, lib.ones(1, 2)),
+        ):
             with pytest.raises(Exception) as error:
                 call()
             found.append((error.type, str(error.value) if error.type is RuntimeError else None))
         return found
+
     assert results(wisp) == results(torch)
 
 
@@ -358,6 +400,7 @@ def test_checks_of_recurrent_layers(kind, batch_first):
         layer.check_forward_args(x, state, None)
         moved = layer.permute_hidden(state, order)
         return size, [part.tolist() for part in (moved if kind == "LSTM" else (moved,))]
+
     assert results(wisp) == results(torch)
 
 
@@ -369,10 +412,12 @@ def test_zero_padding_is_constant_padding():
 def test_prefixes_of_state_dicts():
     def results(lib):
         from importlib import import_module
+
         consume = import_module(f"{lib.__name__}.nn.modules.utils").consume_prefix_in_state_dict_if_present
         state = lib.nn.DataParallel(lib.nn.Sequential(lib.nn.Linear(1, 1), lib.nn.BatchNorm1d(1))).state_dict()
         consume(state, "module.")
         return list(state), dict(state._metadata)
+
     assert results(wisp) == results(torch)
 
 
@@ -381,6 +426,10 @@ def test_steps_of_attention():
         F = lib.nn.functional
         mask = F._canonical_mask(lib.tensor([True, False]), "mask", F._none_or_dtype(None), "", lib.float32)
         x, w = lib.ones(2, 3), lib.arange(27.0).reshape(9, 3)
-        return [mask.tolist(), [y.tolist() for y in F._in_projection_packed(x, x, x, w)],
-                [y.tolist() for y in F._in_projection(x, x, x, w[:3], w[3:6], w[6:])]]
+        return [
+            mask.tolist(),
+            [y.tolist() for y in F._in_projection_packed(x, x, x, w)],
+            [y.tolist() for y in F._in_projection(x, x, x, w[:3], w[3:6], w[6:])],
+        ]
+
     assert results(wisp) == results(torch)

@@ -1,4 +1,5 @@
 """Optimizers and schedulers follow PyTorch's step by step, and read each other's state."""
+
 import copy
 import pickle
 
@@ -9,20 +10,29 @@ import torch
 import wisp
 
 CASES = [
-    ("SGD", dict(lr=0.1)), ("SGD", dict(lr=0.1, momentum=0.9, dampening=0.1, weight_decay=0.01)),
-    ("SGD", dict(lr=0.1, momentum=0.9, nesterov=True, maximize=True)), ("Adam", {}), ("Adam", dict(amsgrad=True)),
-    ("Adam", dict(weight_decay=0.1, maximize=True)), ("AdamW", dict(lr=0.01)), ("Adamax", dict(weight_decay=0.1)),
-    ("NAdam", dict(decoupled_weight_decay=True, weight_decay=0.1)), ("RAdam", dict(lr=0.1, betas=(0.8, 0.9))),
-    ("Adagrad", dict(lr_decay=0.1, initial_accumulator_value=0.5)), ("Adadelta", dict(weight_decay=0.1)),
-    ("RMSprop", dict(centered=True, momentum=0.9)), ("RMSprop", {}), ("Rprop", {}), ("ASGD", dict(t0=3)),
+    ("SGD", dict(lr=0.1)),
+    ("SGD", dict(lr=0.1, momentum=0.9, dampening=0.1, weight_decay=0.01)),
+    ("SGD", dict(lr=0.1, momentum=0.9, nesterov=True, maximize=True)),
+    ("Adam", {}),
+    ("Adam", dict(amsgrad=True)),
+    ("Adam", dict(weight_decay=0.1, maximize=True)),
+    ("AdamW", dict(lr=0.01)),
+    ("Adamax", dict(weight_decay=0.1)),
+    ("NAdam", dict(decoupled_weight_decay=True, weight_decay=0.1)),
+    ("RAdam", dict(lr=0.1, betas=(0.8, 0.9))),
+    ("Adagrad", dict(lr_decay=0.1, initial_accumulator_value=0.5)),
+    ("Adadelta", dict(weight_decay=0.1)),
+    ("RMSprop", dict(centered=True, momentum=0.9)),
+    ("RMSprop", {}),
+    ("Rprop", {}),
+    ("ASGD", dict(t0=3)),
 ]
 SHAPES = [(4, 3), (5,), (), (0, 2), (2, 3, 4)]
 
 
 def start(package, optimizer, options, dtype="float32"):
     random = np.random.default_rng(0)
-    params = [package.nn.Parameter(package.from_numpy(np.asarray(random.standard_normal(shape), dtype)))
-              for shape in SHAPES]
+    params = [package.nn.Parameter(package.from_numpy(np.asarray(random.standard_normal(shape), dtype))) for shape in SHAPES]
     return params, getattr(package.optim, optimizer)(params, **options)
 
 
@@ -93,7 +103,8 @@ def test_gradient_through_a_step():
         for _ in range(3):
             p.grad = package.autograd.grad((p.clone() ** 3).sum(), p, create_graph=True)[0]
             optimizer.step()
-        return package.autograd.grad((p ** 2).sum(), [rate, w])
+        return package.autograd.grad((p**2).sum(), [rate, w])
+
     same(meta(wisp), meta(torch), 1e-10)
 
 
@@ -125,10 +136,12 @@ def test_pickle_and_copy():
 @pytest.mark.parametrize("name", ["Adafactor", "LBFGS", "SparseAdam", "SGD", "Adam"])
 def test_loading_adds_no_hyperparameter(name):
     """A state dict that was loaded has the keys that it had."""
+
     def keys(lib):
         optimizer = getattr(lib.optim, name)([lib.nn.Parameter(lib.ones(2, 2))])
         optimizer.load_state_dict(optimizer.state_dict())
         return sorted(optimizer.state_dict()["param_groups"][0])
+
     assert keys(wisp) == keys(torch)
 
 
@@ -144,8 +157,10 @@ def test_sparse_gradients_are_refused(name):
 
 def test_an_optimizer_of_ones_own():
     """Written as PyTorch's own are, with the helpers that they share."""
+
     def trained(lib):
         from importlib import import_module
+
         tools = import_module(f"{lib.__name__}.optim.optimizer")
 
         class Signed(lib.optim.Optimizer):
@@ -177,16 +192,19 @@ def test_an_optimizer_of_ones_own():
         scheduler = lib.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
         losses = []
         for _ in range(5):
+
             def closure():
                 optimizer.zero_grad()
-                loss = (weight ** 2).sum()
+                loss = (weight**2).sum()
                 loss.backward()
                 return loss
+
             losses.append(optimizer.step(closure).item())
             scheduler.step()
         other = Signed([weight])
         other.load_state_dict(optimizer.state_dict())
         return losses, weight.tolist(), other.param_groups[0]["lr"], float(other.state[weight]["step"])
+
     ours, theirs = trained(wisp), trained(torch)
     np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-6)
     np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)

@@ -45,34 +45,17 @@ class Program:
             size, stride = r.choice([((2,), (1,)), ((2, 2), (1, 1)), ((2,), (0,))])
             return f"v{i}.as_strided({size}, {stride}).clone()", lambda lib, v: v[i].as_strided(size, stride).clone()
         kind = r.choices(
-            ["view", "inplace", "unary", "binary", "reduce", "index", "write", "join", "product"],
-            [8, 4, 3, 4, 2, 3, 3, 1, 1],
+            ["view", "inplace", "unary", "binary", "reduce", "index", "write", "join", "product"], [8, 4, 3, 4, 2, 3, 3, 1, 1]
         )[0]
         d = r.randrange(x.dim()) if x.dim() else 0
         if kind == "view":
             return self.view(i, x, d)
         if kind == "unary":
-            f = r.choice(
-                ["sin", "exp", "tanh", "sigmoid", "abs", "neg", "relu", "square", "clone", "contiguous", "cos"]
-            )
+            f = r.choice(["sin", "exp", "tanh", "sigmoid", "abs", "neg", "relu", "square", "clone", "contiguous", "cos"])
             return f"v{i}.{f}()", lambda lib, v: getattr(v[i], f)()
         if kind == "inplace":
             f = r.choice(
-                [
-                    "mul_",
-                    "add_",
-                    "sub_",
-                    "neg_",
-                    "sin_",
-                    "zero_",
-                    "fill_",
-                    "tanh_",
-                    "sigmoid_",
-                    "clamp_",
-                    "copy_",
-                    "exp_",
-                    "masked_fill_",
-                ]
+                ["mul_", "add_", "sub_", "neg_", "sin_", "zero_", "fill_", "tanh_", "sigmoid_", "clamp_", "copy_", "exp_", "masked_fill_"]
             )
             if f in ("neg_", "sin_", "zero_", "tanh_", "sigmoid_", "exp_"):
                 return f"v{i}.{f}()", lambda lib, v: void(getattr(v[i], f)())
@@ -198,11 +181,7 @@ class Program:
         if f == "expand":
             return f"v{i}.expand(2, ...)", lambda lib, v: v[i].expand(2, *v[i].shape)
         if f == "diagonal":
-            return (
-                (f"v{i}.diagonal()", lambda lib, v: v[i].diagonal())
-                if x.dim() > 1
-                else (f"v{i}.detach()", lambda lib, v: v[i].detach())
-            )
+            return (f"v{i}.diagonal()", lambda lib, v: v[i].diagonal()) if x.dim() > 1 else (f"v{i}.detach()", lambda lib, v: v[i].detach())
         if f == "transpose":
             k = r.randrange(x.dim())
             return f"v{i}.transpose({d}, {k})", lambda lib, v: v[i].transpose(d, k)
@@ -278,9 +257,7 @@ def execute(seed):
         if right is not None:
             theirs.append(right)
             ours.append(mine)
-            assert tuple(mine.shape) == tuple(right.shape) and mine.requires_grad == right.requires_grad, (
-                "shape or requires_grad"
-            )
+            assert tuple(mine.shape) == tuple(right.shape) and mine.requires_grad == right.requires_grad, "shape or requires_grad"
         for k, (a, b) in enumerate(zip(ours, theirs)):
             assert near(a, b), f"v{k}: {a} for {b}"
             assert a.requires_grad == b.requires_grad, f"v{k}.requires_grad: {a.requires_grad} for {b.requires_grad}"
@@ -309,9 +286,7 @@ def execute(seed):
     if (error is None) != (my_error is None):
         # Wisp copies what an operator would overwrite for itself;
         # PyTorch then refuses. The other way round is an error.
-        if error is not None and (
-            "modified by an inplace operation" in str(error) or "returns multiple views" in str(error)
-        ):
+        if error is not None and ("modified by an inplace operation" in str(error) or "returns multiple views" in str(error)):
             return
         if my_error is not None:
             if "modified by an inplace operation" in str(my_error) and any(" @ " in line for line in program.text):
@@ -348,19 +323,14 @@ def check(seed):
         for _ in range(program.random.randrange(4, 12)):
             text, function = program.statement(theirs)
             right, failure = run(torch, function, theirs)
-            program_text.append(
-                f"v{len(theirs)} = {text}" if right is not None else text + ("  # refused" if failure else "")
-            )
+            program_text.append(f"v{len(theirs)} = {text}" if right is not None else text + ("  # refused" if failure else ""))
             if right is not None:
                 theirs.append(right)
         starts = "\n".join(
-            f"v{k} = tensor({v.detach().tolist()}, requires_grad={v.requires_grad})"
-            for k, v in enumerate(start(torch, seed)[:2])
+            f"v{k} = tensor({v.detach().tolist()}, requires_grad={v.requires_grad})" for k, v in enumerate(start(torch, seed)[:2])
         )
         pytest.fail(
-            f"seed {seed} (WISP_PROGRAM_SEED={seed} replays it): {error}\n{starts}\nv2 = v0 * 1\n"
-            + "\n".join(program_text),
-            pytrace=False,
+            f"seed {seed} (WISP_PROGRAM_SEED={seed} replays it): {error}\n{starts}\nv2 = v0 * 1\n" + "\n".join(program_text), pytrace=False
         )
 
 

@@ -1,4 +1,5 @@
 """Operators that few programs use, and documented names of parameters, against PyTorch."""
+
 import numpy
 import pytest
 import torch
@@ -42,12 +43,21 @@ def test_documented_names_of_parameters():
     assert len(wisp.ones(4).unsafe_split(split_size=2)) == 2 and wisp.empty(0).resize_as_(tensor=a).shape == (2, 2)
     assert wisp.cholesky_solve(B=a, L=a).shape == a.cholesky_solve(input2=a).shape
     p = wisp.nn.Parameter(wisp.ones(2))
-    assert (5 - p).tolist() == [4.0, 4.0] and p.__rsub__(5).tolist() == [4.0, 4.0] and (2 ** p).tolist() == [2.0, 2.0] and 1 in p
+    assert (5 - p).tolist() == [4.0, 4.0] and p.__rsub__(5).tolist() == [4.0, 4.0] and (2**p).tolist() == [2.0, 2.0] and 1 in p
     assert "other" in wisp.Tensor.__rsub__.__text_signature__
 
 
-@pytest.mark.parametrize("pattern, lengths", [("b (h w) c -> b c h w", {"h": 2}), ("a b c -> c (a b)", {}), ("... c -> c ...", {}), ("a b c -> (a b c)", {}),
-                                              ("a (b b2) c -> a b 1 (b2 c)", {"b2": 3}), ("a ... -> a (...)", {})])
+@pytest.mark.parametrize(
+    "pattern, lengths",
+    [
+        ("b (h w) c -> b c h w", {"h": 2}),
+        ("a b c -> c (a b)", {}),
+        ("... c -> c ...", {}),
+        ("a b c -> (a b c)", {}),
+        ("a (b b2) c -> a b 1 (b2 c)", {"b2": 3}),
+        ("a ... -> a (...)", {}),
+    ],
+)
 def test_rearrange(pattern, lengths):
     x = torch.arange(2 * 6 * 4).view(2, 6, 4)
     theirs, ours = torch.func.rearrange(x, pattern, **lengths), wisp.func.rearrange(wisp.from_numpy(x.numpy()), pattern, **lengths)

@@ -14,9 +14,7 @@ ALL = FLOATS + ("bfloat16", "float16", "int64", "int32", "uint8", "bool")
 
 def pair(shape, dtype, layout, low=-3, high=3):
     """The same random tensor on both sides, in the same layout."""
-    big = (
-        [2 * n for n in shape] if layout == "strided" else list(shape[::-1]) if layout == "transposed" else list(shape)
-    )
+    big = [2 * n for n in shape] if layout == "strided" else list(shape[::-1]) if layout == "transposed" else list(shape)
     t = (
         torch.randn(big) * 2
         if dtype in FLOATS + ("bfloat16", "float16")

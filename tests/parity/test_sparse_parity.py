@@ -1,4 +1,5 @@
 """Sparse tensors against PyTorch: results, layouts, printing, gradients, files."""
+
 import io
 import warnings
 
@@ -51,9 +52,19 @@ def test_expression(expression):
         assert ours == theirs
 
 
-GRADIENTS = ["t.sparse.mm(s, d).pow(2).sum()", "s.to_dense().pow(2).sum()", "t.sparse.sum(s * s)", "t.sparse.sum(s * 2)", "(t.sparse.softmax(s, 1).to_dense() ** 2).sum()",
-             "(t.sparse.log_softmax(s, 0).to_dense() ** 2).sum()", "t.sparse.sum(s @ s.t())", "(t.sparse.addmm(d[:3] @ d.t(), s, d @ d.t(), alpha=2) ** 2).sum()",
-             "t.sparse.sum(s, 0).to_dense().pow(2).sum()", "s.t().to_dense().pow(2).sum()", "(t.sparse_coo_tensor(s.indices(), s.values() * 2, s.shape) @ d).sum()"]
+GRADIENTS = [
+    "t.sparse.mm(s, d).pow(2).sum()",
+    "s.to_dense().pow(2).sum()",
+    "t.sparse.sum(s * s)",
+    "t.sparse.sum(s * 2)",
+    "(t.sparse.softmax(s, 1).to_dense() ** 2).sum()",
+    "(t.sparse.log_softmax(s, 0).to_dense() ** 2).sum()",
+    "t.sparse.sum(s @ s.t())",
+    "(t.sparse.addmm(d[:3] @ d.t(), s, d @ d.t(), alpha=2) ** 2).sum()",
+    "t.sparse.sum(s, 0).to_dense().pow(2).sum()",
+    "s.t().to_dense().pow(2).sum()",
+    "(t.sparse_coo_tensor(s.indices(), s.values() * 2, s.shape) @ d).sum()",
+]
 
 
 @pytest.mark.parametrize("expression", GRADIENTS)
@@ -84,8 +95,17 @@ def test_files(layout):
             assert loaded.is_coalesced()
 
 
-@pytest.mark.parametrize("optimizer", ["SGD(p, 0.1)", "SGD(p, 0.1, momentum=0.9)", "SGD(p, 0.1, momentum=0.9, nesterov=True)", "Adagrad(p, 0.1, lr_decay=0.1)",
-                                       "SparseAdam(p, 0.1)", "SparseAdam(p, 0.1, maximize=True)"])
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        "SGD(p, 0.1)",
+        "SGD(p, 0.1, momentum=0.9)",
+        "SGD(p, 0.1, momentum=0.9, nesterov=True)",
+        "Adagrad(p, 0.1, lr_decay=0.1)",
+        "SparseAdam(p, 0.1)",
+        "SparseAdam(p, 0.1, maximize=True)",
+    ],
+)
 @pytest.mark.parametrize("bag", [False, True])
 def test_training(optimizer, bag):
     weights = []

@@ -1,4 +1,5 @@
 """repr(tensor) is, character by character, PyTorch's."""
+
 import numpy as np
 import pytest
 import torch
@@ -6,10 +7,8 @@ import torch
 import wisp
 from wisp._tensor_str import tensor_str
 
-DTYPES = ["float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
-          "complex128"]
-SHAPES = [(), (1,), (7,), (40,), (1001,), (3, 4), (2, 3, 4), (50, 50), (5, 300), (2, 1, 3, 2), (4, 9, 40), (0,), (0, 3),
-          (2, 0, 5)]
+DTYPES = ["float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128"]
+SHAPES = [(), (1,), (7,), (40,), (1001,), (3, 4), (2, 3, 4), (50, 50), (5, 300), (2, 1, 3, 2), (4, 9, 40), (0,), (0, 3), (2, 0, 5)]
 
 
 def same(array, **options):
@@ -45,10 +44,20 @@ def test_values(dtype):
             same(sample(random, dtype, shape))
 
 
-@pytest.mark.parametrize("options", [dict(precision=2), dict(profile="short"), dict(profile="full"),
-                                     dict(sci_mode=True), dict(sci_mode=False), dict(edgeitems=1, threshold=5),
-                                     dict(edgeitems=0, threshold=5), dict(linewidth=40),
-                                     dict(linewidth=200, precision=8)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(precision=2),
+        dict(profile="short"),
+        dict(profile="full"),
+        dict(sci_mode=True),
+        dict(sci_mode=False),
+        dict(edgeitems=1, threshold=5),
+        dict(edgeitems=0, threshold=5),
+        dict(linewidth=40),
+        dict(linewidth=200, precision=8),
+    ],
+)
 def test_options(options):
     random = np.random.default_rng(0)
     for dtype in ("float32", "int64", "complex64", "bool"):
@@ -65,6 +74,7 @@ def test_gradient_suffixes():
         yield package.ones(30, requires_grad=True) * package.ones(30)
         yield package.ones(2, 3, dtype=package.float64, requires_grad=True)
         yield package.ones(0, 3, requires_grad=True)
+
     for ours, theirs in zip(build(wisp), build(torch)):
         assert tensor_str(ours) == repr(theirs).replace("torch.", str(wisp.int8)[:-4])
 

@@ -1,4 +1,5 @@
 """assert_close says what PyTorch's says; make_tensor keeps its bounds."""
+
 import numpy as np
 import pytest
 import torch

@@ -2,6 +2,7 @@
 
 The models are those of the benchmarks, some of them smaller.
 """
+
 import numpy as np
 import pytest
 import torch
@@ -31,6 +32,7 @@ def cnn(package):
             x = self.pool(F.relu(self.conv2(x)))
             x = package.flatten(x, 1)
             return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
+
     return Net()
 
 
@@ -44,6 +46,7 @@ def lstm(package):
 
         def forward(self, x):
             return self.head(self.rnn(x)[0][:, -1])
+
     return Net()
 
 
@@ -73,6 +76,7 @@ def gpt(package, vocab=64, context=16, d=32, heads=2, layers=2):
         def forward(self, i):
             x = self.tok(i) + self.pos(package.arange(i.shape[1]))
             return self.head(self.ln(self.blocks(x))).flatten(0, 1)
+
     return GPT()
 
 

@@ -1,4 +1,5 @@
 """vmap of every operator of PyTorch's test database gives what a loop over the samples gives."""
+
 import re
 import warnings
 

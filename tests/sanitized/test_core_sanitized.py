@@ -3,6 +3,7 @@
 It asserts little (the other tests do) and touches much: odd sizes around vector widths, views with offsets, empty and
 0-dim tensors, memory that is not ours, backward passes, threads.
 """
+
 import gc
 import threading
 
@@ -21,8 +22,8 @@ def layouts(n, dtype):
     """Tensors of n elements: ours, sliced, strided, transposed, foreign."""
     base = wisp.arange(2 * n + 3).to(dtype)
     yield base[:n].clone()
-    yield base[3:n + 3]
-    yield base[1:2 * n + 1:2]
+    yield base[3 : n + 3]
+    yield base[1 : 2 * n + 1 : 2]
     yield base[:n].clone().view(1, n).expand(3, n)
     yield wisp.from_numpy(np.ones(n, dtype="float32")).to(dtype)
     yield wisp.from_numpy(np.ones(n + 1, dtype="float32"))[1:]
@@ -58,9 +59,18 @@ def test_products(m, k, n):
     F.linear(a, b, wisp.randn(n, requires_grad=True)).sum().backward()
 
 
-@pytest.mark.parametrize("shape,out,kernel,options", [
-    ((2, 3, 9, 11), 4, 3, {}), ((1, 4, 8, 8), 4, 3, {"padding": 1, "groups": 4}), ((2, 2, 7, 7), 6, 5, {"padding": 2, "stride": 2}),
-    ((1, 3, 10, 5), 2, 1, {}), ((2, 2, 6, 6), 2, 2, {"dilation": 2}), ((1, 6, 14, 14), 16, 5, {}), ((3, 8, 4, 4), 8, 3, {"padding": 1})])
+@pytest.mark.parametrize(
+    "shape,out,kernel,options",
+    [
+        ((2, 3, 9, 11), 4, 3, {}),
+        ((1, 4, 8, 8), 4, 3, {"padding": 1, "groups": 4}),
+        ((2, 2, 7, 7), 6, 5, {"padding": 2, "stride": 2}),
+        ((1, 3, 10, 5), 2, 1, {}),
+        ((2, 2, 6, 6), 2, 2, {"dilation": 2}),
+        ((1, 6, 14, 14), 16, 5, {}),
+        ((3, 8, 4, 4), 8, 3, {"padding": 1}),
+    ],
+)
 def test_convolution(shape, out, kernel, options):
     for dtype in (wisp.float32, wisp.float64):
         x = wisp.randn(shape, dtype=dtype, requires_grad=True)
@@ -103,8 +113,20 @@ def test_sparse():
 
 def test_indexing():
     x = wisp.randn(5, 7, 3)
-    for key in (0, -1, slice(1, None, 2), (slice(None), 1), (..., 0), None, wisp.tensor([0, 4]), [1, 2], (slice(None), [0, 6]),
-                (wisp.tensor([[0], [1]]), wisp.tensor([0, 1])), x > 0, x[:, :, 0] > 0):
+    for key in (
+        0,
+        -1,
+        slice(1, None, 2),
+        (slice(None), 1),
+        (..., 0),
+        None,
+        wisp.tensor([0, 4]),
+        [1, 2],
+        (slice(None), [0, 6]),
+        (wisp.tensor([[0], [1]]), wisp.tensor([0, 1])),
+        x > 0,
+        x[:, :, 0] > 0,
+    ):
         y = x.clone().requires_grad_()
         y[key].sum().backward()
         z = x.clone()
@@ -130,6 +152,7 @@ def test_graphs_and_threads():
         w = wisp.randn(50, 50, requires_grad=True)
         for _ in range(20):
             (w @ w).relu().sum().backward()
+
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -140,7 +163,8 @@ def test_graphs_and_threads():
 def test_shared_memory_and_seeds():
     from wisp import multiprocessing as mp
     from wisp.utils.data import DataLoader, TensorDataset
-    x = wisp.arange(1000.)
+
+    x = wisp.arange(1000.0)
     view = x[10:20]
     x.share_memory_()
     receive, send = mp.Pipe(duplex=False)

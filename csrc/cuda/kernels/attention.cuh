@@ -42,7 +42,10 @@ template <bool Transposed, int N> WISP_INLINE void hide(float (&s)[N][4], const 
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int r = row + row_of(2 * i);
-        const int first = Transposed && a.causal ? r - here : -here, end = (Transposed ? a.queries : a.causal ? min(a.keys, r + 1) : a.keys) - here;
+        const int first = Transposed && a.causal ? r - here : -here, end = (Transposed ? a.queries
+                                                                            : a.causal ? min(a.keys, r + 1)
+                                                                                       : a.keys) -
+                                                                           here;
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
@@ -72,7 +75,8 @@ template <bool Transposed, class T, int N> struct MaskTile {
         const int64_t down = Transposed ? a.mask_column : a.mask_row;
         const int across = int(Transposed ? a.mask_row : a.mask_column);  // the launch has checked that it fits
         const V* mask = reinterpret_cast<const V*>(visible.mask);
-        const bool pairs = !Transposed && across == 1 && column + N * 8 <= columns && (reinterpret_cast<uint64_t>(mask) | uint64_t(down) * sizeof(V)) % (2 * sizeof(V)) == 0;
+        const bool pairs = !Transposed && across == 1 && column + N * 8 <= columns &&
+                           (reinterpret_cast<uint64_t>(mask) | uint64_t(down) * sizeof(V)) % (2 * sizeof(V)) == 0;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const V* from = mask + min(row + row_of(2 * i), rows - 1) * down;
@@ -110,7 +114,8 @@ template <bool Transposed, class T, int N> struct MaskTile {
 
 // Which of a thread's weights dropout keeps: bit n * 4 + e. One call of the generator makes the numbers of four columns 16 apart; where rows are
 // keys these belong to four warps, which then make a fourth each for all, by way of `exchange`: 512 bytes of shared memory.
-template <bool Transposed, class T, int N> WISP_INLINE uint32_t kept_weights(const Visibility<T>& visible, int row, int column, uint32_t exchange = 0) {
+template <bool Transposed, class T, int N>
+WISP_INLINE uint32_t kept_weights(const Visibility<T>& visible, int row, int column, uint32_t exchange = 0) {
     static_assert(N <= 8);
     const AttentionArguments& a = visible.a;
     uint32_t bits = 0;
@@ -131,7 +136,8 @@ template <bool Transposed, class T, int N> WISP_INLINE uint32_t kept_weights(con
                 }
             if constexpr (!Transposed) return found[0] | found[1] << 8 | found[2] << 16 | found[3] << 24;
 #pragma unroll
-            for (int i = 0; i < 4; i++) asm volatile("st.shared.b8 [%0], %1;" ::"r"(exchange + (i * 32 + lane) * 4 + warp), "r"(found[i]) : "memory");
+            for (int i = 0; i < 4; i++)
+                asm volatile("st.shared.b8 [%0], %1;" ::"r"(exchange + (i * 32 + lane) * 4 + warp), "r"(found[i]) : "memory");
             __syncthreads();
             asm volatile("ld.shared.b32 %0, [%1];" : "=r"(bits) : "r"(exchange + threadIdx.x * 4) : "memory");
             return bits;
@@ -154,8 +160,8 @@ template <class T, int D, int Rows, int Columns, int Own, int Stages> struct Pla
 };
 template <class T> WISP_INLINE int tile_width(int width) { return parts_of<T> == 1 ? width : (width + 7) / 8 * 8; }
 
-template <class T, int Rows, bool Aligned, int N>
-WISP_INLINE void store_sums(const float (&sums)[N][4], const float (&factor)[2], uint32_t tile, T* to, int64_t stride, int rows, int width) {
+template <class T, int Rows, bool Aligned, int N> WISP_INLINE void store_sums(const float (&sums)[N][4], const float (&factor)[2],
+                                                                              uint32_t tile, T* to, int64_t stride, int rows, int width) {
     if constexpr (std::is_same_v<T, float>) store_floats(sums, factor, to, stride, rows, width);
     else store_rows<T, Rows, Aligned>(sums, factor, tile, to, stride, rows, width);
 }
@@ -172,13 +178,16 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
     const Places<T, D, Rows, Columns, 1, Ahead + (Overlap ? 2 : 1)> place;
     const int2 part = block.part_of((block.limit + Columns - 1) / Columns);
     const int begin = part.x, end = part.y;
-    TileLoader<Columns, D, threads, Aligned, S, parts> key_loader(block.template other<S>(a.key, a.share) + begin * Columns * a.key.row, a.key.row, tile_width<T>(a.width));
-    TileLoader<Columns, D, threads, Aligned, S, parts> value_loader(block.template other<S>(a.value, a.share) + begin * Columns * a.value.row, a.value.row, tile_width<T>(a.value_width));
+    TileLoader<Columns, D, threads, Aligned, S, parts> key_loader(block.template other<S>(a.key, a.share) + begin * Columns * a.key.row,
+                                                                  a.key.row, tile_width<T>(a.width));
+    TileLoader<Columns, D, threads, Aligned, S, parts> value_loader(
+        block.template other<S>(a.value, a.share) + begin * Columns * a.value.row, a.value.row, tile_width<T>(a.value_width));
     auto load = [&](int i, int stage) {
         key_loader.next(place.first + stage * place.tile, a.keys - i * Columns);
         value_loader.next(place.second + stage * place.tile, a.keys - i * Columns);
     };
-    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width)).next(place.own, a.queries - q0);
+    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width))
+        .next(place.own, a.queries - q0);
 #pragma unroll
     for (int i = 0; i < Ahead; i++) {
         if (begin + i < end) load(begin + i, i);
@@ -322,7 +331,9 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
         Half& x = half[which];
         E::hold(x.sums);
         const int rows = a.queries - q0 - which * 64;
-        float factor[2], *lse = (gridDim.z > 1 ? static_cast<float*>(a.piece_logsumexp) + block.piece : static_cast<float*>(a.logsumexp) + block.row) + which * 64;
+        float factor[2],
+            *lse = (gridDim.z > 1 ? static_cast<float*>(a.piece_logsumexp) + block.piece : static_cast<float*>(a.logsumexp) + block.row) +
+                   which * 64;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const float all = sum_of_quad(x.total[r]);
@@ -330,8 +341,12 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
             // A row that sees nothing: +inf, which makes its weights zero when they are recomputed.
             if (threadIdx.x % 4 == 0 && row_of(2 * r) < rows) lse[row_of(2 * r)] = all == 0 ? INFINITY : x.top[r] * to_base_2 + log2f(all);
         }
-        if (gridDim.z > 1) store_floats(x.sums, factor, static_cast<float*>(a.pieces) + (block.piece + which * 64) * a.value_width, a.value_width, rows, a.value_width);
-        else store_sums<T, Rows, Aligned>(x.sums, factor, place.own + which * (64 * 128), block.template own<T>(a.out) + which * 64 * a.out.row, a.out.row, rows, a.value_width);
+        if (gridDim.z > 1)
+            store_floats(x.sums, factor, static_cast<float*>(a.pieces) + (block.piece + which * 64) * a.value_width, a.value_width, rows,
+                         a.value_width);
+        else
+            store_sums<T, Rows, Aligned>(x.sums, factor, place.own + which * (64 * 128),
+                                         block.template own<T>(a.out) + which * 64 * a.out.row, a.out.row, rows, a.value_width);
     }
 }
 
@@ -372,14 +387,18 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
     const Places<T, D, Rows, Columns, 2, Overlap ? 3 : 2> place;
     const uint32_t query = place.own, grad = query + place.own_tile;
     const int tiles = (block.limit + Columns - 1) / Columns;
-    TileLoader<Columns, D, threads, Aligned, S, parts> key_loader(block.template other<S>(a.key, a.share), a.key.row, tile_width<T>(a.width));
-    TileLoader<Columns, D, threads, Aligned, S, parts> value_loader(block.template other<S>(a.value, a.share), a.value.row, tile_width<T>(a.value_width));
+    TileLoader<Columns, D, threads, Aligned, S, parts> key_loader(block.template other<S>(a.key, a.share), a.key.row,
+                                                                  tile_width<T>(a.width));
+    TileLoader<Columns, D, threads, Aligned, S, parts> value_loader(block.template other<S>(a.value, a.share), a.value.row,
+                                                                    tile_width<T>(a.value_width));
     auto load = [&](int i, int stage) {
         key_loader.next(place.first + stage * place.tile, a.keys - i * Columns);
         value_loader.next(place.second + stage * place.tile, a.keys - i * Columns);
     };
-    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width)).next(query, a.queries - q0);
-    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.grad), a.grad.row, tile_width<T>(a.value_width)).next(grad, a.queries - q0);
+    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width))
+        .next(query, a.queries - q0);
+    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.grad), a.grad.row, tile_width<T>(a.value_width))
+        .next(grad, a.queries - q0);
     load(0, 0);
     copies_end();
 
@@ -480,8 +499,10 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
     const int kh = block.h, b = block.b, k0 = block.k0, slice = blockIdx.z * Slice;
     const Places<T, D, Rows, Columns, 2, 2> place;
     const uint32_t key = place.own, value = key + place.own_tile, numbers = place.end;
-    const int first = a.causal ? k0 / Columns : 0, tiles = (a.queries + Columns - 1) / Columns, of_head = max(tiles - first, 0), all = of_head * a.share;
-    TileLoader<Columns, D, threads, Aligned, S, parts> query_loader(nullptr, a.query.row, tile_width<T>(a.width)), grad_loader(nullptr, a.grad.row, tile_width<T>(a.value_width));
+    const int first = a.causal ? k0 / Columns : 0, tiles = (a.queries + Columns - 1) / Columns, of_head = max(tiles - first, 0),
+              all = of_head * a.share;
+    TileLoader<Columns, D, threads, Aligned, S, parts> query_loader(nullptr, a.query.row, tile_width<T>(a.width)),
+        grad_loader(nullptr, a.grad.row, tile_width<T>(a.value_width));
     int64_t row = 0;  // of the next tile's first query among those of all heads
     int next_head = kh * a.share, next_query = a.queries;
     auto load = [&](int stage) {
@@ -504,7 +525,8 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
         row += Columns;
     };
     TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.key), a.key.row, tile_width<T>(a.width)).next(key, a.keys - k0);
-    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.value), a.value.row, tile_width<T>(a.value_width)).next(value, a.keys - k0);
+    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.value), a.value.row, tile_width<T>(a.value_width))
+        .next(value, a.keys - k0);
     if (all > 0) load(0);
     copies_end();
 
@@ -557,7 +579,10 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float product[2];
-            asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(product[0]), "=f"(product[1]) : "r"(number + n * 32 + 4 * Columns) : "memory");
+            asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                         : "=f"(product[0]), "=f"(product[1])
+                         : "r"(number + n * 32 + 4 * Columns)
+                         : "memory");
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 d[n][e] = s[n][e] * ((General ? d[n][e] * factor(n, e) : d[n][e]) - product[e % 2]);
@@ -594,8 +619,10 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
     copies_wait<false>();
     __syncthreads();
     const float one[2] = {1, 1}, factor[2] = {float(a.scale), float(a.scale)};
-    store_sums<T, Rows, Aligned>(to_key, factor, key, block.template own<T>(a.grad_key) + slice, a.grad_key.row, a.keys - k0, a.width - slice);
-    store_sums<T, Rows, Aligned>(to_value, one, value, block.template own<T>(a.grad_value) + slice, a.grad_value.row, a.keys - k0, a.value_width - slice);
+    store_sums<T, Rows, Aligned>(to_key, factor, key, block.template own<T>(a.grad_key) + slice, a.grad_key.row, a.keys - k0,
+                                 a.width - slice);
+    store_sums<T, Rows, Aligned>(to_value, one, value, block.template own<T>(a.grad_value) + slice, a.grad_value.row, a.keys - k0,
+                                 a.value_width - slice);
 }
 
 }  // namespace wisp

@@ -15,7 +15,7 @@ struct AttentionTensor {
 struct AttentionArguments {
     AttentionTensor query, key, value, out, grad, grad_query, grad_key, grad_value;
     void *logsumexp, *product;  // (batch, heads, queries): of the scores, to base 2; of grad and out, their dot product
-    const void* mask;  // may be null; zero strides repeat
+    const void* mask;           // may be null; zero strides repeat
     int64_t mask_batch, mask_head, mask_row, mask_column;
     uint64_t seed, offset, keep_below;
     const uint64_t* moved;  // of a captured graph, or null
@@ -29,21 +29,25 @@ struct AttentionArguments {
 // A block's share of a pass over queries: `Rows` of them, of one head, those that see most first.
 template <int Rows> struct QueryBlock {
     int h, b, q0, limit;  // limit: where the keys that they see end
-    int64_t row, piece;  // of the first among all rows of all heads, and of all pieces
-    WISP_INLINE QueryBlock(const AttentionArguments& a) : h(blockIdx.x % a.heads), b(blockIdx.x / a.heads), q0((gridDim.y - 1 - blockIdx.y) * Rows) {
+    int64_t row, piece;   // of the first among all rows of all heads, and of all pieces
+    WISP_INLINE QueryBlock(const AttentionArguments& a)
+        : h(blockIdx.x % a.heads), b(blockIdx.x / a.heads), q0((gridDim.y - 1 - blockIdx.y) * Rows) {
         limit = a.causal ? min(a.keys, q0 + Rows) : a.keys;
         row = int64_t(blockIdx.x) * a.queries + q0;
         piece = int64_t(blockIdx.z) * gridDim.x * a.queries + row;
     }
     template <class T> WISP_INLINE T* own(const AttentionTensor& t) const { return t.at<T>(b, h) + q0 * t.row; }
     // The part of the tiles of keys that belongs to the block's piece.
-    WISP_INLINE int2 part_of(int tiles) const { return make_int2(int(blockIdx.z) * tiles / int(gridDim.z), (int(blockIdx.z) + 1) * tiles / int(gridDim.z)); }
+    WISP_INLINE int2 part_of(int tiles) const {
+        return make_int2(int(blockIdx.z) * tiles / int(gridDim.z), (int(blockIdx.z) + 1) * tiles / int(gridDim.z));
+    }
     template <class T> WISP_INLINE T* other(const AttentionTensor& t, int share) const { return t.at<T>(b, h / share); }
 };
 // And of a pass over keys: `Rows` of them, of one of their heads.
 template <int Rows> struct KeyBlock {
     int h, b, k0;
-    WISP_INLINE KeyBlock(const AttentionArguments& a) : h(blockIdx.x % (a.heads / a.share)), b(blockIdx.x / (a.heads / a.share)), k0(blockIdx.y * Rows) {}
+    WISP_INLINE KeyBlock(const AttentionArguments& a)
+        : h(blockIdx.x % (a.heads / a.share)), b(blockIdx.x / (a.heads / a.share)), k0(blockIdx.y * Rows) {}
     template <class T> WISP_INLINE T* own(const AttentionTensor& t) const { return t.at<T>(b, h) + k0 * t.row; }
 };
 
@@ -76,7 +80,8 @@ template <class T> struct Visibility {
         const uint64_t e = uint64_t(first + q * int64_t(a.keys) + k);
         const Words w = draw(e);
         const int word = int(e % 64 / 16);
-        return uint64_t(word < 2 ? (word == 0 ? w.at[0] : w.at[1]) : (word == 2 ? w.at[2] : w.at[3])) < a.keep_below ? C(a.keep_scale) : C(0);
+        return uint64_t(word < 2 ? (word == 0 ? w.at[0] : w.at[1]) : (word == 2 ? w.at[2] : w.at[3])) < a.keep_below ? C(a.keep_scale)
+                                                                                                                     : C(0);
     }
 };
 

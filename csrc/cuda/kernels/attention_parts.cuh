@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(256) attention_split(const __grid_constant__ P
 }
 
 // A warp for each row: the pieces, 32 at most, weighted by how much of the sum of the weights is theirs.
-template <class T, class C> __global__ void __launch_bounds__(128) attention_join(const __grid_constant__ AttentionArguments a, int pieces, int64_t rows) {
+template <class T, class C> __global__ void __launch_bounds__(128)
+    attention_join(const __grid_constant__ AttentionArguments a, int pieces, int64_t rows) {
     const int64_t row = int64_t(blockIdx.x) * 4 + threadIdx.x / 32;
     if (row >= rows) return;
     const int lane = threadIdx.x % 32, q = int(row % a.queries), h = int(row / a.queries % a.heads), b = int(row / a.queries / a.heads);

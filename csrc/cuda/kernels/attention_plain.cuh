@@ -93,7 +93,8 @@ template <class C> WISP_INLINE C* plain_memory() {
     return reinterpret_cast<C*>(memory);
 }
 
-template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_attention_forward(const __grid_constant__ AttentionArguments a) {
+template <class C, int D, int B> __global__ void __launch_bounds__(256)
+    plain_attention_forward(const __grid_constant__ AttentionArguments a) {
     using P = Plain<C, D, B>;
     constexpr int M = P::M, tile = B * P::stride;
     const QueryBlock<B> block(a);
@@ -143,14 +144,15 @@ template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_at
     for (int i = 0; i < M; i++) {
         total[i] = over_row(total[i], Sum<C>());
         const int q = q0 + P::y() + 16 * i;
-        if (P::x() == 0 && q < a.queries)
-            lse[q - q0] = total[i] == 0 ? C(INFINITY) : top[i] + ::log2(total[i]);
+        if (P::x() == 0 && q < a.queries) lse[q - q0] = total[i] == 0 ? C(INFINITY) : top[i] + ::log2(total[i]);
     }
     C* out = gridDim.z > 1 ? static_cast<C*>(a.pieces) + block.piece * a.value_width : block.template own<C>(a.out);
-    P::store(sums, out, gridDim.z > 1 ? a.value_width : a.out.row, a.queries - q0, a.value_width, [&](int i) { return total[i] == 0 ? C(0) : C(1) / total[i]; });
+    P::store(sums, out, gridDim.z > 1 ? a.value_width : a.out.row, a.queries - q0, a.value_width,
+             [&](int i) { return total[i] == 0 ? C(0) : C(1) / total[i]; });
 }
 
-template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_attention_backward_queries(const __grid_constant__ AttentionArguments a) {
+template <class C, int D, int B> __global__ void __launch_bounds__(256)
+    plain_attention_backward_queries(const __grid_constant__ AttentionArguments a) {
     using P = Plain<C, D, B>;
     constexpr int M = P::M, tile = B * P::stride;
     const QueryBlock<B> block(a);
@@ -196,7 +198,8 @@ template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_at
     P::store(sums, block.template own<C>(a.grad_query), a.grad_query.row, a.queries - q0, a.width, [&](int) { return C(a.scale); });
 }
 
-template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_attention_backward_keys(const __grid_constant__ AttentionArguments a) {
+template <class C, int D, int B> __global__ void __launch_bounds__(256)
+    plain_attention_backward_keys(const __grid_constant__ AttentionArguments a) {
     using P = Plain<C, D, B>;
     constexpr int M = P::M, tile = B * P::stride;
     const KeyBlock<B> block(a);
@@ -226,7 +229,8 @@ template <class C, int D, int B> __global__ void __launch_bounds__(256) plain_at
 #pragma unroll
                 for (int i = 0; i < M; i++) {
                     const int k = k0 + P::y() + 16 * i;
-                    const C w = power_of_2(visible.masked(s[i][j] * scale, q, k) - lse), factor = a.dropout ? visible.template kept<C>(q, k) : C(1);
+                    const C w = power_of_2(visible.masked(s[i][j] * scale, q, k) - lse),
+                            factor = a.dropout ? visible.template kept<C>(q, k) : C(1);
                     s[i][j] = w * factor;
                     d[i][j] = w * (d[i][j] * factor - product);
                 }

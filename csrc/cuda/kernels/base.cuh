@@ -95,14 +95,30 @@ template <class T> inline constexpr bool is_complex<std::complex<T>> = true;
 template <class T> inline constexpr bool is_half = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
 
 // The type that elements of T are computed in.
-template <class T> struct compute_type { using type = int64_t; };
-template <> struct compute_type<float> { using type = float; };
-template <> struct compute_type<f16> { using type = float; };
-template <> struct compute_type<bf16> { using type = float; };
-template <> struct compute_type<double> { using type = double; };
-template <> struct compute_type<c64> { using type = c64; };
-template <> struct compute_type<c128> { using type = c128; };
-template <> struct compute_type<uint64_t> { using type = uint64_t; };
+template <class T> struct compute_type {
+    using type = int64_t;
+};
+template <> struct compute_type<float> {
+    using type = float;
+};
+template <> struct compute_type<f16> {
+    using type = float;
+};
+template <> struct compute_type<bf16> {
+    using type = float;
+};
+template <> struct compute_type<double> {
+    using type = double;
+};
+template <> struct compute_type<c64> {
+    using type = c64;
+};
+template <> struct compute_type<c128> {
+    using type = c128;
+};
+template <> struct compute_type<uint64_t> {
+    using type = uint64_t;
+};
 template <class T> using compute = typename compute_type<T>::type;
 
 // PyTorch's conversions: floats are cut to integers, anything but 0 is true, a complex number gives its real part.
@@ -112,8 +128,7 @@ template <class To, class From> WISP_INLINE To convert(From x) {
         if constexpr (is_complex<To>) return To(typename To::value_type(x.re), typename To::value_type(x.im));
         else if constexpr (std::is_same_v<To, bool>) return x.re != 0 || x.im != 0;
         else return convert<To>(x.re);
-    }
-    else if constexpr (is_half<From>) return convert<To>(float(x));
+    } else if constexpr (is_half<From>) return convert<To>(float(x));
     else if constexpr (is_complex<To>) return To(typename To::value_type(x));
     else if constexpr (std::is_same_v<To, bool>) return x != From(0);
     else if constexpr (is_half<To>) return To(float(x));

@@ -22,7 +22,7 @@ template <int N, class T, class C> WISP_INLINE void write(T* to, const C* from) 
 // partial[split][2][channels]: sums of x - pivot and its square, or (Back) of g and g * (x - mean).
 // A thread works on N neighbouring channels; `width` threads lie across, the others on following rows.
 template <class T, int N, bool Back> __global__ void __launch_bounds__(256)
-column_sums(const T* x, const T* g, const compute<T>* mean, compute<T>* partial, int64_t rows, int channels, int width) {
+    column_sums(const T* x, const T* g, const compute<T>* mean, compute<T>* partial, int64_t rows, int channels, int width) {
     using C = compute<T>;
     __shared__ C shared[2 * N * 256];
     const int across = threadIdx.x % width, down = threadIdx.x / width, depth = 256 / width;
@@ -64,7 +64,7 @@ column_sums(const T* x, const T* g, const compute<T>* mean, compute<T>* partial,
 
 // The same over planes: a block takes a part of one channel. `per_plane`: vectors of N in a plane, `total`: of a channel.
 template <class T, int N, bool Back> __global__ void __launch_bounds__(256)
-plane_sums(const T* x, const T* g, const compute<T>* mean, compute<T>* partial, uint32_t total, const Divider per_plane, int channels) {
+    plane_sums(const T* x, const T* g, const compute<T>* mean, compute<T>* partial, uint32_t total, const Divider per_plane, int channels) {
     using C = compute<T>;
     __shared__ C shared[33];
     const int c = blockIdx.x;
@@ -109,8 +109,8 @@ template <class C> WISP_INLINE void joined(const C* partial, int c, int channels
 
 // Mean, 1 / deviation and the running statistics; `step`: from one channel's first element to the next's.
 template <class T, class R> __global__ void __launch_bounds__(256)
-join_statistics(const T* x, int64_t step, const compute<T>* partial, compute<T>* mean, compute<T>* rstd, R* running_mean, R* running_var, int channels, int splits,
-                double count, double momentum, double eps) {
+    join_statistics(const T* x, int64_t step, const compute<T>* partial, compute<T>* mean, compute<T>* rstd, R* running_mean,
+                    R* running_var, int channels, int splits, double count, double momentum, double eps) {
     using C = compute<T>;
     const int c = blockIdx.x * 8 + threadIdx.x / 32;
     if (c >= channels) return;
@@ -124,9 +124,11 @@ join_statistics(const T* x, int64_t step, const compute<T>* partial, compute<T>*
     mean[c] = m;
     rstd[c] = C(1) / ::sqrt(variance + C(eps));
     if (running_mean) running_mean[c] = convert<R>(C((1 - momentum) * convert<C>(running_mean[c]) + momentum * m));
-    if (running_var) running_var[c] = convert<R>(C((1 - momentum) * convert<C>(running_var[c]) + momentum * variance * (count / (count - 1))));
+    if (running_var)
+        running_var[c] = convert<R>(C((1 - momentum) * convert<C>(running_var[c]) + momentum * variance * (count / (count - 1))));
 }
-template <class C, class R> __global__ void __launch_bounds__(256) running_statistics(const R* running_mean, const R* running_var, C* mean, C* rstd, int channels, double eps) {
+template <class C, class R> __global__ void __launch_bounds__(256)
+    running_statistics(const R* running_mean, const R* running_var, C* mean, C* rstd, int channels, double eps) {
     const int c = blockIdx.x * 256 + threadIdx.x;
     if (c >= channels) return;
     mean[c] = convert<C>(running_mean[c]);
@@ -134,7 +136,8 @@ template <class C, class R> __global__ void __launch_bounds__(256) running_stati
 }
 // Gradients of weight and bias, and the factors of the input's: dx = f0 * g + f1 * (x - mean) + f2.
 template <class C, class W> __global__ void __launch_bounds__(256)
-join_gradients(const C* partial, const C* rstd, const W* weight, W* dw, W* db, C* factors, int channels, int splits, double count, int training) {
+    join_gradients(const C* partial, const C* rstd, const W* weight, W* dw, W* db, C* factors, int channels, int splits, double count,
+                   int training) {
     const int c = blockIdx.x * 8 + threadIdx.x / 32;
     if (c >= channels) return;
     C plain, mixed;
@@ -150,7 +153,8 @@ join_gradients(const C* partial, const C* rstd, const W* weight, W* dw, W* db, C
 
 // y = x * scale + shift with factors of the channel.
 template <class T, class W, int N> __global__ void __launch_bounds__(256)
-column_map(const T* x, const compute<T>* mean, const compute<T>* rstd, const W* weight, const W* bias, T* y, int64_t rows, int channels, int width) {
+    column_map(const T* x, const compute<T>* mean, const compute<T>* rstd, const W* weight, const W* bias, T* y, int64_t rows, int channels,
+               int width) {
     using C = compute<T>;
     const int across = threadIdx.x % width, down = threadIdx.x / width, depth = 256 / width;
     const int c = (blockIdx.x * width + across) * N;
@@ -172,7 +176,8 @@ column_map(const T* x, const compute<T>* mean, const compute<T>* rstd, const W* 
     }
 }
 template <class T, int N> __global__ void __launch_bounds__(256)
-column_map_back(const T* x, const T* g, const compute<T>* mean, const compute<T>* factors, T* dx, int64_t rows, int channels, int width) {
+    column_map_back(const T* x, const T* g, const compute<T>* mean, const compute<T>* factors, T* dx, int64_t rows, int channels,
+                    int width) {
     using C = compute<T>;
     const int across = threadIdx.x % width, down = threadIdx.x / width, depth = 256 / width;
     const int c = (blockIdx.x * width + across) * N;
@@ -197,7 +202,8 @@ column_map_back(const T* x, const T* g, const compute<T>* mean, const compute<T>
 }
 
 template <class T, class W, int N> __global__ void __launch_bounds__(256)
-plane_map(const T* x, const compute<T>* mean, const compute<T>* rstd, const W* weight, const W* bias, T* y, uint32_t total, const Divider per_plane, const Divider channels) {
+    plane_map(const T* x, const compute<T>* mean, const compute<T>* rstd, const W* weight, const W* bias, T* y, uint32_t total,
+              const Divider per_plane, const Divider channels) {
     using C = compute<T>;
     for (uint32_t i = blockIdx.x * 256 + threadIdx.x; i < total; i += gridDim.x * 256) {
         const uint32_t plane = per_plane.divide(i), c = plane - channels.divide(plane) * channels.divisor;
@@ -210,7 +216,8 @@ plane_map(const T* x, const compute<T>* mean, const compute<T>* rstd, const W* w
     }
 }
 template <class T, int N> __global__ void __launch_bounds__(256)
-plane_map_back(const T* x, const T* g, const compute<T>* mean, const compute<T>* factors, T* dx, uint32_t total, const Divider per_plane, const Divider channels) {
+    plane_map_back(const T* x, const T* g, const compute<T>* mean, const compute<T>* factors, T* dx, uint32_t total,
+                   const Divider per_plane, const Divider channels) {
     using C = compute<T>;
     for (uint32_t i = blockIdx.x * 256 + threadIdx.x; i < total; i += gridDim.x * 256) {
         const uint32_t plane = per_plane.divide(i), c = plane - channels.divide(plane) * channels.divisor;

@@ -15,19 +15,31 @@ namespace cpu {
 }
 
 template <int Bytes> struct ImageCell;
-template <> struct ImageCell<1> { using type = uint8_t; };
-template <> struct ImageCell<2> { using type = uint16_t; };
-template <> struct ImageCell<4> { using type = uint32_t; };
-template <> struct ImageCell<8> { using type = uint64_t; };
-template <> struct ImageCell<16> { using type = Vector<uint64_t, 2>; };
+template <> struct ImageCell<1> {
+    using type = uint8_t;
+};
+template <> struct ImageCell<2> {
+    using type = uint16_t;
+};
+template <> struct ImageCell<4> {
+    using type = uint32_t;
+};
+template <> struct ImageCell<8> {
+    using type = uint64_t;
+};
+template <> struct ImageCell<16> {
+    using type = Vector<uint64_t, 2>;
+};
 
 WISP_INLINE int64_t image_size(const int64_t* v) { return v[0] * v[1] * v[2]; }
 
-template <int Bytes> __global__ void __launch_bounds__(256) image_gather(const cpu::ImageMap m, const void* input, void* output, int64_t n) {
+template <int Bytes> __global__ void __launch_bounds__(256)
+    image_gather(const cpu::ImageMap m, const void* input, void* output, int64_t n) {
     using T = typename ImageCell<Bytes>::type;
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
-    const int64_t k = at % m.out[2], row = at / m.out[2], j = row % m.out[1], i = row / m.out[1] % m.out[0], plane = row / (m.out[1] * m.out[0]);
+    const int64_t k = at % m.out[2], row = at / m.out[2], j = row % m.out[1], i = row / m.out[1] % m.out[0],
+                  plane = row / (m.out[1] * m.out[0]);
     static_cast<T*>(output)[at] =
         static_cast<const T*>(input)[plane * image_size(m.in) + (m.map[0][i] * m.in[1] + m.map[1][j]) * m.in[2] + m.map[2][k]];
 }
@@ -36,7 +48,8 @@ template <int Bytes> __global__ void __launch_bounds__(256) image_gather(const c
 struct Inverse {
     const int64_t *start[3], *to[3];
 };
-template <class T> __global__ void __launch_bounds__(256) image_gather_grad(const cpu::ImageMap m, const Inverse inverse, const T* grad, T* input_grad, int64_t n) {
+template <class T> __global__ void __launch_bounds__(256)
+    image_gather_grad(const cpu::ImageMap m, const Inverse inverse, const T* grad, T* input_grad, int64_t n) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
     const int64_t k = at % m.in[2], j = at / m.in[2] % m.in[1], row = at / (m.in[2] * m.in[1]), i = row % m.in[0], plane = row / m.in[0];
@@ -62,7 +75,8 @@ template <class T> __global__ void __launch_bounds__(256) image_resample(const c
     output[at] = sum;
 }
 // start: where the contributions to each input position begin in index (outputs) and weight.
-template <class T> __global__ void __launch_bounds__(256) image_resample_grad(const cpu::ImageResample r, const int64_t* start, const T* grad, T* input_grad, int64_t n) {
+template <class T> __global__ void __launch_bounds__(256)
+    image_resample_grad(const cpu::ImageResample r, const int64_t* start, const T* grad, T* input_grad, int64_t n) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
     const int64_t k = at % r.inner, item = at / r.inner, i = item % r.in;
@@ -72,11 +86,13 @@ template <class T> __global__ void __launch_bounds__(256) image_resample_grad(co
     input_grad[at] = sum;
 }
 
-template <int Bytes> __global__ void __launch_bounds__(256) image_unfold(const cpu::ImageWindows w, const void* input, void* columns, int64_t n) {
+template <int Bytes> __global__ void __launch_bounds__(256)
+    image_unfold(const cpu::ImageWindows w, const void* input, void* columns, int64_t n) {
     using T = typename ImageCell<Bytes>::type;
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
-    const int64_t positions = w.out[0] * w.out[1], kernel = w.kernel[0] * w.kernel[1], position = at % positions, item = at / positions, tap = item % kernel;
+    const int64_t positions = w.out[0] * w.out[1], kernel = w.kernel[0] * w.kernel[1], position = at % positions, item = at / positions,
+                  tap = item % kernel;
     const int64_t y = position / w.out[1] * w.stride[0] - w.padding[0] + tap / w.kernel[1] * w.dilation[0];
     const int64_t x = position % w.out[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1] * w.dilation[1];
     const bool inside = y >= 0 && y < w.in[0] && x >= 0 && x < w.in[1];
@@ -101,7 +117,8 @@ template <class T> __global__ void __launch_bounds__(256) image_fold(const cpu::
 }
 
 // A thread a point, for up to `share` channels.
-template <class T> __global__ void __launch_bounds__(256) grid_sample(const cpu::GridSample g, const T* input, const T* grid, T* output, int64_t n, int64_t share) {
+template <class T> __global__ void __launch_bounds__(256)
+    grid_sample(const cpu::GridSample g, const T* input, const T* grid, T* output, int64_t n, int64_t share) {
     const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (item >= n) return;
     const int64_t in_size = image_size(g.in), out_size = image_size(g.out), batch = item / out_size, first = int64_t(blockIdx.y) * share;
@@ -116,8 +133,9 @@ template <class T> __global__ void __launch_bounds__(256) grid_sample(const cpu:
     }
 }
 // The gradient of the grid, and, for that of the input, where each neighbour of each point is (batch * in_size + place) and its weight.
-template <class T> __global__ void __launch_bounds__(256) grid_sample_points(const cpu::GridSample g, const T* grad, const T* input, const T* grid, T* grid_grad, uint64_t* places,
-                                                                             int64_t* positions, T* weights, int64_t n, int taps) {
+template <class T> __global__ void __launch_bounds__(256)
+    grid_sample_points(const cpu::GridSample g, const T* grad, const T* input, const T* grid, T* grid_grad, uint64_t* places,
+                       int64_t* positions, T* weights, int64_t n, int taps) {
     const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (item >= n) return;
     const int64_t in_size = image_size(g.in), out_size = image_size(g.out), batch = item / out_size, o = item % out_size;
@@ -143,8 +161,9 @@ template <class T> __global__ void __launch_bounds__(256) grid_sample_points(con
     for (int axis = 0; axis < g.dims; axis++) grid_grad[item * g.dims + axis] = slope[axis];
 }
 // Places in order: a thread takes all that goes to one place of one channel.
-template <class T> __global__ void __launch_bounds__(256) grid_sample_sums(const cpu::GridSample g, const T* grad, const uint64_t* places, const int64_t* positions, const T* weights,
-                                                                           T* input_grad, int64_t n, int taps) {
+template <class T> __global__ void __launch_bounds__(256)
+    grid_sample_sums(const cpu::GridSample g, const T* grad, const uint64_t* places, const int64_t* positions, const T* weights,
+                     T* input_grad, int64_t n, int taps) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const int64_t in_size = image_size(g.in), out_size = image_size(g.out), place = int64_t(places[i]), batch = place / in_size;

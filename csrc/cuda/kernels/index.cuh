@@ -7,16 +7,26 @@ namespace wisp {
 constexpr int index_dims = 25;
 
 struct IndexShape {
-    int dims;  // innermost first
+    int dims;                                                                // innermost first
     int64_t sizes[index_dims], a[index_dims], b[index_dims], c[index_dims];  // strides of up to three tensors, in elements
 };
 
 template <int Bytes> struct Cell;
-template <> struct Cell<1> { using type = uint8_t; };
-template <> struct Cell<2> { using type = uint16_t; };
-template <> struct Cell<4> { using type = uint32_t; };
-template <> struct Cell<8> { using type = uint64_t; };
-template <> struct Cell<16> { using type = Vector<uint64_t, 2>; };
+template <> struct Cell<1> {
+    using type = uint8_t;
+};
+template <> struct Cell<2> {
+    using type = uint16_t;
+};
+template <> struct Cell<4> {
+    using type = uint32_t;
+};
+template <> struct Cell<8> {
+    using type = uint64_t;
+};
+template <> struct Cell<16> {
+    using type = Vector<uint64_t, 2>;
+};
 
 struct Offsets {
     int64_t a, b, c;
@@ -35,7 +45,8 @@ WISP_INLINE Offsets offsets_of(const IndexShape& s, int64_t i) {
 
 constexpr uint64_t nowhere = (uint64_t(1) << 40) - 1;  // the destination of what is dropped, as in pairs.h
 
-__global__ void __launch_bounds__(256) report_bad_indices(const int64_t* index, int64_t n, int64_t size, unsigned long long name, Report* report) {
+__global__ void __launch_bounds__(256)
+    report_bad_indices(const int64_t* index, int64_t n, int64_t size, unsigned long long name, Report* report) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i < n && (index[i] < 0 || index[i] >= size)) report_index(report, index[i], size, name);
 }
@@ -75,7 +86,8 @@ __global__ void __launch_bounds__(256) index_offsets(int64_t* out, const IndexLi
 }
 
 // a: strides of a slice of out, b: of in.
-template <int Bytes> __global__ void __launch_bounds__(256) take(void* out, int64_t out_step, const void* in, const int64_t* offsets, int64_t n, int64_t slice, const IndexShape s) {
+template <int Bytes> __global__ void __launch_bounds__(256)
+    take(void* out, int64_t out_step, const void* in, const int64_t* offsets, int64_t n, int64_t slice, const IndexShape s) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * slice) return;
@@ -107,7 +119,9 @@ template <int H, class T, class Value> WISP_INLINE void combine_run(T* target, c
 }
 
 // places: destinations in order, with the positions that they had. a: strides of a slice of out, b: of values.
-template <int H, class T> __global__ void __launch_bounds__(256) put_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, int64_t slice, const T* values, int64_t value_step, const IndexShape s) {
+template <int H, class T> __global__ void __launch_bounds__(256)
+    put_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, int64_t slice, const T* values, int64_t value_step,
+               const IndexShape s) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * slice) return;
     const int64_t k = i / slice;
@@ -118,7 +132,9 @@ template <int H, class T> __global__ void __launch_bounds__(256) put_sorted(T* o
 }
 
 // a: strides of in, b: of index; `along`: the stride of in along the indexed dimension, which a leaves out.
-template <int Bytes> __global__ void __launch_bounds__(256) gather(void* out, const void* in, const int64_t* index, int64_t n, int64_t along, int64_t size, unsigned long long name, Report* report, const IndexShape s) {
+template <int Bytes> __global__ void __launch_bounds__(256)
+    gather(void* out, const void* in, const int64_t* index, int64_t n, int64_t along, int64_t size, unsigned long long name, Report* report,
+           const IndexShape s) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
@@ -129,8 +145,8 @@ template <int Bytes> __global__ void __launch_bounds__(256) gather(void* out, co
     static_cast<T*>(out)[i] = good ? static_cast<const T*>(in)[o.a + at * along] : T{};
 }
 // Where each element of a scatter goes.
-__global__ void __launch_bounds__(256) scatter_places(uint64_t* places, int64_t* positions, const int64_t* index, int64_t n, int64_t along, int64_t size, unsigned long long name, Report* report,
-                                                      const IndexShape s) {
+__global__ void __launch_bounds__(256) scatter_places(uint64_t* places, int64_t* positions, const int64_t* index, int64_t n, int64_t along,
+                                                      int64_t size, unsigned long long name, Report* report, const IndexShape s) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const Offsets o = offsets_of(s, i);
@@ -141,7 +157,8 @@ __global__ void __launch_bounds__(256) scatter_places(uint64_t* places, int64_t*
     positions[i] = i;
 }
 // c: strides of values.
-template <int H, class T> __global__ void __launch_bounds__(256) scatter_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, const T* values, const IndexShape s) {
+template <int H, class T> __global__ void __launch_bounds__(256)
+    scatter_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, const T* values, const IndexShape s) {
     const int64_t k = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (k >= n || places[k] == nowhere || (k > 0 && places[k - 1] == places[k])) return;
     combine_run<H>(out + places[k], places, k, n, [&](int64_t j) { return values[offsets_of(s, positions[j]).c]; });
@@ -159,17 +176,20 @@ __global__ void __launch_bounds__(256) mask_as_counts(const bool* mask, int64_t*
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i < n) ranks[i] = mask[i];
 }
-template <int Bytes> __global__ void __launch_bounds__(256) masked_select(void* out, const void* in, const bool* mask, const int64_t* ranks, int64_t n) {
+template <int Bytes> __global__ void __launch_bounds__(256)
+    masked_select(void* out, const void* in, const bool* mask, const int64_t* ranks, int64_t n) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i < n && mask[i]) static_cast<T*>(out)[ranks[i]] = static_cast<const T*>(in)[i];
 }
-template <int Bytes> __global__ void __launch_bounds__(256) masked_scatter(void* out, const bool* mask, const void* values, const int64_t* ranks, int64_t n) {
+template <int Bytes> __global__ void __launch_bounds__(256)
+    masked_scatter(void* out, const bool* mask, const void* values, const int64_t* ranks, int64_t n) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i < n && mask[i]) static_cast<T*>(out)[i] = static_cast<const T*>(values)[ranks[i]];
 }
-__global__ void __launch_bounds__(256) nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* ranks, int64_t n, const IndexShape s) {
+__global__ void __launch_bounds__(256)
+    nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* ranks, int64_t n, const IndexShape s) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n || !mask[i]) return;
     int64_t rest = i;
@@ -180,7 +200,8 @@ __global__ void __launch_bounds__(256) nonzero(int64_t* out, int64_t row_step, i
     }
 }
 
-template <int Bytes> __global__ void __launch_bounds__(256) triangle(void* out, const void* in, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, int upper) {
+template <int Bytes> __global__ void __launch_bounds__(256)
+    triangle(void* out, const void* in, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, int upper) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
@@ -191,8 +212,9 @@ template <int Bytes> __global__ void __launch_bounds__(256) triangle(void* out, 
 
 // --- embedding: rows of a table ---
 
-template <class T> __global__ void __launch_bounds__(256) embedding_sums(const T* grad, const uint64_t* places, const int64_t* positions, T* table, int64_t n, int64_t rows, int64_t width,
-                                                                         int64_t padding, int by_count) {
+template <class T> __global__ void __launch_bounds__(256)
+    embedding_sums(const T* grad, const uint64_t* places, const int64_t* positions, T* table, int64_t n, int64_t rows, int64_t width,
+                   int64_t padding, int by_count) {
     using C = compute<T>;
     const int64_t k = blockIdx.x;
     const uint64_t row = places[k];
@@ -207,8 +229,9 @@ template <class T> __global__ void __launch_bounds__(256) embedding_sums(const T
     }
 }
 // The same for few indices, without sorting them: a block for each, which goes on if no earlier index is the same.
-template <class T> __global__ void __launch_bounds__(256) embedding_sums_of_few(const T* grad, const int64_t* index, T* table, int64_t n, int64_t rows, int64_t width, int64_t padding,
-                                                                                int by_count) {
+template <class T> __global__ void __launch_bounds__(256)
+    embedding_sums_of_few(const T* grad, const int64_t* index, T* table, int64_t n, int64_t rows, int64_t width, int64_t padding,
+                          int by_count) {
     using C = compute<T>;
     extern __shared__ int64_t same[];  // positions of this row, in order
     __shared__ int earlier, found[256];
@@ -241,7 +264,8 @@ template <class T> __global__ void __launch_bounds__(256) embedding_sums_of_few(
         table[row * width + c] = convert<T>(sum);
     }
 }
-template <int Bytes> __global__ void __launch_bounds__(256) embedding_rows(const void* table, int64_t rows, const int64_t* index, void* out, int64_t n, int64_t cells) {
+template <int Bytes> __global__ void __launch_bounds__(256)
+    embedding_rows(const void* table, int64_t rows, const int64_t* index, void* out, int64_t n, int64_t cells) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * cells) return;
@@ -254,7 +278,8 @@ struct Bags {
     int mode;  // 0 sum, 1 mean, 2 max
     const int64_t *index, *offset;
 };
-template <class T> __global__ void __launch_bounds__(256) embedding_bags(const Bags b, const T* table, const T* sample_weight, T* out, int64_t* picked) {
+template <class T> __global__ void __launch_bounds__(256)
+    embedding_bags(const Bags b, const T* table, const T* sample_weight, T* out, int64_t* picked) {
     using C = compute<T>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= b.bags * b.width) return;
@@ -276,7 +301,8 @@ template <class T> __global__ void __launch_bounds__(256) embedding_bags(const B
 // --- running sums, products and extremes along the middle of (outer, n, inner): a thread a column ---
 
 enum ScanKind : int { scan_sum, scan_prod, scan_max, scan_min, scan_logsumexp };
-template <int K, class T> __global__ void __launch_bounds__(128) scan_columns(const T* in, T* out, int64_t* indices, int64_t columns, int64_t n, int64_t inner) {
+template <int K, class T> __global__ void __launch_bounds__(128)
+    scan_columns(const T* in, T* out, int64_t* indices, int64_t columns, int64_t n, int64_t inner) {
     using C = compute<T>;
     const int64_t c = int64_t(blockIdx.x) * 128 + threadIdx.x;
     if (c >= columns) return;

@@ -9,7 +9,8 @@ struct IntegerProduct {
     int64_t batch_size[8], batch_a[8], batch_b[8], batch_c[8], batch_d[8];
 };
 
-template <class T> __global__ void __launch_bounds__(256) integer_product(const IntegerProduct p, const T* a, const T* b, T* c, const T* d, int64_t count) {
+template <class T> __global__ void __launch_bounds__(256)
+    integer_product(const IntegerProduct p, const T* a, const T* b, T* c, const T* d, int64_t count) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= count) return;
     const int64_t j = at % p.n, i = at / p.n % p.m;

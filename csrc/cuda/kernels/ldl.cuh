@@ -7,8 +7,12 @@ namespace wisp {
 
 constexpr int ldl_threads = 256;
 
-template <class T> struct ldl_real { using type = T; };
-template <class R> struct ldl_real<std::complex<R>> { using type = R; };
+template <class T> struct ldl_real {
+    using type = T;
+};
+template <class R> struct ldl_real<std::complex<R>> {
+    using type = R;
+};
 
 template <class T> WISP_INLINE auto ldl_size(T x) {  // the sum of the parts' sizes, as pivots are compared
     if constexpr (is_complex<T>) return (x.re < 0 ? -x.re : x.re) + (x.im < 0 ? -x.im : x.im);
@@ -48,8 +52,8 @@ template <class R> WISP_INLINE void block_largest(R& value, int64_t& place, R* v
 }
 
 // `work`: 2 n numbers for each matrix.
-template <class T, bool Hermitian>
-__global__ void __launch_bounds__(ldl_threads) ldl_factor(T* all, int64_t n, int32_t* all_pivots, int32_t* info, T* all_work) {
+template <class T, bool Hermitian> __global__ void __launch_bounds__(ldl_threads)
+    ldl_factor(T* all, int64_t n, int32_t* all_pivots, int32_t* info, T* all_work) {
     using R = typename ldl_real<T>::type;
     __shared__ R values[ldl_threads];
     __shared__ int64_t places[ldl_threads];
@@ -166,9 +170,9 @@ template <class T> WISP_INLINE T block_sum(T value, T* values) {
 }
 
 // Solves in place for one column. Pivots that no factorisation made are reported, and the column is left alone.
-template <class T, bool Hermitian>
-__global__ void __launch_bounds__(ldl_threads)
-    ldl_solve(const T* factors, const int32_t* all_pivots, T* right, int64_t n, int64_t columns, unsigned long long message, Report* report) {
+template <class T, bool Hermitian> __global__ void __launch_bounds__(ldl_threads)
+    ldl_solve(const T* factors, const int32_t* all_pivots, T* right, int64_t n, int64_t columns, unsigned long long message,
+              Report* report) {
     using R = typename ldl_real<T>::type;
     __shared__ T values[ldl_threads];
     const int64_t matrix = blockIdx.x / columns;

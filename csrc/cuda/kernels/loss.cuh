@@ -18,8 +18,9 @@ WISP_INLINE bool counts(const LossArguments& p, int64_t target) {
     return false;
 }
 
-template <class T, bool Entropy> WISP_INLINE void finish_sample(const LossArguments& p, const T* x, const T* weight, int64_t step, int64_t target, compute<T> lse,
-                                                               compute<T> smooth, compute<T>* loss, compute<T>* kept, compute<T>* share, int64_t sample) {
+template <class T, bool Entropy> WISP_INLINE void finish_sample(const LossArguments& p, const T* x, const T* weight, int64_t step,
+                                                                int64_t target, compute<T> lse, compute<T> smooth, compute<T>* loss,
+                                                                compute<T>* kept, compute<T>* share, int64_t sample) {
     using C = compute<T>;
     const bool there = counts(p, target);
     const C w = there ? (weight ? convert<C>(weight[target]) : C(1)) : C(0);
@@ -48,7 +49,8 @@ template <class T, class F> WISP_INLINE void each_of_row(const T* row, int64_t n
 }
 
 // The logarithm of the sum of exponentials of a row, and the sum of weight * (lse - x) for smoothing; all threads get them.
-template <class T, bool Warp> WISP_INLINE void row_statistics(const LossArguments& p, const T* x, const T* weight, compute<T>* shared, compute<T>& lse, compute<T>& smooth) {
+template <class T, bool Warp> WISP_INLINE void row_statistics(const LossArguments& p, const T* x, const T* weight, compute<T>* shared,
+                                                              compute<T>& lse, compute<T>& smooth) {
     using C = compute<T>;
     const int me = Warp ? threadIdx.x % 32 : threadIdx.x, threads = Warp ? 32 : blockDim.x;
     // One pass: each thread keeps the largest so far and a sum that is relative to it.
@@ -73,7 +75,8 @@ template <class T, bool Warp> WISP_INLINE void row_statistics(const LossArgument
 }
 
 template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
-loss_rows(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept, compute<T>* share) {
+    loss_rows(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept,
+              compute<T>* share) {
     using C = compute<T>;
     __shared__ C reduced[32];
     const int64_t r = blockIdx.x;
@@ -84,7 +87,8 @@ loss_rows(const LossArguments p, const T* x, const int64_t* target, const T* wei
 }
 
 // The sum of all losses, over the sum of all shares for a mean, by the threads of one block.
-template <class T> WISP_INLINE void reduce_losses(const compute<T>* loss, const compute<T>* share, compute<T>* result, compute<T>* total, int64_t samples) {
+template <class T>
+WISP_INLINE void reduce_losses(const compute<T>* loss, const compute<T>* share, compute<T>* result, compute<T>* total, int64_t samples) {
     using C = compute<T>;
     __shared__ C reduced[32];
     C sum = 0, shares = 0;
@@ -98,13 +102,15 @@ template <class T> WISP_INLINE void reduce_losses(const compute<T>* loss, const 
     *result = total ? sum / shares : sum;
     if (total) *total = shares;
 }
-template <class T> __global__ void __launch_bounds__(1024) loss_total(const compute<T>* loss, const compute<T>* share, compute<T>* result, compute<T>* total, int64_t samples) {
+template <class T> __global__ void __launch_bounds__(1024)
+    loss_total(const compute<T>* loss, const compute<T>* share, compute<T>* result, compute<T>* total, int64_t samples) {
     reduce_losses<T>(loss, share, result, total, samples);
 }
 
 // All of it in one block of 32 warps: few samples of few classes, a warp or a thread a sample.
 template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
-loss_of_few(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept, compute<T>* share, compute<T>* result, compute<T>* total) {
+    loss_of_few(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept,
+                compute<T>* share, compute<T>* result, compute<T>* total) {
     using C = compute<T>;
     if (p.classes <= 32) {  // a thread a sample
         for (int64_t r = threadIdx.x; r < p.outer; r += 1024) {
@@ -136,7 +142,8 @@ loss_of_few(const LossArguments p, const T* x, const int64_t* target, const T* w
 }
 
 template <class T, bool Entropy> __global__ void __launch_bounds__(256)
-loss_columns(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept, compute<T>* share) {
+    loss_columns(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept,
+                 compute<T>* share) {
     using C = compute<T>;
     const int64_t sample = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (sample >= p.outer * p.inner) return;
@@ -164,8 +171,9 @@ template <class T> __global__ void weight_total(const T* weight, compute<T>* tot
 }
 
 // The derivative of a sample's loss by its score of class c, without the factor that its gradient is.
-template <class T, bool Entropy> WISP_INLINE compute<T> loss_derivative(const LossArguments& p, compute<T> x, int64_t c, int64_t target, const T* weight, compute<T> w,
-                                                                       compute<T> lse, const compute<T>* all_weights) {
+template <class T, bool Entropy> WISP_INLINE compute<T> loss_derivative(const LossArguments& p, compute<T> x, int64_t c, int64_t target,
+                                                                        const T* weight, compute<T> w, compute<T> lse,
+                                                                        const compute<T>* all_weights) {
     using C = compute<T>;
     if (!Entropy) return c == target ? -w : C(0);
     const C probability = ::exp(x - lse);
@@ -179,8 +187,8 @@ template <class T, bool Entropy> WISP_INLINE compute<T> loss_derivative(const Lo
 
 // dx of a row: g (one for all, or one each) over *total (where given) times the derivative of its loss. x and dx are aligned alike.
 template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
-loss_rows_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse, const compute<T>* g, int one,
-                   const compute<T>* total, const compute<T>* all_weights, T* dx) {
+    loss_rows_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse,
+                       const compute<T>* g, int one, const compute<T>* total, const compute<T>* all_weights, T* dx) {
     using C = compute<T>;
     constexpr int V = 16 / int(sizeof(T));
     const int64_t r = blockIdx.x, n = p.classes, t = target[r];
@@ -191,9 +199,11 @@ loss_rows_backward(const LossArguments p, const T* x, const int64_t* target, con
     C factor = g[one ? 0 : r];
     if (total) factor /= *total;
     auto gradient = [&](int64_t i, T v) {
-        return there ? convert<T>(factor * loss_derivative<T, Entropy>(p, convert<C>(v), i, t, weight, w, sum, all_weights)) : convert<T>(C(0));
+        return there ? convert<T>(factor * loss_derivative<T, Entropy>(p, convert<C>(v), i, t, weight, w, sum, all_weights))
+                     : convert<T>(C(0));
     };
-    const int64_t head = min(n, int64_t((16 - reinterpret_cast<uint64_t>(x) % 16) % 16 / sizeof(T))), vectors = (n - head) / V, tail = head + vectors * V + threadIdx.x;
+    const int64_t head = min(n, int64_t((16 - reinterpret_cast<uint64_t>(x) % 16) % 16 / sizeof(T))), vectors = (n - head) / V,
+                  tail = head + vectors * V + threadIdx.x;
     if (threadIdx.x < head) dx[threadIdx.x] = gradient(threadIdx.x, x[threadIdx.x]);
     for (int64_t j = threadIdx.x; j < vectors; j += blockDim.x) {
         auto v = reinterpret_cast<const Vector<T, V>*>(x + head)[j];
@@ -206,8 +216,8 @@ loss_rows_backward(const LossArguments p, const T* x, const int64_t* target, con
 
 // The same for any layout, an element a thread.
 template <class T, bool Entropy> __global__ void __launch_bounds__(256)
-loss_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse, const compute<T>* g, int one, const compute<T>* total,
-              const compute<T>* all_weights, T* dx) {
+    loss_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse, const compute<T>* g,
+                  int one, const compute<T>* total, const compute<T>* all_weights, T* dx) {
     using C = compute<T>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= p.outer * p.classes * p.inner) return;
@@ -215,7 +225,8 @@ loss_backward(const LossArguments p, const T* x, const int64_t* target, const T*
     C d = 0;
     if (t != p.ignore_index && t >= 0 && t < p.classes) {
         const C w = weight ? convert<C>(weight[t]) : C(1);
-        d = loss_derivative<T, Entropy>(p, convert<C>(x[i]), c, t, weight, w, Entropy ? lse[sample] : C(0), all_weights) * g[one ? 0 : sample];
+        d = loss_derivative<T, Entropy>(p, convert<C>(x[i]), c, t, weight, w, Entropy ? lse[sample] : C(0), all_weights) *
+            g[one ? 0 : sample];
         if (total) d /= *total;
     }
     dx[i] = convert<T>(d);

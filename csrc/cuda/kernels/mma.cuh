@@ -54,7 +54,8 @@ template <int Rows> WISP_INLINE uint32_t chunk_at(int r, int chunk) {
 // multiples of 16 bytes and the width is one of 8 elements. Parts: tiles that follow each other, `width` elements apart in the matrix.
 template <int Rows, int D, int Threads, bool Aligned, class T, int Parts = 1> struct TileLoader {
     static constexpr int chunks = D / 8, all = Rows * chunks;
-    static constexpr bool even = Aligned && Threads % chunks == 0 && Threads / chunks % 8 == 0 && all % Threads == 0;  // a thread stays in its column
+    static constexpr bool even =
+        Aligned && Threads % chunks == 0 && Threads / chunks % 8 == 0 && all % Threads == 0;  // a thread stays in its column
     const T* from;
     int64_t stride;
     int width;
@@ -96,10 +97,12 @@ private:
                     uint32_t v[4];
 #pragma unroll
                     for (int e = 0; e < 4; e++) {
-                        const uint32_t low = there && c * 8 + e * 2 < width ? p[e * 2].bits : 0, high = there && c * 8 + e * 2 + 1 < width ? p[e * 2 + 1].bits : 0;
+                        const uint32_t low = there && c * 8 + e * 2 < width ? p[e * 2].bits : 0,
+                                       high = there && c * 8 + e * 2 + 1 < width ? p[e * 2 + 1].bits : 0;
                         v[e] = low | high << 16;
                     }
-                    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+                    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+                                 : "memory");
                 }
             }
         }
@@ -142,13 +145,21 @@ template <class T, int N> WISP_INLINE void pack_left(const float (&sums)[N][4], 
 
 template <bool Transposed> WISP_INLINE void load_matrices(uint32_t (&x)[4], uint32_t at) {
     if constexpr (Transposed)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at) : "memory");
-    else asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at) : "memory");
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "r"(at)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "r"(at)
+                     : "memory");
 }
 template <class T> WISP_INLINE void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-#define WISP_MMA(type)                                                                                                              \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                                   \
+#define WISP_MMA(type)                                                                  \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
     if constexpr (std::is_same_v<T, bf16>) WISP_MMA("bf16");
     else WISP_MMA("f16");
@@ -163,41 +174,76 @@ WISP_INLINE uint64_t descriptor(uint32_t at, uint32_t panel) {
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define WISP_LIST_32 "{" "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" "}"
-#define WISP_LIST_64 "{" "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" ", " "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" "}"
-#define WISP_LIST_96 "{" "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" ", " "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" ", " "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" "}"
-#define WISP_LIST_128 "{" "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" ", " "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" ", " "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" ", " "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" "}"
+#define WISP_LIST_32                                                       \
+    "{"                                                                    \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
+    "}"
+#define WISP_LIST_64                                                                 \
+    "{"                                                                              \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"           \
+    ", "                                                                             \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
+    "}"
+#define WISP_LIST_96                                                                 \
+    "{"                                                                              \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"           \
+    ", "                                                                             \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
+    ", "                                                                             \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
+    "}"
+#define WISP_LIST_128                                                                \
+    "{"                                                                              \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"           \
+    ", "                                                                             \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
+    ", "                                                                             \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
+    ", "                                                                             \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
+    "}"
 #define WISP_QUAD(i) "+f"(d[First + i][0]), "+f"(d[First + i][1]), "+f"(d[First + i][2]), "+f"(d[First + i][3])
 #define WISP_SUMS_32 WISP_QUAD(0), WISP_QUAD(1), WISP_QUAD(2), WISP_QUAD(3)
 #define WISP_SUMS_64 WISP_SUMS_32, WISP_QUAD(4), WISP_QUAD(5), WISP_QUAD(6), WISP_QUAD(7)
 #define WISP_SUMS_96 WISP_SUMS_64, WISP_QUAD(8), WISP_QUAD(9), WISP_QUAD(10), WISP_QUAD(11)
 #define WISP_SUMS_128 WISP_SUMS_96, WISP_QUAD(12), WISP_QUAD(13), WISP_QUAD(14), WISP_QUAD(15)
-#define WISP_FROM_TILES(N, type, A, B, S)                                                                                          \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %" #S ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " "      \
-                 WISP_LIST_##N ", %" #A ", %" #B ", p, 1, 1, 0, 0;}" : WISP_SUMS_##N : "l"(a), "l"(b), "r"(add))
-#define WISP_FROM_REGISTERS(N, type, A0, A1, A2, A3, B, S)                                                                         \
-    asm volatile("{.reg .pred p; setp.ne.b32 p, %" #S ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " "            \
-                 WISP_LIST_##N ", {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", p, 1, 1, 1;}"                                  \
-                 : WISP_SUMS_##N : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
+#define WISP_FROM_TILES(N, type, A, B, S)                                                                                  \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %" #S ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type \
+                 " " WISP_LIST_##N ", %" #A ", %" #B ", p, 1, 1, 0, 0;}"                                                   \
+                 : WISP_SUMS_##N                                                                                           \
+                 : "l"(a), "l"(b), "r"(add))
+#define WISP_FROM_REGISTERS(N, type, A0, A1, A2, A3, B, S)                                                                 \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %" #S ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type \
+                 " " WISP_LIST_##N ", {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", p, 1, 1, 1;}"                     \
+                 : WISP_SUMS_##N                                                                                           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
 
 // d (64 x 8 N) = (add ? d : 0) + a b' over 16 columns, both in shared memory.
 template <class T, int N, int First = 0> WISP_INLINE void multiply_tiles(float (&d)[N][4], uint64_t a, uint64_t b, int add) {
-#define WISP_X(type)                                                       \
-    if constexpr (N == 4) WISP_FROM_TILES(32, type, 16, 17, 18);           \
-    else if constexpr (N == 8) WISP_FROM_TILES(64, type, 32, 33, 34);      \
-    else if constexpr (N == 12) WISP_FROM_TILES(96, type, 48, 49, 50);     \
+#define WISP_X(type)                                                   \
+    if constexpr (N == 4) WISP_FROM_TILES(32, type, 16, 17, 18);       \
+    else if constexpr (N == 8) WISP_FROM_TILES(64, type, 32, 33, 34);  \
+    else if constexpr (N == 12) WISP_FROM_TILES(96, type, 48, 49, 50); \
     else WISP_FROM_TILES(128, type, 64, 65, 66);
-    if constexpr (std::is_same_v<T, bf16>) { WISP_X("bf16") } else { WISP_X("f16") }
+    if constexpr (std::is_same_v<T, bf16>) {
+        WISP_X("bf16")
+    } else {
+        WISP_X("f16")
+    }
 #undef WISP_X
 }
 // d = (add ? d : 0) + a b over 16 rows of b, with a in registers; 128 columns at most, from 8 First on.
 template <class T, int First, int N> WISP_INLINE void multiply_left(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, int add) {
-#define WISP_X(type)                                                                  \
-    if constexpr (N == 4) WISP_FROM_REGISTERS(32, type, 16, 17, 18, 19, 20, 21);          \
-    else if constexpr (N == 8) WISP_FROM_REGISTERS(64, type, 32, 33, 34, 35, 36, 37);     \
-    else if constexpr (N == 12) WISP_FROM_REGISTERS(96, type, 48, 49, 50, 51, 52, 53);    \
+#define WISP_X(type)                                                                   \
+    if constexpr (N == 4) WISP_FROM_REGISTERS(32, type, 16, 17, 18, 19, 20, 21);       \
+    else if constexpr (N == 8) WISP_FROM_REGISTERS(64, type, 32, 33, 34, 35, 36, 37);  \
+    else if constexpr (N == 12) WISP_FROM_REGISTERS(96, type, 48, 49, 50, 51, 52, 53); \
     else WISP_FROM_REGISTERS(128, type, 64, 65, 66, 67, 68, 69);
-    if constexpr (std::is_same_v<T, bf16>) { WISP_X("bf16") } else { WISP_X("f16") }
+    if constexpr (std::is_same_v<T, bf16>) {
+        WISP_X("bf16")
+    } else {
+        WISP_X("f16")
+    }
 #undef WISP_X
 }
 WISP_INLINE void group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -260,14 +306,16 @@ template <bool Wide> struct Engine {
 #pragma unroll
                     for (int k = 0; k < D / 16; k++)
                         multiply_tiles<E>(sums, descriptor(a + i * a_tile + k / 4 * (Rows * 128) + k % 4 * 32, Rows * 128),
-                                          descriptor(b + (both - i) * b_tile + k / 4 * (N * 8 * 128) + k % 4 * 32, N * 8 * 128), both < parts - 1 || i > 0 || k > 0);
+                                          descriptor(b + (both - i) * b_tile + k / 4 * (N * 8 * 128) + k % 4 * 32, N * 8 * 128),
+                                          both < parts - 1 || i > 0 || k > 0);
         } else {
             clear(sums);
 #pragma unroll
             for (int k = 0; k < D / 16; k++) {
                 uint32_t x[parts][4];
 #pragma unroll
-                for (int i = 0; i < parts; i++) load_matrices<false>(x[i], a + i * a_tile + chunk_at<Rows>(warp * 16 + lane % 16, k * 2 + lane / 16));
+                for (int i = 0; i < parts; i++)
+                    load_matrices<false>(x[i], a + i * a_tile + chunk_at<Rows>(warp * 16 + lane % 16, k * 2 + lane / 16));
 #pragma unroll
                 for (int n = 0; n < N; n += 2)
 #pragma unroll
@@ -337,7 +385,8 @@ template <bool Wide> struct Engine {
 };
 
 // Writes this warp's 16 rows of sums, times a factor by row, as floats: four threads fill a sector.
-template <int N> WISP_INLINE void store_floats(const float (&sums)[N][4], const float (&factor)[2], float* to, int64_t stride, int rows, int width) {
+template <int N>
+WISP_INLINE void store_floats(const float (&sums)[N][4], const float (&factor)[2], float* to, int64_t stride, int rows, int width) {
     const int lane = threadIdx.x % 32, r0 = threadIdx.x / 32 * 16 + lane / 4, c0 = lane % 4 * 2;
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -348,15 +397,16 @@ template <int N> WISP_INLINE void store_floats(const float (&sums)[N][4], const 
         }
 }
 // The same for half types, through the warp's rows of a tile that nobody else uses any more.
-template <class T, int Rows, bool Aligned, int N>
-WISP_INLINE void store_rows(const float (&sums)[N][4], const float (&factor)[2], uint32_t tile, T* to, int64_t stride, int rows, int width) {
+template <class T, int Rows, bool Aligned, int N> WISP_INLINE void store_rows(const float (&sums)[N][4], const float (&factor)[2],
+                                                                              uint32_t tile, T* to, int64_t stride, int rows, int width) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r0 = warp * 16;
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const uint32_t at = tile + chunk_at<Rows>(r0 + lane / 4 + i * 8, n) + lane % 4 * 4;
-            asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pack<T>(sums[n][2 * i] * factor[i], sums[n][2 * i + 1] * factor[i])) : "memory");
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pack<T>(sums[n][2 * i] * factor[i], sums[n][2 * i + 1] * factor[i]))
+                         : "memory");
         }
     __syncwarp();
 #pragma unroll
@@ -364,7 +414,10 @@ WISP_INLINE void store_rows(const float (&sums)[N][4], const float (&factor)[2],
         const int r = r0 + i / N, c = i % N;
         if (r >= rows || c * 8 >= width) continue;
         uint32_t v[4];
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(tile + chunk_at<Rows>(r, c)) : "memory");
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                     : "r"(tile + chunk_at<Rows>(r, c))
+                     : "memory");
         T* p = to + r * stride + c * 8;
         if constexpr (Aligned) {
             *reinterpret_cast<uint4*>(p) = make_uint4(v[0], v[1], v[2], v[3]);

@@ -6,7 +6,8 @@ namespace wisp {
 // Rows of n elements, a block a row; element i belongs to channel (row % groups) * channels + i / spatial, whose weight
 // and bias it gets. Layer normalisation has one group of n channels. Mean is null in RMS normalisation.
 template <class T, bool Kept> __global__ void __launch_bounds__(1024)
-norm_rows(const T* x, const T* weight, const T* bias, T* y, compute<T>* mean, compute<T>* rstd, int64_t n, int64_t groups, int64_t channels, int64_t spatial, double eps) {
+    norm_rows(const T* x, const T* weight, const T* bias, T* y, compute<T>* mean, compute<T>* rstd, int64_t n, int64_t groups,
+              int64_t channels, int64_t spatial, double eps) {
     using C = compute<T>;
     extern __shared__ __align__(16) char memory[];
     C* reduced = reinterpret_cast<C*>(memory);
@@ -47,7 +48,8 @@ norm_rows(const T* x, const T* weight, const T* bias, T* y, compute<T>* mean, co
 
 // dx = rstd * (g w - mean(g w) - xhat mean(g w xhat)); without the first mean in RMS normalisation.
 template <class T> __global__ void __launch_bounds__(1024)
-norm_rows_backward(const T* g, const T* x, const T* weight, const compute<T>* mean, const compute<T>* rstd, T* dx, int64_t n, int64_t groups, int64_t channels, int64_t spatial) {
+    norm_rows_backward(const T* g, const T* x, const T* weight, const compute<T>* mean, const compute<T>* rstd, T* dx, int64_t n,
+                       int64_t groups, int64_t channels, int64_t spatial) {
     using C = compute<T>;
     __shared__ C reduced[34];
     const int64_t r = blockIdx.x, channel = r % groups * channels;
@@ -73,7 +75,8 @@ norm_rows_backward(const T* g, const T* x, const T* weight, const compute<T>* me
 
 // Layer and RMS normalisation of rows that fit into registers, with everything aligned to 16 bytes.
 template <class T, int K> __global__ void __launch_bounds__(512)
-layer_forward(const T* x, const T* weight, const T* bias, T* y, compute<T>* mean, compute<T>* rstd, int64_t rows, int64_t n, double eps) {
+    layer_forward(const T* x, const T* weight, const T* bias, T* y, compute<T>* mean, compute<T>* rstd, int64_t rows, int64_t n,
+                  double eps) {
     using C = compute<T>;
     using Wide = Vector<T, vector_of<T>>;
     __shared__ C reduced[32];
@@ -119,7 +122,8 @@ layer_forward(const T* x, const T* weight, const T* bias, T* y, compute<T>* mean
 // of weight and bias, partial[2][gridDim.x][n]. dx may be null; Weights: partial is wanted, for which 2 n elements of
 // shared memory are there where a row has a warp.
 template <class T, int K, bool Weights> __global__ void __launch_bounds__(512)
-layer_backward(const T* g, const T* x, const T* weight, const compute<T>* mean, const compute<T>* rstd, T* dx, compute<T>* partial, int64_t rows, int64_t n) {
+    layer_backward(const T* g, const T* x, const T* weight, const compute<T>* mean, const compute<T>* rstd, T* dx, compute<T>* partial,
+                   int64_t rows, int64_t n) {
     using C = compute<T>;
     constexpr int V = vector_of<T>;
     using Wide = Vector<T, V>;
@@ -147,7 +151,8 @@ layer_backward(const T* g, const T* x, const T* weight, const compute<T>* mean, 
             if (weight) w = reinterpret_cast<const Wide*>(weight)[i];
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                const C gj = convert<C>(gi.at[j]), xhat = (convert<C>(xi.at[j]) - center) * scale, gw = weight ? gj * convert<C>(w.at[j]) : gj;
+                const C gj = convert<C>(gi.at[j]), xhat = (convert<C>(xi.at[j]) - center) * scale,
+                        gw = weight ? gj * convert<C>(w.at[j]) : gj;
                 plain += gw;
                 mixed += gw * xhat;
                 if (Weights) {
@@ -199,7 +204,7 @@ layer_backward(const T* g, const T* x, const T* weight, const compute<T>* mean, 
 
 // Partial sums of g xhat and g over rows [first, last) of blockIdx.y for 32 columns each: partial[2][splits][n].
 template <class T> __global__ void __launch_bounds__(256)
-layer_weights(const T* g, const T* x, const compute<T>* mean, const compute<T>* rstd, compute<T>* partial, int64_t rows, int64_t n) {
+    layer_weights(const T* g, const T* x, const compute<T>* mean, const compute<T>* rstd, compute<T>* partial, int64_t rows, int64_t n) {
     using C = compute<T>;
     __shared__ C sums[2][8][33];
     const int column = threadIdx.x % 32, part = threadIdx.x / 32;
@@ -222,7 +227,8 @@ layer_weights(const T* g, const T* x, const compute<T>* mean, const compute<T>* 
     }
 }
 // Joins them: 32 columns a block, 32 threads along the splits.
-template <class T> __global__ void __launch_bounds__(1024) join_weights(const compute<T>* partial, T* dw, T* db, int64_t splits, int64_t n) {
+template <class T> __global__ void __launch_bounds__(1024)
+    join_weights(const compute<T>* partial, T* dw, T* db, int64_t splits, int64_t n) {
     using C = compute<T>;
     __shared__ C sums[32][33];
     const int64_t i = int64_t(blockIdx.x) * 32 + threadIdx.x;
@@ -241,7 +247,8 @@ template <class T> __global__ void __launch_bounds__(1024) join_weights(const co
 // Sums of g xhat and g over a channel of (batch, channels, spatial), cut into splits: partial[2][splits][channels].
 // mean and rstd belong to the channel, or, with groups > 0, to (batch, channel's group).
 template <class T> __global__ void __launch_bounds__(256)
-channel_sums(const T* g, const T* x, const compute<T>* mean, const compute<T>* rstd, compute<T>* partial, int64_t batch, int64_t channels, int64_t spatial, int64_t groups) {
+    channel_sums(const T* g, const T* x, const compute<T>* mean, const compute<T>* rstd, compute<T>* partial, int64_t batch,
+                 int64_t channels, int64_t spatial, int64_t groups) {
     using C = compute<T>;
     __shared__ C reduced[34];
     const int64_t c = blockIdx.x, count = batch * spatial;

@@ -36,21 +36,24 @@ struct Param {
 namespace wisp::cpu::gpu {
 namespace {
 
-#define WISP_REAL(name)                                            \
-    WISP_INLINE float name(float x) { return ::name##f(x); }       \
+#define WISP_REAL(name)                                      \
+    WISP_INLINE float name(float x) { return ::name##f(x); } \
     WISP_INLINE double name(double x) { return ::name(x); }
-WISP_REAL(exp) WISP_REAL(exp2) WISP_REAL(expm1) WISP_REAL(log) WISP_REAL(log2) WISP_REAL(log10) WISP_REAL(log1p)
-WISP_REAL(sin) WISP_REAL(cos) WISP_REAL(tan) WISP_REAL(asin) WISP_REAL(acos) WISP_REAL(atan) WISP_REAL(sinh) WISP_REAL(cosh)
-WISP_REAL(tanh) WISP_REAL(asinh) WISP_REAL(acosh) WISP_REAL(atanh) WISP_REAL(erf) WISP_REAL(erfc) WISP_REAL(sqrt)
-WISP_REAL(floor) WISP_REAL(ceil) WISP_REAL(trunc) WISP_REAL(nearbyint) WISP_REAL(rsqrt)
+WISP_REAL(exp)
+WISP_REAL(exp2) WISP_REAL(expm1) WISP_REAL(log) WISP_REAL(log2) WISP_REAL(log10) WISP_REAL(log1p) WISP_REAL(sin) WISP_REAL(cos)
+    WISP_REAL(tan) WISP_REAL(asin) WISP_REAL(acos) WISP_REAL(atan) WISP_REAL(sinh) WISP_REAL(cosh) WISP_REAL(tanh) WISP_REAL(asinh)
+        WISP_REAL(acosh) WISP_REAL(atanh) WISP_REAL(erf) WISP_REAL(erfc) WISP_REAL(sqrt) WISP_REAL(floor) WISP_REAL(ceil) WISP_REAL(trunc)
+            WISP_REAL(nearbyint) WISP_REAL(rsqrt)
 #undef WISP_REAL
-#define WISP_REAL(name)                                                             \
-    WISP_INLINE float name(float x, float y) { return ::name##f(x, y); }            \
+#define WISP_REAL(name)                                                  \
+    WISP_INLINE float name(float x, float y) { return ::name##f(x, y); } \
     WISP_INLINE double name(double x, double y) { return ::name(x, y); }
-WISP_REAL(atan2) WISP_REAL(hypot) WISP_REAL(fmod) WISP_REAL(copysign)
+                WISP_REAL(atan2) WISP_REAL(hypot) WISP_REAL(fmod) WISP_REAL(copysign)
 #undef WISP_REAL
-// The usual powers are exact, as far as their products are, and quick: the exponent is mostly one number for all.
-WISP_INLINE float pow(float x, float y) { return y == 2.0f ? x * x : y == 1.0f ? x : y == 3.0f ? x * x * x : ::powf(x, y); }
+    // The usual powers are exact, as far as their products are, and quick: the exponent is mostly one number for all.
+    WISP_INLINE float pow(float x, float y) {
+    return y == 2.0f ? x * x : y == 1.0f ? x : y == 3.0f ? x * x * x : ::powf(x, y);
+}
 WISP_INLINE double pow(double x, double y) { return y == 2.0 ? x * x : y == 1.0 ? x : y == 3.0 ? x * x * x : ::pow(x, y); }
 WISP_INLINE float abs(float x) { return ::fabsf(x); }
 WISP_INLINE double abs(double x) { return ::fabs(x); }
@@ -58,7 +61,8 @@ WISP_INLINE float sigmoid(float x) { return 1.0f / (1.0f + ::expf(-x)); }
 WISP_INLINE double sigmoid(double x) { return 1.0 / (1.0 + ::exp(-x)); }
 WISP_INLINE float normal_cdf(float x) {  // the CPU's rational approximation: within 3e-7, and cheaper than erfc
     const float c = ::fminf(::fmaxf(x, -5.5579f), 5.5579f), s = c * c;
-    const float p = 0.398942274f + s * (0.0337261534f + s * (0.00466604747f + s * (0.000167036923f + s * (6.29344463e-06f + s * 2.25608048e-08f))));
+    const float p =
+        0.398942274f + s * (0.0337261534f + s * (0.00466604747f + s * (0.000167036923f + s * (6.29344463e-06f + s * 2.25608048e-08f))));
     const float q = 1.0f + s * (0.251205289f + s * (0.0285643915f + s * (0.00187468086f + s * (7.28258787e-05f + s * 1.18762771e-06f))));
     return x < -5.5579f ? 0.0f : x != x ? x : 0.5f + c * __fdividef(p, q);
 }

@@ -40,7 +40,8 @@ template <int S, class T, class F> WISP_INLINE void update(const OptimizerTensor
     if (bits % 16 == 0)
         for (int64_t i = begin + threadIdx.x * N; i + N <= end; i += int64_t(blockDim.x) * N) update_some<S, N, T>(t, i, f);
     // What is left: the last few, or all of them.
-    for (int64_t i = bits % 16 == 0 ? end - (end - begin) % N + threadIdx.x : begin + threadIdx.x; i < end; i += blockDim.x) update_some<S, 1, T>(t, i, f);
+    for (int64_t i = bits % 16 == 0 ? end - (end - begin) % N + threadIdx.x : begin + threadIdx.x; i < end; i += blockDim.x)
+        update_some<S, 1, T>(t, i, f);
 }
 
 #include "cpu/optimizer_rules.h"
@@ -69,7 +70,8 @@ template <class List> WISP_INLINE int tensor_of_block(const List& list) {
     return low;
 }
 
-template <class T, int Rule, int Length> __global__ void __launch_bounds__(256) optimizer_step(const ListOf<Length> list, const cpu::OptimizerSettings settings) {
+template <class T, int Rule, int Length> __global__ void __launch_bounds__(256)
+    optimizer_step(const ListOf<Length> list, const cpu::OptimizerSettings settings) {
     const int i = tensor_of_block(list);
     const cpu::OptimizerTensor& t = list.tensors[i];
     const int64_t begin = int64_t(blockIdx.x - list.first_block[i]) * piece, end = begin + piece < t.n ? begin + piece : t.n;
@@ -85,8 +87,8 @@ struct StepList {
     void* steps[96];
 };
 // Adam's numbers (see cpu/optimizer.h) from counts of steps in device memory, which go up.
-template <class S, class L>
-__global__ void __launch_bounds__(96) adam_numbers(const StepList list, int count, double beta1, double beta2, double lr, const L* given, double* numbers) {
+template <class S, class L> __global__ void __launch_bounds__(96)
+    adam_numbers(const StepList list, int count, double beta1, double beta2, double lr, const L* given, double* numbers) {
     const int i = threadIdx.x;
     if (i >= count) return;
     S* step = static_cast<S*>(list.steps[i]);

@@ -62,7 +62,8 @@ template <> inline constexpr int size_of<Number> = 0;
 template <> inline constexpr int size_of<Absent> = 0;
 
 // All operands contiguous and of one shape. Each thread takes V neighbours at a time, U times.
-template <class Row, int Which, class T, int V, int U, class Out, class A, class B = Absent, class C = Absent, class D = Absent, class E = Absent>
+template <class Row, int Which, class T, int V, int U, class Out, class A, class B = Absent, class C = Absent, class D = Absent,
+          class E = Absent>
 __global__ void __launch_bounds__(256) pointwise_flat(const PointwiseArguments p) {
     const int64_t first = int64_t(blockIdx.x) * (256 * U) + threadIdx.x;
     const int64_t units = p.n / V;

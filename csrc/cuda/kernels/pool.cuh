@@ -55,7 +55,8 @@ WISP_INLINE void taps_inside(const PoolShape& s, const int* o, int* from, int* f
 }
 
 // N neighbouring channels (or one element) a thread.
-template <class T, int N> __global__ void __launch_bounds__(256) max_pool(const PoolShape s, const T* x, T* y, int64_t* indices, uint8_t* taps, int64_t n) {
+template <class T, int N> __global__ void __launch_bounds__(256)
+    max_pool(const PoolShape s, const T* x, T* y, int64_t* indices, uint8_t* taps, int64_t n) {
     const int64_t i = (int64_t(blockIdx.x) * 256 + threadIdx.x) * N;
     if (i >= n) return;
     const Place o = place_of(i, s, s.out);
@@ -93,7 +94,8 @@ WISP_INLINE void windows(const PoolShape& s, int d, int at, int& first, int& las
     last = least((at + int(s.padding[d])) / step, int(s.out[d]) - 1);
 }
 
-template <class T, int N> __global__ void __launch_bounds__(256) max_pool_grad(const PoolShape s, const T* g, const uint8_t* taps, T* dx, int64_t n) {
+template <class T, int N> __global__ void __launch_bounds__(256)
+    max_pool_grad(const PoolShape s, const T* g, const uint8_t* taps, T* dx, int64_t n) {
     using C = compute<T>;
     const int64_t i = (int64_t(blockIdx.x) * 256 + threadIdx.x) * N;
     if (i >= n) return;
@@ -131,7 +133,8 @@ template <class T, int N> __global__ void __launch_bounds__(256) max_pool_grad(c
 struct Starts {
     const int64_t* at[3];
 };
-template <class T> __global__ void __launch_bounds__(256) fractional_max_pool(const PoolShape s, const Starts starts, const T* x, T* y, int64_t* indices, int64_t n) {
+template <class T> __global__ void __launch_bounds__(256)
+    fractional_max_pool(const PoolShape s, const Starts starts, const T* x, T* y, int64_t* indices, int64_t n) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const Place o = place_of(i, s, s.out);
@@ -188,7 +191,8 @@ WISP_INLINE Window window_of(const PoolShape& s, const int* o, int include, int6
     return w;
 }
 
-template <class T, bool Adaptive> __global__ void __launch_bounds__(256) average_pool(const PoolShape s, int include, int64_t divisor, const T* x, T* y, int64_t n) {
+template <class T, bool Adaptive> __global__ void __launch_bounds__(256)
+    average_pool(const PoolShape s, int include, int64_t divisor, const T* x, T* y, int64_t n) {
     using C = compute<T>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
@@ -205,7 +209,8 @@ template <class T, bool Adaptive> __global__ void __launch_bounds__(256) average
     y[i] = convert<T>(C(sum / C(w.count)));
 }
 
-template <class T, bool Adaptive> __global__ void __launch_bounds__(256) average_pool_grad(const PoolShape s, int include, int64_t divisor, const T* g, T* dx, int64_t n) {
+template <class T, bool Adaptive> __global__ void __launch_bounds__(256)
+    average_pool_grad(const PoolShape s, int include, int64_t divisor, const T* g, T* dx, int64_t n) {
     using C = compute<T>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
@@ -234,7 +239,8 @@ template <class T, bool Adaptive> __global__ void __launch_bounds__(256) average
     dx[i] = convert<T>(sum);
 }
 
-template <class T> __global__ void __launch_bounds__(256) adaptive_max_pool(const PoolShape s, const T* x, T* y, int64_t* indices, int64_t n) {
+template <class T> __global__ void __launch_bounds__(256)
+    adaptive_max_pool(const PoolShape s, const T* x, T* y, int64_t* indices, int64_t n) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const Place o = place_of(i, s, s.out);

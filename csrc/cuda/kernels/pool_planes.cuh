@@ -6,7 +6,8 @@ namespace wisp {
 // As in pool.cpp. No dilation, no depth.
 #include "cuda/kernels/pool_planes_arguments.cuh"
 
-template <class T> __global__ void __launch_bounds__(256) max_pool_planes(const PoolPlanes p, const T* x, T* y, int64_t* indices, uint8_t* taps, uint32_t n) {
+template <class T> __global__ void __launch_bounds__(256)
+    max_pool_planes(const PoolPlanes p, const T* x, T* y, int64_t* indices, uint8_t* taps, uint32_t n) {
     const uint32_t i = blockIdx.x * 256 + threadIdx.x;
     if (i >= n) return;
     const uint32_t plane = p.out_plane.divide(i), at = i - plane * p.out_plane.divisor;
@@ -32,19 +33,22 @@ template <class T> __global__ void __launch_bounds__(256) max_pool_planes(const 
 }
 
 // Every element of the input adds up the gradients of the windows that chose it.
-template <class T> __global__ void __launch_bounds__(256) max_pool_planes_grad(const PoolPlanes p, const T* g, const uint8_t* taps, T* dx, uint32_t n) {
+template <class T> __global__ void __launch_bounds__(256)
+    max_pool_planes_grad(const PoolPlanes p, const T* g, const uint8_t* taps, T* dx, uint32_t n) {
     const uint32_t i = blockIdx.x * 256 + threadIdx.x;
     if (i >= n) return;
     const uint32_t plane = p.in_plane.divide(i), at = i - plane * p.in_plane.divisor;
     const int y = int(p.in_row.divide(at)), x = int(at) - y * p.in_x;
     auto first = [](int at, int kernel, const Divider& stride) { return at < kernel ? 0 : int(stride.divide(uint32_t(at - kernel))) + 1; };
     const int down = y + p.padding_y, right = x + p.padding_x;
-    const int last_y = min(int(p.stride_y.divide(uint32_t(down))), p.out_y - 1), last_x = min(int(p.stride_x.divide(uint32_t(right))), p.out_x - 1);
+    const int last_y = min(int(p.stride_y.divide(uint32_t(down))), p.out_y - 1),
+              last_x = min(int(p.stride_x.divide(uint32_t(right))), p.out_x - 1);
     compute<T> sum = 0;
     for (int oy = first(down, p.kernel_y, p.stride_y); oy <= last_y; oy++)
         for (int ox = first(right, p.kernel_x, p.stride_x); ox <= last_x; ox++) {
             const int64_t f = int64_t(plane) * p.out_plane.divisor + oy * p.out_x + ox;
-            if (taps[f] == (down - oy * int(p.stride_y.divisor)) * p.kernel_x + right - ox * int(p.stride_x.divisor)) sum += convert<compute<T>>(g[f]);
+            if (taps[f] == (down - oy * int(p.stride_y.divisor)) * p.kernel_x + right - ox * int(p.stride_x.divisor))
+                sum += convert<compute<T>>(g[f]);
         }
     dx[i] = convert<T>(sum);
 }

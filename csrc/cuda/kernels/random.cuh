@@ -74,7 +74,8 @@ struct NormalDouble {
     }
 };
 
-template <class G> __global__ void __launch_bounds__(256) random_fill(typename G::Element* out, int64_t n, const Draw draw, double a, double b) {
+template <class G> __global__ void __launch_bounds__(256)
+    random_fill(typename G::Element* out, int64_t n, const Draw draw, double a, double b) {
     const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * (16 * G::count) + block % 16;
     if (first >= n) return;
     typename G::Element made[G::count];
@@ -103,7 +104,8 @@ __global__ void __launch_bounds__(256) random_integers(int64_t* out, int64_t n, 
     }
 }
 
-template <class T> __global__ void __launch_bounds__(256) dropout(const T* x, T* y, int64_t n, const Draw draw, uint64_t threshold, double scale) {
+template <class T> __global__ void __launch_bounds__(256)
+    dropout(const T* x, T* y, int64_t n, const Draw draw, uint64_t threshold, double scale) {
     using C = compute<T>;
     const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 64 + block % 16;
     if (first >= n) return;
@@ -132,7 +134,8 @@ __global__ void __launch_bounds__(128) random_poisson(double* out, const double*
     const int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x;
     if (i < n) out[i] = rate[i] >= 0 ? sample_poisson(rate[i], Sequence{seeds[i]}) : 0.0;
 }
-__global__ void __launch_bounds__(128) random_binomial(double* out, const double* count, const double* probability, const uint64_t* seeds, int64_t n) {
+__global__ void __launch_bounds__(128)
+    random_binomial(double* out, const double* count, const double* probability, const uint64_t* seeds, int64_t n) {
     const int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x;
     if (i < n) out[i] = sample_binomial(count[i], probability[i], Sequence{seeds[i]});
 }

@@ -34,8 +34,7 @@ template <int K, class A, int N> struct Reducer {  // sums and products
         else if constexpr (K == k_nansum) {
             const A x = convert<A>(element);
             acc.value += is_nan(x) ? A(0) : x;
-        }
-        else if constexpr (K == k_prod) acc.value *= convert<A>(element);
+        } else if constexpr (K == k_prod) acc.value *= convert<A>(element);
         else if constexpr (K == k_any) acc.value = acc.value != A(0) || convert<bool>(element) ? A(1) : A(0);
         else if constexpr (K == k_all) acc.value = acc.value != A(0) && convert<bool>(element) ? A(1) : A(0);
         else if constexpr (K == k_count_nonzero) acc.value += convert<bool>(element) ? A(1) : A(0);
@@ -135,9 +134,7 @@ template <class A, int N> struct Reducer<k_logsumexp, A, N> {  // the largest so
     };
     static WISP_INLINE Acc start() { return {A(-INFINITY), A(0)}; }
     static WISP_INLINE A scaled(A sum, A from, A to) { return from == to ? sum : sum * ::exp(from - to); }
-    template <class In> static WISP_INLINE void add(Acc& acc, In element, int64_t, double) {
-        acc = join(acc, {convert<A>(element), A(1)});
-    }
+    template <class In> static WISP_INLINE void add(Acc& acc, In element, int64_t, double) { acc = join(acc, {convert<A>(element), A(1)}); }
     static WISP_INLINE Acc join(Acc a, Acc b) {
         if (is_nan(a.largest)) return a;
         if (is_nan(b.largest)) return b;
@@ -146,7 +143,8 @@ template <class A, int N> struct Reducer<k_logsumexp, A, N> {  // the largest so
         return {m, scaled(a.sum, a.largest, m) + scaled(b.sum, b.largest, m)};
     }
     template <class Out> static WISP_INLINE void write(const ReduceArguments& p, int64_t at, Acc acc) {
-        const A y = is_nan(acc.largest) || acc.largest == A(-INFINITY) || acc.largest == A(INFINITY) ? acc.largest : acc.largest + ::log(acc.sum);
+        const A y =
+            is_nan(acc.largest) || acc.largest == A(-INFINITY) || acc.largest == A(INFINITY) ? acc.largest : acc.largest + ::log(acc.sum);
         reinterpret_cast<Out*>(p.out)[at] = convert<Out>(y);
     }
 };
@@ -210,7 +208,8 @@ template <int K, class A, int N, class In, class Out, int V> __global__ void __l
 }
 
 // 32 threads along the results, V neighbours each, and 8 along the reduced elements.
-template <int K, class A, int N, class In, class Out, int V> __global__ void __launch_bounds__(256) reduce_columns(const ReduceArguments p) {
+template <int K, class A, int N, class In, class Out, int V> __global__ void __launch_bounds__(256)
+    reduce_columns(const ReduceArguments p) {
     using R = Reducer<K, A, N>;
     using Acc = typename R::Acc;
     extern __shared__ char shared[];
@@ -251,7 +250,8 @@ template <int K, class A, int N, class In, class Out, int V> __global__ void __l
 }
 
 // Joins the partial results of the splits.
-template <int K, class A, int N, class Out> __global__ void __launch_bounds__(256) reduce_join(const ReduceArguments p, const char* partial) {
+template <int K, class A, int N, class Out> __global__ void __launch_bounds__(256)
+    reduce_join(const ReduceArguments p, const char* partial) {
     using R = Reducer<K, A, N>;
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= p.outputs) return;
@@ -262,7 +262,8 @@ template <int K, class A, int N, class Out> __global__ void __launch_bounds__(25
 }
 
 // The same with a block a result: where there are few results and many splits.
-template <int K, class A, int N, class Out> __global__ void __launch_bounds__(256) reduce_join_few(const ReduceArguments p, const char* partial) {
+template <int K, class A, int N, class Out> __global__ void __launch_bounds__(256)
+    reduce_join_few(const ReduceArguments p, const char* partial) {
     using R = Reducer<K, A, N>;
     using Acc = typename R::Acc;
     __shared__ __align__(16) char memory[256 * sizeof(Acc)];

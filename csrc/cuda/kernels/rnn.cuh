@@ -7,9 +7,9 @@ namespace wisp {
 template <class T> WISP_INLINE T sigmoid_of(T x) { return cpu::gpu::sigmoid(x); }
 template <class T> WISP_INLINE T tanh_of(T x) { return cpu::gpu::tanh(x); }
 
-#define WISP_ELEMENT                                                          \
-    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;               \
-    if (at >= count) return;                                                  \
+#define WISP_ELEMENT                                            \
+    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x; \
+    if (at >= count) return;                                    \
     const int64_t row = at / n, j = at - row * n;
 
 // c is the running state; h, the running state of the outputs, is null where they are projected first.
@@ -23,8 +23,8 @@ template <class T> __global__ void __launch_bounds__(256) lstm_forward(T* gates,
     out[at] = y;
     if (h) h[at] = y;
 }
-template <class T> __global__ void __launch_bounds__(256)
-lstm_backward(const T* gates, const T* before, const T* cells, const T* dh, const T* extra, T* dc, T* dgates, int64_t n, int64_t count) {
+template <class T> __global__ void __launch_bounds__(256) lstm_backward(const T* gates, const T* before, const T* cells, const T* dh,
+                                                                        const T* extra, T* dc, T* dgates, int64_t n, int64_t count) {
     WISP_ELEMENT
     const T* g = gates + row * 4 * n + j;
     T* d = dgates + row * 4 * n + j;
@@ -38,7 +38,8 @@ lstm_backward(const T* gates, const T* before, const T* cells, const T* dh, cons
     dc[at] = cell * f;
 }
 
-template <class T> __global__ void __launch_bounds__(256) gru_forward(const T* x, const T* hidden, T* h, T* kept, T* out, int64_t n, int64_t count) {
+template <class T> __global__ void __launch_bounds__(256)
+    gru_forward(const T* x, const T* hidden, T* h, T* kept, T* out, int64_t n, int64_t count) {
     WISP_ELEMENT
     const T *in = x + row * 3 * n + j, *from_h = hidden + row * 3 * n + j;
     T* k = kept + row * 4 * n + j;
@@ -48,7 +49,7 @@ template <class T> __global__ void __launch_bounds__(256) gru_forward(const T* x
     out[at] = h[at] = y;
 }
 template <class T> __global__ void __launch_bounds__(256)
-gru_backward(const T* kept, const T* before, T* dh, const T* extra, T* dx, T* dhidden, int64_t n, int64_t count) {
+    gru_backward(const T* kept, const T* before, T* dh, const T* extra, T* dx, T* dhidden, int64_t n, int64_t count) {
     WISP_ELEMENT
     const T* k = kept + row * 4 * n + j;
     T *d = dx + row * 3 * n + j, *e = dhidden + row * 3 * n + j;
@@ -67,7 +68,8 @@ template <class T> __global__ void __launch_bounds__(256) plain_forward(T* out, 
     const T x = out[at];
     out[at] = h[at] = relu ? (x < T(0) ? T(0) : x) : tanh_of(x);
 }
-template <class T> __global__ void __launch_bounds__(256) plain_backward(const T* out, const T* dh, const T* extra, T* dx, int relu, int64_t count) {
+template <class T> __global__ void __launch_bounds__(256)
+    plain_backward(const T* out, const T* dh, const T* extra, T* dx, int relu, int64_t count) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= count) return;
     const T total = extra ? dh[at] + extra[at] : dh[at], y = out[at];

@@ -42,7 +42,9 @@ template <class How, class T> __device__ T over_block(T x, T* shared) {
 // bytes, blockDim.x apart. `vectors` is how many the row has.
 template <class T> inline constexpr int vector_of = 16 / int(sizeof(T));
 
-template <class How, class T> __device__ T over_row(T x, T* shared) { return blockDim.x == 32 ? over_warp<How>(x) : over_block<How>(x, shared); }
+template <class How, class T> __device__ T over_row(T x, T* shared) {
+    return blockDim.x == 32 ? over_warp<How>(x) : over_block<How>(x, shared);
+}
 
 template <class T, int K> struct Row {
     Vector<T, vector_of<T>> at[K];

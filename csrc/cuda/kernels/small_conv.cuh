@@ -6,7 +6,8 @@ namespace wisp {
 
 // As in small_conv.cpp. Sizes of the input and output of the convolution that is meant, whichever product is computed.
 struct SmallConv {
-    int batch, in_channels, out_channels, in_y, in_x, out_y, out_x, kernel_y, kernel_x, stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x;
+    int batch, in_channels, out_channels, in_y, in_x, out_y, out_x, kernel_y, kernel_x, stride_y, stride_x, padding_y, padding_x,
+        dilation_y, dilation_x;
     Divider pixels, width, taps;  // pixels and width of what is written; taps of a channel
     int staged;                   // channels whose weights are in shared memory at a time
     int across;                   // the width of a patch in shared memory, for weights
@@ -15,11 +16,15 @@ struct SmallConv {
 // to[b, c, y, x] = bias[c] + sum over channels and taps of from * weight. Back: `from` is the gradient of the output and `to`
 // that of the input. A block makes blockDim.x pixels of C channels; its rows of threads share out the channels of `from`
 // and add up in the end, in order. KX: the width of the kernel where that is known and strides (Back) and dilation are 1, or 0.
-template <int C, bool Back, int KX> __global__ void __launch_bounds__(256) small_conv(const float* from, const float* weight, const float* bias, float* to, const SmallConv p) {
+template <int C, bool Back, int KX> __global__ void __launch_bounds__(256)
+    small_conv(const float* from, const float* weight, const float* bias, float* to, const SmallConv p) {
     extern __shared__ __align__(16) float weights[];  // [staged][taps][C], then [C][blockDim.x] for the sums
-    const int taps = p.kernel_y * p.kernel_x, from_channels = Back ? p.out_channels : p.in_channels, to_channels = Back ? p.in_channels : p.out_channels;
-    const int from_y = Back ? p.out_y : p.in_y, from_x = Back ? p.out_x : p.in_x, to_y = Back ? p.in_y : p.out_y, to_x = Back ? p.in_x : p.out_x;
-    const int first = blockIdx.y * C, threads = blockDim.x * blockDim.y, me = threadIdx.y * blockDim.x + threadIdx.x, kernel_x = KX ? KX : p.kernel_x;
+    const int taps = p.kernel_y * p.kernel_x, from_channels = Back ? p.out_channels : p.in_channels,
+              to_channels = Back ? p.in_channels : p.out_channels;
+    const int from_y = Back ? p.out_y : p.in_y, from_x = Back ? p.out_x : p.in_x, to_y = Back ? p.in_y : p.out_y,
+              to_x = Back ? p.in_x : p.out_x;
+    const int first = blockIdx.y * C, threads = blockDim.x * blockDim.y, me = threadIdx.y * blockDim.x + threadIdx.x,
+              kernel_x = KX ? KX : p.kernel_x;
     const uint32_t at = blockIdx.x * blockDim.x + threadIdx.x, b = p.pixels.divide(at), pixel = at - b * p.pixels.divisor;
     const int y = int(p.width.divide(pixel)), x = int(pixel) - y * to_x;
     const bool there = int(b) < p.batch;
@@ -29,7 +34,8 @@ template <int C, bool Back, int KX> __global__ void __launch_bounds__(256) small
         const int count = min(p.staged, from_channels - begin);
         __syncthreads();
         for (int e = me; e < count * taps * C; e += threads) {
-            const int c = e % C, rest = e / C, channel = int(p.taps.divide(uint32_t(rest))), tap = rest - channel * taps, f = begin + channel, t = first + c;
+            const int c = e % C, rest = e / C, channel = int(p.taps.divide(uint32_t(rest))), tap = rest - channel * taps,
+                      f = begin + channel, t = first + c;
             weights[e] = t < to_channels ? weight[(Back ? f * to_channels + t : t * from_channels + f) * taps + tap] : 0.f;
         }
         __syncthreads();
@@ -87,16 +93,18 @@ template <int C, bool Back, int KX> __global__ void __launch_bounds__(256) small
 #pragma unroll
     for (int c = 0; c < C; c++)
         if (first + c < to_channels)
-            to[int64_t(c) * to_y * to_x] = acc[c] + (blockDim.y > 1 ? sums[c * blockDim.x + threadIdx.x] : 0.f) + (bias ? bias[first + c] : 0.f);
+            to[int64_t(c) * to_y * to_x] =
+                acc[c] + (blockDim.y > 1 ? sums[c * blockDim.x + threadIdx.x] : 0.f) + (bias ? bias[first + c] : 0.f);
 }
 
 // Gradients of weight and bias. A block takes images [blockIdx.z], a band of rows of the output [blockIdx.x] and C channels of
 // it [blockIdx.y]; a thread one tap (threadIdx.x; the one behind the last is the bias, whose input is 1) and every blockDim.y-th
 // row. partial[part][out_channels][taps + 1], part = blockIdx.z * gridDim.x + blockIdx.x.
 template <int C> __global__ void __launch_bounds__(512)
-small_conv_weights(const float* input, const float* grad, float* partial, const SmallConv p, int images, int rows) {
+    small_conv_weights(const float* input, const float* grad, float* partial, const SmallConv p, int images, int rows) {
     extern __shared__ __align__(16) float memory[];
-    const int taps = p.in_channels * p.kernel_y * p.kernel_x, tap = threadIdx.x, all = blockDim.x * blockDim.y, me = threadIdx.y * blockDim.x + threadIdx.x;
+    const int taps = p.in_channels * p.kernel_y * p.kernel_x, tap = threadIdx.x, all = blockDim.x * blockDim.y,
+              me = threadIdx.y * blockDim.x + threadIdx.x;
     const int top = blockIdx.x * rows, here = min(rows, p.out_y - top), first = blockIdx.y * C;
     // The part of an image that the band needs, with zeros for the padding, and the band of the gradient with channels innermost.
     const int patch_y = (rows - 1) * p.stride_y + (p.kernel_y - 1) * p.dilation_y + 1, patch_x = p.across;
@@ -122,7 +130,8 @@ small_conv_weights(const float* input, const float* grad, float* partial, const 
         const int pixels = here * p.out_x;
         for (int e = me; e < pixels * C; e += all) {
             const int c = e / pixels, at = e % pixels;
-            band[at * C + c] = first + c < p.out_channels ? grad[(int64_t(b * p.out_channels + first + c) * p.out_y + top) * p.out_x + at] : 0.f;
+            band[at * C + c] =
+                first + c < p.out_channels ? grad[(int64_t(b * p.out_channels + first + c) * p.out_y + top) * p.out_x + at] : 0.f;
         }
         __syncthreads();
         if (tap <= taps)
@@ -156,7 +165,8 @@ small_conv_weights(const float* input, const float* grad, float* partial, const 
 }
 
 // The sum of the parts: 32 results a block, 32 threads along the parts. Either result may be null.
-__global__ void __launch_bounds__(1024) small_conv_join(const float* partial, float* weight, float* bias, int parts, int taps, int results) {
+__global__ void __launch_bounds__(1024)
+    small_conv_join(const float* partial, float* weight, float* bias, int parts, int taps, int results) {
     __shared__ float sums[32][33];
     const int i = blockIdx.x * 32 + threadIdx.x;
     float total = 0;

@@ -8,7 +8,7 @@ namespace wisp {
 
 // A block makes BM x BN of C, a thread R x R of it. The block's threads are G groups that share out k in slices of 16, each
 // with tiles of its own, and add up in the end, in the order of the groups.
-template <int BM, int BN, int R, int G> __global__ void __launch_bounds__(BM * BN / (R * R) * G) small_gemm(const SmallGemm p) {
+template <int BM, int BN, int R, int G> __global__ void __launch_bounds__(BM* BN / (R * R) * G) small_gemm(const SmallGemm p) {
     constexpr int threads = BM * BN / (R * R), BK = 16, A = BM + 4, B = BN + 4;  // rows of tiles stay aligned to 16 bytes
     constexpr int loads_a = BM * BK / threads, loads_b = BN * BK / threads;
     __shared__ __align__(16) float memory[G * BK * (A + B)];
@@ -22,9 +22,12 @@ template <int BM, int BN, int R, int G> __global__ void __launch_bounds__(BM * B
     const int slices = (p.k + BK - 1) / BK, rounds = (slices + G - 1) / G;
 
     // What this thread loads: element (i, k) of a tile and those that follow in steps, along whichever dimension is contiguous.
-    const int ia = a_along_k ? t / BK : t % BM, ka = a_along_k ? t % BK : t / BM, step_ia = a_along_k ? threads / BK : 0, step_ka = a_along_k ? 0 : threads / BM;
-    const int jb = b_along_k ? t / BK : t % BN, kb = b_along_k ? t % BK : t / BN, step_jb = b_along_k ? threads / BK : 0, step_kb = b_along_k ? 0 : threads / BN;
-    const int64_t next_of_a = int64_t(step_ia) * p.a_row + int64_t(step_ka) * p.a_col, next_of_b = int64_t(step_jb) * p.b_col + int64_t(step_kb) * p.b_row;
+    const int ia = a_along_k ? t / BK : t % BM, ka = a_along_k ? t % BK : t / BM, step_ia = a_along_k ? threads / BK : 0,
+              step_ka = a_along_k ? 0 : threads / BM;
+    const int jb = b_along_k ? t / BK : t % BN, kb = b_along_k ? t % BK : t / BN, step_jb = b_along_k ? threads / BK : 0,
+              step_kb = b_along_k ? 0 : threads / BN;
+    const int64_t next_of_a = int64_t(step_ia) * p.a_row + int64_t(step_ka) * p.a_col,
+                  next_of_b = int64_t(step_jb) * p.b_col + int64_t(step_kb) * p.b_row;
     const int64_t round_of_a = int64_t(G * BK) * p.a_col, round_of_b = int64_t(G * BK) * p.b_row;
     a += int64_t(m0 + ia) * p.a_row + int64_t(group * BK + ka) * p.a_col;
     b += int64_t(n0 + jb) * p.b_col + int64_t(group * BK + kb) * p.b_row;

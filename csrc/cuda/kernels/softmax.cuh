@@ -77,7 +77,8 @@ template <class T, bool Log, int K> __global__ void __launch_bounds__(512, 2) so
         reinterpret_cast<Vector<T, V>*>(y + r * n)[i] = out;
     }
 }
-template <class T, bool Log, int K> __global__ void __launch_bounds__(512) softmax_kept_backward(const T* g, const T* y, T* dx, int64_t rows, int64_t n) {
+template <class T, bool Log, int K> __global__ void __launch_bounds__(512)
+    softmax_kept_backward(const T* g, const T* y, T* dx, int64_t rows, int64_t n) {
     using C = compute<T>;
     __shared__ C reduced[32];
     const int64_t r = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
@@ -139,7 +140,8 @@ template <class T, bool Log> __global__ void __launch_bounds__(1024) softmax_row
 }
 
 // A thread a column: neighbouring threads take neighbouring columns.
-template <class T, bool Log> __global__ void __launch_bounds__(256) softmax_columns(const T* x, T* y, int64_t columns, int64_t n, int64_t inner) {
+template <class T, bool Log> __global__ void __launch_bounds__(256)
+    softmax_columns(const T* x, T* y, int64_t columns, int64_t n, int64_t inner) {
     using C = compute<T>;
     const int64_t c = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (c >= columns) return;
@@ -154,13 +156,15 @@ template <class T, bool Log> __global__ void __launch_bounds__(256) softmax_colu
     }
 }
 
-template <class T, bool Log> __global__ void __launch_bounds__(256) softmax_columns_backward(const T* g, const T* y, T* dx, int64_t columns, int64_t n, int64_t inner) {
+template <class T, bool Log> __global__ void __launch_bounds__(256)
+    softmax_columns_backward(const T* g, const T* y, T* dx, int64_t columns, int64_t n, int64_t inner) {
     using C = compute<T>;
     const int64_t c = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (c >= columns) return;
     const int64_t at = c / inner * n * inner + c % inner;
     C sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += Log ? convert<C>(g[at + i * inner]) : convert<C>(g[at + i * inner]) * convert<C>(y[at + i * inner]);
+    for (int64_t i = 0; i < n; i++)
+        sum += Log ? convert<C>(g[at + i * inner]) : convert<C>(g[at + i * inner]) * convert<C>(y[at + i * inner]);
     for (int64_t i = 0; i < n; i++) {
         const C gi = convert<C>(g[at + i * inner]), yi = convert<C>(y[at + i * inner]);
         dx[at + i * inner] = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);

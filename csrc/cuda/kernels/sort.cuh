@@ -27,7 +27,8 @@ template <class T> WISP_INLINE uint64_t sort_key(T x, bool descending) {
     return descending ? ~k : k;
 }
 
-template <class T> __global__ void __launch_bounds__(256) make_keys(const T* x, uint64_t* keys, int64_t* positions, int64_t n, int64_t row, int descending) {
+template <class T> __global__ void __launch_bounds__(256)
+    make_keys(const T* x, uint64_t* keys, int64_t* positions, int64_t n, int64_t row, int descending) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     keys[i] = sort_key(x[i], descending);
@@ -85,8 +86,8 @@ __global__ void __launch_bounds__(1024) exclusive_sums(int64_t* values, int64_t 
 }
 
 // Each warp takes 256 neighbouring elements of the tile in order, so that equal digits keep theirs.
-__global__ void __launch_bounds__(256) radix_scatter(const uint64_t* keys, const int64_t* positions, int64_t n, int shift, const int64_t* starts, uint64_t* keys_out,
-                                                     int64_t* positions_out) {
+__global__ void __launch_bounds__(256) radix_scatter(const uint64_t* keys, const int64_t* positions, int64_t n, int shift,
+                                                     const int64_t* starts, uint64_t* keys_out, int64_t* positions_out) {
     __shared__ int before[8][256];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (int k = threadIdx.x; k < 8 * 256; k += 256) before[k / 256][k % 256] = 0;
@@ -121,7 +122,8 @@ __global__ void __launch_bounds__(256) radix_scatter(const uint64_t* keys, const
     }
 }
 
-template <class T> __global__ void __launch_bounds__(256) sorted_results(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t n, int64_t row, int64_t kept) {
+template <class T> __global__ void __launch_bounds__(256)
+    sorted_results(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t n, int64_t row, int64_t kept) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const int64_t r = i / row, k = i - r * row;
@@ -141,7 +143,8 @@ template <class T> WISP_INLINE bool is_nan(T x) {
 
 // One element of each sorted row: that of a rank, or a median; NaNs are at the end.
 enum Selecting : int { select_kth, select_median, select_nanmedian };
-template <class T> __global__ void __launch_bounds__(256) select_sorted(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t rows, int64_t n, int what, int64_t k) {
+template <class T> __global__ void __launch_bounds__(256)
+    select_sorted(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t rows, int64_t n, int what, int64_t k) {
     const int64_t r = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (r >= rows) return;
     const int64_t* order = positions + r * n;
@@ -160,7 +163,8 @@ template <class T> __global__ void __launch_bounds__(256) select_sorted(const T*
     indices[r] = order[rank] - r * n;
 }
 // The longest run of equal elements of each sorted row, the first of several; its last element.
-template <class T> __global__ void __launch_bounds__(256) mode_sorted(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t rows, int64_t n) {
+template <class T> __global__ void __launch_bounds__(256)
+    mode_sorted(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t rows, int64_t n) {
     const int64_t r = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (r >= rows) return;
     const int64_t* order = positions + r * n;
@@ -177,8 +181,9 @@ template <class T> __global__ void __launch_bounds__(256) mode_sorted(const T* x
 }
 
 // sorter: null, or for each row of boundaries the permutation that sorts it.
-template <class T> __global__ void __launch_bounds__(256) search_sorted(int64_t* out, const T* boundaries, const int64_t* sorter, const T* values, int64_t all, int64_t m, int64_t n, int shared,
-                                                                        int right, unsigned long long name, Report* report) {
+template <class T> __global__ void __launch_bounds__(256)
+    search_sorted(int64_t* out, const T* boundaries, const int64_t* sorter, const T* values, int64_t all, int64_t m, int64_t n, int shared,
+                  int right, unsigned long long name, Report* report) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= all) return;
     const int64_t row = shared ? 0 : i / n;

@@ -25,7 +25,8 @@ WISP_INLINE int64_t row_of(const CsrPattern& p, int64_t entry) {
     return low < p.rows ? low : p.rows - 1;
 }
 
-template <class T> __global__ void __launch_bounds__(256) csr_product(const CsrPattern p, const T* values, const T* dense, T* out, int64_t width) {
+template <class T> __global__ void __launch_bounds__(256)
+    csr_product(const CsrPattern p, const T* values, const T* dense, T* out, int64_t width) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= p.rows * width) return;
     const int64_t row = i / width, j = i - row * width, last = entry_bound(p, row + 1);
@@ -38,7 +39,8 @@ template <class T> __global__ void __launch_bounds__(256) csr_product(const CsrP
 }
 
 // A warp an entry.
-template <class T> __global__ void __launch_bounds__(256) csr_sampled(const CsrPattern p, const T* left, const T* right, T* out, int64_t width) {
+template <class T> __global__ void __launch_bounds__(256)
+    csr_sampled(const CsrPattern p, const T* left, const T* right, T* out, int64_t width) {
     const int64_t e = int64_t(blockIdx.x) * 8 + threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
     if (e >= p.entries) return;
@@ -57,7 +59,8 @@ __global__ void __launch_bounds__(256) csr_keys(const CsrPattern p, uint64_t* ke
     positions[e] = e;
 }
 // From entries sorted by column: the transposed pattern, and which entry each was.
-__global__ void __launch_bounds__(256) csr_transposed(const CsrPattern p, const uint64_t* keys, const int64_t* positions, int64_t* start, int64_t* column, int64_t* order) {
+__global__ void __launch_bounds__(256)
+    csr_transposed(const CsrPattern p, const uint64_t* keys, const int64_t* positions, int64_t* start, int64_t* column, int64_t* order) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i < p.entries) {
         column[i] = row_of(p, positions[i]);
@@ -74,7 +77,8 @@ __global__ void __launch_bounds__(256) csr_transposed(const CsrPattern p, const 
     start[i] = i == p.columns ? p.entries : low;
 }
 
-__global__ void __launch_bounds__(256) csr_rises(const int64_t* start, int64_t rows, int64_t entries, unsigned long long message, Report* report) {
+__global__ void __launch_bounds__(256)
+    csr_rises(const int64_t* start, int64_t rows, int64_t entries, unsigned long long message, Report* report) {
     const int64_t r = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (r > rows) return;
     const bool good = r == 0 ? start[0] == 0 && start[rows] == entries : start[r - 1] <= start[r];

@@ -3,18 +3,34 @@
 A family's `FUNCTIONS` become wisp.name, `METHODS` Tensor.name, `INPLACE` Tensor.name_ (the out-of-place form, then copied
 into self). `ALIASES` give an existing operator further names.
 """
+
 import importlib
 import types
 
 from wisp import _core
 
-_FAMILIES = ("aliases", "reduce", "shape", "copies", "measure", "signal", "objects", "foreach", "matmul", "linear", "misc", "neural",
-             "sparse", "rare")
+_FAMILIES = (
+    "aliases",
+    "reduce",
+    "shape",
+    "copies",
+    "measure",
+    "signal",
+    "objects",
+    "foreach",
+    "matmul",
+    "linear",
+    "misc",
+    "neural",
+    "sparse",
+    "rare",
+)
 
 
 def _inplace(function):
     def method(self, *args, **kwargs):
         return _core._assign(self, function(self.clone() if self.requires_grad else self, *args, **kwargs))
+
     method.__name__ = function.__name__ + "_"
     method.__doc__ = f"Like `{function.__name__}`, but the tensor itself is changed."
     return method
@@ -25,8 +41,13 @@ def _method(function):
     code, name = function.__code__, function.__code__.co_varnames[0]
     if name == "self" or name in code.co_cellvars:
         return function
-    method = types.FunctionType(code.replace(co_varnames=("self",) + code.co_varnames[1:]), function.__globals__, function.__name__,
-                                function.__defaults__, function.__closure__)
+    method = types.FunctionType(
+        code.replace(co_varnames=("self",) + code.co_varnames[1:]),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
     method.__kwdefaults__, method.__doc__ = function.__kwdefaults__, function.__doc__
     return method
 

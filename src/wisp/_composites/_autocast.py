@@ -1,4 +1,5 @@
 """Autocast for operators written in Python: those that PyTorch computes in float32 are marked with `in_float32`."""
+
 import functools
 
 from wisp import _core

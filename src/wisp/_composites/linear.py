@@ -1,4 +1,5 @@
 """Composites of linear algebra with names at the top level: powers, exponentials, low-rank approximations."""
+
 import math
 
 from wisp import _core
@@ -11,8 +12,7 @@ def _check_square(A, name):
     if A.dim() < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if A.shape[-1] != A.shape[-2]:
-        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {A.shape[-2]} by "
-                           f"{A.shape[-1]} matrices")
+        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices")
 
 
 def _identity_like(A):
@@ -46,8 +46,7 @@ def matrix_power(input, n, *, out=None):
 
 
 # The coefficients of the Padé approximant of order 13, and the norm up to which it is exact to double precision.
-_PADE = [math.factorial(26 - k) * math.factorial(13) / (math.factorial(26) * math.factorial(k) * math.factorial(13 - k))
-         for k in range(14)]
+_PADE = [math.factorial(26 - k) * math.factorial(13) / (math.factorial(26) * math.factorial(k) * math.factorial(13 - k)) for k in range(14)]
 _PADE_RADIUS = 5.371920351148152
 
 
@@ -60,8 +59,7 @@ def matrix_exp(input):
             [0., 1.]])
     """
     if not (input.is_floating_point() or input.is_complex()):
-        raise RuntimeError(f"linalg.matrix_exp: Expected a floating point or complex tensor as input. Got "
-                           f"{input.dtype}")
+        raise RuntimeError(f"linalg.matrix_exp: Expected a floating point or complex tensor as input. Got {input.dtype}")
     _check_square(input, "linalg.matrix_exp")
     if input.dtype not in (_core.float64, _core.complex128):  # squaring doubles the rounding each time
         return matrix_exp(input.to(_core.complex128 if input.is_complex() else _core.float64)).to(input.dtype)
@@ -72,7 +70,7 @@ def matrix_exp(input):
         return input.exp()
     norms = input.detach().abs().sum(-2).amax(-1)
     squarings = (norms / _PADE_RADIUS).log2().ceil().clamp(0, 1000).nan_to_num(0, 0, 0)[..., None, None]
-    A, one, c = input * 2.0 ** -squarings, _identity_like(input), _PADE
+    A, one, c = input * 2.0**-squarings, _identity_like(input), _PADE
     A2 = A @ A
     A4 = A2 @ A2
     A6 = A4 @ A2
@@ -99,6 +97,7 @@ def logdet(input):
 def pinverse(input, rcond=1e-15):
     """The pseudo-inverse; singular values below rcond times the largest count as zero."""
     from wisp.linalg import pinv
+
     return pinv(input, rcond)
 
 

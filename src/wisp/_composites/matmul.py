@@ -1,4 +1,5 @@
 """Products that take lists of operands or dimensions: einsum, tensordot, chain_matmul."""
+
 from wisp import _core
 
 _einsum, _tensordot, _chain_matmul = (_core._operators[""][name] for name in ("_einsum", "_tensordot", "_chain_matmul"))
@@ -22,15 +23,16 @@ def einsum(*args):
     tensor(3.)
     """
     if len(args) < 2:
-        raise ValueError("einsum(): must specify the equation string and at least one operand, "
-                         "or at least one operand and its subscripts list")
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+        )
     if isinstance(args[0], str):
         equation, operands = args[0], args[1:]
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
             return einsum(equation, *operands[0])
     else:
         equation = ",".join(_subscripts(s) for s in args[1::2])
-        operands = args[0:len(args) - len(args) % 2:2]
+        operands = args[0 : len(args) - len(args) % 2 : 2]
         if len(args) % 2:
             equation = ",".join(_subscripts(s) for s in args[1:-1:2]) + "->" + _subscripts(args[-1])
             operands = args[0:-1:2]

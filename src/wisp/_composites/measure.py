@@ -114,18 +114,14 @@ def renorm(input, p, dim, maxnorm, *, out=None):
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     dim = _wrapped(dim, input.dim())
     wide = input.dtype in (_core.float16, _core.bfloat16)
-    norm = _vector_norm(
-        input, p, [d for d in range(input.dim()) if d != dim], True, dtype=_core.float32 if wide else None
-    )
+    norm = _vector_norm(input, p, [d for d in range(input.dim()) if d != dim], True, dtype=_core.float32 if wide else None)
     factor = _core.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
     return into(out, input * factor.to(input.dtype))
 
 
 def _wrapped(dim, ndim):
     if not -ndim <= dim < max(ndim, 1):
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-max(ndim, 1)}, {max(ndim, 1) - 1}], but got {dim})"
-        )
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-max(ndim, 1)}, {max(ndim, 1) - 1}], but got {dim})")
     return dim % max(ndim, 1)
 
 
@@ -138,9 +134,7 @@ def linalg_cross(input, other, *, dim=-1, out=None):
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     dim = _wrapped(dim, input.dim())
     if input.shape[dim] != 3 or other.shape[dim] != 3:
-        raise RuntimeError(
-            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}"
-        )
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}")
     a1, a2, b1, b2 = input.roll(-1, dim), input.roll(-2, dim), other.roll(-1, dim), other.roll(-2, dim)
     return into(out, a1 * b2 - a2 * b1)
 
@@ -190,9 +184,7 @@ def _weights(weights, name, floating, count):
     if weights is None:
         return
     if weights.dim() > 1:
-        raise RuntimeError(
-            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.dim()} dimensions"
-        )
+        raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.dim()} dimensions")
     if weights.is_floating_point() != floating:
         kind = "floating point" if floating else "integral"
         raise RuntimeError(
@@ -200,8 +192,7 @@ def _weights(weights, name, floating, count):
         )
     if weights.numel() != count:
         raise RuntimeError(
-            f"cov(): expected {name} to have the same numel as there are observations in the input but got "
-            f"{weights.numel()} != {count}"
+            f"cov(): expected {name} to have the same numel as there are observations in the input but got {weights.numel()} != {count}"
         )
     if count and weights.min().item() < 0:
         raise RuntimeError(f"cov(): {name} cannot be negative")
@@ -210,9 +201,7 @@ def _weights(weights, name, floating, count):
 def cov(input, *, correction=1, fweights=None, aweights=None):
     """The covariance matrix of variables (rows) over observations (columns)."""
     if input.dim() > 2:
-        raise RuntimeError(
-            f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions"
-        )
+        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
     if input.dtype == _core.bool:
         raise RuntimeError("cov(): bool dtype is not supported for input")
     x = input.reshape(1, -1) if input.dim() < 2 else input
@@ -234,8 +223,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
         norm = total - correction * (weight * aweights.reshape(-1)).sum() / total
     if (norm.item() if isinstance(norm, _core.Tensor) else norm) <= 0:
         warnings.warn(
-            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
-            stacklevel=2,
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.", stacklevel=2
         )
         norm = 0 if not isinstance(norm, _core.Tensor) else _core.zeros_like(norm)
     centred = x - average
@@ -246,9 +234,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
 def corrcoef(input):
     """The correlation coefficients of variables (rows) over observations (columns)."""
     if input.dim() > 2:
-        raise RuntimeError(
-            f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions"
-        )
+        raise RuntimeError(f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions")
     c = cov(input)
     if c.dim() == 0:
         return c / c
@@ -267,13 +253,11 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
     bins = [bins] * count if isinstance(bins, int) else list(bins)
     if len(bins) != count:
         raise RuntimeError(
-            f"torch.histogramdd: expected {count} sequences of bin edges for a {count}-dimensional histogram "
-            f"but got {len(bins)}"
+            f"torch.histogramdd: expected {count} sequences of bin edges for a {count}-dimensional histogram but got {len(bins)}"
         )
     if range is not None and len(range) != 2 * count:
         raise RuntimeError(
-            f"torch.histogramdd: for a {count}-dimensional histogram range should have {2 * count} elements, "
-            f"but got {len(range)}"
+            f"torch.histogramdd: for a {count}-dimensional histogram range should have {2 * count} elements, but got {len(range)}"
         )
     edges, at, inside = [], 0, _core.ones(points.shape[0], dtype=_core.bool, device=points.device)
     for d, b in enumerate(bins):
@@ -410,20 +394,13 @@ def _derivative(f, dim, spacing, edge_order):
         a, b = step.narrow(dim, 0, 1), step.narrow(dim, 1, 1)
         first = at(0) * (-(2 * a + b) / (a * (a + b))) + at(1) * ((a + b) / (a * b)) - at(2) * (a / (b * (a + b)))
         a, b = step.narrow(dim, n - 3, 1), step.narrow(dim, n - 2, 1)
-        last = (
-            at(n - 3) * (b / (a * (a + b)))
-            - at(n - 2) * ((a + b) / (a * b))
-            + at(n - 1) * ((2 * b + a) / (b * (a + b)))
-        )
+        last = at(n - 3) * (b / (a * (a + b))) - at(n - 2) * ((a + b) / (a * b)) + at(n - 1) * ((2 * b + a) / (b * (a + b)))
     return _core.cat([first, middle, last], dim)
 
 
 def gradient(input, *, spacing=None, dim=None, edge_order=1):
     """The derivatives of samples along each of the dims; `spacing` is a width, or coordinates, for all or for each."""
-    dims = [
-        _wrapped(d, input.dim())
-        for d in (range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim)
-    ]
+    dims = [_wrapped(d, input.dim()) for d in (range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim)]
     if input.dtype == _core.uint8:
         raise RuntimeError("torch.gradient does not support uint8 input.")
     if len(set(dims)) != len(dims):

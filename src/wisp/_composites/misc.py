@@ -1,4 +1,5 @@
 """Pointwise composites: angle, frexp, isreal, mvlgamma and the like."""
+
 import math
 
 from wisp import _core, _return_types
@@ -55,8 +56,6 @@ def mvlgamma(input, p, *, out=None):
     steps = _core.arange(0, p, dtype=x.dtype, device=x.device) * -0.5
     result = _core.lgamma(x.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
     return result if out is None else out.copy_(result)
-
-
 
 
 FUNCTIONS = [angle, isreal, frexp, mvlgamma]

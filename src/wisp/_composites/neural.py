@@ -1,4 +1,5 @@
 """nn.functional's functions that PyTorch also has at its root, with the root's argument orders."""
+
 from wisp import _core
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -6,6 +7,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 def _functional():
     from wisp.nn import functional  # only when used: importing wisp does not import wisp.nn
+
     return functional
 
 
@@ -62,12 +64,14 @@ def feature_alpha_dropout_(input, p, train):
 def feature_dropout(input, p, train):
     """Dropout of whole channels."""
     from wisp.nn.functional._dropout import _feature_dropout
+
     return _feature_dropout(input, p, train, False)
 
 
 def feature_dropout_(input, p, train):
     """feature_dropout, in place."""
     from wisp.nn.functional._dropout import _feature_dropout
+
     return _feature_dropout(input, p, train, True)
 
 
@@ -91,12 +95,28 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
     return _functional().instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
-def embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None,
-                  include_last_offset=False, padding_idx=None):
+def embedding_bag(
+    weight,
+    indices,
+    offsets,
+    scale_grad_by_freq=False,
+    mode=0,
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
     """Reduced bags of rows, each index's bag, the sizes of the bags, and an empty tensor."""
-    result = _functional().embedding_bag(indices, weight, offsets, scale_grad_by_freq=scale_grad_by_freq,
-                                         mode=("sum", "mean", "max")[mode], per_sample_weights=per_sample_weights,
-                                         include_last_offset=include_last_offset, padding_idx=padding_idx)
+    result = _functional().embedding_bag(
+        indices,
+        weight,
+        offsets,
+        scale_grad_by_freq=scale_grad_by_freq,
+        mode=("sum", "mean", "max")[mode],
+        per_sample_weights=per_sample_weights,
+        include_last_offset=include_last_offset,
+        padding_idx=padding_idx,
+    )
     ends = offsets
     if not include_last_offset:
         ends = _core.cat([offsets, _core.tensor([indices.numel()], dtype=offsets.dtype, device=offsets.device)])
@@ -108,14 +128,14 @@ def embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sp
 def embedding_renorm_(input, indices, max_norm, norm_type):
     """Scales the rows of `input` that `indices` names down to a norm of at most `max_norm`, in place."""
     from wisp.nn.functional._sparse import _renormalize
+
     _renormalize(input, indices, max_norm, norm_type)
     return input
 
 
 def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, reduction=1):
     """The binary cross entropy of logits."""
-    return _functional().binary_cross_entropy_with_logits(input, target, weight, pos_weight=pos_weight,
-                                                          reduction=_REDUCTIONS[reduction])
+    return _functional().binary_cross_entropy_with_logits(input, target, weight, pos_weight=pos_weight, reduction=_REDUCTIONS[reduction])
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction=1):
@@ -125,8 +145,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction=1):
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1, zero_infinity=False):
     """The connectionist temporal classification loss."""
-    return _functional().ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, _REDUCTIONS[reduction],
-                                  zero_infinity)
+    return _functional().ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, _REDUCTIONS[reduction], zero_infinity)
 
 
 def hinge_embedding_loss(input, target, margin=1.0, reduction=1):
@@ -152,8 +171,7 @@ def poisson_nll_loss(input, target, log_input, full, eps, reduction):
 
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, reduction=1):
     """max(0, distance(anchor, positive) - distance(anchor, negative) + margin)."""
-    return _functional().triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap,
-                                             reduction=_REDUCTIONS[reduction])
+    return _functional().triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=_REDUCTIONS[reduction])
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
@@ -171,9 +189,34 @@ def pdist(input, p=2.0):
     return _functional().pdist(input, p)
 
 
-FUNCTIONS = [prelu, rrelu, rrelu_, celu_, selu_, threshold_, alpha_dropout, alpha_dropout_, feature_alpha_dropout,
-             feature_alpha_dropout_, feature_dropout, feature_dropout_, native_dropout, native_group_norm,
-             instance_norm, embedding_bag, embedding_renorm_, binary_cross_entropy_with_logits, cosine_embedding_loss,
-             ctc_loss, hinge_embedding_loss, kl_div, margin_ranking_loss, poisson_nll_loss, triplet_margin_loss,
-             cosine_similarity, pairwise_distance, pdist]
+FUNCTIONS = [
+    prelu,
+    rrelu,
+    rrelu_,
+    celu_,
+    selu_,
+    threshold_,
+    alpha_dropout,
+    alpha_dropout_,
+    feature_alpha_dropout,
+    feature_alpha_dropout_,
+    feature_dropout,
+    feature_dropout_,
+    native_dropout,
+    native_group_norm,
+    instance_norm,
+    embedding_bag,
+    embedding_renorm_,
+    binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    ctc_loss,
+    hinge_embedding_loss,
+    kl_div,
+    margin_ranking_loss,
+    poisson_nll_loss,
+    triplet_margin_loss,
+    cosine_similarity,
+    pairwise_distance,
+    pdist,
+]
 METHODS = [prelu]

@@ -145,15 +145,7 @@ def to_padded_tensor(self, padding, output_size=None):
     raise NotImplementedError("to_padded_tensor: the tensor is not nested; make one with torch.nested.nested_tensor or as_nested_tensor")
 
 
-FUNCTIONS = [
-    _assert,
-    _check,
-    _check_with,
-    _check_index,
-    _check_value,
-    _check_type,
-    _check_tensor_all,
-]
+FUNCTIONS = [_assert, _check, _check_with, _check_index, _check_value, _check_type, _check_tensor_all]
 METHODS = [
     untyped_storage,
     _storage_method,

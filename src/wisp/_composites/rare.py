@@ -1,4 +1,5 @@
 """Operators that few programs use: control flow as functions, segments, fake quantisation, files as tensors."""
+
 import wisp
 from wisp import _core
 
@@ -58,8 +59,10 @@ def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
     """
     dims = mat_a.dim(), mat_b.dim()
     if dims not in ((2, 2), (2, 3), (3, 2), (3, 3)) or (offs is None) != (dims == (3, 3)) or bias is not None:
-        raise RuntimeError("grouped_mm: expected matrices or batches of them, `offs` where one is a matrix, and no bias; got shapes "
-                           f"{tuple(mat_a.shape)} and {tuple(mat_b.shape)}")
+        raise RuntimeError(
+            "grouped_mm: expected matrices or batches of them, `offs` where one is a matrix, and no bias; got shapes "
+            f"{tuple(mat_a.shape)} and {tuple(mat_b.shape)}"
+        )
     if dims == (3, 3):
         result = mat_a @ mat_b
     else:
@@ -75,8 +78,22 @@ def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
     return result if out_dtype is None else result.to(out_dtype)
 
 
-def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, largest=None, method=None, tracker=None, ortho_iparams=None,
-           ortho_fparams=None, ortho_bparams=None):
+def lobpcg(
+    A,
+    k=None,
+    B=None,
+    X=None,
+    n=None,
+    iK=None,
+    niter=None,
+    tol=None,
+    largest=None,
+    method=None,
+    tracker=None,
+    ortho_iparams=None,
+    ortho_fparams=None,
+    ortho_bparams=None,
+):
     """The k largest (or smallest) eigenvalues, with eigenvectors, of symmetric A, or of A x = e B x.
 
     The whole spectrum is computed, so the arguments that steer PyTorch's iteration have no effect.
@@ -120,7 +137,7 @@ def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, ax
         raise RuntimeError("lengths contains negative value!")
     if bool((lengths.sum(-1) != data.size(axis)).any()):
         raise RuntimeError("segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.")
-    inner = tuple(data.shape[axis + 1:])
+    inner = tuple(data.shape[axis + 1 :])
     counts = lengths.reshape(-1)
     segment = wisp.arange(counts.numel(), device=counts.device).repeat_interleave(counts)
     rows = data.reshape(-1, *inner)
@@ -183,8 +200,9 @@ def hash_tensor(input, dim=None, *, keepdim=False, mode=0, out=None):
         raise NotImplementedError("hash_tensor: complex numbers are not supported")
     dims = [] if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if input.numel() == 0 and not dims:
-        raise RuntimeError("hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
-                           "'dim' argument.")
+        raise RuntimeError(
+            "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+        )
     for d in dims:
         if not -max(input.dim(), 1) <= d < max(input.dim(), 1):
             raise IndexError(f"Dimension out of range: hash_tensor got {d} for a tensor of {input.dim()} dimensions")
@@ -198,7 +216,7 @@ def hash_tensor(input, dim=None, *, keepdim=False, mode=0, out=None):
     rows = bits.permute(*dims, *kept).reshape(-1, *(input.size(d) for d in kept)) if dims else bits.unsqueeze(0)
     while rows.size(0) > 1:
         half = rows.size(0) // 2
-        folded = rows[:half] ^ rows[half:2 * half]
+        folded = rows[:half] ^ rows[half : 2 * half]
         rows = folded if rows.size(0) % 2 == 0 else wisp.cat([folded, rows[-1:]])
     result = rows[0].contiguous().view(wisp.uint64)
     if keepdim:
@@ -218,6 +236,7 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
     import os
 
     import numpy
+
     like = wisp.empty(0, dtype=dtype)
     needed = size * like.element_size()
     if os.path.getsize(filename) < needed:
@@ -265,10 +284,24 @@ def init_num_threads():
 def resize(self, *sizes):
     """An old name of `reshape` for a shape of as many elements."""
     import warnings
+
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
     return self.reshape(*sizes)
 
 
-FUNCTIONS = [cond, while_loop, conv_tbc, native_channel_shuffle, lobpcg, segment_reduce, fake_quantize_per_tensor_affine,
-             fake_quantize_per_channel_affine, hash_tensor, from_file, get_device_module, compiled_with_cxx11_abi, init_num_threads]
+FUNCTIONS = [
+    cond,
+    while_loop,
+    conv_tbc,
+    native_channel_shuffle,
+    lobpcg,
+    segment_reduce,
+    fake_quantize_per_tensor_affine,
+    fake_quantize_per_channel_affine,
+    hash_tensor,
+    from_file,
+    get_device_module,
+    compiled_with_cxx11_abi,
+    init_num_threads,
+]
 METHODS = [resize, hash_tensor]

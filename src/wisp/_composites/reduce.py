@@ -49,9 +49,7 @@ def _bins_of(values, bins, range):
         at = _core.searchsorted(edges, values, right=True) - 1
         at = _core.where(values == edges[-1], edges.numel() - 2, at)
         return at, (values >= edges[0]) & (values <= edges[-1]), edges
-    low, high = (
-        range if range is not None else (values.min().item(), values.max().item()) if values.numel() else (0.0, 1.0)
-    )
+    low, high = range if range is not None else (values.min().item(), values.max().item()) if values.numel() else (0.0, 1.0)
     if low == high:
         low, high = low - 0.5, high + 0.5
     edges = _core.linspace(low, high, bins + 1, dtype=values.dtype, device=values.device)
@@ -76,9 +74,7 @@ def histogram(input, bins=100, *, range=None, weight=None, density=False, out=No
 
 def block_diag(*tensors):
     """A matrix with the given ones along its diagonal."""
-    return _core._operators[""]["_block_diag"](
-        tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    )
+    return _core._operators[""]["_block_diag"](tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors)
 
 
 def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None):
@@ -95,8 +91,9 @@ def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None):
         raise NotImplementedError("hash_tensor: complex tensors are not supported")
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     if not dims and input.numel() == 0:
-        raise RuntimeError("hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
-                           "dim with the 'dim' argument.")
+        raise RuntimeError(
+            "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+        )
     rank = max(input.dim(), 1)
     for d in dims:
         if not -rank <= d < rank:

@@ -72,8 +72,7 @@ def broadcast_tensors(*tensors):
             a, b = shape[i], sizes[i]
             if a != b and 1 not in (a, b):
                 raise RuntimeError(
-                    f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension "
-                    f"{len(merged) + i}"
+                    f"The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {len(merged) + i}"
                 )
             merged[i] = b if a == 1 else a
         shape = merged
@@ -214,9 +213,7 @@ def nonzero_static(input, *, size, fill_value=-1, out=None):
     return into(out, found)
 
 
-def empty_permuted(
-    size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
-):
+def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
     """Uninitialised memory whose dimensions lie in memory in the order given."""
     if len(physical_layout) != len(size):
         raise RuntimeError(
@@ -286,15 +283,5 @@ FUNCTIONS = [
     resize_as_,
     is_tensor,
 ]
-METHODS = [
-    hsplit,
-    vsplit,
-    dsplit,
-    unsafe_chunk,
-    unsafe_split,
-    unsafe_split_with_sizes,
-    nonzero_static,
-    resize_as_,
-    fill_diagonal_,
-]
+METHODS = [hsplit, vsplit, dsplit, unsafe_chunk, unsafe_split, unsafe_split_with_sizes, nonzero_static, resize_as_, fill_diagonal_]
 INPLACE = []

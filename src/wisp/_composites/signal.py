@@ -26,8 +26,19 @@ def _centred(window, n_fft):
     return _core.cat([window.new_zeros(left), window, window.new_zeros(n_fft - left - window.shape[0])])
 
 
-def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False, onesided=None,
-         return_complex=None, align_to_window=None):
+def stft(
+    input,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    pad_mode="reflect",
+    normalized=False,
+    onesided=None,
+    return_complex=None,
+    align_to_window=None,
+):
     """The Fourier transforms of overlapping windows of a signal: (..., frequencies, frames)."""
     from wisp import fft
     from wisp.nn.functional import pad
@@ -40,8 +51,18 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
         shape, half = input.shape, n_fft // 2
         padded = pad(input.reshape([1] * (3 - len(shape)) + list(shape)), (half, half), mode=pad_mode)
         input = padded.reshape(list(shape[:-1]) + [padded.shape[-1]])
-    call = _call("stft", f"{input.type()}{list(input.shape)}", n_fft=n_fft, hop_length=hop_length, win_length=win_length, window=window,
-                 normalized=normalized, onesided=onesided, return_complex=return_complex, align_to_window=align_to_window)
+    call = _call(
+        "stft",
+        f"{input.type()}{list(input.shape)}",
+        n_fft=n_fft,
+        hop_length=hop_length,
+        win_length=win_length,
+        window=window,
+        normalized=normalized,
+        onesided=onesided,
+        return_complex=return_complex,
+        align_to_window=align_to_window,
+    )
     is_complex = input.is_complex() or (window is not None and window.is_complex())
     if return_complex is None:
         if not is_complex:
@@ -62,8 +83,7 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
         raise RuntimeError(f"{call} : expected 0 < win_length <= n_fft, but got win_length={win_length}")
     if window is not None and (window.dim() != 1 or window.shape[0] != win_length):
         raise RuntimeError(
-            f"{call} : expected a 1D window tensor of size equal to win_length={win_length}, but got window with size "
-            f"{list(window.shape)}"
+            f"{call} : expected a 1D window tensor of size equal to win_length={win_length}, but got window with size {list(window.shape)}"
         )
     if onesided is None:
         onesided = not is_complex
@@ -82,27 +102,44 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
     return result if return_complex else _core.view_as_real(result)
 
 
-def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False, onesided=None, length=None,
-          return_complex=False):
+def istft(
+    input,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    normalized=False,
+    onesided=None,
+    length=None,
+    return_complex=False,
+):
     """The signal whose short-time Fourier transform is nearest to `input`."""
     from wisp import fft
 
     hop_length = n_fft // 4 if hop_length is None else hop_length
     win_length = n_fft if win_length is None else win_length
     kind = f"{input.device.type.upper()}{TYPE_NAMES.get(input.dtype, '')}Type{list(input.shape)}"
-    call = _call("istft", kind, n_fft=n_fft, hop_length=hop_length, win_length=win_length, window=window, center=center,
-                 normalized=normalized, onesided=onesided, length=length, return_complex=return_complex)
+    call = _call(
+        "istft",
+        kind,
+        n_fft=n_fft,
+        hop_length=hop_length,
+        win_length=win_length,
+        window=window,
+        center=center,
+        normalized=normalized,
+        onesided=onesided,
+        length=length,
+        return_complex=return_complex,
+    )
     if not input.is_complex():
-        raise RuntimeError(
-            "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
-        )
+        raise RuntimeError("istft requires a complex-valued input tensor matching the output from stft with return_complex=True.")
     if input.numel() == 0:
         raise RuntimeError(f"{call} : input tensor cannot be empty.")
     if input.dim() not in (2, 3):
         if input.dim() < 2:
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-input.dim() - 1}, {input.dim()}], but got -3)"
-            )
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-input.dim() - 1}, {input.dim()}], but got -3)")
         raise RuntimeError(f"{call} : expected a tensor with 3 or 4 dimensions, but got {input.dim() + 1}")
     if onesided is None:
         onesided = input.shape[-2] != n_fft
@@ -190,40 +227,50 @@ def _window(name, length, periodic, formula, dtype, device, pin_memory, requires
 
 def hann_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
     """0.5 - 0.5 cos(2 pi n / N)."""
+
     def formula(n, last):
         return (n * (2 * math.pi / last)).cos() * -0.5 + 0.5
+
     return _window("hann_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
 
 
-def hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, layout=None, device=None, pin_memory=False,
-                   requires_grad=False):
+def hamming_window(
+    window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False
+):
     """alpha - beta cos(2 pi n / N)."""
+
     def formula(n, last):
         return (n * (2 * math.pi / last)).cos() * -beta + alpha
+
     return _window("hamming_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
 
 
 def bartlett_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
     """A triangle from 0 up to 1 and back."""
+
     def formula(n, last):
         return 1 - (n * (2 / last) - 1).abs()
+
     return _window("bartlett_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
 
 
 def blackman_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
     """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)."""
+
     def formula(n, last):
         angle = n * (math.pi / last)
         return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + 0.42
+
     return _window("blackman_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
 
 
-def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, pin_memory=False,
-                  requires_grad=False):
+def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
     """I0(beta sqrt(1 - x^2)) / I0(beta), x from -1 to 1."""
+
     def formula(n, last):
         x = n * (2 / last) - 1
         return _core.i0((1 - x * x).clamp_min(0).sqrt() * beta) / _core.i0(_core.tensor(float(beta), dtype=n.dtype, device=n.device))
+
     return _window("kaiser_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
 
 

@@ -4,6 +4,7 @@
 def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
     """The tensor's elements that are not zero, as a sparse tensor; with `sparse_dim`, slices of the other dimensions."""
     from wisp.sparse import _from_dense
+
     if blocksize is not None or dense_dim:
         raise NotImplementedError("to_sparse: blocks and dense dimensions of compressed layouts are not supported")
     return _from_dense(self, sparse_dim, layout)
@@ -17,12 +18,14 @@ def to_sparse_coo(self):
 def to_sparse_csr(self, dense_dim=None):
     """The matrix's elements that are not zero, by rows."""
     from wisp import sparse_csr
+
     return self.to_sparse(layout=sparse_csr, dense_dim=dense_dim)
 
 
 def to_sparse_csc(self, dense_dim=None):
     """The matrix's elements that are not zero, by columns."""
     from wisp import sparse_csc
+
     return self.to_sparse(layout=sparse_csc, dense_dim=dense_dim)
 
 
@@ -34,6 +37,7 @@ def to_dense(self, dtype=None, *, masked_grad=None):
 def sparse_mask(self, mask):
     """The elements of this tensor at the places that the sparse tensor `mask` has."""
     from wisp.sparse import _operators
+
     return _operators.call("sparse_mask", self, mask)
 
 
@@ -50,33 +54,53 @@ def dense_dim(self):
 def smm(input, mat):
     """The product of a sparse matrix with a dense one, as a sparse tensor."""
     from wisp.sparse import _operators
+
     return _operators.call("smm", input, mat)
 
 
 def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
     """beta * input + alpha * (mat1 @ mat2) of sparse `input` and `mat1`, as a sparse tensor."""
     from wisp.sparse import _operators
+
     return _operators.call("sspaddmm", input, mat1, mat2, beta=beta, alpha=alpha, out=out)
 
 
 def hspmm(mat1, mat2, *, out=None):
     """The product of a sparse matrix with a dense one, with sparse rows."""
     from wisp.sparse import _operators
+
     return _operators.call("hspmm", mat1, mat2, out=out)
 
 
 def _needs_sparse(name, layout):
     def method(self, *args):
         raise RuntimeError(f"{name} expected {layout} tensor layout but got Strided")
+
     method.__name__ = name
     method.__doc__ = f"{name} of a sparse tensor (a {layout} layout); strided tensors have none."
     return method
 
 
 FUNCTIONS = [smm, sspaddmm, hspmm]
-METHODS = [to_sparse, to_sparse_coo, to_sparse_csr, to_sparse_csc, to_dense, sparse_mask, sparse_dim, dense_dim, smm, sspaddmm,
-           *(_needs_sparse(name, layout) for layout, names in {
-               "sparse coordinate": ("coalesce", "is_coalesced", "indices", "_indices"),
-               "sparse": ("values", "_values", "_nnz", "sparse_resize_", "sparse_resize_and_clear_"),
-               "sparse row compressed": ("crow_indices", "col_indices"),
-               "sparse column compressed": ("ccol_indices", "row_indices")}.items() for name in names)]
+METHODS = [
+    to_sparse,
+    to_sparse_coo,
+    to_sparse_csr,
+    to_sparse_csc,
+    to_dense,
+    sparse_mask,
+    sparse_dim,
+    dense_dim,
+    smm,
+    sspaddmm,
+    *(
+        _needs_sparse(name, layout)
+        for layout, names in {
+            "sparse coordinate": ("coalesce", "is_coalesced", "indices", "_indices"),
+            "sparse": ("values", "_values", "_nnz", "sparse_resize_", "sparse_resize_and_clear_"),
+            "sparse row compressed": ("crow_indices", "col_indices"),
+            "sparse column compressed": ("ccol_indices", "row_indices"),
+        }.items()
+        for name in names
+    ),
+]

@@ -3,6 +3,7 @@
 The texts lie in the .txt files here (`= name`, the sentence, the example) and are read when somebody asks for a docstring.
 The first half, the signatures, comes from the registration.
 """
+
 import functools
 import pathlib
 

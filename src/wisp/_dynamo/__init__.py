@@ -1,4 +1,5 @@
 """Names of PyTorch's compiler front end that programs touch; Wisp runs eagerly."""
+
 from wisp import _config
 from wisp.compiler import allow_in_graph, assume_constant_result, disable, is_compiling, list_backends, reset  # noqa: F401
 

@@ -1,4 +1,5 @@
 """A context of PyTorch's compiler in which x[tensor] is traced; here indexing with tensors works anyway, in `vmap` too."""
+
 import contextlib
 
 

@@ -1,4 +1,5 @@
 """Control flow as functions: `cond`, `while_loop`, `scan`, `associative_scan` and `map`, which run as Python here."""
+
 from wisp._higher_order_ops.associative_scan import associative_scan
 from wisp._higher_order_ops.loops import cond, map, scan, while_loop
 

@@ -1,4 +1,5 @@
 """Running results of an associative function along a dimension, in a logarithmic number of steps."""
+
 import wisp
 from wisp.utils import _pytree
 

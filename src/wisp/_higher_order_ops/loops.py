@@ -1,4 +1,5 @@
 """Choices and loops as functions."""
+
 import builtins
 
 import wisp
@@ -61,6 +62,7 @@ def map(f, xs, *args):
     tensor([2., 4.])
     """
     leaves, spec = _pytree.tree_flatten(xs)
-    results = builtins.list(builtins.map(lambda i: f(_pytree.tree_unflatten([leaf[i] for leaf in leaves], spec), *args),
-                                         range(leaves[0].shape[0])))
+    results = builtins.list(
+        builtins.map(lambda i: f(_pytree.tree_unflatten([leaf[i] for leaf in leaves], spec), *args), range(leaves[0].shape[0]))
+    )
     return _pytree.tree_map(lambda *parts: wisp.stack(parts), results[0], *results[1:])

@@ -1,4 +1,5 @@
 """Found by the processes that a program under `wisp run` starts: torch means Wisp there too."""
+
 import importlib
 import sys
 

@@ -34,15 +34,7 @@ class GradScaler:
     tensor([0., 0.], requires_grad=True)
     """
 
-    def __init__(
-        self,
-        device="cuda",
-        init_scale=2.0**16,
-        growth_factor=2.0,
-        backoff_factor=0.5,
-        growth_interval=2000,
-        enabled=True,
-    ):
+    def __init__(self, device="cuda", init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
         self._device = device
         if enabled and device == "cuda" and not wisp.cuda.is_available():
             warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
@@ -57,11 +49,7 @@ class GradScaler:
         # The scale and the number of good steps live on the device, so that nothing but step() waits for it.
         self._init_scale, self._init_growth_tracker = float(init_scale), 0
         self._scale = self._growth_tracker = None
-        self._growth_factor, self._backoff_factor, self._growth_interval = (
-            growth_factor,
-            backoff_factor,
-            growth_interval,
-        )
+        self._growth_factor, self._backoff_factor, self._growth_interval = (growth_factor, backoff_factor, growth_interval)
         self._states = {}  # by id of the optimizer: its OptState, and by device whether an infinity was found
 
     def _state(self, optimizer):
@@ -74,8 +62,10 @@ class GradScaler:
 
     def _check_scaled(self, call):
         if self._scale is None:
-            raise AssertionError(f"Attempted {call} but _scale is None.  This may indicate your script did not use "
-                                 "scaler.scale(loss or outputs) earlier in the iteration.")
+            raise AssertionError(
+                f"Attempted {call} but _scale is None.  This may indicate your script did not use "
+                "scaler.scale(loss or outputs) earlier in the iteration."
+            )
 
     def _get_growth_tracker(self):
         """How many good steps there were since the scale last changed."""
@@ -128,7 +118,7 @@ class GradScaler:
                 _core._unscale_tensors(tensors, inverse, found[device])
                 for tensor in tensors:
                     if type(tensor) is not _core.Tensor and hasattr(tensor, "device_mesh"):
-                        tensor._fold(found[device], "MAX")      # cut over ranks, which must agree whether to step
+                        tensor._fold(found[device], "MAX")  # cut over ranks, which must agree whether to step
                         break
         return found
 
@@ -219,9 +209,7 @@ class GradScaler:
         if not self._enabled:
             return
         if not state_dict:
-            raise RuntimeError(
-                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
-            )
+            raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler.")
         self._init_scale, self._init_growth_tracker = state_dict["scale"], state_dict["_growth_tracker"]
         if self._scale is not None:
             self._scale.fill_(self._init_scale)

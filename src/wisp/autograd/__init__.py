@@ -1,4 +1,5 @@
 """Automatic differentiation."""
+
 import wisp
 from wisp import _core
 from wisp.autograd import graph
@@ -8,13 +9,29 @@ from wisp.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_gr
 from wisp.autograd.gradcheck import gradcheck, gradgradcheck
 from wisp.autograd.variable import Variable
 
-__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional", "grad", "gradcheck",
-           "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
-           "set_multithreading_enabled"]
+__all__ = [
+    "Function",
+    "Variable",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "forward_ad",
+    "functional",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]
 
 
 def __getattr__(name):
     import importlib
+
     if name in ("forward_ad", "functional", "profiler"):
         return importlib.import_module("wisp.autograd." + name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -30,8 +47,10 @@ def _dense(tensors, gradients=None):
     """Sparse tensors stand for their values, which carry the gradient; their gradients likewise."""
     if gradients is None:
         return [getattr(tensor, "_held", tensor) for tensor in tensors]
-    return [tensor._gradient_of_values(gradient) if gradient is not None and hasattr(tensor, "_held") else gradient
-            for tensor, gradient in zip(tensors, gradients)]
+    return [
+        tensor._gradient_of_values(gradient) if gradient is not None and hasattr(tensor, "_held") else gradient
+        for tensor, gradient in zip(tensors, gradients)
+    ]
 
 
 def _start_gradients(outputs, given, batched=False):
@@ -50,12 +69,15 @@ def _start_gradients(outputs, given, batched=False):
         else:
             shape = tuple(gradient.shape[1:] if batched else gradient.shape)
             if shape != tuple(output.shape):
-                raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and "
-                                   f"output[{i}] has a shape of {output.shape}.")
+                raise RuntimeError(
+                    f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and output[{i}] has a shape of {output.shape}."
+                )
             if gradient.is_complex() != output.is_complex():
-                raise RuntimeError("For complex Tensors, both grad_output and output are required to have the same "
-                                   f"dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {gradient.dtype} "
-                                   f"and output[{i}] has a dtype of {output.dtype}.")
+                raise RuntimeError(
+                    "For complex Tensors, both grad_output and output are required to have the same "
+                    f"dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {gradient.dtype} "
+                    f"and output[{i}] has a dtype of {output.dtype}."
+                )
     return given
 
 
@@ -67,8 +89,9 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     """
     if grad_variables is not None:
         if grad_tensors is not None:
-            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
-                               "`backward()`. Please only use `grad_tensors`.")
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use `grad_tensors`."
+            )
         grad_tensors = grad_variables
     if inputs is not None:
         inputs = _listed(inputs)
@@ -80,16 +103,24 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     _core._backward(_dense(tensors), _dense(tensors, gradients), keep, create_graph, None if inputs is None else _dense(inputs))
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
-         is_grads_batched=False, materialize_grads=False):
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    only_inputs=True,
+    allow_unused=None,
+    is_grads_batched=False,
+    materialize_grads=False,
+):
     """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` stays as it is.
 
     An input that the outputs do not depend on is an error, None with `allow_unused`, zeros with `materialize_grads`.
     With `is_grads_batched` the gradients to start with have a first dimension of independent runs.
     """
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
-                         "allow_unused=False.")
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     outputs, inputs = _listed(outputs), _listed(inputs)
     if not inputs:
@@ -99,16 +130,27 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     sources, outputs, inputs = inputs, _dense(outputs), _dense(inputs)
     if is_grads_batched:
         count = next(gradient.size(0) for gradient in gradients if gradient is not None)
-        runs = [_core._grad(outputs, [None if gradient is None else gradient[i] for gradient in gradients], inputs,
-                            keep or i < count - 1, create_graph, allow_unused) for i in range(count)]
+        runs = [
+            _core._grad(
+                outputs,
+                [None if gradient is None else gradient[i] for gradient in gradients],
+                inputs,
+                keep or i < count - 1,
+                create_graph,
+                allow_unused,
+            )
+            for i in range(count)
+        ]
         results = tuple(None if column[0] is None else wisp.stack(column) for column in zip(*runs))
     else:
         results = _core._grad(outputs, gradients, inputs, keep, create_graph, allow_unused)
-    results = tuple(source._with(result) if result is not None and hasattr(source, "_held") else result
-                    for source, result in zip(sources, results))
+    results = tuple(
+        source._with(result) if result is not None and hasattr(source, "_held") else result for source, result in zip(sources, results)
+    )
     if materialize_grads:
         if any(result is None and not isinstance(source, wisp.Tensor) for result, source in zip(results, inputs)):
             raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
-        results = tuple(wisp.zeros_like(source, requires_grad=create_graph) if result is None else result
-                        for result, source in zip(results, sources))
+        results = tuple(
+            wisp.zeros_like(source, requires_grad=create_graph) if result is None else result for result, source in zip(results, sources)
+        )
     return results

@@ -1,4 +1,5 @@
 """Finding the operation whose backward fails or makes a NaN."""
+
 import warnings
 
 from wisp import _core
@@ -23,8 +24,10 @@ class detect_anomaly(_AnomalyMode):
 
     def __init__(self, check_nan=True):
         self._switch(True, check_nan)
-        warnings.warn("Anomaly Detection has been enabled. This mode will increase the runtime and should only be "
-                      "enabled for debugging.", stacklevel=2)
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging.",
+            stacklevel=2,
+        )
 
 
 class set_detect_anomaly(_AnomalyMode):

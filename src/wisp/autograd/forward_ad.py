@@ -1,12 +1,13 @@
 """Forward-mode derivatives: tensors that carry a tangent, which every operator propagates.
 
-    >>> import wisp
-    >>> import wisp.autograd.forward_ad as fwAD
-    >>> with fwAD.dual_level():
-    ...     x = fwAD.make_dual(wisp.tensor(3.0), wisp.tensor(1.0))
-    ...     fwAD.unpack_dual(x * x).tangent
-    tensor(6.)
+>>> import wisp
+>>> import wisp.autograd.forward_ad as fwAD
+>>> with fwAD.dual_level():
+...     x = fwAD.make_dual(wisp.tensor(3.0), wisp.tensor(1.0))
+...     fwAD.unpack_dual(x * x).tangent
+tensor(6.)
 """
+
 import threading
 from typing import NamedTuple, Optional
 
@@ -37,8 +38,7 @@ def exit_dual_level(*, level=None):
     if not levels:
         raise RuntimeError("exit_dual_level: no level of forward mode was entered; call enter_dual_level() first")
     if level is not None and level != levels[-1]:
-        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is "
-                           "not supported.")
+        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is not supported.")
     _core._exit_dual_level(levels.pop())
 
 
@@ -47,8 +47,7 @@ def _current(level, what):
         return level
     levels = _levels()
     if not levels:
-        raise RuntimeError(f"Trying to {what} a dual Tensor for forward AD but no level exists, make sure to "
-                           "enter_dual_level() first.")
+        raise RuntimeError(f"Trying to {what} a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first.")
     return levels[-1]
 
 

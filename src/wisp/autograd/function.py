@@ -1,4 +1,5 @@
 """Operations with a derivative written in Python."""
+
 import functools
 
 import wisp
@@ -24,8 +25,9 @@ class FunctionCtx:
         """Keep tensors (or None) for `backward`, where they are `ctx.saved_tensors`. Call it once, in `forward`."""
         for tensor in tensors:
             if tensor is not None and not isinstance(tensor, wisp.Tensor):
-                raise TypeError("save_for_backward can only save variables, but argument "
-                                f"{tensors.index(tensor)} is of type {type(tensor).__name__}")
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument {tensors.index(tensor)} is of type {type(tensor).__name__}"
+                )
         self._to_save = tensors
 
     def save_for_forward(self, *tensors):
@@ -62,8 +64,10 @@ class FunctionCtx:
     def _checked_backward(self, grads):
         function = self._function
         if self._materialize:
-            grads = tuple(wisp.zeros(shape, dtype=dtype, device=device) if grad is None else grad
-                          for grad, (shape, dtype, device) in zip(grads, self._outputs))
+            grads = tuple(
+                wisp.zeros(shape, dtype=dtype, device=device) if grad is None else grad
+                for grad, (shape, dtype, device) in zip(grads, self._outputs)
+            )
         results = function._backward(self, *grads)
         if not isinstance(results, tuple):
             results = tuple(results) if isinstance(results, list) else (results,)
@@ -71,14 +75,11 @@ class FunctionCtx:
         if len(results) > expected and all(result is None for result in results[expected:]):
             results = results[:expected]
         if len(results) != expected:
-            raise RuntimeError(f"function {self._name} returned an incorrect number of gradients "
-                               f"(expected {expected}, got {len(results)})")
+            raise RuntimeError(f"function {self._name} returned an incorrect number of gradients (expected {expected}, got {len(results)})")
         for i, result in enumerate(results):
             if result is not None and not isinstance(result, wisp.Tensor):
-                raise TypeError(f"function {self._name} returned a {type(result).__name__} at position {i}: "
-                                "expected a Tensor or None")
+                raise TypeError(f"function {self._name} returned a {type(result).__name__} at position {i}: expected a Tensor or None")
         return results
-
 
     # ------------------------------------------------------------ called when tangents are propagated
     def _has_jvp(self):
@@ -87,9 +88,12 @@ class FunctionCtx:
     def _run_jvp(self, tangents, outputs):
         """Tangents of the arguments (None where there is none) in, tangents of the outputs out."""
         if self._materialize:
-            tangents = tuple(wisp.zeros_like(value) if tangent is None and isinstance(value, wisp.Tensor) and
-                             (value.is_floating_point() or value.is_complex()) else tangent
-                             for tangent, value in zip(tangents, self._arguments))
+            tangents = tuple(
+                wisp.zeros_like(value)
+                if tangent is None and isinstance(value, wisp.Tensor) and (value.is_floating_point() or value.is_complex())
+                else tangent
+                for tangent, value in zip(tangents, self._arguments)
+            )
         before, self._to_save = self._to_save, self._saved_for_forward
         node, self._node = self._node, None
         try:
@@ -98,12 +102,16 @@ class FunctionCtx:
             self._to_save, self._node = before, node
         results = results if isinstance(results, tuple) else (results,)
         if len(results) != len(outputs):
-            raise RuntimeError(f"{self._function.__name__}.jvp returned {len(results)} tangents for "
-                               f"{len(outputs)} outputs of forward: return one per output (None where there is none)")
+            raise RuntimeError(
+                f"{self._function.__name__}.jvp returned {len(results)} tangents for "
+                f"{len(outputs)} outputs of forward: return one per output (None where there is none)"
+            )
         for result, output in zip(results, outputs):
             if result is not None and result.shape != output.shape:
-                raise RuntimeError(f"{self._function.__name__}.jvp returned a tangent of shape {tuple(result.shape)} for "
-                                   f"an output of shape {tuple(output.shape)}")
+                raise RuntimeError(
+                    f"{self._function.__name__}.jvp returned a tangent of shape {tuple(result.shape)} for "
+                    f"an output of shape {tuple(output.shape)}"
+                )
         return results
 
 
@@ -133,9 +141,11 @@ class Function:
     generate_vmap_rule = False
 
     def __init__(self, *args, **kwargs):
-        raise RuntimeError(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so "
-                           "you should invoke them on the class itself. Instantiating an autograd function raises an "
-                           "error: use .apply")
+        raise RuntimeError(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so "
+            "you should invoke them on the class itself. Instantiating an autograd function raises an "
+            "error: use .apply"
+        )
 
     @staticmethod
     def forward(*args, **kwargs):
@@ -147,22 +157,23 @@ class Function:
 
     @staticmethod
     def backward(ctx, *grad_outputs):
-        raise NotImplementedError("You must implement either the backward or vjp method for your custom "
-                                  "autograd.Function to use it with backward mode AD.")
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
+        )
 
     vjp = backward
 
     @staticmethod
     def jvp(ctx, *grad_inputs):
-        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with "
-                                  "forward mode AD.")
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
 
     @classmethod
     def _backward(cls, ctx, *grads):
         own_backward, own_vjp = cls.backward is not Function.backward, cls.vjp is not Function.vjp
         if own_backward and own_vjp:
-            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
-                               "should only implement one of them.")
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
+            )
         return (cls.vjp if own_vjp else cls.backward)(ctx, *grads)
 
     @classmethod
@@ -170,6 +181,7 @@ class Function:
         """Run `forward`, and record `backward` if an argument requires grad."""
         if any(type(arg).__name__ == "BatchedTensor" for arg in args):
             from wisp.func._batching import apply_function
+
             return apply_function(cls, args, kwargs)
         ctx = FunctionCtx()
         inputs = tuple(arg if isinstance(arg, wisp.Tensor) else None for arg in args)
@@ -196,8 +208,10 @@ class Function:
         dirty = ctx._dirty
         for tensor in dirty:
             if not any(tensor is value for value in values):
-                raise RuntimeError("Some elements marked as dirty during the forward method were not returned as "
-                                   "output. The inputs that are modified inplace must all be outputs of the Function.")
+                raise RuntimeError(
+                    "Some elements marked as dirty during the forward method were not returned as "
+                    "output. The inputs that are modified inplace must all be outputs of the Function."
+                )
         places = [i for i, value in enumerate(values) if isinstance(value, wisp.Tensor)]
         plain = []
         for i in places:
@@ -207,13 +221,13 @@ class Function:
             changed = any(output is tensor for tensor in dirty)
             if not changed and (output.requires_grad or any(output is arg for arg in inputs)):
                 alias = output.detach()  # an input that is returned gets a history of its own
-                ctx._to_save = tuple(alias if saved is output and not any(saved is arg for arg in inputs) else saved
-                                     for saved in ctx._to_save)
+                ctx._to_save = tuple(
+                    alias if saved is output and not any(saved is arg for arg in inputs) else saved for saved in ctx._to_save
+                )
                 if any(output is tensor for tensor in ctx._non_differentiable):
                     plain.append(alias)
                 output = values[i] = alias
-            if not (output.is_floating_point() or output.is_complex()) or \
-                    any(output is tensor for tensor in ctx._non_differentiable):
+            if not (output.is_floating_point() or output.is_complex()) or any(output is tensor for tensor in ctx._non_differentiable):
                 plain.append(output)
         outputs = tuple(values[i] for i in places)
         ctx._function, ctx._name = cls, cls.__name__ + "Backward"
@@ -238,14 +252,17 @@ def once_differentiable(function):
             results = function(ctx, *grads)
         if not _core.is_grad_enabled():
             return results
-        if not any(isinstance(grad, wisp.Tensor) and grad.requires_grad for grad in grads) and \
-                not any(isinstance(saved, wisp.Tensor) and saved.requires_grad for saved in ctx.saved_tensors):
+        if not any(isinstance(grad, wisp.Tensor) and grad.requires_grad for grad in grads) and not any(
+            isinstance(saved, wisp.Tensor) and saved.requires_grad for saved in ctx.saved_tensors
+        ):
             return results
         single = not isinstance(results, tuple)
         results = (results,) if single else results
-        guarded = tuple(_Undifferentiable.apply(result.detach().requires_grad_()) if isinstance(result, wisp.Tensor)
-                        else result for result in results)
+        guarded = tuple(
+            _Undifferentiable.apply(result.detach().requires_grad_()) if isinstance(result, wisp.Tensor) else result for result in results
+        )
         return guarded[0] if single else guarded
+
     return backward
 
 

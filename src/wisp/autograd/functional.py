@@ -1,4 +1,5 @@
 """Jacobians, Hessians and their products with vectors, of functions from tensors to tensors."""
+
 import wisp
 from wisp import _core
 
@@ -10,8 +11,10 @@ def _as_tuple(value, what, function):
     values = value if isinstance(value, tuple) else (value,)
     for i, item in enumerate(values):
         if not isinstance(item, wisp.Tensor):
-            raise TypeError(f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the "
-                            f"value at index {i} has type {type(item)}.")
+            raise TypeError(
+                f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the "
+                f"value at index {i} has type {type(item)}."
+            )
     return isinstance(value, tuple), values
 
 
@@ -37,8 +40,10 @@ def _run(func, inputs, create_graph, function):
 def _check_strict(outputs, strict):
     for i, output in enumerate(outputs):
         if strict and not output.requires_grad:
-            raise RuntimeError(f"Output {i} of the user-provided function does not require gradients. The outputs must "
-                               "be computed in a differentiable manner from the input when running in strict mode.")
+            raise RuntimeError(
+                f"Output {i} of the user-provided function does not require gradients. The outputs must "
+                "be computed in a differentiable manner from the input when running in strict mode."
+            )
 
 
 def _gradients(outputs, inputs, weights, create_graph, strict=False):
@@ -46,20 +51,26 @@ def _gradients(outputs, inputs, weights, create_graph, strict=False):
     pairs = [(output, weight) for output, weight in zip(outputs, weights) if output.requires_grad]
     if not pairs:
         return tuple(wisp.zeros_like(x) for x in inputs)
-    results = wisp.autograd.grad([output for output, _ in pairs], inputs, [weight for _, weight in pairs],
-                                 retain_graph=True, create_graph=create_graph, allow_unused=True)
+    results = wisp.autograd.grad(
+        [output for output, _ in pairs],
+        inputs,
+        [weight for _, weight in pairs],
+        retain_graph=True,
+        create_graph=create_graph,
+        allow_unused=True,
+    )
     for i, result in enumerate(results):
         if strict and result is None:
-            raise RuntimeError("Output of the user-provided function is independent of input "
-                               f"{i}. This is not allowed in strict mode.")
+            raise RuntimeError(f"Output of the user-provided function is independent of input {i}. This is not allowed in strict mode.")
     return tuple(wisp.zeros_like(x) if result is None else result for result, x in zip(results, inputs))
 
 
 def _vectors(v, likes, what, name):
     if v is None:
         if len(likes) != 1 or likes[0].numel() != 1:
-            raise RuntimeError("The vector v can only be None if the user-provided function returns a single Tensor "
-                               f"with a single element ({name}).")
+            raise RuntimeError(
+                f"The vector v can only be None if the user-provided function returns a single Tensor with a single element ({name})."
+            )
         return tuple(wisp.ones_like(x) for x in likes)
     _, v = _as_tuple(v, "v", name)
     if len(v) != len(likes):
@@ -101,9 +112,11 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
     if strategy == "forward-mode":
         if create_graph:
-            raise NotImplementedError("torch.autograd.functional.jacobian: `create_graph=True` and "
-                                      '`strategy="forward-mode"` are not supported together (yet). Please either set '
-                                      '`create_graph=False` or `strategy="reverse-mode"`.')
+            raise NotImplementedError(
+                "torch.autograd.functional.jacobian: `create_graph=True` and "
+                '`strategy="forward-mode"` are not supported together (yet). Please either set '
+                '`create_graph=False` or `strategy="reverse-mode"`.'
+            )
         return _forward_jacobian(func, inputs, strict)
     with wisp.enable_grad():
         was_tuple, inputs, outputs_tuple, outputs = _run(func, inputs, create_graph, "jacobian")
@@ -117,10 +130,14 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
                 parts = _gradients([output], inputs, [weight.view(output.shape)], create_graph, strict)
                 for column, part in zip(columns, parts):
                     column.append(part)
-            rows.append(tuple(
-                wisp.stack(column).view(tuple(output.shape) + tuple(x.shape)) if column
-                else wisp.zeros(tuple(output.shape) + tuple(x.shape), dtype=output.dtype, device=output.device)
-                for column, x in zip(columns, inputs)))
+            rows.append(
+                tuple(
+                    wisp.stack(column).view(tuple(output.shape) + tuple(x.shape))
+                    if column
+                    else wisp.zeros(tuple(output.shape) + tuple(x.shape), dtype=output.dtype, device=output.device)
+                    for column, x in zip(columns, inputs)
+                )
+            )
     rows = [_finish(row, create_graph) for row in rows]
     rows = tuple(row if was_tuple else row[0] for row in rows)
     return rows if outputs_tuple else rows[0]
@@ -128,9 +145,11 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
 
 def _forward_jacobian(func, inputs, strict):
     if strict:
-        raise RuntimeError('torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are not '
-                           "supported together (yet). Please either set `strict=False` or "
-                           '`strategy="reverse-mode"`.')
+        raise RuntimeError(
+            'torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are not '
+            "supported together (yet). Please either set `strict=False` or "
+            '`strategy="reverse-mode"`.'
+        )
     was_tuple, inputs = _as_tuple(inputs, "inputs", "jacobian")
     outputs_tuple = True
 
@@ -138,6 +157,7 @@ def _forward_jacobian(func, inputs, strict):
         nonlocal outputs_tuple
         outputs_tuple, outputs = _as_tuple(func(*points), "outputs of the user-provided function", "jacobian")
         return outputs
+
     rows = wisp.func.jacfwd(checked, tuple(range(len(inputs))))(*[x.detach() for x in inputs])
     rows = tuple(_finish(row if was_tuple else row[:1], False) for row in rows)
     rows = rows if was_tuple else tuple(row[0] for row in rows)
@@ -152,11 +172,11 @@ def _scalar(func, name):
         if output.numel() != 1:
             raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element")
         return output.view(())
+
     return scalar
 
 
-def hessian(func, inputs, create_graph=False, strict=False, vectorize=False,
-            outer_jacobian_strategy="reverse-mode"):
+def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
     """The Hessian of a function with a single number as output: for each pair of inputs a tensor."""
     was_tuple, inputs = _as_tuple(inputs, "inputs", "hessian")
     scalar = _scalar(func, "hessian")
@@ -164,8 +184,8 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False,
     def gradient(*points):
         # in forward mode the points carry tangents but start no graph
         points = tuple(x if x.requires_grad else _core._without_graph(x).requires_grad_() for x in points)
-        return _gradients([scalar(*points)], points, [wisp.ones((), dtype=points[0].dtype, device=points[0].device)],
-                          True, strict)
+        return _gradients([scalar(*points)], points, [wisp.ones((), dtype=points[0].dtype, device=points[0].device)], True, strict)
+
     rows = jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
     return rows if was_tuple else rows[0][0]
 

@@ -1,4 +1,5 @@
 """Context managers and decorators that say whether operations are recorded for backward."""
+
 import functools
 
 from wisp import _core
@@ -22,6 +23,7 @@ class _Mode:
 def _decorated(make, function):
     """`function` run inside of `make()`; a generator is inside only while it runs, not while its user does."""
     if getattr(getattr(function, "__code__", None), "co_flags", 0) & _GENERATOR:
+
         @functools.wraps(function)
         def generator(*args, **kwargs):
             with make():
@@ -41,12 +43,14 @@ def _decorated(make, function):
                         send, value = inner.throw, error
             except StopIteration as end:
                 return end.value
+
         return generator
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         with make():
             return function(*args, **kwargs)
+
     return wrapper
 
 

@@ -3,6 +3,7 @@
 A complex number counts as two real ones. For each real output and real input the numerical Jacobian has one entry,
 (f(x + eps) - f(x - eps)) / (2 eps); the analytical one is made of backward passes, one per real output.
 """
+
 import wisp
 from wisp.autograd import forward_ad
 
@@ -71,16 +72,29 @@ def _analytical(y, inputs, allow_unused=True):
             gradients = wisp.autograd.grad(y, inputs, weight, retain_graph=True, allow_unused=True)
             for column, gradient, x in zip(columns, gradients, inputs):
                 if gradient is not None and tuple(gradient.shape) != tuple(x.shape):
-                    raise GradcheckError(f"Analytical gradient has incorrect size: {tuple(gradient.shape)}, the input "
-                                         f"has {tuple(x.shape)}")
+                    raise GradcheckError(f"Analytical gradient has incorrect size: {tuple(gradient.shape)}, the input has {tuple(x.shape)}")
                 column.append(wisp.zeros_like(_flat(x)) if gradient is None else _flat(gradient))
     return [wisp.stack(column, 1) if column else None for column in columns]
 
 
-def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True, nondet_tol=0.0,
-              check_undefined_grad=True, check_grad_dtypes=False, check_batched_grad=False,
-              check_batched_forward_grad=False, check_forward_ad=False, check_backward_ad=True, fast_mode=False,
-              masked=None):
+def gradcheck(
+    func,
+    inputs,
+    *,
+    eps=1e-6,
+    atol=1e-5,
+    rtol=1e-3,
+    raise_exception=True,
+    nondet_tol=0.0,
+    check_undefined_grad=True,
+    check_grad_dtypes=False,
+    check_batched_grad=False,
+    check_batched_forward_grad=False,
+    check_forward_ad=False,
+    check_backward_ad=True,
+    fast_mode=False,
+    masked=None,
+):
     """True if the gradients of `func` at `inputs` (double precision, requiring grad) agree with difference quotients.
 
     Otherwise a GradcheckError, or False without `raise_exception`. `nondet_tol` bounds the difference of two backward
@@ -105,13 +119,16 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
 def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes):
     tested = _differentiable(inputs)
     if not tested:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have "
-                         "requires_grad=True.")
+        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True.")
     for x in tested:
         if x.dtype not in (wisp.float64, wisp.complex128):
             import warnings
-            warnings.warn("Input requires gradient and is not a double precision floating point or complex. This check "
-                          "will likely fail if all the inputs are not of double precision.", stacklevel=3)
+
+            warnings.warn(
+                "Input requires gradient and is not a double precision floating point or complex. This check "
+                "will likely fail if all the inputs are not of double precision.",
+                stacklevel=3,
+            )
         if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
             raise RuntimeError("gradcheck: an input has overlapping memory (an expanded tensor); use .contiguous()")
     outputs = _outputs(func, inputs)
@@ -130,21 +147,24 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
             actual = wisp.zeros_like(expected) if analytical[i] is None else analytical[i][j]
             if not wisp.allclose(actual, expected, rtol, atol):
                 difference = (actual - expected).abs().max().item()
-                raise GradcheckError(f"Jacobian mismatch for output {i} with respect to input {j},\n"
-                                     f"numerical:{expected}\nanalytical:{actual}\nlargest difference: {difference}")
+                raise GradcheckError(
+                    f"Jacobian mismatch for output {i} with respect to input {j},\n"
+                    f"numerical:{expected}\nanalytical:{actual}\nlargest difference: {difference}"
+                )
     for i, y in enumerate(outputs):
         if analytical[i] is None:
             continue
         again = _analytical(y, tested)
         for j, (first, second) in enumerate(zip(analytical[i], again)):
             if first is not None and first.numel() and (first - second).abs().max() > nondet_tol:
-                raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and "
-                                     f"grad_output multiple times gives different values (output {i}, input {j})")
+                raise GradcheckError(
+                    "Backward is not reentrant, i.e., running backward with same input and "
+                    f"grad_output multiple times gives different values (output {i}, input {j})"
+                )
     if check_grad_dtypes:
         for y in outputs:
             if y.requires_grad:
-                for x, g in zip(tested, wisp.autograd.grad(y, tested, wisp.ones_like(y), retain_graph=True,
-                                                           allow_unused=True)):
+                for x, g in zip(tested, wisp.autograd.grad(y, tested, wisp.ones_like(y), retain_graph=True, allow_unused=True)):
                     if g is not None and g.dtype != x.dtype:
                         raise GradcheckError(f"Analytical gradient has incorrect dtype: {g.dtype}, expected {x.dtype}")
     if check_undefined_grad:
@@ -175,8 +195,10 @@ def _check_forward(func, inputs, eps, atol, rtol):
             if numerical is None or numerical[i].numel() == 0:
                 continue
             if not wisp.allclose(actual, numerical[i], rtol, atol):
-                raise GradcheckError(f"Jacobian computed with forward mode mismatch for output {i} with respect to input "
-                                     f"{j},\nnumerical:{numerical[i]}\nanalytical:{actual}\n")
+                raise GradcheckError(
+                    f"Jacobian computed with forward mode mismatch for output {i} with respect to input "
+                    f"{j},\nnumerical:{numerical[i]}\nanalytical:{actual}\n"
+                )
 
 
 def _check_constant(func, inputs, tested, eps):
@@ -184,8 +206,9 @@ def _check_constant(func, inputs, tested, eps):
     for x in tested:
         for numerical in _numerical(func, inputs, x, eps) or ():
             if numerical.numel() and numerical.abs().max() > 0:
-                raise GradcheckError("Numerical gradient for function expected to be zero: no output requires grad, but one "
-                                     "depends on an input that does")
+                raise GradcheckError(
+                    "Numerical gradient for function expected to be zero: no output requires grad, but one depends on an input that does"
+                )
 
 
 def _check_undefined(func, inputs, tested):
@@ -195,14 +218,30 @@ def _check_undefined(func, inputs, tested):
         try:
             wisp.autograd.grad(y, tested, wisp.zeros_like(y), retain_graph=True, allow_unused=True)
         except RuntimeError as error:
-            raise GradcheckError("Expected backward function to handle undefined output grads: only output "
-                                 f"{i} had one ({error})") from error
+            raise GradcheckError(
+                f"Expected backward function to handle undefined output grads: only output {i} had one ({error})"
+            ) from error
 
 
-def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=1e-3, gen_non_contig_grad_outputs=False,
-                  raise_exception=True, nondet_tol=0.0, check_undefined_grad=True, check_grad_dtypes=False,
-                  check_batched_grad=False, check_fwd_over_rev=False, check_rev_over_rev=True, fast_mode=False,
-                  masked=False):
+def gradgradcheck(
+    func,
+    inputs,
+    grad_outputs=None,
+    *,
+    eps=1e-6,
+    atol=1e-5,
+    rtol=1e-3,
+    gen_non_contig_grad_outputs=False,
+    raise_exception=True,
+    nondet_tol=0.0,
+    check_undefined_grad=True,
+    check_grad_dtypes=False,
+    check_batched_grad=False,
+    check_fwd_over_rev=False,
+    check_rev_over_rev=True,
+    fast_mode=False,
+    masked=False,
+):
     """As `gradcheck`, for the gradients of gradients with respect to `inputs` and `grad_outputs` (default: random)."""
     inputs = _tuple(inputs)
     if grad_outputs is None:
@@ -218,14 +257,30 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=
 
     def first_derivative(*args):
         values, weights = args[:-count], args[-count:]
-        values = tuple(x.detach().requires_grad_() if i in places and not x.requires_grad else x
-                       for i, x in enumerate(values))
+        values = tuple(x.detach().requires_grad_() if i in places and not x.requires_grad else x for i, x in enumerate(values))
         with wisp.enable_grad():
             outputs = _outputs(func, values)
             pairs = [(y, weight) for y, weight in zip(outputs, weights) if y.requires_grad]
-            return tuple(g for g in wisp.autograd.grad([y for y, _ in pairs], [values[i] for i in places],
-                                                       [weight for _, weight in pairs], create_graph=True,
-                                                       allow_unused=True) if g is not None)
-    return gradcheck(first_derivative, inputs + grad_outputs, eps=eps, atol=atol, rtol=rtol,
-                     raise_exception=raise_exception, nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
-                     check_grad_dtypes=check_grad_dtypes)
+            return tuple(
+                g
+                for g in wisp.autograd.grad(
+                    [y for y, _ in pairs],
+                    [values[i] for i in places],
+                    [weight for _, weight in pairs],
+                    create_graph=True,
+                    allow_unused=True,
+                )
+                if g is not None
+            )
+
+    return gradcheck(
+        first_derivative,
+        inputs + grad_outputs,
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+    )

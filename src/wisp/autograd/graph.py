@@ -1,4 +1,5 @@
 """The recorded graph: its nodes, hooks on what is saved in it, hooks on several gradients."""
+
 import collections
 import contextlib
 import threading
@@ -7,8 +8,16 @@ import wisp
 from wisp import _core
 from wisp.utils.hooks import RemovableHandle
 
-__all__ = ["GradientEdge", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",
-           "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
+__all__ = [
+    "GradientEdge",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
 
 
 def __getattr__(name):
@@ -71,6 +80,7 @@ class save_on_cpu(saved_tensors_hooks):
         def unpack(packed):
             device, tensor = packed
             return tensor.to(device, non_blocking=pin_memory)
+
         super().__init__(pack, unpack)
 
 
@@ -148,5 +158,7 @@ def register_multi_grad_hook(tensors, fn, *, mode="all"):
                 fn(state[0])
             elif mode == "any" and first:
                 fn(grad)
+
         return on_grad
+
     return _Handles(tensor.register_hook(hook(i)) for i, tensor in enumerate(tensors))

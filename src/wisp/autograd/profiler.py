@@ -1,4 +1,5 @@
 """The profiler under its older name: `autograd.profiler.profile`. See `wisp.profiler`."""
+
 import wisp
 from wisp import profiler as _profiler
 from wisp.profiler import EventList, FunctionEvent, FunctionEventAvg, record_function
@@ -15,11 +16,30 @@ class profile(_profiler.profile):
     True
     """
 
-    def __init__(self, enabled=True, *, use_cuda=False, use_device=None, record_shapes=False, with_flops=False, profile_memory=False,
-                 with_stack=False, with_modules=False, use_kineto=True, use_cpu=True, experimental_config=None, acc_events=False,
-                 custom_trace_id_callback=None):
-        super().__init__(record_shapes=record_shapes, with_flops=with_flops, profile_memory=profile_memory, with_stack=with_stack,
-                         with_modules=with_modules)
+    def __init__(
+        self,
+        enabled=True,
+        *,
+        use_cuda=False,
+        use_device=None,
+        record_shapes=False,
+        with_flops=False,
+        profile_memory=False,
+        with_stack=False,
+        with_modules=False,
+        use_kineto=True,
+        use_cpu=True,
+        experimental_config=None,
+        acc_events=False,
+        custom_trace_id_callback=None,
+    ):
+        super().__init__(
+            record_shapes=record_shapes,
+            with_flops=with_flops,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            with_modules=with_modules,
+        )
         self.enabled = enabled
 
     def __enter__(self):

@@ -1,4 +1,5 @@
 """Variable: what tensors with gradients were called once."""
+
 import wisp
 from wisp import _core
 

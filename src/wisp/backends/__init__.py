@@ -1,4 +1,5 @@
 """Switches and facts of the backends, under PyTorch's names; each is a module (`import torch.backends.cudnn as cudnn`)."""
+
 import contextlib as _contextlib
 import sys as _sys
 import types as _types
@@ -75,12 +76,15 @@ class _Cudnn(_types.ModuleType):
         """Whether cuDNN can work on a tensor."""
         return tensor.is_cuda and tensor.dtype.is_floating_point
 
-    def set_flags(self, _enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None,
-                  _fp32_precision="none"):
+    def set_flags(
+        self, _enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None, _fp32_precision="none"
+    ):
         """Set several switches and give their values before."""
         before = (self.enabled, self.benchmark, self.benchmark_limit, self.deterministic, self.allow_tf32)
-        for name, value in zip(("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"),
-                               (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)):
+        for name, value in zip(
+            ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"),
+            (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32),
+        ):
             if value is not None:
                 setattr(self, name, value)
         return before
@@ -97,15 +101,28 @@ class _Cudnn(_types.ModuleType):
 
 cudnn = _Cudnn(f"{__name__}.cudnn", _Cudnn.__doc__)
 _sys.modules[cudnn.__name__] = cudnn
-cuda = _module("cuda", "CUDA's switches.", is_built=lambda: True, sdp_kernel=_context, enable_flash_sdp=_set, enable_math_sdp=_set,
-               enable_mem_efficient_sdp=_set, enable_cudnn_sdp=_set, flash_sdp_enabled=_no, mem_efficient_sdp_enabled=_no,
-               cudnn_sdp_enabled=_no, math_sdp_enabled=lambda: True, can_use_flash_attention=lambda *a, **k: False,
-               can_use_efficient_attention=lambda *a, **k: False, preferred_linalg_library=lambda *a: "default",
-               cufft_plan_cache=_types.SimpleNamespace(size=0, max_size=0, clear=lambda: None),
-               matmul=_Matmul(allow_fp16_reduced_precision_reduction=False,
-                                             allow_bf16_reduced_precision_reduction=False, fp32_precision="ieee"))
-mps = _module("mps", "Apple's GPUs: none.", is_available=_no, is_built=_no, is_macos_or_newer=lambda *a: False,
-              is_macos13_or_newer=lambda *a: False)
+cuda = _module(
+    "cuda",
+    "CUDA's switches.",
+    is_built=lambda: True,
+    sdp_kernel=_context,
+    enable_flash_sdp=_set,
+    enable_math_sdp=_set,
+    enable_mem_efficient_sdp=_set,
+    enable_cudnn_sdp=_set,
+    flash_sdp_enabled=_no,
+    mem_efficient_sdp_enabled=_no,
+    cudnn_sdp_enabled=_no,
+    math_sdp_enabled=lambda: True,
+    can_use_flash_attention=lambda *a, **k: False,
+    can_use_efficient_attention=lambda *a, **k: False,
+    preferred_linalg_library=lambda *a: "default",
+    cufft_plan_cache=_types.SimpleNamespace(size=0, max_size=0, clear=lambda: None),
+    matmul=_Matmul(allow_fp16_reduced_precision_reduction=False, allow_bf16_reduced_precision_reduction=False, fp32_precision="ieee"),
+)
+mps = _module(
+    "mps", "Apple's GPUs: none.", is_available=_no, is_built=_no, is_macos_or_newer=lambda *a: False, is_macos13_or_newer=lambda *a: False
+)
 mkl = _module("mkl", "Intel's MKL: not used.", is_available=_no, verbose=_context)
 mkldnn = _module("mkldnn", "oneDNN: not used.", is_available=_no, enabled=False, flags=_context, verbose=_context)
 openmp = _module("openmp", "OpenMP: not used, Wisp has its own threads.", is_available=_no)
@@ -124,6 +141,7 @@ def __getattr__(name):
 
 def _sdp_backend():
     from wisp.nn.attention import SDPBackend
+
     return SDPBackend
 
 

@@ -1,4 +1,5 @@
 """The CPU as a device, with the functions that `torch.cuda` has."""
+
 import contextlib as _contextlib
 
 from wisp.cpu import amp  # noqa: F401

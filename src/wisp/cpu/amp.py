@@ -1,4 +1,5 @@
 """The older names of `wisp.amp`, with the device fixed to the CPU."""
+
 import wisp
 from wisp import amp as _amp
 

@@ -121,8 +121,9 @@ def set_stream(stream):
         _cuda["set_stream"](stream.device_index, stream.cuda_stream)
 
 
-_Properties = _collections.namedtuple("_CudaDeviceProperties", "name major minor total_memory multi_processor_count L2_cache_size "
-                                      "shared_memory_per_block_optin clock_rate")
+_Properties = _collections.namedtuple(
+    "_CudaDeviceProperties", "name major minor total_memory multi_processor_count L2_cache_size shared_memory_per_block_optin clock_rate"
+)
 
 
 def get_device_properties(device=None):
@@ -236,6 +237,7 @@ def __getattr__(name):
     """The older constructors: `wisp.cuda.FloatTensor(2, 3)`."""
     if name.endswith("Tensor"):
         from wisp._legacy import CUDA_TYPES
+
         if name in CUDA_TYPES:
             return CUDA_TYPES[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -47,12 +47,15 @@ class CUDAGraph:
         if self._handle or self._pool is not None:
             raise RuntimeError("CUDAGraph.capture_begin: this graph was captured before; call reset() first, or make another CUDAGraph")
         if capture_error_mode not in _ERROR_MODES:
-            raise RuntimeError(f"CUDAGraph.capture_begin: unknown capture_error_mode {capture_error_mode!r}; expected one of "
-                               + ", ".join(_ERROR_MODES))
+            raise RuntimeError(
+                f"CUDAGraph.capture_begin: unknown capture_error_mode {capture_error_mode!r}; expected one of " + ", ".join(_ERROR_MODES)
+            )
         stream = current_stream()
         if stream == default_stream():
-            raise RuntimeError("CUDA graphs must be captured on a non-default stream: use `with wisp.cuda.graph(g): ...`, or "
-                               "`with wisp.cuda.stream(s):` around it")
+            raise RuntimeError(
+                "CUDA graphs must be captured on a non-default stream: use `with wisp.cuda.graph(g): ...`, or "
+                "`with wisp.cuda.stream(s):` around it"
+            )
         self._stream = stream
         self._cell = self._shares._cell if self._shares else _wisp.zeros(2, dtype=_wisp.int64, device="cuda")
         self._start = _cuda["random_state"]()
@@ -240,12 +243,15 @@ class _Graphed:
         def replayed(*given):
             given, structure = _pytree.tree_flatten(given)
             if len(given) != len(g.inputs) or structure != g.structure:
-                raise TypeError(f"a graphed callable takes what it was captured with, {len(g.inputs)} tensors in the same structure; "
-                                f"got {len(given)}")
+                raise TypeError(
+                    f"a graphed callable takes what it was captured with, {len(g.inputs)} tensors in the same structure; got {len(given)}"
+                )
             for i, (mine, x) in enumerate(zip(g.inputs, given)):
                 if x.shape != mine.shape or x.dtype != mine.dtype:
-                    raise RuntimeError(f"a graphed callable takes tensors like those it was captured with: argument {i} is "
-                                       f"{tuple(x.shape)} {x.dtype}, captured were {tuple(mine.shape)} {mine.dtype}")
+                    raise RuntimeError(
+                        f"a graphed callable takes tensors like those it was captured with: argument {i} is "
+                        f"{tuple(x.shape)} {x.dtype}, captured were {tuple(mine.shape)} {mine.dtype}"
+                    )
             return _pytree.tree_unflatten(Replay.apply(*given, *g.parameters), g.out_structure)
 
         if g.module is None:

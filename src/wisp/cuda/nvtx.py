@@ -1,4 +1,5 @@
 """Marks for NVIDIA's profiler: nothing is written."""
+
 import contextlib
 
 __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start"]

@@ -1,4 +1,5 @@
 """NVIDIA's profiler: nothing is started; use `torch.profiler`."""
+
 import contextlib
 
 __all__ = ["init", "profile", "start", "stop"]

@@ -1,4 +1,5 @@
 """The random numbers of GPUs, by their inner module."""
+
 from wisp.cuda import (  # noqa: F401
     get_rng_state,
     get_rng_state_all,

@@ -1,4 +1,5 @@
 """Small data sets that come with the package (see README.md here for where they are from)."""
+
 import os
 
 import numpy
@@ -18,5 +19,4 @@ def digits():
         images = file["images"].astype(numpy.float32)[:, None] / 16
         labels = file["labels"].astype(numpy.int64)
     test = numpy.arange(len(labels)) % 5 == 4
-    return tuple(wisp.from_numpy(numpy.ascontiguousarray(part)) for part in (
-        images[~test], labels[~test], images[test], labels[test]))
+    return tuple(wisp.from_numpy(numpy.ascontiguousarray(part)) for part in (images[~test], labels[~test], images[test], labels[test]))

@@ -2,6 +2,7 @@
 
 It is how a waiting rank knows who is missing, what each did last, and that a process is gone. It carries no data.
 """
+
 import mmap
 import os
 import socket
@@ -10,8 +11,8 @@ import tempfile
 
 SLOT = 2048
 GROUPS = 64
-_HEAD = struct.Struct("=qi")                 # process id, length of the text
-_COUNTS = struct.Struct(f"={GROUPS}q")       # how many collectives were begun, by group
+_HEAD = struct.Struct("=qi")  # process id, length of the text
+_COUNTS = struct.Struct(f"={GROUPS}q")  # how many collectives were begun, by group
 _TEXT = _HEAD.size + _COUNTS.size
 
 
@@ -23,7 +24,7 @@ class Board:
         self.counts = [0] * GROUPS
         here, path, handle = socket.gethostname(), os.environ.get("WISP_BOARD"), None
         if self.size > 1:
-            first = comm.allgather(here).index(here)        # each machine has its own board, which its first rank makes
+            first = comm.allgather(here).index(here)  # each machine has its own board, which its first rank makes
             if path is None and self.rank == first:
                 folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
                 handle, path = tempfile.mkstemp(prefix="wisp-board-", dir=folder)
@@ -38,7 +39,7 @@ class Board:
         if self.size > 1:
             comm.barrier()
             if self.rank == first and "WISP_BOARD" not in os.environ:
-                os.unlink(path)         # whoever has it mapped keeps it
+                os.unlink(path)  # whoever has it mapped keeps it
 
     def begin(self, group, text):
         """This rank begins a collective of a group."""
@@ -65,10 +66,10 @@ class Board:
 
 
 def write_slot(memory, rank, pid, counts, text):
-    data = text.encode()[:SLOT - _TEXT]
+    data = text.encode()[: SLOT - _TEXT]
     at = rank * SLOT
-    memory[at + _HEAD.size:at + _TEXT + len(data)] = _COUNTS.pack(*counts) + data
-    memory[at:at + _HEAD.size] = _HEAD.pack(pid, len(data))
+    memory[at + _HEAD.size : at + _TEXT + len(data)] = _COUNTS.pack(*counts) + data
+    memory[at : at + _HEAD.size] = _HEAD.pack(pid, len(data))
 
 
 def read_slot(memory, rank):
@@ -76,7 +77,7 @@ def read_slot(memory, rank):
     pid, length = _HEAD.unpack_from(memory, at)
     if pid == 0:
         return None
-    return pid, _COUNTS.unpack_from(memory, at + _HEAD.size), memory[at + _TEXT:at + _TEXT + length].decode(errors="replace")
+    return pid, _COUNTS.unpack_from(memory, at + _HEAD.size), memory[at + _TEXT : at + _TEXT + length].decode(errors="replace")
 
 
 def alive(pid):

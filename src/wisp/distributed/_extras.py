@@ -1,4 +1,5 @@
 """Less used names of `torch.distributed`: groups by enumeration, collectives over lists, what backends can do, debug levels."""
+
 import contextlib
 import enum
 import os
@@ -8,9 +9,26 @@ from wisp.distributed import _groups, collectives
 from wisp.distributed._work import DistError
 from wisp.distributed.collectives import ReduceOp
 
-__all__ = ["DebugLevel", "GroupName", "QueueEmptyError", "all_gather_coalesced", "all_gather_single", "all_reduce_coalesced", "breakpoint",
-           "get_backend_config", "get_debug_level", "get_pg_count", "is_backend_available", "new_subgroups_by_enumeration", "record_comm",
-           "reduce_scatter_single", "set_debug_level", "set_debug_level_from_env", "split_group", "supports_complex"]
+__all__ = [
+    "DebugLevel",
+    "GroupName",
+    "QueueEmptyError",
+    "all_gather_coalesced",
+    "all_gather_single",
+    "all_reduce_coalesced",
+    "breakpoint",
+    "get_backend_config",
+    "get_debug_level",
+    "get_pg_count",
+    "is_backend_available",
+    "new_subgroups_by_enumeration",
+    "record_comm",
+    "reduce_scatter_single",
+    "set_debug_level",
+    "set_debug_level_from_env",
+    "split_group",
+    "supports_complex",
+]
 
 GroupName = str
 
@@ -168,14 +186,17 @@ def all_gather_coalesced(output_tensor_lists, input_tensor_list, group=None, asy
     for parts in output_tensor_lists:
         if len(parts) != len(input_tensor_list):
             raise ValueError(f"all_gather_coalesced: {len(input_tensor_list)} tensors, and a list of {len(parts)} for the results")
-    works = [collectives.all_gather([parts[i] for parts in output_tensor_lists], tensor, group, async_op)
-             for i, tensor in enumerate(input_tensor_list)]
+    works = [
+        collectives.all_gather([parts[i] for parts in output_tensor_lists], tensor, group, async_op)
+        for i, tensor in enumerate(input_tensor_list)
+    ]
     return _All(works) if async_op else None
 
 
 def record_comm(name):
     """A context whose collectives have a name of their own in the profiler."""
     from wisp.profiler import record_function
+
     return record_function(name) if name else contextlib.nullcontext()
 
 
@@ -185,6 +206,7 @@ _skipped = {}
 def breakpoint(rank=0, skip=0, timeout_s=3600):
     """Stop in the debugger on one rank while the others wait; `skip` lets the first times pass."""
     import pdb
+
     place = sys._getframe(1).f_code, sys._getframe(1).f_lineno
     _skipped[place] = _skipped.get(place, 0) + 1
     if _skipped[place] <= skip:

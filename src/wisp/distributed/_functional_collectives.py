@@ -1,4 +1,5 @@
 """Collectives that return new tensors, under the names that libraries import."""
+
 import wisp
 
 __all__ = ["all_gather_tensor", "all_reduce", "all_to_all_single", "broadcast", "reduce_scatter_tensor", "wait_tensor"]
@@ -63,6 +64,7 @@ def all_to_all_single(self, output_split_sizes, input_split_sizes, group=None, t
 
 def all_to_all_single_autograd(self, output_split_sizes, input_split_sizes, group=None, tag=""):
     """`all_to_all_single` with a gradient, which goes the way back."""
+
     class Exchange(wisp.autograd.Function):
         @staticmethod
         def forward(ctx, x):

@@ -1,4 +1,5 @@
 """Process groups: the world that init_process_group makes, and groups of some of its ranks."""
+
 import datetime
 import os
 import warnings
@@ -30,6 +31,7 @@ class Backend(str):
 
 def _mpi_backend(comm):
     from wisp.distributed._mpi import MpiBackend
+
     return MpiBackend(comm)
 
 
@@ -39,10 +41,11 @@ class ProcessGroup:
     def __init__(self, comm, ranks, backend, timeout, description=None, nccl=False):
         global _count
         self.comm, self.ranks, self.timeout, self._backend = comm, ranks, timeout, backend
-        self.control = comm.Dup()       # for headers
+        self.control = comm.Dup()  # for headers
         self.backends = {"cpu": AloneBackend() if comm.size == 1 else _mpi_backend(comm)}
         if nccl:
             from wisp.distributed._nccl import NcclBackend
+
             self.backends["cuda"] = NcclBackend(self)
         self.index, self.calls, self.pending = _count, 0, []
         self.group_desc = description or "default_pg"
@@ -105,11 +108,14 @@ def _backend_name(what, backend):
     for part in name.split(","):
         device, _, kind = part.rpartition(":")
         if kind not in ("mpi", "gloo", "nccl") or device not in ("", "cpu", "cuda") or (kind, device) == ("nccl", "cpu"):
-            raise ValueError(f'{what}: unknown backend {backend!r}; there are "mpi", "gloo" (which MPI answers), "nccl" for GPUs, and '
-                             '"cpu:gloo,cuda:nccl"')
+            raise ValueError(
+                f'{what}: unknown backend {backend!r}; there are "mpi", "gloo" (which MPI answers), "nccl" for GPUs, and '
+                '"cpu:gloo,cuda:nccl"'
+            )
     if name == "nccl":
         from wisp import cuda
         from wisp.distributed import _nccl
+
         if not cuda.is_available():
             raise RuntimeError(f'{what}: the backend "nccl" is for GPUs, no GPUs found; use backend="mpi" (or "gloo", which MPI answers)')
         _nccl.library()
@@ -120,12 +126,23 @@ def _uses_nccl(name, asked):
     """Whether tensors on GPUs go through NCCL: where it was asked for, and where nothing was and it is there."""
     if asked is None:
         from wisp import cuda
+
         return cuda.is_available() and is_nccl_available()
     return name == "nccl" or "cuda:nccl" in name.split(",")
 
 
-def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None,
-                       device_id=None, _ranks=None):
+def init_process_group(
+    backend=None,
+    init_method=None,
+    timeout=None,
+    world_size=-1,
+    rank=-1,
+    store=None,
+    group_name="",
+    pg_options=None,
+    device_id=None,
+    _ranks=None,
+):
     """Begin: find the other processes. Under `wisp launch` and `mpiexec` no arguments are needed; else rank, number and meeting place
     come from the arguments or from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. The backends "mpi" and "gloo" are both MPI; "nccl"
     moves tensors of GPUs (and MPI those of the CPU), as does no name at all where NCCL is installed.
@@ -140,7 +157,7 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
     if _default is not None:
         raise ValueError("trying to initialize the default process group twice!")
     if store is not None:
-        raise NotImplementedError("init_process_group: store= is not supported; use init_method=\"tcp://host:port\" or \"file:///path\"")
+        raise NotImplementedError('init_process_group: store= is not supported; use init_method="tcp://host:port" or "file:///path"')
     name, seconds = _backend_name("init_process_group", backend), _seconds(timeout)
     comm = _world.enter(rank, world_size, init_method, seconds)
     _default = ProcessGroup(comm, list(range(comm.size)), name, seconds, nccl=_uses_nccl(name, backend))
@@ -188,6 +205,7 @@ def is_available():
 def is_mpi_available():
     """Whether mpi4py is installed (`pip install wisp[mpi]`)."""
     import importlib.util
+
     return importlib.util.find_spec("mpi4py") is not None
 
 
@@ -199,6 +217,7 @@ def is_gloo_available():
 def is_nccl_available():
     """Whether NVIDIA's library for collectives is installed (`pip install wisp[cuda]`)."""
     from wisp.distributed import _nccl
+
     return _nccl.find() is not None
 
 
@@ -275,8 +294,16 @@ def get_group_rank(group, global_rank):
     return ranks.index(global_rank)
 
 
-def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None,
-              sort_ranks=True):
+def new_group(
+    ranks=None,
+    timeout=None,
+    backend=None,
+    pg_options=None,
+    use_local_synchronization=False,
+    group_desc=None,
+    device_id=None,
+    sort_ranks=True,
+):
     """A group of some ranks. All processes call it, in the same order; those outside of it get GroupMember.NON_GROUP_MEMBER.
 
     >>> import wisp
@@ -297,11 +324,12 @@ def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local
     if world.size() == 1:
         return ProcessGroup(world.comm, ranks, name, seconds, group_desc, nccl)
     from wisp.distributed.collectives import agree
+
     agree(world, f"new_group {ranks}", f"new_group({ranks})")
     mine = world.rank() in ranks
     comm = world.comm.Split(0 if mine else _world.mpi().UNDEFINED, ranks.index(world.rank()) if mine else 0)
     if not mine:
-        _count += 1     # the numbers of groups agree on all ranks
+        _count += 1  # the numbers of groups agree on all ranks
         return GroupMember.NON_GROUP_MEMBER
     return ProcessGroup(comm, ranks, name, seconds, group_desc, nccl)
 

@@ -3,16 +3,26 @@
 A backend is what a ProcessGroup keeps for a kind of device. Its primitives get tensors that its `plain` has made, and are generators: they
 yield requests (objects with `Test()`) one after the other, and go on when the request has ended. They know nothing of users' arguments.
 """
+
 import numpy
 
 import wisp
 from wisp.distributed import _world
 
 _OPERATIONS = {"SUM": "SUM", "AVG": "SUM", "PRODUCT": "PROD", "MIN": "MIN", "MAX": "MAX", "BAND": "BAND", "BOR": "BOR", "BXOR": "BXOR"}
-_OF_FLAGS = {"PRODUCT": "BAND", "MIN": "BAND", "BAND": "BAND", "BXOR": "BXOR"}      # all others are "or"
-_TYPES = {wisp.float32: "FLOAT", wisp.float64: "DOUBLE", wisp.int8: "INT8_T", wisp.uint8: "UINT8_T", wisp.int16: "INT16_T",
-          wisp.int32: "INT32_T", wisp.int64: "INT64_T", wisp.complex64: "C_FLOAT_COMPLEX", wisp.complex128: "C_DOUBLE_COMPLEX",
-          wisp.bool: "UINT8_T"}
+_OF_FLAGS = {"PRODUCT": "BAND", "MIN": "BAND", "BAND": "BAND", "BXOR": "BXOR"}  # all others are "or"
+_TYPES = {
+    wisp.float32: "FLOAT",
+    wisp.float64: "DOUBLE",
+    wisp.int8: "INT8_T",
+    wisp.uint8: "UINT8_T",
+    wisp.int16: "INT16_T",
+    wisp.int32: "INT32_T",
+    wisp.int64: "INT64_T",
+    wisp.complex64: "C_FLOAT_COMPLEX",
+    wisp.complex128: "C_DOUBLE_COMPLEX",
+    wisp.bool: "UINT8_T",
+}
 _HALF = (wisp.bfloat16, wisp.float16)
 _FOLD = {"SUM": wisp.Tensor.sum, "AVG": wisp.Tensor.mean, "PRODUCT": wisp.Tensor.prod, "MIN": wisp.Tensor.amin, "MAX": wisp.Tensor.amax}
 
@@ -45,7 +55,7 @@ class MpiBackend:
     """The primitives of a group of several ranks, on the CPU. Tensors of other devices travel as copies."""
 
     def __init__(self, comm):
-        self.comm, self.second = comm, comm.Dup()       # the second is for later stages of an operation
+        self.comm, self.second = comm, comm.Dup()  # the second is for later stages of an operation
         self.size, self.rank = comm.size, comm.rank
 
     def release(self):
@@ -74,7 +84,7 @@ class MpiBackend:
         """16-bit floats, which MPI can't add: each rank gets everybody's part, and folds it in 32 bits. Returns this rank's part."""
         share = -(-tensor.numel() // self.size)
         sent = wisp.zeros(self.size * share, dtype=tensor.dtype)
-        sent[:tensor.numel()] = tensor.view(-1)
+        sent[: tensor.numel()] = tensor.view(-1)
         parts = wisp.empty_like(sent)
         yield self.comm.Ialltoall(_buffer(sent, share), _buffer(parts, share))
         return _FOLD[op](parts.view(self.size, share).float(), 0).to(tensor.dtype)
@@ -85,7 +95,7 @@ class MpiBackend:
             part = yield from self._fold(tensor, op)
             whole = self.empty(tensor, self.size * part.numel())
             yield self.second.Iallgather(_buffer(part), _buffer(whole, part.numel()))
-            tensor.view(-1).copy_(whole[:tensor.numel()])
+            tensor.view(-1).copy_(whole[: tensor.numel()])
             return
         yield self.comm.Iallreduce(_world.mpi().IN_PLACE, _buffer(tensor), _operation(op, tensor.dtype))
         self._average(tensor, op)
@@ -98,7 +108,7 @@ class MpiBackend:
             whole = self.empty(tensor, self.size * part.numel()) if mine else None
             yield self.second.Igather(_buffer(part), _buffer(whole, part.numel()) if mine else None, root)
             if mine:
-                tensor.view(-1).copy_(whole[:tensor.numel()])
+                tensor.view(-1).copy_(whole[: tensor.numel()])
             return
         operands = (_world.mpi().IN_PLACE, _buffer(tensor)) if mine else (_buffer(tensor), None)
         yield self.comm.Ireduce(*operands, _operation(op, tensor.dtype), root)

@@ -4,6 +4,7 @@ The library is opened on first use, from NVIDIA's wheel or the system. Operation
 current stream had when they began; waiting for one makes the current stream wait, not the host. A thread watches for ranks that are
 gone, since a GPU that waits for one can't be interrupted.
 """
+
 import collections
 import contextlib
 import ctypes
@@ -20,8 +21,18 @@ from wisp.distributed._work import DistBackendError, report
 
 _OPERATIONS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3, "AVG": 4}
 _OF_FLAGS = {"SUM": 2, "MAX": 2, "BOR": 2, "PRODUCT": 3, "MIN": 3, "BAND": 3}
-_TYPES = {wisp.int8: 0, wisp.uint8: 1, wisp.int32: 2, wisp.uint32: 3, wisp.int64: 4, wisp.uint64: 5, wisp.float16: 6, wisp.float32: 7,
-          wisp.float64: 8, wisp.bfloat16: 9}
+_TYPES = {
+    wisp.int8: 0,
+    wisp.uint8: 1,
+    wisp.int32: 2,
+    wisp.uint32: 3,
+    wisp.int64: 4,
+    wisp.uint64: 5,
+    wisp.float16: 6,
+    wisp.float32: 7,
+    wisp.float64: 8,
+    wisp.bfloat16: 9,
+}
 _PARTS = {wisp.complex64: 7, wisp.complex128: 8}
 _BYTE = 0
 
@@ -32,14 +43,20 @@ class _UniqueId(ctypes.Structure):
 
 _pointer, _size, _int = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 _FUNCTIONS = {
-    "ncclGetVersion": [_pointer], "ncclGetUniqueId": [_pointer], "ncclGroupStart": [], "ncclGroupEnd": [],
-    "ncclCommInitRank": [_pointer, _int, _UniqueId, _int], "ncclCommDestroy": [_pointer], "ncclCommAbort": [_pointer],
+    "ncclGetVersion": [_pointer],
+    "ncclGetUniqueId": [_pointer],
+    "ncclGroupStart": [],
+    "ncclGroupEnd": [],
+    "ncclCommInitRank": [_pointer, _int, _UniqueId, _int],
+    "ncclCommDestroy": [_pointer],
+    "ncclCommAbort": [_pointer],
     "ncclAllReduce": [_pointer, _pointer, _size, _int, _int, _pointer, _pointer],
     "ncclReduce": [_pointer, _pointer, _size, _int, _int, _int, _pointer, _pointer],
     "ncclBroadcast": [_pointer, _pointer, _size, _int, _int, _pointer, _pointer],
     "ncclAllGather": [_pointer, _pointer, _size, _int, _pointer, _pointer],
     "ncclReduceScatter": [_pointer, _pointer, _size, _int, _int, _pointer, _pointer],
-    "ncclSend": [_pointer, _size, _int, _int, _pointer, _pointer], "ncclRecv": [_pointer, _size, _int, _int, _pointer, _pointer],
+    "ncclSend": [_pointer, _size, _int, _int, _pointer, _pointer],
+    "ncclRecv": [_pointer, _size, _int, _int, _pointer, _pointer],
 }
 
 
@@ -53,6 +70,7 @@ def find():
         if folder and os.path.exists(path):
             return path
     import ctypes.util
+
     return ctypes.util.find_library("nccl")
 
 
@@ -63,8 +81,10 @@ def library():
     try:
         opened = ctypes.CDLL(path or "libnccl.so.2")
     except OSError as error:
-        raise RuntimeError(f"wisp.distributed: the backend \"nccl\" needs NVIDIA's library, which could not be opened ({error}); "
-                           "`pip install wisp[cuda]` brings it, and backend=\"gloo\" works without") from None
+        raise RuntimeError(
+            f'wisp.distributed: the backend "nccl" needs NVIDIA\'s library, which could not be opened ({error}); '
+            '`pip install wisp[cuda]` brings it, and backend="gloo" works without'
+        ) from None
     for name, types in _FUNCTIONS.items():
         function = getattr(opened, name)
         function.argtypes, function.restype = types, _int
@@ -157,8 +177,11 @@ class _Communicator:
         self.index, handle = index, ctypes.c_void_p()
         identity = _UniqueId.from_buffer_copy(unique)
         with wisp.cuda.device(index):
-            check(library().ncclCommInitRank(ctypes.byref(handle), size, identity, rank), f"rank {rank} of {size} on cuda:{index} begins",
-                  " (each rank needs a GPU of its own: wisp.cuda.set_device(local_rank))" if size > 1 else "")
+            check(
+                library().ncclCommInitRank(ctypes.byref(handle), size, identity, rank),
+                f"rank {rank} of {size} on cuda:{index} begins",
+                " (each rank needs a GPU of its own: wisp.cuda.set_device(local_rank))" if size > 1 else "",
+            )
             self.stream = wisp.cuda.Stream(index, priority=-1)
         self.handle, self.before = handle, wisp.cuda.Event()
 
@@ -229,7 +252,7 @@ class NcclBackend(OnTensors):
             if before != index:
                 wisp.cuda.set_device(before)
         if self.waiting is not None:
-            self.waiting.append(request)    # launched at the end of the batch
+            self.waiting.append(request)  # launched at the end of the batch
         else:
             self._launched(request)
         return request
@@ -256,17 +279,20 @@ class NcclBackend(OnTensors):
             if not gone and waited < self.group.timeout:
                 continue
             if trouble is None:
-                trouble = time.monotonic()      # if the host is not waiting for the GPU, it notices too, and says it better
+                trouble = time.monotonic()  # if the host is not waiting for the GPU, it notices too, and says it better
             elif time.monotonic() - trouble > 5:
                 why = gone or f"not done after {self.group.timeout:g} s"
-                sys.stderr.write(f"wisp.distributed: an operation of NCCL on rank {self.group.ranks[self.rank]} can't end: {why}\n"
-                                 f"what each rank did last:\n{report(self.group.ranks)}\n")
+                sys.stderr.write(
+                    f"wisp.distributed: an operation of NCCL on rank {self.group.ranks[self.rank]} can't end: {why}\n"
+                    f"what each rank did last:\n{report(self.group.ranks)}\n"
+                )
                 sys.stderr.flush()
                 os._exit(1)
 
     def _collective(self, tensors, name, *arguments):
         def enqueue(nccl, handle, stream):
             check(getattr(nccl, name)(*arguments, handle, stream), name)
+
         yield self._launch(self._of_all(tensors[0].device.index), tensors, enqueue)
 
     def all_reduce(self, tensor, op):
@@ -295,8 +321,9 @@ class NcclBackend(OnTensors):
     def reduce_scatter(self, output, tensor, op):
         """This rank's part of the reduction."""
         if output.numel():
-            yield from self._collective((output, tensor), "ncclReduceScatter", tensor.data_ptr(), output.data_ptr(),
-                                        *_reducible(tensor, op, output.numel()))
+            yield from self._collective(
+                (output, tensor), "ncclReduceScatter", tensor.data_ptr(), output.data_ptr(), *_reducible(tensor, op, output.numel())
+            )
 
     def gather(self, output, tensor, root):
         """As all_gather, at the root; elsewhere `output` is None."""
@@ -326,13 +353,16 @@ class NcclBackend(OnTensors):
                     check(nccl.ncclRecv(output.data_ptr() + received, count, _BYTE, rank, handle, stream), "ncclRecv")
                     received += count
             check(nccl.ncclGroupEnd(), "ncclGroupEnd")
+
         if sum(send_counts) + sum(receive_counts):
             yield self._launch(self._of_all(tensors[0].device.index), tensors, enqueue)
 
     def send(self, tensor, peer, tag):
         """A message to a rank of the group. NCCL knows no tags: messages come in the order in which they were sent."""
+
         def enqueue(nccl, handle, stream):
             check(nccl.ncclSend(tensor.data_ptr(), *_movable(tensor), int(peer > self.rank), handle, stream), "ncclSend")
+
         if tensor.numel():
             yield self._launch(self._of_pair(peer, tensor.device.index), (tensor,), enqueue)
 
@@ -343,6 +373,7 @@ class NcclBackend(OnTensors):
 
         def enqueue(nccl, handle, stream):
             check(nccl.ncclRecv(tensor.data_ptr(), *_movable(tensor), int(peer > self.rank), handle, stream), "ncclRecv")
+
         if tensor.numel():
             yield self._launch(self._of_pair(peer, tensor.device.index), (tensor,), enqueue)
         return peer

@@ -3,6 +3,7 @@
 It waits until all ranks have said hello, then answers the questions of MPICH's start-up (the text protocol PMI 1: a table of keys and
 values, and a barrier) on the same connections. No data of the program passes here. Run by rank 0 as `python _pmi.py FD SIZE TIMEOUT`.
 """
+
 import os
 import select
 import socket
@@ -15,7 +16,7 @@ class Server:
 
     def __init__(self, listener, size, timeout):
         self.listener, self.size, self.deadline = listener, size, time.monotonic() + timeout
-        self.name = f"wisp_{os.getpid()}_{time.time_ns():x}"     # MPICH names its shared memory after it
+        self.name = f"wisp_{os.getpid()}_{time.time_ns():x}"  # MPICH names its shared memory after it
         self.ranks, self.hosts, self.table, self.waiting = {}, {}, {}, []
 
     def meet(self):
@@ -92,8 +93,11 @@ class Server:
             self.table[key] = line.split(" value=", 1)[1]
             reply = "cmd=put_result rc=0 msg=success"
         elif command == "get":
-            reply = (f"cmd=get_result rc=0 msg=success value={self.table[key]}" if key in self.table
-                     else "cmd=get_result rc=-1 msg=key_not_found value=unknown")
+            reply = (
+                f"cmd=get_result rc=0 msg=success value={self.table[key]}"
+                if key in self.table
+                else "cmd=get_result rc=-1 msg=key_not_found value=unknown"
+            )
         elif command == "barrier_in":
             self.waiting.append(connection)
             if len(self.waiting) == self.size:
@@ -106,12 +110,14 @@ class Server:
         else:
             if command == "finalize":
                 finished.add(connection)
-            reply = {"init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
-                     "get_maxes": "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
-                     "get_appnum": "cmd=appnum rc=0 appnum=0",
-                     "get_my_kvsname": f"cmd=my_kvsname rc=0 kvsname={self.name}",
-                     "get_universe_size": f"cmd=universe_size rc=0 size={self.size}",
-                     "finalize": "cmd=finalize_ack rc=0"}.get(command, f"cmd={command} rc=-1 msg=not_supported")
+            reply = {
+                "init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+                "get_maxes": "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
+                "get_appnum": "cmd=appnum rc=0 appnum=0",
+                "get_my_kvsname": f"cmd=my_kvsname rc=0 kvsname={self.name}",
+                "get_universe_size": f"cmd=universe_size rc=0 size={self.size}",
+                "finalize": "cmd=finalize_ack rc=0",
+            }.get(command, f"cmd={command} rc=-1 msg=not_supported")
         connection.sendall((reply + "\n").encode())
 
 

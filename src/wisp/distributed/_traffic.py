@@ -1,4 +1,5 @@
 """Counts what a rank moves: how many operations, on how many bytes, and how many of them it has to send."""
+
 import collections
 import contextlib
 
@@ -32,8 +33,11 @@ class Traffic:
         return sum(count for name, count in self.sent.items() if name != "header")
 
     def __repr__(self):
-        return "Traffic(" + ", ".join(f"{name}: {count} calls, {self.payload[name]} bytes, {self.sent[name]} sent"
-                                      for name, count in self.calls.items()) + ")"
+        return (
+            "Traffic("
+            + ", ".join(f"{name}: {count} calls, {self.payload[name]} bytes, {self.sent[name]} sent" for name, count in self.calls.items())
+            + ")"
+        )
 
 
 @contextlib.contextmanager

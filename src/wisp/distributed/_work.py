@@ -1,4 +1,5 @@
 """Operations under way: requests of MPI that are tested, never waited for blindly, and what is said when one does not end."""
+
 import os
 import sys
 import time
@@ -27,7 +28,7 @@ class DistStoreError(DistError):
 
 
 def place():
-    """"file.py:12" of the nearest caller outside of Wisp."""
+    """ "file.py:12" of the nearest caller outside of Wisp."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         if frame.f_back is None:
@@ -35,7 +36,7 @@ def place():
         frame = frame.f_back
     name = frame.f_code.co_filename
     here = os.getcwd() + os.sep
-    return f"{name[len(here):] if name.startswith(here) else name}:{frame.f_lineno}"
+    return f"{name[len(here) :] if name.startswith(here) else name}:{frame.f_lineno}"
 
 
 def _names(ranks):
@@ -69,7 +70,7 @@ class Work:
         self._count = group.calls
         self._error = self._future = None
         self._chains = []
-        self._done, self._staged = False, staged     # staged: requests begin later than the operation
+        self._done, self._staged = False, staged  # staged: requests begin later than the operation
         for chain in chains:
             self._start(chain)
         if collective:
@@ -222,6 +223,7 @@ def _Future(work):
 
         def then(self, callback):
             return _Later(self, callback)
+
     return WorkFuture()
 
 
@@ -256,9 +258,10 @@ class Note:
 def header(group, signature, text, note=None):
     """A chain that compares what all ranks are about to do; a mismatch is an error before any data moves."""
     import numpy
+
     mine = numpy.zeros(HEADER, numpy.uint8)
     data = "\0".join((signature, note.mine if note else "", text)).encode()[:HEADER]
-    mine[:len(data)] = numpy.frombuffer(data, numpy.uint8)
+    mine[: len(data)] = numpy.frombuffer(data, numpy.uint8)
     everyone = numpy.zeros((group.size(), HEADER), numpy.uint8)
     yield group.control.Iallgather([mine, HEADER, _world.mpi().BYTE], [everyone, HEADER, _world.mpi().BYTE])
     if (everyone == mine).all():
@@ -268,7 +271,9 @@ def header(group, signature, text, note=None):
         different = {}
         for rank, (_, _, call) in zip(group.ranks, calls):
             different.setdefault(call, []).append(rank)
-        raise DistBackendError("the ranks call different collectives, which would hang or mix their data:\n"
-                               + "\n".join(f"  {_names(ranks)}: {call}" for call, ranks in different.items()))
+        raise DistBackendError(
+            "the ranks call different collectives, which would hang or mix their data:\n"
+            + "\n".join(f"  {_names(ranks)}: {call}" for call, ranks in different.items())
+        )
     if note:
         note.everyone = [call[1] for call in calls]

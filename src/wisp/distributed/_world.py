@@ -4,6 +4,7 @@ Under `mpiexec` MPI knows rank and size. Without it, the ranks find each other a
 MASTER_PORT, or
 the arguments of init_process_group): rank 0 starts the meeting point of _pmi.py and MPI starts over it. A world of one needs no MPI.
 """
+
 import atexit
 import os
 import socket
@@ -16,22 +17,25 @@ from wisp.distributed._alone import Alone
 from wisp.distributed._board import Board
 
 _UNDER_MPI = ("PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-comm = None        # the communicator of all ranks; lives until the process ends
-board = None       # what every rank of this machine does
-failed = False     # an error ends this process: don't wait for the others
-_link = None       # the connection to the meeting point, on which it tells when a rank is gone
-_listener = None   # where the ranks will meet, if this process said so beforehand
+comm = None  # the communicator of all ranks; lives until the process ends
+board = None  # what every rank of this machine does
+failed = False  # an error ends this process: don't wait for the others
+_link = None  # the connection to the meeting point, on which it tells when a rank is gone
+_listener = None  # where the ranks will meet, if this process said so beforehand
 
 
 def mpi():
     """The module mpi4py.MPI, or an error that says how to get it."""
     try:
         import mpi4py
-        mpi4py.rc.finalize = False      # `_leave` does that, without hanging on ranks that are gone
+
+        mpi4py.rc.finalize = False  # `_leave` does that, without hanging on ranks that are gone
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise RuntimeError("wisp.distributed: more than one process needs MPI, and it could not be loaded "
-                           f"({error}); `pip install wisp[mpi]` brings mpi4py and MPICH") from None
+        raise RuntimeError(
+            "wisp.distributed: more than one process needs MPI, and it could not be loaded "
+            f"({error}); `pip install wisp[mpi]` brings mpi4py and MPICH"
+        ) from None
     return MPI
 
 
@@ -45,8 +49,10 @@ def enter(rank, size, init_method, timeout):
             atexit.register(_leave)
             _hook_errors()
     elif (rank >= 0 and rank != comm.rank) or (size >= 0 and size != comm.size):
-        raise RuntimeError(f"init_process_group: this process is rank {comm.rank} of {comm.size} already, and can't become rank {rank} of "
-                           f"{size}: MPI starts once in a process")
+        raise RuntimeError(
+            f"init_process_group: this process is rank {comm.rank} of {comm.size} already, and can't become rank {rank} of "
+            f"{size}: MPI starts once in a process"
+        )
     return comm
 
 
@@ -61,37 +67,49 @@ def _enter(rank, size, init_method, timeout):
     loaded = sys.modules.get("mpi4py.MPI")
     if any(name in os.environ for name in _UNDER_MPI) or (loaded and loaded.Is_initialized() and loaded.COMM_WORLD.size > 1):
         world = mpi().COMM_WORLD
-        for what, want, has in (("rank", rank, world.rank), ("world_size", size, world.size),
-                                ("RANK", _number("RANK"), world.rank), ("WORLD_SIZE", _number("WORLD_SIZE"), world.size)):
+        for what, want, has in (
+            ("rank", rank, world.rank),
+            ("world_size", size, world.size),
+            ("RANK", _number("RANK"), world.rank),
+            ("WORLD_SIZE", _number("WORLD_SIZE"), world.size),
+        ):
             if want >= 0 and want != has:
-                raise ValueError(f"init_process_group: {what} is {want}, but mpiexec started this process as rank {world.rank} of "
-                                 f"{world.size}; leave {what} away")
+                raise ValueError(
+                    f"init_process_group: {what} is {want}, but mpiexec started this process as rank {world.rank} of "
+                    f"{world.size}; leave {what} away"
+                )
         return world.Dup() if world.size > 1 else Alone()
     rank = _number("RANK") if rank < 0 else rank
     size = _number("WORLD_SIZE") if size < 0 else size
     if size < 0:
-        raise ValueError("init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable "
-                         "WORLD_SIZE "
-                         "expected, but not set; start the program with `wisp launch -n 2 script.py` or `mpiexec -n 2 python script.py`")
+        raise ValueError(
+            "init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable "
+            "WORLD_SIZE "
+            "expected, but not set; start the program with `wisp launch -n 2 script.py` or `mpiexec -n 2 python script.py`"
+        )
     if rank < 0 and size == 1:
         rank = 0
     if rank < 0:
-        raise ValueError("init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable RANK "
-                         "expected, but not set")
+        raise ValueError(
+            "init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable RANK "
+            "expected, but not set"
+        )
     if rank >= size:
         raise ValueError(f"init_process_group: there is no rank {rank} in a world of {size} (ranks are 0 to {size - 1})")
     if size == 1:
         return Alone()
     if loaded and loaded.Is_initialized():
-        raise RuntimeError("init_process_group: mpi4py started MPI in this process alone, before the other ranks were known; import "
-                           "mpi4py.MPI "
-                           "after init_process_group, or start the program with mpiexec")
+        raise RuntimeError(
+            "init_process_group: mpi4py started MPI in this process alone, before the other ranks were known; import "
+            "mpi4py.MPI "
+            "after init_process_group, or start the program with mpiexec"
+        )
     _meet(rank, size, init_method or "env://", timeout)
     try:
         return mpi().COMM_WORLD.Dup()
     finally:
         for name in ("PMI_FD", "PMI_RANK", "PMI_SIZE"):
-            os.environ.pop(name, None)      # not for programs that this one starts
+            os.environ.pop(name, None)  # not for programs that this one starts
 
 
 def _address(init_method, rank, deadline):
@@ -100,8 +118,10 @@ def _address(init_method, rank, deadline):
     if parts.scheme == "env":
         missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
         if missing:
-            raise ValueError("init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable "
-                             f"{missing[0]} expected, but not set")
+            raise ValueError(
+                "init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable "
+                f"{missing[0]} expected, but not set"
+            )
         return os.environ["MASTER_ADDR"], _number("MASTER_PORT"), None
     if parts.scheme == "tcp" and parts.hostname and parts.port:
         return parts.hostname, parts.port, None
@@ -142,8 +162,12 @@ def _meet(rank, size, init_method, timeout):
         with _listen(port, size) as listener:
             port = listener.getsockname()[1]
             script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_pmi.py")
-            subprocess.Popen([sys.executable, "-S", "-E", script, str(listener.fileno()), str(size), str(timeout)],
-                             pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
+            subprocess.Popen(
+                [sys.executable, "-S", "-E", script, str(listener.fileno()), str(size), str(timeout)],
+                pass_fds=[listener.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         host, _listener = "localhost", None
         if file is not None:
             with open(file + ".new", "w") as out:
@@ -162,8 +186,9 @@ def _meet(rank, size, init_method, timeout):
     except OSError as error:
         raise RuntimeError(f"init_process_group: rank {rank} waited for the others at {host}:{port}: {error}") from None
     if reply != b"go\n":
-        raise RuntimeError(f"init_process_group: rank {rank} of {size} at {host}:{port}: {reply.decode()[3:].strip()} (timeout "
-                           f"{timeout:g} s)")
+        raise RuntimeError(
+            f"init_process_group: rank {rank} of {size} at {host}:{port}: {reply.decode()[3:].strip()} (timeout {timeout:g} s)"
+        )
     connection.settimeout(None)
     _link = connection.dup()
     os.environ.update(PMI_FD=str(connection.detach()), PMI_RANK=str(rank), PMI_SIZE=str(size))
@@ -190,7 +215,7 @@ def left(ranks):
         except OSError:
             said = []
         if said[:1] not in ([], ["gone"]):
-            return None     # an answer for MPI
+            return None  # an answer for MPI
         gone = [int(rank) for rank in said[1:2]]
         if gone and gone[0] not in ranks:
             return None
@@ -212,6 +237,7 @@ def _hook_errors():
     def hook(kind, error, trace):
         fail()
         before(kind, error, trace)
+
     sys.excepthook = hook
 
 
@@ -241,6 +267,7 @@ def _leave():
         slot = board.read(board.rank)
         board.write(f"leaves the program ({slot[2] if slot else ''})")
     from mpi4py import MPI
+
     if not failed and not MPI.Is_finalized():
         request, pause = comm.Ibarrier(), 1e-4
         while not request.Test():

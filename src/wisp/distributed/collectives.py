@@ -3,6 +3,7 @@
 Every collective has two parts: a header in which the ranks compare what they are about to do (_work.header), and the primitive of the
 group's backend (_mpi.py) for the tensor's device. Where a tensor's own memory can't be used, a copy travels.
 """
+
 import functools
 import inspect
 import os
@@ -39,8 +40,9 @@ def _bytes(*tensors):
 
 def _tensor(what, tensor, name="tensor"):
     if not isinstance(tensor, wisp.Tensor):
-        raise TypeError(f"{what}: Invalid function argument. Expected parameter `{name}` of type torch.Tensor but got "
-                        f"{type(tensor)} instead.")
+        raise TypeError(
+            f"{what}: Invalid function argument. Expected parameter `{name}` of type torch.Tensor but got {type(tensor)} instead."
+        )
     if tensor.layout is not wisp.strided:
         raise ValueError(f"{what}: `{name}` must be a dense tensor, got layout {tensor.layout}; use .to_dense()")
     return tensor
@@ -103,10 +105,11 @@ def collective(function):
         if group is None:
             return None
         if len(arguments) > at:
-            arguments = (*arguments[:at], group, *arguments[at + 1:])
+            arguments = (*arguments[:at], group, *arguments[at + 1 :])
         else:
             options["group"] = group
         return function(*arguments, **options)
+
     return call
 
 
@@ -232,8 +235,10 @@ def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=Fal
     what = "all_gather_into_tensor"
     _tensor(what, output_tensor, "output_tensor"), _tensor(what, input_tensor, "input_tensor")
     if output_tensor.numel() != input_tensor.numel() * group.size() or output_tensor.dtype != input_tensor.dtype:
-        raise ValueError(f"{what}: output tensor size must be equal to world_size times input tensor size: input is "
-                         f"{_kind(input_tensor)}, output {_kind(output_tensor)} for {group.size()} ranks")
+        raise ValueError(
+            f"{what}: output tensor size must be equal to world_size times input tensor size: input is "
+            f"{_kind(input_tensor)}, output {_kind(output_tensor)} for {group.size()} ranks"
+        )
     moved("all_gather", _bytes(output_tensor), group.size())
     chain = _into(group, output_tensor, input_tensor, "all_gather")
     return _begin(group, what, input_tensor, chain, (output_tensor,), async_op, family="all_gather")
@@ -289,8 +294,10 @@ def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=F
     name = _op(what, op, _tensor(what, output, "output").dtype)
     _tensor(what, input, "input")
     if input.numel() != output.numel() * group.size() or input.dtype != output.dtype:
-        raise ValueError(f"{what}: input tensor must be the same size as output size times world size: output is {_kind(output)}, "
-                         f"input {_kind(input)} for {group.size()} ranks")
+        raise ValueError(
+            f"{what}: input tensor must be the same size as output size times world size: output is {_kind(output)}, "
+            f"input {_kind(input)} for {group.size()} ranks"
+        )
     moved("reduce_scatter", _bytes(input), group.size())
     chain = _into(group, output, input, "reduce_scatter", name)
     return _begin(group, what, output, chain, (output,), async_op, name, family="reduce_scatter", reduces=True, note=_note)
@@ -311,8 +318,16 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
         found = sorted({_name(tensor.dtype) for tensor in outputs + inputs})
         raise ValueError(f"all_to_all: all tensors must have one dtype, got {', '.join(found)}")
     counts = [[tensor.numel() for tensor in tensors] for tensors in (outputs, inputs)]
-    return _all_to_all(group, outputs, inputs, *counts, f"all_to_all {inputs[0].dtype}",
-                       f"all_to_all({_name(inputs[0].dtype)} {[list(t.shape) for t in inputs]})", outputs, async_op)
+    return _all_to_all(
+        group,
+        outputs,
+        inputs,
+        *counts,
+        f"all_to_all {inputs[0].dtype}",
+        f"all_to_all({_name(inputs[0].dtype)} {[list(t.shape) for t in inputs]})",
+        outputs,
+        async_op,
+    )
 
 
 @collective
@@ -327,12 +342,15 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
         rows = tensor.shape[0] if tensor.dim() else 1
         if not sizes:
             if rows % group.size():
-                raise RuntimeError(f"{what}: Tensor's dim 0 does not divide equally across group size: {name} has {rows} rows for "
-                                   f"{group.size()}")
+                raise RuntimeError(
+                    f"{what}: Tensor's dim 0 does not divide equally across group size: {name} has {rows} rows for {group.size()}"
+                )
             sizes = [rows // group.size()] * group.size()
         if len(sizes) != group.size() or sum(sizes) != rows:
-            raise RuntimeError(f"{what}: Split sizes doesn't match total dim 0 size: {name}_split_sizes {list(sizes)} for {rows} rows and "
-                               f"{group.size()} ranks")
+            raise RuntimeError(
+                f"{what}: Split sizes doesn't match total dim 0 size: {name}_split_sizes {list(sizes)} for {rows} rows and "
+                f"{group.size()} ranks"
+            )
         row = tensor.numel() // rows if rows else 0
         counts.append([size * row for size in sizes])
     return _all_to_all(group, output, input, *counts, f"{what} {input.dtype}", f"{what}({_kind(input)})", (output,), async_op)
@@ -356,5 +374,20 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 
 _all_gather_base = all_gather_into_tensor
 _reduce_scatter_base = reduce_scatter_tensor
-__all__ = ["ReduceOp", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast",
-           "gather", "monitored_barrier", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_tensor", "scatter"]
+__all__ = [
+    "ReduceOp",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "gather",
+    "monitored_barrier",
+    "reduce",
+    "reduce_op",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+]

@@ -1,4 +1,5 @@
 """Processes in a grid: each dimension of a `DeviceMesh` is a way to cut the ranks into groups that work together."""
+
 import math
 import os
 

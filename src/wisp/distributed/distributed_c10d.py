@@ -8,6 +8,7 @@ def is_xccl_available():
 
 def _get_default_group():
     import wisp.distributed as distributed
+
     if not distributed.is_initialized():
         raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
     return distributed.group.WORLD
@@ -15,4 +16,5 @@ def _get_default_group():
 
 def __getattr__(name):
     import wisp.distributed as distributed
+
     return getattr(distributed, name)

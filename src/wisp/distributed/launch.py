@@ -1,4 +1,5 @@
 """The older name of `wisp.distributed.run`."""
+
 from wisp.distributed.run import main
 
 __all__ = ["main"]

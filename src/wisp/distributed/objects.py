@@ -1,4 +1,5 @@
 """Collectives on Python objects (pickled), and messages from one process to another."""
+
 import contextlib
 import pickle
 
@@ -11,8 +12,20 @@ from wisp.distributed._traffic import moved
 from wisp.distributed._work import Work, place
 from wisp.distributed.collectives import _in_place, _root, _tensor, collective, perform
 
-__all__ = ["P2POp", "all_gather_object", "batch_isend_irecv", "broadcast_object_list", "gather_object", "irecv", "isend", "recv",
-           "recv_object_list", "scatter_object_list", "send", "send_object_list"]
+__all__ = [
+    "P2POp",
+    "all_gather_object",
+    "batch_isend_irecv",
+    "broadcast_object_list",
+    "gather_object",
+    "irecv",
+    "isend",
+    "recv",
+    "recv_object_list",
+    "scatter_object_list",
+    "send",
+    "send_object_list",
+]
 
 
 def _bytes(obj):
@@ -32,6 +45,7 @@ def _everyone(group, what, obj, receive=True):
         moved("objects", whole.size, group.size(), sent=mine.size * (group.size() - 1))
         yield group.comm.Iallgatherv([mine, mine.size, MPI.BYTE], [whole, (counts, numpy.cumsum([0, *counts[:-1]]).tolist()), MPI.BYTE])
         result.extend(numpy.split(whole, numpy.cumsum(counts)[:-1]))
+
     perform(group, what, what, chain())
     return [pickle.loads(part.tobytes()) for part in result] if receive else None
 
@@ -80,6 +94,7 @@ def _from_root(group, what, root, obj):
             data[0] = numpy.empty(int(size[0]), numpy.uint8)
         moved("objects", data[0].size, group.size())
         yield group.comm.Ibcast([data[0], int(size[0]), MPI.BYTE], root)
+
     perform(group, what, what, chain())
     return obj if mine else pickle.loads(data[0].tobytes())
 
@@ -185,7 +200,7 @@ def batch_isend_irecv(p2p_op_list):
     """Begin several messages; returns their works."""
     if not p2p_op_list or not all(isinstance(one, P2POp) for one in p2p_op_list):
         raise ValueError("batch_isend_irecv: expected a list of P2POp that is not empty")
-    batches = {}        # messages of GPUs go at once, or each side would wait for the other's first
+    batches = {}  # messages of GPUs go at once, or each side would wait for the other's first
     for one in p2p_op_list:
         group = resolve("batch_isend_irecv", one.group)
         backend = group.backend(one.tensor) if group else None

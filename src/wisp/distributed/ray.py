@@ -3,6 +3,7 @@
 Whatever workers report comes together in the driver. When a worker dies, all are started anew from the last checkpoint: MPI and NCCL
 have no world with a hole in it.
 """
+
 import asyncio
 import dataclasses
 import io
@@ -21,8 +22,8 @@ except ImportError as error:
 from wisp.distributed._work import DistError
 
 __all__ = ["Result", "Trainer", "TrainingFailed", "get_checkpoint", "report"]
-PATIENCE = 30.0     # seconds in which Ray tells that a process is gone, after others have noticed it
-_session = None     # in a worker: where its reports go
+PATIENCE = 30.0  # seconds in which Ray tells that a process is gone, after others have noticed it
+_session = None  # in a worker: where its reports go
 
 
 @dataclasses.dataclass
@@ -59,7 +60,7 @@ class _Session:
     attempt: int
     mailbox: object
     checkpoint: bytes
-    sent: object = None     # the last letter, on its way
+    sent: object = None  # the last letter, on its way
 
     def send(self, *letter):
         """Letters must not overtake each other."""
@@ -86,6 +87,7 @@ def report(metrics, checkpoint=None):
         raise TypeError(f"wisp.distributed.ray.report: metrics must be a dict of names and numbers, got {type(metrics).__name__}")
     if checkpoint is not None and session.rank == 0:
         from wisp import save
+
         file = io.BytesIO()
         save(checkpoint, file)
         data = file.getvalue()
@@ -108,6 +110,7 @@ def _loaded(data):
     if data is None:
         return None
     from wisp import load
+
     return load(io.BytesIO(data))
 
 
@@ -145,17 +148,19 @@ class _Worker:
     def where(self):
         """The machine (Ray's name, its address) and a port of this process there, at which ranks can meet."""
         from wisp.distributed import _world
+
         return ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), _world.reserve_port()
 
     def run(self, rank, attempt, mailbox, checkpoint, environment, backend, threads, train_fn, config):
         global _session
         import wisp
+
         # the class is pickled by reference, so this is the module that train_fn imports
         _session = _Session(rank, attempt, mailbox, checkpoint)
         os.environ.update(environment)
         wisp.set_num_threads(threads)
         if backend == "nccl":
-            wisp.cuda.set_device(0)     # Ray shows each worker its own GPU only
+            wisp.cuda.set_device(0)  # Ray shows each worker its own GPU only
         wisp.distributed.init_process_group(backend)
         train_fn(config)
         if _session.sent is not None:
@@ -180,8 +185,21 @@ class Trainer:
     {'loss': 0.1}
     """
 
-    def __init__(self, train_fn, num_workers=1, use_gpu=False, *, config=None, max_failures=3, cpus_per_worker=1, checkpoint=None,
-                 storage_path=None, on_report=None, backend=None, placement_timeout=300.0):
+    def __init__(
+        self,
+        train_fn,
+        num_workers=1,
+        use_gpu=False,
+        *,
+        config=None,
+        max_failures=3,
+        cpus_per_worker=1,
+        checkpoint=None,
+        storage_path=None,
+        on_report=None,
+        backend=None,
+        placement_timeout=300.0,
+    ):
         if not callable(train_fn):
             raise TypeError(f"Trainer: train_fn must be a function of the config, got {type(train_fn).__name__}")
         if int(num_workers) < 1:
@@ -198,6 +216,7 @@ class Trainer:
         self._result, self._kept, self._checkpoint, self._news = Result(), 0, None, None
         if self._first is not None:
             from wisp import save
+
             file = io.BytesIO()
             save(self._first, file)
             self._checkpoint = file.getvalue()
@@ -215,11 +234,13 @@ class Trainer:
                     attempt += 1
                     if attempt > self.max_failures:
                         raise self._failed(f"{died}; max_failures={self.max_failures} allows no further restart") from None
-                    print(f"Trainer: {died}; all workers start anew from "
-                          + ("the last checkpoint" if self._checkpoint is not None else "the beginning: there was no checkpoint yet"),
-                          file=sys.stderr)
+                    print(
+                        f"Trainer: {died}; all workers start anew from "
+                        + ("the last checkpoint" if self._checkpoint is not None else "the beginning: there was no checkpoint yet"),
+                        file=sys.stderr,
+                    )
                     # what came after the checkpoint will come again
-                    del self._result.history[self._kept:]
+                    del self._result.history[self._kept :]
         except TrainingFailed:
             self._read_all(mailbox)
             raise
@@ -237,8 +258,10 @@ class Trainer:
         place, workers = placement_group([need] * self.num_workers, strategy="PACK"), []
         try:
             if not place.wait(self.placement_timeout):
-                raise self._failed(f"{self.num_workers} workers of {need} found no room in {self.placement_timeout:g} s; the cluster has "
-                                   f"{ray.cluster_resources()}, of which {ray.available_resources()} are free")
+                raise self._failed(
+                    f"{self.num_workers} workers of {need} found no room in {self.placement_timeout:g} s; the cluster has "
+                    f"{ray.cluster_resources()}, of which {ray.available_resources()} are free"
+                )
             for index in range(self.num_workers):
                 strategy = PlacementGroupSchedulingStrategy(place, placement_group_bundle_index=index)
                 actor = ray.remote(num_cpus=need["CPU"], num_gpus=need.get("GPU", 0), scheduling_strategy=strategy)(_Worker)
@@ -261,12 +284,19 @@ class Trainer:
             machines.setdefault(places[index][0], []).append(rank)
         for rank, index in enumerate(order):
             neighbours = machines[places[index][0]]
-            environment = {"RANK": rank, "WORLD_SIZE": len(workers), "LOCAL_RANK": neighbours.index(rank),
-                           "LOCAL_WORLD_SIZE": len(neighbours), "GROUP_RANK": list(machines).index(places[index][0]),
-                           "MASTER_ADDR": places[order[0]][1], "MASTER_PORT": places[order[0]][2]}
+            environment = {
+                "RANK": rank,
+                "WORLD_SIZE": len(workers),
+                "LOCAL_RANK": neighbours.index(rank),
+                "LOCAL_WORLD_SIZE": len(neighbours),
+                "GROUP_RANK": list(machines).index(places[index][0]),
+                "MASTER_ADDR": places[order[0]][1],
+                "MASTER_PORT": places[order[0]][2],
+            }
             environment = {name: str(value) for name, value in environment.items()}
-            run = workers[index].run.remote(rank, attempt, mailbox, checkpoint, environment, self.backend,
-                                            max(1, int(self.cpus_per_worker)), self.train_fn, self.config)
+            run = workers[index].run.remote(
+                rank, attempt, mailbox, checkpoint, environment, self.backend, max(1, int(self.cpus_per_worker)), self.train_fn, self.config
+            )
             runs[run] = rank
         return runs
 

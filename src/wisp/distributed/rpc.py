@@ -1,9 +1,24 @@
 """`torch.distributed.rpc`: calls of functions in other processes, which Wisp does not make; what is called says so."""
 
-__all__ = ["BackendType", "PyRRef", "RRef", "RpcBackendOptions", "TensorPipeRpcBackendOptions", "WorkerInfo", "get_worker_info", "init_rpc",
-           "is_available", "remote", "rpc_async", "rpc_sync", "shutdown"]
-_TEXT = ("Wisp calls no functions in other processes: use the collectives of torch.distributed, torch.multiprocessing, or a library for "
-         "remote calls such as Ray")
+__all__ = [
+    "BackendType",
+    "PyRRef",
+    "RRef",
+    "RpcBackendOptions",
+    "TensorPipeRpcBackendOptions",
+    "WorkerInfo",
+    "get_worker_info",
+    "init_rpc",
+    "is_available",
+    "remote",
+    "rpc_async",
+    "rpc_sync",
+    "shutdown",
+]
+_TEXT = (
+    "Wisp calls no functions in other processes: use the collectives of torch.distributed, torch.multiprocessing, or a library for "
+    "remote calls such as Ray"
+)
 
 
 def is_available():
@@ -14,13 +29,15 @@ def is_available():
 def _refuse(name):
     def refuse(*args, **kwargs):
         raise NotImplementedError(f"distributed.rpc.{name}: {_TEXT}")
+
     refuse.__name__ = refuse.__qualname__ = name
     refuse.__doc__ = "Not available: raises NotImplementedError."
     return refuse
 
 
 init_rpc, rpc_sync, rpc_async, remote, shutdown, get_worker_info = map(
-    _refuse, ("init_rpc", "rpc_sync", "rpc_async", "remote", "shutdown", "get_worker_info"))
+    _refuse, ("init_rpc", "rpc_sync", "rpc_async", "remote", "shutdown", "get_worker_info")
+)
 
 
 class _Options:

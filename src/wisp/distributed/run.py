@@ -4,6 +4,7 @@ arguments.
 Each line of output begins with its rank. When a rank fails, all are ended, and what each did last and the first failing rank's
 traceback come last.
 """
+
 import argparse
 import collections
 import ctypes
@@ -20,19 +21,26 @@ import time
 from wisp.distributed import _board
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
-JOIN = 600.0    # seconds that a machine waits for the others
-GRACE = 5.0     # seconds between asking a process to end and ending it
+JOIN = 600.0  # seconds that a machine waits for the others
+GRACE = 5.0  # seconds between asking a process to end and ending it
 
 
 def get_args_parser():
     """The arguments of `wisp launch`: its own, and torchrun's."""
-    parser = argparse.ArgumentParser(prog="wisp launch", description="Start a program as several processes (ranks) that work together.",
-                                     allow_abbrev=False)
-    parser.add_argument("-n", "--nproc-per-node", "--nproc_per_node", default="1", help="processes on this machine: a number, or "
-                                                                                        "auto/cpu/gpu")
+    parser = argparse.ArgumentParser(
+        prog="wisp launch", description="Start a program as several processes (ranks) that work together.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "-n", "--nproc-per-node", "--nproc_per_node", default="1", help="processes on this machine: a number, or auto/cpu/gpu"
+    )
     parser.add_argument("--nnodes", default="1", help="machines; each runs this command with its --node-rank")
-    parser.add_argument("--node-rank", "--node_rank", type=int, default=None, help="the number of this machine; without it, machines that "
-                                                                                   "come to --rdzv-endpoint are numbered there")
+    parser.add_argument(
+        "--node-rank",
+        "--node_rank",
+        type=int,
+        default=None,
+        help="the number of this machine; without it, machines that come to --rdzv-endpoint are numbered there",
+    )
     parser.add_argument("--master-addr", "--master_addr", default="127.0.0.1", help="the machine of rank 0")
     parser.add_argument("--master-port", "--master_port", type=int, default=0, help="a free port of it (on one machine, one is found)")
     parser.add_argument("--standalone", action="store_true", help="one machine only (the default)")
@@ -40,8 +48,20 @@ def get_args_parser():
     parser.add_argument("--threads", type=int, default=0, help="threads per process; by default the processors are divided")
     parser.add_argument("-m", "--module", action="store_true", help="the program is a module, as in python -m")
     parser.add_argument("--no-python", "--no_python", action="store_true", help="the program is not Python's")
-    for name in ("rdzv-backend", "rdzv-id", "rdzv-conf", "max-restarts", "monitor-interval", "start-method", "role", "log-dir", "redirects",
-                 "tee", "local-addr", "local-ranks-filter"):
+    for name in (
+        "rdzv-backend",
+        "rdzv-id",
+        "rdzv-conf",
+        "max-restarts",
+        "monitor-interval",
+        "start-method",
+        "role",
+        "log-dir",
+        "redirects",
+        "tee",
+        "local-addr",
+        "local-ranks-filter",
+    ):
         parser.add_argument("--" + name, "--" + name.replace("-", "_"), default=None, help=argparse.SUPPRESS)
     for name in ("run-path", "use-env"):
         parser.add_argument("--" + name, "--" + name.replace("-", "_"), action="store_true", help=argparse.SUPPRESS)
@@ -58,6 +78,7 @@ def parse_args(arguments):
 def _processes(text):
     if text in ("auto", "cpu", "gpu"):
         import wisp
+
         gpus = wisp.cuda.device_count() if text != "cpu" and wisp.cuda.is_available() else 0
         if text == "gpu" and not gpus:
             raise SystemExit("wisp launch: --nproc-per-node gpu, but there is no GPU")
@@ -83,7 +104,7 @@ def _number_machine(host, port, count):
     try:
         listener = socket.create_server((host, port))
     except OSError:
-        listener = None     # another machine's address, or another launcher of this one was first
+        listener = None  # another machine's address, or another launcher of this one was first
     if listener is not None:
         free = _free_port()
         with listener:
@@ -136,9 +157,17 @@ class _Launch:
     def environment(self, local, board):
         options = self.options
         threads = options.threads or max(1, len(os.sched_getaffinity(0)) // self.count)
-        added = {"RANK": self.first + local, "LOCAL_RANK": local, "WORLD_SIZE": self.count * self.nodes, "LOCAL_WORLD_SIZE": self.count,
-                 "GROUP_RANK": self.node, "MASTER_ADDR": self.host, "MASTER_PORT": self.port,
-                 "TORCHELASTIC_RUN_ID": options.rdzv_id or "wisp", "PYTHONUNBUFFERED": "1"}
+        added = {
+            "RANK": self.first + local,
+            "LOCAL_RANK": local,
+            "WORLD_SIZE": self.count * self.nodes,
+            "LOCAL_WORLD_SIZE": self.count,
+            "GROUP_RANK": self.node,
+            "MASTER_ADDR": self.host,
+            "MASTER_PORT": self.port,
+            "TORCHELASTIC_RUN_ID": options.rdzv_id or "wisp",
+            "PYTHONUNBUFFERED": "1",
+        }
         if options.threads or "OMP_NUM_THREADS" not in os.environ:
             added["OMP_NUM_THREADS"] = threads
         if board:
@@ -164,8 +193,15 @@ class _Launch:
     def start(self, board):
         self.port = self.port or (_free_port() if self.nodes == 1 else 29500)
         for local in range(self.count):
-            child = subprocess.Popen(self.command(), env=self.environment(local, board), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                     stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent)
+            child = subprocess.Popen(
+                self.command(),
+                env=self.environment(local, board),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
             self.children.append(child)
             for stream, target in ((child.stdout, sys.stdout), (child.stderr, sys.stderr)):
                 reader = threading.Thread(target=self.pass_on, args=(stream, target, local), daemon=True)
@@ -195,7 +231,7 @@ class _Launch:
             while time.monotonic() < end and any(child.poll() is None for child in self.children):
                 time.sleep(0.02)
         for child in self.children:
-            _signal(child, signal.SIGKILL)      # what is left of its session: workers of a data loader
+            _signal(child, signal.SIGKILL)  # what is left of its session: workers of a data loader
         for reader in self.readers:
             reader.join(5)
 
@@ -241,6 +277,7 @@ def run(options):
 
     def stop(number, frame):
         raise KeyboardInterrupt(number)
+
     previous = signal.signal(signal.SIGTERM, stop) if threading.current_thread() is threading.main_thread() else None
     try:
         launch.start(board)

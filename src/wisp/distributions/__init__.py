@@ -122,9 +122,7 @@ __all__ = [
 
 # PyTorch has a module per distribution; programs import from those too.
 for _home, _names in {
-    continuous: "beta cauchy chi2 dirichlet exponential "
-    "fishersnedecor gamma generalized_pareto laplace normal studentT "
-    "uniform von_mises",
+    continuous: "beta cauchy chi2 dirichlet exponential fishersnedecor gamma generalized_pareto laplace normal studentT uniform von_mises",
     discrete: "bernoulli binomial categorical geometric multinomial negative_binomial one_hot_categorical poisson",
     distribution: "exp_family",
     multivariate: "lkj_cholesky lowrank_multivariate_normal multivariate_normal wishart",

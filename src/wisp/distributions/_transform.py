@@ -172,11 +172,7 @@ class ComposeTransform(Transform):
         codomain, event_dim = self.parts[-1].codomain, self.parts[0].domain.event_dim
         for part in self.parts:
             event_dim = max(event_dim + part.codomain.event_dim - part.domain.event_dim, part.codomain.event_dim)
-        return (
-            constraints.independent(codomain, event_dim - codomain.event_dim)
-            if event_dim > codomain.event_dim
-            else codomain
-        )
+        return constraints.independent(codomain, event_dim - codomain.event_dim) if event_dim > codomain.event_dim else codomain
 
     bijective = property(lambda self: all(p.bijective for p in self.parts))
     sign = property(lambda self: functools.reduce(operator.mul, (p.sign for p in self.parts), 1))
@@ -232,10 +228,7 @@ class IndependentTransform(Transform):
 
     def __init__(self, base_transform, reinterpreted_batch_ndims, cache_size=0):
         super().__init__(cache_size=cache_size)
-        self.base_transform, self.reinterpreted_batch_ndims = (
-            base_transform.with_cache(cache_size),
-            reinterpreted_batch_ndims,
-        )
+        self.base_transform, self.reinterpreted_batch_ndims = (base_transform.with_cache(cache_size), reinterpreted_batch_ndims)
 
     def with_cache(self, cache_size=1):
         return (
@@ -245,9 +238,7 @@ class IndependentTransform(Transform):
         )
 
     domain = property(lambda self: constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims))
-    codomain = property(
-        lambda self: constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
-    )
+    codomain = property(lambda self: constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims))
     bijective = property(lambda self: self.base_transform.bijective)
     sign = property(lambda self: self.base_transform.sign)
 
@@ -289,11 +280,7 @@ class ReshapeTransform(Transform):
     codomain = property(lambda self: constraints.independent(constraints.real, len(self.out_shape)))
 
     def with_cache(self, cache_size=1):
-        return (
-            self
-            if self._cache_size == cache_size
-            else ReshapeTransform(self.in_shape, self.out_shape, cache_size=cache_size)
-        )
+        return self if self._cache_size == cache_size else ReshapeTransform(self.in_shape, self.out_shape, cache_size=cache_size)
 
     def _call(self, x):
         return x.reshape(tuple(x.shape[: x.dim() - len(self.in_shape)]) + tuple(self.out_shape))

@@ -58,25 +58,19 @@ def _independent_bijection(constraint):
 
 @transform_to.register(constraints.independent)
 def _independent(constraint):
-    return transforms.IndependentTransform(
-        transform_to(constraint.base_constraint), constraint.reinterpreted_batch_ndims
-    )
+    return transforms.IndependentTransform(transform_to(constraint.base_constraint), constraint.reinterpreted_batch_ndims)
 
 
 @_both(constraints.greater_than, constraints.greater_than_eq)
 def _greater(constraint):
     if isinstance(constraint.lower_bound, numbers.Number) and constraint.lower_bound == 0:
         return transforms.ExpTransform()
-    return transforms.ComposeTransform(
-        [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)]
-    )
+    return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)])
 
 
 @_both(constraints.less_than)
 def _less(constraint):
-    return transforms.ComposeTransform(
-        [transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)]
-    )
+    return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)])
 
 
 @_both(constraints.interval, constraints.half_open_interval)

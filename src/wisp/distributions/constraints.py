@@ -347,16 +347,6 @@ greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessTh
 interval, half_open_interval, multinomial = _Interval, _HalfOpenInterval, _Multinomial
 unit_interval = _Interval(0.0, 1.0)
 real_vector = independent(real, 1)
-simplex, lower_triangular, lower_cholesky, corr_cholesky = (
-    _Simplex(),
-    _LowerTriangular(),
-    _LowerCholesky(),
-    _CorrCholesky(),
-)
-square, symmetric, positive_semidefinite, positive_definite = (
-    _Square(),
-    _Symmetric(),
-    _PositiveSemidefinite(),
-    _PositiveDefinite(),
-)
+simplex, lower_triangular, lower_cholesky, corr_cholesky = (_Simplex(), _LowerTriangular(), _LowerCholesky(), _CorrCholesky())
+square, symmetric, positive_semidefinite, positive_definite = (_Square(), _Symmetric(), _PositiveSemidefinite(), _PositiveDefinite())
 cat, stack = _Cat, _Stack

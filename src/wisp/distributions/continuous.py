@@ -5,11 +5,7 @@ import math
 import wisp
 from wisp.distributions import constraints
 from wisp.distributions.distribution import Distribution, ExponentialFamily
-from wisp.distributions.utils import (
-    broadcast_all,
-    lazy_property,
-    standard_gamma,
-)
+from wisp.distributions.utils import broadcast_all, lazy_property, standard_gamma
 
 __all__ = [
     "Beta",
@@ -298,11 +294,7 @@ class Dirichlet(ExponentialFamily):
     def log_prob(self, value):
         self._check(value)
         total = self.concentration.sum(-1)
-        return (
-            wisp.xlogy(self.concentration - 1.0, value).sum(-1)
-            + wisp.lgamma(total)
-            - wisp.lgamma(self.concentration).sum(-1)
-        )
+        return wisp.xlogy(self.concentration - 1.0, value).sum(-1) + wisp.lgamma(total) - wisp.lgamma(self.concentration).sum(-1)
 
     mean = property(lambda self: self.concentration / self.concentration.sum(-1, True))
 
@@ -336,9 +328,7 @@ class Beta(ExponentialFamily):
     support, has_rsample, _mean_carrier_measure = constraints.unit_interval, True, 0
 
     def __init__(self, concentration1, concentration0, validate_args=None):
-        self._dirichlet = Dirichlet(
-            wisp.stack(broadcast_all(concentration1, concentration0), -1), validate_args=validate_args
-        )
+        self._dirichlet = Dirichlet(wisp.stack(broadcast_all(concentration1, concentration0), -1), validate_args=validate_args)
         super().__init__(self._dirichlet._batch_shape, validate_args=validate_args)
 
     concentration1 = property(lambda self: self._dirichlet.concentration[..., 0])
@@ -428,9 +418,7 @@ class FisherSnedecor(Distribution):
         self._set_parameters(validate_args, df1=df1, df2=df2)
 
     mean = property(lambda self: wisp.where(self.df2 > 2, self.df2 / (self.df2 - 2), math.nan))
-    mode = property(
-        lambda self: wisp.where(self.df1 > 2, (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2), math.nan)
-    )
+    mode = property(lambda self: wisp.where(self.df1 > 2, (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2), math.nan))
 
     @property
     def variance(self):
@@ -528,9 +516,7 @@ class GeneralizedPareto(Distribution):
         """log(1 - cdf)."""
         self._check(value)
         z = (value - self.loc) / self.scale
-        return wisp.where(
-            self._exponential, -z, -wisp.log1p(self._shape * wisp.where(self._exponential, 0.0, z)) / self._shape
-        )
+        return wisp.where(self._exponential, -z, -wisp.log1p(self._shape * wisp.where(self._exponential, 0.0, z)) / self._shape)
 
     def log_cdf(self, value):
         """log(cdf)."""
@@ -541,9 +527,7 @@ class GeneralizedPareto(Distribution):
 
     def icdf(self, value):
         log_rest = wisp.log1p(-value)
-        return self.loc + self.scale * wisp.where(
-            self._exponential, -log_rest, wisp.expm1(-self._shape * log_rest) / self._shape
-        )
+        return self.loc + self.scale * wisp.where(self._exponential, -log_rest, wisp.expm1(-self._shape * log_rest) / self._shape)
 
     @property
     def mean(self):

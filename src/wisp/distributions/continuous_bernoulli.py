@@ -60,9 +60,7 @@ class ContinuousBernoulli(ExponentialFamily):
         exact = wisp.log(wisp.abs(wisp.log1p(-p) - wisp.log(p))) - wisp.where(
             p <= 0.5, wisp.log1p(-2.0 * below), wisp.log(2.0 * above - 1.0)
         )
-        return wisp.where(
-            self._outside(self.probs), exact, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x.pow(2)) * x.pow(2)
-        )
+        return wisp.where(self._outside(self.probs), exact, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x.pow(2)) * x.pow(2))
 
     def _log_normalizer(self, x):
         outside = self._outside(wisp.sigmoid(x))
@@ -88,9 +86,7 @@ class ContinuousBernoulli(ExponentialFamily):
     def log_prob(self, value):
         self._check(value)
         logits, value = broadcast_all(self.logits, value)
-        return (
-            -wisp.nn.functional.binary_cross_entropy_with_logits(logits, value, reduction="none") + self._log_constant()
-        )
+        return -wisp.nn.functional.binary_cross_entropy_with_logits(logits, value, reduction="none") + self._log_constant()
 
     def cdf(self, value):
         self._check(value)

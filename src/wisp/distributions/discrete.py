@@ -5,14 +5,7 @@ import math
 import wisp
 from wisp.distributions import constraints
 from wisp.distributions.distribution import Distribution, ExponentialFamily
-from wisp.distributions.utils import (
-    broadcast_all,
-    clamp_probs,
-    lazy_property,
-    logits_to_probs,
-    probs_to_logits,
-    standard_gamma,
-)
+from wisp.distributions.utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits, standard_gamma
 
 __all__ = [
     "Bernoulli",
@@ -112,10 +105,7 @@ class Geometric(_Binary):
         self._take(probs, logits)
         super().__init__(self._param.shape, validate_args=validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
-            raise ValueError(
-                f"Expected parameter probs of distribution {self!r} to be positive but found invalid "
-                f"values:\n{self.probs}"
-            )
+            raise ValueError(f"Expected parameter probs of distribution {self!r} to be positive but found invalid values:\n{self.probs}")
 
     mean = property(lambda self: 1.0 / self.probs - 1.0)
     mode = property(lambda self: wisp.zeros_like(self.probs))
@@ -169,9 +159,7 @@ class Binomial(_Binary):
         self._check(value)
         n = self.total_count
         ways = wisp.lgamma(n + 1) - wisp.lgamma(value + 1) - wisp.lgamma(n - value + 1)
-        return (
-            ways + value * self.logits - n * (self.logits.clamp(min=0) + wisp.log1p(wisp.exp(-wisp.abs(self.logits))))
-        )
+        return ways + value * self.logits - n * (self.logits.clamp(min=0) + wisp.log1p(wisp.exp(-wisp.abs(self.logits))))
 
     def entropy(self):
         if self.total_count.max() != self.total_count.min():
@@ -262,9 +250,7 @@ class Categorical(Distribution):
         _one_of(probs, logits)
         given = probs if probs is not None else logits
         if given.dim() < 1:
-            raise ValueError(
-                f"`{'probs' if probs is not None else 'logits'}` parameter must be at least one-dimensional."
-            )
+            raise ValueError(f"`{'probs' if probs is not None else 'logits'}` parameter must be at least one-dimensional.")
         if probs is not None:
             self.probs = probs / probs.sum(-1, keepdim=True)
         else:

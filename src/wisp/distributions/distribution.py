@@ -166,16 +166,11 @@ class Distribution:
             raise ValueError("The value argument to log_prob must be a Tensor")
         start = value.dim() - len(self._event_shape)
         if tuple(value.shape[max(start, 0) :]) != tuple(self._event_shape):
-            raise ValueError(
-                f"The right-most size of value must match event_shape: {value.shape} vs "
-                f"{self._event_shape}."
-            )
+            raise ValueError(f"The right-most size of value must match event_shape: {value.shape} vs {self._event_shape}.")
         expected = self._batch_shape + self._event_shape
         for i, j in zip(reversed(tuple(value.shape)), reversed(tuple(expected))):
             if i != 1 and j != 1 and i != j:
-                raise ValueError(
-                    f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {expected}."
-                )
+                raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {expected}.")
         try:
             support = self.support
         except NotImplementedError:
@@ -209,8 +204,7 @@ class Distribution:
     def __repr__(self):
         names = [name for name in self.arg_constraints if name in self.__dict__]
         shown = ", ".join(
-            f"{name}: {value if value.numel() == 1 else value.shape}"
-            for name, value in ((n, self.__dict__[n]) for n in names)
+            f"{name}: {value if value.numel() == 1 else value.shape}" for name, value in ((n, self.__dict__[n]) for n in names)
         )
         return f"{type(self).__name__}({shown})"
 

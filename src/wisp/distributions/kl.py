@@ -4,16 +4,7 @@ import functools
 import math
 
 import wisp
-from wisp.distributions.continuous import (
-    Beta,
-    Cauchy,
-    Dirichlet,
-    Exponential,
-    Gamma,
-    Laplace,
-    Normal,
-    Uniform,
-)
+from wisp.distributions.continuous import Beta, Cauchy, Dirichlet, Exponential, Gamma, Laplace, Normal, Uniform
 from wisp.distributions.continuous_bernoulli import ContinuousBernoulli
 from wisp.distributions.discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from wisp.distributions.distribution import ExponentialFamily
@@ -61,9 +52,7 @@ def kl_divergence(p, q):
     """
     function = _find(type(p), type(q))
     if function is None:
-        raise NotImplementedError(
-            f"No KL(p || q) is implemented for p type {p.__class__.__name__} and q type {q.__class__.__name__}"
-        )
+        raise NotImplementedError(f"No KL(p || q) is implemented for p type {p.__class__.__name__} and q type {q.__class__.__name__}")
     return function(p, q)
 
 
@@ -126,13 +115,7 @@ def _(p, q):
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _(p, q):
-    return (
-        p.mean * (p.logits - q.logits)
-        + p._log_constant()
-        + wisp.log1p(-p.probs)
-        - q._log_constant()
-        - wisp.log1p(-q.probs)
-    )
+    return p.mean * (p.logits - q.logits) + p._log_constant() + wisp.log1p(-p.probs) - q._log_constant() - wisp.log1p(-q.probs)
 
 
 @register_kl(Dirichlet, Dirichlet)
@@ -154,8 +137,7 @@ def _(p, q):
 def _(p, q):
     if type(p) is not type(q):
         raise NotImplementedError(
-            "The cross KL-divergence between different exponential families cannot be computed using Bregman "
-            "divergences"
+            "The cross KL-divergence between different exponential families cannot be computed using Bregman divergences"
         )
     natural = [n.detach().requires_grad_() for n in p._natural_params]
     with wisp.enable_grad():
@@ -197,14 +179,7 @@ def _(p, q):
 @register_kl(Gumbel, Gumbel)
 def _(p, q):
     ratio, low, high = p.scale / q.scale, q.loc / q.scale, p.loc / q.scale
-    return (
-        -ratio.log()
-        - low
-        + high
-        + ratio * euler_constant
-        + wisp.exp(low + (1 + ratio).lgamma() - high)
-        - (1 + euler_constant)
-    )
+    return -ratio.log() - low + high + ratio * euler_constant + wisp.exp(low + (1 + ratio).lgamma() - high) - (1 + euler_constant)
 
 
 @register_kl(Geometric, Geometric)
@@ -237,9 +212,7 @@ def _(p, q):
 @register_kl(Pareto, Pareto)
 def _(p, q):
     ratio, alphas = p.scale / q.scale, q.alpha / p.alpha
-    return _where_finite(
-        p.support.lower_bound >= q.support.lower_bound, q.alpha * ratio.log() - alphas.log() + alphas - 1
-    )
+    return _where_finite(p.support.lower_bound >= q.support.lower_bound, q.alpha * ratio.log() - alphas.log() + alphas - 1)
 
 
 @register_kl(Poisson, Poisson)
@@ -279,9 +252,7 @@ def _normal_vectors(p, q, log_dets):
 
 def _check_sizes(p, q):
     if p.event_shape != q.event_shape:
-        raise ValueError(
-            "KL-divergence between two (Low Rank) Multivariate Normals with different event shapes cannot be computed"
-        )
+        raise ValueError("KL-divergence between two (Low Rank) Multivariate Normals with different event shapes cannot be computed")
 
 
 def _log_det(d):
@@ -352,13 +323,7 @@ for _p in (Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, Unifo
 @register_kl(Beta, Gamma)
 def _(p, q):
     expected_log = p.concentration1.digamma() - (p.concentration1 + p.concentration0).digamma()
-    return (
-        -p.entropy()
-        + q.concentration.lgamma()
-        - q.concentration * q.rate.log()
-        - (q.concentration - 1) * expected_log
-        + q.rate * p.mean
-    )
+    return -p.entropy() + q.concentration.lgamma() - q.concentration * q.rate.log() - (q.concentration - 1) * expected_log + q.rate * p.mean
 
 
 def _cross_uniform(p, q):
@@ -372,13 +337,7 @@ for _p in (Beta, ContinuousBernoulli):
 @register_kl(Exponential, Gamma)
 def _(p, q):
     ratio = q.rate / p.rate
-    return (
-        -q.concentration * wisp.log(ratio)
-        + ratio
-        + q.concentration.lgamma()
-        + q.concentration * euler_constant
-        - (1 + euler_constant)
-    )
+    return -q.concentration * wisp.log(ratio) + ratio + q.concentration.lgamma() + q.concentration * euler_constant - (1 + euler_constant)
 
 
 @register_kl(Exponential, Gumbel)
@@ -468,13 +427,7 @@ def _(p, q):
     part = (q.concentration1 - 1) * (_x_log_x(p.high) - _x_log_x(p.low) - width) / width + (q.concentration0 - 1) * (
         _x_log_x(1 - p.low) - _x_log_x(1 - p.high) - width
     ) / width
-    value = (
-        q.concentration1.lgamma()
-        + q.concentration0.lgamma()
-        - (q.concentration1 + q.concentration0).lgamma()
-        - part
-        - width.log()
-    )
+    value = q.concentration1.lgamma() + q.concentration0.lgamma() - (q.concentration1 + q.concentration0).lgamma() - part - width.log()
     return _where_finite((p.high <= 1) & (p.low >= 0), value)
 
 
@@ -512,10 +465,5 @@ def _(p, q):
 @register_kl(Uniform, Pareto)
 def _(p, q):
     width = p.high - p.low
-    value = (
-        (q.alpha + 1) * (_x_log_x(p.high) - _x_log_x(p.low) - width) / width
-        - q.alpha.log()
-        - q.alpha * q.scale.log()
-        - width.log()
-    )
+    value = (q.alpha + 1) * (_x_log_x(p.high) - _x_log_x(p.low) - width) / width - q.alpha.log() - q.alpha * q.scale.log() - width.log()
     return _where_finite(p.low >= q.support.lower_bound, value)

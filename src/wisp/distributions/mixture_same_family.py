@@ -66,9 +66,7 @@ class MixtureSameFamily(Distribution):
     @property
     def variance(self):
         within = self._average(self.component_distribution.variance)
-        return within + self._average(
-            (self.component_distribution.mean - self.mean.unsqueeze(-1 - self._event_ndims)).pow(2)
-        )
+        return within + self._average((self.component_distribution.mean - self.mean.unsqueeze(-1 - self._event_ndims)).pow(2))
 
     def cdf(self, x):
         x = x.unsqueeze(-1 - self._event_ndims)
@@ -77,9 +75,7 @@ class MixtureSameFamily(Distribution):
     def log_prob(self, x):
         self._check(x)
         x = x.unsqueeze(-1 - self._event_ndims)
-        return wisp.logsumexp(
-            self.component_distribution.log_prob(x) + wisp.log_softmax(self.mixture_distribution.logits, -1), dim=-1
-        )
+        return wisp.logsumexp(self.component_distribution.log_prob(x) + wisp.log_softmax(self.mixture_distribution.logits, -1), dim=-1)
 
     def sample(self, sample_shape=wisp.Size()):
         sample_shape = wisp.Size(sample_shape)

@@ -109,9 +109,7 @@ class MultivariateNormal(_ByMatrix):
 
     mean = mode = property(lambda self: self.loc)
     variance = property(
-        lambda self: (
-            self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(tuple(self._batch_shape) + tuple(self._event_shape))
-        )
+        lambda self: self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(tuple(self._batch_shape) + tuple(self._event_shape))
     )
 
     def rsample(self, sample_shape=wisp.Size()):
@@ -122,14 +120,10 @@ class MultivariateNormal(_ByMatrix):
     def log_prob(self, value):
         self._check(value)
         distance = _batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
-        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - _half_log_det(
-            self._unbroadcasted_scale_tril
-        )
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - _half_log_det(self._unbroadcasted_scale_tril)
 
     def entropy(self):
-        result = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + _half_log_det(
-            self._unbroadcasted_scale_tril
-        )
+        result = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + _half_log_det(self._unbroadcasted_scale_tril)
         return result.expand(self._batch_shape)
 
 
@@ -155,9 +149,7 @@ class LowRankMultivariateNormal(Distribution):
             raise ValueError(f"cov_factor must be a batch of matrices with shape {n} x m")
         if cov_diag.shape[-1] != n:
             raise ValueError(f"cov_diag must be a batch of vectors with shape {(n,)}")
-        batch = tuple(
-            wisp.broadcast_shapes(tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1]))
-        )
+        batch = tuple(wisp.broadcast_shapes(tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])))
         self.loc, self.cov_diag = loc.expand(batch + (-1,)), cov_diag.expand(batch + (-1,))
         self.cov_factor = cov_factor.expand(batch + tuple(cov_factor.shape[-2:]))
         super().__init__(batch, (n,), validate_args=validate_args)
@@ -210,9 +202,7 @@ class LowRankMultivariateNormal(Distribution):
         self._check(value)
         difference = value - self.loc
         weighted = self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
-        distance = (difference.pow(2) / self.cov_diag).sum(-1) - _batch_mahalanobis(
-            self._capacitance_tril, _batch_mv(weighted, difference)
-        )
+        distance = (difference.pow(2) / self.cov_diag).sum(-1) - _batch_mahalanobis(self._capacitance_tril, _batch_mv(weighted, difference))
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + self._log_det() + distance)
 
     def entropy(self):
@@ -228,9 +218,7 @@ class LKJCholesky(Distribution):
         if dim < 2:
             raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
         self.dim = dim
-        self.concentration = (
-            concentration if isinstance(concentration, wisp.Tensor) else wisp.tensor(float(concentration))
-        )
+        self.concentration = concentration if isinstance(concentration, wisp.Tensor) else wisp.tensor(float(concentration))
         super().__init__(self.concentration.shape, (dim, dim), validate_args)
 
     def expand(self, batch_shape, _instance=None):
@@ -302,9 +290,7 @@ class Wishart(_ByMatrix, ExponentialFamily):
     def variance(self):
         v = self.covariance_matrix
         diagonal = v.diagonal(dim1=-2, dim2=-1)
-        return self.df.view(tuple(self._batch_shape) + (1, 1)) * (
-            v.pow(2) + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
-        )
+        return self.df.view(tuple(self._batch_shape) + (1, 1)) * (v.pow(2) + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
     def rsample(self, sample_shape=wisp.Size(), max_try_correction=None):
         """Bartlett's decomposition."""
@@ -320,9 +306,7 @@ class Wishart(_ByMatrix, ExponentialFamily):
         n, nu = self._event_shape[-1], self.df
         chosen = wisp.linalg.cholesky(value)
         shape = tuple(wisp.broadcast_shapes(tuple(chosen.shape), tuple(self._unbroadcasted_scale_tril.shape)))
-        ratio = wisp.linalg.solve_triangular(
-            self._unbroadcasted_scale_tril.expand(shape), chosen.expand(shape), upper=False
-        )
+        ratio = wisp.linalg.solve_triangular(self._unbroadcasted_scale_tril.expand(shape), chosen.expand(shape), upper=False)
         trace = ratio.pow(2).sum((-2, -1))
         return (
             -nu * (n * math.log(2) / 2 + _half_log_det(self._unbroadcasted_scale_tril))

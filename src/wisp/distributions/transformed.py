@@ -67,9 +67,7 @@ class Independent(Distribution):
         return new
 
     has_rsample = property(lambda self: self.base_dist.has_rsample)
-    has_enumerate_support = property(
-        lambda self: self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
-    )
+    has_enumerate_support = property(lambda self: self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support)
     mean = property(lambda self: self.base_dist.mean)
     mode = property(lambda self: self.base_dist.mode)
     variance = property(lambda self: self.base_dist.variance)
@@ -114,8 +112,7 @@ class TransformedDistribution(Distribution):
         chain = ComposeTransform(self.transforms)
         if len(base_shape) < chain.domain.event_dim:
             raise ValueError(
-                f"base_distribution needs to have shape with size at least {chain.domain.event_dim}, but got "
-                f"{wisp.Size(base_shape)}."
+                f"base_distribution needs to have shape with size at least {chain.domain.event_dim}, but got {wisp.Size(base_shape)}."
             )
         forward = tuple(chain.forward_shape(wisp.Size(base_shape)))
         expanded = tuple(chain.inverse_shape(wisp.Size(forward)))
@@ -125,9 +122,7 @@ class TransformedDistribution(Distribution):
         if more > 0:
             base_distribution = Independent(base_distribution, more)
         self.base_dist = base_distribution
-        event_dim = max(
-            chain.codomain.event_dim + max(base_event_dim - chain.domain.event_dim, 0), chain.codomain.event_dim
-        )
+        event_dim = max(chain.codomain.event_dim + max(base_event_dim - chain.domain.event_dim, 0), chain.codomain.event_dim)
         cut = len(forward) - event_dim
         super().__init__(forward[:cut], forward[cut:], validate_args=validate_args)
 
@@ -177,9 +172,7 @@ class TransformedDistribution(Distribution):
         for transform in reversed(self.transforms):
             x = transform.inv(y)
             event_dim += transform.domain.event_dim - transform.codomain.event_dim
-            result = result - sum_rightmost(
-                transform.log_abs_det_jacobian(x, y), event_dim - transform.domain.event_dim
-            )
+            result = result - sum_rightmost(transform.log_abs_det_jacobian(x, y), event_dim - transform.domain.event_dim)
             y = x
         return result + sum_rightmost(self.base_dist.log_prob(y), event_dim - len(self.base_dist.event_shape))
 
@@ -206,11 +199,7 @@ class TransformedDistribution(Distribution):
 class LogNormal(TransformedDistribution):
     """exp of a normal number."""
 
-    arg_constraints, support, has_rsample = (
-        {"loc": constraints.real, "scale": constraints.positive},
-        constraints.positive,
-        True,
-    )
+    arg_constraints, support, has_rsample = ({"loc": constraints.real, "scale": constraints.positive}, constraints.positive, True)
 
     def __init__(self, loc, scale, validate_args=None):
         super().__init__(Normal(loc, scale, validate_args=validate_args), ExpTransform(), validate_args=validate_args)
@@ -231,11 +220,7 @@ class LogNormal(TransformedDistribution):
 class LogisticNormal(TransformedDistribution):
     """Points of a simplex, broken off by the sigmoids of normal numbers."""
 
-    arg_constraints, support, has_rsample = (
-        {"loc": constraints.real, "scale": constraints.positive},
-        constraints.simplex,
-        True,
-    )
+    arg_constraints, support, has_rsample = ({"loc": constraints.real, "scale": constraints.positive}, constraints.simplex, True)
 
     def __init__(self, loc, scale, validate_args=None):
         base = Normal(loc, scale, validate_args=validate_args)
@@ -309,9 +294,7 @@ class Gumbel(TransformedDistribution):
     def __init__(self, loc, scale, validate_args=None):
         self.loc, self.scale = broadcast_all(loc, scale)
         info = wisp.finfo(self.loc.dtype)
-        base = Uniform(
-            wisp.full_like(self.loc, info.tiny), wisp.full_like(self.loc, 1 - info.eps), validate_args=validate_args
-        )
+        base = Uniform(wisp.full_like(self.loc, info.tiny), wisp.full_like(self.loc, 1 - info.eps), validate_args=validate_args)
         steps = [
             ExpTransform().inv,
             AffineTransform(0, -wisp.ones_like(self.scale)),
@@ -380,10 +363,7 @@ class Pareto(TransformedDistribution):
 class Weibull(TransformedDistribution):
     """Times to failure."""
 
-    arg_constraints, support = (
-        {"scale": constraints.positive, "concentration": constraints.positive},
-        constraints.positive,
-    )
+    arg_constraints, support = ({"scale": constraints.positive, "concentration": constraints.positive}, constraints.positive)
 
     def __init__(self, scale, concentration, validate_args=None):
         self.scale, self.concentration = broadcast_all(scale, concentration)
@@ -422,9 +402,7 @@ class Kumaraswamy(TransformedDistribution):
 
     def __init__(self, concentration1, concentration0, validate_args=None):
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
-        base = Uniform(
-            wisp.full_like(self.concentration0, 0), wisp.full_like(self.concentration0, 1), validate_args=validate_args
-        )
+        base = Uniform(wisp.full_like(self.concentration0, 0), wisp.full_like(self.concentration0, 1), validate_args=validate_args)
         steps = [
             PowerTransform(self.concentration0.reciprocal()),
             AffineTransform(1.0, -1.0),
@@ -438,10 +416,7 @@ class Kumaraswamy(TransformedDistribution):
     def _moment(self, n):
         a = 1 + n / self.concentration1
         return wisp.exp(
-            self.concentration0.log()
-            + wisp.lgamma(a)
-            + wisp.lgamma(self.concentration0)
-            - wisp.lgamma(a + self.concentration0)
+            self.concentration0.log() + wisp.lgamma(a) + wisp.lgamma(self.concentration0) - wisp.lgamma(a + self.concentration0)
         )
 
     mean = property(lambda self: self._moment(1))
@@ -527,9 +502,7 @@ class RelaxedBernoulli(TransformedDistribution):
     support, has_rsample = constraints.unit_interval, True
 
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
-        super().__init__(
-            LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform(), validate_args=validate_args
-        )
+        super().__init__(LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform(), validate_args=validate_args)
 
     def expand(self, batch_shape, _instance=None):
         return self._expanded(RelaxedBernoulli, batch_shape, _instance)

@@ -4,13 +4,7 @@ import math
 
 import wisp
 from wisp.distributions import constraints
-from wisp.distributions._transform import (
-    ComposeTransform,
-    IndependentTransform,
-    ReshapeTransform,
-    Transform,
-    identity_transform,
-)
+from wisp.distributions._transform import ComposeTransform, IndependentTransform, ReshapeTransform, Transform, identity_transform
 from wisp.distributions.utils import lazy_property, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 
 __all__ = [
@@ -167,20 +161,12 @@ class AffineTransform(Transform):
 
     event_dim = property(lambda self: self._event_dim)
     domain = codomain = property(
-        lambda self: (
-            constraints.real if self.event_dim == 0 else constraints.independent(constraints.real, self.event_dim)
-        )
+        lambda self: constraints.real if self.event_dim == 0 else constraints.independent(constraints.real, self.event_dim)
     )
-    sign = property(
-        lambda self: self.scale.sign() if isinstance(self.scale, wisp.Tensor) else (self.scale > 0) - (self.scale < 0)
-    )
+    sign = property(lambda self: self.scale.sign() if isinstance(self.scale, wisp.Tensor) else (self.scale > 0) - (self.scale < 0))
 
     def with_cache(self, cache_size=1):
-        return (
-            self
-            if self._cache_size == cache_size
-            else AffineTransform(self.loc, self.scale, self.event_dim, cache_size=cache_size)
-        )
+        return self if self._cache_size == cache_size else AffineTransform(self.loc, self.scale, self.event_dim, cache_size=cache_size)
 
     def __eq__(self, other):
         def same(a, b):
@@ -197,11 +183,7 @@ class AffineTransform(Transform):
         return (y - self.loc) / self.scale
 
     def log_abs_det_jacobian(self, x, y):
-        result = (
-            self.scale.abs().log()
-            if isinstance(self.scale, wisp.Tensor)
-            else wisp.full_like(x, math.log(abs(self.scale)))
-        )
+        result = self.scale.abs().log() if isinstance(self.scale, wisp.Tensor) else wisp.full_like(x, math.log(abs(self.scale)))
         shape = tuple(x.shape)
         if self.event_dim:
             result = result.expand(wisp.broadcast_shapes(tuple(result.shape), shape[len(shape) - self.event_dim :]))
@@ -210,9 +192,7 @@ class AffineTransform(Transform):
         return result.expand(wisp.broadcast_shapes(tuple(result.shape), shape))
 
     def forward_shape(self, shape):
-        return wisp.broadcast_shapes(
-            tuple(shape), *(tuple(p.shape) for p in (self.loc, self.scale) if isinstance(p, wisp.Tensor))
-        )
+        return wisp.broadcast_shapes(tuple(shape), *(tuple(p.shape) for p in (self.loc, self.scale) if isinstance(p, wisp.Tensor)))
 
     inverse_shape = forward_shape
 
@@ -382,11 +362,7 @@ class CatTransform(_Parts):
         return sum(self.lengths)
 
     def with_cache(self, cache_size=1):
-        return (
-            self
-            if self._cache_size == cache_size
-            else CatTransform(self.transforms, self.dim, self.lengths, cache_size)
-        )
+        return self if self._cache_size == cache_size else CatTransform(self.transforms, self.dim, self.lengths, cache_size)
 
     def _cut(self, value):
         self._check_size(value, self.length)
@@ -425,9 +401,7 @@ class StackTransform(_Parts):
         return wisp.stack(pieces, self.dim)
 
     def log_abs_det_jacobian(self, x, y):
-        return self._join(
-            [t.log_abs_det_jacobian(a, b) for t, a, b in zip(self.transforms, self._cut(x), self._cut(y))]
-        )
+        return self._join([t.log_abs_det_jacobian(a, b) for t, a, b in zip(self.transforms, self._cut(x), self._cut(y))])
 
     domain = property(lambda self: constraints.stack([t.domain for t in self.transforms], self.dim))
     codomain = property(lambda self: constraints.stack([t.codomain for t in self.transforms], self.dim))
@@ -454,11 +428,7 @@ class CumulativeDistributionTransform(Transform):
         return self.distribution.log_prob(x)
 
     def with_cache(self, cache_size=1):
-        return (
-            self
-            if self._cache_size == cache_size
-            else CumulativeDistributionTransform(self.distribution, cache_size=cache_size)
-        )
+        return self if self._cache_size == cache_size else CumulativeDistributionTransform(self.distribution, cache_size=cache_size)
 
 
 def _clipped_sigmoid(x):

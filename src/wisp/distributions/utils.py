@@ -23,10 +23,7 @@ def broadcast_all(*values):
     first = next((v for v in values if isinstance(v, _core.Tensor)), None)
     for value in values:
         if not isinstance(value, (_core.Tensor, numbers.Number)):
-            raise ValueError(
-                "Input arguments must all be instances of Number, torch.Tensor or objects implementing "
-                "__torch_function__."
-            )
+            raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing __torch_function__.")
     like = {"dtype": _core.get_default_dtype()} if first is None else {"dtype": first.dtype, "device": first.device}
     return wisp.broadcast_tensors(*(v if isinstance(v, _core.Tensor) else wisp.tensor(v, **like) for v in values))
 
@@ -123,9 +120,7 @@ def _gamma_slope(x, a):
     """dx/da of a gamma sample at a fixed quantile: -(dP/da) / p(x), by differences of the smaller tail of P."""
     h = 1e-4 * a.clamp(min=1e-3)
     lower = wisp.igamma(a, x) < 0.5
-    change = wisp.where(
-        lower, wisp.igamma(a + h, x) - wisp.igamma(a - h, x), wisp.igammac(a - h, x) - wisp.igammac(a + h, x)
-    ) / (2 * h)
+    change = wisp.where(lower, wisp.igamma(a + h, x) - wisp.igamma(a - h, x), wisp.igammac(a - h, x) - wisp.igammac(a + h, x)) / (2 * h)
     log_density = (a - 1) * x.log() - x - wisp.lgamma(a)
     slope = -change / log_density.exp()
     near_zero = x * (wisp.digamma(a + 1) - x.log()) / a  # where P is x**a / gamma(a + 1)
@@ -155,4 +150,4 @@ def _standard_normal(shape, dtype, device):
     return wisp.randn(shape, dtype=dtype, device=device)
 
 
-_sum_rightmost = sum_rightmost     # the name in older releases of PyTorch
+_sum_rightmost = sum_rightmost  # the name in older releases of PyTorch

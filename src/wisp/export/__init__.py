@@ -2,11 +2,26 @@
 
 The graph holds public functions and submodules, not the small set of operators of PyTorch's compiler, and files are the module's own.
 """
+
 import wisp
 from wisp import fx as _fx
 
-__all__ = ["Constraint", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram", "FlatArgsAdapter", "ShapesCollection",
-           "UnflattenedModule", "dims", "export", "export_for_training", "load", "save", "unflatten"]
+__all__ = [
+    "Constraint",
+    "Dim",
+    "ExportBackwardSignature",
+    "ExportGraphSignature",
+    "ExportedProgram",
+    "FlatArgsAdapter",
+    "ShapesCollection",
+    "UnflattenedModule",
+    "dims",
+    "export",
+    "export_for_training",
+    "load",
+    "save",
+    "unflatten",
+]
 
 
 class Dim:
@@ -113,8 +128,16 @@ class ExportedProgram:
     __repr__ = __str__
 
 
-def export(mod, args=(), kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
-           prefer_deferred_runtime_asserts=False):
+def export(
+    mod,
+    args=(),
+    kwargs=None,
+    *,
+    dynamic_shapes=None,
+    strict=False,
+    preserve_module_call_signature=(),
+    prefer_deferred_runtime_asserts=False,
+):
     """Trace a module and check the graph on the example inputs.
 
     >>> import wisp
@@ -128,8 +151,10 @@ def export(mod, args=(), kwargs=None, *, dynamic_shapes=None, strict=False, pres
     try:
         traced = _fx.symbolic_trace(mod)
     except _fx.proxy.TraceError as error:
-        raise RuntimeError(f"export: what {type(mod).__name__}.forward does depends on values ({error}); Wisp's export follows one path "
-                           "through the program. Keep the Python source of the model, or write the choice with torch.where.") from error
+        raise RuntimeError(
+            f"export: what {type(mod).__name__}.forward does depends on values ({error}); Wisp's export follows one path "
+            "through the program. Keep the Python source of the model, or write the choice with torch.where."
+        ) from error
     with wisp.no_grad():
         traced(*args, **kwargs)
     return ExportedProgram(mod, traced, args, kwargs, dynamic_shapes)

@@ -1,8 +1,8 @@
 """Transforms of functions: gradients, Jacobians, products with them, and mapping over a batch.
 
-    >>> import wisp
-    >>> wisp.func.grad(wisp.func.grad(wisp.sin))(wisp.tensor(1.0))
-    tensor(-0.8415)
+>>> import wisp
+>>> wisp.func.grad(wisp.func.grad(wisp.sin))(wisp.tensor(1.0))
+tensor(-0.8415)
 """
 
 from wisp.func import _batching_rules  # noqa: F401

@@ -5,6 +5,7 @@ A BatchedTensor looks like one sample: its shape, dtype and so on are a sample's
 every operator that is called with one to `_call`, which looks for a rule in _batching_rules.py; an operator without one is applied to one
 sample after another. Rules compute with operators on the physical tensors, so derivatives need no rules of their own.
 """
+
 import contextlib
 import threading
 from types import SimpleNamespace
@@ -47,9 +48,12 @@ def entered(size, randomness):
 
 def _refuse(what):
     def refuse(self, *args, **kwargs):
-        raise RuntimeError(f"vmap: It looks like you're {what} on a Tensor inside of vmap, where it stands for many values. "
-                           "Please rewrite it with other operations (for example where() instead of if), or take it out of "
-                           "the mapped function.")
+        raise RuntimeError(
+            f"vmap: It looks like you're {what} on a Tensor inside of vmap, where it stands for many values. "
+            "Please rewrite it with other operations (for example where() instead of if), or take it out of "
+            "the mapped function."
+        )
+
     return refuse
 
 
@@ -63,8 +67,7 @@ class BatchedTensor(Tensor):
     __bool__ = _refuse("using data-dependent control flow")
     __float__ = __int__ = __index__ = __complex__ = __contains__ = _refuse("converting to a Python number")
 
-    requires_grad = property(lambda self: self._physical.requires_grad,
-                             lambda self, on: setattr(self._physical, "requires_grad", on))
+    requires_grad = property(lambda self: self._physical.requires_grad, lambda self, on: setattr(self._physical, "requires_grad", on))
     grad_fn = property(lambda self: self._physical.grad_fn)
     is_leaf = property(lambda self: self._physical.is_leaf)
     grad = property(lambda self: None if self._physical.grad is None else wrapped(self._physical.grad, self._level))
@@ -102,6 +105,7 @@ class BatchedTensor(Tensor):
 
 
 # --- wrapping ------------------------------------------------------------------------------------------------------------
+
 
 def wrapped(physical, level):
     """The sample that stands for a batch."""
@@ -209,9 +213,26 @@ class Call:
 
 
 # They look at the shape, dtype or kind of a tensor alone.
-_PLAIN = {"_one_sample", "_batching", "_set_batching", "is_floating_point", "is_complex", "numel", "is_contiguous",
-          "is_same_size", "result_type", "can_cast", "is_conj", "is_neg", "is_signed", "_enter_dual_level", "_exit_dual_level",
-          "_hide_tangents", "_autocast_enabled", "_autocast_dtype"}
+_PLAIN = {
+    "_one_sample",
+    "_batching",
+    "_set_batching",
+    "is_floating_point",
+    "is_complex",
+    "numel",
+    "is_contiguous",
+    "is_same_size",
+    "result_type",
+    "can_cast",
+    "is_conj",
+    "is_neg",
+    "is_signed",
+    "_enter_dual_level",
+    "_exit_dual_level",
+    "_hide_tangents",
+    "_autocast_enabled",
+    "_autocast_dtype",
+}
 
 
 RULES = {}  # name of an operator -> function of a Call; filled by _batching_rules.py
@@ -249,6 +270,7 @@ def _call(op, name, form, arguments):
 
 # --- the loop -----------------------------------------------------------------------------------------------------------
 
+
 def _sample(value, level, i):
     if is_batched(value, level.number):
         return value._physical.select(0, i)
@@ -282,11 +304,46 @@ def one_by_one(call, before=None):
 
 # --- random numbers -------------------------------------------------------------------------------------------------------
 
-_RANDOM = {"rand_like", "randn_like", "randint_like", "bernoulli", "dropout", "alpha_dropout", "feature_dropout", "normal",
-           "uniform", "exponential", "cauchy", "geometric", "log_normal", "random", "poisson", "binomial", "multinomial",
-           "rand", "randn", "randint", "randperm", "fractional_max_pool2d", "fractional_max_pool3d"}
-_DRAWN_AT_ONCE = {"rand_like", "randn_like", "randint_like", "bernoulli", "dropout", "uniform", "exponential", "cauchy",
-                  "geometric", "log_normal", "random", "poisson", "normal"}
+_RANDOM = {
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "bernoulli",
+    "dropout",
+    "alpha_dropout",
+    "feature_dropout",
+    "normal",
+    "uniform",
+    "exponential",
+    "cauchy",
+    "geometric",
+    "log_normal",
+    "random",
+    "poisson",
+    "binomial",
+    "multinomial",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
+}
+_DRAWN_AT_ONCE = {
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "bernoulli",
+    "dropout",
+    "uniform",
+    "exponential",
+    "cauchy",
+    "geometric",
+    "log_normal",
+    "random",
+    "poisson",
+    "normal",
+}
 
 
 def _random(op, name, arguments, level, call=None):
@@ -324,6 +381,7 @@ def _drawn(name, arguments, level, call):
 
 
 # --- indexing ------------------------------------------------------------------------------------------------------------
+
 
 def _get(self, key):
     keys = key if isinstance(key, tuple) else (key,)
@@ -372,8 +430,10 @@ def _set(self, key, value):
     found = []
     _batched_in([*keys, value], found)
     if any(t._level > level.number for t in found):
-        raise RuntimeError("vmap: x[...] = value is not possible because value (or the index) is mapped over by a vmap that x "
-                           "is not mapped over by; please use out-of-place operators such as where() or index_put().")
+        raise RuntimeError(
+            "vmap: x[...] = value is not possible because value (or the index) is mapped over by a vmap that x "
+            "is not mapped over by; please use out-of-place operators such as where() or index_put()."
+        )
     batched_keys = []
     _batched_in(list(keys), batched_keys)
     if any(is_batched(t, level.number) for t in batched_keys) or _advanced_apart(keys):
@@ -396,6 +456,7 @@ def get_with_batched_index(tensor, key):
 
 # --- autograd.Function ---------------------------------------------------------------------------------------------------
 
+
 def apply_function(cls, args, kwargs):
     """cls.apply(*args) inside of vmap: by its `vmap(info, in_dims, *args)` if it has one, else one sample after another."""
     found = []
@@ -410,6 +471,7 @@ def apply_function(cls, args, kwargs):
 
     def put(part, dim):
         return part if dim is None else wrapped(part.movedim(dim, 0), level.number)
+
     if isinstance(result, Tensor):
         return put(result, out_dims)
     dims = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(result)

@@ -3,6 +3,7 @@
 A rule gets a Call, calls the operator on physical tensors (the batch is their first dimension) or composes other
 operators, and returns the result as a sample; NotImplemented sends the call to the loop over samples.
 """
+
 import wisp
 from wisp import _core
 from wisp.func._batching import RULES, Call, aligned, ints, is_batched, one_by_one, physical_of, wrapped
@@ -39,8 +40,23 @@ def _unary(call):
     return call(**{call.first: call.physical(call.input)})
 
 
-_MANY_DIMS = {"sum", "mean", "amax", "amin", "var", "std", "nansum", "nanmean", "logsumexp", "all", "any", "count_nonzero",
-              "vector_norm", "var_mean", "std_mean"}
+_MANY_DIMS = {
+    "sum",
+    "mean",
+    "amax",
+    "amin",
+    "var",
+    "std",
+    "nansum",
+    "nanmean",
+    "logsumexp",
+    "all",
+    "any",
+    "count_nonzero",
+    "vector_norm",
+    "var_mean",
+    "std_mean",
+}
 
 
 def _reduction(call):
@@ -85,6 +101,7 @@ def _along(*names, extra=0, others=()):
             shifted = tuple(_wrap_dim(d, x.dim() + extra) + 1 for d in ints(dims))
             changes[name] = shifted[0] if isinstance(dims, int) else shifted
         return call(**changes)
+
     return rule
 
 
@@ -112,6 +129,7 @@ def _sized(name):
             physical = physical.reshape(call.level.size, *[1] * (len(size) - rank), *call.input.shape)
         first = 1 if short in ("repeat", "tile") else call.level.size
         return call(**{call.first: physical, name: (first, *size)})
+
     return rule
 
 
@@ -222,8 +240,7 @@ def _einsum(call):
         return NotImplemented
     terms, result = equation.split("->")
     terms = [letter + term if call.has(t) else term for term, t in zip(terms.split(","), operands)]
-    return call(equation=",".join(terms) + "->" + letter + result,
-                operands=[t._physical if call.has(t) else t for t in operands])
+    return call(equation=",".join(terms) + "->" + letter + result, operands=[t._physical if call.has(t) else t for t in operands])
 
 
 def _image(spatial):
@@ -242,7 +259,9 @@ def _image(spatial):
 
         def split(part):
             return wrapped(part._physical.unflatten(0, (call.level.size, x.shape[0])), call.level.number)
+
         return split(result) if isinstance(result, Tensor) else type(result)([split(part) for part in result])
+
     return rule
 
 
@@ -266,6 +285,7 @@ def _convolution(spatial, transposed=False):
         y = result._physical.unflatten(1, (size, -1)).transpose(0, 1)
         y = wrapped(y, number)
         return y if bias is None else y + bias.reshape(-1, *[1] * spatial)
+
     return rule
 
 
@@ -294,9 +314,11 @@ def _group_norm(call):
 def _batch_norm(call):
     x, mean, var = call.input, call.arguments["running_mean"], call.arguments["running_var"]
     if call.arguments["training"] and mean is not None and not (call.has(mean) and call.has(var)):
-        raise RuntimeError("Batch norm got a batched tensor as input while the running_mean or running_var, which will be "
-                           "updated in place, were not batched. If you are using modules, call eval(), or use "
-                           "wisp.func.replace_all_batch_norm_modules_(model).")
+        raise RuntimeError(
+            "Batch norm got a batched tensor as input while the running_mean or running_var, which will be "
+            "updated in place, were not batched. If you are using modules, call eval(), or use "
+            "wisp.func.replace_all_batch_norm_modules_(model)."
+        )
     shape = [1, -1] + [1] * (x.dim() - 2)
     if call.arguments["training"] and mean is not None:
         return NotImplemented
@@ -338,8 +360,15 @@ def _elementwise_loss(call):
 def _class_loss(call):
     x, target = call.input, call.arguments["target"]
     a = call.arguments
-    if (a["weight"] is not None or a["size_average"] is not None or a["reduce"] is not None or a.get("label_smoothing")
-            or target.is_floating_point() or x.dim() == 0 or target.dim() != x.dim() - 1):
+    if (
+        a["weight"] is not None
+        or a["size_average"] is not None
+        or a["reduce"] is not None
+        or a.get("label_smoothing")
+        or target.is_floating_point()
+        or x.dim() == 0
+        or target.dim() != x.dim() - 1
+    ):
         return NotImplemented
     dim = 0 if x.dim() == 1 else 1
     scores = wisp.log_softmax(x, dim) if call.name.endswith("cross_entropy") else x
@@ -378,8 +407,10 @@ def _gradients(call):
     outputs, given, inputs = a["outputs"], a["grad_outputs"], a["inputs"]
     if not all(call.has(t) for t in inputs) or not all(call.has(t) for t in outputs):
         if any(call.has(t) for t in (*outputs, *inputs)):
-            raise RuntimeError("vmap: the gradient of a tensor that is mapped over with respect to one that is not (or the "
-                               "other way round) inside of vmap; use wisp.func.grad or wisp.func.vjp in the mapped function")
+            raise RuntimeError(
+                "vmap: the gradient of a tensor that is mapped over with respect to one that is not (or the "
+                "other way round) inside of vmap; use wisp.func.grad or wisp.func.vjp in the mapped function"
+            )
         call.arguments = {**a, "retain_graph": True}
         return one_by_one(call)
     starts = [wisp.ones_like(o._physical) if g is None else physical_of(g, level) for o, g in zip(outputs, given)]
@@ -396,24 +427,37 @@ def _rules(rule, names):
         RULES[name] = rule
 
 
-_rules(_pointwise, " ".join(row[0] for row in _core._pointwise_table()) + """
+_rules(
+    _pointwise,
+    " ".join(row[0] for row in _core._pointwise_table())
+    + """
     where clamp clip clamp_min clamp_max lerp addcmul addcdiv float_power rsub true_divide divide multiply subtract
     isclose copy type_as nan_to_num threshold absolute negative arccos arccosh arcsin arcsinh arctan arctan2 arctanh fix greater
-    greater_equal less less_equal not_equal div pow floor_divide ldexp logit""")
+    greater_equal less less_equal not_equal div pow floor_divide ldexp logit""",
+)
 _rules(_masked_fill, "masked_fill")
-_rules(_unary, """
+_rules(
+    _unary,
+    """
     clone contiguous to float double half bfloat16 int long short byte char bool cfloat cdouble detach alias zero fill zeros_like
     ones_like full_like empty_like relu relu6 gelu silu mish elu celu selu leaky_relu hardtanh hardsigmoid hardswish hardshrink
     softshrink softplus softsign sigmoid tanh tanhshrink logsigmoid conj conj_physical resolve_conj resolve_neg real imag
     view_as_real view_as_complex tril triu round positive signbit isnan isinf isfinite isposinf isneginf
     _without_graph _primal _tangent _has_tangent linalg.det linalg.inv linalg.cholesky linalg.svdvals linalg.eigvalsh
-    linalg.slogdet linalg.eigh linalg.qr linalg.svd det inverse one_hot""")
-_rules(_reduction, """
+    linalg.slogdet linalg.eigh linalg.qr linalg.svd det inverse one_hot""",
+)
+_rules(
+    _reduction,
+    """
     sum mean prod amax amin max min argmax argmin var std nansum nanmean logsumexp all any count_nonzero linalg.vector_norm
-    median nanmedian var_mean std_mean aminmax""")
-_rules(_along("dim"), """
+    median nanmedian var_mean std_mean aminmax""",
+)
+_rules(
+    _along("dim"),
+    """
     cumsum cumprod cummax cummin logcumsumexp sort argsort topk kthvalue mode select narrow unbind chunk split
-    split_with_sizes tensor_split flip unflatten diff""")
+    split_with_sizes tensor_split flip unflatten diff""",
+)
 RULES["flip"] = _along("dims")
 _rules(_softmax, "softmax log_softmax softmin")
 _rules(_along("dim", extra=1), "unsqueeze")
@@ -445,8 +489,11 @@ _rules(_einsum, "_einsum")
 for _k in (1, 2, 3):
     _rules(_convolution(_k), f"conv{_k}d")
     _rules(_convolution(_k), f"conv_transpose{_k}d")
-    _rules(_image(_k), f"avg_pool{_k}d max_pool{_k}d max_pool{_k}d_with_indices adaptive_avg_pool{_k}d "
-                       f"adaptive_max_pool{_k}d adaptive_max_pool{_k}d_with_indices lp_pool{_k}d")
+    _rules(
+        _image(_k),
+        f"avg_pool{_k}d max_pool{_k}d max_pool{_k}d_with_indices adaptive_avg_pool{_k}d "
+        f"adaptive_max_pool{_k}d adaptive_max_pool{_k}d_with_indices lp_pool{_k}d",
+    )
 _rules(_image(None), "interpolate upsample")
 _rules(_unary, "pixel_shuffle pixel_unshuffle")
 _rules(lambda call: _unary(call) if call.arguments["mode"] == "constant" else _image(None)(call), "pad")

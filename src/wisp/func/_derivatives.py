@@ -93,12 +93,7 @@ def _gradients(outputs, inputs, weights, create_graph, retain_graph=None):
     if not pairs:
         return [wisp.zeros_like(t) for t in inputs]
     found = _autograd_grad(
-        [o for o, _ in pairs],
-        inputs,
-        [w for _, w in pairs],
-        retain_graph=retain_graph,
-        create_graph=create_graph,
-        allow_unused=True,
+        [o for o, _ in pairs], inputs, [w for _, w in pairs], retain_graph=retain_graph, create_graph=create_graph, allow_unused=True
     )
     return [wisp.zeros_like(t) if g is None else g for g, t in zip(found, inputs)]
 
@@ -129,9 +124,7 @@ def _with_aux(result, has_aux, name):
     if not has_aux:
         return result, None
     if not (isinstance(result, tuple) and len(result) == 2):
-        raise RuntimeError(
-            f"{name}(f)(*args): output of function f should be a tuple: (output, aux) if has_aux is True"
-        )
+        raise RuntimeError(f"{name}(f)(*args): output of function f should be a tuple: (output, aux) if has_aux is True")
     return result
 
 
@@ -141,9 +134,7 @@ def _tensors(tree, name):
         raise RuntimeError(f"{name}(f, *primals): Expected f to be a function that has non-empty output")
     for leaf in leaves:
         if not isinstance(leaf, wisp.Tensor):
-            raise RuntimeError(
-                f"{name}(f, *primals): Expected f(*primals) to return only tensors, got unsupported type {type(leaf)}"
-            )
+            raise RuntimeError(f"{name}(f, *primals): Expected f(*primals) to return only tensors, got unsupported type {type(leaf)}")
     return leaves, spec
 
 
@@ -157,9 +148,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
             trees, tracked, _ = _track(tuple(args[n] for n in chosen))
             output, aux = _with_aux(func(*_replaced(args, chosen, trees), **kwargs), has_aux, "grad_and_value")
             if not isinstance(output, wisp.Tensor):
-                raise RuntimeError(
-                    f"grad_and_value(f)(*args): Expected f(*args) to return a tensor, got {type(output)}"
-                )
+                raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a tensor, got {type(output)}")
             if output.dim() != 0:
                 raise RuntimeError(
                     "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with "
@@ -227,8 +216,7 @@ def _check_tangents(primals, tangents):
     for p, t in zip(primals, tangents):
         if p.shape != t.shape:
             raise RuntimeError(
-                "jvp: Expected tangents to have the same shape as primals, got "
-                f"{list(t.shape)} for a primal of shape {list(p.shape)}"
+                f"jvp: Expected tangents to have the same shape as primals, got {list(t.shape)} for a primal of shape {list(p.shape)}"
             )
 
 
@@ -270,8 +258,10 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
                 raise RuntimeError(f"{call}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
         parts = [forward_ad.unpack_dual(out, level=level) for out in outputs]
         if strict and any(part.tangent is None for part in parts):
-            raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. "
-                               "This is not allowed with strict=True.")
+            raise RuntimeError(
+                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. "
+                "This is not allowed with strict=True."
+            )
         products = [wisp.zeros_like(p) if t is None else t for p, t in parts]
         aux = tree_map(lambda t: forward_ad.unpack_dual(t, level=level).primal if isinstance(t, wisp.Tensor) else t, aux)
     result = tree_unflatten([part.primal for part in parts], spec), tree_unflatten(products, spec)

@@ -20,8 +20,7 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
         tensors = {name: value for d in parameter_and_buffer_dicts for name, value in d.items()}
     else:
         raise ValueError(
-            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
-            f"{type(parameter_and_buffer_dicts)}"
+            f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(parameter_and_buffer_dicts)}"
         )
     return stateless.functional_call(module, tensors, args, kwargs, tie_weights=tie_weights, strict=strict)
 
@@ -56,5 +55,3 @@ def replace_all_batch_norm_modules_(root):
             module.running_mean = module.running_var = module.num_batches_tracked = None
             module.track_running_stats = False
     return root
-
-

@@ -1,11 +1,12 @@
 """rearrange: transposing, splitting and joining dimensions by a pattern such as "b (h w) c -> b c h w"."""
+
 import re
 
 import wisp
 
 
 def _groups(side, pattern):
-    """"b (h w) c" -> [["b"], ["h", "w"], ["c"]]; "1" is an empty group, "..." stands for itself."""
+    """ "b (h w) c" -> [["b"], ["h", "w"], ["c"]]; "1" is an empty group, "..." stands for itself."""
     if not re.fullmatch(r"\s*((\(\s*((\w+|\.\.\.)\s*)*\)|\w+|\.\.\.)\s*)*", side):
         raise ValueError(f"rearrange: cannot read {side!r} in the pattern {pattern!r}")
     groups = []
@@ -41,9 +42,10 @@ def rearrange(tensor, pattern, **axes_lengths):
     if "..." in left:
         at = left.index("...")
         hidden = [f"...{i}" for i in range(rest)]
-        left = [*left[:at], *([name] for name in hidden), *left[at + 1:]]
-        joined = [["...", *hidden] if group == "..." else [n for name in group for n in (hidden if name == "..." else [name])]
-                  for group in right]
+        left = [*left[:at], *([name] for name in hidden), *left[at + 1 :]]
+        joined = [
+            ["...", *hidden] if group == "..." else [n for name in group for n in (hidden if name == "..." else [name])] for group in right
+        ]
         right = [part for group in joined for part in ([[name] for name in group[1:]] if group[:1] == ["..."] else [group])]
     lengths = dict(axes_lengths)
     for group, size in zip(left, tensor.shape):

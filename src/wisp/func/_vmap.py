@@ -29,8 +29,7 @@ def _inputs(func, in_dims, args):
     call = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple, list)):
         raise ValueError(
-            f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, "
-            f"got: {type(in_dims)}."
+            f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}."
         )
     if not args:
         raise ValueError(
@@ -41,17 +40,17 @@ def _inputs(func, in_dims, args):
     dims = _spread(
         in_dims,
         args,
-        lambda: f"{call}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
-        f"{tree_flatten(in_dims)[1]} but inputs has structure {spec}.",
+        lambda: (
+            f"{call}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
+            f"{tree_flatten(in_dims)[1]} but inputs has structure {spec}."
+        ),
     )
     sizes = []
     for i, (leaf, dim) in enumerate(zip(leaves, dims)):
         if dim is None:
             continue
         if not isinstance(dim, int):
-            raise ValueError(
-                f"{call}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."
-            )
+            raise ValueError(f"{call}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None.")
         if not isinstance(leaf, wisp.Tensor):
             raise ValueError(
                 f"{call}: Got in_dim={dim} for an input but the input is of type {type(leaf)}. We cannot vmap over "
@@ -68,8 +67,7 @@ def _inputs(func, in_dims, args):
         raise ValueError("vmap: Expected at least one Tensor to vmap over")
     if len(set(sizes)) > 1:
         raise ValueError(
-            f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the "
-            "mapped dimension"
+            f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension"
         )
     return leaves, spec, dims, sizes[0]
 
@@ -79,13 +77,17 @@ def _outputs(func, result, out_dims, level):
     parts, structure = tree_flatten(result)
     call = f"vmap({_name(func)}, ..., out_dims={out_dims})"
     if not (out_dims is None or isinstance(out_dims, (int, tuple, list, dict))):
-        raise ValueError(f"{call}: `out_dims` must be an int, None or a python collection of ints representing where in the "
-                         "outputs the vmapped dimension should appear.")
+        raise ValueError(
+            f"{call}: `out_dims` must be an int, None or a python collection of ints representing where in the "
+            "outputs the vmapped dimension should appear."
+        )
     places = _spread(
         out_dims,
         result,
-        lambda: f"{call}(<inputs>): out_dims is not compatible with the structure of `outputs`. out_dims has structure "
-        f"{tree_flatten(out_dims)[1]} but outputs has structure {structure}.",
+        lambda: (
+            f"{call}(<inputs>): out_dims is not compatible with the structure of `outputs`. out_dims has structure "
+            f"{tree_flatten(out_dims)[1]} but outputs has structure {structure}."
+        ),
     )
     outputs = []
     for part, place in zip(parts, places):
@@ -106,8 +108,10 @@ def _outputs(func, result, out_dims, level):
 
 def _mapped(func, leaves, spec, dims, size, out_dims, randomness, kwargs):
     with _batching.entered(size, randomness) as level:
-        samples = [leaf if dim is None else _batching.wrapped(leaf if dim == 0 else leaf.movedim(dim, 0), level.number)
-                   for leaf, dim in zip(leaves, dims)]
+        samples = [
+            leaf if dim is None else _batching.wrapped(leaf if dim == 0 else leaf.movedim(dim, 0), level.number)
+            for leaf, dim in zip(leaves, dims)
+        ]
         return _outputs(func, func(*tree_unflatten(samples, spec), **kwargs), out_dims, level)
 
 

@@ -1,4 +1,5 @@
 """Runs a module or function once on proxies, and writes down what it does."""
+
 import builtins
 import functools
 import inspect
@@ -13,8 +14,8 @@ from wisp.fx.proxy import Proxy, TracerBase
 
 __all__ = ["PH", "ProxyableClassMeta", "Tracer", "symbolic_trace", "wrap"]
 
-PH = object()      # a concrete argument that stays an input
-_wrapped = []      # (globals, name) that fx.wrap was told
+PH = object()  # a concrete argument that stays an input
+_wrapped = []  # (globals, name) that fx.wrap was told
 
 
 def wrap(fn_or_name):
@@ -55,6 +56,7 @@ def _recording(function):
         if proxy is None:
             return function(*args, **kwargs)
         return proxy.tracer.create_proxy("call_function", function, args, kwargs)
+
     return recorded
 
 
@@ -122,6 +124,7 @@ class Tracer(TracerBase):
 
     def _read(self, value, cache):
         import wisp
+
         if isinstance(value, nn.Parameter) or (isinstance(value, wisp.Tensor) and id(value) in self._attributes):
             if id(value) not in cache:
                 if id(value) not in self._attributes:
@@ -133,6 +136,7 @@ class Tracer(TracerBase):
     def create_arg(self, a):
         """The argument as a graph keeps it; tensors become attributes of the module."""
         import wisp
+
         if isinstance(a, nn.Module):
             return self.create_node("get_attr", self.path_of_module(a), (), {})
         if isinstance(a, wisp.Tensor):
@@ -151,7 +155,7 @@ class Tracer(TracerBase):
         function = inspect.unwrap(root_fn)
         signature = list(inspect.signature(function).parameters.values())
         args, named = ([self.root] if is_module else []), {}
-        for parameter in signature[1 if is_module else 0:]:
+        for parameter in signature[1 if is_module else 0 :]:
             if concrete_args and parameter.name in concrete_args and concrete_args[parameter.name] is not PH:
                 args.append(concrete_args[parameter.name])
                 continue
@@ -170,6 +174,7 @@ class Tracer(TracerBase):
     def trace(self, root, concrete_args=None):
         """The graph of a module or function."""
         import wisp
+
         if isinstance(root, nn.Module):
             self.root, function = root, type(root).forward
         else:
@@ -212,6 +217,7 @@ class Tracer(TracerBase):
 
     def _wrap_functions(self, patches):
         import wisp
+
         for place in (wisp, wisp.nn.functional, *self._modules):
             for name, value in list(vars(place).items()):
                 python = isinstance(value, (types.FunctionType, types.BuiltinFunctionType))

@@ -1,4 +1,5 @@
 """The steps of a traced program in order, and the Python text that runs them."""
+
 import builtins
 import keyword
 import math
@@ -9,18 +10,46 @@ from wisp.fx.node import Node, map_arg
 
 __all__ = ["Graph", "PythonCode"]
 
-_INFIX = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//", operator.mod: "%",
-          operator.pow: "**", operator.matmul: "@", operator.and_: "&", operator.or_: "|", operator.xor: "^", operator.lshift: "<<",
-          operator.rshift: ">>", operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=", operator.gt: ">",
-          operator.ge: ">="}
-_INPLACE = {operator.iadd: "+=", operator.isub: "-=", operator.imul: "*=", operator.itruediv: "/=", operator.ifloordiv: "//=",
-            operator.imod: "%=", operator.ipow: "**=", operator.imatmul: "@=", operator.iand: "&=", operator.ior: "|=",
-            operator.ixor: "^="}
+_INFIX = {
+    operator.add: "+",
+    operator.sub: "-",
+    operator.mul: "*",
+    operator.truediv: "/",
+    operator.floordiv: "//",
+    operator.mod: "%",
+    operator.pow: "**",
+    operator.matmul: "@",
+    operator.and_: "&",
+    operator.or_: "|",
+    operator.xor: "^",
+    operator.lshift: "<<",
+    operator.rshift: ">>",
+    operator.eq: "==",
+    operator.ne: "!=",
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+}
+_INPLACE = {
+    operator.iadd: "+=",
+    operator.isub: "-=",
+    operator.imul: "*=",
+    operator.itruediv: "/=",
+    operator.ifloordiv: "//=",
+    operator.imod: "%=",
+    operator.ipow: "**=",
+    operator.imatmul: "@=",
+    operator.iand: "&=",
+    operator.ior: "|=",
+    operator.ixor: "^=",
+}
 _PREFIX = {operator.neg: "-", operator.invert: "~", operator.not_: "not ", operator.pos: "+"}
 
 
 def _wisp_name(function):
     import wisp
+
     name = getattr(function, "__name__", "")
     module = getattr(function, "__module__", None) or ""
     for place in ("wisp", "wisp.nn.functional", module.replace("torch", "wisp", 1), "wisp._core"):
@@ -82,7 +111,7 @@ class _NodeList:
         while node is not root:
             if not node._erased:
                 yield node
-            node = node._prev if self.backwards else node._next     # an erased node still knows its neighbours
+            node = node._prev if self.backwards else node._next  # an erased node still knows its neighbours
 
     def __reversed__(self):
         return iter(_NodeList(self.graph, not self.backwards))
@@ -181,8 +210,9 @@ class Graph:
     def erase_node(self, to_erase):
         """Remove a step that nobody uses."""
         if to_erase.users:
-            raise RuntimeError(f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in the graph: "
-                               f"{list(to_erase.users)}!")
+            raise RuntimeError(
+                f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in the graph: {list(to_erase.users)}!"
+            )
         if to_erase._erased:
             return
         to_erase._set((), {})
@@ -203,8 +233,9 @@ class Graph:
 
     def node_copy(self, node, arg_transform=lambda n: n):
         """Add a copy of a step of another graph; `arg_transform` says what its nodes are here."""
-        copy = self.create_node(node.op, node.target, map_arg(node.args, arg_transform), map_arg(node.kwargs, arg_transform), node.name,
-                                node.type)
+        copy = self.create_node(
+            node.op, node.target, map_arg(node.args, arg_transform), map_arg(node.kwargs, arg_transform), node.name, node.type
+        )
         copy.meta = dict(node.meta)
         return copy
 
@@ -245,8 +276,10 @@ class Graph:
                 raise RuntimeError(f"Node {node} does not belong to this Graph!")
             for used in node.all_input_nodes:
                 if used not in seen:
-                    raise RuntimeError(f"Argument {used} of Node {node} was used before it has been defined! "
-                                       "Please check that Nodes in the graph are topologically ordered")
+                    raise RuntimeError(
+                        f"Argument {used} of Node {node} was used before it has been defined! "
+                        "Please check that Nodes in the graph are topologically ordered"
+                    )
             if node.name in names:
                 raise RuntimeError(f"Node redefined name {node.name}!")
             seen.add(node)
@@ -255,8 +288,9 @@ class Graph:
                 owner = self.owning_module
                 for part in node.target.split("."):
                     if not hasattr(owner, part):
-                        raise RuntimeError(f"Node {node} target {node.target} references nonexistent attribute {part} "
-                                           f"of {type(owner).__name__}")
+                        raise RuntimeError(
+                            f"Node {node} target {node.target} references nonexistent attribute {part} of {type(owner).__name__}"
+                        )
                     owner = getattr(owner, part)
 
     def print_tabular(self):
@@ -284,6 +318,7 @@ class Graph:
     def python_code(self, root_module="self", *, verbose=False, include_stride=False, include_device=False):
         """The Python text that runs the graph, with the objects that it names."""
         import wisp
+
         named = {"torch": wisp, "device": wisp.device, "inf": math.inf, "nan": math.nan, "NoneType": type(None)}
 
         def name_of(value, wanted):
@@ -344,7 +379,7 @@ class Graph:
                 raw = str(node.target)
                 plain = raw.lstrip("*")
                 default = f" = {text(node.args[0])}" if node.args else ""
-                parameters.append(raw[:len(raw) - len(plain)] + plain + default)
+                parameters.append(raw[: len(raw) - len(plain)] + plain + default)
                 if node.name != plain:
                     lines.append(f"{node.name} = {plain}")
                 continue

@@ -1,4 +1,5 @@
 """A module whose `forward` is made from a graph."""
+
 import copy
 import itertools
 import linecache
@@ -132,7 +133,7 @@ class GraphModule(nn.Module):
         for node in self.graph.nodes:
             if node.op in ("call_module", "get_attr"):
                 parts = node.target.split(".")
-                used.update(".".join(parts[:i + 1]) for i in range(len(parts)))
+                used.update(".".join(parts[: i + 1]) for i in range(len(parts)))
                 if node.op == "call_module":
                     used.update(f"{node.target}.{name}" for name, _ in self.get_submodule(node.target).named_modules() if name)
         for name in [name for name, _ in self.named_modules() if name and name not in used]:
@@ -177,8 +178,10 @@ class _Frozen:
 
     def __reduce__(self):
         from wisp.fx.node import map_arg
+
         def named(value):
             return map_arg(value, lambda n: _Name(n.name))
+
         steps = [(node.op, node.target, named(node.args), named(node.kwargs), node.name) for node in self.graph.nodes]
         return _thaw, (steps,)
 
@@ -191,9 +194,12 @@ class _Name:
 def _thaw(steps):
     from wisp.fx.graph import Graph
     from wisp.fx.node import map_aggregate
+
     graph, nodes = Graph(), {}
     for op, target, args, kwargs, name in steps:
+
         def known(value):
             return nodes[value.name] if isinstance(value, _Name) else value
+
         nodes[name] = graph.create_node(op, target, map_aggregate(args, known), map_aggregate(kwargs, known), name)
     return graph

@@ -1,4 +1,5 @@
 """Runs a graph step by step, so that a subclass can look at, time or change what each step does."""
+
 from wisp.fx.graph import Graph
 from wisp.fx.graph_module import GraphModule
 from wisp.fx.node import map_aggregate, map_arg
@@ -57,10 +58,12 @@ class Interpreter:
 
     def map_nodes_to_values(self, args, n):
         """The arguments with values in place of nodes."""
+
         def value(node):
             if node not in self.env:
                 raise RuntimeError(f"Node {n} referenced nonexistent value {node}! Run Graph.lint() to diagnose such issues")
             return self.env[node]
+
         result = map_arg(args, value)
         return tuple(result) if isinstance(args, tuple) else dict(result)
 
@@ -112,6 +115,7 @@ class Transformer(Interpreter):
 
         class Adding(TracerBase):
             graph = self.new_graph
+
         self.tracer = Adding()
 
     def placeholder(self, target, args, kwargs):

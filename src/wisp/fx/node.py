@@ -1,4 +1,5 @@
 """A step of a traced graph: an input, an attribute, a call, or the output."""
+
 from wisp.fx.immutable_collections import immutable_dict, immutable_list
 
 __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
@@ -135,8 +136,10 @@ class Node:
 
     def replace_input_with(self, old_input, new_input):
         """Use another node wherever this one uses `old_input`."""
-        self._set(map_arg(self.args, lambda n: new_input if n is old_input else n),
-                  map_arg(self.kwargs, lambda n: new_input if n is old_input else n))
+        self._set(
+            map_arg(self.args, lambda n: new_input if n is old_input else n),
+            map_arg(self.kwargs, lambda n: new_input if n is old_input else n),
+        )
 
     def replace_all_uses_with(self, replace_with, delete_user_cb=lambda user: True, *, propagate_meta=False):
         """Let all users of this node use another; returns those that were changed."""
@@ -167,13 +170,16 @@ class Node:
         if self.op == "output":
             return f"return {self.args[0]}"
         target = self._pretty_target()
-        return (f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={target}]"
-                f"(args = {_shown(self.args)}, kwargs = {_shown(self.kwargs)})")
+        return (
+            f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={target}]"
+            f"(args = {_shown(self.args)}, kwargs = {_shown(self.kwargs)})"
+        )
 
     def _pretty_target(self):
         if isinstance(self.target, str):
             return self.target
         from wisp.fx.graph import qualified_name
+
         return qualified_name(self.target)
 
     def __repr__(self):

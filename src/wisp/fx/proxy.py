@@ -1,4 +1,5 @@
 """The values that a traced program computes with: each operation on one becomes a step of the graph."""
+
 import operator
 
 from wisp.fx.node import map_aggregate
@@ -37,8 +38,10 @@ class Proxy:
         return self.tracer.to_bool(self)
 
     def __len__(self):
-        raise RuntimeError("'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please call "
-                           "torch.fx.wrap('len') at module scope")
+        raise RuntimeError(
+            "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please call "
+            "torch.fx.wrap('len') at module scope"
+        )
 
     def keys(self):
         """The keys, of `**value`."""
@@ -50,6 +53,7 @@ class Proxy:
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         from wisp import Tensor
+
         kwargs = kwargs or {}
         tracers = []
         map_aggregate((args, kwargs), lambda value: tracers.append(value.tracer) if isinstance(value, Proxy) else None)
@@ -65,6 +69,7 @@ def _operator(name, reflected):
     def method(self, *others):
         args = (others[0], self) if reflected else (self, *others)
         return self.tracer.create_proxy("call_function", function, args, {})
+
     return method
 
 
@@ -158,13 +163,16 @@ class TracerBase:
         """Called for `for x in value:`; possible where the program unpacks a known number of values."""
         import dis
         import sys
+
         frame = sys._getframe(2)
         instructions = list(dis.get_instructions(frame.f_code))
         at = next((i for i, step in enumerate(instructions) if step.offset == frame.f_lasti), None)
         if at is not None and instructions[at].opname == "UNPACK_SEQUENCE":
             return (obj[i] for i in range(instructions[at].arg))
-        raise TraceError("Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args or "
-                         "**kwargs function argument.")
+        raise TraceError(
+            "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args or "
+            "**kwargs function argument."
+        )
 
     def keys(self, obj):
         """Called for `**value`."""

@@ -1,4 +1,5 @@
 """Finds a pattern of steps in a graph and puts other steps in its place."""
+
 from collections import namedtuple
 
 from wisp.fx._symbolic_trace import symbolic_trace
@@ -26,9 +27,12 @@ def _same(pattern, found, known):
         if not isinstance(found, Node) or found.op != pattern.op or found.target != pattern.target:
             return False
         known[pattern] = found
-        return (len(pattern.args) == len(found.args) and set(pattern.kwargs) == set(found.kwargs)
-                and all(_same(a, b, known) for a, b in zip(pattern.args, found.args))
-                and all(_same(pattern.kwargs[key], found.kwargs[key], known) for key in pattern.kwargs))
+        return (
+            len(pattern.args) == len(found.args)
+            and set(pattern.kwargs) == set(found.kwargs)
+            and all(_same(a, b, known) for a, b in zip(pattern.args, found.args))
+            and all(_same(pattern.kwargs[key], found.kwargs[key], known) for key in pattern.kwargs)
+        )
     if isinstance(pattern, (tuple, list)):
         return isinstance(found, (tuple, list)) and len(pattern) == len(found) and all(_same(a, b, known) for a, b in zip(pattern, found))
     return type(pattern) is type(found) and pattern == found

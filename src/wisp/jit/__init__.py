@@ -2,6 +2,7 @@
 
 `save` and `load` keep the whole module by its Python class, as `wisp.save(module)` does.
 """
+
 import builtins as _builtins
 import functools as _functools
 from typing import Final  # noqa: F401
@@ -9,10 +10,37 @@ from typing import Final  # noqa: F401
 from wisp import fx as _fx
 from wisp import nn as _nn
 
-__all__ = ["Attribute", "Final", "ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "enable_onednn_fusion", "export", "fork",
-           "freeze", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load", "onednn_fusion_enabled",
-           "optimize_for_inference", "optimized_execution", "run_frozen_optimizations", "save", "script", "script_if_tracing",
-           "script_method", "set_fusion_strategy", "trace", "trace_module", "unused", "wait"]
+__all__ = [
+    "Attribute",
+    "Final",
+    "ScriptFunction",
+    "ScriptModule",
+    "TracerWarning",
+    "annotate",
+    "enable_onednn_fusion",
+    "export",
+    "fork",
+    "freeze",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "load",
+    "onednn_fusion_enabled",
+    "optimize_for_inference",
+    "optimized_execution",
+    "run_frozen_optimizations",
+    "save",
+    "script",
+    "script_if_tracing",
+    "script_method",
+    "set_fusion_strategy",
+    "trace",
+    "trace_module",
+    "unused",
+    "wait",
+]
 
 ScriptFunction = type(lambda: None)
 
@@ -36,6 +64,7 @@ class ScriptModule(_nn.Module):
             return _fx.symbolic_trace(self).code
         except Exception:
             import inspect
+
             return inspect.getsource(type(self).forward)
 
     @property
@@ -68,14 +97,17 @@ def _scripted(obj):
     kind = type(obj)
     if kind not in _scripted_classes:
         try:
-            made = type(kind.__name__, (kind, RecursiveScriptModule), {"__module__": kind.__module__, "__doc__": kind.__doc__,
-                                                                     "__reduce_ex__": _reduce_scripted, "_original_class": kind})
-        except TypeError:       # a metaclass that does not go together with ours
+            made = type(
+                kind.__name__,
+                (kind, RecursiveScriptModule),
+                {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce_ex__": _reduce_scripted, "_original_class": kind},
+            )
+        except TypeError:  # a metaclass that does not go together with ours
             made = kind
         _scripted_classes[kind] = made
     try:
         obj.__class__ = _scripted_classes[kind]
-    except TypeError:           # a class with slots of its own
+    except TypeError:  # a class with slots of its own
         pass
     return obj
 
@@ -83,6 +115,7 @@ def _scripted(obj):
 def _reduce_scripted(self, protocol):
     # files and copies hold the module's own class
     import copyreg
+
     state = object.__reduce_ex__(self, 2)[2]
     return copyreg._reconstructor, (type(self)._original_class, object, None), state
 
@@ -109,6 +142,7 @@ def trace(func, example_inputs=None, **options):
     torch.Size([3, 1])
     """
     import wisp
+
     with wisp.no_grad():
         if example_inputs is None:
             func(**options.get("example_kwarg_inputs") or {})
@@ -120,6 +154,7 @@ def trace(func, example_inputs=None, **options):
 def trace_module(mod, inputs, **options):
     """Call the named methods once on their examples and return the module as it is."""
     import wisp
+
     with wisp.no_grad():
         for name, values in inputs.items():
             getattr(mod, name)(*(values if _builtins.isinstance(values, (tuple, list)) else (values,)))
@@ -129,6 +164,7 @@ def trace_module(mod, inputs, **options):
 def save(m, f, _extra_files=None):
     """Save a whole module, by its Python class."""
     import wisp
+
     wisp.save(m, f)
 
 
@@ -137,11 +173,14 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
     import zipfile
 
     import wisp
+
     if _builtins.isinstance(f, (str, bytes)) and zipfile.is_zipfile(f):
         with zipfile.ZipFile(f) as archive:
             if any(name.endswith("constants.pkl") for name in archive.namelist()):
-                raise RuntimeError(f"jit.load: {f!r} is a TorchScript archive, whose compiled code Wisp does not run; save the model's "
-                                   "state_dict() from PyTorch, build the model in Python and load that")
+                raise RuntimeError(
+                    f"jit.load: {f!r} is a TorchScript archive, whose compiled code Wisp does not run; save the model's "
+                    "state_dict() from PyTorch, build the model in Python and load that"
+                )
     return _scripted(wisp.load(f, map_location=map_location, weights_only=False))
 
 
@@ -153,6 +192,7 @@ def _named(name, doc, function=_same):
     @_functools.wraps(function)
     def result(*args, **kwargs):
         return function(*args, **kwargs)
+
     result.__name__ = result.__qualname__ = name
     result.__doc__ = doc
     return result
@@ -205,6 +245,7 @@ def Attribute(value, type):
 def isinstance(obj, target_type):
     """Whether the object is of the class; of `List[int]` and the like, the container's class counts."""
     import typing
+
     kinds = target_type if _builtins.isinstance(target_type, tuple) else (target_type,)
     return _builtins.isinstance(obj, tuple(typing.get_origin(kind) or kind for kind in kinds))
 
@@ -212,6 +253,7 @@ def isinstance(obj, target_type):
 def fork(func, *args, **kwargs):
     """Call the function now; `wait` gives its result."""
     from wisp.futures import Future
+
     future = Future()
     future.set_result(func(*args, **kwargs))
     return future

@@ -1,2 +1,3 @@
 """Names of `torch.jit` by their inner module."""
+
 from wisp.jit import RecursiveScriptModule, ScriptFunction, ScriptModule, script  # noqa: F401

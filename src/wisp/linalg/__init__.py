@@ -1,4 +1,5 @@
 """Linear algebra: norms, decompositions, solvers."""
+
 from wisp import _core
 
 globals().update({name: f for name, f in _core._operators["linalg"].items() if not name.startswith("_")})

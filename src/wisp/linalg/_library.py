@@ -1,4 +1,5 @@
 """Where LAPACK comes from: the scipy-openblas32 wheel, opened on first use."""
+
 import glob
 import importlib.util
 import os
@@ -23,9 +24,9 @@ def open():
     """Called by the core before the first routine."""
     path = find()
     if path is None:
-        raise RuntimeError("wisp.linalg needs LAPACK, which comes with the package scipy-openblas32: pip install "
-                           "scipy-openblas32")
+        raise RuntimeError("wisp.linalg needs LAPACK, which comes with the package scipy-openblas32: pip install scipy-openblas32")
     problem = _core._operators[""]["_open_lapack"](path)
     if problem:
-        raise RuntimeError(f"wisp.linalg could not use the LAPACK library {path}: {problem}. pip install "
-                           f"--force-reinstall scipy-openblas32")
+        raise RuntimeError(
+            f"wisp.linalg could not use the LAPACK library {path}: {problem}. pip install --force-reinstall scipy-openblas32"
+        )

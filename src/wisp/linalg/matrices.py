@@ -1,4 +1,5 @@
 """Properties of matrices and systems of tensors, made of decompositions."""
+
 import math
 
 import wisp
@@ -49,8 +50,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None, out=None)
         raise RuntimeError("linalg.matrix_rank: The input tensor A must have at least 2 dimensions.")
     for name, given in (("tol", tol), ("atol", atol), ("rtol", rtol)):
         if isinstance(given, wisp.Tensor) and given.is_complex():
-            raise RuntimeError(f"torch.linalg.matrix_rank: {name} tensor of complex type is not supported. Got "
-                               f"{given.dtype}")
+            raise RuntimeError(f"torch.linalg.matrix_rank: {name} tensor of complex type is not supported. Got {given.dtype}")
     if hermitian:
         _check_square(A, "linalg.matrix_rank")
     if tol is not None:
@@ -70,8 +70,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None, out=None)
 def cond(A, p=None, *, out=None):
     """The condition number of matrices in a norm: None or 2, -2, 'fro', 'nuc', inf, -inf, 1 or -1."""
     if A.dim() < 2:
-        raise RuntimeError(f"linalg.cond: The input tensor must have at least 2 dimensions, but got {A.dim()} "
-                           f"dimensions instead.")
+        raise RuntimeError(f"linalg.cond: The input tensor must have at least 2 dimensions, but got {A.dim()} dimensions instead.")
     if not (A.is_floating_point() or A.is_complex()):
         raise RuntimeError(f"linalg.cond: Expected a floating point or complex tensor as input. Got {A.dtype}")
     if isinstance(p, str):
@@ -102,9 +101,11 @@ def tensorinv(A, ind=2, *, out=None):
         raise RuntimeError("Expected a strictly positive integer for 'ind'")
     rows, columns = tuple(A.shape[:ind]), tuple(A.shape[ind:])
     if math.prod(rows) != math.prod(columns):
-        raise RuntimeError(f"Expected self to satisfy the requirement prod(self.shape[ind:]) == "
-                           f"prod(self.shape[:ind]), but got "
-                           f"{math.prod(columns)} != {math.prod(rows)}")
+        raise RuntimeError(
+            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got "
+            f"{math.prod(columns)} != {math.prod(rows)}"
+        )
     return into(out, _op["inv"](A.reshape(math.prod(rows), math.prod(columns))).reshape(columns + rows))
 
 
@@ -113,9 +114,11 @@ def tensorsolve(A, B, dims=None, *, out=None):
     if dims is not None:
         dims = [d % A.dim() for d in dims]
         A = A.movedim(dims, list(range(A.dim() - len(dims), A.dim())))
-    shape = tuple(A.shape[B.dim():])
-    if math.prod(A.shape[:B.dim()]) != B.numel() or B.numel() != math.prod(shape):
-        raise RuntimeError(f"Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
-                           f"prod(self.shape[:other.ndim]), "
-                           f"but got {math.prod(shape)} != {math.prod(A.shape[:B.dim()])}")
+    shape = tuple(A.shape[B.dim() :])
+    if math.prod(A.shape[: B.dim()]) != B.numel() or B.numel() != math.prod(shape):
+        raise RuntimeError(
+            f"Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            f"prod(self.shape[:other.ndim]), "
+            f"but got {math.prod(shape)} != {math.prod(A.shape[: B.dim()])}"
+        )
     return into(out, _op["solve"](A.reshape(B.numel(), B.numel()), B.reshape(-1)).reshape(shape))

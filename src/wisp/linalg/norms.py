@@ -21,9 +21,7 @@ def _unsqueezed(result, dims, ndim):
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
     """A norm of the matrices in two dimensions: 'fro', 'nuc', 1, -1, inf, -inf, 2 or -2."""
     if A.dim() < 2:
-        raise RuntimeError(
-            f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got shape {list(A.shape)}."
-        )
+        raise RuntimeError(f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got shape {list(A.shape)}.")
     if not (A.is_floating_point() or A.is_complex()):
         raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {A.dtype}")
     dim = tuple(dim)
@@ -57,9 +55,7 @@ def norm(input, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
             raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
     elif ord is not None:
         if input.dim() not in (1, 2):
-            raise RuntimeError(
-                f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {input.dim()}D."
-            )
+            raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {input.dim()}D.")
         dims = tuple(range(input.dim()))
     else:
         dims = None

@@ -16,9 +16,7 @@ def _chosen(input, mask, value):
     """`input` with `value` where the mask is False."""
     if mask is None:
         return input
-    return _core.where(
-        mask.expand(input.shape) if mask.shape != input.shape else mask, input, _core.full((), value, dtype=input.dtype)
-    )
+    return _core.where(mask.expand(input.shape) if mask.shape != input.shape else mask, input, _core.full((), value, dtype=input.dtype))
 
 
 def _dims(input, dim):
@@ -28,9 +26,7 @@ def _dims(input, dim):
     limit = max(input.dim(), 1)
     for d in dims:
         if not -limit <= d < limit:
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {d})"
-            )
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {d})")
     wrapped = tuple(d % limit for d in dims)
     if len(set(wrapped)) < len(wrapped):
         raise RuntimeError(f"dim={dim} appears multiple times in the list of dims")
@@ -137,9 +133,7 @@ def norm(input, ord=2, dim=None, *, keepdim=False, dtype=None, mask=None):
     from wisp import linalg
 
     x = _cast(input, dtype)
-    return linalg.vector_norm(
-        _chosen(x, mask, math.inf if ord == -math.inf else 0), 2 if ord is None else ord, _dims(x, dim), keepdim
-    )
+    return linalg.vector_norm(_chosen(x, mask, math.inf if ord == -math.inf else 0), 2 if ord is None else ord, _dims(x, dim), keepdim)
 
 
 def _spread(input, dim, unbiased, correction, keepdim, dtype, mask, root):
@@ -190,9 +184,7 @@ def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
 
 
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
-    return _core.logaddexp(
-        _chosen(_cast(input, dtype), input_mask, -math.inf), _chosen(_cast(other, dtype), other_mask, -math.inf)
-    )
+    return _core.logaddexp(_chosen(_cast(input, dtype), input_mask, -math.inf), _chosen(_cast(other, dtype), other_mask, -math.inf))
 
 
 def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):

@@ -2,14 +2,17 @@
 
 Operators on elements keep the mask; reductions leave masked-out elements aside (`wisp.masked`); operators on shapes work on both.
 """
+
 import wisp
 from wisp import _core
 from wisp._holder import BINARY, ELEMENTWISE, Holder
 
-_SHAPES = set("""view reshape flatten unflatten transpose swapaxes swapdims permute t movedim moveaxis unsqueeze squeeze expand expand_as
+_SHAPES = set(
+    """view reshape flatten unflatten transpose swapaxes swapdims permute t movedim moveaxis unsqueeze squeeze expand expand_as
     select narrow split split_with_sizes chunk tensor_split unbind __getitem__ cat concat concatenate stack hstack vstack roll flip fliplr
     flipud rot90 repeat tile repeat_interleave diagonal diag_embed index_select ravel broadcast_to view_as reshape_as contiguous clone
-    unfold""".split())
+    unfold""".split()
+)
 _REDUCTIONS = {"sum", "mean", "prod", "amax", "amin", "argmax", "argmin", "var", "std", "norm", "logsumexp", "median"}
 
 

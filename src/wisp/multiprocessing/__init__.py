@@ -1,13 +1,14 @@
 """Python's multiprocessing, with tensors that travel as shared memory.
 
-    >>> import wisp
-    >>> from wisp import multiprocessing as mp
-    >>> x = wisp.zeros(3).share_memory_()
-    >>> p = mp.get_context("fork").Process(target=x.fill_, args=(7.0,))
-    >>> p.start(); p.join()
-    >>> x
-    tensor([7., 7., 7.])
+>>> import wisp
+>>> from wisp import multiprocessing as mp
+>>> x = wisp.zeros(3).share_memory_()
+>>> p = mp.get_context("fork").Process(target=x.fill_, args=(7.0,))
+>>> p.start(); p.join()
+>>> x
+tensor([7., 7., 7.])
 """
+
 import multiprocessing as _multiprocessing
 from multiprocessing import *  # noqa: F403
 from multiprocessing import context as _context
@@ -52,8 +53,10 @@ class _Sharing:
         return self if method is None else get_context(method)
 
 
-_contexts = {method: type(type(context).__name__, (_Sharing, type(context)), {})()
-             for method, context in ((name, _multiprocessing.get_context(name)) for name in get_all_start_methods())}  # noqa: F405
+_contexts = {
+    method: type(type(context).__name__, (_Sharing, type(context)), {})()
+    for method, context in ((name, _multiprocessing.get_context(name)) for name in _multiprocessing.get_all_start_methods())
+}
 
 
 def get_context(method=None):
@@ -73,6 +76,7 @@ def get_context(method=None):
 def _of_default_context(name):
     def call(*args, **kwargs):
         return getattr(get_context(), name)(*args, **kwargs)
+
     call.__name__ = call.__qualname__ = name
     call.__doc__ = getattr(_context.BaseContext, name).__doc__ or f"`{name}` of the default context."
     return call
@@ -116,6 +120,19 @@ def set_sharing_strategy(new_strategy):
     _strategy = new_strategy
 
 
-__all__ = [*_multiprocessing.__all__, "Pipe", "ProcessContext", "ProcessException", "ProcessExitedException",
-           "ProcessRaisedException", "SpawnContext", "get_all_sharing_strategies", "get_sharing_strategy", "pool", "queues",
-           "set_sharing_strategy", "spawn", "start_processes"]
+__all__ = [
+    *_multiprocessing.__all__,
+    "Pipe",
+    "ProcessContext",
+    "ProcessException",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SpawnContext",
+    "get_all_sharing_strategies",
+    "get_sharing_strategy",
+    "pool",
+    "queues",
+    "set_sharing_strategy",
+    "spawn",
+    "start_processes",
+]

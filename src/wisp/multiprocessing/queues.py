@@ -1,4 +1,5 @@
 """Pipes and queues whose messages carry tensors as shared memory."""
+
 import array
 import multiprocessing.connection
 import multiprocessing.queues
@@ -33,7 +34,7 @@ class Channel(multiprocessing.connection.Connection):
         wire = self._socket()
         try:
             for i in range(0, len(files), _GROUP):
-                part = array.array("i", files[i:i + _GROUP])
+                part = array.array("i", files[i : i + _GROUP])
                 wire.sendmsg([b"f"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, part)])
         finally:
             wire.detach()
@@ -63,7 +64,7 @@ class Channel(multiprocessing.connection.Connection):
                     raise EOFError
                 for level, kind, data in ancillary:
                     if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                        files.extend(array.array("i", data[:len(data) // 4 * 4]))
+                        files.extend(array.array("i", data[: len(data) // 4 * 4]))
                 if flags & getattr(socket, "MSG_CTRUNC", 0):
                     raise OSError("too many open files to receive a tensor; raise the limit with `ulimit -n`")
         except BaseException:
@@ -92,8 +93,9 @@ def _rebuild_channel(handle, readable, writable):
     return Channel(handle.detach(), readable, writable)
 
 
-ForkingPickler.register(Channel, lambda channel: (
-    _rebuild_channel, (reduction.DupFd(channel.fileno()), channel.readable, channel.writable)))
+ForkingPickler.register(
+    Channel, lambda channel: (_rebuild_channel, (reduction.DupFd(channel.fileno()), channel.readable, channel.writable))
+)
 
 
 def Pipe(duplex=True):
@@ -107,8 +109,7 @@ def Pipe(duplex=True):
     tensor([0, 1, 2])
     """
     first, second = socket.socketpair()
-    return (Channel(first.detach(), readable=True, writable=duplex),
-            Channel(second.detach(), readable=duplex, writable=True))
+    return (Channel(first.detach(), readable=True, writable=duplex), Channel(second.detach(), readable=duplex, writable=True))
 
 
 class Queue(multiprocessing.queues.Queue):

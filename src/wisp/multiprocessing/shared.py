@@ -1,6 +1,7 @@
 """Tensors on their way to other processes: their memory is moved into a file that has no name, and the file's
 descriptor travels. The kernel frees the memory with its last owner, however the processes end.
 """
+
 import errno
 import io
 import os
@@ -21,6 +22,7 @@ _storage, _from_storage = _operators["_storage"], _operators["_from_storage"]
 def raise_file_limit():
     """Let this process open as many files as the system allows; False if that was so already."""
     import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return False
@@ -71,9 +73,9 @@ def share(tensor):
 
 # ---------------------------------------------------------------- pickling
 class _Parcels(threading.local):
-    packing = None   # the descriptors of the message that this thread packs, by the storage's address
-    sending = ()     # what goes out with the next message: (descriptors, tensors that keep them open)
-    arrived = ()     # descriptors that came with the message being unpacked
+    packing = None  # the descriptors of the message that this thread packs, by the storage's address
+    sending = ()  # what goes out with the next message: (descriptors, tensors that keep them open)
+    arrived = ()  # descriptors that came with the message being unpacked
 
 
 parcels = _Parcels()
@@ -104,9 +106,11 @@ def rebuild_tensor(kind, handle, size, dtype, shape, stride, offset, requires_gr
 def reduce_tensor(tensor):
     """How a tensor is pickled for another process."""
     if tensor.requires_grad and not tensor.is_leaf:
-        raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not "
-                           "support crossing process boundaries.  If you just want to transfer the data, call detach() "
-                           "on the tensor before serializing (e.g., putting it on the queue).")
+        raise RuntimeError(
+            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not "
+            "support crossing process boundaries.  If you just want to transfer the data, call detach() "
+            "on the tensor before serializing (e.g., putting it on the queue)."
+        )
     kind = None if type(tensor) is wisp.Tensor else type(tensor)
     plain = tensor.detach()
     if tensor.device.type != "cpu" or not plain.untyped_storage().nbytes():
@@ -118,8 +122,17 @@ def reduce_tensor(tensor):
         handle = reduction.DupFd(descriptor)
     else:
         handle = parcels.packing.setdefault(plain.untyped_storage().data_ptr(), (len(parcels.packing), plain))[0]
-    return rebuild_tensor, (kind, handle, plain.untyped_storage().nbytes(), tensor.dtype, tuple(plain.shape),
-                            plain.stride(), plain.storage_offset(), tensor.requires_grad, tensor.__dict__)
+    return rebuild_tensor, (
+        kind,
+        handle,
+        plain.untyped_storage().nbytes(),
+        tensor.dtype,
+        tuple(plain.shape),
+        plain.stride(),
+        plain.storage_offset(),
+        tensor.requires_grad,
+        tensor.__dict__,
+    )
 
 
 def reduce_storage(storage):

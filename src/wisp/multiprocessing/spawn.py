@@ -1,4 +1,5 @@
 """Running one function in several processes, and reporting the first that fails."""
+
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -51,7 +52,7 @@ def _run(function, index, args, report):
     except Exception:
         world = sys.modules.get("wisp.distributed._world")
         if world is not None:
-            world.fail()    # the other ranks must not be waited for
+            world.fail()  # the other ranks must not be waited for
         with open(report, "wb") as file:
             pickle.dump(traceback.format_exc(), file)
         sys.exit(1)
@@ -106,8 +107,7 @@ class ProcessContext:
         if os.path.getsize(self.error_files[index]):
             with open(self.error_files[index], "rb") as file:
                 text = pickle.load(file)
-            raise ProcessRaisedException(f"\n\n-- Process {index} terminated with the following error:\n{text}\n", index,
-                                         process.pid)
+            raise ProcessRaisedException(f"\n\n-- Process {index} terminated with the following error:\n{text}\n", index, process.pid)
         code = process.exitcode
         if code < 0:
             try:
@@ -135,6 +135,7 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
     True
     """
     from wisp import multiprocessing as mp
+
     context = mp.get_context(start_method)
     processes, reports = [], []
     for i in range(nprocs):
@@ -165,6 +166,9 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
     >>> mp.spawn(print, args=("hello",), nprocs=2)
     """
     if start_method != "spawn":
-        warnings.warn(f"spawn() starts processes by 'spawn' (got start_method={start_method!r}); use start_processes() "
-                      "for other ways", FutureWarning, stacklevel=2)
+        warnings.warn(
+            f"spawn() starts processes by 'spawn' (got start_method={start_method!r}); use start_processes() for other ways",
+            FutureWarning,
+            stacklevel=2,
+        )
     return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")

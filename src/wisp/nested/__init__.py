@@ -1,10 +1,11 @@
 """`torch.nested`: batches of tensors of different sizes, without padding.
 
-    >>> import wisp
-    >>> words = wisp.nested.nested_tensor([wisp.randn(5, 8), wisp.randn(2, 8)], layout=wisp.jagged)
-    >>> [part.shape for part in wisp.nn.Linear(8, 3)(words).unbind()]
-    [torch.Size([5, 3]), torch.Size([2, 3])]
+>>> import wisp
+>>> words = wisp.nested.nested_tensor([wisp.randn(5, 8), wisp.randn(2, 8)], layout=wisp.jagged)
+>>> [part.shape for part in wisp.nn.Linear(8, 3)(words).unbind()]
+[torch.Size([5, 3]), torch.Size([2, 3])]
 """
+
 import wisp
 from wisp.nested._tensor import NestedTensor, _make, pack
 
@@ -26,8 +27,10 @@ def nested_tensor(tensor_list, *, dtype=None, layout=None, device=None, requires
     """
     if not isinstance(tensor_list, (list, tuple)):
         raise TypeError(f"nested_tensor(): Expected first argument to be a list of tensors, got {type(tensor_list).__name__}")
-    parts = [(part.detach() if isinstance(part, wisp.Tensor) else wisp.tensor(part, dtype=dtype)).to(device=device, dtype=dtype)
-             for part in tensor_list]
+    parts = [
+        (part.detach() if isinstance(part, wisp.Tensor) else wisp.tensor(part, dtype=dtype)).to(device=device, dtype=dtype)
+        for part in tensor_list
+    ]
     if not parts:
         result = pack([], _layout(layout), wisp.empty(0, dtype=dtype, device=device))
     else:
@@ -89,7 +92,7 @@ def nested_tensor_from_jagged(values, offsets=None, lengths=None, jagged_dim=Non
     if any(a > b for a, b in zip(ends, ends[1:])) or ends[0] < 0 or ends[-1] > values.shape[place]:
         raise RuntimeError(f"nested_tensor_from_jagged(): offsets {ends[:6]} do not rise from 0 to {values.shape[place]}")
     if lengths is not None:
-        starts = ends[:len(lengths)]
+        starts = ends[: len(lengths)]
         return pack([values.narrow(place, start, length) for start, length in zip(starts, lengths.tolist())], wisp.jagged)
     if ends[0] != 0 or ends[-1] != values.shape[place]:
         return pack([values.narrow(place, a, b - a) for a, b in zip(ends, ends[1:])], wisp.jagged)

@@ -1,4 +1,5 @@
 """Operators on nested tensors, by name. Those on elements, or on dimensions that all parts share, work on the packed values."""
+
 import math
 
 import wisp
@@ -43,6 +44,7 @@ def rule(*names):
     def enter(function):
         RULES.update(dict.fromkeys(names, function))
         return function
+
     return enter
 
 
@@ -72,8 +74,10 @@ def _on_values(function, name, args, kwargs):
     first = found[0]
     for other in found[1:]:
         if other._shapes != first._shapes or other._ragged != first._ragged:
+
             def shown(tensor):
                 return f"({', '.join(map(str, tensor._sizes))})"
+
             if name in BINARY and tensor_broadcasts(first, other):
                 return _by_parts(function, args, kwargs, first)
             raise RuntimeError(f"cannot call binary pointwise function {name} with inputs of shapes {shown(first)} and {shown(other)}")
@@ -84,6 +88,7 @@ def _on_values(function, name, args, kwargs):
         if isinstance(value, _core.Tensor) and value.dim() > 0 and name in BINARY:
             return _spread(first, value, name)
         return value
+
     if name == "embedding":
         return first._with(function(*map(values, args), **kwargs))
     return first._with(function(*map(values, args), **{key: values(value) for key, value in kwargs.items()}))
@@ -112,8 +117,10 @@ def _spread(nested, dense, name):
         raise RuntimeError(f"{name}: a dense tensor of {dense.dim()} dimensions and a nested one of {nested.dim()}")
     shape = (1,) * extra + tuple(dense.shape)
     if shape[nested._ragged] != 1:
-        raise RuntimeError(f"cannot call binary pointwise function {name} with inputs of shapes ({', '.join(map(str, nested._sizes))}) and "
-                           f"{tuple(dense.shape)}: the ragged dimension fits 1 alone")
+        raise RuntimeError(
+            f"cannot call binary pointwise function {name} with inputs of shapes ({', '.join(map(str, nested._sizes))}) and "
+            f"{tuple(dense.shape)}: the ragged dimension fits 1 alone"
+        )
     dense = dense.reshape(shape)
     if shape[0] == 1:
         return dense.squeeze(0)
@@ -169,6 +176,7 @@ def _softmax(name):
         if input._ragged is None or place == input._ragged:
             return input._again([function(part, place - 1, dtype=dtype) for part in input._parts()])
         return input._with(function(input._values, place - 1, dtype=dtype))
+
     return softmax
 
 
@@ -186,6 +194,7 @@ def matmul(input, other):
         if _nested(operand):
             return operand._parts()
         return operand.unbind(0) if operand.dim() == nested.dim() else [operand] * len(nested)
+
     one, two = parts(input), parts(other)
     if len(one) != len(two):
         raise RuntimeError(f"matmul: {len(one)} parts and {len(two)}")
@@ -201,8 +210,9 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     if attn_mask is not None:
         raise RuntimeError("scaled_dot_product_attention: attn_mask is not supported for nested tensors; each part attends to itself alone")
     parts = zip(*(part._parts() for part in (query, key, value)))
-    return query._again([F.scaled_dot_product_attention(q[None], k[None], v[None], None, dropout_p, is_causal, scale, enable_gqa)[0]
-                         for q, k, v in parts])
+    return query._again(
+        [F.scaled_dot_product_attention(q[None], k[None], v[None], None, dropout_p, is_causal, scale, enable_gqa)[0] for q, k, v in parts]
+    )
 
 
 # ---- reductions
@@ -218,19 +228,21 @@ def _reduction(name):
                 raise RuntimeError(f"{name}(): reducing along the batch dimension is not supported for parts that differ in several sizes")
             return input._again([operator(part, [d - 1 for d in dims], keepdim, **kwargs) for part in input._parts()])
         if 0 in dims and input._ragged not in dims:
-            raise RuntimeError(f"{name}(): reducing along the batch dimension but not the ragged dimension is not supported for nested "
-                               "tensors")
+            raise RuntimeError(
+                f"{name}(): reducing along the batch dimension but not the ragged dimension is not supported for nested tensors"
+            )
         if 0 in dims:
             result = operator(input._values, [d - 1 for d in dims if d], keepdim, **kwargs)
             return result.unsqueeze(0) if keepdim else result
         if input._ragged not in dims:
             kept = 0 if keepdim else sum(d < input._ragged for d in dims)
             values = operator(input._values, [d - 1 for d in dims], keepdim, **kwargs)
-            shapes = [(*values.shape[:input._ragged - 1 - kept], n, *values.shape[input._ragged - kept:]) for n in input._lengths()]
+            shapes = [(*values.shape[: input._ragged - 1 - kept], n, *values.shape[input._ragged - kept :]) for n in input._lengths()]
             return _make(values, shapes, input._ragged - kept, input._layout, input._offsets)
         if name in ("sum", "mean") and len(dims) == 1:
             return _segment_sum(input, name, keepdim, **kwargs)
         return wisp.stack([operator(part, [d - 1 for d in dims], keepdim, **kwargs) for part in input._parts()])
+
     return reduce
 
 
@@ -238,8 +250,9 @@ def _segment_sum(input, name, keepdim, dtype=None):
     values = input._values if dtype is None else input._values.to(dtype)
     if not values.is_floating_point() and not values.is_complex():
         if name == "mean":
-            raise RuntimeError("mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
-                               f"Got: {values.dtype}")
+            raise RuntimeError(
+                f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {values.dtype}"
+            )
         values = values.long()
     values = values.movedim(input._ragged - 1, 0)
     result = values.new_zeros((len(input), *values.shape[1:])).index_add(0, input._segments(), values)
@@ -266,6 +279,7 @@ def _by_part(name):
         if isinstance(results[0], tuple):
             return type(results[0])([join(column) for column in zip(*results)])
         return join(results)
+
     return reduce
 
 
@@ -279,6 +293,7 @@ def _along(name):
         if place == 0:
             raise RuntimeError(f"{name}(): not supported for NestedTensor on the batch dimension (dim=0)")
         return input._again([getattr(part, name)(place - 1, *args, **kwargs) for part in input._parts()])
+
     return along
 
 
@@ -288,7 +303,7 @@ for _name in ("cumsum", "cumprod", "argsort"):
 
 # ---- shapes
 def _moved(input, values, ragged):
-    shapes = [(*values.shape[:ragged - 1], length, *values.shape[ragged:]) for length in input._lengths()]
+    shapes = [(*values.shape[: ragged - 1], length, *values.shape[ragged:]) for length in input._lengths()]
     return _make(values, shapes, ragged, input._layout, input._offsets)
 
 
@@ -322,12 +337,12 @@ def view(input, *shape):
     place = next((i for i, size in enumerate(shape) if isinstance(size, RaggedSize)), None)
     if place is None:
         place = next((i for i, size in enumerate(shape) if i and size == -1), None)
-    before = math.prod(input._values.shape[:input._ragged - 1])
+    before = math.prod(input._values.shape[: input._ragged - 1])
     if place is None or place == 0 or isinstance(shape[place], RaggedSize) and shape[place] != input._sizes[input._ragged]:
         raise RuntimeError(f"view: the shape {tuple(shape)} has no place for the ragged dimension; use -1 or size({input._ragged})")
     if math.prod(shape[1:place]) != before:
         raise RuntimeError(f"view(): cannot view shape ({', '.join(map(str, input._sizes))}) as ({', '.join(map(str, shape))})")
-    return _moved(input, input._values.reshape(*shape[1:place], sum(lengths), *shape[place + 1:]), place)
+    return _moved(input, input._values.reshape(*shape[1:place], sum(lengths), *shape[place + 1 :]), place)
 
 
 @rule("unflatten")
@@ -369,6 +384,7 @@ def _splitting(name):
             parts = input._parts()
             return tuple(input._again([parts[i] for i in group.tolist()]) for group in groups)
         return tuple(input._with(part) for part in getattr(input._values, name)(sizes, _dim(input, dim, name)))
+
     return split
 
 
@@ -417,7 +433,7 @@ def getitem(input, key):
     keys = list(key) if isinstance(key, tuple) else [key]
     if Ellipsis in [k for k in keys if not isinstance(k, _core.Tensor)]:
         place = next(i for i, k in enumerate(keys) if k is Ellipsis)
-        keys[place:place + 1] = [slice(None)] * (input.dim() - len(keys) + 1)
+        keys[place : place + 1] = [slice(None)] * (input.dim() - len(keys) + 1)
     first, *rest = keys
     if isinstance(first, int):
         part = select(input, 0, first)
@@ -430,7 +446,7 @@ def getitem(input, key):
         return input
     if input._ragged is None or len(rest) >= input._ragged and rest[input._ragged - 1] != slice(None):
         return input._again([part[tuple(rest)] for part in input._parts()])
-    gone = sum(isinstance(k, int) for k in rest[:input._ragged - 1])
+    gone = sum(isinstance(k, int) for k in rest[: input._ragged - 1])
     return _moved(input, input._values[tuple(rest)], input._ragged - gone)
 
 

@@ -5,6 +5,7 @@ ragged dimension as one, at the place `ragged - 1`, so that operators on other d
 sizes differ (layout strided alone), the values are all elements in a row and `ragged` is None; then elementwise operators work on
 the values, and the rest goes part by part.
 """
+
 import functools
 import itertools
 import math
@@ -68,6 +69,7 @@ class NestedTensor(Holder, _core.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         from wisp.nested import _operators
+
         return _operators.call(func, args, kwargs or {})
 
     # ---- what it is
@@ -88,8 +90,9 @@ class NestedTensor(Holder, _core.Tensor):
     @property
     def shape(self):
         if self._layout is not wisp.jagged:
-            raise RuntimeError("shape: a nested tensor of the strided layout has no single shape; use size(dim), unbind(), or "
-                               "layout=torch.jagged")
+            raise RuntimeError(
+                "shape: a nested tensor of the strided layout has no single shape; use size(dim), unbind(), or layout=torch.jagged"
+            )
         return self._sizes
 
     def size(self, dim=None):
@@ -140,7 +143,7 @@ class NestedTensor(Holder, _core.Tensor):
         if self._ragged is None:
             return _make(values, self._shapes, None, self._layout, self._offsets)
         place = self._ragged - 1
-        shapes = [(*values.shape[:place], length, *values.shape[place + 1:]) for length in self._lengths()]
+        shapes = [(*values.shape[:place], length, *values.shape[place + 1 :]) for length in self._lengths()]
         return _make(values, shapes, self._ragged, self._layout, self._offsets)
 
     def _gradient_of_values(self, grad):
@@ -207,8 +210,10 @@ class NestedTensor(Holder, _core.Tensor):
         if output_size is not None:
             wanted = list(output_size)
             if len(wanted) != self.dim() or wanted[0] != len(self) or any(w < s for w, s in zip(wanted[1:], sizes)):
-                raise RuntimeError("Value in output_size is less than NestedTensor padded size. Truncation is not supported; got "
-                                   f"{tuple(wanted)} for {(len(self), *sizes)}")
+                raise RuntimeError(
+                    "Value in output_size is less than NestedTensor padded size. Truncation is not supported; got "
+                    f"{tuple(wanted)} for {(len(self), *sizes)}"
+                )
             sizes = wanted[1:]
         others = [dim for dim in range(1, self.dim()) if dim != self._ragged]
         if self._ragged is None or any(sizes[dim - 1] != self._sizes[dim] for dim in others):
@@ -236,7 +241,7 @@ def _make(values, shapes, ragged, layout, offsets=None):
     shapes = [tuple(shape) for shape in shapes]
     if ragged is not None:
         lengths = tuple(shape[ragged - 1] for shape in shapes)
-        sizes = NestedSize((len(shapes), *values.shape[:ragged - 1], RaggedSize(lengths), *values.shape[ragged:]))
+        sizes = NestedSize((len(shapes), *values.shape[: ragged - 1], RaggedSize(lengths), *values.shape[ragged:]))
     else:
         columns = list(zip(*shapes)) or [()]
         sizes = NestedSize((len(shapes), *(column[0] if len(set(column)) == 1 else RaggedSize(column) for column in columns if column)))
@@ -259,19 +264,25 @@ def pack(parts, layout, like=None):
         return _make(values, [], None, layout)
     for index, part in enumerate(parts):
         if part.dim() != parts[0].dim():
-            raise RuntimeError(f"All Tensors given to nested_tensor must have the same dimension. Found dimension {part.dim()} for "
-                               f"Tensor at index {index} and dimension {parts[0].dim()} for Tensor at index 0.")
+            raise RuntimeError(
+                f"All Tensors given to nested_tensor must have the same dimension. Found dimension {part.dim()} for "
+                f"Tensor at index {index} and dimension {parts[0].dim()} for Tensor at index 0."
+            )
         if part.dtype != parts[0].dtype or part.device != parts[0].device:
-            raise RuntimeError(f"nested_tensor: tensor {index} is {part.dtype} on {part.device}, and tensor 0 {parts[0].dtype} on "
-                               f"{parts[0].device}; they must be alike")
+            raise RuntimeError(
+                f"nested_tensor: tensor {index} is {part.dtype} on {part.device}, and tensor 0 {parts[0].dtype} on "
+                f"{parts[0].device}; they must be alike"
+            )
     shapes = [tuple(part.shape) for part in parts]
     differing = [dim for dim, column in enumerate(zip(*shapes)) if len(set(column)) > 1]
     if len(differing) <= 1 and parts[0].dim() > 0:
         ragged = differing[0] + 1 if differing else 1
         return _make(wisp.cat(parts, ragged - 1), shapes, ragged, layout)
     if layout is wisp.jagged:
-        raise RuntimeError("Cannot represent given tensor list as a nested tensor with the jagged layout. Note that the jagged layout only "
-                           f"allows for a single ragged dimension; the sizes are {shapes[:4]}{' ...' if len(shapes) > 4 else ''}")
+        raise RuntimeError(
+            "Cannot represent given tensor list as a nested tensor with the jagged layout. Note that the jagged layout only "
+            f"allows for a single ragged dimension; the sizes are {shapes[:4]}{' ...' if len(shapes) > 4 else ''}"
+        )
     return _make(wisp.cat([part.reshape(-1) for part in parts]), shapes, None, layout)
 
 

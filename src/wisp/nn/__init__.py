@@ -1,12 +1,24 @@
 """Neural networks: modules, parameters, functions, initialisation."""
+
 import importlib
 
 from wisp.nn import functional, init, modules, parameter, utils
 from wisp.nn.modules import *  # noqa: F403
 from wisp.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
-__all__ = [*modules.__all__, "Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "factory_kwargs",
-           "functional", "init", "modules", "parameter", "utils"]
+__all__ = [
+    *modules.__all__,
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "factory_kwargs",
+    "functional",
+    "init",
+    "modules",
+    "parameter",
+    "utils",
+]
 
 # Loaded when first used: a module, or a name and the module it is in.
 _LAZY = {"attention": "attention", "grad": "grad", "parallel": "parallel", "DataParallel": "parallel"}

@@ -1,4 +1,5 @@
 """The reduction of losses: old arguments and names."""
+
 import warnings
 
 

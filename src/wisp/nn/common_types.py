@@ -1,4 +1,5 @@
 """Type aliases of PyTorch for annotations: sizes as a number or a tuple."""
+
 from typing import Optional, TypeVar, Union
 
 import wisp

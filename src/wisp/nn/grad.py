@@ -1,4 +1,5 @@
 """The gradients of convolutions, as functions: of the input, and of the weight."""
+
 import wisp
 from wisp.nn import functional as F
 

@@ -1,4 +1,5 @@
 """Initialisation of parameters: every function fills its tensor in place, without a gradient, and returns it."""
+
 import functools
 import math
 import warnings
@@ -6,24 +7,52 @@ import warnings
 import wisp
 
 __all__ = [
-    "calculate_gain", "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_", "eye_", "dirac_",
-    "xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "sparse_",
-    "uniform", "normal", "constant", "eye", "dirac", "xavier_uniform", "xavier_normal", "kaiming_uniform",
-    "kaiming_normal", "orthogonal", "sparse"]
+    "calculate_gain",
+    "uniform_",
+    "normal_",
+    "trunc_normal_",
+    "constant_",
+    "ones_",
+    "zeros_",
+    "eye_",
+    "dirac_",
+    "xavier_uniform_",
+    "xavier_normal_",
+    "kaiming_uniform_",
+    "kaiming_normal_",
+    "orthogonal_",
+    "sparse_",
+    "uniform",
+    "normal",
+    "constant",
+    "eye",
+    "dirac",
+    "xavier_uniform",
+    "xavier_normal",
+    "kaiming_uniform",
+    "kaiming_normal",
+    "orthogonal",
+    "sparse",
+]
 
-_GAINS = {**dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-                           "conv_transpose3d", "sigmoid"), 1.0),
-          "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
+_GAINS = {
+    **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"), 1.0),
+    "tanh": 5.0 / 3,
+    "relu": math.sqrt(2.0),
+    "selu": 3.0 / 4,
+}
 
 
 def _of_the_whole(fill):
     """A parameter that is cut over ranks (a DTensor) gets its part of what the whole one would get: the same for any number of ranks."""
+
     @functools.wraps(fill)
     def call(tensor, *args, **kwargs):
         if type(tensor) is wisp.Tensor or not hasattr(tensor, "device_mesh"):
             return fill(tensor, *args, **kwargs)
         with wisp.no_grad():
             return tensor.copy_(fill(wisp.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device), *args, **kwargs))
+
     return call
 
 
@@ -38,7 +67,7 @@ def calculate_gain(nonlinearity, param=None):
         slope = 0.01 if param is None else param
         if isinstance(slope, bool) or not isinstance(slope, (int, float)):
             raise ValueError(f"negative_slope {param} not a valid number")
-        return math.sqrt(2.0 / (1 + slope ** 2))
+        return math.sqrt(2.0 / (1 + slope**2))
     if nonlinearity not in _GAINS:
         raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
     return _GAINS[nonlinearity]
@@ -67,12 +96,14 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 @_of_the_whole
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     """Fill with numbers of a normal distribution cut off outside of [a, b]."""
+
     def cdf(x):
         return (1.0 + math.erf((x - mean) / (std * math.sqrt(2.0)))) / 2.0
 
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
-                      "The distribution of values may be incorrect.", stacklevel=2)
+        warnings.warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.", stacklevel=2
+        )
     low, high = cdf(a), cdf(b)
     with wisp.no_grad():
         if high - low > 0.5:  # what falls outside is drawn again: far quicker than the inverse of the cdf

@@ -1,11 +1,11 @@
 """Parameter and Buffer: the tensors that a module owns, and their lazy forms whose shape is not known yet."""
+
 from collections import OrderedDict
 
 import wisp
 from wisp._tensor import _disabled_torch_function_impl
 
-__all__ = ["Parameter", "UninitializedParameter", "is_lazy", "Buffer", "UninitializedBuffer",
-           "UninitializedTensorMixin"]
+__all__ = ["Parameter", "UninitializedParameter", "is_lazy", "Buffer", "UninitializedBuffer", "UninitializedTensorMixin"]
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):
@@ -27,7 +27,7 @@ class Parameter(wisp.Tensor):
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
             data = wisp.empty(0)
-        if type(data) is not wisp.Tensor and hasattr(data, "device_mesh"):      # a part of a tensor that many ranks hold stays one
+        if type(data) is not wisp.Tensor and hasattr(data, "device_mesh"):  # a part of a tensor that many ranks hold stays one
             return data._as_parameter(requires_grad)
         return wisp.Tensor._make_subclass(cls, data, requires_grad)
 
@@ -74,8 +74,10 @@ class Buffer(wisp.Tensor, metaclass=_BufferMeta):
         return buffer
 
 
-_UNKNOWN_SHAPE = ("Can't access the shape of an uninitialized parameter or buffer. "
-                  "This usually means that a lazy module has not been called yet: run one forward pass first.")
+_UNKNOWN_SHAPE = (
+    "Can't access the shape of an uninitialized parameter or buffer. "
+    "This usually means that a lazy module has not been called yet: run one forward pass first."
+)
 
 
 class UninitializedTensorMixin:
@@ -99,8 +101,9 @@ class UninitializedTensorMixin:
         raise RuntimeError(_UNKNOWN_SHAPE)
 
     def share_memory_(self):
-        raise RuntimeError("Can't share memory of an uninitialized parameter or buffer. "
-                           "Call `forward` once before `module.share_memory()`.")
+        raise RuntimeError(
+            "Can't share memory of an uninitialized parameter or buffer. Call `forward` once before `module.share_memory()`."
+        )
 
     def __repr__(self):
         return f"<{type(self).__name__}>"

@@ -4,6 +4,7 @@ The model runs once on example inputs while a mode notes the operators it calls 
 and the graph is written (`_proto`). No other package is needed. What the file holds is what was called: branches that were not taken
 are not in it, as with PyTorch's tracing.
 """
+
 import enum as _enum
 import os as _os
 import warnings as _warnings
@@ -12,8 +13,17 @@ import wisp as _wisp
 from wisp.onnx import _proto, errors
 from wisp.onnx.errors import OnnxExporterError
 
-__all__ = ["ExportOptions", "ONNXProgram", "OnnxExporterError", "OperatorExportTypes", "TrainingMode", "dynamo_export", "errors", "export",
-           "is_in_onnx_export"]
+__all__ = [
+    "ExportOptions",
+    "ONNXProgram",
+    "OnnxExporterError",
+    "OperatorExportTypes",
+    "TrainingMode",
+    "dynamo_export",
+    "errors",
+    "export",
+    "is_in_onnx_export",
+]
 
 OPSET = 18
 _LARGEST = 2_000_000_000  # bytes in one file: a message of Protocol Buffers ends at two gigabytes
@@ -82,8 +92,12 @@ class ONNXProgram:
             else:
                 initializers.append(_proto.tensor(tensor, name))
         graph = _proto.message(
-            (1, [_proto.node(*node) for node in self.nodes]), (2, "main_graph"), (5, initializers),
-            (11, [_proto.value_info(*value) for value in self._inputs]), (12, [_proto.value_info(*value) for value in self._outputs]))
+            (1, [_proto.node(*node) for node in self.nodes]),
+            (2, "main_graph"),
+            (5, initializers),
+            (11, [_proto.value_info(*value) for value in self._inputs]),
+            (12, [_proto.value_info(*value) for value in self._outputs]),
+        )
         return _proto.model(graph, OPSET, _wisp.__version__)
 
     def save(self, destination, *, include_initializers=True, keep_initializers_as_inputs=False, external_data=None):
@@ -102,11 +116,37 @@ class ONNXProgram:
             file.write(data)
 
 
-def export(model, args=(), f=None, *, kwargs=None, verbose=None, input_names=None, output_names=None, opset_version=None, dynamo=True,
-           external_data=True, dynamic_shapes=None, custom_translation_table=None, report=False, optimize=True, verify=False, profile=False,
-           dump_exported_program=False, artifacts_dir=".", export_params=True, keep_initializers_as_inputs=False, dynamic_axes=None,
-           training=TrainingMode.EVAL, operator_export_type=OperatorExportTypes.ONNX, do_constant_folding=True, custom_opsets=None,
-           export_modules_as_functions=False, autograd_inlining=True, **ignored):
+def export(
+    model,
+    args=(),
+    f=None,
+    *,
+    kwargs=None,
+    verbose=None,
+    input_names=None,
+    output_names=None,
+    opset_version=None,
+    dynamo=True,
+    external_data=True,
+    dynamic_shapes=None,
+    custom_translation_table=None,
+    report=False,
+    optimize=True,
+    verify=False,
+    profile=False,
+    dump_exported_program=False,
+    artifacts_dir=".",
+    export_params=True,
+    keep_initializers_as_inputs=False,
+    dynamic_axes=None,
+    training=TrainingMode.EVAL,
+    operator_export_type=OperatorExportTypes.ONNX,
+    do_constant_folding=True,
+    custom_opsets=None,
+    export_modules_as_functions=False,
+    autograd_inlining=True,
+    **ignored,
+):
     """Write a model as an ONNX file, and return the graph.
 
     `args` are example inputs, with which the model runs. `dynamic_axes={"input": {0: "batch"}}` (or `dynamic_shapes`) names the sizes that
@@ -121,11 +161,15 @@ def export(model, args=(), f=None, *, kwargs=None, verbose=None, input_names=Non
     """
     global _exporting
     from wisp.onnx import _export
+
     if custom_translation_table or custom_opsets:
         raise NotImplementedError("onnx.export: translations of the program's own are not supported")
     if opset_version not in (None, OPSET):
-        _warnings.warn(f"onnx.export: asked for opset {opset_version}; the file is written with opset {OPSET}", errors.OnnxExporterWarning,
-                       stacklevel=2)
+        _warnings.warn(
+            f"onnx.export: asked for opset {opset_version}; the file is written with opset {OPSET}",
+            errors.OnnxExporterWarning,
+            stacklevel=2,
+        )
     args, kwargs = (tuple(args) if isinstance(args, (list, tuple)) else (args,)), dict(kwargs or {})
     if len(args) > 0 and isinstance(args[-1], dict) and not kwargs:
         args, kwargs = args[:-1], args[-1]

@@ -1,4 +1,5 @@
 """From a model and example inputs to the graph of an ONNX file."""
+
 import inspect
 
 import wisp
@@ -46,10 +47,18 @@ def program_of(model, args, kwargs, input_names, output_names, dynamic_axes, dyn
     def described(name, value):
         given = (dynamic_axes or {}).get(name) or {}
         given = given if isinstance(given, dict) else {axis: f"{name}_axis_{axis}" for axis in given}
-        return name, value.dtype, [labels.get(size) or given.get(i) or f"{name}_dim_{i}" if isinstance(size, Varying) else size
-                                   for i, size in enumerate(value.shape)]
-    return ONNXProgram(nodes, constants, [described(*pair) for pair in zip(names, inputs)],
-                       [described(*pair) for pair in zip(output_names, outputs)])
+        return (
+            name,
+            value.dtype,
+            [
+                labels.get(size) or given.get(i) or f"{name}_dim_{i}" if isinstance(size, Varying) else size
+                for i, size in enumerate(value.shape)
+            ],
+        )
+
+    return ONNXProgram(
+        nodes, constants, [described(*pair) for pair in zip(names, inputs)], [described(*pair) for pair in zip(output_names, outputs)]
+    )
 
 
 def _input_names(model, args, kwargs, given, count):
@@ -68,7 +77,7 @@ def _input_names(model, args, kwargs, given, count):
         found += [own] if inside == 1 else [f"{own}_{i}" for i in range(inside)]
     for key, arg in kwargs.items():
         found += [key] * len(leaves(arg, _core.Tensor))
-    names += found[len(names):]
+    names += found[len(names) :]
     return [name if names.count(name) == 1 else f"{name}_{i}" for i, name in enumerate(names)]
 
 

@@ -1,4 +1,5 @@
 """The graph that translations write into: nodes, constants, and numbers that follow from the sizes of inputs."""
+
 import wisp
 from wisp.onnx import _proto
 from wisp.onnx._trace import Value, Varying, int_of
@@ -72,8 +73,10 @@ class Graph:
                     if (one + offset) // divisor == number.first and (other + offset) // divisor == number.second:
                         total = self.op("Add", whole, self.ints([offset])) if offset else whole
                         return self.op("Div", total, self.ints([divisor]))
-        raise OnnxExporterError(f"onnx.export: a number was {number.first} for the given inputs and {number.second} for others, and it "
-                                "could not be found out how it follows from the sizes that vary")
+        raise OnnxExporterError(
+            f"onnx.export: a number was {number.first} for the given inputs and {number.second} for others, and it "
+            "could not be found out how it follows from the sizes that vary"
+        )
 
     # ---- nodes
     def op(self, kind, *inputs, outputs=1, **attributes):

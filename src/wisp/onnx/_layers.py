@@ -1,4 +1,5 @@
 """Translations of the operators that layers are made of: products, convolutions, norms, pooling, attention, recurrence."""
+
 import math
 
 import wisp
@@ -60,16 +61,34 @@ def conv(g, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
         pads = [n // 2 for n in total] + [n - n // 2 for n in total]
     else:
         pads = [0] * 2 * count if padding == "valid" else _per_dim(padding, count) * 2
-    return _batched(g, input, count, lambda x: g.op("Conv", x, weight, bias, kernel_shape=kernel, strides=stride, pads=pads,
-                                                    dilations=dilation, group=groups))
+    return _batched(
+        g,
+        input,
+        count,
+        lambda x: g.op("Conv", x, weight, bias, kernel_shape=kernel, strides=stride, pads=pads, dilations=dilation, group=groups),
+    )
 
 
 @rule("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def conv_transpose(g, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     count = weight.ndim - 2
-    return _batched(g, input, count, lambda x: g.op(
-        "ConvTranspose", x, weight, bias, kernel_shape=sizes_of(weight)[2:], strides=_per_dim(stride, count), group=groups,
-        pads=_per_dim(padding, count) * 2, output_padding=_per_dim(output_padding, count), dilations=_per_dim(dilation, count)))
+    return _batched(
+        g,
+        input,
+        count,
+        lambda x: g.op(
+            "ConvTranspose",
+            x,
+            weight,
+            bias,
+            kernel_shape=sizes_of(weight)[2:],
+            strides=_per_dim(stride, count),
+            group=groups,
+            pads=_per_dim(padding, count) * 2,
+            output_padding=_per_dim(output_padding, count),
+            dilations=_per_dim(dilation, count),
+        ),
+    )
 
 
 def _batched(g, input, count, translate):
@@ -83,8 +102,7 @@ def _batched(g, input, count, translate):
 @rule("batch_norm")
 def batch_norm(g, input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     if training or running_mean is None:
-        raise UnsupportedOperatorError("onnx.export: batch_norm with the statistics of the batch has no translation; call "
-                                       "model.eval()")
+        raise UnsupportedOperatorError("onnx.export: batch_norm with the statistics of the batch has no translation; call model.eval()")
     count = running_mean.shape
     weight = wisp.ones(count, dtype=input.dtype) if weight is None else weight
     bias = wisp.zeros(count, dtype=input.dtype) if bias is None else bias
@@ -153,9 +171,20 @@ def max_pool(g, input, kernel_size, stride=None, padding=0, dilation=1, ceil_mod
     if return_indices:
         raise UnsupportedOperatorError("onnx.export: max_pool with return_indices has no translation")
     kernel = _per_dim(kernel_size, count)
-    return _batched(g, input, count, lambda x: g.op(
-        "MaxPool", x, kernel_shape=kernel, strides=_per_dim(stride, count) if stride not in (None, ()) else kernel,
-        pads=_per_dim(padding, count) * 2, dilations=_per_dim(dilation, count), ceil_mode=int(ceil_mode)))
+    return _batched(
+        g,
+        input,
+        count,
+        lambda x: g.op(
+            "MaxPool",
+            x,
+            kernel_shape=kernel,
+            strides=_per_dim(stride, count) if stride not in (None, ()) else kernel,
+            pads=_per_dim(padding, count) * 2,
+            dilations=_per_dim(dilation, count),
+            ceil_mode=int(ceil_mode),
+        ),
+    )
 
 
 @rule("avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -164,13 +193,25 @@ def avg_pool(g, input, kernel_size, stride=None, padding=0, ceil_mode=False, cou
     if divisor_override is not None:
         raise UnsupportedOperatorError("onnx.export: avg_pool with divisor_override has no translation")
     kernel = _per_dim(kernel_size, count)
-    return _batched(g, input, count, lambda x: g.op(
-        "AveragePool", x, kernel_shape=kernel, strides=_per_dim(stride, count) if stride not in (None, ()) else kernel,
-        pads=_per_dim(padding, count) * 2, ceil_mode=int(ceil_mode), count_include_pad=int(count_include_pad)))
+    return _batched(
+        g,
+        input,
+        count,
+        lambda x: g.op(
+            "AveragePool",
+            x,
+            kernel_shape=kernel,
+            strides=_per_dim(stride, count) if stride not in (None, ()) else kernel,
+            pads=_per_dim(padding, count) * 2,
+            ceil_mode=int(ceil_mode),
+            count_include_pad=int(count_include_pad),
+        ),
+    )
 
 
-@rule("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-      "adaptive_max_pool3d")
+@rule(
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"
+)
 def adaptive_pool(g, input, output_size, return_indices=False):
     count, maximum = int(g.call.name[-2]), "max" in g.call.name
     wanted = sizes_of(g.result)[-count:]
@@ -207,9 +248,16 @@ def interpolate(g, input, size=None, scale_factor=None, mode="nearest", align_co
         where = [None, None, g.ints(g.result.shape)]
     nearest = mode.startswith("nearest")
     corners = "asymmetric" if mode == "nearest" else "align_corners" if align_corners else "half_pixel"
-    return g.op("Resize", input, *where, coordinate_transformation_mode=corners, mode="nearest" if nearest else "cubic" if mode == "bicubic"
-                else "linear", nearest_mode=("floor" if mode == "nearest" else "round_prefer_ceil") if nearest else None,
-                cubic_coeff_a=-0.75 if mode == "bicubic" else None, antialias=int(antialias) or None)
+    return g.op(
+        "Resize",
+        input,
+        *where,
+        coordinate_transformation_mode=corners,
+        mode="nearest" if nearest else "cubic" if mode == "bicubic" else "linear",
+        nearest_mode=("floor" if mode == "nearest" else "round_prefer_ceil") if nearest else None,
+        cubic_coeff_a=-0.75 if mode == "bicubic" else None,
+        antialias=int(antialias) or None,
+    )
 
 
 @rule("pixel_shuffle")
@@ -271,10 +319,19 @@ def recurrent(g, mode, reverse, x, batch_sizes, w_ih, w_hh, b_ih, b_hh, w_hr, h=
     weights = [reordered(w)[None] for w in (w_ih, w_hh)]
     bias = None if b_ih is None else wisp.cat([reordered(b_ih), reordered(b_hh)])[None]
     states = [g.op("Unsqueeze", state, g.ints([0])) for state in (h, c) if state is not None]
-    results = g.op(kind, x, *weights, bias, None, *states, outputs=2 + (kind == "LSTM"), hidden_size=int_of(w_hh.shape[-1]),
-                   direction="reverse" if reverse else "forward", activations=activations,
-                   linear_before_reset=1 if kind == "GRU" else None)
+    results = g.op(
+        kind,
+        x,
+        *weights,
+        bias,
+        None,
+        *states,
+        outputs=2 + (kind == "LSTM"),
+        hidden_size=int_of(w_hh.shape[-1]),
+        direction="reverse" if reverse else "forward",
+        activations=activations,
+        linear_before_reset=1 if kind == "GRU" else None,
+    )
     output = g.reshape(results[0], g.result.shape)
     last = [g.op("Squeeze", part, g.ints([0])) for part in results[1:]]
     return [output, *last, *[None] * (len(g.call.results) - 1 - len(last))]
-

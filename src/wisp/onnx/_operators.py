@@ -1,4 +1,5 @@
 """Translations of operators that work on elements, shapes, reductions and indices. A rule has its operator's parameters."""
+
 import math
 
 import wisp
@@ -14,15 +15,47 @@ def rule(*names):
     def enter(function):
         RULES.update(dict.fromkeys(names, function))
         return function
+
     return enter
 
 
 # ---- one operand
-_UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "neg": "Neg", "abs": "Abs",
-          "floor": "Floor", "ceil": "Ceil", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos",
-          "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf",
-          "sign": "Sign", "reciprocal": "Reciprocal", "softsign": "Softsign", "isnan": "IsNaN", "isinf": "IsInf", "selu": "Selu",
-          "negative": "Neg", "absolute": "Abs", "bitwise_not": "Not", "logical_not": "Not", "hardswish": "HardSwish", "mish": "Mish"}
+_UNARY = {
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "neg": "Neg",
+    "abs": "Abs",
+    "floor": "Floor",
+    "ceil": "Ceil",
+    "sin": "Sin",
+    "cos": "Cos",
+    "tan": "Tan",
+    "asin": "Asin",
+    "acos": "Acos",
+    "atan": "Atan",
+    "sinh": "Sinh",
+    "cosh": "Cosh",
+    "asinh": "Asinh",
+    "acosh": "Acosh",
+    "atanh": "Atanh",
+    "erf": "Erf",
+    "sign": "Sign",
+    "reciprocal": "Reciprocal",
+    "softsign": "Softsign",
+    "isnan": "IsNaN",
+    "isinf": "IsInf",
+    "selu": "Selu",
+    "negative": "Neg",
+    "absolute": "Abs",
+    "bitwise_not": "Not",
+    "logical_not": "Not",
+    "hardswish": "HardSwish",
+    "mish": "Mish",
+}
 
 
 def _floating(g, input):
@@ -37,6 +70,7 @@ def _unary(name, kind):
                 raise UnsupportedOperatorError("onnx.export: bitwise_not of integers has no translation")
             return g.op("Not", g.cast(input, wisp.bool))
         return g.op(kind, _floating(g, input))
+
     return translate
 
 
@@ -178,11 +212,17 @@ def _arithmetic(kind):
         if dtype == wisp.bool:
             return g.op({"Add": "Or", "Mul": "And"}[kind], a, b)
         return g.op(kind, a, b if alpha == 1 else g.op("Mul", b, g.number(alpha, dtype)))
+
     return translate
 
 
-for _names, _kind in ((("add", "__radd__"), "Add"), (("sub", "subtract"), "Sub"), (("mul", "multiply"), "Mul"), (("maximum",), "Max"),
-                      (("minimum",), "Min")):
+for _names, _kind in (
+    (("add", "__radd__"), "Add"),
+    (("sub", "subtract"), "Sub"),
+    (("mul", "multiply"), "Mul"),
+    (("maximum",), "Max"),
+    (("minimum",), "Min"),
+):
     rule(*_names)(_arithmetic(_kind))
 RULES["rsub"] = lambda g, input, other, alpha=1: RULES["sub"](g, other, input, alpha=alpha)
 
@@ -228,11 +268,18 @@ def _comparison(kind, negated):
     def translate(g, input, other):
         result = g.op(kind, *_common(g, input, other))
         return g.op("Not", result) if negated else result
+
     return translate
 
 
-for _name, _kind, _negated in (("eq", "Equal", False), ("ne", "Equal", True), ("lt", "Less", False), ("le", "LessOrEqual", False),
-                               ("gt", "Greater", False), ("ge", "GreaterOrEqual", False)):
+for _name, _kind, _negated in (
+    ("eq", "Equal", False),
+    ("ne", "Equal", True),
+    ("lt", "Less", False),
+    ("le", "LessOrEqual", False),
+    ("gt", "Greater", False),
+    ("ge", "GreaterOrEqual", False),
+):
     RULES[_name] = _comparison(_kind, _negated)
 
 
@@ -241,6 +288,7 @@ def _logical(kind):
         if g.result.dtype != wisp.bool:
             raise UnsupportedOperatorError(f"onnx.export: {g.call.name} of integers has no translation")
         return g.op(kind, g.cast(input, wisp.bool), g.cast(other, wisp.bool))
+
     return translate
 
 
@@ -362,7 +410,7 @@ def _second(number):
     return number.second if isinstance(number, Varying) else number
 
 
-_END = 2 ** 62
+_END = 2**62
 
 
 @rule("__getitem__")
@@ -373,7 +421,7 @@ def getitem(g, input, key):
     if Ellipsis in [item for item in keys if not isinstance(item, (Value, slice))]:
         place = next(i for i, item in enumerate(keys) if item is Ellipsis)
         used = sum(item is not None for item in keys) - 1
-        keys[place:place + 1] = [slice(None)] * (input.ndim - used)
+        keys[place : place + 1] = [slice(None)] * (input.ndim - used)
     dim, current, slices, picks, new = 0, input, [], [], []
     for item in keys:
         if item is None:
@@ -463,11 +511,18 @@ def _reduction(kind):
         if not input.ndim:
             return g.op("Identity", wide)
         return g.op(kind, wide, g.ints(_axes(input, dim)), keepdims=int(keepdim or bool(keepdims)))
+
     return translate
 
 
-for _name, _kind in (("sum", "ReduceSum"), ("mean", "ReduceMean"), ("amax", "ReduceMax"), ("amin", "ReduceMin"), ("prod", "ReduceProd"),
-                     ("logsumexp", "ReduceLogSumExp")):
+for _name, _kind in (
+    ("sum", "ReduceSum"),
+    ("mean", "ReduceMean"),
+    ("amax", "ReduceMax"),
+    ("amin", "ReduceMin"),
+    ("prod", "ReduceProd"),
+    ("logsumexp", "ReduceLogSumExp"),
+):
     RULES[_name] = _reduction(_kind)
 
 
@@ -479,6 +534,7 @@ def _extreme(reduced, arg, elementwise):
         if dim is None:
             return g.op(reduced, input, g.ints(_axes(input, None)), keepdims=0)
         return [g.op(reduced, input, g.ints([dim % input.ndim]), keepdims=int(keepdim)), g.op(arg, input, axis=dim, keepdims=int(keepdim))]
+
     return translate
 
 

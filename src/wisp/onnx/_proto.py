@@ -3,11 +3,27 @@
 A message is a list of (field number, value): ints become varints, floats four bytes, text, bytes and messages are preceded by their
 length. The numbers are those of onnx.proto.
 """
+
 import struct
 
 FLOAT, INT, STRING, TENSOR, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 6, 7, 8
-DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11,
-          "uint32": 12, "uint64": 13, "complex64": 14, "complex128": 15, "bfloat16": 16}
+DTYPES = {
+    "float32": 1,
+    "uint8": 2,
+    "int8": 3,
+    "uint16": 4,
+    "int16": 5,
+    "int32": 6,
+    "int64": 7,
+    "bool": 9,
+    "float16": 10,
+    "float64": 11,
+    "uint32": 12,
+    "uint64": 13,
+    "complex64": 14,
+    "complex128": 15,
+    "bfloat16": 16,
+}
 
 
 def _varint(number):
@@ -48,6 +64,7 @@ def number_of(dtype):
 def raw_bytes(array):
     """The elements of a tensor, one after the other."""
     import wisp
+
     array = array.detach().cpu().contiguous()
     if array.dtype == wisp.bfloat16:
         array = array.view(wisp.int16)

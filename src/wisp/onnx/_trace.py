@@ -3,6 +3,7 @@
 Functions that have no translation and are written in Python are seen as the operators that they call. Sizes are plain numbers in a
 call, so a model with inputs of varying size runs twice, with other sizes the second time: whatever number differs depends on them.
 """
+
 import contextlib
 import dataclasses
 import types
@@ -99,8 +100,10 @@ class Recorder(TorchFunctionMode):
         if value is not None and value.version == tensor._version:
             return value
         if value is not None and value.traced:
-            raise RuntimeError("onnx.export: a tensor was changed in place in a way that a graph cannot express (x[...] = y, or through a "
-                               "view); use torch.where, torch.cat or operators that return new tensors")
+            raise RuntimeError(
+                "onnx.export: a tensor was changed in place in a way that a graph cannot express (x[...] = y, or through a "
+                "view); use torch.where, torch.cat or operators that return new tensors"
+            )
         if not isinstance(tensor, wisp.nn.Parameter) and tensor.numel():
             for base in reversed(self.memory.get(tensor._storage_ptr(), ())):
                 if base.version == tensor._version:

@@ -1,4 +1,5 @@
 """The errors of `torch.onnx`."""
+
 __all__ = ["OnnxExporterError", "OnnxExporterWarning", "UnsupportedOperatorError"]
 
 

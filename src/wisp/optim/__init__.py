@@ -1,4 +1,5 @@
 """Optimizers, and schedulers of their learning rates."""
+
 from wisp.optim import lr_scheduler
 from wisp.optim._adafactor import Adafactor
 from wisp.optim._muon import Muon
@@ -17,13 +18,32 @@ from wisp.optim.rprop import Rprop
 from wisp.optim.sgd import SGD
 from wisp.optim.sparse_adam import SparseAdam
 
-__all__ = ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "Muon", "NAdam", "Optimizer",
-           "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam", "lr_scheduler", "swa_utils",
-           "swap_in_optimizer_params_and_state"]
+__all__ = [
+    "ASGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "LBFGS",
+    "Muon",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SGD",
+    "SparseAdam",
+    "lr_scheduler",
+    "swa_utils",
+    "swap_in_optimizer_params_and_state",
+]
 
 
 def __getattr__(name):
     if name == "swa_utils":  # needs wisp.nn, which the optimizers do not
         import importlib
+
         return importlib.import_module("wisp.optim.swa_utils")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,5 @@
 """Adafactor: adaptive rates with second moments kept as rows and columns."""
+
 import wisp
 from wisp.optim.optimizer import Optimizer, _number, _scalar, _zeros
 
@@ -8,8 +9,7 @@ class Adafactor(Optimizer):
 
     _needs_whole = True
 
-    def __init__(self, params, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, *, foreach=None,
-                 maximize=False):
+    def __init__(self, params, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, *, foreach=None, maximize=False):
         if isinstance(lr, wisp.Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
         if not 0.0 <= lr:
@@ -24,8 +24,9 @@ class Adafactor(Optimizer):
             raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
         if not 0.0 <= weight_decay:
             raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
-        super().__init__(params, dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay,
-                                      foreach=foreach, maximize=maximize))
+        super().__init__(
+            params, dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay, foreach=foreach, maximize=maximize)
+        )
 
     def _init_state(self, state, p, group):
         state["step"] = _scalar(0.0)
@@ -50,7 +51,7 @@ class Adafactor(Optimizer):
             t = state["step"].item()
             weight = t ** group["beta2_decay"]
             size = p.norm().item() / max(1, p.numel()) ** 0.5
-            rate = max(eps2, size) * min(lr, 1 / t ** 0.5)
+            rate = max(eps2, size) * min(lr, 1 / t**0.5)
             if group["weight_decay"] != 0:
                 p.mul_(1 - lr * group["weight_decay"])
             if g.dim() > 1:

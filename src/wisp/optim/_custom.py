@@ -1,4 +1,5 @@
 """Helpers of PyTorch's optimizers that programs import for optimizers of their own, from `optim.optimizer`."""
+
 import functools
 import typing
 from collections.abc import Iterable
@@ -20,10 +21,12 @@ _maximize_doc = "maximize (bool, optional): go up instead of down"
 
 def _use_grad_for_differentiable(step):
     """Decorate `step`: gradients are recorded only if the optimizer is differentiable."""
+
     @functools.wraps(step)
     def decorated(self, *args, **kwargs):
         with wisp.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
             return step(self, *args, **kwargs)
+
     return decorated
 
 
@@ -38,7 +41,7 @@ def _stack_if_compiling(x):
 
 def _dispatch_sqrt(x):
     """The square root of a tensor or a number."""
-    return x.sqrt() if isinstance(x, wisp.Tensor) else x ** 0.5
+    return x.sqrt() if isinstance(x, wisp.Tensor) else x**0.5
 
 
 def _default_to_fused_or_foreach(params, differentiable, use_fused=False):

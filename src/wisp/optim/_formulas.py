@@ -5,6 +5,7 @@ computes the same, one parameter after the other. They serve `differentiable=Tru
 operation, `capturable=True`, where a captured graph must count its own steps, and as the reference that the fused steps
 are tested against. New state is computed first and then copied, so that nothing that backward needs is overwritten.
 """
+
 import math
 
 import wisp
@@ -65,19 +66,20 @@ def sgd_step(params, grads, momentum_buffers, lr, momentum, dampening, weight_de
         p.sub_(lr * g)
 
 
-def adam_step(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, lr, beta1, beta2, eps, weight_decay,
-              amsgrad, maximize, decoupled):
+def adam_step(
+    params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, lr, beta1, beta2, eps, weight_decay, amsgrad, maximize, decoupled
+):
     for i, p in enumerate(params):
         t = _tick(steps[i])
         p, g, m, v = _real(p, grads[i], exp_avgs[i], exp_avg_sqs[i])
         g = _decayed(p, g, lr, weight_decay, decoupled, maximize)
         m, v = _moments(m, v, g, beta1, beta2)
         if amsgrad:
-            largest, = _real(max_exp_avg_sqs[i])
+            (largest,) = _real(max_exp_avg_sqs[i])
             v = wisp.maximum(largest.clone(), v)
             largest.copy_(v)
-        denominator = v.sqrt() / _root(1 - beta2 ** t) + eps
-        p.sub_(lr / (1 - beta1 ** t) * m / denominator)
+        denominator = v.sqrt() / _root(1 - beta2**t) + eps
+        p.sub_(lr / (1 - beta1**t) * m / denominator)
 
 
 def adamax_step(params, grads, exp_avgs, exp_infs, steps, lr, beta1, beta2, eps, weight_decay, maximize):
@@ -89,11 +91,12 @@ def adamax_step(params, grads, exp_avgs, exp_infs, steps, lr, beta1, beta2, eps,
         new_u = wisp.maximum(beta2 * u, g.abs() + eps)
         m.copy_(new_m)
         u.copy_(new_u)
-        p.sub_(lr / (1 - beta1 ** t) * new_m / new_u)
+        p.sub_(lr / (1 - beta1**t) * new_m / new_u)
 
 
-def nadam_step(params, grads, exp_avgs, exp_avg_sqs, mu_products, steps, lr, beta1, beta2, eps, weight_decay,
-               momentum_decay, decoupled, maximize):
+def nadam_step(
+    params, grads, exp_avgs, exp_avg_sqs, mu_products, steps, lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled, maximize
+):
     for i, p in enumerate(params):
         t = _tick(steps[i])
         p, g, m, v = _real(p, grads[i], exp_avgs[i], exp_avg_sqs[i])
@@ -103,7 +106,7 @@ def nadam_step(params, grads, exp_avgs, exp_avg_sqs, mu_products, steps, lr, bet
         mu_products[i].mul_(mu)
         mu_product = _value(mu_products[i])
         m, v = _moments(m, v, g, beta1, beta2)
-        denominator = (v / (1 - beta2 ** t)).sqrt() + eps
+        denominator = (v / (1 - beta2**t)).sqrt() + eps
         p.sub_(lr * (1 - mu) / (1 - mu_product) * g / denominator)
         p.sub_(lr * mu_next / (1 - mu_product * mu_next) * m / denominator)
 
@@ -114,10 +117,10 @@ def radam_step(params, grads, exp_avgs, exp_avg_sqs, steps, lr, beta1, beta2, ep
         p, g, m, v = _real(p, grads[i], exp_avgs[i], exp_avg_sqs[i])
         g = _decayed(p, g, lr, weight_decay, decoupled, maximize)
         m, v = _moments(m, v, g, beta1, beta2)
-        correction = 1 - beta2 ** t
+        correction = 1 - beta2**t
         rho_inf = 2 / (1 - beta2) - 1
-        rho = rho_inf - 2 * t * beta2 ** t / correction
-        update = lr * (m / (1 - beta1 ** t))
+        rho = rho_inf - 2 * t * beta2**t / correction
+        update = lr * (m / (1 - beta1**t))
         if isinstance(rho, wisp.Tensor):
             large = rho.clamp(min=5)
             rectification = _root((large - 4) * (large - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * large))
@@ -151,8 +154,9 @@ def adadelta_step(params, grads, square_avgs, acc_deltas, steps, lr, rho, eps, w
         p.sub_(lr * delta)
 
 
-def rmsprop_step(params, grads, square_avgs, grad_avgs, momentum_buffers, steps, lr, alpha, eps, weight_decay,
-                 momentum, centered, maximize):
+def rmsprop_step(
+    params, grads, square_avgs, grad_avgs, momentum_buffers, steps, lr, alpha, eps, weight_decay, momentum, centered, maximize
+):
     for i, p in enumerate(params):
         _tick(steps[i])
         p, g, square = _real(p, grads[i], square_avgs[i])
@@ -160,13 +164,13 @@ def rmsprop_step(params, grads, square_avgs, grad_avgs, momentum_buffers, steps,
         average = alpha * square + (1 - alpha) * g * g
         square.copy_(average)
         if centered:
-            mean, = _real(grad_avgs[i])
+            (mean,) = _real(grad_avgs[i])
             new_mean = mean + (g - mean) * (1 - alpha)
             mean.copy_(new_mean)
             average = average - new_mean * new_mean
         update = g / (average.sqrt() + eps)
         if momentum > 0:
-            buffer, = _real(momentum_buffers[i])
+            (buffer,) = _real(momentum_buffers[i])
             update = momentum * buffer + update
             buffer.copy_(update)
         p.sub_(lr * update)
@@ -194,7 +198,12 @@ def asgd_step(params, grads, axs, mus, etas, steps, lr, lambd, alpha, t0, weight
         g = _direction(p, g, weight_decay, maximize)
         eta, mu = _value(etas[i]), _value(mus[i])
         p.mul_(1 - lambd * eta).sub_(eta * g)
-        average.copy_(wisp.where(mu == 1, p, average + (p - average) * mu) if isinstance(mu, wisp.Tensor)
-                      else p if mu == 1 else average + (p - average) * mu)
+        average.copy_(
+            wisp.where(mu == 1, p, average + (p - average) * mu)
+            if isinstance(mu, wisp.Tensor)
+            else p
+            if mu == 1
+            else average + (p - average) * mu
+        )
         etas[i].fill_(lr / (1 + lambd * lr * t) ** alpha)
         mus[i].fill_(1 / ((t - t0).clamp(min=1) if isinstance(t, wisp.Tensor) else max(1, t - t0)))

@@ -3,6 +3,7 @@
 
 def __getattr__(name):
     import wisp.optim as optim
+
     for module in (getattr(optim, name, None), optim):
         found = getattr(module, name, None)
         if callable(found):

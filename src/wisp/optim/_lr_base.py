@@ -1,4 +1,5 @@
 """The base class of learning rate schedulers, and what they share."""
+
 import types
 import warnings
 
@@ -16,8 +17,9 @@ def _per_group(name, optimizer, value):
     if not isinstance(value, (list, tuple)):
         return [_copy(value) for _ in range(groups)]
     if len(value) != groups:
-        raise ValueError(f"{name} must have the same length as optimizer.param_groups. "
-                         f"{name} has {len(value)} values, param_groups has {groups}.")
+        raise ValueError(
+            f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups has {groups}."
+        )
     return [_copy(item) for item in value]
 
 
@@ -59,8 +61,10 @@ class LRScheduler:
             if last_epoch == -1:
                 group.setdefault("initial_lr", _copy(group["lr"]))
             elif "initial_lr" not in group:
-                raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
-                               "last_epoch >= 0: load the optimizer's state first, or leave last_epoch at -1")
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
+                    "last_epoch >= 0: load the optimizer's state first, or leave last_epoch at -1"
+                )
         self.base_lrs = _values(optimizer, "initial_lr")
         self.last_epoch = last_epoch
         optimizer.__dict__.setdefault("_opt_called", False)
@@ -91,13 +95,20 @@ class LRScheduler:
     def step(self, epoch=None):
         """Go on to the next epoch (or to `epoch`, which is deprecated) and set its rates."""
         if self._step_count == 1 and not self.optimizer.__dict__.get("_opt_called", True):
-            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in the opposite "
-                          "order, or the first value of the learning rate schedule is skipped.", UserWarning,
-                          stacklevel=2)
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in the opposite "
+                "order, or the first value of the learning rate schedule is skipped.",
+                UserWarning,
+                stacklevel=2,
+            )
         self._step_count += 1
         if epoch is not None:
-            warnings.warn("The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
-                          "possible. Please use `scheduler.step()` to step the scheduler.", UserWarning, stacklevel=2)
+            warnings.warn(
+                "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
+                "possible. Please use `scheduler.step()` to step the scheduler.",
+                UserWarning,
+                stacklevel=2,
+            )
         self._update_lr(epoch)
 
     def _update_lr(self, epoch=None):
@@ -117,8 +128,7 @@ class LRScheduler:
 
     def _warn_outside_step(self):
         if not self._get_lr_called_within_step:
-            warnings.warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
-                          UserWarning, stacklevel=3)
+            warnings.warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.", UserWarning, stacklevel=3)
 
     def _current(self, factor=None):
         """The rates of now, times a factor."""
@@ -147,10 +157,14 @@ class _Composite:
             if not hasattr(scheduler, "optimizer"):
                 raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, plateau):
-                raise ValueError(f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional "
-                                 f"kwargs to be specified when calling `step`, but got one at index {i} in the given "
-                                 "schedulers sequence.")
+                raise ValueError(
+                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional "
+                    f"kwargs to be specified when calling `step`, but got one at index {i} in the given "
+                    "schedulers sequence."
+                )
             if optimizer is not scheduler.optimizer:
-                raise ValueError(f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
-                                 f"{type(scheduler).__name__} at index {i} has {scheduler.optimizer}, "
-                                 f"which is different from {type(optimizer).__name__}.")
+                raise ValueError(
+                    f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
+                    f"{type(scheduler).__name__} at index {i} has {scheduler.optimizer}, "
+                    f"which is different from {type(optimizer).__name__}."
+                )

@@ -1,4 +1,5 @@
 """Schedulers that go up and down, restart, or watch a metric."""
+
 import math
 import warnings
 
@@ -29,8 +30,9 @@ def _set_momentum(scheduler, group, momentum):
 class ReduceLROnPlateau(LRScheduler):
     """Multiplies the rate by `factor` when a metric has not improved for `patience` epochs: `step(metric)`."""
 
-    def __init__(self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel", cooldown=0,
-                 min_lr=0, eps=1e-8):
+    def __init__(
+        self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel", cooldown=0, min_lr=0, eps=1e-8
+    ):
         if factor >= 1.0:
             raise ValueError("Factor should be < 1.0.")
         _check_optimizer(optimizer)
@@ -61,8 +63,12 @@ class ReduceLROnPlateau(LRScheduler):
 
     def step(self, metrics, epoch=None):
         if epoch is not None:
-            warnings.warn("The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
-                          "possible. Please use `scheduler.step()` to step the scheduler.", UserWarning, stacklevel=2)
+            warnings.warn(
+                "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
+                "possible. Please use `scheduler.step()` to step the scheduler.",
+                UserWarning,
+                stacklevel=2,
+            )
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current, self.best):
@@ -81,10 +87,12 @@ class ReduceLROnPlateau(LRScheduler):
         groups = self.optimizer.param_groups
         if len(groups) != len(self.min_lrs):  # a group was added since
             if self.default_min_lr is None:
-                raise RuntimeError(f"The number of param groups in the `optimizer` ({len(groups)}) differs from when "
-                                   f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a new "
-                                   "param group being added to the optimizer. Please modify the `min_lrs` field to "
-                                   "match the length of the `optimizer` param groups.")
+                raise RuntimeError(
+                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from when "
+                    f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a new "
+                    "param group being added to the optimizer. Please modify the `min_lrs` field to "
+                    "match the length of the `optimizer` param groups."
+                )
             self.min_lrs = [self.default_min_lr] * len(groups)
         for group, least in zip(groups, self.min_lrs):
             old = float(group["lr"])
@@ -107,9 +115,22 @@ class ReduceLROnPlateau(LRScheduler):
 class CyclicLR(LRScheduler):
     """The rate goes up and down between `base_lr` and `max_lr`, batch by batch; momentum the other way round."""
 
-    def __init__(self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0,
-                 scale_fn=None, scale_mode="cycle", cycle_momentum=True, base_momentum=0.8, max_momentum=0.9,
-                 last_epoch=-1):
+    def __init__(
+        self,
+        optimizer,
+        base_lr,
+        max_lr,
+        step_size_up=2000,
+        step_size_down=None,
+        mode="triangular",
+        gamma=1.0,
+        scale_fn=None,
+        scale_mode="cycle",
+        cycle_momentum=True,
+        base_momentum=0.8,
+        max_momentum=0.9,
+        last_epoch=-1,
+    ):
         _check_optimizer(optimizer)
         self.optimizer = optimizer
         base_lrs = _per_group("base_lr", optimizer, base_lr)
@@ -129,8 +150,7 @@ class CyclicLR(LRScheduler):
         self.scale_mode = scale_mode if scale_fn is not None else "iterations" if mode == "exp_range" else "cycle"
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self.base_momentums, self.max_momentums = _start_momentum(self, optimizer, base_momentum, max_momentum,
-                                                                      last_epoch)
+            self.base_momentums, self.max_momentums = _start_momentum(self, optimizer, base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
 
@@ -138,7 +158,7 @@ class CyclicLR(LRScheduler):
         """How high the cycle (or iteration) number `x` reaches, between 0 and 1."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
-        return 1.0 if self.mode == "triangular" else 0.5 ** (x - 1) if self.mode == "triangular2" else self.gamma ** x
+        return 1.0 if self.mode == "triangular" else 0.5 ** (x - 1) if self.mode == "triangular2" else self.gamma**x
 
     def get_lr(self):
         self._warn_outside_step()
@@ -205,8 +225,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_cur = epoch % self.T_0
         else:
             restarts = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
-            self.T_cur = epoch - self.T_0 * (self.T_mult ** restarts - 1) / (self.T_mult - 1)
-            self.T_i = self.T_0 * self.T_mult ** restarts
+            self.T_cur = epoch - self.T_0 * (self.T_mult**restarts - 1) / (self.T_mult - 1)
+            self.T_i = self.T_0 * self.T_mult**restarts
         self.last_epoch = math.floor(epoch)
         self._get_lr_called_within_step = True
         try:
@@ -218,15 +238,28 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 class OneCycleLR(LRScheduler):
     """One rise to `max_lr` and one long fall, batch by batch; momentum the other way round."""
 
-    def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3,
-                 anneal_strategy="cos", cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0,
-                 final_div_factor=1e4, three_phase=False, last_epoch=-1):
+    def __init__(
+        self,
+        optimizer,
+        max_lr,
+        total_steps=None,
+        epochs=None,
+        steps_per_epoch=None,
+        pct_start=0.3,
+        anneal_strategy="cos",
+        cycle_momentum=True,
+        base_momentum=0.85,
+        max_momentum=0.95,
+        div_factor=25.0,
+        final_div_factor=1e4,
+        three_phase=False,
+        last_epoch=-1,
+    ):
         _check_optimizer(optimizer)
         self.optimizer = optimizer
         if total_steps is None and (epochs is None or steps_per_epoch is None):
             raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
-        counts = dict(epochs=epochs, steps_per_epoch=steps_per_epoch) if total_steps is None else dict(
-            total_steps=total_steps)
+        counts = dict(epochs=epochs, steps_per_epoch=steps_per_epoch) if total_steps is None else dict(total_steps=total_steps)
         for name, value in counts.items():
             if not isinstance(value, int) or value <= 0:
                 raise ValueError(f"Expected positive integer {name}, but got {value}")
@@ -238,9 +271,11 @@ class OneCycleLR(LRScheduler):
         keys = ("end_step", "start_lr", "end_lr", "start_momentum", "end_momentum")
         rise = (float(pct_start * self.total_steps) - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum")
         if three_phase:
-            phases = [rise, (float(2 * pct_start * self.total_steps) - 2, "max_lr", "initial_lr", "base_momentum",
-                             "max_momentum"),
-                      (self.total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum")]
+            phases = [
+                rise,
+                (float(2 * pct_start * self.total_steps) - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+                (self.total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+            ]
         else:
             phases = [rise, (self.total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
         self._schedule_phases = [dict(zip(keys, phase)) for phase in phases]
@@ -275,7 +310,5 @@ class OneCycleLR(LRScheduler):
         fraction = (step - start) / (end - start)
         if self.cycle_momentum:
             for group in self.optimizer.param_groups:
-                _set_momentum(self, group, self._anneal(group[phase["start_momentum"]], group[phase["end_momentum"]],
-                                                        fraction))
-        return [self._anneal(group[phase["start_lr"]], group[phase["end_lr"]], fraction)
-                for group in self.optimizer.param_groups]
+                _set_momentum(self, group, self._anneal(group[phase["start_momentum"]], group[phase["end_momentum"]], fraction))
+        return [self._anneal(group[phase["start_lr"]], group[phase["end_lr"]], fraction) for group in self.optimizer.param_groups]

@@ -1,4 +1,5 @@
 """Adagrad: rates that shrink with the sum of squared gradients."""
+
 import wisp
 from wisp import _core
 from wisp.optim import _formulas
@@ -8,15 +9,37 @@ from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _check_nonn
 class Adagrad(Optimizer):
     """Adagrad: each element's step is divided by the root of the sum of its squared gradients."""
 
-    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10,
-                 foreach=None, *, maximize=False, differentiable=False, fused=None):
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        lr_decay=0,
+        weight_decay=0,
+        initial_accumulator_value=0,
+        eps=1e-10,
+        foreach=None,
+        *,
+        maximize=False,
+        differentiable=False,
+        fused=None,
+    ):
         _check_lr(lr)
-        _check_nonnegative(lr_decay=lr_decay, weight_decay=weight_decay,
-                           initial_accumulator_value=initial_accumulator_value, eps=eps)
+        _check_nonnegative(lr_decay=lr_decay, weight_decay=weight_decay, initial_accumulator_value=initial_accumulator_value, eps=eps)
         _check_fused(fused, foreach, differentiable)
-        super().__init__(params, dict(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
-                                      initial_accumulator_value=initial_accumulator_value, foreach=foreach,
-                                      maximize=maximize, differentiable=differentiable, fused=fused))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                lr_decay=lr_decay,
+                eps=eps,
+                weight_decay=weight_decay,
+                initial_accumulator_value=initial_accumulator_value,
+                foreach=foreach,
+                maximize=maximize,
+                differentiable=differentiable,
+                fused=fused,
+            ),
+        )
         for group in self.param_groups:  # here the state exists from the beginning
             for p in group["params"]:
                 self._init_state(self.state[p], p, group)
@@ -38,8 +61,17 @@ class Adagrad(Optimizer):
             _sparse_step(group, [entry for entry in zip(params, grads, states) if entry[1].is_sparse])
             params, grads, states = ([x[i] for x in zip(params, grads, states) if not x[1].is_sparse] for i in range(3))
         step = _formulas.adagrad_step if group["differentiable"] else _core._adagrad_step
-        step(params, grads, [s["sum"] for s in states], [s["step"] for s in states], _number(group["lr"]),
-             group["lr_decay"], group["weight_decay"], group["eps"], group["maximize"])
+        step(
+            params,
+            grads,
+            [s["sum"] for s in states],
+            [s["step"] for s in states],
+            _number(group["lr"]),
+            group["lr_decay"],
+            group["weight_decay"],
+            group["eps"],
+            group["maximize"],
+        )
 
 
 @wisp.no_grad()

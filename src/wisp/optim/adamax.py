@@ -1,18 +1,41 @@
 """Adamax: Adam with the infinity norm."""
+
 from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
 
 
 class Adamax(Optimizer):
     """Adamax: Adam with a decaying maximum of the gradients in place of their mean square."""
 
-    def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *, maximize=False,
-                 differentiable=False, capturable=False):
+    def __init__(
+        self,
+        params,
+        lr=2e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        foreach=None,
+        *,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
         _check_lr(lr)
         _check_nonnegative(eps=eps)
         _check_betas(betas)
         _check_nonnegative(weight_decay=weight_decay)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=foreach,
-                                      maximize=maximize, differentiable=differentiable, capturable=capturable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                betas=betas,
+                eps=eps,
+                weight_decay=weight_decay,
+                foreach=foreach,
+                maximize=maximize,
+                differentiable=differentiable,
+                capturable=capturable,
+            ),
+        )
 
     def _init_state(self, state, p, group):
         state["step"] = _new_step(p, group)
@@ -23,6 +46,16 @@ class Adamax(Optimizer):
         params, grads, states = self._gather(group)
         beta1, beta2 = group["betas"]
         step, lr = _rule("adamax", group, params)
-        step(params, grads, [s["exp_avg"] for s in states], [s["exp_inf"] for s in states],
-             [s["step"] for s in states], lr, beta1, beta2, group["eps"], group["weight_decay"],
-             group["maximize"])
+        step(
+            params,
+            grads,
+            [s["exp_avg"] for s in states],
+            [s["exp_inf"] for s in states],
+            [s["step"] for s in states],
+            lr,
+            beta1,
+            beta2,
+            group["eps"],
+            group["weight_decay"],
+            group["maximize"],
+        )

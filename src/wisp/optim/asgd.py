@@ -1,17 +1,40 @@
 """ASGD: stochastic gradient descent with averaged iterates."""
+
 from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _rule, _zeros
 
 
 class ASGD(Optimizer):
     """Averaged SGD: decaying steps, and in `state[p]["ax"]` the mean of the parameters after step `t0`."""
 
-    def __init__(self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False,
-                 differentiable=False, capturable=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        lambd=1e-4,
+        alpha=0.75,
+        t0=1e6,
+        weight_decay=0,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
         _check_lr(lr)
         _check_nonnegative(weight_decay=weight_decay)
-        super().__init__(params, dict(lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay,
-                                      foreach=foreach, maximize=maximize, differentiable=differentiable,
-                                      capturable=capturable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                lambd=lambd,
+                alpha=alpha,
+                t0=t0,
+                weight_decay=weight_decay,
+                foreach=foreach,
+                maximize=maximize,
+                differentiable=differentiable,
+                capturable=capturable,
+            ),
+        )
 
     def _init_state(self, state, p, group):
         state["step"] = _new_step(p, group)
@@ -22,6 +45,17 @@ class ASGD(Optimizer):
     def _update(self, group):
         params, grads, states = self._gather(group)
         step, lr = _rule("asgd", group, params)
-        step(params, grads, [s["ax"] for s in states], [s["mu"] for s in states], [s["eta"] for s in states],
-             [s["step"] for s in states], lr, group["lambd"], group["alpha"], group["t0"],
-             group["weight_decay"], group["maximize"])
+        step(
+            params,
+            grads,
+            [s["ax"] for s in states],
+            [s["mu"] for s in states],
+            [s["eta"] for s in states],
+            [s["step"] for s in states],
+            lr,
+            group["lambd"],
+            group["alpha"],
+            group["t0"],
+            group["weight_decay"],
+            group["maximize"],
+        )

@@ -1,4 +1,5 @@
 """L-BFGS: a quasi-Newton method with a limited history of gradients."""
+
 import wisp
 from wisp.optim.optimizer import Optimizer, _check_lr, _number
 
@@ -9,7 +10,7 @@ def _cubic_minimum(x1, f1, g1, x2, f2, g2, bounds=None):
     Slopes are 0-dim tensors: the search computes in the precision of the parameters."""
     low, high = bounds if bounds is not None else (min(x1, x2), max(x1, x2))
     d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
-    square = d1 ** 2 - g1 * g2
+    square = d1**2 - g1 * g2
     if not square >= 0:
         return (low + high) / 2.0
     d2 = square.sqrt()
@@ -104,14 +105,24 @@ class LBFGS(Optimizer):
 
     _needs_whole = True
 
-    def __init__(self, params, lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9,
-                 history_size=100, line_search_fn=None):
+    def __init__(
+        self, params, lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, line_search_fn=None
+    ):
         _check_lr(lr)
         if max_eval is None:
             max_eval = max_iter * 5 // 4
-        super().__init__(params, dict(lr=lr, max_iter=max_iter, max_eval=max_eval, tolerance_grad=tolerance_grad,
-                                      tolerance_change=tolerance_change, history_size=history_size,
-                                      line_search_fn=line_search_fn))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                max_iter=max_iter,
+                max_eval=max_eval,
+                tolerance_grad=tolerance_grad,
+                tolerance_change=tolerance_change,
+                history_size=history_size,
+                line_search_fn=line_search_fn,
+            ),
+        )
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
@@ -130,7 +141,7 @@ class LBFGS(Optimizer):
         offset = 0
         for p in self._params:
             target = wisp.view_as_real(p) if p.is_complex() else p
-            target.add_(direction[offset:offset + target.numel()].view_as(target), alpha=length)
+            target.add_(direction[offset : offset + target.numel()].view_as(target), alpha=length)
             offset += target.numel()
 
     def _direction(self, gradient, state, history_size):
@@ -209,8 +220,9 @@ class LBFGS(Optimizer):
                         p.copy_(before)
                     return _Point(length, value, slopes, slopes.dot(direction))
 
-                point, used = _strong_wolfe(probe, t, direction.abs().max(), _Point(0, loss, gradient, slope),
-                                            change, max_eval - evaluations)
+                point, used = _strong_wolfe(
+                    probe, t, direction.abs().max(), _Point(0, loss, gradient, slope), change, max_eval - evaluations
+                )
                 loss, gradient, t = point.loss, point.gradient, point.t
                 state["t"] = t
                 self._move(t, direction)
@@ -220,7 +232,12 @@ class LBFGS(Optimizer):
                     loss, gradient, used = float(evaluate()), self._flat_gradient(), 1
             evaluations += used
             state["func_evals"] += used
-            if (iteration == max_iter or evaluations >= max_eval or gradient.abs().max() <= tolerance
-                    or direction.mul(t).abs().max() <= change or abs(loss - state["prev_loss"]) < change):
+            if (
+                iteration == max_iter
+                or evaluations >= max_eval
+                or gradient.abs().max() <= tolerance
+                or direction.mul(t).abs().max() <= change
+                or abs(loss - state["prev_loss"]) < change
+            ):
                 break
         return first_loss

@@ -1,4 +1,5 @@
 """Learning rate schedulers."""
+
 import math
 from bisect import bisect_right
 from collections import Counter
@@ -6,9 +7,24 @@ from collections import Counter
 from wisp.optim._lr_base import LRScheduler, _Composite, _function_state, _set_value, _values
 from wisp.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR, ReduceLROnPlateau
 
-__all__ = ["LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR",
-           "SequentialLR", "CosineAnnealingLR", "ChainedScheduler", "ReduceLROnPlateau", "CyclicLR",
-           "CosineAnnealingWarmRestarts", "OneCycleLR", "PolynomialLR", "LRScheduler"]
+__all__ = [
+    "LambdaLR",
+    "MultiplicativeLR",
+    "StepLR",
+    "MultiStepLR",
+    "ConstantLR",
+    "LinearLR",
+    "ExponentialLR",
+    "SequentialLR",
+    "CosineAnnealingLR",
+    "ChainedScheduler",
+    "ReduceLROnPlateau",
+    "CyclicLR",
+    "CosineAnnealingWarmRestarts",
+    "OneCycleLR",
+    "PolynomialLR",
+    "LRScheduler",
+]
 
 _LRScheduler = LRScheduler
 
@@ -54,8 +70,9 @@ class MultiplicativeLR(LambdaLR):
         if self._is_initial:
             return self._current()
         self._warn_outside_step()
-        return [group["lr"] * function(self.last_epoch)
-                for group, function in zip(self.optimizer.param_groups, self.lr_lambdas, strict=True)]
+        return [
+            group["lr"] * function(self.last_epoch) for group, function in zip(self.optimizer.param_groups, self.lr_lambdas, strict=True)
+        ]
 
 
 class StepLR(LRScheduler):
@@ -84,11 +101,11 @@ class MultiStepLR(LRScheduler):
 
     def get_lr(self):
         times = self.milestones.get(self.last_epoch, 0)
-        return self._current(self.gamma ** times if times else None)
+        return self._current(self.gamma**times if times else None)
 
     def _get_closed_form_lr(self):
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
-        return [rate * self.gamma ** passed for rate in self.base_lrs]
+        return [rate * self.gamma**passed for rate in self.base_lrs]
 
 
 class ConstantLR(LRScheduler):
@@ -148,7 +165,7 @@ class ExponentialLR(LRScheduler):
         return self._current(None if self._is_initial else self.gamma)
 
     def _get_closed_form_lr(self):
-        return [rate * self.gamma ** self.last_epoch for rate in self.base_lrs]
+        return [rate * self.gamma**self.last_epoch for rate in self.base_lrs]
 
 
 class PolynomialLR(LRScheduler):
@@ -205,9 +222,11 @@ class SequentialLR(_Composite, LRScheduler):
             raise ValueError(f"{type(self).__name__} expects at least one scheduler, but got no scheduler.")
         self._check_parts(schedulers, optimizer, ReduceLROnPlateau)
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the "
-                             f"number of milestone points, but got number of schedulers {len(schedulers)} and the "
-                             f"number of milestones to be equal to {len(milestones)}")
+            raise ValueError(
+                "Sequential Schedulers expects number of schedulers provided to be one more than the "
+                f"number of milestone points, but got number of schedulers {len(schedulers)} and the "
+                f"number of milestones to be equal to {len(milestones)}"
+            )
         self._schedulers = schedulers
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
@@ -244,8 +263,7 @@ class ChainedScheduler(_Composite, LRScheduler):
 
     def __init__(self, schedulers, optimizer=None):
         if len(schedulers) < 1:
-            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained, "
-                             "but got no scheduler.")
+            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler.")
         self.optimizer = optimizer or getattr(schedulers[0], "optimizer", None)
         self._check_parts(schedulers, self.optimizer, ReduceLROnPlateau)
         self._schedulers = schedulers

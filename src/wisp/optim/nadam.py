@@ -1,30 +1,45 @@
 """NAdam: Adam with Nesterov momentum."""
-from wisp.optim.optimizer import (
-    Optimizer,
-    _check_betas,
-    _check_lr,
-    _check_nonnegative,
-    _new_step,
-    _rule,
-    _scalar,
-    _zeros,
-)
+
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _scalar, _zeros
 
 
 class NAdam(Optimizer):
     """NAdam: Adam that looks ahead along its momentum, whose weight grows over time (`momentum_decay`)."""
 
-    def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3,
-                 decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False,
-                 differentiable=False):
+    def __init__(
+        self,
+        params,
+        lr=2e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        momentum_decay=4e-3,
+        decoupled_weight_decay=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+    ):
         _check_lr(lr)
         _check_nonnegative(eps=eps)
         _check_betas(betas)
         _check_nonnegative(weight_decay=weight_decay, momentum_decay=momentum_decay)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
-                                      momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
-                                      maximize=maximize, foreach=foreach, capturable=capturable,
-                                      differentiable=differentiable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                betas=betas,
+                eps=eps,
+                weight_decay=weight_decay,
+                momentum_decay=momentum_decay,
+                decoupled_weight_decay=decoupled_weight_decay,
+                maximize=maximize,
+                foreach=foreach,
+                capturable=capturable,
+                differentiable=differentiable,
+            ),
+        )
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -42,7 +57,19 @@ class NAdam(Optimizer):
         params, grads, states = self._gather(group)
         beta1, beta2 = group["betas"]
         step, lr = _rule("nadam", group, params)
-        step(params, grads, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states],
-             [s["mu_product"] for s in states], [s["step"] for s in states], lr, beta1, beta2,
-             group["eps"], group["weight_decay"], group["momentum_decay"], group["decoupled_weight_decay"],
-             group["maximize"])
+        step(
+            params,
+            grads,
+            [s["exp_avg"] for s in states],
+            [s["exp_avg_sq"] for s in states],
+            [s["mu_product"] for s in states],
+            [s["step"] for s in states],
+            lr,
+            beta1,
+            beta2,
+            group["eps"],
+            group["weight_decay"],
+            group["momentum_decay"],
+            group["decoupled_weight_decay"],
+            group["maximize"],
+        )

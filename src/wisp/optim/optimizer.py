@@ -3,6 +3,7 @@
 An elementwise optimizer only names its state (`_init_state`) and makes one call over all parameters of a group
 (`_update`); everything around it is here.
 """
+
 import contextlib
 import copy
 import types
@@ -49,9 +50,14 @@ required = _RequiredParameter()
 
 _global_pre_hooks = OrderedDict()
 _global_post_hooks = OrderedDict()
-_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
-          "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks",
-          "_optimizer_load_state_dict_post_hooks")
+_HOOKS = (
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
 
 
 def _register(hooks, hook, prepend=False):
@@ -85,8 +91,7 @@ def _with_hooks(step):
             result = hook(self, args, kwargs)
             if result is not None:
                 if not (isinstance(result, tuple) and len(result) == 2):
-                    raise RuntimeError(f"{hook} must return None or a tuple of (new_args, new_kwargs), "
-                                       f"but got {result}.")
+                    raise RuntimeError(f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
                 args, kwargs = result
         self._inside_step = True
         try:
@@ -120,8 +125,9 @@ class Optimizer:
 
     def __init__(self, params, defaults):
         if isinstance(params, wisp.Tensor):
-            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, "
-                            f"but got {_typename(params)}")
+            raise TypeError(
+                f"params argument given to the optimizer should be an iterable of Tensors or dicts, but got {_typename(params)}"
+            )
         self.defaults = defaults
         for name in _HOOKS:
             setattr(self, name, OrderedDict())
@@ -146,8 +152,17 @@ class Optimizer:
         self.defaults.setdefault("differentiable", False)
         # groups saved by an older version may lack a hyperparameter; steps used to be plain numbers
         for group in self.param_groups:
-            for name in ("maximize", "differentiable", "capturable", "foreach", "fused", "amsgrad",
-                         "decoupled_weight_decay", "nesterov", "centered"):
+            for name in (
+                "maximize",
+                "differentiable",
+                "capturable",
+                "foreach",
+                "fused",
+                "amsgrad",
+                "decoupled_weight_decay",
+                "nesterov",
+                "centered",
+            ):
                 if name in self.defaults and (name != "differentiable" or differentiable):
                     group.setdefault(name, None if name in ("foreach", "fused") else False)
         if type(self)._step_is_tensor:
@@ -166,7 +181,7 @@ class Optimizer:
 
     # ------------------------------------------------------------ stepping
     _step_is_tensor = True
-    _needs_whole = False        # an update is more than a function of each element: parameters cut over ranks won't do
+    _needs_whole = False  # an update is more than a function of each element: parameters cut over ranks won't do
 
     def step(self, closure=None):
         """Update the parameters. `closure`, if given, computes the loss anew; its value is returned."""
@@ -219,8 +234,10 @@ class Optimizer:
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params = param_group["params"]
         if isinstance(params, set):
-            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of "
-                            "tensors in sets will change between runs. Please use a list instead.")
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of "
+                "tensors in sets will change between runs. Please use a list instead."
+            )
         params = [params] if isinstance(params, wisp.Tensor) else list(params)
         names = [p[0] for p in params if isinstance(p, tuple)]
         if names:
@@ -234,11 +251,15 @@ class Optimizer:
             if not isinstance(p, wisp.Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_typename(p)}")
             if getattr(p, "_is_sharded", False):
-                raise ValueError("a parameter was cut over ranks by fully_shard after it was taken from the model; make the optimizer from "
-                                 "model.parameters() after fully_shard")
+                raise ValueError(
+                    "a parameter was cut over ranks by fully_shard after it was taken from the model; make the optimizer from "
+                    "model.parameters() after fully_shard"
+                )
             if self._needs_whole and getattr(p, "device_mesh", None) is not None and p.device_mesh.size() > 1:
-                raise NotImplementedError(f"{type(self).__name__} needs whole parameters, and fully_shard has cut them over ranks; use an "
-                                          "optimizer that works on each element (Adam, AdamW, SGD ...), or DistributedDataParallel")
+                raise NotImplementedError(
+                    f"{type(self).__name__} needs whole parameters, and fully_shard has cut them over ranks; use an "
+                    "optimizer that works on each element (Adam, AdamW, SGD ...), or DistributedDataParallel"
+                )
             if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
@@ -246,13 +267,13 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len(params) != len(set(params)):
-            warnings.warn("optimizer contains a parameter group with duplicate parameters; "
-                          "in future, this will cause an error", stacklevel=3)
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error", stacklevel=3
+            )
         for group in self.param_groups:
             if ("param_names" in param_group) != ("param_names" in group):
                 kind = "with names" if names else "without names"
-                raise ValueError("all optimizer param groups should be with/without names. "
-                                 f"cannot add param group {kind} to the optimizer")
+                raise ValueError(f"all optimizer param groups should be with/without names. cannot add param group {kind} to the optimizer")
         if not set(params).isdisjoint(p for group in self.param_groups for p in group["params"]):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
@@ -287,8 +308,7 @@ class Optimizer:
         if len(groups) != len(saved):
             raise ValueError("loaded state dict has a different number of parameter groups")
         if any(len(new["params"]) != len(old["params"]) for new, old in zip(saved, groups)):
-            raise ValueError("loaded state dict contains a parameter group "
-                             "that doesn't match the size of optimizer's group")
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
         owner = {number: (p, new) for old, new in zip(groups, saved) for number, p in zip(new["params"], old["params"])}
         state = defaultdict(dict)
         for key, value in state_dict["state"].items():
@@ -435,14 +455,16 @@ def swap_in_optimizer_params_and_state(optimizer, swapin_parameters, swapin_opti
     groups, states = swapin_optim_state["param_groups"], swapin_optim_state["state"]
     counts = [len(group["params"]) for group in optimizer.param_groups]
     if counts != [len(group["params"]) for group in groups] or sum(counts) != len(parameters):
-        raise ValueError(f"swap_in_optimizer_params_and_state: the optimizer has groups of {counts} parameters, which "
-                         f"{len(parameters)} parameters in groups of {[len(group['params']) for group in groups]} do not fit")
+        raise ValueError(
+            f"swap_in_optimizer_params_and_state: the optimizer has groups of {counts} parameters, which "
+            f"{len(parameters)} parameters in groups of {[len(group['params']) for group in groups]} do not fit"
+        )
     state, before = optimizer.state, [dict(group) for group in optimizer.param_groups]
     try:
         optimizer.state = defaultdict(dict)
         for live, group in zip(optimizer.param_groups, groups):
             live.update({name: value for name, value in group.items() if name != "params"})
-            live["params"], parameters = parameters[:len(group["params"])], parameters[len(group["params"]):]
+            live["params"], parameters = parameters[: len(group["params"])], parameters[len(group["params"]) :]
             for p, number in zip(live["params"], group["params"]):
                 if number in states:
                     optimizer.state[p] = dict(states[number])

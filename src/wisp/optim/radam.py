@@ -1,19 +1,43 @@
 """RAdam: Adam that rectifies the variance of its adaptive rate."""
+
 from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
 
 
 class RAdam(Optimizer):
     """RAdam: plain momentum while the mean square is unreliable, rectified Adam after that."""
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *,
-                 foreach=None, maximize=False, capturable=False, differentiable=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        decoupled_weight_decay=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+    ):
         _check_lr(lr)
         _check_nonnegative(eps=eps)
         _check_betas(betas)
         _check_nonnegative(weight_decay=weight_decay)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize,
-                                      foreach=foreach, capturable=capturable,
-                                      decoupled_weight_decay=decoupled_weight_decay, differentiable=differentiable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                betas=betas,
+                eps=eps,
+                weight_decay=weight_decay,
+                maximize=maximize,
+                foreach=foreach,
+                capturable=capturable,
+                decoupled_weight_decay=decoupled_weight_decay,
+                differentiable=differentiable,
+            ),
+        )
 
     def _init_state(self, state, p, group):
         state["step"] = _new_step(p, group)
@@ -24,6 +48,17 @@ class RAdam(Optimizer):
         params, grads, states = self._gather(group)
         beta1, beta2 = group["betas"]
         step, lr = _rule("radam", group, params)
-        step(params, grads, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states],
-             [s["step"] for s in states], lr, beta1, beta2, group["eps"], group["weight_decay"],
-             group["decoupled_weight_decay"], group["maximize"])
+        step(
+            params,
+            grads,
+            [s["exp_avg"] for s in states],
+            [s["exp_avg_sq"] for s in states],
+            [s["step"] for s in states],
+            lr,
+            beta1,
+            beta2,
+            group["eps"],
+            group["weight_decay"],
+            group["decoupled_weight_decay"],
+            group["maximize"],
+        )

@@ -1,17 +1,42 @@
 """RMSprop: gradients divided by the root of their mean square."""
+
 from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
 
 
 class RMSprop(Optimizer):
     """RMSprop: gradients divided by the root of their mean square (or variance, if `centered`)."""
 
-    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False,
-                 capturable=False, foreach=None, maximize=False, differentiable=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        alpha=0.99,
+        eps=1e-8,
+        weight_decay=0,
+        momentum=0,
+        centered=False,
+        capturable=False,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+    ):
         _check_lr(lr)
         _check_nonnegative(eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
-        super().__init__(params, dict(lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
-                                      weight_decay=weight_decay, capturable=capturable, foreach=foreach,
-                                      maximize=maximize, differentiable=differentiable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                momentum=momentum,
+                alpha=alpha,
+                eps=eps,
+                centered=centered,
+                weight_decay=weight_decay,
+                capturable=capturable,
+                foreach=foreach,
+                maximize=maximize,
+                differentiable=differentiable,
+            ),
+        )
 
     def _init_state(self, state, p, group):
         state["step"] = _new_step(p, group)
@@ -25,7 +50,18 @@ class RMSprop(Optimizer):
         params, grads, states = self._gather(group)
         momentum, centered = group["momentum"], group["centered"]
         step, lr = _rule("rmsprop", group, params)
-        step(params, grads, [s["square_avg"] for s in states], [s["grad_avg"] for s in states] if centered else [],
-             [s["momentum_buffer"] for s in states] if momentum > 0 else [], [s["step"] for s in states],
-             lr, group["alpha"], group["eps"], group["weight_decay"], momentum, centered,
-             group["maximize"])
+        step(
+            params,
+            grads,
+            [s["square_avg"] for s in states],
+            [s["grad_avg"] for s in states] if centered else [],
+            [s["momentum_buffer"] for s in states] if momentum > 0 else [],
+            [s["step"] for s in states],
+            lr,
+            group["alpha"],
+            group["eps"],
+            group["weight_decay"],
+            momentum,
+            centered,
+            group["maximize"],
+        )

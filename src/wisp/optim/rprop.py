@@ -1,4 +1,5 @@
 """Rprop: resilient backpropagation, which looks at the signs of gradients only."""
+
 import wisp
 from wisp.optim.optimizer import Optimizer, _check_lr, _new_step, _number, _rule, _zeros
 
@@ -6,13 +7,33 @@ from wisp.optim.optimizer import Optimizer, _check_lr, _new_step, _number, _rule
 class Rprop(Optimizer):
     """Rprop: each element has a step length that grows while its gradient keeps its sign and shrinks when it flips."""
 
-    def __init__(self, params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), *, capturable=False, foreach=None,
-                 maximize=False, differentiable=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        etas=(0.5, 1.2),
+        step_sizes=(1e-6, 50),
+        *,
+        capturable=False,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+    ):
         _check_lr(lr)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        super().__init__(params, dict(lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize,
-                                      differentiable=differentiable, capturable=capturable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                etas=etas,
+                step_sizes=step_sizes,
+                foreach=foreach,
+                maximize=maximize,
+                differentiable=differentiable,
+                capturable=capturable,
+            ),
+        )
 
     def _init_state(self, state, p, group):
         lr = _number(group["lr"])
@@ -25,5 +46,15 @@ class Rprop(Optimizer):
         shrink, grow = group["etas"]
         smallest, largest = group["step_sizes"]
         step, _ = _rule("rprop", group, params)
-        step(params, grads, [s["prev"] for s in states], [s["step_size"] for s in states],
-             [s["step"] for s in states], smallest, largest, shrink, grow, group["maximize"])
+        step(
+            params,
+            grads,
+            [s["prev"] for s in states],
+            [s["step_size"] for s in states],
+            [s["step"] for s in states],
+            smallest,
+            largest,
+            shrink,
+            grow,
+            group["maximize"],
+        )

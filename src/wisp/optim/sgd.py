@@ -1,4 +1,5 @@
 """Stochastic gradient descent, with momentum."""
+
 import wisp
 from wisp import _core
 from wisp.optim import _formulas
@@ -8,8 +9,20 @@ from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _number
 class SGD(Optimizer):
     """Stochastic gradient descent: p -= lr * g, optionally with (Nesterov) momentum and weight decay."""
 
-    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False,
-                 foreach=None, differentiable=False, fused=None):
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        momentum=0,
+        dampening=0,
+        weight_decay=0,
+        nesterov=False,
+        *,
+        maximize=False,
+        foreach=None,
+        differentiable=False,
+        fused=None,
+    ):
         _check_lr(lr)
         if momentum < 0.0:
             raise ValueError(f"Invalid momentum value: {momentum}")
@@ -18,9 +31,20 @@ class SGD(Optimizer):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         _check_fused(fused, foreach, differentiable)
-        super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
-                                      nesterov=nesterov, maximize=maximize, foreach=foreach,
-                                      differentiable=differentiable, fused=fused))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                momentum=momentum,
+                dampening=dampening,
+                weight_decay=weight_decay,
+                nesterov=nesterov,
+                maximize=maximize,
+                foreach=foreach,
+                differentiable=differentiable,
+                fused=fused,
+            ),
+        )
 
     def _update(self, group):
         params = [p for p in group["params"] if p.grad is not None]
@@ -32,12 +56,29 @@ class SGD(Optimizer):
         new = [state for state, buffer in zip(states, buffers) if buffer is None]
         if group["differentiable"] or any(g.is_sparse for g in grads):
             step = _formulas.sgd_step if group["differentiable"] else wisp.no_grad()(_formulas.sgd_step)
-            step(params, grads, buffers, group["lr"], momentum, group["dampening"], group["weight_decay"], group["nesterov"],
-                 group["maximize"])
+            step(
+                params,
+                grads,
+                buffers,
+                group["lr"],
+                momentum,
+                group["dampening"],
+                group["weight_decay"],
+                group["nesterov"],
+                group["maximize"],
+            )
         else:
-            _core._sgd_step(params, grads, buffers, _number(group["lr"]), _number(momentum),
-                            _number(group["dampening"]), _number(group["weight_decay"]), group["nesterov"],
-                            group["maximize"])
+            _core._sgd_step(
+                params,
+                grads,
+                buffers,
+                _number(group["lr"]),
+                _number(momentum),
+                _number(group["dampening"]),
+                _number(group["weight_decay"]),
+                group["nesterov"],
+                group["maximize"],
+            )
         if new:  # the step has made their buffers
             for state, buffer in zip(states, buffers):
                 state["momentum_buffer"] = buffer

@@ -1,4 +1,5 @@
 """SparseAdam: Adam for sparse gradients, which touches only the rows that have one."""
+
 import math
 
 import wisp
@@ -50,5 +51,5 @@ class SparseAdam(Optimizer):
             new_v = v[where] + (values * values - v[where]) * (1 - beta2)
             m[where], v[where] = new_m, new_v
             t = state["step"]
-            rate = lr * math.sqrt(1 - beta2 ** t) / (1 - beta1 ** t)
+            rate = lr * math.sqrt(1 - beta2**t) / (1 - beta1**t)
             p[where] -= rate * new_m / (new_v.sqrt() + group["eps"])

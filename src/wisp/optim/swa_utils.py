@@ -1,4 +1,5 @@
 """Averages of a model's weights over training: stochastic weight averaging and exponential moving averages."""
+
 import copy
 import itertools
 import math
@@ -7,8 +8,7 @@ import wisp
 from wisp import nn
 from wisp.optim._lr_base import LRScheduler, _per_group
 
-__all__ = ["AveragedModel", "update_bn", "SWALR", "get_ema_multi_avg_fn", "get_swa_multi_avg_fn", "get_ema_avg_fn",
-           "get_swa_avg_fn"]
+__all__ = ["AveragedModel", "update_bn", "SWALR", "get_ema_multi_avg_fn", "get_swa_multi_avg_fn", "get_ema_avg_fn", "get_swa_avg_fn"]
 
 
 def _check_decay(decay):
@@ -23,6 +23,7 @@ def get_ema_avg_fn(decay=0.999):
     @wisp.no_grad()
     def ema_update(ema_param, current_param, num_averaged):
         return decay * ema_param + (1 - decay) * current_param
+
     return ema_update
 
 
@@ -32,6 +33,7 @@ def get_swa_avg_fn():
     @wisp.no_grad()
     def swa_update(averaged_param, current_param, num_averaged):
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
+
     return swa_update
 
 
@@ -40,6 +42,7 @@ def _on_lists(update):
     def update_all(averaged_params, current_params, num_averaged):
         for averaged, current in zip(averaged_params, current_params, strict=True):
             averaged.copy_(update(averaged, current, num_averaged))
+
     return update_all
 
 

@@ -13,6 +13,7 @@
 `prof.export_chrome_trace("trace.json")` writes a timeline for chrome://tracing or ui.perfetto.dev, and
 `wisp.viz.timeline(prof)` draws it. While no profiler runs, a call of an operator pays for one test of a number.
 """
+
 import enum
 import gzip
 import json
@@ -26,12 +27,24 @@ from wisp import _core
 from wisp.profiler._events import EventList, FunctionEvent, FunctionEventAvg, chrome_trace, read_events
 from wisp.profiler._ranges import record_function
 
-__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
-           "record_function", "schedule", "supported_activities", "tensorboard_trace_handler"]
+__all__ = [
+    "EventList",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "kineto_available",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
 
 
 class ProfilerActivity(enum.Enum):
     """What is watched: the CPU's side, and with CUDA the kernels of the GPU; asking for others changes nothing."""
+
     CPU = 0
     XPU = 1
     CUDA = 2
@@ -42,6 +55,7 @@ class ProfilerActivity(enum.Enum):
 
 class ProfilerAction(enum.Enum):
     """What the profiler does in a step, as a schedule says."""
+
     NONE = 0
     WARMUP = 1
     RECORD = 2
@@ -66,8 +80,10 @@ def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0)
     ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
     """
     if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
-        raise ValueError(f"schedule(): expected wait, warmup, repeat, skip_first >= 0 and active > 0, got wait={wait}, "
-                         f"warmup={warmup}, active={active}, repeat={repeat}, skip_first={skip_first}")
+        raise ValueError(
+            f"schedule(): expected wait, warmup, repeat, skip_first >= 0 and active > 0, got wait={wait}, "
+            f"warmup={warmup}, active={active}, repeat={repeat}, skip_first={skip_first}"
+        )
     if warmup == 0:
         warnings.warn("Profiler won't be using warmup, this can skew profiler results")
     cycle = wait + warmup + active
@@ -84,6 +100,7 @@ def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0)
         if at < wait + warmup:
             return ProfilerAction.WARMUP
         return ProfilerAction.RECORD_AND_SAVE if at == cycle - 1 else ProfilerAction.RECORD
+
     return action
 
 
@@ -97,16 +114,19 @@ def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False):
     >>> len(glob.glob(folder + "/me.*.pt.trace.json"))
     1
     """
+
     def handler(prof):
         os.makedirs(dir_name, exist_ok=True)
         worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
         prof.export_chrome_trace(os.path.join(dir_name, f"{worker}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")))
+
     return handler
 
 
 def _watch_optimizers():
     """Ranges for the steps of optimizers, by hooks that are there only while a profiler runs."""
     from wisp.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
     open_ranges = []
 
     def before(optimizer, args, kwargs):
@@ -116,6 +136,7 @@ def _watch_optimizers():
     def after(optimizer, args, kwargs):
         if open_ranges:
             open_ranges.pop().__exit__()
+
     return [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
 
 
@@ -135,9 +156,23 @@ class profile:
     [True]
     """
 
-    def __init__(self, *, activities=None, schedule=None, on_trace_ready=None, record_shapes=False, profile_memory=False,
-                 with_stack=False, with_flops=False, with_modules=False, experimental_config=None, execution_trace_observer=None,
-                 acc_events=False, use_cuda=None, custom_trace_id_callback=None):
+    def __init__(
+        self,
+        *,
+        activities=None,
+        schedule=None,
+        on_trace_ready=None,
+        record_shapes=False,
+        profile_memory=False,
+        with_stack=False,
+        with_flops=False,
+        with_modules=False,
+        experimental_config=None,
+        execution_trace_observer=None,
+        acc_events=False,
+        use_cuda=None,
+        custom_trace_id_callback=None,
+    ):
         self.activities = set(activities) if activities else supported_activities()
         for activity in self.activities:
             if not isinstance(activity, ProfilerActivity):
@@ -202,8 +237,9 @@ class profile:
             self._step_range = None
 
     def _start_trace(self):
-        _core._profiler_start(self.record_shapes, self.with_stack, self.with_modules or self.with_stack,
-                              ProfilerActivity.CUDA in self.activities)
+        _core._profiler_start(
+            self.record_shapes, self.with_stack, self.with_modules or self.with_stack, ProfilerActivity.CUDA in self.activities
+        )
         self._running = True
         self._handles = _watch_optimizers() if "wisp.optim" in sys.modules else []
 
@@ -244,10 +280,11 @@ class profile:
         """Write live bytes over time: HTML by the name's end .html, else JSON [[microseconds], [bytes]]."""
         if str(path).endswith(".html"):
             from wisp import viz
+
             viz.timeline(self).save(path)
             return
         points = self.events().memory_points()
-        with (gzip.open(path, "wt") if str(path).endswith(".gz") else open(path, "w")) as file:
+        with gzip.open(path, "wt") if str(path).endswith(".gz") else open(path, "w") as file:
             json.dump([[t for t, _ in points], [b for _, b in points]], file)
 
     def add_metadata(self, key, value):
@@ -272,4 +309,5 @@ class profile:
 
     def _repr_html_(self):
         from wisp import viz
+
         return viz.timeline(self)._repr_html_()

@@ -1,4 +1,5 @@
 """What a profile recorded: events, their sums by operator, the table and the trace file."""
+
 import json
 import math
 import os
@@ -21,6 +22,7 @@ class Interval:
 
 class _Figures:
     """What events and sums of events have in common."""
+
     device_time_total = self_device_time_total = device_memory_usage = self_device_memory_usage = 0
     cuda_memory_usage = self_cuda_memory_usage = 0
     is_async = is_remote = is_legacy = False
@@ -64,8 +66,10 @@ class FunctionEvent(_Figures):
         self.sequence_nr = sequence
         self.input_shapes = [_dims(entry) for entry in shapes or ()]
         self.input_dtypes = [str(entry[1]) if isinstance(entry, tuple) else "" for entry in shapes or ()]
-        self.stack = [f"{os.path.relpath(code.co_filename) if code.co_filename.startswith(os.getcwd()) else code.co_filename}({line}): "
-                      f"{code.co_name}" for code, line in stack or ()]
+        self.stack = [
+            f"{os.path.relpath(code.co_filename) if code.co_filename.startswith(os.getcwd()) else code.co_filename}({line}): {code.co_name}"
+            for code, line in stack or ()
+        ]
         self.count = 1
         self.cpu_parent, self.cpu_children = None, []
         self.kernels = []  # (name, start, microseconds, device) of what it launched itself
@@ -102,8 +106,10 @@ class FunctionEvent(_Figures):
         return self.cpu_memory_usage - sum(child.cpu_memory_usage for child in self.cpu_children)
 
     def __repr__(self):
-        return (f"<FunctionEvent id={self.id} name={self.name} thread={self.thread} cpu_time={time_text(self.cpu_time_total)} "
-                f"start_us={self.time_range.start:.3f} end_us={self.time_range.end:.3f} input_shapes={self.input_shapes}>")
+        return (
+            f"<FunctionEvent id={self.id} name={self.name} thread={self.thread} cpu_time={time_text(self.cpu_time_total)} "
+            f"start_us={self.time_range.start:.3f} end_us={self.time_range.end:.3f} input_shapes={self.input_shapes}>"
+        )
 
 
 class FunctionEventAvg(_Figures):
@@ -133,8 +139,10 @@ class FunctionEventAvg(_Figures):
     __iadd__ = add
 
     def __repr__(self):
-        return (f"<FunctionEventAvg key={self.key} count={self.count} cpu_time_total={self.cpu_time_total_str} "
-                f"self={self.self_cpu_time_total_str}>")
+        return (
+            f"<FunctionEventAvg key={self.key} count={self.count} cpu_time_total={self.cpu_time_total_str} "
+            f"self={self.self_cpu_time_total_str}>"
+        )
 
 
 class EventList(list):
@@ -170,15 +178,39 @@ class EventList(list):
         total.key = None
         return total
 
-    def table(self, sort_by=None, row_limit=100, max_src_column_width=75, max_name_column_width=55, max_shapes_column_width=80,
-              header=None, top_level_events_only=False, time_unit=None):
+    def table(
+        self,
+        sort_by=None,
+        row_limit=100,
+        max_src_column_width=75,
+        max_name_column_width=55,
+        max_shapes_column_width=80,
+        header=None,
+        top_level_events_only=False,
+        time_unit=None,
+    ):
         """The events as a table, the dearest first by `sort_by`: "cpu_time_total", "self_cpu_time_total", "cpu_time",
         "cpu_memory_usage", "self_cpu_memory_usage", "count"."""
         rows = [row for row in self if not top_level_events_only or row.cpu_parent is None]
         if sort_by is not None:
-            allowed = ("cpu_time", "cpu_time_total", "self_cpu_time_total", "cpu_memory_usage", "self_cpu_memory_usage", "count",
-                       "cuda_time", "cuda_time_total", "self_cuda_time_total", "cuda_memory_usage", "self_cuda_memory_usage",
-                       "device_time", "device_time_total", "self_device_time_total", "device_memory_usage", "self_device_memory_usage")
+            allowed = (
+                "cpu_time",
+                "cpu_time_total",
+                "self_cpu_time_total",
+                "cpu_memory_usage",
+                "self_cpu_memory_usage",
+                "count",
+                "cuda_time",
+                "cuda_time_total",
+                "self_cuda_time_total",
+                "cuda_memory_usage",
+                "self_cuda_memory_usage",
+                "device_time",
+                "device_time_total",
+                "self_device_time_total",
+                "device_memory_usage",
+                "self_device_memory_usage",
+            )
             if sort_by not in allowed:
                 raise ValueError(f"table(): sort_by must be one of {', '.join(allowed)}; got {sort_by!r}")
             rows.sort(key=lambda row: getattr(row, sort_by), reverse=True)
@@ -187,21 +219,27 @@ class EventList(list):
         def share(value):
             return f"{100 * value / whole:.2f}%" if whole else "0.00%"
 
-        columns = [("Name", "<", lambda row: _shortened(row.key, max_name_column_width)),
-                   ("Self CPU %", ">", lambda row: share(row.self_cpu_time_total)),
-                   ("Self CPU", ">", lambda row: row.self_cpu_time_total_str),
-                   ("CPU total %", ">", lambda row: share(row.cpu_time_total)),
-                   ("CPU total", ">", lambda row: row.cpu_time_total_str),
-                   ("CPU time avg", ">", lambda row: row.cpu_time_str)]
+        columns = [
+            ("Name", "<", lambda row: _shortened(row.key, max_name_column_width)),
+            ("Self CPU %", ">", lambda row: share(row.self_cpu_time_total)),
+            ("Self CPU", ">", lambda row: row.self_cpu_time_total_str),
+            ("CPU total %", ">", lambda row: share(row.cpu_time_total)),
+            ("CPU total", ">", lambda row: row.cpu_time_total_str),
+            ("CPU time avg", ">", lambda row: row.cpu_time_str),
+        ]
         on_device = sum(row.self_device_time_total for row in self)
         if on_device:
-            columns += [("Self CUDA", ">", lambda row: time_text(row.self_device_time_total)),
-                        ("Self CUDA %", ">", lambda row: f"{100 * row.self_device_time_total / on_device:.2f}%"),
-                        ("CUDA total", ">", lambda row: time_text(row.device_time_total)),
-                        ("CUDA time avg", ">", lambda row: time_text(row.device_time))]
+            columns += [
+                ("Self CUDA", ">", lambda row: time_text(row.self_device_time_total)),
+                ("Self CUDA %", ">", lambda row: f"{100 * row.self_device_time_total / on_device:.2f}%"),
+                ("CUDA total", ">", lambda row: time_text(row.device_time_total)),
+                ("CUDA time avg", ">", lambda row: time_text(row.device_time)),
+            ]
         if self.profile_memory:
-            columns += [("CPU Mem", ">", lambda row: bytes_text(row.cpu_memory_usage)),
-                        ("Self CPU Mem", ">", lambda row: bytes_text(row.self_cpu_memory_usage))]
+            columns += [
+                ("CPU Mem", ">", lambda row: bytes_text(row.cpu_memory_usage)),
+                ("Self CPU Mem", ">", lambda row: bytes_text(row.self_cpu_memory_usage)),
+            ]
         columns.append(("# of Calls", ">", lambda row: str(row.count)))
         if any(row.input_shapes for row in rows):
             columns.append(("Input Shapes", "<", lambda row: _shortened(str(row.input_shapes), max_shapes_column_width)))
@@ -227,8 +265,9 @@ class EventList(list):
 
     def memory_points(self):
         """(microseconds, live bytes) at the start and end of every event."""
-        return sorted(point for event in self for point in ((event.time_range.start, event.memory_before),
-                                                            (event.time_range.end, event.memory_after)))
+        return sorted(
+            point for event in self for point in ((event.time_range.start, event.memory_before), (event.time_range.end, event.memory_after))
+        )
 
     def export_chrome_trace(self, path):
         """Write the timeline as Chrome's trace format."""
@@ -251,7 +290,7 @@ class EventList(list):
 def _shortened(text, width, keep_start=True):
     if width is None or len(text) <= width:
         return text
-    return text[:width - 3] + "..." if keep_start else "..." + text[3 - width:]
+    return text[: width - 3] + "..." if keep_start else "..." + text[3 - width :]
 
 
 def _dims(entry):
@@ -294,8 +333,9 @@ def _flops(name, shapes):
 
 
 # Questions about a tensor, not work on it.
-_QUIET = frozenset(("is_floating_point", "is_complex", "is_tensor", "is_nonzero", "is_anomaly_enabled", "result_type", "numel", "dim",
-                    "is_contiguous"))
+_QUIET = frozenset(
+    ("is_floating_point", "is_complex", "is_tensor", "is_nonzero", "is_anomaly_enabled", "result_type", "numel", "dim", "is_contiguous")
+)
 
 
 def read_events(rows, with_flops, profile_memory, kernels=()):
@@ -341,11 +381,30 @@ def chrome_trace(events, metadata, memory):
             arguments["Sequence number"] = event.sequence_nr
         if event.stack:
             arguments["Call stack"] = ";".join(event.stack)
-        span = {"ph": "X", "cat": _CATEGORIES[event.kind], "name": event.name, "pid": process, "tid": event.thread,
-                "ts": event.time_range.start, "dur": event.cpu_time_total, "args": arguments}
+        span = {
+            "ph": "X",
+            "cat": _CATEGORIES[event.kind],
+            "name": event.name,
+            "pid": process,
+            "tid": event.thread,
+            "ts": event.time_range.start,
+            "dur": event.cpu_time_total,
+            "args": arguments,
+        }
         rows.append(span)
-        rows += [{"ph": "X", "cat": "kernel", "name": name, "pid": device, "tid": "stream", "ts": start, "dur": length,
-                  "args": {"External id": event.id, "device": device}} for name, start, length, device in event.kernels]
+        rows += [
+            {
+                "ph": "X",
+                "cat": "kernel",
+                "name": name,
+                "pid": device,
+                "tid": "stream",
+                "ts": start,
+                "dur": length,
+                "args": {"External id": event.id, "device": device},
+            }
+            for name, start, length, device in event.kernels
+        ]
         if event.kind == "op":
             made_by[event.sequence_nr] = span
         elif event.kind == "backward" and event.sequence_nr in made_by:
@@ -353,6 +412,8 @@ def chrome_trace(events, metadata, memory):
             flow = {"cat": "fwdbwd", "name": "fwdbwd", "id": event.sequence_nr, "pid": process}
             rows.append({"ph": "s", **flow, "tid": forward["tid"], "ts": forward["ts"]})
             rows.append({"ph": "f", "bp": "e", **flow, "tid": event.thread, "ts": event.time_range.start})
-    rows += [{"ph": "C", "name": "live memory", "pid": process, "tid": 0, "ts": at, "args": {"bytes": count}}
-             for at, count in (EventList.memory_points(events) if memory else ())]
+    rows += [
+        {"ph": "C", "name": "live memory", "pid": process, "tid": 0, "ts": at, "args": {"bytes": count}}
+        for at, count in (EventList.memory_points(events) if memory else ())
+    ]
     return {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": rows, **metadata}

@@ -1,4 +1,5 @@
 """A named range of the user's own, in a profile."""
+
 import functools
 
 from wisp import _core
@@ -33,4 +34,5 @@ class record_function:
         def wrapped(*args, **kwargs):
             with record_function(self.name, self.args):
                 return function(*args, **kwargs)
+
         return wrapped

@@ -1,13 +1,24 @@
 """Sparse tensors: construction, products, sums and softmax over the stored elements."""
+
 import wisp
 from wisp.sparse import _operators, _shapes  # noqa: F401
 from wisp.sparse._tensor import _COO, _CSC, _CSR, SparseTensor, make
 
-__all__ = ["addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax",
-           "spdiags", "sum"]
+__all__ = [
+    "addmm",
+    "as_sparse_gradcheck",
+    "check_sparse_tensor_invariants",
+    "log_softmax",
+    "mm",
+    "sampled_addmm",
+    "softmax",
+    "spdiags",
+    "sum",
+]
 
 
 # ---- construction
+
 
 def _values(values, dtype, device, requires_grad):
     """The values of a new tensor: the given ones in the graph, or a leaf of their own."""
@@ -28,8 +39,18 @@ def _check_range(index, size, what):
             raise RuntimeError(f"size is inconsistent with indices: for {what} {d}, size is {n} but found index {int(row.max())}")
 
 
-def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False,
-                      check_invariants=None, is_coalesced=None):
+def sparse_coo_tensor(
+    indices=None,
+    values=None,
+    size=None,
+    *,
+    dtype=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+    check_invariants=None,
+    is_coalesced=None,
+):
     """A sparse tensor of the `values` at the coordinates `indices`, (sparse_dim, nnz); equal coordinates are added up.
 
     >>> import wisp
@@ -48,8 +69,9 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
     if index.dim() != 2:
         raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(index.shape)}")
     if index.size(1) != values.size(0):
-        raise RuntimeError(f"indices and values must have same nnz, but got nnz from indices: {index.size(1)}, nnz from values: "
-                           f"{values.size(0)}")
+        raise RuntimeError(
+            f"indices and values must have same nnz, but got nnz from indices: {index.size(1)}, nnz from values: {values.size(0)}"
+        )
     if size is None:
         if index.numel() == 0 and index.size(0):
             outer = (0,) * index.size(0)
@@ -58,11 +80,13 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
         size = (*outer, *values.shape[1:])
     size = tuple(size)
     if len(size) != index.size(0) + values.dim() - 1:
-        raise RuntimeError(f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, sparse_dim = "
-                           f"{index.size(0)}, "
-                           f"dense_dim = {values.dim() - 1}")
-    if tuple(values.shape[1:]) != size[index.size(0):]:
-        raise RuntimeError(f"values has incorrect size, expected {[values.size(0), *size[index.size(0):]]}, got {list(values.shape)}")
+        raise RuntimeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, sparse_dim = "
+            f"{index.size(0)}, "
+            f"dense_dim = {values.dim() - 1}"
+        )
+    if tuple(values.shape[1:]) != size[index.size(0) :]:
+        raise RuntimeError(f"values has incorrect size, expected {[values.size(0), *size[index.size(0) :]]}, got {list(values.shape)}")
     _check_range(index, size, "dim")
     return make(_COO, (index,), values, size, bool(is_coalesced) or index.size(1) < 2 and is_coalesced is None and index.size(1) == 0)
 
@@ -75,14 +99,15 @@ def _compressed(layout, compressed, plain, values, size, dtype, device, requires
         given = wisp.as_tensor(given).detach().to(values.device)
         given = given if given.dtype in (wisp.int32, wisp.int64) else given.long()
         if given.dim() != 1 or values.dim() != 1:
-            raise NotImplementedError(f"{layout}: batches and dense dimensions are not supported; expected 1-D {name} and values, got "
-                                      f"shapes "
-                                      f"{tuple(given.shape)} and {tuple(values.shape)}")
+            raise NotImplementedError(
+                f"{layout}: batches and dense dimensions are not supported; expected 1-D {name} and values, got "
+                f"shapes "
+                f"{tuple(given.shape)} and {tuple(values.shape)}"
+            )
         index.append(given)
     start, plain = index
     if plain.numel() != values.numel():
-        raise RuntimeError(f"number of dimensions and sizes of {names[1]} and values must match: got {plain.numel()} and "
-                           f"{values.numel()}")
+        raise RuntimeError(f"number of dimensions and sizes of {names[1]} and values must match: got {plain.numel()} and {values.numel()}")
     lines = start.numel() - 1
     if size is None:
         width = int(plain.max()) + 1 if plain.numel() else 0
@@ -97,8 +122,9 @@ def _compressed(layout, compressed, plain, values, size, dtype, device, requires
     return make(layout, (start, plain), values, size, True)
 
 
-def sparse_csr_tensor(crow_indices, col_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False,
-                      check_invariants=None):
+def sparse_csr_tensor(
+    crow_indices, col_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False, check_invariants=None
+):
     """A sparse matrix by rows: row i has the columns and values from `crow_indices[i]` up to `crow_indices[i + 1]`.
 
     >>> import wisp
@@ -109,8 +135,9 @@ def sparse_csr_tensor(crow_indices, col_indices, values, size=None, *, dtype=Non
     return _compressed(_CSR, crow_indices, col_indices, values, size, dtype, device, requires_grad)
 
 
-def sparse_csc_tensor(ccol_indices, row_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False,
-                      check_invariants=None):
+def sparse_csc_tensor(
+    ccol_indices, row_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False, check_invariants=None
+):
     """A sparse matrix by columns: column j has the rows and values from `ccol_indices[j]` up to `ccol_indices[j + 1]`.
 
     >>> import wisp
@@ -121,9 +148,19 @@ def sparse_csc_tensor(ccol_indices, row_indices, values, size=None, *, dtype=Non
     return _compressed(_CSC, ccol_indices, row_indices, values, size, dtype, device, requires_grad)
 
 
-def sparse_compressed_tensor(compressed_indices, plain_indices, values, size=None, *, dtype=None, layout=None, device=None,
-                             pin_memory=False,
-                             requires_grad=False, check_invariants=None):
+def sparse_compressed_tensor(
+    compressed_indices,
+    plain_indices,
+    values,
+    size=None,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+    check_invariants=None,
+):
     """A sparse matrix by rows or by columns, as `layout` says (torch.sparse_csr or torch.sparse_csc).
 
     >>> import wisp
@@ -131,8 +168,9 @@ def sparse_compressed_tensor(compressed_indices, plain_indices, values, size=Non
     torch.sparse_csr
     """
     if layout not in (_CSR, _CSC):
-        raise NotImplementedError(f"sparse_compressed_tensor: the layout {layout} is not supported; expected torch.sparse_csr or "
-                                  f"torch.sparse_csc")
+        raise NotImplementedError(
+            f"sparse_compressed_tensor: the layout {layout} is not supported; expected torch.sparse_csr or torch.sparse_csc"
+        )
     return _compressed(layout, compressed_indices, plain_indices, values, size, dtype, device, requires_grad)
 
 
@@ -142,19 +180,22 @@ def _from_dense(tensor, sparse_dim, layout):
     if layout is wisp.strided:
         return tensor
     if layout not in (_COO, _CSR, _CSC):
-        raise NotImplementedError(f"to_sparse: the layout {layout} is not supported; expected torch.sparse_coo, torch.sparse_csr or "
-                                  f"torch.sparse_csc")
+        raise NotImplementedError(
+            f"to_sparse: the layout {layout} is not supported; expected torch.sparse_coo, torch.sparse_csr or torch.sparse_csc"
+        )
     if layout is not _COO and (tensor.dim() != 2 or sparse_dim not in (None, 2)):
         raise NotImplementedError(f"to_sparse: {layout} needs a matrix, got shape {tuple(tensor.shape)}")
     sparse_dim = tensor.dim() if sparse_dim is None else sparse_dim
     if not (0 < sparse_dim <= tensor.dim() or sparse_dim == tensor.dim() == 0):
-        raise RuntimeError(f"dense_to_sparse: sparse_dim argument must be in [{'1' if tensor.dim() else '0'},{tensor.dim()}] range, "
-                           f"but {sparse_dim} is given")
+        raise RuntimeError(
+            f"dense_to_sparse: sparse_dim argument must be in [{'1' if tensor.dim() else '0'},{tensor.dim()}] range, "
+            f"but {sparse_dim} is given"
+        )
     filled = tensor.detach() != 0
     inner = tuple(range(sparse_dim, tensor.dim()))
     if tensor.dim() == 0:
         index = wisp.zeros((0, int(filled)), dtype=wisp.int64, device=tensor.device)
-        values = tensor.reshape(1)[:int(filled)]
+        values = tensor.reshape(1)[: int(filled)]
     else:
         index = (filled.any(inner) if inner else filled).nonzero().t().contiguous()
         values = tensor[tuple(index)]
@@ -163,6 +204,7 @@ def _from_dense(tensor, sparse_dim, layout):
 
 
 # ---- functions
+
 
 def mm(mat1, mat2, reduce=None):
     """The product of two matrices of which one or both are sparse; gradients go to the stored values and to the dense matrix.
@@ -198,9 +240,11 @@ def sum(input, dim=None, dtype=None):
     >>> wisp.sparse.sum(wisp.eye(3).to_sparse())
     tensor(3.)
     """
-    return _operators.reduce_sum(input, dim, dtype=dtype) if isinstance(input, SparseTensor) else wisp.sum(input,
-                                                                                                           () if dim is None else dim,
-                                                                                                           dtype=dtype)
+    return (
+        _operators.reduce_sum(input, dim, dtype=dtype)
+        if isinstance(input, SparseTensor)
+        else wisp.sum(input, () if dim is None else dim, dtype=dtype)
+    )
 
 
 def softmax(input, dim, *, dtype=None):
@@ -256,8 +300,9 @@ def spdiags(diagonals, offsets, shape, layout=None):
     if diagonals.dim() != 2 or len(shape) != 2 or offsets.dtype != wisp.int64:
         raise RuntimeError("spdiags: expected diagonals as a matrix, int64 offsets and a shape of two numbers")
     if offsets.numel() != diagonals.size(0):
-        raise RuntimeError(f"spdiags: the number of diagonals ({diagonals.size(0)}) does not match the number of offsets "
-                           f"({offsets.numel()})")
+        raise RuntimeError(
+            f"spdiags: the number of diagonals ({diagonals.size(0)}) does not match the number of offsets ({offsets.numel()})"
+        )
     if offsets.unique().numel() != offsets.numel():
         raise RuntimeError("spdiags: offsets must be unique")
     rows, columns = shape
@@ -305,6 +350,7 @@ class check_sparse_tensor_invariants:
         def wrapped(*args, **kwargs):
             with type(self)(self.state):
                 return function(*args, **kwargs)
+
         return wrapped
 
 
@@ -317,6 +363,7 @@ def as_sparse_gradcheck(gradcheck):
     >>> check(lambda m: wisp.sparse.mm(m, ones), graph.requires_grad_())
     True
     """
+
     def check(function, inputs, masked=True, **kwargs):
         inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
         dense = [i._sparse_values.detach().requires_grad_(i.requires_grad) if isinstance(i, SparseTensor) else i for i in inputs]
@@ -324,21 +371,32 @@ def as_sparse_gradcheck(gradcheck):
         def of_values(*args):
             result = function(*(i._with(arg) if isinstance(i, SparseTensor) else arg for i, arg in zip(inputs, args)))
             return result.to_dense() if isinstance(result, SparseTensor) else result
+
         return gradcheck(of_values, dense, **kwargs)
+
     return check
 
 
 # ---- the constructors of old code: sparse.FloatTensor(indices, values, size)
+
 
 def _old_constructor(dtype, name):
     def construct(indices=None, values=None, size=None):
         if indices is None:
             indices, values, size = wisp.empty(1, 0, dtype=wisp.int64), wisp.empty(0, dtype=dtype), (0,)
         return sparse_coo_tensor(indices, values, size, dtype=dtype)
+
     construct.__name__ = construct.__qualname__ = name
     construct.__doc__ = "The old form of `sparse_coo_tensor`."
     return construct
 
 
-FloatTensor, DoubleTensor, LongTensor, IntTensor = (_old_constructor(dtype, name) for dtype, name in (
-    (wisp.float32, "FloatTensor"), (wisp.float64, "DoubleTensor"), (wisp.int64, "LongTensor"), (wisp.int32, "IntTensor")))
+FloatTensor, DoubleTensor, LongTensor, IntTensor = (
+    _old_constructor(dtype, name)
+    for dtype, name in (
+        (wisp.float32, "FloatTensor"),
+        (wisp.float64, "DoubleTensor"),
+        (wisp.int64, "LongTensor"),
+        (wisp.int32, "IntTensor"),
+    )
+)

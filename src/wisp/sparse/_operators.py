@@ -3,15 +3,55 @@
 `OPERATORS` maps the name of an operator to a function with its parameters. Those that keep zeros (`_KEEP_ZERO`) work on the
 values alone. In-place forms that are not in the table are made from the others.
 """
+
 import wisp
 from wisp.sparse._tensor import _COO, SparseTensor, flat, make, refused
 
 # f(0) = 0, so that only the stored elements change. Linear ones need no coalescing.
 _LINEAR = ("neg", "negative", "deg2rad", "rad2deg", "conj", "conj_physical", "resolve_conj", "resolve_neg", "positive")
-_KEEP_ZERO = ("abs", "absolute", "asin", "arcsin", "asinh", "arcsinh", "atan", "arctan", "atanh", "arctanh", "ceil", "erf",
-              "erfinv", "expm1", "fix", "floor", "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "relu",
-              "relu6", "leaky_relu", "round", "sgn", "sign", "signbit", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
-              "angle", "hardshrink", "softshrink", "dropout")
+_KEEP_ZERO = (
+    "abs",
+    "absolute",
+    "asin",
+    "arcsin",
+    "asinh",
+    "arcsinh",
+    "atan",
+    "arctan",
+    "atanh",
+    "arctanh",
+    "ceil",
+    "erf",
+    "erfinv",
+    "expm1",
+    "fix",
+    "floor",
+    "frac",
+    "isinf",
+    "isnan",
+    "isneginf",
+    "isposinf",
+    "log1p",
+    "nan_to_num",
+    "relu",
+    "relu6",
+    "leaky_relu",
+    "round",
+    "sgn",
+    "sign",
+    "signbit",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+    "angle",
+    "hardshrink",
+    "softshrink",
+    "dropout",
+)
 _CASTS = ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat", "cdouble", "chalf")
 
 OPERATORS = {}
@@ -36,6 +76,7 @@ def _operator(*names):
     def enter(function):
         OPERATORS.update(dict.fromkeys(names, function))
         return function
+
     return enter
 
 
@@ -53,8 +94,9 @@ def _coo(tensor):
 
 def _dim(tensor, dim):
     if not -max(tensor.dim(), 1) <= dim < max(tensor.dim(), 1):
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-max(tensor.dim(), 1)}, {max(tensor.dim(), 1) - 1}], "
-                         f"but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-max(tensor.dim(), 1)}, {max(tensor.dim(), 1) - 1}], but got {dim})"
+        )
     return dim % max(tensor.dim(), 1)
 
 
@@ -65,6 +107,7 @@ def _on_values(name, linear):
         if not linear and input._kind is _COO:
             input = input.coalesce()
         return input._with(operator(input._sparse_values, *args, **kwargs))
+
     return function
 
 
@@ -99,9 +142,9 @@ for _name in ("is_floating_point", "is_complex", "is_signed", "is_conj", "is_neg
     OPERATORS[_name] = lambda input, _name=_name: getattr(input._sparse_values, _name)()
 OPERATORS["_has_tangent"] = lambda input: wisp._core._has_tangent(input._sparse_values)
 OPERATORS["is_same_size"] = lambda input, other: input.shape == other.shape
-OPERATORS["result_type"] = lambda tensor1, tensor2: wisp.result_type(*(t._sparse_values[:0].new_zeros((1,)
-                                                                                                       * t.dim()) if _is_sparse(t) else t
-                                                                      for t in (tensor1, tensor2)))
+OPERATORS["result_type"] = lambda tensor1, tensor2: wisp.result_type(
+    *(t._sparse_values[:0].new_zeros((1,) * t.dim()) if _is_sparse(t) else t for t in (tensor1, tensor2))
+)
 
 
 @_operator("_assign")
@@ -113,6 +156,7 @@ def assign(input, result):
 
 # ---- arithmetic
 
+
 @_operator("mul", "multiply")
 def mul(input, other):
     if not _is_sparse(input):
@@ -122,8 +166,9 @@ def mul(input, other):
     if _is_sparse(other):
         return _product_of_patterns(input, other)
     if wisp.broadcast_shapes(tuple(input.shape), tuple(other.shape)) != tuple(input.shape):
-        raise RuntimeError(f"mul: a dense tensor of shape {tuple(other.shape)} cannot be broadcast to the sparse one's "
-                           f"{tuple(input.shape)}")
+        raise RuntimeError(
+            f"mul: a dense tensor of shape {tuple(other.shape)} cannot be broadcast to the sparse one's {tuple(input.shape)}"
+        )
     picked = other.expand(input.shape)[tuple(input._coordinates())]
     return input._with(input._sparse_values * picked)
 
@@ -165,7 +210,7 @@ def power(input, exponent):
     if not _is_sparse(input) or not _is_number(exponent) or not exponent > 0:
         raise RuntimeError("pow: a sparse tensor can only be raised to a positive number")
     input = input.coalesce() if input._kind is _COO else input
-    return input._with(input._sparse_values ** exponent)
+    return input._with(input._sparse_values**exponent)
 
 
 @_operator("add")
@@ -176,8 +221,9 @@ def add(input, other, *, alpha=1):
         raise RuntimeError("add: a number cannot be added to a sparse tensor, since the result has no zeros; call .to_dense()")
     dense, sparse, factor = (other * alpha, input, 1) if _is_sparse(input) else (input, other, alpha)
     if dense.shape != sparse.shape:
-        raise RuntimeError(f"add: expected tensors of one size, got a dense one of shape {tuple(dense.shape)} and a sparse one of "
-                           f"{tuple(sparse.shape)}")
+        raise RuntimeError(
+            f"add: expected tensors of one size, got a dense one of shape {tuple(dense.shape)} and a sparse one of {tuple(sparse.shape)}"
+        )
     dtype = wisp.promote_types(dense.dtype, sparse.dtype)
     values = sparse._sparse_values.to(dtype)
     values, index = values if factor == 1 else values * factor, sparse._coordinates()
@@ -195,8 +241,9 @@ def add_(input, other, *, alpha=1):
             raise RuntimeError("add_: a dense tensor cannot be added to a sparse one in place; use add(sparse, dense)")
         return input._become(_add_sparse(input, other, alpha).to(input.dtype))
     if input.shape != other.shape:
-        raise RuntimeError(f"add_: expected tensors of one size, got a dense one of shape {tuple(input.shape)} and a sparse one of "
-                           f"{tuple(other.shape)}")
+        raise RuntimeError(
+            f"add_: expected tensors of one size, got a dense one of shape {tuple(input.shape)} and a sparse one of {tuple(other.shape)}"
+        )
     if not wisp.can_cast(other.dtype, input.dtype):
         raise RuntimeError(f"result type {other.dtype} can't be cast to the desired output type {input.dtype}")
     index, values = other._coordinates(), other._sparse_values.to(input.dtype)
@@ -264,6 +311,7 @@ def zeros_like(input, *, dtype=None, layout=None, device=None, requires_grad=Fal
 
 # ---- reductions
 
+
 @_operator("sum")
 def reduce_sum(input, dim=None, keepdim=False, *, dtype=None):
     if isinstance(dim, (tuple, list)) and not dim:
@@ -314,6 +362,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None, **kwargs):
 
 # ---- products
 
+
 def _matrix_product(matrix, dense):
     crow, col, values, transposed = matrix._matrix(dense.requires_grad)
     return wisp._core._csr_product(crow, col, values, dense, transposed)
@@ -328,8 +377,9 @@ def _check_product(a, b):
 def mm(input, mat2):
     for matrix in (input, mat2):
         if matrix.dim() != 2 or _is_sparse(matrix) and matrix.sparse_dim() != 2:
-            raise RuntimeError(f"mm: expected two matrices without dense dimensions, got shapes {tuple(input.shape)} and "
-                               f"{tuple(mat2.shape)}")
+            raise RuntimeError(
+                f"mm: expected two matrices without dense dimensions, got shapes {tuple(input.shape)} and {tuple(mat2.shape)}"
+            )
     _check_product(input, mat2)
     if _is_sparse(input) and _is_sparse(mat2):
         return _sparse_product(input, mat2)
@@ -390,8 +440,7 @@ def bmm(input, mat2):
     if batch != mat2.size(0):
         raise RuntimeError(f"bmm: expected batches of one size, got {batch} and {mat2.size(0)}")
     b, i, j = input._index[0]
-    blocks = make(_COO, (wisp.stack([b * rows + i, b * inner + j]),), input._sparse_values, (batch * rows, batch * inner),
-                  input._coalesced)
+    blocks = make(_COO, (wisp.stack([b * rows + i, b * inner + j]),), input._sparse_values, (batch * rows, batch * inner), input._coalesced)
     return mm(blocks, mat2.reshape(batch * inner, mat2.size(2))).reshape(batch, rows, mat2.size(2))
 
 
@@ -431,12 +480,14 @@ def addmm_(input, mat1, mat2, *, beta=1, alpha=1):
 OPERATORS["smm"] = lambda input, mat: mm(input, mat).to_sparse()
 OPERATORS["hspmm"] = lambda mat1, mat2: mm(mat1, mat2).to_sparse(1)
 
+
 @_operator("sspaddmm")
 def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1):
     return add(input * beta, mm(mat1, mat2).to_sparse() * alpha)
 
 
 # ---- softmax over the stored elements
+
 
 def softmax(input, dim, dtype, log):
     input = _coo(input).coalesce()

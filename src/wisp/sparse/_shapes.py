@@ -1,4 +1,5 @@
 """Operators that move, pick or join the entries of sparse tensors."""
+
 import wisp
 from wisp.sparse._operators import _coo, _dim, _is_sparse, _operator
 from wisp.sparse._tensor import _COO, flat, make, refused
@@ -15,8 +16,10 @@ def transpose(input, dim0, dim1):
 @_operator("t")
 def t(input):
     if input.dim() > 2 or input._kind is _COO and input.sparse_dim() > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {input.sparse_dim()} sparse and "
-                           f"{input.dense_dim()} dense dimensions")
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {input.sparse_dim()} sparse and "
+            f"{input.dense_dim()} dense dimensions"
+        )
     return transpose(input, 0, 1) if input.dim() == 2 else input
 
 
@@ -125,7 +128,7 @@ def index(input, key):
     if any(k is Ellipsis for k in keys):
         at = [k is Ellipsis for k in keys].index(True)
         fill = input.dim() - (len(keys) - 1 - [k is None for k in keys].count(True))
-        keys = keys[:at] + (slice(None),) * max(fill, 0) + keys[at + 1:]
+        keys = keys[:at] + (slice(None),) * max(fill, 0) + keys[at + 1 :]
     dim = 0
     for k in keys:
         if k is None:
@@ -140,8 +143,11 @@ def index(input, key):
         elif isinstance(k, slice) and k.step in (None, 1):
             start, stop, _ = k.indices(input.size(dim))
             if (start, stop) != (0, input.size(dim)):
-                input = narrow_copy(input, dim, start, max(stop - start, 0)) if _is_sparse(input) else input.narrow(dim, start,
-                                                                                                                    max(stop - start, 0))
+                input = (
+                    narrow_copy(input, dim, start, max(stop - start, 0))
+                    if _is_sparse(input)
+                    else input.narrow(dim, start, max(stop - start, 0))
+                )
             dim += 1
         elif isinstance(k, (list, wisp.Tensor)) and not _is_sparse(k):
             k = wisp.as_tensor(k)
@@ -160,10 +166,11 @@ def cat(tensors, dim=0):
     tensors = [_coo(tensor) if _is_sparse(tensor) else tensor.to_sparse() for tensor in tensors]
     first = tensors[0]
     dim, sparse = _dim(first, dim), first.sparse_dim()
-    sizes = [[*tensor.shape[:dim], *tensor.shape[dim + 1:]] for tensor in tensors]
+    sizes = [[*tensor.shape[:dim], *tensor.shape[dim + 1 :]] for tensor in tensors]
     if any(size != sizes[0] for size in sizes) or any(tensor.sparse_dim() != sparse for tensor in tensors):
-        raise RuntimeError("All tensors must have the same shape except in the concatenating dimension; got "
-                           f"{[tuple(x.shape) for x in tensors]}")
+        raise RuntimeError(
+            f"All tensors must have the same shape except in the concatenating dimension; got {[tuple(x.shape) for x in tensors]}"
+        )
     size = list(first.shape)
     size[dim] = sum(tensor.size(dim) for tensor in tensors)
     index, values, start = [], [], 0
@@ -198,8 +205,9 @@ def sparse_mask(input, mask):
     if not _is_sparse(mask):
         raise RuntimeError("sparse_mask(): the mask must be a sparse tensor")
     if input.shape != mask.shape:
-        raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {tuple(input.shape)} but mask has size "
-                           f"{tuple(mask.shape)}")
+        raise RuntimeError(
+            f"sparse_mask(): operands have incompatible sizes; self has size {tuple(input.shape)} but mask has size {tuple(mask.shape)}"
+        )
     if not _is_sparse(input):
         index = mask._coordinates()
         return mask._with(input[tuple(index)] if index.size(0) else input.unsqueeze(0))

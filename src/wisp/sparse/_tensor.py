@@ -4,6 +4,7 @@ The values are an ordinary tensor and carry the gradient: a sparse tensor requir
 and every operator here is made of operators on values, so autograd needs nothing new. To the core a sparse tensor is a
 shell (csrc/ops/sparse.h): whatever reads elements must be overridden here or in `_operators`, or is refused.
 """
+
 import wisp
 from wisp import _core
 from wisp._holder import Holder
@@ -106,15 +107,17 @@ class SparseTensor(Holder, _core.Tensor):
 
     # ---- the same pattern with other values, or other contents
     def _with(self, values):
-        return make(self._kind, self._index, values, (*self.shape[:self.sparse_dim()], *values.shape[1:]), self._coalesced)
+        return make(self._kind, self._index, values, (*self.shape[: self.sparse_dim()], *values.shape[1:]), self._coalesced)
 
     def _become(self, other):
         """Take over the contents of `other`, in place."""
         if self.requires_grad and self.is_leaf and wisp.is_grad_enabled():
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         if other.shape != self.shape or other.dtype != self.dtype:
-            raise RuntimeError(f"in-place: a sparse tensor of shape {tuple(self.shape)} and {self.dtype} cannot become one of "
-                               f"shape {tuple(other.shape)} and {other.dtype}")
+            raise RuntimeError(
+                f"in-place: a sparse tensor of shape {tuple(self.shape)} and {self.dtype} cannot become one of "
+                f"shape {tuple(other.shape)} and {other.dtype}"
+            )
         other = other.to_sparse(layout=self._kind)
         self._index, self._sparse_values, self._coalesced = other._index, other._sparse_values, other._coalesced
         return self
@@ -145,8 +148,7 @@ class SparseTensor(Holder, _core.Tensor):
         if self._kind is _COO:
             return self._index[0]
         compressed, plain = (index.long() for index in self._index)
-        expanded = wisp.arange(compressed.numel() - 1, device=plain.device).repeat_interleave(compressed.diff(),
-                                                                                              output_size=plain.numel())
+        expanded = wisp.arange(compressed.numel() - 1, device=plain.device).repeat_interleave(compressed.diff(), output_size=plain.numel())
         return wisp.stack((expanded, plain) if self._kind is _CSR else (plain, expanded))
 
     def coalesce(self):
@@ -158,7 +160,7 @@ class SparseTensor(Holder, _core.Tensor):
         keys = flat(index, self.shape)
         if not bool((keys[1:] > keys[:-1]).all()):
             unique, place = keys.unique(return_inverse=True)
-            index = unflat(unique, self.shape[:index.size(0)])
+            index = unflat(unique, self.shape[: index.size(0)])
             values = summed(values, place, unique.numel())
         return make(_COO, (index,), values, self.shape, True)
 
@@ -166,14 +168,15 @@ class SparseTensor(Holder, _core.Tensor):
         """The tensor with all its elements."""
         values = self._sparse_values if dtype is None else self._sparse_values.to(dtype)
         place = flat(self._coordinates(), self.shape)
-        size = self.shape[:self.sparse_dim()]
+        size = self.shape[: self.sparse_dim()]
         return summed(values, place, wisp.Size(size).numel()).reshape(self.shape)
 
     def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
         layout = _COO if layout is None else layout
         if blocksize is not None or layout not in _KINDS or layout is _STRIDED:
-            raise NotImplementedError(f"to_sparse: the layout {layout} is not supported; expected torch.sparse_coo, "
-                                      "torch.sparse_csr or torch.sparse_csc")
+            raise NotImplementedError(
+                f"to_sparse: the layout {layout} is not supported; expected torch.sparse_coo, torch.sparse_csr or torch.sparse_csc"
+            )
         if layout is self._kind and sparse_dim in (None, self.sparse_dim()):
             return self
         if layout is not _COO:
@@ -193,8 +196,9 @@ class SparseTensor(Holder, _core.Tensor):
 
     def _compressed_as(self, layout):
         if self.dim() != 2 or self.sparse_dim() != 2:
-            raise NotImplementedError(f"to_sparse: {layout} needs a sparse matrix, got shape {tuple(self.shape)} with "
-                                      f"{self.sparse_dim()} sparse dimensions")
+            raise NotImplementedError(
+                f"to_sparse: {layout} needs a sparse matrix, got shape {tuple(self.shape)} with {self.sparse_dim()} sparse dimensions"
+            )
         if self._kind is not _COO:  # between rows and columns
             start, plain, order = _core._csr_transpose(*self._index, self.shape[self._kind is _CSR])
             return make(layout, (start, plain), self._sparse_values.index_select(0, order), self.shape, True)
@@ -240,8 +244,13 @@ class SparseTensor(Holder, _core.Tensor):
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol):
-        return make, (str(self._kind), self._index, self._sparse_values.detach().requires_grad_(self.requires_grad), tuple(self.shape),
-                      self._coalesced)
+        return make, (
+            str(self._kind),
+            self._index,
+            self._sparse_values.detach().requires_grad_(self.requires_grad),
+            tuple(self.shape),
+            self._coalesced,
+        )
 
     # ---- Python's protocols
     def __getitem__(self, key):
@@ -328,7 +337,7 @@ def flat(index, sizes):
     for row, size in zip(index, sizes):
         total *= max(size, 1)
         key = row if key is None else key * size + row
-    if total > 2 ** 63 - 1:
+    if total > 2**63 - 1:
         raise RuntimeError(f"sparse tensors of more than 2**63 places cannot be sorted; got sizes {tuple(sizes)}")
     return key
 
@@ -351,6 +360,7 @@ def summed(values, place, count):
 def _refusing(name):
     def method(self, *args, **kwargs):
         raise refused(name)
+
     method.__name__ = name
     return method
 
@@ -358,21 +368,38 @@ def _refusing(name):
 def _forwarding(name):
     operator = name.strip("_")
     reflected = operator[0] == "r" and operator[1:] in _ARITHMETIC
-    target = _ARITHMETIC.get(operator[reflected:], operator) if not operator.startswith("i") or operator == "invert" \
+    target = (
+        _ARITHMETIC.get(operator[reflected:], operator)
+        if not operator.startswith("i") or operator == "invert"
         else _ARITHMETIC[operator[1:]] + "_"
+    )
 
     def method(self, *args):
         from wisp.sparse import _operators
+
         if any(not isinstance(arg, (_core.Tensor, bool, int, float, complex)) for arg in args):
             return NotImplemented
         return _operators.call(target, *((*args, self) if reflected else (self, *args)))
+
     method.__name__ = name
     return method
 
 
-_ARITHMETIC = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "pow": "pow",
-               "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
-               "rshift": "bitwise_right_shift"}
+_ARITHMETIC = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "div",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "pow",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift",
+}
 _UNARY = {"neg": "neg", "abs": "abs", "invert": "bitwise_not", "pos": "positive"}
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 for _name in (*(prefix + name for name in _ARITHMETIC for prefix in ("", "r", "i") if (prefix, name) != ("i", "matmul")), *_COMPARISONS):
@@ -380,9 +407,33 @@ for _name in (*(prefix + name for name in _ARITHMETIC for prefix in ("", "r", "i
 for _name, _operator in _UNARY.items():
     setattr(SparseTensor, f"__{_name}__", lambda self, _operator=_operator: wisp.sparse._operators.call(_operator, self))
 # What would look into the shell.
-for _name in ("tolist", "data_ptr", "_storage_ptr", "_storage_bytes", "storage", "untyped_storage", "typed_storage",
-              "_typed_storage", "storage_offset", "storage_type", "__setitem__", "__array__", "__dlpack__", "_contains",
-              "__reversed__", "is_set_to", "set_", "resize_", "resize_as_", "apply_", "map_", "map2_", "as_strided", "as_strided_",
-              "__rdiv__", "new_tensor"):
+for _name in (
+    "tolist",
+    "data_ptr",
+    "_storage_ptr",
+    "_storage_bytes",
+    "storage",
+    "untyped_storage",
+    "typed_storage",
+    "_typed_storage",
+    "storage_offset",
+    "storage_type",
+    "__setitem__",
+    "__array__",
+    "__dlpack__",
+    "_contains",
+    "__reversed__",
+    "is_set_to",
+    "set_",
+    "resize_",
+    "resize_as_",
+    "apply_",
+    "map_",
+    "map2_",
+    "as_strided",
+    "as_strided_",
+    "__rdiv__",
+    "new_tensor",
+):
     setattr(SparseTensor, _name, _refusing(_name))
 _core._set_sparse_type(SparseTensor)

@@ -1,4 +1,5 @@
 """Helpers for tests: comparison of nested values, random tensors."""
+
 import cmath
 import collections.abc
 import math
@@ -10,8 +11,14 @@ import wisp
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
-_TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
-               "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7)}
+_TOLERANCES = {
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "float32": (1.3e-6, 1e-5),
+    "float64": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5),
+    "complex128": (1e-7, 1e-7),
+}
 
 
 def _tolerances(*names):
@@ -42,8 +49,20 @@ class _Options:
         return _tolerances(*names) if self.rtol is None else (self.rtol, self.atol)
 
 
-def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=None, equal_nan=False, check_device=True,
-                 check_dtype=True, check_layout=True, check_stride=False, msg=None):
+def assert_close(
+    actual,
+    expected,
+    *,
+    allow_subclasses=True,
+    rtol=None,
+    atol=None,
+    equal_nan=False,
+    check_device=True,
+    check_dtype=True,
+    check_layout=True,
+    check_stride=False,
+    msg=None,
+):
     """Raise an AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
 
     Tensors, NumPy arrays, numbers, and lists and dicts of them can be compared; types, dtypes and shapes must agree.
@@ -62,8 +81,17 @@ def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=Non
 def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=""):
     """As `assert_close`, without a check of dtypes and devices (deprecated)."""
     to_tensor = wisp.as_tensor
-    assert_close(to_tensor(actual), to_tensor(expected), rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=True,
-                 check_dtype=False, check_stride=False, msg=msg or None)
+    assert_close(
+        to_tensor(actual),
+        to_tensor(expected),
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_device=True,
+        check_dtype=False,
+        check_stride=False,
+        msg=msg or None,
+    )
 
 
 def _compare(actual, expected, options, path):
@@ -80,9 +108,12 @@ def _compare(actual, expected, options, path):
         missing = sorted((key for key in expected if key not in actual), key=repr)
         additional = sorted((key for key in actual if key not in expected), key=repr)
         if missing or additional:
-            raise _Mismatch("The keys of the mappings do not match:\n"
-                            f"Missing keys in the actual mapping: {missing}\n"
-                            f"Additional keys in the actual mapping: {additional}", path)
+            raise _Mismatch(
+                "The keys of the mappings do not match:\n"
+                f"Missing keys in the actual mapping: {missing}\n"
+                f"Additional keys in the actual mapping: {additional}",
+                path,
+            )
         for key in expected:
             _compare(actual[key], expected[key], options, (*path, key))
         return
@@ -104,35 +135,40 @@ def _compare(actual, expected, options, path):
         if options.allow_subclasses or type(actual) is type(expected):
             _compare_tensors(wisp.as_tensor(actual), wisp.as_tensor(expected), options, path)
             return
-    raise TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
-                    + (f" (at {path})" if path else ""))
+    raise TypeError(
+        f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}." + (f" (at {path})" if path else "")
+    )
 
 
 def _compare_numbers(actual, expected, options, path):
     if options.check_dtype and type(actual) is not type(expected):
         raise _Mismatch(f"The (d)types do not match: {type(actual)} != {type(expected)}.", path)
-    names = ["complex128" if isinstance(value, complex) else "float64" if isinstance(value, float) else "int64"
-             for value in (actual, expected)]
+    names = [
+        "complex128" if isinstance(value, complex) else "float64" if isinstance(value, float) else "int64" for value in (actual, expected)
+    ]
     _check_scalars(complex(actual), complex(expected), actual, expected, options, options.tolerances(*names), path)
 
 
 def _check_scalars(a, b, actual, expected, options, tolerances, path):
     rtol, atol = tolerances
-    if a == b or abs(a - b) <= atol + rtol * abs(b) < math.inf or \
-            options.equal_nan and cmath.isnan(a) and cmath.isnan(b):
+    if a == b or abs(a - b) <= atol + rtol * abs(b) < math.inf or options.equal_nan and cmath.isnan(a) and cmath.isnan(b):
         return
     difference = abs(actual - expected)
     relative = difference / abs(expected) if expected != 0 else math.inf
     exact = rtol == 0 and atol == 0
     allowed = ("", "") if exact else (f" (up to {atol} allowed)", f" (up to {rtol} allowed)")
-    raise _Mismatch(f"Scalars are not {'equal' if exact else 'close'}!\n\nExpected {expected} but got {actual}.\n"
-                    f"Absolute difference: {difference}{allowed[0]}\nRelative difference: {relative}{allowed[1]}", path)
+    raise _Mismatch(
+        f"Scalars are not {'equal' if exact else 'close'}!\n\nExpected {expected} but got {actual}.\n"
+        f"Absolute difference: {difference}{allowed[0]}\nRelative difference: {relative}{allowed[1]}",
+        path,
+    )
 
 
 def _compare_tensors(actual, expected, options, path):
     def same(name, first, second):
         if first != second:
             raise _Mismatch(f"The values for attribute '{name}' do not match: {first} != {second}.", path)
+
     same("shape", actual.shape, expected.shape)
     if options.check_layout:
         same("layout", actual.layout, expected.layout)
@@ -158,14 +194,22 @@ def _compare_tensors(actual, expected, options, path):
         if close.all():
             return
         difference = numpy.where(close, 0, difference)
-        relative = numpy.where(close, 0, difference / size if size.dtype.kind in "fc" else
-                               numpy.divide(difference, size, dtype=numpy.float64).astype(numpy.float32))
-    lines = [f"Tensor-likes are not {'equal' if exact else 'close'}!", "",
-             f"Mismatched elements: {(~close).sum()} / {close.size} ({100 * (~close).mean():.1f}%)"]
+        relative = numpy.where(
+            close,
+            0,
+            difference / size if size.dtype.kind in "fc" else numpy.divide(difference, size, dtype=numpy.float64).astype(numpy.float32),
+        )
+    lines = [
+        f"Tensor-likes are not {'equal' if exact else 'close'}!",
+        "",
+        f"Mismatched elements: {(~close).sum()} / {close.size} ({100 * (~close).mean():.1f}%)",
+    ]
     for name, values, allowed in (("absolute", difference, atol), ("relative", relative, rtol)):
         place = numpy.unravel_index(values.argmax(), values.shape)  # argmax finds a NaN first
-        lines.append(f"Greatest {name} difference: {values[place].item()} at index {tuple(map(int, place))}"
-                     + ("" if exact else f" (up to {allowed} allowed)"))
+        lines.append(
+            f"Greatest {name} difference: {values[place].item()} at index {tuple(map(int, place))}"
+            + ("" if exact else f" (up to {allowed} allowed)")
+        )
     raise _Mismatch("\n".join(lines), path)
 
 
@@ -186,8 +230,9 @@ def _difference(a, b):
     return numpy.abs(a - b)
 
 
-def make_tensor(*shape, dtype, device, low=None, high=None, requires_grad=False, noncontiguous=False,
-                exclude_zero=False, memory_format=None):
+def make_tensor(
+    *shape, dtype, device, low=None, high=None, requires_grad=False, noncontiguous=False, exclude_zero=False, memory_format=None
+):
     """A tensor of random numbers from [low, high): by default [-9, 9), 0 to 9 for unsigned integers.
 
     `exclude_zero` replaces zeros by the smallest positive number of the dtype; `noncontiguous` makes every other
@@ -197,8 +242,9 @@ def make_tensor(*shape, dtype, device, low=None, high=None, requires_grad=False,
         shape = tuple(shape[0])
     exact = not (dtype.is_floating_point or dtype.is_complex)
     if noncontiguous and memory_format is not None:
-        raise ValueError("The parameters `noncontiguous` and `memory_format` are mutually exclusive, "
-                         f"but got {noncontiguous=} and {memory_format=}")
+        raise ValueError(
+            f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got {noncontiguous=} and {memory_format=}"
+        )
     if requires_grad and exact:
         raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}")
     if dtype == wisp.bool:
@@ -213,13 +259,13 @@ def make_tensor(*shape, dtype, device, low=None, high=None, requires_grad=False,
     if math.isnan(low) or math.isnan(high):
         raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
     if low == high and not exact:
-        warnings.warn("Passing `low==high` to `make_tensor` for floating or complex types is deprecated.",
-                      FutureWarning, stacklevel=2)
+        warnings.warn("Passing `low==high` to `make_tensor` for floating or complex types is deprecated.", FutureWarning, stacklevel=2)
     elif low >= high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
     elif high < least or low >= bound:
-        raise ValueError(f"The value interval specified by `low` and `high` is [{low}, {high}), "
-                         f"but {dtype} only supports [{least}, {bound})")
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports [{least}, {bound})"
+        )
     low, high = min(max(low, least), bound), min(max(high, least), bound)
     noncontiguous = noncontiguous and math.prod(shape) > 1
     full = (*shape[:-1], 2 * shape[-1]) if noncontiguous else shape
@@ -227,8 +273,11 @@ def make_tensor(*shape, dtype, device, low=None, high=None, requires_grad=False,
         result = wisp.randint(math.ceil(low), math.ceil(high), full, dtype=dtype, device=device)
     else:
         numbers = (*full, 2) if dtype.is_complex else full
-        result = wisp.rand(numbers, dtype=wisp.float64, device=device) * (high - low) + low \
-            if math.isfinite(high - low) else (wisp.rand(numbers, dtype=wisp.float64, device=device) - 0.5) * bound
+        result = (
+            wisp.rand(numbers, dtype=wisp.float64, device=device) * (high - low) + low
+            if math.isfinite(high - low)
+            else (wisp.rand(numbers, dtype=wisp.float64, device=device) - 0.5) * bound
+        )
         result = (wisp.view_as_complex(result) if dtype.is_complex else result).to(dtype)
     if noncontiguous:
         result = result[..., ::2]

@@ -1,4 +1,5 @@
 """Data loading, checkpointing and other helpers."""
+
 import importlib
 
 _SUBMODULES = ("benchmark", "checkpoint", "collect_env", "data", "dlpack", "hooks", "model_zoo", "safetensors", "tensorboard", "_pytree")
@@ -26,8 +27,9 @@ def swap_tensors(t1, t2):
     """
     for tensor in (t1, t2):
         if not tensor.is_leaf:
-            raise RuntimeError("swap_tensors: the tensor is the result of an operator that gradients flow through; "
-                               "only leaves can be swapped: detach() it")
+            raise RuntimeError(
+                "swap_tensors: the tensor is the result of an operator that gradients flow through; only leaves can be swapped: detach() it"
+            )
     if type(t1) is not type(t2):
         raise RuntimeError(f"swap_tensors: expected tensors of one class, got {type(t1).__name__} and {type(t2).__name__}")
     if t1 is t2:

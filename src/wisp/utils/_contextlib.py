@@ -1,4 +1,5 @@
 """Contexts that are decorators too."""
+
 import functools
 import inspect
 
@@ -8,6 +9,7 @@ class _DecoratorContextManager:
 
     def __call__(self, function):
         if inspect.isgeneratorfunction(function):
+
             @functools.wraps(function)
             def generator(*args, **kwargs):
                 steps, sent = function(*args, **kwargs), None
@@ -18,12 +20,14 @@ class _DecoratorContextManager:
                         except StopIteration as end:
                             return end.value
                     sent = yield value
+
             return generator
 
         @functools.wraps(function)
         def decorated(*args, **kwargs):
             with self.clone():
                 return function(*args, **kwargs)
+
         return decorated
 
     def clone(self):
@@ -46,8 +50,10 @@ class _NoParamDecoratorContextManager(_DecoratorContextManager):
 
 def context_decorator(ctx, func):
     """A function that runs inside of a context."""
+
     @functools.wraps(func)
     def decorated(*args, **kwargs):
         with ctx() if callable(ctx) else ctx:
             return func(*args, **kwargs)
+
     return decorated

@@ -1,4 +1,5 @@
 """`TorchDispatchMode`: Wisp's calls are seen one level higher, as those of `torch.overrides.TorchFunctionMode`."""
+
 from wisp.overrides import TorchFunctionMode
 
 __all__ = ["TorchDispatchMode"]
@@ -25,6 +26,7 @@ def is_traceable_wrapper_subclass(t):
 def is_in_torch_dispatch_mode(include_infra_modes=True):
     """Whether a mode is active."""
     from wisp.overrides import _local
+
     return bool(_local.modes)
 
 

@@ -1,14 +1,43 @@
 """Nested values: dicts, lists, tuples and namedtuples as trees of leaves."""
+
 import dataclasses
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Context", "GetAttrKey", "KeyEntry", "KeyPath", "MappingKey", "SUPPORTED_NODES", "SequenceKey", "keystr", "register_constant",
-           "register_dataclass", "tree_flatten_with_path", "tree_leaves_with_path", "tree_map_with_path",
-           "PyTree", "LeafSpec", "TreeSpec", "register_pytree_node", "tree_all", "tree_all_only", "tree_any",
-           "tree_any_only", "tree_flatten", "tree_iter", "tree_leaves", "tree_map", "tree_map_", "tree_map_only",
-           "tree_map_only_", "tree_structure", "tree_unflatten", "treespec_pprint"]
+__all__ = [
+    "Context",
+    "GetAttrKey",
+    "KeyEntry",
+    "KeyPath",
+    "MappingKey",
+    "SUPPORTED_NODES",
+    "SequenceKey",
+    "keystr",
+    "register_constant",
+    "register_dataclass",
+    "tree_flatten_with_path",
+    "tree_leaves_with_path",
+    "tree_map_with_path",
+    "PyTree",
+    "LeafSpec",
+    "TreeSpec",
+    "register_pytree_node",
+    "tree_all",
+    "tree_all_only",
+    "tree_any",
+    "tree_any_only",
+    "tree_flatten",
+    "tree_iter",
+    "tree_leaves",
+    "tree_map",
+    "tree_map_",
+    "tree_map_only",
+    "tree_map_only_",
+    "tree_structure",
+    "tree_unflatten",
+    "treespec_pprint",
+]
 
 PyTree = Any
 
@@ -31,8 +60,10 @@ _NODES = {
     list: _Node(lambda value: (list(value), None), lambda children, _: list(children)),
     dict: _Node(_flatten_dict, lambda children, keys: dict(zip(keys, children))),
     OrderedDict: _Node(_flatten_dict, lambda children, keys: OrderedDict(zip(keys, children))),
-    defaultdict: _Node(lambda value: (list(value.values()), (value.default_factory, list(value))),
-                       lambda children, context: defaultdict(context[0], zip(context[1], children))),
+    defaultdict: _Node(
+        lambda value: (list(value.values()), (value.default_factory, list(value))),
+        lambda children, context: defaultdict(context[0], zip(context[1], children)),
+    ),
     deque: _Node(lambda value: (list(value), value.maxlen), lambda children, maxlen: deque(children, maxlen)),
 }
 _NAMEDTUPLE = _Node(lambda value: (list(value), type(value)), lambda children, kind: kind(*children))
@@ -52,8 +83,9 @@ _register_pytree_node = register_pytree_node
 def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None):
     """Treat instances of a dataclass as nodes."""
     names = field_names or [field.name for field in dataclasses.fields(cls) if field.init and field.name not in (drop_field_names or ())]
-    register_pytree_node(cls, lambda value: ([getattr(value, name) for name in names], names),
-                         lambda children, names: cls(**dict(zip(names, children))))
+    register_pytree_node(
+        cls, lambda value: ([getattr(value, name) for name in names], names), lambda children, names: cls(**dict(zip(names, children)))
+    )
 
 
 def register_constant(cls):
@@ -115,6 +147,7 @@ def tree_flatten(tree, is_leaf=None):
             return LeafSpec()
         children, context = node.flatten(value)
         return TreeSpec(type(value), context, [walk(child) for child in children])
+
     return leaves, walk(tree)
 
 
@@ -122,8 +155,10 @@ def tree_unflatten(leaves, treespec):
     """The inverse of `tree_flatten`."""
     leaves = list(leaves)
     if len(leaves) != treespec.num_leaves:
-        raise ValueError(f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec refers to "
-                         f"a pytree that holds {treespec.num_leaves} items ({treespec}).")
+        raise ValueError(
+            f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec refers to "
+            f"a pytree that holds {treespec.num_leaves} items ({treespec})."
+        )
     remaining = iter(leaves)
 
     def build(spec):
@@ -131,6 +166,7 @@ def tree_unflatten(leaves, treespec):
             return next(remaining)
         node = _NODES.get(spec.type) or _named(spec.type)
         return node.unflatten([build(child) for child in spec.children_specs], spec.context)
+
     return build(treespec)
 
 

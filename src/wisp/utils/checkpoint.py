@@ -1,4 +1,5 @@
 """Trading time for memory: what a function saves for backward is thrown away and computed again when it is needed."""
+
 import contextlib
 import enum
 import warnings
@@ -9,9 +10,18 @@ from wisp.autograd.graph import saved_tensors_hooks
 from wisp.overrides import TorchFunctionMode
 from wisp.utils._pytree import tree_leaves, tree_map
 
-__all__ = ["CheckpointError", "CheckpointPolicy", "DefaultDeviceType", "SelectiveCheckpointContext", "checkpoint", "checkpoint_sequential",
-           "create_selective_checkpoint_contexts", "noop_context_fn", "set_checkpoint_debug_enabled",
-           "set_checkpoint_early_stop"]
+__all__ = [
+    "CheckpointError",
+    "CheckpointPolicy",
+    "DefaultDeviceType",
+    "SelectiveCheckpointContext",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "noop_context_fn",
+    "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+]
 
 _early_stop = True
 _debug = None
@@ -98,8 +108,8 @@ class _Run:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.random = _RandomState(preserve, args)
         self.recompute_context, self.check, self.early_stop = recompute_context, check, early_stop
-        self.count = 0       # tensors saved the first time
-        self.values = None   # tensors saved the second time
+        self.count = 0  # tensors saved the first time
+        self.values = None  # tensors saved the second time
 
     def pack(self, tensor):
         self.count += 1
@@ -109,14 +119,18 @@ class _Run:
         if self.values is None or self.values.get(recorded.number) is None:
             self.compute()
         if recorded.number not in self.values:
-            raise CheckpointError("checkpoint: a different number of tensors was saved during the original forward "
-                                  f"and recomputation.\nNumber of tensors saved during forward: {self.count}\n"
-                                  f"Number of tensors saved during recomputation: {len(self.values)}.")
+            raise CheckpointError(
+                "checkpoint: a different number of tensors was saved during the original forward "
+                f"and recomputation.\nNumber of tensors saved during forward: {self.count}\n"
+                f"Number of tensors saved during recomputation: {len(self.values)}."
+            )
         value = self.values.pop(recorded.number)
         if self.check and _describe(value) != recorded.description:
-            raise CheckpointError("checkpoint: Recomputed values for the following tensors have different metadata "
-                                  f"than during the forward pass.\nsaved {recorded.number}: {recorded.description}"
-                                  f"\nrecomputed: {_describe(value)}")
+            raise CheckpointError(
+                "checkpoint: Recomputed values for the following tensors have different metadata "
+                f"than during the forward pass.\nsaved {recorded.number}: {recorded.description}"
+                f"\nrecomputed: {_describe(value)}"
+            )
         return value
 
     def compute(self):
@@ -128,11 +142,15 @@ class _Run:
             if stop and len(values) == self.count:
                 raise _Enough
             return None
+
         self.keep = keep
 
         def misuse(_):
-            raise CheckpointError("checkpoint: backward ran inside of the checkpointed function while it was computed "
-                                  "again, which is not supported; use use_reentrant=True")
+            raise CheckpointError(
+                "checkpoint: backward ran inside of the checkpointed function while it was computed "
+                "again, which is not supported; use use_reentrant=True"
+            )
+
         with self.random.restored(), self.recompute_context, wisp.enable_grad(), saved_tensors_hooks(keep, misuse):
             try:
                 self.function(*self.args, **self.kwargs)
@@ -155,6 +173,7 @@ def _checkpoint_by_hooks(function, preserve, context_fn, check, early_stop, args
 
 # --- some results are kept, the rest is computed again
 
+
 class CheckpointPolicy(enum.Enum):
     """What to do with the results of an operator: keep them, or compute them again."""
 
@@ -169,11 +188,19 @@ class SelectiveCheckpointContext:
 
 
 # Operators that PyTorch's dispatcher knows under another name, as policies write it.
-_OTHER_NAMES = {"linear": ("mm", "addmm"), "matmul": ("mm", "bmm"), "conv1d": ("convolution",), "conv2d": ("convolution",), "conv3d":
-                ("convolution",), "scaled_dot_product_attention": ("_scaled_dot_product_flash_attention",
-                                                                  "_scaled_dot_product_efficient_attention",
-                                                                  "_scaled_dot_product_flash_attention_for_cpu",
-                                                                  "_scaled_dot_product_cudnn_attention")}
+_OTHER_NAMES = {
+    "linear": ("mm", "addmm"),
+    "matmul": ("mm", "bmm"),
+    "conv1d": ("convolution",),
+    "conv2d": ("convolution",),
+    "conv3d": ("convolution",),
+    "scaled_dot_product_attention": (
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_cudnn_attention",
+    ),
+}
 SAC_IGNORED_OPS = set()  # operators that no policy is asked about
 
 
@@ -215,6 +242,7 @@ class _Keeping(_SelectiveMode):
         def pack(tensor):
             packed.append(tensor.detach())
             return self.run.pack(tensor)
+
         before = wisp.get_rng_state()
         with saved_tensors_hooks(pack, lambda recorded: recorded.run.unpack(recorded)):
             result = func(*args, **kwargs)
@@ -224,11 +252,17 @@ class _Keeping(_SelectiveMode):
         sources = []  # where the second run finds what the operator saves: among its inputs, its results, or kept here
         for tensor in packed:
             place = _layout(tensor)
-            found = next(((kind, i) for kind, group in (("input", inputs), ("result", results)) for i, value in enumerate(group)
-                          if _layout(value) == place), None)
+            found = next(
+                (
+                    (kind, i)
+                    for kind, group in (("input", inputs), ("result", results))
+                    for i, value in enumerate(group)
+                    if _layout(value) == place
+                ),
+                None,
+            )
             sources.append(found or ("kept", tensor))
-        self.kept.setdefault(func.__name__, []).append(
-            (tree_map(_detached, result), sources, None if wisp.equal(before, after) else after))
+        self.kept.setdefault(func.__name__, []).append((tree_map(_detached, result), sources, None if wisp.equal(before, after) else after))
         return result
 
 
@@ -245,8 +279,10 @@ class _HandingOut(_SelectiveMode):
         for kind, place in sources:
             self.run.keep(place if kind == "kept" else (inputs if kind == "input" else results)[place])
         tracked = any(value.requires_grad for value in inputs)
-        return tree_map(lambda value: value.requires_grad_() if tracked and isinstance(value, wisp.Tensor) and value.is_floating_point()
-                        else value, result)
+        return tree_map(
+            lambda value: value.requires_grad_() if tracked and isinstance(value, wisp.Tensor) and value.is_floating_point() else value,
+            result,
+        )
 
 
 def _detached(value):
@@ -271,8 +307,10 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
     if isinstance(policy_fn_or_list, list):
         for operator in policy_fn_or_list:
             if not isinstance(operator, wisp._ops.OpOverload):
-                raise ValueError(f"Expected op in `op_list` to be an OpOverload, but got {operator!r} of type {type(operator)}; write "
-                                 "torch.ops.aten.mm.default rather than torch.mm")
+                raise ValueError(
+                    f"Expected op in `op_list` to be an OpOverload, but got {operator!r} of type {type(operator)}; write "
+                    "torch.ops.aten.mm.default rather than torch.mm"
+                )
 
         def policy(context, operator, *args, **kwargs):
             return CheckpointPolicy.MUST_SAVE if operator in policy_fn_or_list else CheckpointPolicy.PREFER_RECOMPUTE
@@ -323,16 +361,16 @@ class CheckpointFunction(Function):
         with ctx.random.restored(), wisp.enable_grad():
             outputs = ctx.function(*args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        pairs = [(output, grad) for output, grad in zip(outputs, grads)
-                 if isinstance(output, wisp.Tensor) and output.requires_grad]
+        pairs = [(output, grad) for output, grad in zip(outputs, grads) if isinstance(output, wisp.Tensor) and output.requires_grad]
         if not pairs:
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         wisp.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
         return None, None, *(arg.grad if isinstance(arg, wisp.Tensor) else None for arg in args)
 
 
-def checkpoint(function, *args, use_reentrant=None, context_fn=noop_context_fn, determinism_check="default",
-               debug=False, early_stop=True, **kwargs):
+def checkpoint(
+    function, *args, use_reentrant=None, context_fn=noop_context_fn, determinism_check="default", debug=False, early_stop=True, **kwargs
+):
     """`function(*args, **kwargs)`, without keeping what it saves for backward: that is computed again when needed.
 
     Random numbers are the same the second time unless `preserve_rng_state=False`. `use_reentrant=False` is the better
@@ -340,8 +378,9 @@ def checkpoint(function, *args, use_reentrant=None, context_fn=noop_context_fn, 
     go with `autograd.grad`.
     """
     if use_reentrant is None:
-        warnings.warn("checkpoint: the use_reentrant parameter should be passed explicitly; use_reentrant=False is "
-                      "recommended.", stacklevel=2)
+        warnings.warn(
+            "checkpoint: the use_reentrant parameter should be passed explicitly; use_reentrant=False is recommended.", stacklevel=2
+        )
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
     if not use_reentrant:
@@ -359,8 +398,10 @@ def checkpoint(function, *args, use_reentrant=None, context_fn=noop_context_fn, 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
     """Run a list of functions (or an nn.Sequential) in checkpointed segments; the last one is not checkpointed."""
     if use_reentrant is None:
-        warnings.warn("checkpoint_sequential: the use_reentrant parameter should be passed explicitly; "
-                      "use_reentrant=False is recommended.", stacklevel=2)
+        warnings.warn(
+            "checkpoint_sequential: the use_reentrant parameter should be passed explicitly; use_reentrant=False is recommended.",
+            stacklevel=2,
+        )
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
@@ -372,12 +413,14 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
             for function in part:
                 value = function(value)
             return value
+
         return forward
+
     size = len(functions) // segments
     ends = [size * i for i in range(segments)]
     for start, end in zip(ends, ends[1:]):
         input = checkpoint(run(functions[start:end]), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
-    return run(functions[ends[-1]:])(input)
+    return run(functions[ends[-1] :])(input)
 
 
 def get_device_states(*args):

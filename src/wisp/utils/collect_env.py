@@ -1,9 +1,10 @@
 """What a report of a problem should say about the machine: `python -m wisp.utils.collect_env`.
 
-    >>> from wisp.utils import collect_env
-    >>> collect_env.get_pretty_env_info().splitlines()[0].startswith("Wisp version:")
-    True
+>>> from wisp.utils import collect_env
+>>> collect_env.get_pretty_env_info().splitlines()[0].startswith("Wisp version:")
+True
 """
+
 import os
 import platform
 import sys
@@ -12,9 +13,22 @@ from importlib import metadata
 
 import wisp
 
-SystemEnv = namedtuple("SystemEnv", ["torch_version", "is_debug_build", "os", "libc_version", "python_version",
-                                     "python_platform", "cpu_info", "num_threads", "is_cuda_available", "gpus",
-                                     "pip_packages"])
+SystemEnv = namedtuple(
+    "SystemEnv",
+    [
+        "torch_version",
+        "is_debug_build",
+        "os",
+        "libc_version",
+        "python_version",
+        "python_platform",
+        "cpu_info",
+        "num_threads",
+        "is_cuda_available",
+        "gpus",
+        "pip_packages",
+    ],
+)
 
 _PACKAGES = ("wisp", "numpy", "scipy-openblas32", "scikit-learn", "pillow", "safetensors", "nvidia-cudnn", "nvidia-cublas")
 
@@ -43,20 +57,31 @@ def get_env_info():
     """All facts, as a named tuple."""
     cuda = wisp.cuda.is_available()
     gpus = [wisp.cuda.get_device_name(i) for i in range(wisp.cuda.device_count())] if cuda else []
-    return SystemEnv(torch_version=wisp.__version__, is_debug_build="False", os=f"{platform.system()} {platform.release()}",
-                     libc_version="-".join(platform.libc_ver()), python_version=sys.version.replace("\n", " "),
-                     python_platform=platform.platform(), cpu_info=get_cpu_info(), num_threads=wisp.get_num_threads(),
-                     is_cuda_available=str(cuda), gpus=", ".join(gpus) or "none", pip_packages=get_pip_packages())
+    return SystemEnv(
+        torch_version=wisp.__version__,
+        is_debug_build="False",
+        os=f"{platform.system()} {platform.release()}",
+        libc_version="-".join(platform.libc_ver()),
+        python_version=sys.version.replace("\n", " "),
+        python_platform=platform.platform(),
+        cpu_info=get_cpu_info(),
+        num_threads=wisp.get_num_threads(),
+        is_cuda_available=str(cuda),
+        gpus=", ".join(gpus) or "none",
+        pip_packages=get_pip_packages(),
+    )
 
 
 def get_pretty_env_info():
     """All facts, as text."""
     facts = get_env_info()
     packages = "\n".join("  " + line for line in facts.pip_packages.splitlines())
-    return (f"Wisp version: {facts.torch_version}\nOS: {facts.os}\nLibc version: {facts.libc_version}\n"
-            f"Python version: {facts.python_version}\nPython platform: {facts.python_platform}\nCPU: {facts.cpu_info}\n"
-            f"Threads: {facts.num_threads}\nIs CUDA available: {facts.is_cuda_available}\nGPU: {facts.gpus}\n"
-            f"Packages:\n{packages}")
+    return (
+        f"Wisp version: {facts.torch_version}\nOS: {facts.os}\nLibc version: {facts.libc_version}\n"
+        f"Python version: {facts.python_version}\nPython platform: {facts.python_platform}\nCPU: {facts.cpu_info}\n"
+        f"Threads: {facts.num_threads}\nIs CUDA available: {facts.is_cuda_available}\nGPU: {facts.gpus}\n"
+        f"Packages:\n{packages}"
+    )
 
 
 def main():

@@ -8,10 +8,12 @@ _TEXT = "PyTorch's C++ extensions do not load into Wisp: write the operator in P
 def _no(name):
     def function(*args, **kwargs):
         raise NotImplementedError(f"utils.cpp_extension.{name}: {_TEXT}")
+
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "Not available: raises NotImplementedError."
     return function
 
 
-load, load_inline, CppExtension, CUDAExtension, BuildExtension = map(_no, ("load", "load_inline", "CppExtension", "CUDAExtension",
-                                                                           "BuildExtension"))
+load, load_inline, CppExtension, CUDAExtension, BuildExtension = map(
+    _no, ("load", "load_inline", "CppExtension", "CUDAExtension", "BuildExtension")
+)

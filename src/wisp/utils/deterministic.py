@@ -1,2 +1,3 @@
 """Whether new memory is filled; it is not."""
+
 fill_uninitialized_memory = True

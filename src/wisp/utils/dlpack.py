@@ -1,4 +1,5 @@
 """Sharing memory with other libraries through DLPack."""
+
 from wisp import _core
 
 __all__ = ["from_dlpack", "to_dlpack"]

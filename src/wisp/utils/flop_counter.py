@@ -1,4 +1,5 @@
 """Counts the multiplications and additions of a program: `with FlopCounterMode() as counter`."""
+
 import math
 from collections import defaultdict
 
@@ -13,13 +14,17 @@ _formulas = {}
 
 def register_flop_formula(targets, get_raw=False):
     """Set how many operations a function takes: a decorator for `formula(*args, out_val=..., **kwargs)` or of shapes."""
+
     def register(formula):
         for target in targets if isinstance(targets, (list, tuple)) else [targets]:
             function = getattr(target, "_function", target)
             _formulas[getattr(function, "__name__", function)] = lambda out, *args, **kwargs: formula(
                 *(a.shape if isinstance(a, wisp.Tensor) and not get_raw else a for a in args),
-                **({"out_val": out} if get_raw else {"out_shape": out.shape}), **kwargs)
+                **({"out_val": out} if get_raw else {"out_shape": out.shape}),
+                **kwargs,
+            )
         return formula
+
     return register
 
 
@@ -44,9 +49,17 @@ def _attention(out, q, k, v, *rest, **options):
     return 2 * batch * k.shape[-2] * (q.shape[-1] + v.shape[-1])
 
 
-_COUNTED = {"mm": _product, "matmul": _product, "bmm": _product, "linear": _product, "addmm": _added_product, "baddbmm": _added_product,
-            **{f"conv{d}d": _convolution for d in (1, 2, 3)}, **{f"conv_transpose{d}d": _transposed for d in (1, 2, 3)},
-            "scaled_dot_product_attention": _attention}
+_COUNTED = {
+    "mm": _product,
+    "matmul": _product,
+    "bmm": _product,
+    "linear": _product,
+    "addmm": _added_product,
+    "baddbmm": _added_product,
+    **{f"conv{d}d": _convolution for d in (1, 2, 3)},
+    **{f"conv_transpose{d}d": _transposed for d in (1, 2, 3)},
+    "scaled_dot_product_attention": _attention,
+}
 
 
 class FlopCounterMode(TorchFunctionMode):

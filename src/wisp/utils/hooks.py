@@ -1,4 +1,5 @@
 """The handle that registering a hook returns."""
+
 import itertools
 import weakref
 from collections import OrderedDict

@@ -1,4 +1,5 @@
 """Which modules are running."""
+
 import wisp
 
 __all__ = ["ModuleTracker"]
@@ -32,9 +33,11 @@ class ModuleTracker:
 
     def __enter__(self):
         from wisp.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-        self._handles = [register_module_forward_pre_hook(lambda module, args: self.parents.add(self._name(module))),
-                         register_module_forward_hook(lambda module, args, result: self.parents.discard(self._name(module)),
-                                                      always_call=True)]
+
+        self._handles = [
+            register_module_forward_pre_hook(lambda module, args: self.parents.add(self._name(module))),
+            register_module_forward_hook(lambda module, args, result: self.parents.discard(self._name(module)), always_call=True),
+        ]
         return self
 
     def __exit__(self, *details):

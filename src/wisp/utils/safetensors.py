@@ -4,6 +4,7 @@ The names are those of the `safetensors.torch` module. The format is small: eigh
 header in JSON (name -> dtype, shape, where the bytes are), and the bytes. Nothing in it can run code; everything that a
 header says is checked before memory is touched.
 """
+
 import io
 import json
 import math
@@ -17,9 +18,22 @@ from wisp.serialization import _bytes, _fill, replacing
 __all__ = ["SafetensorError", "load", "load_file", "load_model", "safe_open", "save", "save_file", "save_model"]
 
 # In the order in which tensors are written: by type from wide to narrow, so that all are aligned.
-_NAMES = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16",
-          "I32": "int32", "U32": "uint32", "F32": "float32", "C64": "complex64", "F64": "float64", "I64": "int64",
-          "U64": "uint64"}
+_NAMES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "I16": "int16",
+    "U16": "uint16",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I32": "int32",
+    "U32": "uint32",
+    "F32": "float32",
+    "C64": "complex64",
+    "F64": "float64",
+    "I64": "int64",
+    "U64": "uint64",
+}
 _DTYPES = {name: getattr(wisp, dtype) for name, dtype in _NAMES.items()}
 _WRITTEN = {dtype: (order, name) for order, (name, dtype) in enumerate(_DTYPES.items())}
 _LONGEST_HEADER = 100_000_000
@@ -57,8 +71,10 @@ class _Entry:
         self.begin, self.end = offsets
         expected = math.prod(self.shape) * self.dtype.itemsize
         if self.end - self.begin != expected or self.end > size:
-            raise SafetensorError(f"the file is truncated or damaged: {name!r}, {dtype} of shape {self.shape}, needs {expected} bytes; "
-                                  f"the header says {self.begin} to {self.end} of {size}")
+            raise SafetensorError(
+                f"the file is truncated or damaged: {name!r}, {dtype} of shape {self.shape}, needs {expected} bytes; "
+                f"the header says {self.begin} to {self.end} of {size}"
+            )
 
 
 def _no_duplicates(pairs):
@@ -145,7 +161,7 @@ class safe_open:
         entry = self._entry(name)
         if self._memory is None:
             self._memory = numpy.memmap(self._file, numpy.uint8, "c")
-        flat = wisp.from_numpy(self._memory[self._start + entry.begin:self._start + entry.end])
+        flat = wisp.from_numpy(self._memory[self._start + entry.begin : self._start + entry.end])
         if (self._start + entry.begin) % entry.dtype.itemsize:
             flat = flat.clone()
         return flat.view(entry.dtype).view(entry.shape)
@@ -252,13 +268,17 @@ def _pieces(tensors, metadata):
         if not isinstance(tensor, wisp.Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected Tensor but received {type(tensor)}")
         if tensor.dtype not in _WRITTEN:
-            raise SafetensorError(f"{name!r} has dtype {tensor.dtype}, which the safetensors format does not have"
-                                  + ("; save view_as_real(tensor) instead" if tensor.is_complex() else ""))
+            raise SafetensorError(
+                f"{name!r} has dtype {tensor.dtype}, which the safetensors format does not have"
+                + ("; save view_as_real(tensor) instead" if tensor.is_complex() else "")
+            )
     shared = [names for names in shared_names(tensors) if len(names) > 1]
     if shared:
-        raise RuntimeError(f"Some tensors share memory, this will lead to duplicate memory on disk and potential differences when loading "
-                           f"them again: {shared}. Keep one of each group and tie them again after loading, or use save_model, "
-                           f"which does that for a model, or clone() what need not be shared.")
+        raise RuntimeError(
+            f"Some tensors share memory, this will lead to duplicate memory on disk and potential differences when loading "
+            f"them again: {shared}. Keep one of each group and tie them again after loading, or use save_model, "
+            f"which does that for a model, or clone() what need not be shared."
+        )
     if metadata is not None and not all(isinstance(text, str) for pair in metadata.items() for text in pair):
         raise ValueError("metadata must be a dict from texts to texts")
     order = sorted(tensors, key=lambda name: (-_WRITTEN[tensors[name].dtype][0], name))

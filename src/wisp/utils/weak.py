@@ -1,4 +1,5 @@
 """Dictionaries that do not keep their tensors alive."""
+
 import weakref
 
 __all__ = ["TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakTensorKeyDictionary"]

@@ -1,8 +1,9 @@
 """Images: datasets, transforms, models and helpers, as `torchvision` has them.
 
-    >>> from wisp.vision import datasets, transforms
-    >>> data = datasets.FakeData(2, (3, 8, 8), transform=transforms.ToTensor())    # doctest: +SKIP
+>>> from wisp.vision import datasets, transforms
+>>> data = datasets.FakeData(2, (3, 8, 8), transform=transforms.ToTensor())    # doctest: +SKIP
 """
+
 import importlib as _importlib
 
 __version__ = "0.28.0"

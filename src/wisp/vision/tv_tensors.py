@@ -1,4 +1,5 @@
 """Tensors that say what they hold: images, masks, boxes. The v2 transforms treat each as it must be."""
+
 import enum
 
 import wisp
@@ -15,8 +16,10 @@ class TVTensor(wisp.Tensor):
     @staticmethod
     def __new__(cls, data, *, dtype=None, device=None, requires_grad=None):
         from wisp.vision._pil import is_pil
+
         if is_pil(data):
             from wisp.vision.transforms.functional import pil_to_tensor
+
             data = pil_to_tensor(data)
         result = wisp.as_tensor(data, dtype=dtype, device=device).as_subclass(cls)
         return result if requires_grad is None else result.requires_grad_(requires_grad)

@@ -1,4 +1,5 @@
 """Grids of pictures, saving them, and drawing on them."""
+
 import builtins
 import math
 
@@ -34,6 +35,7 @@ def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scal
         def spread(picture):
             low, high = value_range if value_range is not None else (float(picture.min()), float(picture.max()))
             picture.clamp_(low, high).sub_(low).div_(max(high - low, 1e-5))
+
         for picture in tensor if scale_each else [tensor]:
             spread(picture)
     if tensor.shape[0] == 1:
@@ -45,7 +47,7 @@ def make_grid(tensor, nrow=8, padding=2, normalize=False, value_range=None, scal
     grid = tensor.new_full((channels, height * rows + padding, width * columns + padding), pad_value)
     for index in builtins.range(count):
         top, left = index // columns * height + padding, index % columns * width + padding
-        grid[:, top:top + height - padding, left:left + width - padding] = tensor[index]
+        grid[:, top : top + height - padding, left : left + width - padding] = tensor[index]
     return grid
 
 
@@ -60,7 +62,7 @@ def save_image(tensor, fp, format=None, **kwargs):
 
 def _colours(colors, count):
     if colors is None:
-        palette = [2 ** 25 - 1, 2 ** 15 - 1, 2 ** 21 - 1]
+        palette = [2**25 - 1, 2**15 - 1, 2**21 - 1]
         return [tuple((index * part) % 255 for part in palette) for index in builtins.range(count)]
     if isinstance(colors, list):
         if len(colors) < count:
@@ -69,6 +71,7 @@ def _colours(colors, count):
     else:
         colours = [colors] * count
     from PIL import ImageColor
+
     return [ImageColor.getrgb(colour) if isinstance(colour, str) else tuple(colour) for colour in colours]
 
 
@@ -81,20 +84,24 @@ def _drawable(image, what):
         raise ValueError(f"{what}: the image dtype must be uint8 or float, got {image.dtype}")
     image_module(what)
     from wisp.vision.transforms.functional import convert_image_dtype
+
     picture = image.expand(3, -1, -1) if image.shape[0] == 1 else image
     return convert_image_dtype(picture, wisp.uint8)
 
 
 def _drawn(picture, original):
     from wisp.vision.transforms.functional import convert_image_dtype, pil_to_tensor
+
     return convert_image_dtype(pil_to_tensor(picture), original.dtype)
 
 
 @wisp.no_grad()
-def draw_bounding_boxes(image, boxes, labels=None, colors=None, fill=False, width=1, font=None, font_size=None, label_colors=None,
-                        fill_labels=False):
+def draw_bounding_boxes(
+    image, boxes, labels=None, colors=None, fill=False, width=1, font=None, font_size=None, label_colors=None, fill_labels=False
+):
     """The picture with boxes [N, 4] (corners) and labels drawn on it."""
     from wisp.vision.transforms.functional import to_pil_image
+
     picture = _drawable(image, "draw_bounding_boxes")
     if boxes.numel() == 0:
         return image
@@ -103,6 +110,7 @@ def draw_bounding_boxes(image, boxes, labels=None, colors=None, fill=False, widt
     if labels is not None and len(labels) != len(boxes):
         raise ValueError(f"The number of boxes ({len(boxes)}) and labels ({len(labels)}) mismatch. Please specify labels for each box.")
     from PIL import ImageDraw, ImageFont
+
     drawn = to_pil_image(picture)
     draw = ImageDraw.Draw(drawn, "RGBA") if fill else ImageDraw.Draw(drawn)
     letters = ImageFont.truetype(font, font_size or 10) if font else ImageFont.load_default()
@@ -122,10 +130,11 @@ def draw_segmentation_masks(image, masks, alpha=0.8, colors=None):
     if masks.dtype != wisp.bool or masks.shape[-2:] != picture.shape[-2:]:
         raise ValueError(f"The masks must be of dtype bool and of the image's size, got {masks.dtype} {list(masks.shape)}")
     from wisp.vision.transforms.functional import convert_image_dtype
+
     over = picture.clone()
     for mask, colour in zip(masks, _colours(colors, len(masks))):
         over[:, mask] = wisp.tensor(colour[:3], dtype=wisp.uint8)[:, None]
-    over[:, masks.sum(0) > 1] = 0     # where masks overlap, no colour is the right one
+    over[:, masks.sum(0) > 1] = 0  # where masks overlap, no colour is the right one
     mixed = picture.float() * (1 - alpha) + over.float() * alpha
     return convert_image_dtype(mixed.to(wisp.uint8), image.dtype)
 
@@ -134,10 +143,12 @@ def draw_segmentation_masks(image, masks, alpha=0.8, colors=None):
 def draw_keypoints(image, keypoints, connectivity=None, colors=None, radius=2, width=3, visibility=None):
     """The picture with points [instances, points, 2] and lines between them."""
     from wisp.vision.transforms.functional import to_pil_image
+
     picture = _drawable(image, "draw_keypoints")
     if keypoints.dim() != 3:
         raise ValueError("keypoints must be of shape (num_instances, K, 2)")
     from PIL import ImageDraw
+
     drawn = to_pil_image(picture)
     draw = ImageDraw.Draw(drawn)
     seen = wisp.ones(keypoints.shape[:2]) if visibility is None else visibility
@@ -159,6 +170,7 @@ def flow_to_image(flow):
     speed = flow.square().sum(1).sqrt()
     speed = speed / (speed.amax((1, 2), keepdim=True) + 1e-6)
     from wisp.vision.transforms._color import _from_hsv
+
     hue = (wisp.atan2(-flow[:, 1], -flow[:, 0]) / math.pi + 1) / 2
     made = (_from_hsv(wisp.stack((hue % 1.0, speed, wisp.ones_like(speed)), 1)) * 255).to(wisp.uint8)
     return made[0] if single else made

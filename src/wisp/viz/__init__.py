@@ -8,6 +8,7 @@
 
 In a notebook the results show themselves.
 """
+
 from wisp.viz._charts import Chart, activations, gradient_flow
 from wisp.viz._collect import trace
 from wisp.viz._display import image, module_html, tensor_html
@@ -15,5 +16,17 @@ from wisp.viz._graph import Graph, graph
 from wisp.viz._summary import Summary, summary
 from wisp.viz._timeline import timeline
 
-__all__ = ["Chart", "Graph", "Summary", "activations", "gradient_flow", "graph", "image", "module_html", "summary", "tensor_html",
-           "timeline", "trace"]
+__all__ = [
+    "Chart",
+    "Graph",
+    "Summary",
+    "activations",
+    "gradient_flow",
+    "graph",
+    "image",
+    "module_html",
+    "summary",
+    "tensor_html",
+    "timeline",
+    "trace",
+]

@@ -1,4 +1,5 @@
 """Gradients and activations of a model, a row per parameter or layer, as SVG."""
+
 import math
 
 import wisp
@@ -7,11 +8,13 @@ from wisp.viz._page import Picture, escape, number_text, shape_text
 
 __all__ = ["Chart", "activations", "gradient_flow"]
 
-_STYLE = ("text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:12px;fill:#27272a}"
-          ".mono{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:10.5px;fill:#52525b}"
-          ".title{font-size:15px;font-weight:650}.tick{font-size:10px;fill:#8b8b94}.line{stroke:#e4e4e7}.bad{fill:#dc2626}"
-          ".faint{fill:#93c5fd}.full{fill:#2563eb}.area{fill:#86efac;stroke:#16a34a;stroke-width:1}.dead{fill:#fecaca;stroke:#dc2626}"
-          ".zero{stroke:#a1a1aa;stroke-dasharray:2 2}")
+_STYLE = (
+    "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:12px;fill:#27272a}"
+    ".mono{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:10.5px;fill:#52525b}"
+    ".title{font-size:15px;font-weight:650}.tick{font-size:10px;fill:#8b8b94}.line{stroke:#e4e4e7}.bad{fill:#dc2626}"
+    ".faint{fill:#93c5fd}.full{fill:#2563eb}.area{fill:#86efac;stroke:#16a34a;stroke-width:1}.dead{fill:#fecaca;stroke:#dc2626}"
+    ".zero{stroke:#a1a1aa;stroke-dasharray:2 2}"
+)
 
 
 class Chart(Picture):
@@ -19,9 +22,11 @@ class Chart(Picture):
 
     def __init__(self, title, width, height, parts, rows):
         self.title, self.rows, self.width, self.height = title, rows, width, height + 10
-        self._svg = (f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' viewBox='0 0 {width} {height}'>"
-                     f"<style>{_STYLE}</style><rect width='{width}' height='{height}' fill='#fff'/>"
-                     f"<text class='title' x='16' y='26'>{escape(title)}</text>{''.join(parts)}</svg>")
+        self._svg = (
+            f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' viewBox='0 0 {width} {height}'>"
+            f"<style>{_STYLE}</style><rect width='{width}' height='{height}' fill='#fff'/>"
+            f"<text class='title' x='16' y='26'>{escape(title)}</text>{''.join(parts)}</svg>"
+        )
 
     def svg(self):
         """The chart as the text of an SVG."""
@@ -32,8 +37,12 @@ class Chart(Picture):
 
 
 def _text(x, y, text, style="", anchor=""):
-    return (f"<text x='{x:.1f}' y='{y:.1f}'" + (f" class='{style}'" if style else "")
-            + (f" text-anchor='{anchor}'" if anchor else "") + f">{escape(text)}</text>")
+    return (
+        f"<text x='{x:.1f}' y='{y:.1f}'"
+        + (f" class='{style}'" if style else "")
+        + (f" text-anchor='{anchor}'" if anchor else "")
+        + f">{escape(text)}</text>"
+    )
 
 
 def gradient_flow(model):
@@ -79,13 +88,18 @@ def gradient_flow(model):
         if mean is None:
             parts.append(_text(left + 4, y + 14, "no gradient", "tick"))
         elif not math.isfinite(peak):
-            parts.append(f"<g>{tip}<rect class='bad' x='{left:.1f}' y='{y + 4}' width='{right}' height='13' rx='2' opacity='.25'/>"
-                         + _text(left + 4, y + 14, "not finite", "bad") + "</g>")
+            parts.append(
+                f"<g>{tip}<rect class='bad' x='{left:.1f}' y='{y + 4}' width='{right}' height='13' rx='2' opacity='.25'/>"
+                + _text(left + 4, y + 14, "not finite", "bad")
+                + "</g>"
+            )
         elif peak == 0:
             parts.append(_text(left + 4, y + 14, "all zero", "bad"))
         else:
-            parts.append(f"<g>{tip}<rect class='faint' x='{left:.1f}' y='{y + 4}' width='{max(1, at(peak)):.1f}' height='13' rx='2'/>"
-                         f"<rect class='full' x='{left:.1f}' y='{y + 4}' width='{max(1, at(mean)):.1f}' height='13' rx='2'/></g>")
+            parts.append(
+                f"<g>{tip}<rect class='faint' x='{left:.1f}' y='{y + 4}' width='{max(1, at(peak)):.1f}' height='13' rx='2'/>"
+                f"<rect class='full' x='{left:.1f}' y='{y + 4}' width='{max(1, at(mean)):.1f}' height='13' rx='2'/></g>"
+            )
             parts.append(_text(left + right + 10, y + 14, f"{number_text(mean)} / {number_text(peak)}", "mono"))
     return Chart("Gradients", round(left + right + 150), top + step * len(rows) + 16, parts, rows)
 
@@ -107,7 +121,9 @@ def activations(model, x, *, bins=60, **kwargs):
             out = result[0] if isinstance(result, (tuple, list)) else result
             if isinstance(out, wisp.Tensor) and out.numel() and not out.is_complex():
                 rows.append(_statistics(name, type(module).__name__, out.detach(), bins))
+
         return module.register_forward_hook(hook)
+
     try:
         handles += [watch(name, module) for name, module in model.named_modules() if not list(module.children())]
         with wisp.no_grad(), unchanged(model):
@@ -133,8 +149,18 @@ def activations(model, x, *, bins=60, **kwargs):
 def _statistics(name, kind, out, bins):
     values = out.double().flatten()
     kept = values[values.isfinite()]
-    row = {"name": name, "kind": kind, "shape": tuple(out.shape), "finite": kept.numel() == values.numel(),
-           "zeros": (values == 0).double().mean().item(), "mean": math.nan, "std": math.nan, "min": 0.0, "max": 0.0, "counts": []}
+    row = {
+        "name": name,
+        "kind": kind,
+        "shape": tuple(out.shape),
+        "finite": kept.numel() == values.numel(),
+        "zeros": (values == 0).double().mean().item(),
+        "mean": math.nan,
+        "std": math.nan,
+        "min": 0.0,
+        "max": 0.0,
+        "counts": [],
+    }
     if kept.numel():
         low, high = kept.min().item(), kept.max().item()
         row.update(mean=kept.mean().item(), std=kept.std(unbiased=False).item(), min=low, max=high)
@@ -150,8 +176,10 @@ def _histogram(row, left, width, y, base):
     counts = row["counts"]
     if not counts:
         value = f"all {number_text(row['mean'])}"
-        return parts + [f"<rect class='{style}' x='{left + width / 2 - 2:.1f}' y='{y + 6}' width='4' height='{base - y - 6}'/>",
-                        _text(left + width / 2 + 10, y + 20, value, "tick")]
+        return parts + [
+            f"<rect class='{style}' x='{left + width / 2 - 2:.1f}' y='{y + 6}' width='4' height='{base - y - 6}'/>",
+            _text(left + width / 2 + 10, y + 20, value, "tick"),
+        ]
     peak = sorted(counts)[-2] * 1.25 if len(counts) > 2 else max(counts)
     peak = max(peak, max(counts) / 20, 1)
     each = width / len(counts)

@@ -1,4 +1,5 @@
 """Reads the recorded graph of tensors: operators, leaves, what they save, whose module they belong to."""
+
 import contextlib
 import linecache
 import os
@@ -16,15 +17,15 @@ class Item:
 
     def __init__(self, number, kind, title):
         self.id, self.kind, self.title = f"n{number}", kind, title
-        self.name = ""          # the user's variable that holds the result
-        self.module = ""        # class of the module, if this is all that a call of it did
-        self.backward = ""      # name of the backward node
-        self.outputs = []       # (shape, dtype)
+        self.name = ""  # the user's variable that holds the result
+        self.module = ""  # class of the module, if this is all that a call of it did
+        self.backward = ""  # name of the backward node
+        self.outputs = []  # (shape, dtype)
         self.saved_bytes = 0
-        self.saved = []         # texts about what is saved
+        self.saved = []  # texts about what is saved
         self.source = self.line = ""
-        self.norm = None        # of the gradient that arrives here
-        self.parameters = []    # (name, shape, dtype, norm of its gradient, how many elements)
+        self.norm = None  # of the gradient that arrives here
+        self.parameters = []  # (name, shape, dtype, norm of its gradient, how many elements)
         self.group = None
         self.sequence = -1
 
@@ -83,6 +84,7 @@ class trace:
 
             def after(module, args, result):
                 self._open.pop().last = _core._upcoming_sequence()
+
             self._handles += [module.register_forward_pre_hook(before), module.register_forward_hook(after, always_call=True)]
         return self
 
@@ -156,7 +158,9 @@ def _gradient_norms(roots, tensors, nodes):
             with wisp.no_grad():
                 parts = [dense(g).abs().double().square().sum().item() for g in gradients if g is not None]
             norms[node] = sum(parts) ** 0.5 if parts else None
+
         return node.register_prehook(hook)
+
     handles = [watch(node) for node in nodes]
     try:
         gradients = wisp.autograd.grad(tensors, [node.variable for node in leaves], retain_graph=True, allow_unused=True)
@@ -212,7 +216,7 @@ def _guess_groups(model, items, consumers):
             candidates = [name for name in names[first:last] if not list(model.get_submodule(name).parameters())]
         found = next((name for name in candidates if _made_by(model.get_submodule(name), item)), None)
         if found is not None:
-            candidates = candidates[candidates.index(found) + 1:]
+            candidates = candidates[candidates.index(found) + 1 :]
             paths[item.id] = found.split(".")
         elif 0 < at < len(known):
             a, b = paths[known[at - 1].id], paths[known[at].id]
@@ -222,8 +226,10 @@ def _guess_groups(model, items, consumers):
             paths[item.id] = a[:shared]
     modules = dict(model.named_modules())
     root = (type(model).__name__, "")
-    return {key: [(root[0], modules[""]), *((part, modules[".".join(path[:i + 1])]) for i, part in enumerate(path))]
-            for key, path in paths.items()}
+    return {
+        key: [(root[0], modules[""]), *((part, modules[".".join(path[: i + 1])]) for i, part in enumerate(path))]
+        for key, path in paths.items()
+    }
 
 
 def _traced_groups(calls, items):

@@ -1,4 +1,5 @@
 """How tensors and modules show themselves in a notebook."""
+
 import base64
 import math
 import pathlib
@@ -60,8 +61,12 @@ def tensor_html(tensor):
     """
     if tensor.layout != wisp.strided:  # sparse ones say best what they have as text
         return f"<div><pre>{escape(repr(tensor))}</pre></div>"
-    facts = [f"<b>{shape_text(tensor.shape)}</b>", str(tensor.dtype).removeprefix("torch."), str(tensor.device),
-             bytes_text(tensor.numel() * tensor.element_size())]
+    facts = [
+        f"<b>{shape_text(tensor.shape)}</b>",
+        str(tensor.dtype).removeprefix("torch."),
+        str(tensor.device),
+        bytes_text(tensor.numel() * tensor.element_size()),
+    ]
     if tensor.grad_fn is not None:
         facts.append(escape(tensor.grad_fn.name()))
     elif tensor.requires_grad:
@@ -103,15 +108,19 @@ def module_html(module, name="", depth=0):
     size = sum(p.numel() * p.element_size() for p in module.parameters())
     note = f" <span style='opacity:.55;font-size:12px'>{count:,} parameters, {bytes_text(size)}</span>" if count else ""
     children = list(module.named_children())
-    own = "".join(f"<div style='margin-left:22px;font-family:monospace;font-size:12px;opacity:.75'>{escape(key)} {shape_text(p.shape)} "
-                  f"{str(p.dtype).removeprefix('torch.')}{'' if p.requires_grad else ' frozen'}</div>"
-                  for key, p in module.named_parameters(recurse=False))
+    own = "".join(
+        f"<div style='margin-left:22px;font-family:monospace;font-size:12px;opacity:.75'>{escape(key)} {shape_text(p.shape)} "
+        f"{str(p.dtype).removeprefix('torch.')}{'' if p.requires_grad else ' frozen'}</div>"
+        for key, p in module.named_parameters(recurse=False)
+    )
     if not children and not own:
         return f"<div style='margin-left:22px'>{title}{note}</div>"
     inside = own + "".join(module_html(child, key, depth + 1) for key, child in children)
     shown = " open" if children and depth < 2 else ""
-    return (f"<details style='margin-left:{8 if depth else 0}px'{shown}><summary style='cursor:pointer'>{title}{note}</summary>"
-            f"<div style='border-left:1px solid #8884;margin-left:5px'>{inside}</div></details>")
+    return (
+        f"<details style='margin-left:{8 if depth else 0}px'{shown}><summary style='cursor:pointer'>{title}{note}</summary>"
+        f"<div style='border-left:1px solid #8884;margin-left:5px'>{inside}</div></details>"
+    )
 
 
 class Image:
@@ -126,8 +135,10 @@ class Image:
 
     def _repr_html_(self):
         scale = max(1, min(8, 256 // max(1, self.height)))
-        return (f"<img src='data:image/png;base64,{base64.b64encode(self.png).decode()}' width='{self.width * scale}' "
-                f"style='image-rendering:pixelated'>")
+        return (
+            f"<img src='data:image/png;base64,{base64.b64encode(self.png).decode()}' width='{self.width * scale}' "
+            f"style='image-rendering:pixelated'>"
+        )
 
     def __repr__(self):
         return f"Image({self.height} x {self.width})"
@@ -143,8 +154,12 @@ def encode_png(pixels):
     kind = {1: 0, 3: 2, 4: 6}[channels]
     rows = pixels.contiguous().reshape(height, width * channels).numpy()
     raw = b"".join(b"\0" + row.tobytes() for row in rows)
-    return (b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))
-            + _chunk(b"IDAT", zlib.compress(raw, 6)) + _chunk(b"IEND", b""))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))
+        + _chunk(b"IDAT", zlib.compress(raw, 6))
+        + _chunk(b"IEND", b"")
+    )
 
 
 def to_pixels(tensor, scale=False):
@@ -179,7 +194,7 @@ def image(tensor, *, scale=False, columns=8):
         grid = t.new_zeros(channels, down * (height + 2) or 1, across * (width + 2) + 2)
         for i in range(count):
             y, x = (i // across) * (height + 2) + 1, (i % across) * (width + 2) + 2
-            grid[:, y:y + height, x:x + width] = t[i]
+            grid[:, y : y + height, x : x + width] = t[i]
         t = grid
     if t.dim() != 3 or t.shape[0] not in (1, 3, 4):
         raise ValueError(f"viz.image(): expected [H, W], [C, H, W] or [N, C, H, W] with 1, 3 or 4 channels, got {shape_text(tensor.shape)}")

@@ -1,4 +1,5 @@
 """The picture of a graph: cards for operators, boxes for modules, drawn once as SVG; graph.js folds and zooms it."""
+
 import sys
 
 import wisp
@@ -10,13 +11,38 @@ from wisp.viz._page import Picture, bytes_text, embed, escape, number_text, page
 __all__ = ["Graph", "graph"]
 
 _VISIBLE = 60  # about as many cards as are shown at first
-_KINDS = (("loss", ("loss", "cross_entropy", "nll")),
-          ("norm", ("norm",)),
-          ("product", ("addmm", "mm", "bmm", "matmul", "linear", "conv", "attention", "embedding", "lstm", "gru", "rnn")),
-          ("activation", ("relu", "elu", "gelu", "silu", "sigmoid", "tanh", "softmax", "softplus", "swish", "mish", "dropout", "glu")),
-          ("shape", ("view", "reshape", "permute", "transpose", "expand", "slice", "select", "cat", "stack", "squeeze", "split",
-                     "unbind", "alias", "clone", "_to_copy", "index", "t", "chunk", "flatten", "as_strided")),
-          ("reduce", ("sum", "mean", "max", "min", "pool", "var", "std", "prod", "amax", "amin")))
+_KINDS = (
+    ("loss", ("loss", "cross_entropy", "nll")),
+    ("norm", ("norm",)),
+    ("product", ("addmm", "mm", "bmm", "matmul", "linear", "conv", "attention", "embedding", "lstm", "gru", "rnn")),
+    ("activation", ("relu", "elu", "gelu", "silu", "sigmoid", "tanh", "softmax", "softplus", "swish", "mish", "dropout", "glu")),
+    (
+        "shape",
+        (
+            "view",
+            "reshape",
+            "permute",
+            "transpose",
+            "expand",
+            "slice",
+            "select",
+            "cat",
+            "stack",
+            "squeeze",
+            "split",
+            "unbind",
+            "alias",
+            "clone",
+            "_to_copy",
+            "index",
+            "t",
+            "chunk",
+            "flatten",
+            "as_strided",
+        ),
+    ),
+    ("reduce", ("sum", "mean", "max", "min", "pool", "var", "std", "prod", "amax", "amin")),
+)
 
 
 def _kind(item):
@@ -50,6 +76,7 @@ def _path(points):
 
 class Graph(Picture):
     """A drawn graph: `.svg()`, `.html()`, `.save("graph.html")`; shows itself in a notebook."""
+
     title, height = "graph", 640
 
     def __init__(self, items, edges, groups, depth=None):
@@ -166,11 +193,14 @@ class Graph(Picture):
         leaf, kind = self._leaves[item], _kind(item)
         w, h = leaf.width, leaf.height
         hidden = " style='display:none'" if self._hidden(leaf) else ""
-        parts = [f"<g class='item {kind}' id='{item.id}' transform='translate({leaf.x - w / 2:.1f},{leaf.y:.1f})'{hidden}>"
-                 f"<title>{escape(self._tooltip(item))}</title>"
-                 f"<rect class='card' width='{w:.1f}' height='{h}' rx='7'/><rect class='stripe' width='5' height='{h}' rx='2.5'/>"
-                 f"<text class='name' x='14' y='18'>{escape(item.title)}"
-                 + (f" <tspan class='class'>{escape(item.module)}</tspan>" if item.module else "") + "</text>"]
+        parts = [
+            f"<g class='item {kind}' id='{item.id}' transform='translate({leaf.x - w / 2:.1f},{leaf.y:.1f})'{hidden}>"
+            f"<title>{escape(self._tooltip(item))}</title>"
+            f"<rect class='card' width='{w:.1f}' height='{h}' rx='7'/><rect class='stripe' width='5' height='{h}' rx='2.5'/>"
+            f"<text class='name' x='14' y='18'>{escape(item.title)}"
+            + (f" <tspan class='class'>{escape(item.module)}</tspan>" if item.module else "")
+            + "</text>"
+        ]
         if item.name:
             parts.append(f"<text class='variable' x='{w - 10:.1f}' y='18'>{escape(item.name)}</text>")
         for i, (text, style) in enumerate(self._texts[item]):
@@ -198,13 +228,15 @@ class Graph(Picture):
         depth, around = 0, box.parent
         while around is not None:
             depth, around = depth + 1, around.parent
-        return (f"<g class='box depth{depth % 3}' id='{group.id}' data-label='{escape(group.name)}' "
-                f"transform='translate({box.x - box.width / 2:.1f},{box.y:.1f})'{hidden}>"
-                f"<rect class='frame' width='{box.width:.1f}' height='{box.tall or HEADER:.1f}' rx='9'/>"
-                f"<g class='fold' role='button'><title>{escape(group.kind)}({escape(group.extra)}): click to fold</title>"
-                f"<rect class='handle' width='{box.width:.1f}' height='22' rx='9'/>"
-                f"<text class='label' x='11' y='16'>▾ {escape(group.name)} <tspan class='class'>{escape(group.kind)}</tspan></text>"
-                "</g></g>")
+        return (
+            f"<g class='box depth{depth % 3}' id='{group.id}' data-label='{escape(group.name)}' "
+            f"transform='translate({box.x - box.width / 2:.1f},{box.y:.1f})'{hidden}>"
+            f"<rect class='frame' width='{box.width:.1f}' height='{box.tall or HEADER:.1f}' rx='9'/>"
+            f"<g class='fold' role='button'><title>{escape(group.kind)}({escape(group.extra)}): click to fold</title>"
+            f"<rect class='handle' width='{box.width:.1f}' height='22' rx='9'/>"
+            f"<text class='label' x='11' y='16'>▾ {escape(group.name)} <tspan class='class'>{escape(group.kind)}</tspan></text>"
+            "</g></g>"
+        )
 
     def _folded_card(self, group):
         box = self._boxes[group]
@@ -212,12 +244,14 @@ class Graph(Picture):
         first, second = self._summary(box)
         w = box.least
         hidden = "" if visible else " style='display:none'"
-        return (f"<g class='folded' id='{group.id}-folded' data-width='{w:.1f}' role='button' "
-                f"transform='translate({box.x - w / 2:.1f},{box.y:.1f})'{hidden}><title>click to open</title>"
-                f"<rect class='shadow' x='4' y='4' width='{w:.1f}' height='{box.height}' rx='7'/>"
-                f"<rect class='card' width='{w:.1f}' height='{box.height}' rx='7'/>"
-                f"<text class='label' x='12' y='16'>▸ {escape(group.name)} <tspan class='class'>{escape(group.kind)}</tspan></text>"
-                f"<text class='shape' x='12' y='30'>{escape(second)}</text><text class='note' x='12' y='43'>{escape(first)}</text></g>")
+        return (
+            f"<g class='folded' id='{group.id}-folded' data-width='{w:.1f}' role='button' "
+            f"transform='translate({box.x - w / 2:.1f},{box.y:.1f})'{hidden}><title>click to open</title>"
+            f"<rect class='shadow' x='4' y='4' width='{w:.1f}' height='{box.height}' rx='7'/>"
+            f"<rect class='card' width='{w:.1f}' height='{box.height}' rx='7'/>"
+            f"<text class='label' x='12' y='16'>▸ {escape(group.name)} <tspan class='class'>{escape(group.kind)}</tspan></text>"
+            f"<text class='shape' x='12' y='30'>{escape(second)}</text><text class='note' x='12' y='43'>{escape(first)}</text></g>"
+        )
 
     def _edge(self, number, edge, route):
         points = self._points(route)
@@ -229,36 +263,66 @@ class Graph(Picture):
         """The picture as the text of an SVG, boxes folded as at first."""
         width, height = self._root.width + 40, self._root.tall + 20
         arrow = "<path d='M0,0L8,4L0,8z' fill='{}'/>"
-        return "".join([
-            f"<svg xmlns='http://www.w3.org/2000/svg' class='wisp-graph' width='{width:.0f}' height='{height:.0f}' "
-            f"viewBox='-20 -10 {width:.0f} {height:.0f}'><style>{read('graph.css')}</style><defs>",
-            *(f"<marker id='{name}' viewBox='0 0 8 8' refX='{x}' refY='4' markerWidth='6' markerHeight='6' orient='{turn}'>"
-              f"{arrow.format(colour)}</marker>"
-              for name, x, turn, colour in (("down", 7, "auto", "#71717a"), ("up", 7, "auto-start-reverse", "#be123c"))),
-            f"</defs><rect class='ground' x='-20' y='-10' width='{width:.0f}' height='{height:.0f}'/><g id='world'>",
-            *map(self._frame, self.groups),
-            *(self._edge(i, edge, route) for i, (edge, route) in enumerate(zip(self.edges, self._routes))),
-            *map(self._card, self.items), *map(self._folded_card, self.groups), "</g></svg>"])
+        return "".join(
+            [
+                f"<svg xmlns='http://www.w3.org/2000/svg' class='wisp-graph' width='{width:.0f}' height='{height:.0f}' "
+                f"viewBox='-20 -10 {width:.0f} {height:.0f}'><style>{read('graph.css')}</style><defs>",
+                *(
+                    f"<marker id='{name}' viewBox='0 0 8 8' refX='{x}' refY='4' markerWidth='6' markerHeight='6' orient='{turn}'>"
+                    f"{arrow.format(colour)}</marker>"
+                    for name, x, turn, colour in (("down", 7, "auto", "#71717a"), ("up", 7, "auto-start-reverse", "#be123c"))
+                ),
+                f"</defs><rect class='ground' x='-20' y='-10' width='{width:.0f}' height='{height:.0f}'/><g id='world'>",
+                *map(self._frame, self.groups),
+                *(self._edge(i, edge, route) for i, (edge, route) in enumerate(zip(self.edges, self._routes))),
+                *map(self._card, self.items),
+                *map(self._folded_card, self.groups),
+                "</g></svg>",
+            ]
+        )
 
     def _data(self):
         """What graph.js needs to place things again."""
+
         def rank(leaves):
             return [leaf.id for leaf in leaves if isinstance(leaf, Leaf)]
 
-        boxes = {box.id: {"x": box.x, "w": box.width, "h": box.height, "least": box.least, "folded": box.folded,
-                          "parent": box.parent.id if box.parent else None, "ranks": [rank(leaves) for leaves in box.ranks]}
-                 for box in [self._root, *self._boxes.values()]}
+        boxes = {
+            box.id: {
+                "x": box.x,
+                "w": box.width,
+                "h": box.height,
+                "least": box.least,
+                "folded": box.folded,
+                "parent": box.parent.id if box.parent else None,
+                "ranks": [rank(leaves) for leaves in box.ranks],
+            }
+            for box in [self._root, *self._boxes.values()]
+        }
         leaves = {leaf.id: {"x": leaf.x, "w": leaf.width, "h": leaf.height, "parent": leaf.parent.id} for leaf in self._leaves.values()}
-        routes = [{"from": route.source.id, "to": route.target.id, "out": route.out_shift, "in": route.in_shift,
-                   "bends": [[bend.box.id, bend.rank, bend.x] for bend in route.bends]} for route in self._routes]
+        routes = [
+            {
+                "from": route.source.id,
+                "to": route.target.id,
+                "out": route.out_shift,
+                "in": route.in_shift,
+                "bends": [[bend.box.id, bend.rank, bend.x] for bend in route.bends],
+            }
+            for route in self._routes
+        ]
         return {"boxes": boxes, "leaves": leaves, "routes": routes}
 
     def html(self):
         """The picture as a page on which one can fold (click a module's title), zoom (wheel) and pan (drag)."""
         saved = sum(item.saved_bytes for item in self.items)
         facts = f"{_plural(sum(item.kind == 'op' for item in self.items), 'operator')} · {bytes_text(saved)} saved for backward"
-        body = read("graph.html").replace("{{svg}}", self.svg()).replace("{{data}}", embed(self._data())).replace(
-            "{{facts}}", escape(facts)).replace("{{script}}", read("graph.js"))
+        body = (
+            read("graph.html")
+            .replace("{{svg}}", self.svg())
+            .replace("{{data}}", embed(self._data()))
+            .replace("{{facts}}", escape(facts))
+            .replace("{{script}}", read("graph.js"))
+        )
         return page(self.title, body)
 
     def __repr__(self):
@@ -295,8 +359,10 @@ def graph(target, model=None, *, gradients=True, depth=None):
         names = {}
     tensors = [t for t in _tensors(target) if t.requires_grad]
     if not tensors:
-        raise ValueError("viz.graph(): nothing here requires grad, so no graph was recorded; make an input with requires_grad=True "
-                         "and compute outside of no_grad()")
+        raise ValueError(
+            "viz.graph(): nothing here requires grad, so no graph was recorded; make an input with requires_grad=True "
+            "and compute outside of no_grad()"
+        )
     return Graph(*collect(tensors, model, gradients, frame, names), depth=depth)
 
 

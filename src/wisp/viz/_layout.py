@@ -4,6 +4,7 @@ Each box is laid out on its own: its children get ranks (longest path), long edg
 are ordered within ranks to cross little and are moved towards their neighbours. Where a box is folded only heights change,
 so that folding in the browser (graph.js) needs the last step alone: `place`, which is small and is written there again.
 """
+
 __all__ = ["Box", "Leaf", "Route", "layout", "place"]
 
 PAD, HEADER, GAP, SPACE = 14, 26, 30, 26  # inside a box: sides, title; between ranks; between neighbours
@@ -24,13 +25,14 @@ class Box(Leaf):
     def __init__(self, key, width=0, height=0, parent=None):
         super().__init__(key, width, height, parent)
         self.children, self.ranks, self.folded = [], [], False
-        self.tall = 0.0   # when it is open
+        self.tall = 0.0  # when it is open
         self.least = width
-        self.tops = []    # (top, bottom) of every rank
+        self.tops = []  # (top, bottom) of every rank
 
 
 class Bend:
     """Where an edge passes a rank of a box."""
+
     width = 4
 
     def __init__(self, box, rank):
@@ -166,9 +168,11 @@ def _order(box, segments):
         neighbours = above if sweep % 2 == 0 else below
         places = {vertex: i - len(rank) / 2 for rank in box.ranks for i, vertex in enumerate(rank)}
         for rank in ranks:
+
             def middle(vertex, around=neighbours, at=places):
                 near = around.get(vertex)
                 return sum(at[other] for other in near) / len(near) if near else at[vertex]
+
             rank.sort(key=middle)
             places.update((vertex, i - len(rank) / 2) for i, vertex in enumerate(rank))
 
@@ -208,8 +212,10 @@ def _spread(box, segments):
         for rank in box.ranks if sweep % 2 == 0 else reversed(box.ranks):
             wanted = []
             for vertex in rank:  # cards follow cards; only bends follow bends
-                near = [(other.x, 0.02 if isinstance(other, Bend) and not isinstance(vertex, Bend) else 1.0)
-                        for other in above.get(vertex, []) + below.get(vertex, [])]
+                near = [
+                    (other.x, 0.02 if isinstance(other, Bend) and not isinstance(vertex, Bend) else 1.0)
+                    for other in above.get(vertex, []) + below.get(vertex, [])
+                ]
                 wanted.append(sum(x * weight for x, weight in near) / sum(weight for _, weight in near) if near else vertex.x)
             _settle(rank, wanted)
     if not any(box.ranks):
@@ -267,8 +273,10 @@ def _shift_ports(routes):
         leaving.setdefault(route.source, []).append(route)
     for ends, name, at in ((arriving, "in_shift", -1), (leaving, "out_shift", 0)):
         for leaf, several in ends.items():
+
             def origin(route, at=at, arriving=ends is arriving):
                 return route.bends[at].x if route.bends else (route.source if arriving else route.target).x
+
             several.sort(key=origin)
             step = min(26, leaf.width / (len(several) + 1))
             for i, route in enumerate(several):

@@ -1,4 +1,5 @@
 """What all pictures share: escaping, texts of sizes, self-contained pages, frames in notebooks."""
+
 import html
 import json
 import pathlib
@@ -38,13 +39,16 @@ def shape_text(shape):
 
 def page(title, body):
     """A whole HTML page that needs nothing else."""
-    return (f"<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>\n"
-            f"<meta name='viewport' content='width=device-width, initial-scale=1'></head>\n"
-            f"<body style='margin:0'>\n{body}\n</body></html>\n")
+    return (
+        f"<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>\n"
+        f"<meta name='viewport' content='width=device-width, initial-scale=1'></head>\n"
+        f"<body style='margin:0'>\n{body}\n</body></html>\n"
+    )
 
 
 class Picture:
     """Something that is an SVG and a page."""
+
     title, height = "wisp", 480
 
     def svg(self):
@@ -64,5 +68,7 @@ class Picture:
         return self.svg()
 
     def _repr_html_(self):
-        return (f"<iframe srcdoc=\"{escape(self.html())}\" style='width:100%;height:{self.height}px;border:1px solid #d4d4d8;"
-                f"border-radius:6px' sandbox='allow-scripts'></iframe>")
+        return (
+            f'<iframe srcdoc="{escape(self.html())}" style=\'width:100%;height:{self.height}px;border:1px solid #d4d4d8;'
+            f"border-radius:6px' sandbox='allow-scripts'></iframe>"
+        )

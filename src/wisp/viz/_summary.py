@@ -1,4 +1,5 @@
 """A table of a model's layers: shapes, parameters, work and memory."""
+
 import math
 
 import wisp
@@ -83,8 +84,15 @@ class Summary:
         """Texts of the table: layer, output, parameters, multiply-adds, bytes."""
         for row in self.rows:
             parameters = "(again)" if row.again and row.parameters else f"{row.parameters:,}" if row.parameters else "—"
-            yield row, (shape_text(row.shape) if row.shape is not None else "—", parameters,
-                        f"{row.mult_adds:,}" if row.mult_adds else "—", bytes_text(row.bytes) if row.leaf else "—")
+            yield (
+                row,
+                (
+                    shape_text(row.shape) if row.shape is not None else "—",
+                    parameters,
+                    f"{row.mult_adds:,}" if row.mult_adds else "—",
+                    bytes_text(row.bytes) if row.leaf else "—",
+                ),
+            )
 
     def _totals(self):
         frozen = self.total_params - self.trainable_params
@@ -102,6 +110,7 @@ class Summary:
 
         def text(line):
             return "  ".join([line[0].ljust(widths[0]), line[1].ljust(widths[1]), *(c.rjust(w) for c, w in zip(line[2:], widths[2:]))])
+
         rule = "─" * (sum(widths) + 8)
         return "\n".join([text(self._TITLES), rule, *map(text, lines), rule, *(f"{name}: {value}" for name, value in self._totals())])
 
@@ -113,8 +122,12 @@ class Summary:
         body = "".join(
             f"<tr><td style='{side}left;padding-left:{10 + 16 * row.depth}px'><b>{escape(row.name if row.depth else row.kind)}</b> "
             f"<span style='opacity:.6'>{escape(row.kind if row.depth else '')}</span></td>"
-            + "".join(f"<td style='{side}{'right' if i else 'left'};font-family:monospace'>{escape(cell)}</td>"
-                      for i, cell in enumerate(cells)) + "</tr>" for row, cells in self._cells())
+            + "".join(
+                f"<td style='{side}{'right' if i else 'left'};font-family:monospace'>{escape(cell)}</td>" for i, cell in enumerate(cells)
+            )
+            + "</tr>"
+            for row, cells in self._cells()
+        )
         totals = " &nbsp;·&nbsp; ".join(f"{name}: <b>{escape(value)}</b>" for name, value in self._totals())
         return f"<table style='border-collapse:collapse'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{totals}</p>"
 

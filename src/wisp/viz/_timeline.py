@@ -1,4 +1,5 @@
 """A profile as a timeline: operators over time, and live memory below; timeline.js zooms."""
+
 from wisp.profiler._events import time_text
 from wisp.viz._page import Picture, bytes_text, escape, page, read
 
@@ -11,6 +12,7 @@ _OPERATORS = ("#93c5fd", "#86efac", "#fcd34d", "#a5f3fc", "#fdba74", "#bef264", 
 
 class Timeline(Picture):
     """A drawn profile: `.svg()`, `.html()` (zoom with the wheel, drag to move), `.save(path)`."""
+
     title = "timeline"
 
     def __init__(self, events):
@@ -45,22 +47,29 @@ class Timeline(Picture):
         x, y = self._x(event.time_range.start), self._rows[event]
         width = max(0.4, self._x(event.time_range.end) - x)
         colour = _COLOURS.get(event.kind) or _OPERATORS[sum(map(ord, event.name)) % len(_OPERATORS)]
-        tip = [f"{event.name}: {time_text(event.cpu_time_total)}, {time_text(event.self_cpu_time_total)} of its own",
-               f"memory {'+' if event.cpu_memory_usage >= 0 else '−'}{bytes_text(abs(event.cpu_memory_usage))}"]
+        tip = [
+            f"{event.name}: {time_text(event.cpu_time_total)}, {time_text(event.self_cpu_time_total)} of its own",
+            f"memory {'+' if event.cpu_memory_usage >= 0 else '−'}{bytes_text(abs(event.cpu_memory_usage))}",
+        ]
         if event.input_shapes:
             tip.append(f"shapes {event.input_shapes}")
         if event.stack:
             tip.append(event.stack[0])
         label = event.name if len(event.name) * 6.2 + 6 < width else ""
-        return (f"<g class='event' data-start='{event.time_range.start - self.start:.3f}' data-time='{event.cpu_time_total:.3f}' "
-                f"data-name='{escape(event.name)}'><title>{escape(chr(10).join(tip))}</title>"
-                f"<rect x='{x:.2f}' y='{y}' width='{width:.2f}' height='{_ROW - 2}' rx='2' fill='{colour}'/>"
-                f"<text x='{x + 4:.2f}' y='{y + 12}'>{escape(label)}</text></g>")
+        return (
+            f"<g class='event' data-start='{event.time_range.start - self.start:.3f}' data-time='{event.cpu_time_total:.3f}' "
+            f"data-name='{escape(event.name)}'><title>{escape(chr(10).join(tip))}</title>"
+            f"<rect x='{x:.2f}' y='{y}' width='{width:.2f}' height='{_ROW - 2}' rx='2' fill='{colour}'/>"
+            f"<text x='{x + 4:.2f}' y='{y + 12}'>{escape(label)}</text></g>"
+        )
 
     def _memory(self):
         """Live bytes at the starts and ends of operators, as an area; points are in microseconds and pixels."""
-        points = sorted(point for event in self.events for point in ((event.time_range.start, event.memory_before),
-                                                                     (event.time_range.end, event.memory_after)))
+        points = sorted(
+            point
+            for event in self.events
+            for point in ((event.time_range.start, event.memory_before), (event.time_range.end, event.memory_after))
+        )
         most = max((count for _, count in points), default=0)
         least = min((count for _, count in points), default=0)
         tall = max(1, most - least)
@@ -71,23 +80,32 @@ class Timeline(Picture):
         path.append((self.end - self.start, base))
         data = " ".join(f"{t:.2f},{y:.1f}" for t, y in path)
         drawn = " ".join(f"{self._x(t + self.start):.2f},{y:.1f}" for t, y in path)
-        return (f"<text class='head' x='4' y='{self.memory_top}'>live memory: {bytes_text(least)} to {bytes_text(most)}</text>"
-                f"<polygon class='memory' data-points='{data}' points='{drawn}'/>")
+        return (
+            f"<text class='head' x='4' y='{self.memory_top}'>live memory: {bytes_text(least)} to {bytes_text(most)}</text>"
+            f"<polygon class='memory' data-points='{data}' points='{drawn}'/>"
+        )
 
     def svg(self):
         """The picture as the text of an SVG."""
-        style = ("text{font:11px system-ui,'DejaVu Sans',sans-serif;fill:#27272a;pointer-events:none}.head{fill:#71717a}"
-                 ".event rect{stroke:#0002}.event:hover rect{stroke:#2563eb;stroke-width:2}.memory{fill:#bfdbfe;stroke:#3b82f6}"
-                 ".grid{stroke:#e4e4e7}")
+        style = (
+            "text{font:11px system-ui,'DejaVu Sans',sans-serif;fill:#27272a;pointer-events:none}.head{fill:#71717a}"
+            ".event rect{stroke:#0002}.event:hover rect{stroke:#2563eb;stroke-width:2}.memory{fill:#bfdbfe;stroke:#3b82f6}"
+            ".grid{stroke:#e4e4e7}"
+        )
         span = self.end - self.start
-        ticks = "".join(f"<line class='grid' x1='{_WIDTH * i / 8:.1f}' x2='{_WIDTH * i / 8:.1f}' y1='18' y2='{self.height - 20}'/>"
-                        f"<text class='head tick' x='{_WIDTH * i / 8 + 3:.1f}' y='14'>{time_text(span * i / 8)}</text>" for i in range(8))
+        ticks = "".join(
+            f"<line class='grid' x1='{_WIDTH * i / 8:.1f}' x2='{_WIDTH * i / 8:.1f}' y1='18' y2='{self.height - 20}'/>"
+            f"<text class='head tick' x='{_WIDTH * i / 8 + 3:.1f}' y='14'>{time_text(span * i / 8)}</text>"
+            for i in range(8)
+        )
         heads = "".join(f"<text class='head' x='4' y='{y + 8}'>thread {thread}</text>" for thread, y in self.threads)
         note = f"{self.left_out:,} shorter events are left out" if self.left_out else ""
         note = f"<text class='head' x='4' y='{self.height - 8}'>{note}</text>"
-        return (f"<svg xmlns='http://www.w3.org/2000/svg' class='timeline' width='{_WIDTH}' height='{self.height}' data-span='{span:.3f}' "
-                f"viewBox='0 0 {_WIDTH} {self.height}'><style>{style}</style><rect width='{_WIDTH}' height='{self.height}' fill='#fff'/>"
-                f"{ticks}{heads}{''.join(map(self._event, self.events))}{self._memory()}{note}</svg>")
+        return (
+            f"<svg xmlns='http://www.w3.org/2000/svg' class='timeline' width='{_WIDTH}' height='{self.height}' data-span='{span:.3f}' "
+            f"viewBox='0 0 {_WIDTH} {self.height}'><style>{style}</style><rect width='{_WIDTH}' height='{self.height}' fill='#fff'/>"
+            f"{ticks}{heads}{''.join(map(self._event, self.events))}{self._memory()}{note}</svg>"
+        )
 
     def html(self):
         """The picture as a page: the wheel zooms into time, dragging moves."""

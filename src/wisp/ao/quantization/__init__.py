@@ -1,16 +1,34 @@
 """`torch.ao.quantization` without quantized tensors: weights in 8 bits (`quantize_dynamic`), layers folded together (`fuse_modules`),
 and the stubs of models that are made for it. Static quantization needs integer kernels, which Wisp lacks; `convert` says so.
 """
+
 import copy
 
 from wisp import nn
 from wisp.ao.nn.quantized import dynamic as _dynamic
 from wisp.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-__all__ = ["DeQuantStub", "QConfig", "QuantStub", "QuantWrapper", "convert", "default_dynamic_qconfig", "default_qconfig", "fuse_modules",
-           "get_default_qat_qconfig", "get_default_qconfig", "prepare", "prepare_qat", "quantize", "quantize_dynamic", "quantize_qat"]
-_TEXT = ("Wisp has no integer kernels for activations: use quantize_dynamic, which keeps weights in 8 bits, or bfloat16 "
-         "(model.to(torch.bfloat16))")
+__all__ = [
+    "DeQuantStub",
+    "QConfig",
+    "QuantStub",
+    "QuantWrapper",
+    "convert",
+    "default_dynamic_qconfig",
+    "default_qconfig",
+    "fuse_modules",
+    "get_default_qat_qconfig",
+    "get_default_qconfig",
+    "prepare",
+    "prepare_qat",
+    "quantize",
+    "quantize_dynamic",
+    "quantize_qat",
+]
+_TEXT = (
+    "Wisp has no integer kernels for activations: use quantize_dynamic, which keeps weights in 8 bits, or bfloat16 "
+    "(model.to(torch.bfloat16))"
+)
 
 
 class QConfig:

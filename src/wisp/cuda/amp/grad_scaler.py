@@ -1,4 +1,5 @@
 """The scaler under the name of its module."""
+
 from wisp.amp.grad_scaler import OptState
 from wisp.cuda.amp import GradScaler
 

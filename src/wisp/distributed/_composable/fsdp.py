@@ -3,4 +3,5 @@
 
 def __getattr__(name):
     import wisp.distributed.fsdp as fsdp
+
     return getattr(fsdp, name)

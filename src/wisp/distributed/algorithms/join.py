@@ -1,4 +1,5 @@
 """Join: ranks with different numbers of batches. Who has none left takes part in the others' collectives with nothing to add."""
+
 import abc
 import dataclasses
 import warnings
@@ -116,8 +117,9 @@ class Join:
                 hook.main_hook()
             last, steps = False, steps + 1
             if steps == 1000:
-                warnings.warn("Join: another rank has 1000 batches more than this one; a DistributedSampler would give all as many",
-                              stacklevel=2)
+                warnings.warn(
+                    "Join: another rank has 1000 batches more than this one; a DistributedSampler would give all as many", stacklevel=2
+                )
         for hook in self._hooks:
             hook.post_hook(last)
 

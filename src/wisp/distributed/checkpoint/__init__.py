@@ -1,10 +1,20 @@
 """Checkpoints of state that lies on many ranks: each writes its part, and any number of ranks reads them."""
+
 from wisp.distributed.checkpoint._plan import CheckpointException, async_save, load, save
 from wisp.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from wisp.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter, Metadata
 
-__all__ = ["CheckpointException", "DefaultLoadPlanner", "DefaultSavePlanner", "FileSystemReader", "FileSystemWriter", "Metadata",
-           "async_save", "load", "save"]
+__all__ = [
+    "CheckpointException",
+    "DefaultLoadPlanner",
+    "DefaultSavePlanner",
+    "FileSystemReader",
+    "FileSystemWriter",
+    "Metadata",
+    "async_save",
+    "load",
+    "save",
+]
 
 
 def load_state_dict(state_dict, storage_reader, process_group=None, coordinator_rank=0, no_dist=False, planner=None):
@@ -20,5 +30,6 @@ def save_state_dict(state_dict, storage_writer, process_group=None, coordinator_
 def __getattr__(name):
     if name in ("state_dict", "stateful", "filesystem", "format_utils", "default_planner"):
         import importlib
+
         return importlib.import_module("wisp.distributed.checkpoint." + name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

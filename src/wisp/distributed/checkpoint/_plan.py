@@ -3,6 +3,7 @@
 A part is (first index, sizes) of a block of a tensor. Blocks in a file and blocks in memory need not agree: what is read is their
 intersection, so a checkpoint loads on any number of ranks and for any way of cutting.
 """
+
 import secrets
 
 import wisp
@@ -50,6 +51,7 @@ def _flatten(state):
             if path in found:
                 raise ValueError(f"checkpoint: two values of the state have the name {path!r}")
             found[path] = value, _Place(owner, name)
+
     if not isinstance(state, dict):
         raise TypeError(f"checkpoint: the state must be a dict, got {type(state).__name__}")
     walk(None, None, state, "")
@@ -58,8 +60,12 @@ def _flatten(state):
 
 
 def _has_tensors(value):
-    return any(isinstance(item, wisp.Tensor) or isinstance(item, (list, tuple, dict)) and
-               _has_tensors(item.values() if isinstance(item, dict) else item) for item in value)
+    return any(
+        isinstance(item, wisp.Tensor)
+        or isinstance(item, (list, tuple, dict))
+        and _has_tensors(item.values() if isinstance(item, dict) else item)
+        for item in value
+    )
 
 
 def _block(tensor):
@@ -83,6 +89,7 @@ def _group(process_group, no_dist):
     if no_dist or not distributed.is_initialized():
         return None
     from wisp.distributed._groups import resolve
+
     group = resolve("checkpoint", process_group)
     return group if group is not None and group.size() > 1 else None
 
@@ -108,21 +115,26 @@ def _raise_together(group, what, error):
 def _plan(group, flat, token):
     """Who writes what: (metadata, {key: name in this rank's file}). All ranks compute the same from what everyone has."""
     rank = 0 if group is None else group.rank()
-    mine = {key: (str(value.dtype).partition(".")[2], list(value.shape), *_block(value), isinstance(value, DTensor))
-            for key, (value, _) in flat.items() if isinstance(value, wisp.Tensor)}
+    mine = {
+        key: (str(value.dtype).partition(".")[2], list(value.shape), *_block(value), isinstance(value, DTensor))
+        for key, (value, _) in flat.items()
+        if isinstance(value, wisp.Tensor)
+    }
     tensors, written, loads = {}, {}, {}
     for owner, found in enumerate(_everyone(group, mine)):
         for key, (dtype, shape, begin, sizes, cut) in found.items():
             entry = tensors.setdefault(key, {"dtype": dtype, "shape": shape, "parts": {}, "cut": cut})
             if (entry["dtype"], entry["shape"]) != (dtype, shape):
-                raise CheckpointException(f"save: {key} is {entry['dtype']} {entry['shape']} in one rank, {dtype} {shape} in rank {owner}; "
-                                          "what differs between ranks needs a DTensor, or a key of its own")
+                raise CheckpointException(
+                    f"save: {key} is {entry['dtype']} {entry['shape']} in one rank, {dtype} {shape} in rank {owner}; "
+                    "what differs between ranks needs a DTensor, or a key of its own"
+                )
             if 0 not in sizes or not cut:
                 entry["parts"].setdefault((tuple(begin), tuple(sizes)), []).append(owner)
     for key, entry in tensors.items():
         parts = []
         for (begin, sizes), owners in entry.pop("parts").items():
-            owner = min(owners, key=lambda owner: loads.get(owner, 0))         # replicas: whoever has least to write so far
+            owner = min(owners, key=lambda owner: loads.get(owner, 0))  # replicas: whoever has least to write so far
             size = 1
             for one in sizes:
                 size *= one
@@ -210,8 +222,18 @@ def save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=None, p
     return metadata
 
 
-def async_save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=None, process_group=None, async_checkpointer_type=None,
-               async_stager=None, no_dist=False, **options):
+def async_save(
+    state_dict,
+    *,
+    checkpoint_id=None,
+    storage_writer=None,
+    planner=None,
+    process_group=None,
+    async_checkpointer_type=None,
+    async_stager=None,
+    no_dist=False,
+    **options,
+):
     """As `save`, but returns when tensors are copied: a thread writes them. Gives a Future; its `result()` waits, and raises errors.
 
     >>> import tempfile, wisp
@@ -235,6 +257,7 @@ def async_save(state_dict, *, checkpoint_id=None, storage_writer=None, planner=N
             writer.wait_for(token, ranks, seconds)
             writer.write_metadata(metadata, token)
         return metadata
+
     return background.submit(write)
 
 

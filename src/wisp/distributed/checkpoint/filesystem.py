@@ -3,6 +3,7 @@
 `.metadata` is JSON and appears last, under its name all at once: a checkpoint is there or it is not. The files of tensors are safetensors;
 their names contain a token of the save, so that an older checkpoint in the folder stays whole until the new one is.
 """
+
 import base64
 import concurrent.futures
 import dataclasses
@@ -62,8 +63,17 @@ class FileSystemWriter:
     {'w': tensor([0, 1, 2])}
     """
 
-    def __init__(self, path, single_file_per_rank=True, sync_files=True, thread_count=1, per_thread_copy_ahead=0,
-                 cache_staged_state_dict=False, overwrite=True, **options):
+    def __init__(
+        self,
+        path,
+        single_file_per_rank=True,
+        sync_files=True,
+        thread_count=1,
+        per_thread_copy_ahead=0,
+        cache_staged_state_dict=False,
+        overwrite=True,
+        **options,
+    ):
         self.path, self.sync_files, self.overwrite = os.fspath(path), sync_files, overwrite
 
     def prepare(self):
@@ -85,13 +95,13 @@ class FileSystemWriter:
         try:
             old = _files(FileSystemReader(self.path).read_metadata())
         except (OSError, RuntimeError):
-            pass            # there is none
+            pass  # there is none
         with replacing(os.path.join(self.path, ".metadata")) as file:
             file.write(json.dumps({"format": _FORMAT, **dataclasses.asdict(metadata)}).encode())
         if self.sync_files:
             self._sync(self.path)
         told = {name for name in os.listdir(self.path) if name.endswith(f"_{token}.done")}
-        for name in (old - _files(metadata)) | told:        # others may belong to a save that is under way
+        for name in (old - _files(metadata)) | told:  # others may belong to a save that is under way
             if os.path.exists(os.path.join(self.path, name)):
                 os.unlink(os.path.join(self.path, name))
 

@@ -1,4 +1,5 @@
 """Between checkpoints in folders and single files of `wisp.save`."""
+
 import wisp
 from wisp.distributed.checkpoint._plan import _fill, save
 from wisp.distributed.checkpoint.filesystem import FileSystemReader, unpack

@@ -5,8 +5,10 @@ __all__ = ["HuggingFaceStorageReader", "HuggingFaceStorageWriter"]
 
 class _Absent:
     def __init__(self, *args, **kwargs):
-        raise NotImplementedError(f"{type(self).__name__}: sharded checkpoints are written by FileSystemWriter; a whole model is written "
-                                  "as safetensors by the safetensors library or wisp.utils.safetensors")
+        raise NotImplementedError(
+            f"{type(self).__name__}: sharded checkpoints are written by FileSystemWriter; a whole model is written "
+            "as safetensors by the safetensors library or wisp.utils.safetensors"
+        )
 
 
 class HuggingFaceStorageReader(_Absent):

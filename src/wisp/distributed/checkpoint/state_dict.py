@@ -1,4 +1,5 @@
 """The state of a model and its optimizers by parameters' names, whatever wraps the model; and back."""
+
 import dataclasses
 
 import wisp
@@ -6,8 +7,15 @@ from wisp import distributed
 from wisp.distributed.tensor import DTensor
 from wisp.nn.modules.state import _IncompatibleKeys
 
-__all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "set_model_state_dict",
-           "set_optimizer_state_dict", "set_state_dict"]
+__all__ = [
+    "StateDictOptions",
+    "get_model_state_dict",
+    "get_optimizer_state_dict",
+    "get_state_dict",
+    "set_model_state_dict",
+    "set_optimizer_state_dict",
+    "set_state_dict",
+]
 
 _WRAPPERS = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod")
 
@@ -30,8 +38,11 @@ class StateDictOptions:
 def _wrapper_names(model):
     """The prefixes of wrappers in names of this model: DistributedDataParallel's "module." where there is one."""
     names = [name + "." for name in _WRAPPERS]
-    ddp = [name + ".module." if name else "module." for name, module in model.named_modules()
-           if isinstance(module, wisp.nn.parallel.DistributedDataParallel)]
+    ddp = [
+        name + ".module." if name else "module."
+        for name, module in model.named_modules()
+        if isinstance(module, wisp.nn.parallel.DistributedDataParallel)
+    ]
     return names, ddp
 
 
@@ -39,7 +50,7 @@ def _clean(name, wrappers):
     names, ddp = wrappers
     for prefix in ddp:
         if name.startswith(prefix):
-            name = prefix[:-len("module.")] + name[len(prefix):]
+            name = prefix[: -len("module.")] + name[len(prefix) :]
     for prefix in names:
         name = name.replace(prefix, "")
     return name
@@ -73,6 +84,7 @@ def _show_parts(model):
 def _raw_state(model):
     """The model's state_dict with parts as DTensors, whatever FullyShardedDataParallel was told."""
     from wisp.distributed.fsdp import FullyShardedDataParallel, StateDictType
+
     _show_parts(model)
     with FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
         return model.state_dict()
@@ -101,7 +113,7 @@ def get_model_state_dict(model, *, submodules=None, options=None):
             found = [prefix for prefix in prefixes if name.startswith(prefix)]
             if not found:
                 continue
-            name = name if options.keep_submodule_prefixes else name[len(found[0]):]
+            name = name if options.keep_submodule_prefixes else name[len(found[0]) :]
         result[name] = _given(value, options)
     return {} if _nothing_here(options) else result
 
@@ -136,8 +148,10 @@ def get_optimizer_state_dict(model, optimizers, *, submodules=None, options=None
         for group, live in zip(packed["param_groups"], optimizer.param_groups):
             unknown = [parameter for parameter in live["params"] if parameter not in names]
             if unknown:
-                raise RuntimeError(f"get_optimizer_state_dict: the optimizer has {len(unknown)} parameters that are not the model's (make "
-                                   "it from model.parameters(), after fully_shard)")
+                raise RuntimeError(
+                    f"get_optimizer_state_dict: the optimizer has {len(unknown)} parameters that are not the model's (make "
+                    "it from model.parameters(), after fully_shard)"
+                )
             numbers.update((number, parameter) for number, parameter in zip(group["params"], live["params"]))
             group["params"] = [names[parameter] for parameter in live["params"] if chosen is None or parameter in chosen]
             result["param_groups"].append(group)
@@ -167,7 +181,7 @@ def _unflat(state, optimizers, names):
             found = {"params": [names[parameter] for parameter in group["params"]]}
             for name in found["params"]:
                 for prefix, target in ((f"state.{name}.", result["state"].setdefault(name, {})), (f"param_groups.{name}.", found)):
-                    target.update((key[len(prefix):], value) for key, value in state.items() if key.startswith(prefix))
+                    target.update((key[len(prefix) :], value) for key, value in state.items() if key.startswith(prefix))
             result["param_groups"].append(found)
     return result
 
@@ -185,8 +199,13 @@ def _numbered(model, optimizer, state):
         first = len(numbers)
         numbers.update((name, first + i) for i, name in enumerate(own))
         saved = by_name[own[0]] if own else {}
-        groups.append({**{key: value for key, value in group.items() if key != "params"},
-                       **{key: value for key, value in saved.items() if key != "params"}, "params": [numbers[name] for name in own]})
+        groups.append(
+            {
+                **{key: value for key, value in group.items() if key != "params"},
+                **{key: value for key, value in saved.items() if key != "params"},
+                "params": [numbers[name] for name in own],
+            }
+        )
     for name, values in state["state"].items():
         if name in numbers:
             packed[numbers[name]] = values
@@ -215,8 +234,9 @@ def set_model_state_dict(model, model_state_dict, *, options=None):
     missing = [name for name, full in own.items() if full not in given]
     extra = [name for name in model_state_dict if name not in own]
     if options.strict and (missing or extra):
-        text = "".join(f"\n\t{what} key(s) in state_dict: {', '.join(keys)}."
-                       for what, keys in (("Missing", missing), ("Unexpected", extra)) if keys)
+        text = "".join(
+            f"\n\t{what} key(s) in state_dict: {', '.join(keys)}." for what, keys in (("Missing", missing), ("Unexpected", extra)) if keys
+        )
         raise RuntimeError(f"Error(s) in loading state_dict for {type(model).__name__}:{text}")
     model.load_state_dict({name: value for name, value in given.items() if name in own.values()}, strict=False)
     return _IncompatibleKeys(missing, extra)
@@ -237,8 +257,10 @@ def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=Non
 
 def get_state_dict(model, optimizers, *, submodules=None, options=None):
     """(state of the model, state of its optimizers)."""
-    return (get_model_state_dict(model, submodules=submodules, options=options),
-            get_optimizer_state_dict(model, optimizers, submodules=submodules, options=options))
+    return (
+        get_model_state_dict(model, submodules=submodules, options=options),
+        get_optimizer_state_dict(model, optimizers, submodules=submodules, options=options),
+    )
 
 
 def set_state_dict(model, optimizers, *, model_state_dict, optim_state_dict, options=None):

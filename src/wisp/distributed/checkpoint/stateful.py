@@ -1,4 +1,5 @@
 """Objects that save and load themselves."""
+
 import typing
 
 

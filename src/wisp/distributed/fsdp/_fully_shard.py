@@ -3,6 +3,7 @@
 The units (see _unit.py) of a model form a tree. During forward each brings its parameters together, and asks for the next one's while
 it computes; backward does the same in the other order, and sends gradients as soon as a unit has all of them.
 """
+
 import functools
 
 import wisp
@@ -46,17 +47,17 @@ class _Tree:
         return self.queued and _core._current_graph_task_id() != -1
 
     def begin_forward(self):
-        if self.queued:         # a backward that ended in an error
+        if self.queued:  # a backward that ended in an error
             self.queued = False
             for unit in self.units:
                 unit.left, unit.inputs_left, unit.reductions = 0, 0, []
         self.previous, self.order = self.order or self.previous, []
-        for unit in self.units:         # whole since a forward that no backward followed: an optimizer may have stepped
+        for unit in self.units:  # whole since a forward that no backward followed: an optimizer may have stepped
             if unit.state == "whole" and unit.reshard_after_backward and not unit.manual:
                 unit.reshard()
 
     def end_forward(self):
-        for unit in self.units:         # asked for, but not used this time
+        for unit in self.units:  # asked for, but not used this time
             if unit not in self.order and not unit.manual:
                 unit.reshard()
 
@@ -65,7 +66,7 @@ class _Tree:
             following = unit.forward_prefetch
         else:
             at = self.previous.index(unit) + 1 if unit in self.previous else len(self.previous)
-            following = self.previous[at:at + 1]
+            following = self.previous[at : at + 1]
         for other in following:
             other.gather()
 
@@ -80,7 +81,7 @@ class _Tree:
             following = unit.backward_prefetch
         else:
             at = self.order.index(unit) if unit in self.order else 0
-            following = self.order[max(at - 1, 0):at]
+            following = self.order[max(at - 1, 0) : at]
         for other in following:
             other.gather()
 
@@ -98,7 +99,7 @@ class _Tree:
 def _before_forward(unit, module, args, kwargs):
     tree = unit.tree or _Tree(unit)
     if tree.in_backward():
-        unit.used = unit.used or unit.versions()        # a reentrant checkpoint was called without gradients
+        unit.used = unit.used or unit.versions()  # a reentrant checkpoint was called without gradients
         unit.expect()
         unit.unshard()
     else:
@@ -118,7 +119,7 @@ def _before_forward(unit, module, args, kwargs):
 
 def _after_forward(unit, module, args, kwargs, output):
     tree = unit.tree
-    if output is None:          # also when forward raised an error
+    if output is None:  # also when forward raised an error
         unit.reshard()
         return None
     if tree.in_backward():
@@ -230,8 +231,9 @@ def _mesh_of(mesh, module):
     return mesh
 
 
-def fully_shard(module, *, mesh=None, reshard_after_forward=None, shard_placement_fn=None, mp_policy=None, offload_policy=None,
-                ignored_params=None):
+def fully_shard(
+    module, *, mesh=None, reshard_after_forward=None, shard_placement_fn=None, mp_policy=None, offload_policy=None, ignored_params=None
+):
     """Divide the parameters of a module, their gradients and so an optimizer's state among the ranks of a mesh.
 
     Call it on the layers of a model, then on the model: each call makes a unit of the parameters that no other call has taken, which are
@@ -263,8 +265,14 @@ def fully_shard(module, *, mesh=None, reshard_after_forward=None, shard_placemen
     if shard_placement_fn is not None:
         raise NotImplementedError("fully_shard: parameters are cut along dimension 0; leave shard_placement_fn away")
     offload = offload_policy or OffloadPolicy()
-    unit = Unit(modules, _mesh_of(mesh, modules[0]), reshard_after_forward, mp_policy or MixedPrecisionPolicy(),
-                isinstance(offload, CPUOffloadPolicy), set(ignored_params or ()))
+    unit = Unit(
+        modules,
+        _mesh_of(mesh, modules[0]),
+        reshard_after_forward,
+        mp_policy or MixedPrecisionPolicy(),
+        isinstance(offload, CPUOffloadPolicy),
+        set(ignored_params or ()),
+    )
     for one in modules:
         cls = type(one)
         one.__class__ = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__})
@@ -299,6 +307,7 @@ def register_fsdp_forward_method(module, method_name):
     def gathered(*args, **kwargs):
         args, kwargs = _before_forward(unit, module, args, kwargs)
         return _after_forward(unit, module, args, kwargs, method(*args, **kwargs))
+
     module.__dict__[method_name] = gathered
 
 

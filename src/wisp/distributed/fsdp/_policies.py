@@ -1,4 +1,5 @@
 """Settings of `fully_shard`."""
+
 import dataclasses
 
 import wisp

@@ -8,6 +8,7 @@ other in one flat tensor per dtype, which is what an all-gather sends and what a
 The whole parameter is an object that lives on while its memory comes and goes: operators save the object for backward, and what
 they find then is what was gathered again.
 """
+
 import math
 
 import wisp
@@ -16,7 +17,7 @@ from wisp.distributed._work import Note
 from wisp.distributed.tensor import DTensor, Replicate, Shard
 from wisp.distributed.tensor._dtensor import DTensorParameter
 
-_NOTE_LIMIT = 120      # letters of a header for which parameters got a gradient, four parameters a letter
+_NOTE_LIMIT = 120  # letters of a header for which parameters got a gradient, four parameters a letter
 
 
 def tensors_of(value, found=None):
@@ -44,14 +45,14 @@ class _Parameter:
         self.rows = -(-original.shape[0] // ranks)
         self.row = math.prod(original.shape[1:])
         begin, end = Shard(0).rows(original.shape[0], ranks, rank)
-        self.count, self.used = self.rows * self.row, (end - begin) * self.row      # elements of a part with padding, and of this rank's
+        self.count, self.used = self.rows * self.row, (end - begin) * self.row  # elements of a part with padding, and of this rank's
         self.local_shape = (end - begin, *original.shape[1:])
         self.local = original.detach()[begin:end]
         self.requires_grad, self.dtype = original.requires_grad, original.dtype
 
     def cut(self, unit, flat):
         """Make the part, in its place in the flat tensor, the parameter that the module and optimizers see."""
-        part = flat[self.offset:self.offset + self.used].view(self.local_shape)
+        part = flat[self.offset : self.offset + self.used].view(self.local_shape)
         if self.local.device.type != "meta":
             part.copy_(self.local)
         self.local = None
@@ -108,7 +109,7 @@ class Unit:
             for kind in self.kinds:
                 self._cut(kind)
         self.trained, self.inputs_left, self.tree, self.used = [], 0, None, None
-        self.partial = {}       # what was added up within parts, and waits for the replicas
+        self.partial = {}  # what was added up within parts, and waits for the replicas
 
     def _find(self, ignored):
         """The parameters of the modules that no other unit has, each once, with all of its places."""
@@ -119,11 +120,14 @@ class Unit:
                     if parameter is None or parameter in ignored or isinstance(parameter, DTensor):
                         continue
                     if getattr(parameter, "_is_sharded", False):
-                        raise ValueError(f"fully_shard: {path}{name} of {type(module).__name__} is shared with a module that was sharded "
-                                         "before. Shard a module that contains all uses of a shared parameter, and not the parts")
+                        raise ValueError(
+                            f"fully_shard: {path}{name} of {type(module).__name__} is shared with a module that was sharded "
+                            "before. Shard a module that contains all uses of a shared parameter, and not the parts"
+                        )
                     if parameter.dim() == 0:
-                        raise ValueError(f"fully_shard doesn't support scalar parameters. Change {path}{name} to a 1D tensor with numel "
-                                         "equal to 1.")
+                        raise ValueError(
+                            f"fully_shard doesn't support scalar parameters. Change {path}{name} to a 1D tensor with numel equal to 1."
+                        )
                     found.setdefault(parameter, []).append((child, name))
                     names.setdefault(parameter, path + name)
         for parameter in found:
@@ -157,14 +161,14 @@ class Unit:
                 kind.flat = wisp.zeros(kind.total, dtype=local.dtype, device=local.device)
                 return self._collect(kind)
             if parameter.used and local.data_ptr() != flat.data_ptr() + parameter.offset * flat.element_size():
-                flat[parameter.offset:parameter.offset + parameter.used] = local.reshape(-1)
+                flat[parameter.offset : parameter.offset + parameter.used] = local.reshape(-1)
         return self._for_use(flat)
 
     def _collect(self, kind):
         """The module was moved or cast: another flat tensor, and parts that lie in it again."""
         for parameter in kind.parameters:
             local = wisp.Tensor.detach(parameter.sharded)
-            part = kind.flat[parameter.offset:parameter.offset + parameter.used].view(parameter.local_shape)
+            part = kind.flat[parameter.offset : parameter.offset + parameter.used].view(parameter.local_shape)
             part.copy_(local)
             parameter.sharded.data, parameter.dtype = part, kind.flat.dtype
         if not self.offload:
@@ -216,8 +220,8 @@ class Unit:
                     work.wait()
                 rows = whole.view(ranks, kind.total)
                 for parameter in kind.parameters:
-                    values = rows[:, parameter.offset:parameter.offset + parameter.count]
-                    parameter.whole.data = values.reshape(ranks * parameter.rows, *parameter.shape[1:])[:parameter.shape[0]]
+                    values = rows[:, parameter.offset : parameter.offset + parameter.count]
+                    parameter.whole.data = values.reshape(ranks * parameter.rows, *parameter.shape[1:])[: parameter.shape[0]]
         self.pending, self.state = [], "whole"
         for parameter in self.parameters:
             if parameter.whole.requires_grad != parameter.sharded.requires_grad:
@@ -257,8 +261,10 @@ class Unit:
         """Backward is about to come through this unit: its parameters will get gradients."""
         if self.parameters and self.used != (self.versions() if self.state == "sharded" else self.before):
             names = ", ".join(parameter.name for parameter in self.parameters)
-            raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: some of "
-                               f"the parameters {names} of {type(self.modules[0]).__name__} were changed between forward and backward")
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: some of "
+                f"the parameters {names} of {type(self.modules[0]).__name__} were changed between forward and backward"
+            )
         if not self.left:
             self.trained = [parameter for parameter in self.parameters if parameter.sharded.requires_grad]
             self.left, self.seen = len(self.trained), set()
@@ -274,7 +280,7 @@ class Unit:
             if len(self.trained) == len(self.parameters) or not self.inputs_left:
                 self.release()
         elif self.group.pending:
-            self.group.pending[0].is_completed()        # MPI goes on when it is asked
+            self.group.pending[0].is_completed()  # MPI goes on when it is asked
 
     def watch_inputs(self, args, kwargs):
         """Where some parameters are frozen, backward may need those after all others have their gradients: until the inputs have theirs."""
@@ -284,7 +290,7 @@ class Unit:
         for tensor in tensors:
             self.inputs_left += 1
             tensor.register_hook(self._input_done)
-        self.inputs_left += not tensors         # nothing says when: at the end of backward
+        self.inputs_left += not tensors  # nothing says when: at the end of backward
 
     def _input_done(self, grad):
         self.inputs_left -= 1
@@ -318,7 +324,7 @@ class Unit:
                 flat = wisp.empty(ranks, total, dtype=dtype, device=self.device)
                 at = 0
                 for parameter in trained:
-                    self._lay(flat[:, at:at + parameter.count], parameter.whole.grad, parameter)
+                    self._lay(flat[:, at : at + parameter.count], parameter.whole.grad, parameter)
                     parameter.whole.grad = None
                     at += parameter.count
                 if factor:
@@ -341,11 +347,12 @@ class Unit:
         full, rest = divmod(parameter.shape[0], parameter.rows) if parameter.rows else (0, 0)
         if full:
             target[:full].view(full, parameter.rows, parameter.row).copy_(
-                grad[:full * parameter.rows].reshape(full, parameter.rows, parameter.row))
+                grad[: full * parameter.rows].reshape(full, parameter.rows, parameter.row)
+            )
         if full < target.shape[0]:
             target[full:].zero_()
         if rest:
-            target[full, :rest * parameter.row].copy_(grad[full * parameter.rows:].reshape(-1))
+            target[full, : rest * parameter.row].copy_(grad[full * parameter.rows :].reshape(-1))
 
     def finish(self):
         """Wait for the reductions; the averages become gradients of the parts."""
@@ -353,7 +360,7 @@ class Unit:
             for kind, trained, mine, work, note in self.reductions:
                 if work is not None:
                     work.wait()
-                used = 0            # by any rank; too many parameters for a header count as used
+                used = 0  # by any rank; too many parameters for a header count as used
                 for bits in note.everyone:
                     used |= int(bits, 16) if bits else -1
                 if self.replicas is not None and self.replicas.size() > 1:
@@ -368,7 +375,7 @@ class Unit:
                 at = 0
                 for parameter, bit in trained:
                     if used >> bit & 1:
-                        self._give(parameter, mine[at:at + parameter.used])
+                        self._give(parameter, mine[at : at + parameter.used])
                     at += parameter.count
         self.reductions = []
 
@@ -393,4 +400,5 @@ def _modules_of_unit(module, unit):
         for name, child in module._modules.items():
             if child is not None and getattr(child, "_fsdp_unit", None) in (None, unit):
                 yield from walk(child, f"{path}{name}.")
+
     yield from walk(module, "")

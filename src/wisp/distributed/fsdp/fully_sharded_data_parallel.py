@@ -1,4 +1,5 @@
 """FullyShardedDataParallel: PyTorch's first form of sharding, a wrapper, on the units of `fully_shard`."""
+
 import contextlib
 import dataclasses
 import enum
@@ -12,10 +13,24 @@ from wisp.distributed.fsdp._policies import CPUOffloadPolicy, MixedPrecisionPoli
 from wisp.distributed.fsdp.wrap import _wrap_recursively
 from wisp.distributed.tensor import DTensor
 
-__all__ = ["BackwardPrefetch", "CPUOffload", "FullOptimStateDictConfig", "FullStateDictConfig", "FullyShardedDataParallel",
-           "LocalOptimStateDictConfig", "LocalStateDictConfig", "MixedPrecision", "OptimStateDictConfig", "OptimStateKeyType",
-           "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig", "StateDictSettings",
-           "StateDictType"]
+__all__ = [
+    "BackwardPrefetch",
+    "CPUOffload",
+    "FullOptimStateDictConfig",
+    "FullStateDictConfig",
+    "FullyShardedDataParallel",
+    "LocalOptimStateDictConfig",
+    "LocalStateDictConfig",
+    "MixedPrecision",
+    "OptimStateDictConfig",
+    "OptimStateKeyType",
+    "ShardedOptimStateDictConfig",
+    "ShardedStateDictConfig",
+    "ShardingStrategy",
+    "StateDictConfig",
+    "StateDictSettings",
+    "StateDictType",
+]
 
 _INNER = "_fsdp_wrapped_module"
 
@@ -120,9 +135,11 @@ class StateDictSettings:
     optim_state_dict_config: OptimStateDictConfig = dataclasses.field(default_factory=FullOptimStateDictConfig)
 
 
-_CONFIGS = {StateDictType.FULL_STATE_DICT: (FullStateDictConfig, FullOptimStateDictConfig),
-            StateDictType.LOCAL_STATE_DICT: (LocalStateDictConfig, LocalOptimStateDictConfig),
-            StateDictType.SHARDED_STATE_DICT: (ShardedStateDictConfig, ShardedOptimStateDictConfig)}
+_CONFIGS = {
+    StateDictType.FULL_STATE_DICT: (FullStateDictConfig, FullOptimStateDictConfig),
+    StateDictType.LOCAL_STATE_DICT: (LocalStateDictConfig, LocalOptimStateDictConfig),
+    StateDictType.SHARDED_STATE_DICT: (ShardedStateDictConfig, ShardedOptimStateDictConfig),
+}
 
 
 def _mesh(strategy, process_group, device_mesh, kind):
@@ -167,10 +184,25 @@ class FullyShardedDataParallel(wisp.nn.Module, metaclass=_Meta):
     >>> wisp.distributed.destroy_process_group()
     """
 
-    def __init__(self, module, process_group=None, sharding_strategy=None, cpu_offload=None, auto_wrap_policy=None,
-                 backward_prefetch=BackwardPrefetch.BACKWARD_PRE, mixed_precision=None, ignored_modules=None, param_init_fn=None,
-                 device_id=None, sync_module_states=False, forward_prefetch=False, limit_all_gathers=True, use_orig_params=False,
-                 ignored_states=None, device_mesh=None):
+    def __init__(
+        self,
+        module,
+        process_group=None,
+        sharding_strategy=None,
+        cpu_offload=None,
+        auto_wrap_policy=None,
+        backward_prefetch=BackwardPrefetch.BACKWARD_PRE,
+        mixed_precision=None,
+        ignored_modules=None,
+        param_init_fn=None,
+        device_id=None,
+        sync_module_states=False,
+        forward_prefetch=False,
+        limit_all_gathers=True,
+        use_orig_params=False,
+        ignored_states=None,
+        device_mesh=None,
+    ):
         super().__init__()
         strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
         self.sharding_strategy, self.mixed_precision, self.cpu_offload = strategy, mixed_precision, cpu_offload or CPUOffload()
@@ -200,13 +232,20 @@ class FullyShardedDataParallel(wisp.nn.Module, metaclass=_Meta):
         def shard(one, root=False, **more):
             settings = more.get("mixed_precision", precision) or MixedPrecision()
             casts = settings.cast_root_forward_inputs if root else settings.cast_forward_inputs
-            fully_shard(one, mesh=mesh, reshard_after_forward=False if keeps else None, ignored_params=ignored,
-                        mp_policy=MixedPrecisionPolicy(settings.param_dtype, settings.reduce_dtype, None, casts),
-                        offload_policy=CPUOffloadPolicy() if self.cpu_offload.offload_params else None)
+            fully_shard(
+                one,
+                mesh=mesh,
+                reshard_after_forward=False if keeps else None,
+                ignored_params=ignored,
+                mp_policy=MixedPrecisionPolicy(settings.param_dtype, settings.reduce_dtype, None, casts),
+                offload_policy=CPUOffloadPolicy() if self.cpu_offload.offload_params else None,
+            )
+
         if auto_wrap_policy is not None:
             policy = auto_wrap_policy
             if isinstance(policy, (set, list, tuple)):
                 from wisp.distributed.fsdp.wrap import ModuleWrapPolicy
+
                 policy = ModuleWrapPolicy(policy)
             _wrap_recursively(module, policy, shard, ignored)
         if getattr(module, "_fsdp_unit", None) is None:
@@ -270,7 +309,7 @@ class FullyShardedDataParallel(wisp.nn.Module, metaclass=_Meta):
     def _rename(self, state_dict, prefix, *rest):
         parts = dict(self.module.named_parameters()) if self._settings.state_dict_type is StateDictType.LOCAL_STATE_DICT else {}
         for name in [name for name in state_dict if name.startswith(prefix)]:
-            value, inner = state_dict.pop(name), name[len(prefix):]
+            value, inner = state_dict.pop(name), name[len(prefix) :]
             if not inner.startswith(_INNER):
                 part = parts.get(inner)
                 if part is not None and isinstance(part, DTensor) and not isinstance(value, DTensor):
@@ -311,13 +350,15 @@ class FullyShardedDataParallel(wisp.nn.Module, metaclass=_Meta):
         try:
             yield
         finally:
-            FullyShardedDataParallel.set_state_dict_type(module, before.state_dict_type, before.state_dict_config,
-                                                         before.optim_state_dict_config)
+            FullyShardedDataParallel.set_state_dict_type(
+                module, before.state_dict_type, before.state_dict_config, before.optim_state_dict_config
+            )
 
     @staticmethod
     def optim_state_dict(model, optim, optim_state_dict=None, group=None):
         """The optimizer's state by parameters' names, whole or in parts as `state_dict_type` says; all ranks call it."""
         from wisp.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
         settings = FullyShardedDataParallel.get_state_dict_type(model)
         full, config = settings.state_dict_type is StateDictType.FULL_STATE_DICT, settings.optim_state_dict_config
         result = get_optimizer_state_dict(model, optim, options=StateDictOptions(full_state_dict=full, cpu_offload=False))
@@ -336,6 +377,7 @@ class FullyShardedDataParallel(wisp.nn.Module, metaclass=_Meta):
     def optim_state_dict_to_load(model, optim, optim_state_dict, is_named_optimizer=False, load_directly=False, group=None):
         """What `optim.load_state_dict` takes, from what `optim_state_dict` gave."""
         from wisp.distributed.checkpoint.state_dict import _numbered
+
         result = _numbered(model, optim, optim_state_dict)
         if load_directly:
             optim.load_state_dict(result)

@@ -1,4 +1,5 @@
 """The scaler of FullyShardedDataParallel."""
+
 from wisp.amp import GradScaler
 
 __all__ = ["ShardedGradScaler"]
@@ -12,6 +13,14 @@ class ShardedGradScaler(GradScaler):
     4.0
     """
 
-    def __init__(self, device="cuda", init_scale=2.0**16, backoff_factor=0.5, growth_factor=2.0, growth_interval=2000, enabled=True,
-                 process_group=None):
+    def __init__(
+        self,
+        device="cuda",
+        init_scale=2.0**16,
+        backoff_factor=0.5,
+        growth_factor=2.0,
+        growth_interval=2000,
+        enabled=True,
+        process_group=None,
+    ):
         super().__init__(device, init_scale, growth_factor, backoff_factor, growth_interval, enabled)

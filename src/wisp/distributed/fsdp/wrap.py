@@ -1,11 +1,20 @@
 """Policies that say which modules of a model become units of their own."""
+
 import contextlib
 import functools
 
 import wisp
 
-__all__ = ["CustomPolicy", "ModuleWrapPolicy", "always_wrap_policy", "enable_wrap", "lambda_auto_wrap_policy",
-           "size_based_auto_wrap_policy", "transformer_auto_wrap_policy", "wrap"]
+__all__ = [
+    "CustomPolicy",
+    "ModuleWrapPolicy",
+    "always_wrap_policy",
+    "enable_wrap",
+    "lambda_auto_wrap_policy",
+    "size_based_auto_wrap_policy",
+    "transformer_auto_wrap_policy",
+    "wrap",
+]
 
 
 def always_wrap_policy(*args, **kwargs):
@@ -23,8 +32,9 @@ def transformer_auto_wrap_policy(module, recurse, nonwrapped_numel, transformer_
     return recurse or isinstance(module, tuple(transformer_layer_cls))
 
 
-def size_based_auto_wrap_policy(module, recurse, nonwrapped_numel, min_num_params=int(1e8), force_leaf_modules=None,
-                                exclude_wrap_modules=None):
+def size_based_auto_wrap_policy(
+    module, recurse, nonwrapped_numel, min_num_params=int(1e8), force_leaf_modules=None, exclude_wrap_modules=None
+):
     """Modules with at least `min_num_params` parameters that no module inside of them has taken.
 
     >>> import functools, wisp

@@ -1,4 +1,5 @@
 """Collectives that gradients flow through."""
+
 from wisp.distributed.nn import functional
 from wisp.distributed.nn.functional import (
     all_gather,
@@ -12,5 +13,15 @@ from wisp.distributed.nn.functional import (
     scatter,
 )
 
-__all__ = ["all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "functional", "gather", "reduce", "reduce_scatter",
-           "scatter"]
+__all__ = [
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "broadcast",
+    "functional",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+]

@@ -2,6 +2,7 @@
 
 All ranks must run backward through them, in the same order.
 """
+
 import wisp
 from wisp import distributed
 from wisp.autograd import Function

@@ -1,4 +1,5 @@
 """An optimizer whose state is divided: each rank keeps and updates the state of some parameters, and sends their new values to all."""
+
 import wisp
 from wisp import distributed
 from wisp.distributed._groups import resolve
@@ -28,7 +29,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             raise NotImplementedError("ZeroRedundancyOptimizer: overlap_with_ddp is not supported; leave it away")
         self.process_group = resolve("ZeroRedundancyOptimizer", process_group)
         self._class, self._everything, self.optim = optimizer_class, None, None
-        probe = optimizer_class([wisp.zeros(1, requires_grad=True)], **defaults)     # says the defaults that were not given
+        probe = optimizer_class([wisp.zeros(1, requires_grad=True)], **defaults)  # says the defaults that were not given
         super().__init__(params, probe.defaults)
         self._divide()
 
@@ -41,8 +42,13 @@ class ZeroRedundancyOptimizer(Optimizer):
             self._owner[parameter] = rank
             loads[rank] += parameter.numel()
         before = self.optim.state if self.optim is not None else {}
-        groups = [{**{name: value for name, value in group.items() if name not in ("params", "param_names")},
-                   "params": [p for p in group["params"] if self._owner[p] == self.process_group.rank()]} for group in self.param_groups]
+        groups = [
+            {
+                **{name: value for name, value in group.items() if name not in ("params", "param_names")},
+                "params": [p for p in group["params"] if self._owner[p] == self.process_group.rank()],
+            }
+            for group in self.param_groups
+        ]
         self.optim = self._class(groups)
         self.optim.state.update({p: value for p, value in before.items() if self._owner.get(p) == self.process_group.rank()})
 
@@ -56,6 +62,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         """Update this rank's parameters, then get the others' from their ranks."""
         if self._join_config is not None:
             from wisp.distributed.algorithms import Join
+
             Join.notify_join_context(self)
         return self._step(closure)
 
@@ -91,6 +98,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         """For `wisp.distributed.algorithms.Join`: a rank without batches still updates its parameters, with the gradients that
         DistributedDataParallel gives it."""
         from wisp.distributed.algorithms.join import make_hook
+
         return make_hook(self._step)
 
     @property
@@ -118,8 +126,10 @@ class ZeroRedundancyOptimizer(Optimizer):
     def state_dict(self):
         """The whole state, as the optimizer would have it in one process; on the rank of `consolidate_state_dict`."""
         if self._everything is None:
-            raise RuntimeError(f"Optimizer state has not been consolidated on this rank (rank {distributed.get_rank()}). Please call "
-                               "`consolidate_state_dict(to=...)` on all ranks beforehand if you meant to save the global state.")
+            raise RuntimeError(
+                f"Optimizer state has not been consolidated on this rank (rank {distributed.get_rank()}). Please call "
+                "`consolidate_state_dict(to=...)` on all ranks beforehand if you meant to save the global state."
+            )
         result = super().state_dict()
         result["state"] = dict(sorted(self._everything.items()))
         return result

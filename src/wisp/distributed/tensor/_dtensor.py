@@ -3,6 +3,7 @@
 The object is this rank's part, and operators see nothing else: an optimizer's update of it, in place, is the update of the whole
 one. What the class adds is what the whole is: its shape, where its parts lie, and how to bring them together.
 """
+
 import math
 
 import wisp
@@ -43,7 +44,7 @@ def _gathered(local, size, dim, group):
     part = -(-size // group.size())
     rows = local.detach().movedim(dim, 0)
     padded = rows.new_zeros((part, *rows.shape[1:]))
-    padded[:rows.shape[0]] = rows
+    padded[: rows.shape[0]] = rows
     whole = rows.new_empty((part * group.size(), *rows.shape[1:]))
     collectives.all_gather_into_tensor(whole, padded, group=group)
     return whole[:size].movedim(0, dim)
@@ -64,7 +65,7 @@ class DTensor(wisp.Tensor):
     >>> wisp.distributed.destroy_process_group()
     """
 
-    __torch_function__ = _disabled_torch_function_impl      # operators see this rank's part
+    __torch_function__ = _disabled_torch_function_impl  # operators see this rank's part
 
     @classmethod
     def _make(cls, local, mesh, placements, shape, requires_grad=None):
@@ -86,8 +87,10 @@ class DTensor(wisp.Tensor):
                     collectives.all_reduce(size, group=mesh.get_group(dim))
                     begin, end = placement.rows(int(size), mesh.size(dim), mesh.get_local_rank(dim))
                     if end - begin != shape[placement.dim]:
-                        raise RuntimeError(f"DTensor.from_local: rank {mesh.get_rank()} has {shape[placement.dim]} of {int(size)} along "
-                                           f"dimension {placement.dim}, but its part is {begin} to {end}")
+                        raise RuntimeError(
+                            f"DTensor.from_local: rank {mesh.get_rank()} has {shape[placement.dim]} of {int(size)} along "
+                            f"dimension {placement.dim}, but its part is {begin} to {end}"
+                        )
                     shape[placement.dim] = int(size)
         return DTensor._make(local_tensor, mesh, placements, shape)
 
@@ -133,7 +136,7 @@ class DTensor(wisp.Tensor):
         if not changed:
             return self
         first = changed[0]
-        sizes = [list(shape)]       # of what is left to cut after each dimension of the mesh
+        sizes = [list(shape)]  # of what is left to cut after each dimension of the mesh
         for dim, placement in enumerate(old):
             sizes.append(list(sizes[-1]))
             if isinstance(placement, Shard):
@@ -154,8 +157,9 @@ class DTensor(wisp.Tensor):
         return DTensor._make(local, mesh, new, shape, False)
 
     # as in PyTorch a DTensor, so that `p.data.normal_()` fills this rank's part of the whole
-    data = property(lambda self: self.detach(), lambda self, value: wisp.Tensor.data.__set__(self, value),
-                    doc="The same memory, without a gradient.")
+    data = property(
+        lambda self: self.detach(), lambda self, value: wisp.Tensor.data.__set__(self, value), doc="The same memory, without a gradient."
+    )
 
     def detach(self):
         """A DTensor on the same memory, without a gradient."""
@@ -236,18 +240,23 @@ class DTensor(wisp.Tensor):
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol):
-        raise RuntimeError("a DTensor is a part of a tensor and can't be pickled or saved alone: save `full_tensor()`, or use "
-                           "wisp.distributed.checkpoint.save on all ranks")
+        raise RuntimeError(
+            "a DTensor is a part of a tensor and can't be pickled or saved alone: save `full_tensor()`, or use "
+            "wisp.distributed.checkpoint.save on all ranks"
+        )
 
     def __repr__(self):
-        return f"{type(self).__name__}(local_tensor={wisp.Tensor.detach(self)!r}, device_mesh={self.device_mesh}, " \
-               f"placements={self.placements})"
+        return (
+            f"{type(self).__name__}(local_tensor={wisp.Tensor.detach(self)!r}, device_mesh={self.device_mesh}, "
+            f"placements={self.placements})"
+        )
 
 
 def _filling(name):
     def fill(self, *args, **kwargs):
         whole = wisp.empty(self.shape, dtype=self.dtype, device=self.device)
         return self.copy_(getattr(whole, name)(*args, **kwargs))
+
     fill.__name__, fill.__doc__ = name, f"`Tensor.{name}` of the whole, of which this rank takes its part."
     return fill
 
@@ -260,13 +269,13 @@ class DTensorParameter(DTensor, wisp.nn.Parameter):
     """A parameter of which each rank holds a part."""
 
     def __new__(cls, data=None, requires_grad=True):
-        return wisp.nn.Parameter(data, requires_grad)       # which makes one of these of a DTensor
+        return wisp.nn.Parameter(data, requires_grad)  # which makes one of these of a DTensor
 
 
 def total_norm(tensors, norm_type):
     """The norm of all tensors together, cut ones and others, as a DTensor that all ranks have."""
     whole = math.isinf(norm_type)
-    sums = {}           # by the mesh and the way of cutting: one reduction each
+    sums = {}  # by the mesh and the way of cutting: one reduction each
     for tensor in tensors:
         cut = isinstance(tensor, DTensor)
         key = (tensor.device_mesh, tensor.placements) if cut else None
@@ -274,7 +283,7 @@ def total_norm(tensors, norm_type):
         if whole and not local.numel():
             local = local.new_zeros(1) if norm_type > 0 else local.new_full((1,), math.inf)
         norm = wisp.linalg.vector_norm(local, norm_type)
-        sums.setdefault(key, []).append((tensor, norm if whole or norm_type == 0 else norm ** norm_type))
+        sums.setdefault(key, []).append((tensor, norm if whole or norm_type == 0 else norm**norm_type))
     totals, some = [], None
     for key, pairs in sums.items():
         parts = wisp.stack([norm.to(pairs[0][1].device) for _, norm in pairs])
@@ -305,5 +314,7 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
 
 def distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None, output_fn=None):
     """Not available: operators work on parts of tensors. `fully_shard` cuts parameters and gathers them around use."""
-    raise NotImplementedError("distribute_module: layers do not compute on cut parameters in Wisp; use "
-                              "wisp.distributed.fsdp.fully_shard, which gathers them around use")
+    raise NotImplementedError(
+        "distribute_module: layers do not compute on cut parameters in Wisp; use "
+        "wisp.distributed.fsdp.fully_shard, which gathers them around use"
+    )

@@ -1,4 +1,5 @@
 """Which part of a tensor a process holds."""
+
 from wisp.distributed.tensor.placement_types import Shard
 
 

@@ -1,4 +1,5 @@
 """Where the parts of a tensor lie along a dimension of a mesh."""
+
 import dataclasses
 
 

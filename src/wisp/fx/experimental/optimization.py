@@ -1,4 +1,5 @@
 """Convolutions with the batch normalisation that follows folded into them."""
+
 import copy
 
 from wisp import fx, nn

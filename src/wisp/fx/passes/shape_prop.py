@@ -1,4 +1,5 @@
 """Notes the shape and dtype of every step's result."""
+
 from typing import NamedTuple
 
 import wisp

@@ -1,4 +1,5 @@
 """PyTorch's switches between attention implementations. There is one implementation here, so they change nothing."""
+
 from contextlib import contextmanager
 from enum import IntEnum
 

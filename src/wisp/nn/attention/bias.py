@@ -1,4 +1,5 @@
 """Masks of attention as objects."""
+
 import wisp
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]

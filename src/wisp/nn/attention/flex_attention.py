@@ -3,13 +3,23 @@
 The functions get whole tensors of indices that broadcast against the scores, so they must be written with operators,
 as PyTorch's must.
 """
+
 import math
 from typing import NamedTuple
 
 import wisp
 
-__all__ = ["AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention",
-           "noop_mask", "or_masks"]
+__all__ = [
+    "AuxOutput",
+    "AuxRequest",
+    "BlockMask",
+    "and_masks",
+    "create_block_mask",
+    "create_mask",
+    "flex_attention",
+    "noop_mask",
+    "or_masks",
+]
 
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
@@ -41,21 +51,25 @@ def noop_mask(batch, head, token_q, token_kv):
 
 def and_masks(*mask_mods):
     """What all of the functions let through."""
+
     def combined(b, h, q, kv):
         result = mask_mods[0](b, h, q, kv)
         for mask in mask_mods[1:]:
             result = result & mask(b, h, q, kv)
         return result
+
     return combined
 
 
 def or_masks(*mask_mods):
     """What any of the functions lets through."""
+
     def combined(b, h, q, kv):
         result = mask_mods[0](b, h, q, kv)
         for mask in mask_mods[1:]:
             result = result | mask(b, h, q, kv)
         return result
+
     return combined
 
 
@@ -94,8 +108,19 @@ def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, device="cpu", BLOCK_SIZE=12
     return BlockMask(mask_mod, (B or 1, H or 1, Q_LEN, KV_LEN), device)
 
 
-def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False,
-                   kernel_options=None, *, return_aux=None):
+def flex_attention(
+    query,
+    key,
+    value,
+    score_mod=None,
+    block_mask=None,
+    scale=None,
+    enable_gqa=False,
+    return_lse=False,
+    kernel_options=None,
+    *,
+    return_aux=None,
+):
     """Attention with scores changed by `score_mod(score, batch, head, query, key)` and hidden by `block_mask`.
 
     >>> import wisp
@@ -106,8 +131,10 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
     """
     if query.shape[1] != key.shape[1]:
         if not enable_gqa:
-            raise ValueError(f"Expect query and key/value to have the same number of heads but got Hq={query.shape[1]} and "
-                             f"Hkv={key.shape[1]}. Try setting enable_gqa=True for GQA.")
+            raise ValueError(
+                f"Expect query and key/value to have the same number of heads but got Hq={query.shape[1]} and "
+                f"Hkv={key.shape[1]}. Try setting enable_gqa=True for GQA."
+            )
         groups = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     batch, heads, queries = query.shape[:3]

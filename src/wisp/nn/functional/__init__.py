@@ -1,4 +1,5 @@
 """Functions of neural networks: activations, losses, convolution, pooling, normalisation, attention."""
+
 import importlib as _importlib
 
 from wisp import _core
@@ -25,5 +26,6 @@ def __getattr__(name):
         return getattr(_importlib.import_module("wisp._jit_internal"), name)
     if name in ("conv_tbc", "grouped_mm", "native_channel_shuffle"):
         from wisp._composites import rare
+
         return getattr(rare, name)
     raise AttributeError(f"module 'wisp.nn.functional' has no attribute {name!r}")

@@ -1,9 +1,9 @@
 """Activations that are not rows of the core's pointwise table."""
+
 import wisp
 from wisp import _core
 
-__all__ = ["celu_", "elu_", "glu", "gumbel_softmax", "hardtanh_", "leaky_relu_", "prelu", "relu_", "rrelu",
-           "rrelu_", "selu_", "threshold_"]
+__all__ = ["celu_", "elu_", "glu", "gumbel_softmax", "hardtanh_", "leaky_relu_", "prelu", "relu_", "rrelu", "rrelu_", "selu_", "threshold_"]
 
 _ops = _core._operators["nn.functional"]
 
@@ -68,8 +68,10 @@ def prelu(input, weight):
             raise RuntimeError("Not allow zero-dim input tensor.")
         channels = input.shape[1] if input.dim() > 1 else 1
         if weight.numel() != channels:
-            raise RuntimeError("Mismatch of parameter numbers and input channel size. Found parameter numbers = "
-                               f"{weight.numel()} and channel size = {channels}.")
+            raise RuntimeError(
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{weight.numel()} and channel size = {channels}."
+            )
         weight = weight.reshape(-1, *[1] * (input.dim() - 2))
     elif weight.dim() == 1:
         weight = weight.reshape(())

@@ -1,4 +1,5 @@
 """Connectionist temporal classification: the forward algorithm over all samples at once."""
+
 import wisp
 from wisp._composites._autocast import in_float32
 
@@ -13,7 +14,7 @@ def _padded(targets, lengths, longest):
         return targets[:, :longest]
     rows, start = [], 0
     for n in lengths.tolist():
-        row = targets[start:start + n]
+        row = targets[start : start + n]
         rows.append(wisp.cat([row, wisp.zeros(longest - n, dtype=targets.dtype, device=targets.device)]))
         start += n
     return wisp.stack(rows)
@@ -30,7 +31,7 @@ def _lengths(lengths, batch, name):
 def _shifted(alpha, by):
     """alpha one or two states later; what comes in is impossible."""
     blank = wisp.full((alpha.shape[0], by), _IMPOSSIBLE, dtype=alpha.dtype, device=alpha.device)
-    return wisp.cat([blank, alpha[:, :-by]], 1) if alpha.shape[1] > by else blank[:, :alpha.shape[1]]
+    return wisp.cat([blank, alpha[:, :-by]], 1) if alpha.shape[1] > by else blank[:, : alpha.shape[1]]
 
 
 @in_float32
@@ -52,14 +53,14 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     input_lengths = _lengths(input_lengths, batch, "input_lengths")
     target_lengths = _lengths(target_lengths, batch, "target_lengths")
     if batch and (int(input_lengths.max()) > steps or int(input_lengths.min()) < 0):
-        raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value "
-                           f"{int(input_lengths.max())}")
+        raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value {int(input_lengths.max())}")
     longest = int(target_lengths.max()) if batch else 0
     if batch and int(target_lengths.min()) < 0:
         raise RuntimeError(f"Expected target_lengths to have value at least 0, but got value {int(target_lengths.min())}")
     if targets.dim() == 2 and targets.shape[1] < longest:
-        raise RuntimeError(f"Expected tensor to have size at least {longest} at dimension 1, but got size "
-                           f"{list(targets.shape)} for argument #2 'targets'")
+        raise RuntimeError(
+            f"Expected tensor to have size at least {longest} at dimension 1, but got size {list(targets.shape)} for argument #2 'targets'"
+        )
     where = log_probs.device
     labels = _padded(targets.to(wisp.int64), target_lengths, longest).to(where)
     input_lengths, target_lengths = input_lengths.to(where), target_lengths.to(where)

@@ -1,4 +1,5 @@
 """Distances and similarities between vectors."""
+
 import wisp
 
 __all__ = ["cosine_similarity", "pairwise_distance", "pdist"]

@@ -1,4 +1,5 @@
 """Dropout of whole channels, and dropout that keeps mean and variance."""
+
 import math
 import warnings
 
@@ -31,19 +32,24 @@ def _feature_dropout(input, p, training, inplace, batched=True):
 
 def _warn_of_dims(name, input, dims):
     if input.dim() not in (dims + 1, dims + 2):
-        warnings.warn(f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an error in a future "
-                      f"release. To retain the behavior and silence this warning, please use dropout instead. Note that {name} exists to "
-                      f"provide channel-wise dropout on inputs with {dims} spatial dimensions, a channel dimension, and an optional batch "
-                      f"dimension (i.e. {dims + 1}D or {dims + 2}D inputs).", stacklevel=3)
+        warnings.warn(
+            f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an error in a future "
+            f"release. To retain the behavior and silence this warning, please use dropout instead. Note that {name} exists to "
+            f"provide channel-wise dropout on inputs with {dims} spatial dimensions, a channel dimension, and an optional batch "
+            f"dimension (i.e. {dims + 1}D or {dims + 2}D inputs).",
+            stacklevel=3,
+        )
 
 
 def dropout1d(input, p=0.5, training=True, inplace=False):
     """Zeroes whole channels of (N, C, L) or (C, L)."""
     _check(p)
     if input.dim() not in (2, 3):
-        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
-                           "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch "
-                           "dimension (i.e. 2D or 3D inputs).")
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
+            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch "
+            "dimension (i.e. 2D or 3D inputs)."
+        )
     return _feature_dropout(input, p, training, inplace, batched=input.dim() == 3)
 
 
@@ -52,10 +58,13 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
     _check(p)
     _warn_of_dims("dropout2d", input, 2)
     if input.dim() == 3:
-        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input "
-                      "is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to "
-                      "interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout "
-                      "behavior, please switch to using dropout1d instead.", stacklevel=2)
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input "
+            "is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to "
+            "interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout "
+            "behavior, please switch to using dropout1d instead.",
+            stacklevel=2,
+        )
     return _feature_dropout(input, p, training, inplace)
 
 
@@ -70,7 +79,7 @@ def _alpha(input, kept, p, inplace):
     """kept: 1 where an element stays, 0 where it becomes the limit of selu."""
     if p == 1:
         return input.mul_(0) if inplace else input * 0
-    scale = 1 / math.sqrt((_ALPHA ** 2 * p + 1) * (1 - p))
+    scale = 1 / math.sqrt((_ALPHA**2 * p + 1) * (1 - p))
     shift = (kept - 1) * (_ALPHA * scale) + _ALPHA * scale * p
     if inplace:
         return input.mul_(kept * scale).add_(shift)

@@ -1,4 +1,5 @@
 """Losses that are formulas over other operators; the hot ones are in the core."""
+
 import math
 import warnings
 
@@ -7,9 +8,21 @@ from wisp import _core
 from wisp._composites._autocast import in_float32
 from wisp.nn.functional._distance import pairwise_distance
 
-__all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "kl_div", "linear_cross_entropy",
-           "margin_ranking_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
-           "poisson_nll_loss", "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss"]
+__all__ = [
+    "cosine_embedding_loss",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "kl_div",
+    "linear_cross_entropy",
+    "margin_ranking_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "poisson_nll_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
 
 _ops = _core._operators["nn.functional"]
 
@@ -20,8 +33,7 @@ def _reduction(reduction, size_average=None, reduce=None):
         summed = True if reduce is None else reduce
         averaged = True if size_average is None else size_average
         reduction = "none" if not summed else "mean" if averaged else "sum"
-        warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-                      stacklevel=3)
+        warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.", stacklevel=3)
     return reduction
 
 
@@ -35,8 +47,9 @@ def _reduced(losses, reduction):
     raise ValueError(f"{reduction} is not a valid value for reduction")
 
 
-def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean",
-                         ignore_index=None, label_smoothing=0.0, options=None):
+def linear_cross_entropy(
+    input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean", ignore_index=None, label_smoothing=0.0, options=None
+):
     """cross_entropy of a linear layer's output; a weight (C, d1, …, in_features) gives logits (N, C, d1, …).
 
     `options`, PyTorch's ways of cutting the work into chunks, is accepted and not needed.
@@ -46,18 +59,28 @@ def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weig
     if linear_weight.dim() < 2:
         raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}")
     if input.shape[-1] != linear_weight.shape[-1]:
-        raise RuntimeError("expected equal input and linear_weight last dimensions (in_features), got "
-                           f"{input.shape[-1]} and {linear_weight.shape[-1]}, respectively")
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), got "
+            f"{input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
+        )
     if linear_weight.dim() > 2 and input.dim() == 1:
-        raise RuntimeError(f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires "
-                           f"batched input, (N, {input.shape[-1]}), got unbatched input with shape "
-                           f"{tuple(input.shape)}")
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires "
+            f"batched input, (N, {input.shape[-1]}), got unbatched input with shape "
+            f"{tuple(input.shape)}"
+        )
     outputs = linear_weight.shape[:-1]
     bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = _ops["linear"](input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
     logits = logits.reshape(*input.shape[:-1], *outputs)
-    return _ops["cross_entropy"](logits, target, weight, reduction=reduction, label_smoothing=label_smoothing,
-                                 ignore_index=-100 if ignore_index is None else ignore_index)
+    return _ops["cross_entropy"](
+        logits,
+        target,
+        weight,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+    )
 
 
 @in_float32
@@ -65,10 +88,12 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     """The Kullback-Leibler divergence of `target` from log-probabilities `input`."""
     reduction = _reduction(reduction, size_average, reduce)
     if reduction == "mean" and size_average is None and reduce is None:
-        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size."
-                      "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
-                      "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
-                      stacklevel=3)
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size."
+            "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
+            "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+            stacklevel=3,
+        )
     losses = target.exp() * (target - input) if log_target else wisp.xlogy(target, target) - target * input
     if reduction == "batchmean":
         total = losses.sum()
@@ -77,8 +102,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 
 @in_float32
-def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None,
-                     reduction="mean"):
+def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
     """The negative log likelihood of counts `target` under a Poisson law of (log) rate `input`."""
     reduction = _reduction(reduction, size_average, reduce)
     if reduction not in ("none", "mean", "sum"):
@@ -129,9 +153,11 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     if target.dim() not in (0, 1):
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if target.dim() == 1 and input1.dim() != 2 or target.dim() == 0 and input1.dim() != 1:
-        raise RuntimeError(f"{target.dim()}D target tensor expects {target.dim() + 1}D input tensors, but found "
-                           f"inputs with "
-                           f"sizes {list(input1.shape)} and {list(input2.shape)}.")
+        raise RuntimeError(
+            f"{target.dim()}D target tensor expects {target.dim() + 1}D input tensors, but found "
+            f"inputs with "
+            f"sizes {list(input1.shape)} and {list(input2.shape)}."
+        )
     eps, dim = 1e-12, target.dim()
     product = (input1 * input2).sum(dim)
     cosine = product / (((input1 * input1).sum(dim) + eps) * ((input2 * input2).sum(dim) + eps)).sqrt()
@@ -145,8 +171,10 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
     """max(0, margin - target * (input1 - input2))."""
     reduction = _reduction(reduction, size_average, reduce)
     if not input1.dim() == input2.dim() == target.dim():
-        raise RuntimeError("margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
-                           f"{input1.size()}, input2: {input2.size()}, target: {target.size()} ")
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
+            f"{input1.size()}, input2: {input2.size()}, target: {target.size()} "
+        )
     return _reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
@@ -174,8 +202,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
     if input.dim() > 2 or input.dim() and input.shape[-1] == 0:
-        raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
-                           f"{list(input.shape)}")
+        raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}")
     x = input if input.dim() == 2 else input.reshape(1, -1)
     y = target.reshape(-1)
     if y.numel() != x.shape[0]:
@@ -197,8 +224,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     """Sums max(0, 1 - x[label] + x[class]) over labels and classes that are none; labels end at the first -1."""
     reduction = _reduction(reduction, size_average, reduce)
     if input.dim() not in (0, 1, 2) or input.dim() == 2 and input.shape[1] == 0:
-        raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
-                           f"{list(input.shape)}")
+        raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}")
     if input.shape != target.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     x, y = (t if t.dim() == 2 else t.reshape(1, -1) for t in (input, target))
@@ -212,15 +238,15 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 
 
 @in_float32
-def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None,
-                        reduce=None, reduction="mean"):
+def triplet_margin_loss(
+    anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
+):
     """max(0, distance(anchor, positive) - distance(anchor, negative) + margin)."""
     reduction = _reduction(reduction, size_average, reduce)
     return _triplet(anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction)
 
 
-def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False,
-                                      reduction="mean"):
+def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
     """triplet_margin_loss with any distance."""
     distance = pairwise_distance if distance_function is None else distance_function
     return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
@@ -230,8 +256,10 @@ def _triplet(anchor, positive, negative, distance, margin, swap, reduction):
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     if not anchor.dim() == positive.dim() == negative.dim():
-        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor "
-                           f"{anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs")
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor "
+            f"{anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs"
+        )
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = wisp.minimum(far, distance(positive, negative))

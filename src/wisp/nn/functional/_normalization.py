@@ -1,4 +1,5 @@
 """Normalisations that are composed of others."""
+
 import wisp
 from wisp import _core
 
@@ -7,8 +8,7 @@ __all__ = ["instance_norm", "local_response_norm", "normalize"]
 _ops = _core._operators["nn.functional"]
 
 
-def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
-                  momentum=0.1, eps=1e-05):
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-05):
     """Normalises each channel of each sample of (N, C, …) by its own mean and variance."""
     if input.dim() < 2:
         raise RuntimeError(f"instance_norm: expected at least 2 dimensions, got {input.dim()}")
@@ -22,9 +22,16 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
     # Every channel of every sample as a channel of its own; the running statistics take the mean over the batch.
     means = None if running_mean is None else running_mean.repeat(batch)
     variances = None if running_var is None else running_var.repeat(batch)
-    result = _ops["batch_norm"](input.reshape(1, batch * channels, *input.shape[2:]), means, variances,
-                                None if weight is None else weight.repeat(batch),
-                                None if bias is None else bias.repeat(batch), True, momentum, eps)
+    result = _ops["batch_norm"](
+        input.reshape(1, batch * channels, *input.shape[2:]),
+        means,
+        variances,
+        None if weight is None else weight.repeat(batch),
+        None if bias is None else bias.repeat(batch),
+        True,
+        momentum,
+        eps,
+    )
     with wisp.no_grad():
         for running, each in ((running_mean, means), (running_var, variances)):
             if running is not None:
@@ -35,13 +42,11 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """Divides each element by a power of the mean square of its neighbours across `size` channels."""
     if input.dim() < 3:
-        raise ValueError(f"Expected 3D or higher dimensionality                          input (got {input.dim()} "
-                         f"dimensions)")
+        raise ValueError(f"Expected 3D or higher dimensionality                          input (got {input.dim()} dimensions)")
     if input.numel() == 0:
         return input
     before, after = size // 2, (size - 1) // 2
-    pad = [wisp.zeros((input.shape[0], n, *input.shape[2:]), dtype=input.dtype, device=input.device)
-           for n in (before, after)]
+    pad = [wisp.zeros((input.shape[0], n, *input.shape[2:]), dtype=input.dtype, device=input.device) for n in (before, after)]
     sums = wisp.cat([pad[0], input * input, pad[1]], 1).unfold(1, size, 1).sum(-1)
     squares = sums / size if input.is_floating_point() else sums // size
     return input / (squares * alpha + k) ** beta

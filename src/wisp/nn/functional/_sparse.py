@@ -1,4 +1,5 @@
 """Looking up rows of a table, and reducing bags of them."""
+
 import warnings
 
 import wisp
@@ -48,6 +49,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
 def _row_gradient(weight_shape, index, values, padding):
     """The sparse gradient of a table: `values` for the rows `index`."""
     from wisp.sparse import sparse_coo_tensor
+
     if padding >= 0:
         kept = (index != padding).nonzero().squeeze(1)
         index, values = index[kept], values.index_select(0, kept)
@@ -84,7 +86,7 @@ def _bags_of_rows(weight, index, ends, samples, padding, mode):
         @staticmethod
         def backward(ctx, grad):
             weight, index, ends, samples = ctx.saved_tensors
-            index, ends = index[int(ends[0]):int(ends[-1])].long(), ends - ends[0]
+            index, ends = index[int(ends[0]) : int(ends[-1])].long(), ends - ends[0]
             bag = wisp.arange(ends.numel() - 1, device=ends.device).repeat_interleave(ends.diff())
             each, counts = grad.index_select(0, bag), (index != padding).to(grad.dtype)
             scale = counts if samples is None else samples * counts
@@ -102,9 +104,11 @@ def _bags(input, offsets, include_last_offset):
     """Flat indices, and where each bag begins and the last one ends."""
     if input.dim() == 2:
         if offsets is not None:
-            raise ValueError("if input is 2D, then offsets has to be None, as input is treated is a mini-batch of "
-                             "fixed "
-                             f"length sequences. However, found offsets of type {type(offsets)}")
+            raise ValueError(
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of "
+                "fixed "
+                f"length sequences. However, found offsets of type {type(offsets)}"
+            )
         bags, length = input.shape
         return input.reshape(-1), wisp.arange(bags + 1, device=input.device) * length
     if input.dim() != 1:
@@ -115,30 +119,48 @@ def _bags(input, offsets, include_last_offset):
         raise ValueError("offsets has to be a 1D Tensor")
     offsets = offsets.to(wisp.int64)
     if offsets.numel() and int(offsets[0]) != 0:
-        raise RuntimeError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
-                           f"position "
-                           f"0. However, got {int(offsets[0])}")
+        raise RuntimeError(
+            f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            f"position "
+            f"0. However, got {int(offsets[0])}"
+        )
     if offsets.numel() and int(offsets[-1]) > input.numel():
-        raise RuntimeError(f"offsets[-1] can not be greater than input's length({input.numel()}), but got offsets[-1] "
-                           f"of "
-                           f"{int(offsets[-1])}")
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length({input.numel()}), but got offsets[-1] of {int(offsets[-1])}"
+        )
     if not include_last_offset:
         offsets = wisp.cat([offsets, wisp.tensor([input.numel()], device=offsets.device)])
     return input, offsets
 
 
-def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean",
-                  sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None):
+def embedding_bag(
+    input,
+    weight,
+    offsets=None,
+    max_norm=None,
+    norm_type=2,
+    scale_grad_by_freq=False,
+    mode="mean",
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
     """The sum, mean or maximum of bags of rows of `weight`, without making the rows first."""
     if weight.dtype == wisp.int64 and input.is_floating_point():
-        warnings.warn("Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, "
-                      "...)` "
-                      "is deprecated, and should now be `embedding_bag(input, weight, ...)`.", stacklevel=2)
+        warnings.warn(
+            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, "
+            "...)` "
+            "is deprecated, and should now be `embedding_bag(input, weight, ...)`.",
+            stacklevel=2,
+        )
         weight, input = input, weight
     if per_sample_weights is not None and input.shape != per_sample_weights.shape:
-        raise ValueError(f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then "
-                         f"it "
-                         f"must have the same shape as the input ({tuple(input.shape)})")
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then "
+            f"it "
+            f"must have the same shape as the input ({tuple(input.shape)})"
+        )
     if weight.dim() != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
     if mode not in _MODES:
@@ -148,9 +170,11 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
     if mode == "max" and sparse:
         raise ValueError("max mode does not support sparse weights")
     if per_sample_weights is not None and mode != "sum":
-        raise NotImplementedError("embedding_bag: per_sample_weights was not None. per_sample_weights is only "
-                                  "supported for "
-                                  f"mode='sum' (got mode='{mode}'). Please open a feature request on GitHub.")
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
+            "supported for "
+            f"mode='sum' (got mode='{mode}'). Please open a feature request on GitHub."
+        )
     padding = _padding(padding_idx, weight.shape[0])
     indices, ends = _bags(input, offsets, include_last_offset)
     if max_norm is not None:

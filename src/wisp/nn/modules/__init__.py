@@ -1,4 +1,5 @@
 """All layers, a file per family."""
+
 from wisp.nn.modules.activation import *  # noqa: F403
 from wisp.nn.modules.adaptive import *  # noqa: F403
 from wisp.nn.modules.batchnorm import *  # noqa: F403
@@ -22,5 +23,4 @@ from wisp.nn.modules.sparse import *  # noqa: F403
 from wisp.nn.modules.transformer import *  # noqa: F403
 from wisp.nn.modules.upsampling import *  # noqa: F403
 
-__all__ = sorted(name for name, value in list(globals().items())
-                 if isinstance(value, type) and not name.startswith("_"))
+__all__ = sorted(name for name, value in list(globals().items()) if isinstance(value, type) and not name.startswith("_"))

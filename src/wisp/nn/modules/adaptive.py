@@ -1,4 +1,5 @@
 """Adaptive softmax for large vocabularies."""
+
 from collections import namedtuple
 
 import wisp
@@ -28,10 +29,17 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         cutoffs = list(cutoffs)
         if not cutoffs:
             raise ValueError("cutoffs should be a sequence of length larger than 0")
-        if (cutoffs != sorted(cutoffs) or min(cutoffs) <= 0 or max(cutoffs) > n_classes - 1
-                or len(set(cutoffs)) != len(cutoffs) or any(int(c) != c for c in cutoffs)):
-            raise ValueError("cutoffs should be a sequence of unique, positive integers sorted in an increasing "
-                             "order, where each value is between 1 and n_classes-1")
+        if (
+            cutoffs != sorted(cutoffs)
+            or min(cutoffs) <= 0
+            or max(cutoffs) > n_classes - 1
+            or len(set(cutoffs)) != len(cutoffs)
+            or any(int(c) != c for c in cutoffs)
+        ):
+            raise ValueError(
+                "cutoffs should be a sequence of unique, positive integers sorted in an increasing "
+                "order, where each value is between 1 and n_classes-1"
+            )
         self.in_features = in_features
         self.n_classes = n_classes
         self.cutoffs = cutoffs + [n_classes]
@@ -46,8 +54,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for i in range(self.n_clusters):
             hidden = int(in_features // div_value ** (i + 1))
             size = self.cutoffs[i + 1] - self.cutoffs[i]
-            self.tail.append(Sequential(Linear(in_features, hidden, bias=False, **factory),
-                                        Linear(hidden, size, bias=False, **factory)))
+            self.tail.append(Sequential(Linear(in_features, hidden, bias=False, **factory), Linear(hidden, size, bias=False, **factory)))
 
     def reset_parameters(self):
         """Draw new parameters."""
@@ -61,20 +68,20 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             if input_.shape[0] != target_.shape[0]:
                 raise RuntimeError("Input and target should have the same size in the batch dimension.")
             if input_.dim() != 2:
-                raise RuntimeError(f"1D target tensor expects 2D input tensors, but found inputs with size "
-                                   f"{input_.size()}")
+                raise RuntimeError(f"1D target tensor expects 2D input tensors, but found inputs with size {input_.size()}")
         elif target_.dim() == 0:
             if input_.dim() != 1:
-                raise RuntimeError(f"0D target tensor expects 1D input tensors, but found inputs with size "
-                                   f"{input_.size()}")
+                raise RuntimeError(f"0D target tensor expects 1D input tensors, but found inputs with size {input_.size()}")
         else:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         batched = target_.dim() > 0
         input = input_ if batched else input_.unsqueeze(0)
         target = target_ if batched else target_.unsqueeze(0)
         if target.numel() and not (0 <= target.min().item() and target.max().item() < self.n_classes):
-            raise RuntimeError(f"Target values should be in [0, {self.n_classes - 1}], but values in range "
-                               f"[{target.min().item()}, {target.max().item()}] were found. ")
+            raise RuntimeError(
+                f"Target values should be in [0, {self.n_classes - 1}], but values in range "
+                f"[{target.min().item()}, {target.max().item()}] were found. "
+            )
 
         # The head's class of a rare target is its cluster; the cluster's own log-probability is added.
         head_target = target
@@ -97,7 +104,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def _get_full_log_prob(self, input, head_output):
         head = F.log_softmax(head_output, dim=1)
-        parts = [head[:, :self.shortlist_size]]
+        parts = [head[:, : self.shortlist_size]]
         for i in range(self.n_clusters):
             cluster = F.log_softmax(self.tail[i](input), dim=1)
             parts.append(cluster + head[:, self.shortlist_size + i].unsqueeze(1))

@@ -1,4 +1,5 @@
 """Multi-head attention: the function and the module."""
+
 import math
 
 import wisp
@@ -52,19 +53,23 @@ def _none_or_dtype(input):
 
 def _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads):
     if query.dim() not in (2, 3):
-        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query "
-                             "tensor")
+        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor")
     kind = "batched 3-D" if query.dim() == 3 else "unbatched 2-D"
     if key.dim() != query.dim() or value.dim() != query.dim():
-        raise AssertionError(f"For {kind} `query`, expected `key` and `value` to be {query.dim()}-D but found "
-                             f"{key.dim()}-D and {value.dim()}-D tensors respectively")
+        raise AssertionError(
+            f"For {kind} `query`, expected `key` and `value` to be {query.dim()}-D but found "
+            f"{key.dim()}-D and {value.dim()}-D tensors respectively"
+        )
     if key_padding_mask is not None and key_padding_mask.dim() != query.dim() - 1:
-        raise AssertionError(f"For {kind} `query`, expected `key_padding_mask` to be `None` or {query.dim() - 1}-D "
-                             f"but found {key_padding_mask.dim()}-D tensor instead")
+        raise AssertionError(
+            f"For {kind} `query`, expected `key_padding_mask` to be `None` or {query.dim() - 1}-D "
+            f"but found {key_padding_mask.dim()}-D tensor instead"
+        )
     if attn_mask is not None:
         if attn_mask.dim() not in (2, 3):
-            raise AssertionError(f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found "
-                                 f"{attn_mask.dim()}-D tensor instead")
+            raise AssertionError(
+                f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead"
+            )
         if query.dim() == 2 and attn_mask.dim() == 3:
             expected = (num_heads, query.shape[0], key.shape[0])
             if tuple(attn_mask.shape) != expected:
@@ -72,10 +77,32 @@ def _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads):
 
 
 def multi_head_attention_forward(
-        query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,
-        dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None, need_weights=True,
-        attn_mask=None, use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None,
-        static_k=None, static_v=None, average_attn_weights=True, is_causal=False):
+    query,
+    key,
+    value,
+    embed_dim_to_check,
+    num_heads,
+    in_proj_weight,
+    in_proj_bias,
+    bias_k,
+    bias_v,
+    add_zero_attn,
+    dropout_p,
+    out_proj_weight,
+    out_proj_bias,
+    training=True,
+    key_padding_mask=None,
+    need_weights=True,
+    attn_mask=None,
+    use_separate_proj_weight=False,
+    q_proj_weight=None,
+    k_proj_weight=None,
+    v_proj_weight=None,
+    static_k=None,
+    static_v=None,
+    average_attn_weights=True,
+    is_causal=False,
+):
     """Project query (L, N, E), key and value (S, N, E), attend in `num_heads` heads, and project the result.
 
     Without a batch the inputs are (L, E) and (S, E). Returns the output and, if `need_weights`, the attention
@@ -106,8 +133,7 @@ def multi_head_attention_forward(
 
     if use_separate_proj_weight:
         biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
-        q, k, v = (F.linear(x, w, b) for x, w, b in zip(
-            (query, key, value), (q_proj_weight, k_proj_weight, v_proj_weight), biases))
+        q, k, v = (F.linear(x, w, b) for x, w, b in zip((query, key, value), (q_proj_weight, k_proj_weight, v_proj_weight), biases))
     else:
         q, k, v = _in_projection_packed(query, key, value, in_proj_weight, in_proj_bias)
 
@@ -119,8 +145,7 @@ def multi_head_attention_forward(
     if attn_mask is not None:
         expected = (target, source) if attn_mask.dim() == 2 else (batch * num_heads, target, source)
         if tuple(attn_mask.shape) != expected:
-            raise RuntimeError(f"The shape of the {attn_mask.dim()}D attn_mask is {tuple(attn_mask.shape)}, "
-                               f"but should be {expected}.")
+            raise RuntimeError(f"The shape of the {attn_mask.dim()}D attn_mask is {tuple(attn_mask.shape)}, but should be {expected}.")
         attn_mask = attn_mask.reshape(-1, num_heads if attn_mask.dim() == 3 else 1, target, source)
     key_padding_mask = _additive_mask(key_padding_mask, "key_padding_mask", q.dtype)
 
@@ -144,8 +169,7 @@ def multi_head_attention_forward(
         key_padding_mask = None if key_padding_mask is None else F.pad(key_padding_mask, (0, extra))
     if key_padding_mask is not None:
         if tuple(key_padding_mask.shape) != (batch, k.shape[2]):
-            raise AssertionError(f"expecting key_padding_mask shape of {(batch, source)}, "
-                                 f"but got {tuple(key_padding_mask.shape)}")
+            raise AssertionError(f"expecting key_padding_mask shape of {(batch, source)}, but got {tuple(key_padding_mask.shape)}")
         key_padding_mask = key_padding_mask.reshape(batch, 1, 1, k.shape[2])
         attn_mask = key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
 
@@ -185,11 +209,22 @@ class MultiheadAttention(Module):
 
     __constants__ = ["batch_first"]
 
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None,
-                 vdim=None, batch_first=False, device=None, dtype=None):
+    def __init__(
+        self,
+        embed_dim,
+        num_heads,
+        dropout=0.0,
+        bias=True,
+        add_bias_kv=False,
+        add_zero_attn=False,
+        kdim=None,
+        vdim=None,
+        batch_first=False,
+        device=None,
+        dtype=None,
+    ):
         if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError("embed_dim and num_heads must be greater than 0, "
-                             f"got embed_dim={embed_dim} and num_heads={num_heads} instead")
+            raise ValueError(f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead")
         factory = {"device": device, "dtype": dtype}
         super().__init__()
         self.embed_dim = embed_dim
@@ -233,8 +268,9 @@ class MultiheadAttention(Module):
             if bias is not None:
                 init.xavier_normal_(bias)
 
-    def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None,
-                average_attn_weights=True, is_causal=False):
+    def forward(
+        self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True, is_causal=False
+    ):
         transposed = self.batch_first and query.dim() == 3
         if transposed:  # equal inputs stay equal, so that they share one projection
             same_key, same_value = key is query, value is key
@@ -242,12 +278,30 @@ class MultiheadAttention(Module):
             key = query if same_key else key.transpose(0, 1)
             value = key if same_value else value.transpose(0, 1)
         output, weights = multi_head_attention_forward(
-            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k,
-            self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias,
-            training=self.training, key_padding_mask=key_padding_mask, need_weights=need_weights,
-            attn_mask=attn_mask, use_separate_proj_weight=not self._qkv_same_embed_dim,
-            q_proj_weight=self.q_proj_weight, k_proj_weight=self.k_proj_weight, v_proj_weight=self.v_proj_weight,
-            average_attn_weights=average_attn_weights, is_causal=is_causal)
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            training=self.training,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            use_separate_proj_weight=not self._qkv_same_embed_dim,
+            q_proj_weight=self.q_proj_weight,
+            k_proj_weight=self.k_proj_weight,
+            v_proj_weight=self.v_proj_weight,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+        )
         return (output.transpose(0, 1) if transposed else output), weights
 
     def merge_masks(self, attn_mask, key_padding_mask, query):

@@ -1,4 +1,5 @@
 """Batch normalisation, its synchronised form, and what it shares with instance normalisation."""
+
 import wisp
 from wisp.nn import functional as F
 from wisp.nn import init
@@ -6,8 +7,7 @@ from wisp.nn.modules.lazy import LazyModuleMixin
 from wisp.nn.modules.module import Module
 from wisp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 
-__all__ = ["BatchNorm1d", "LazyBatchNorm1d", "BatchNorm2d", "LazyBatchNorm2d", "BatchNorm3d", "LazyBatchNorm3d",
-           "SyncBatchNorm"]
+__all__ = ["BatchNorm1d", "LazyBatchNorm1d", "BatchNorm2d", "LazyBatchNorm2d", "BatchNorm3d", "LazyBatchNorm3d", "SyncBatchNorm"]
 
 
 class _NormBase(Module):
@@ -16,8 +16,7 @@ class _NormBase(Module):
     _version = 2
     __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None,
-                 dtype=None, *, bias=True):
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None, *, bias=True):
         factory = {"device": device, "dtype": dtype}
         super().__init__()
         self.num_features = num_features
@@ -30,8 +29,7 @@ class _NormBase(Module):
         track = track_running_stats
         self.register_buffer("running_mean", wisp.zeros(num_features, **factory) if track else None)
         self.register_buffer("running_var", wisp.ones(num_features, **factory) if track else None)
-        self.register_buffer("num_batches_tracked",
-                             wisp.tensor(0, dtype=wisp.long, device=device) if track else None)
+        self.register_buffer("num_batches_tracked", wisp.tensor(0, dtype=wisp.long, device=device) if track else None)
         self.reset_parameters()
 
     def reset_running_stats(self):
@@ -57,16 +55,17 @@ class _NormBase(Module):
             raise ValueError(f"expected {' or '.join(f'{d}D' for d in dims)} input (got {input.dim()}D input)")
 
     def extra_repr(self):
-        return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-                f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}")
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *args):
         version = local_metadata.get("version")
         if (version is None or version < 2) and self.track_running_stats:
             key = prefix + "num_batches_tracked"  # old files do not have it
             if key not in state_dict:
-                state_dict[key] = (self.num_batches_tracked if self.num_batches_tracked is not None
-                                   else wisp.tensor(0, dtype=wisp.long))
+                state_dict[key] = self.num_batches_tracked if self.num_batches_tracked is not None else wisp.tensor(0, dtype=wisp.long)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 
 
@@ -81,8 +80,16 @@ class _BatchNorm(_NormBase):
                 momentum = 1.0 / float(self.num_batches_tracked)
         use_batch = self.training or (self.running_mean is None and self.running_var is None)
         keep = not self.training or self.track_running_stats
-        return F.batch_norm(input, self.running_mean if keep else None, self.running_var if keep else None,
-                            self.weight, self.bias, use_batch, momentum, self.eps)
+        return F.batch_norm(
+            input,
+            self.running_mean if keep else None,
+            self.running_var if keep else None,
+            self.weight,
+            self.bias,
+            use_batch,
+            momentum,
+            self.eps,
+        )
 
 
 class BatchNorm1d(_BatchNorm):
@@ -119,8 +126,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
-    def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None, *,
-                 bias=True):
+    def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None, *, bias=True):
         factory = {"device": device, "dtype": dtype}
         super().__init__(0, eps, momentum, False, False, **factory)
         self.affine = affine
@@ -175,8 +181,19 @@ class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation over the batches of all processes of a group; in one process, the same as BatchNorm."""
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
-                 process_group=None, device=None, dtype=None, *, bias=True):
+    def __init__(
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=True,
+        track_running_stats=True,
+        process_group=None,
+        device=None,
+        dtype=None,
+        *,
+        bias=True,
+    ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
         self.process_group = process_group
 
@@ -225,8 +242,15 @@ class SyncBatchNorm(_BatchNorm):
         """
         result = module
         if isinstance(module, _BatchNorm):
-            result = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
-                         process_group, bias=module.bias is not None)
+            result = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+                bias=module.bias is not None,
+            )
             result._parameters, result._buffers = module._parameters, module._buffers
             result.training = module.training
         for name, child in module.named_children():

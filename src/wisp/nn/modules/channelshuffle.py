@@ -1,4 +1,5 @@
 """ChannelShuffle."""
+
 from wisp.nn import functional as F
 from wisp.nn.modules.module import Module
 

@@ -1,4 +1,5 @@
 """Modules that hold others: Sequential, ModuleList, ModuleDict, and the same for parameters."""
+
 import operator
 from collections import OrderedDict, abc
 from itertools import islice
@@ -171,8 +172,7 @@ class ModuleList(_Numbered):
     def extend(self, modules):
         """Add all modules of an iterable at the end."""
         if not isinstance(modules, abc.Iterable):
-            raise TypeError("ModuleList.extend should be called with an iterable, but got "
-                            + type(modules).__name__)
+            raise TypeError("ModuleList.extend should be called with an iterable, but got " + type(modules).__name__)
         for module in list(modules):
             self.append(module)
         return self
@@ -193,8 +193,10 @@ class ModuleList(_Numbered):
                 runs.append([i, i, text])
         if not runs:
             return self._get_name() + "()"
-        lines = [_addindent(f"({first}): {text}" if first == last
-                            else f"({first}-{last}): {last - first + 1} x {text}", 2) for first, last, text in runs]
+        lines = [
+            _addindent(f"({first}): {text}" if first == last else f"({first}-{last}): {last - first + 1} x {text}", 2)
+            for first, last, text in runs
+        ]
         return self._get_name() + "(\n  " + "\n  ".join(lines) + "\n)"
 
     forward = Module.forward
@@ -263,8 +265,7 @@ class ModuleDict(Module):
     def update(self, modules):
         """Add the modules of a dict, or of an iterable of (key, module) pairs."""
         if not isinstance(modules, abc.Iterable):
-            raise TypeError("ModuleDict.update should be called with an iterable of key/value pairs, but got "
-                            + type(modules).__name__)
+            raise TypeError("ModuleDict.update should be called with an iterable of key/value pairs, but got " + type(modules).__name__)
         if isinstance(modules, (ModuleDict, abc.Mapping)):
             modules = modules.items()
         for key, value in _pairs("ModuleDict", modules):
@@ -329,8 +330,7 @@ class ParameterList(Module):
     def extend(self, values):
         """Add all values of an iterable at the end."""
         if not isinstance(values, abc.Iterable) or isinstance(values, wisp.Tensor):
-            raise TypeError("ParameterList.extend should be called with an iterable, but got "
-                            + type(values).__name__)
+            raise TypeError("ParameterList.extend should be called with an iterable, but got " + type(values).__name__)
         for value in values:
             self.append(value)
         return self
@@ -366,8 +366,10 @@ class ParameterDict(Module):
     @staticmethod
     def _check(key):
         if not isinstance(key, str):
-            raise TypeError("Index given to ParameterDict cannot be used as a key as it is not a string "
-                            f"(type is '{type(key).__name__}'). Open an issue on github if you need non-string keys.")
+            raise TypeError(
+                "Index given to ParameterDict cannot be used as a key as it is not a string "
+                f"(type is '{type(key).__name__}'). Open an issue on github if you need non-string keys."
+            )
         return key
 
     def __getitem__(self, key):
@@ -440,8 +442,9 @@ class ParameterDict(Module):
     def update(self, parameters):
         """Add the entries of a dict, or of an iterable of (key, value) pairs."""
         if not isinstance(parameters, abc.Iterable):
-            raise TypeError("ParametersDict.update should be called with an iterable of key/value pairs, but got "
-                            + type(parameters).__name__)
+            raise TypeError(
+                "ParametersDict.update should be called with an iterable of key/value pairs, but got " + type(parameters).__name__
+            )
         if isinstance(parameters, (OrderedDict, ParameterDict)):
             parameters = parameters.items()
         elif isinstance(parameters, abc.Mapping):

@@ -1,4 +1,5 @@
 """Convolutions and transposed convolutions, and their lazy forms."""
+
 import math
 
 import wisp
@@ -9,18 +10,53 @@ from wisp.nn.modules.module import Module
 from wisp.nn.modules.utils import _ntuple, _reverse_repeat_tuple, _unusual
 from wisp.nn.parameter import Parameter, UninitializedParameter
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d",
-           "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d"]
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+]
 
 _PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
 
 
 class _ConvNd(Module):
-    __constants__ = ["stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels",
-                     "out_channels", "kernel_size"]
+    __constants__ = [
+        "stride",
+        "padding",
+        "dilation",
+        "groups",
+        "padding_mode",
+        "output_padding",
+        "in_channels",
+        "out_channels",
+        "kernel_size",
+    ]
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding,
-                 groups, bias, padding_mode, device=None, dtype=None):
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        bias,
+        padding_mode,
+        device=None,
+        dtype=None,
+    ):
         super().__init__()
         if groups <= 0:
             raise ValueError("groups must be a positive integer")
@@ -49,14 +85,12 @@ class _ConvNd(Module):
             self._reversed_padding_repeated_twice = [0] * 2 * len(kernel_size)
         elif padding == "same":
             totals = [d * (k - 1) for d, k in zip(dilation, kernel_size)]
-            self._reversed_padding_repeated_twice = [n for total in reversed(totals)
-                                                     for n in (total // 2, total - total // 2)]
+            self._reversed_padding_repeated_twice = [n for total in reversed(totals) for n in (total // 2, total - total // 2)]
         else:
             self._reversed_padding_repeated_twice = _reverse_repeat_tuple(padding, 2)
         sides = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
         self.weight = Parameter(wisp.empty((*sides, *kernel_size), device=device, dtype=dtype))
-        self.register_parameter("bias", Parameter(wisp.empty(out_channels, device=device, dtype=dtype)) if bias
-                                else None)
+        self.register_parameter("bias", Parameter(wisp.empty(out_channels, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -85,12 +119,37 @@ class _Conv(_ConvNd):
     # Subclasses say in how many dimensions, and by which function.
     dims = 0
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True,
-                 padding_mode="zeros", device=None, dtype=None):
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride=1,
+        padding=0,
+        dilation=1,
+        groups=1,
+        bias=True,
+        padding_mode="zeros",
+        device=None,
+        dtype=None,
+    ):
         sizes = _ntuple(self.dims)
         padding = padding if isinstance(padding, str) else sizes(padding)
-        super().__init__(in_channels, out_channels, sizes(kernel_size), sizes(stride), padding, sizes(dilation), False,
-                         sizes(0), groups, bias, padding_mode, device, dtype)
+        super().__init__(
+            in_channels,
+            out_channels,
+            sizes(kernel_size),
+            sizes(stride),
+            padding,
+            sizes(dilation),
+            False,
+            sizes(0),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def _conv_forward(self, input, weight, bias):
         if self.padding_mode != "zeros":
@@ -155,13 +214,39 @@ class Conv3d(_Conv):
 class _ConvTransposeNd(_ConvNd):
     dims = 0
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1,
-                 bias=True, dilation=1, padding_mode="zeros", device=None, dtype=None):
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride=1,
+        padding=0,
+        output_padding=0,
+        groups=1,
+        bias=True,
+        dilation=1,
+        padding_mode="zeros",
+        device=None,
+        dtype=None,
+    ):
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         sizes = _ntuple(self.dims)
-        super().__init__(in_channels, out_channels, sizes(kernel_size), sizes(stride), sizes(padding), sizes(dilation),
-                         True, sizes(output_padding), groups, bias, padding_mode, device, dtype)
+        super().__init__(
+            in_channels,
+            out_channels,
+            sizes(kernel_size),
+            sizes(stride),
+            sizes(padding),
+            sizes(dilation),
+            True,
+            sizes(output_padding),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def _output_padding(self, input, output_size, stride, padding, kernel_size, num_spatial_dims, dilation=None):
         """What must be added at one side so that the output has the size asked for."""
@@ -172,22 +257,25 @@ class _ConvTransposeNd(_ConvNd):
         if len(output_size) == batch_dims + n:
             output_size = output_size[batch_dims:]
         if len(output_size) != n:
-            raise ValueError(f"ConvTranspose{n}d: for {input.dim()}D input, output_size must have {n} or "
-                             f"{batch_dims + n} elements (got {len(output_size)})")
+            raise ValueError(
+                f"ConvTranspose{n}d: for {input.dim()}D input, output_size must have {n} or "
+                f"{batch_dims + n} elements (got {len(output_size)})"
+            )
         dilation = dilation or (1,) * n
-        smallest = [(input.shape[batch_dims + d] - 1) * stride[d] - 2 * padding[d]
-                    + dilation[d] * (kernel_size[d] - 1) + 1 for d in range(n)]
+        smallest = [
+            (input.shape[batch_dims + d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel_size[d] - 1) + 1 for d in range(n)
+        ]
         largest = [size + stride[d] - 1 for d, size in enumerate(smallest)]
         if not all(low <= size <= high for low, size, high in zip(smallest, output_size, largest)):
-            raise ValueError(f"requested an output size of {output_size}, but valid sizes range from {smallest} to "
-                             f"{largest} (for an input of {tuple(input.shape[batch_dims:])})")
+            raise ValueError(
+                f"requested an output size of {output_size}, but valid sizes range from {smallest} to "
+                f"{largest} (for an input of {tuple(input.shape[batch_dims:])})"
+            )
         return [size - low for size, low in zip(output_size, smallest)]
 
     def forward(self, input, output_size=None):
-        output_padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size,
-                                              self.dims, self.dilation)
-        return self._convolve(input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups,
-                              self.dilation)
+        output_padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, self.dims, self.dilation)
+        return self._convolve(input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation)
 
 
 class ConvTranspose1d(_ConvTransposeNd):
@@ -244,8 +332,10 @@ class _LazyConvXdMixin(LazyModuleMixin):
         if not self.has_uninitialized_params():
             return
         if input.dim() not in (self.dims + 1, self.dims + 2):
-            raise RuntimeError(f"Expected {self.dims + 1}D (unbatched) or {self.dims + 2}D (batched) input to "
-                               f"{type(self).__name__}, but got input of size: {input.shape}")
+            raise RuntimeError(
+                f"Expected {self.dims + 1}D (unbatched) or {self.dims + 2}D (batched) input to "
+                f"{type(self).__name__}, but got input of size: {input.shape}"
+            )
         self.in_channels = input.shape[-1 - self.dims]
         if self.in_channels % self.groups != 0:
             raise ValueError("in_channels must be divisible by groups")
@@ -258,8 +348,9 @@ class _LazyConvXdMixin(LazyModuleMixin):
 
 
 class _LazyConv(_LazyConvXdMixin):
-    def __init__(self, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True,
-                 padding_mode="zeros", device=None, dtype=None):
+    def __init__(
+        self, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode="zeros", device=None, dtype=None
+    ):
         super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
         self._make_lazy(out_channels, bias, device, dtype)
 
@@ -289,10 +380,21 @@ class LazyConv3d(_LazyConv, Conv3d):
 
 
 class _LazyConvTranspose(_LazyConvXdMixin):
-    def __init__(self, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True,
-                 dilation=1, padding_mode="zeros", device=None, dtype=None):
-        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode,
-                         device, dtype)
+    def __init__(
+        self,
+        out_channels,
+        kernel_size,
+        stride=1,
+        padding=0,
+        output_padding=0,
+        groups=1,
+        bias=True,
+        dilation=1,
+        padding_mode="zeros",
+        device=None,
+        dtype=None,
+    ):
+        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype)
         self._make_lazy(out_channels, bias, device, dtype)
 
 

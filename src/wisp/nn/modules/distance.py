@@ -1,4 +1,5 @@
 """Distances between batches of vectors."""
+
 from wisp.nn import functional as F
 from wisp.nn.modules.module import Module
 

@@ -1,4 +1,5 @@
 """Dropout and its kin: they act while training, and pass their input on in evaluation."""
+
 from wisp.nn import functional as F
 from wisp.nn.modules.module import Module
 

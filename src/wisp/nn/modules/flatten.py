@@ -1,4 +1,5 @@
 """Flatten and Unflatten."""
+
 from wisp.nn.modules.module import Module
 
 __all__ = ["Flatten", "Unflatten"]
@@ -40,12 +41,10 @@ class Unflatten(Module):
         super().__init__()
         if isinstance(dim, int):
             if not isinstance(unflattened_size, (tuple, list)):
-                raise TypeError("unflattened_size must be a tuple of ints, but found type "
-                                + type(unflattened_size).__name__)
+                raise TypeError("unflattened_size must be a tuple of ints, but found type " + type(unflattened_size).__name__)
             for i, size in enumerate(unflattened_size):
                 if not isinstance(size, int):
-                    raise TypeError("unflattened_size must be tuple of ints, but found element of type "
-                                    f"{type(size).__name__} at pos {i}")
+                    raise TypeError(f"unflattened_size must be tuple of ints, but found element of type {type(size).__name__} at pos {i}")
         elif isinstance(dim, str):
             raise TypeError("named dimensions are not supported; give the dimension as an int")
         self.dim = dim

@@ -3,6 +3,7 @@
 A module without hooks never comes here: `Module.__call__` looks at one flag, `_has_hooks`. Backward hooks are made
 of two gates, identity functions around the module's inputs and outputs, whose backward calls the hooks.
 """
+
 import functools
 import warnings
 from collections import OrderedDict
@@ -17,8 +18,7 @@ _global_forward_hooks_with_kwargs = OrderedDict()
 _global_forward_hooks_always_called = OrderedDict()
 _global_backward_pre_hooks = OrderedDict()
 _global_backward_hooks = OrderedDict()
-_global_call_hooks = (_global_forward_pre_hooks, _global_forward_hooks,
-                      _global_backward_pre_hooks, _global_backward_hooks)
+_global_call_hooks = (_global_forward_pre_hooks, _global_forward_hooks, _global_backward_pre_hooks, _global_backward_hooks)
 _global_buffer_registration_hooks = OrderedDict()
 _global_module_registration_hooks = OrderedDict()
 _global_parameter_registration_hooks = OrderedDict()
@@ -86,8 +86,9 @@ def register_module_full_backward_pre_hook(hook):
 def _register_global_backward(hook, full):
     global _global_is_full_backward_hook
     if _global_is_full_backward_hook not in (None, full):
-        raise RuntimeError("Cannot use both regular backward hooks and full backward hooks as a global Module hook. "
-                           "Please use only one of them.")
+        raise RuntimeError(
+            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only one of them."
+        )
     _global_is_full_backward_hook = full
     return _add_global(_global_backward_hooks, hook)
 
@@ -168,27 +169,35 @@ class _BackwardHooks:
 
     def _outputs_backward(self, grads):
         grad_output = self._spread(self.output_places, grads, self.output_count)
-        grad_output = self._run(self.pre_hooks, grad_output, "Backward pre hook returned an invalid number of "
-                                "grad_output", lambda hook, g: hook(self.module, g))
+        grad_output = self._run(
+            self.pre_hooks, grad_output, "Backward pre hook returned an invalid number of grad_output", lambda hook, g: hook(self.module, g)
+        )
         self.grad_output = grad_output
         if not self.input_places:  # no gradient will arrive at the inputs: the hooks' turn is now
             for hook in self.hooks:
                 changed = hook(self.module, (None,) * self.input_count, grad_output)
                 if changed is not None and not (isinstance(changed, tuple) and all(g is None for g in changed)):
-                    raise RuntimeError("Backward hook for Modules where no input requires gradient should always "
-                                       "return None or None for all gradients.")
+                    raise RuntimeError(
+                        "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
+                    )
         return tuple(grad_output[i] for i in self.output_places)
 
     def _inputs_backward(self, grads):
         grad_output, self.grad_output = self.grad_output, None
         if grad_output is None:
-            raise RuntimeError("Module backward hook for grad_input is called before the grad_output one. "
-                               "This happens because the gradient in your nn.Module flows to the Module's input "
-                               "without passing through the Module's output. Make sure that the output depends on "
-                               "the input and that the loss is computed based on the output.")
+            raise RuntimeError(
+                "Module backward hook for grad_input is called before the grad_output one. "
+                "This happens because the gradient in your nn.Module flows to the Module's input "
+                "without passing through the Module's output. Make sure that the output depends on "
+                "the input and that the loss is computed based on the output."
+            )
         grad_input = self._spread(self.input_places, grads, self.input_count)
-        grad_input = self._run(self.hooks, grad_input, "Backward hook returned an invalid number of grad_input",
-                               lambda hook, g: hook(self.module, g, grad_output))
+        grad_input = self._run(
+            self.hooks,
+            grad_input,
+            "Backward hook returned an invalid number of grad_input",
+            lambda hook, g: hook(self.module, g, grad_output),
+        )
         return tuple(grad_input[i] for i in self.input_places)
 
 
@@ -212,10 +221,21 @@ class Hooks:
     _is_full_backward_hook = None
 
     # These dictionaries are made when first asked for: most modules never have a hook.
-    _hook_dicts = frozenset((
-        "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks", "_forward_hooks_with_kwargs",
-        "_forward_hooks_always_called", "_backward_pre_hooks", "_backward_hooks", "_state_dict_pre_hooks",
-        "_state_dict_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"))
+    _hook_dicts = frozenset(
+        (
+            "_forward_pre_hooks",
+            "_forward_pre_hooks_with_kwargs",
+            "_forward_hooks",
+            "_forward_hooks_with_kwargs",
+            "_forward_hooks_always_called",
+            "_backward_pre_hooks",
+            "_backward_hooks",
+            "_state_dict_pre_hooks",
+            "_state_dict_hooks",
+            "_load_state_dict_pre_hooks",
+            "_load_state_dict_post_hooks",
+        )
+    )
 
     def _add_hook(self, hooks, hook, extra=(), prepend=False):
         self.__dict__["_has_hooks"] = True
@@ -242,7 +262,7 @@ class Hooks:
         >>> _ = layer(wisp.zeros(5, 2))
         (5, 3)
         """
-        extra = ([self._forward_hooks_with_kwargs] * with_kwargs + [self._forward_hooks_always_called] * always_call)
+        extra = [self._forward_hooks_with_kwargs] * with_kwargs + [self._forward_hooks_always_called] * always_call
         return self._add_hook(self._forward_hooks, hook, extra, prepend)
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
@@ -270,8 +290,9 @@ class Hooks:
 
     def _set_backward_kind(self, full):
         if self._is_full_backward_hook not in (None, full):
-            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module. "
-                               "Please use only one of them.")
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+            )
         self._is_full_backward_hook = full
 
     def _call_with_hooks(self, args, kwargs):
@@ -279,8 +300,9 @@ class Hooks:
         if not hooked:
             if Hooks._has_hooks:
                 Hooks._has_hooks = False
-            hooked = any(self.__dict__.get(name) for name in
-                         ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"))
+            hooked = any(
+                self.__dict__.get(name) for name in ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+            )
         if not hooked:  # all of them were removed: back to the fast path
             self.__dict__.pop("_has_hooks", None)
             return self.forward(*args, **kwargs)
@@ -318,8 +340,7 @@ class Hooks:
         if changed is None:
             return args, kwargs
         if not (isinstance(changed, tuple) and len(changed) == 2):
-            raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
-                               f"but got {changed}.")
+            raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}.")
         return changed
 
     def _run_forward_hook(self, key, hook, args, kwargs, result):
@@ -328,15 +349,20 @@ class Hooks:
         return hook(self, args, result)
 
     def _run_always_called(self, called, args, kwargs, result):
-        for marks, hooks in ((_global_forward_hooks_always_called, _global_forward_hooks),
-                             (self._forward_hooks_always_called, self._forward_hooks)):
+        for marks, hooks in (
+            (_global_forward_hooks_always_called, _global_forward_hooks),
+            (self._forward_hooks_always_called, self._forward_hooks),
+        ):
             for key in marks:
                 if key in hooks and key not in called:
                     try:
                         self._run_forward_hook(key, hooks[key], args, kwargs, result)
                     except Exception as error:
-                        warnings.warn("forward hook with ``always_call=True`` raised an exception that was silenced "
-                                      f"as another error was raised in forward: {error}", stacklevel=2)
+                        warnings.warn(
+                            "forward hook with ``always_call=True`` raised an exception that was silenced "
+                            f"as another error was raised in forward: {error}",
+                            stacklevel=2,
+                        )
 
     def _backward_hooks_of_call(self):
         full = [*_global_backward_hooks.values()] if _global_is_full_backward_hook is True else []

@@ -1,32 +1,33 @@
 """Instance normalisation: every channel of every sample by its own mean and variance."""
+
 import warnings
 
 from wisp.nn import functional as F
 from wisp.nn.modules.batchnorm import _LazyNormBase, _NormBase
 
-__all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
-           "LazyInstanceNorm3d"]
+__all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d"]
 
 
 class _InstanceNorm(_NormBase):
     dims = 0  # of one channel
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None,
-                 dtype=None, *, bias=True):
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None, dtype=None, *, bias=True
+    ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
-                              error_msgs):
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
         version = local_metadata.get("version")
         if version is None and not self.track_running_stats:
             found = [prefix + name for name in ("running_mean", "running_var") if prefix + name in state_dict]
             if found:
                 names = " and ".join(f'"{name}"' for name in found)
-                error_msgs.append(f"Unexpected running stats buffer(s) {names} for {type(self).__name__} with "
-                                  "track_running_stats=False. The file is from a version in which instance "
-                                  "normalisation tracked them by default; delete these keys to load it.")
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
-                                      error_msgs)
+                error_msgs.append(
+                    f"Unexpected running stats buffer(s) {names} for {type(self).__name__} with "
+                    "track_running_stats=False. The file is from a version in which instance "
+                    "normalisation tracked them by default; delete these keys to load it."
+                )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 
     def _check_input_dim(self, input):
         self._expect_dims(input, self.dims + 1, self.dims + 2)
@@ -39,15 +40,26 @@ class _InstanceNorm(_NormBase):
         channel_dim = input.dim() - 1 - self.dims
         if input.shape[channel_dim] != self.num_features:
             if self.affine:
-                raise ValueError(f"expected input's size at dim={channel_dim} to match num_features "
-                                 f"({self.num_features}), but got: {input.shape[channel_dim]}.")
-            warnings.warn(f"input's size at dim={channel_dim} does not match num_features. You can silence this "
-                          "warning by not passing in num_features, which is not used because affine=False",
-                          stacklevel=2)
+                raise ValueError(
+                    f"expected input's size at dim={channel_dim} to match num_features "
+                    f"({self.num_features}), but got: {input.shape[channel_dim]}."
+                )
+            warnings.warn(
+                f"input's size at dim={channel_dim} does not match num_features. You can silence this "
+                "warning by not passing in num_features, which is not used because affine=False",
+                stacklevel=2,
+            )
         batched = input.dim() == self.dims + 2
-        output = F.instance_norm(input if batched else input.unsqueeze(0), self.running_mean, self.running_var,
-                                 self.weight, self.bias, self.training or not self.track_running_stats,
-                                 self.momentum if self.momentum is not None else 0.0, self.eps)
+        output = F.instance_norm(
+            input if batched else input.unsqueeze(0),
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            self.momentum if self.momentum is not None else 0.0,
+            self.eps,
+        )
         return output if batched else output.squeeze(0)
 
 

@@ -1,4 +1,5 @@
 """The mixin of lazy layers, which learn the size of their input from the first call."""
+
 from wisp.nn.parameter import MaterializedBuffer, is_lazy
 
 __all__ = ["LazyModuleMixin"]

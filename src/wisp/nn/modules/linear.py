@@ -1,4 +1,5 @@
 """Linear maps: Identity, Linear, Bilinear, LazyLinear."""
+
 import math
 
 import wisp
@@ -42,8 +43,7 @@ class Linear(Module):
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(wisp.empty((out_features, in_features), device=device, dtype=dtype))
-        self.register_parameter("bias", Parameter(wisp.empty(out_features, device=device, dtype=dtype)) if bias
-                                else None)
+        self.register_parameter("bias", Parameter(wisp.empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -84,8 +84,7 @@ class Bilinear(Module):
         self.in2_features = in2_features
         self.out_features = out_features
         self.weight = Parameter(wisp.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
-        self.register_parameter("bias", Parameter(wisp.empty(out_features, device=device, dtype=dtype)) if bias
-                                else None)
+        self.register_parameter("bias", Parameter(wisp.empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -99,8 +98,10 @@ class Bilinear(Module):
         return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self):
-        return (f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-                f"out_features={self.out_features}, bias={self.bias is not None}")
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )
 
 
 class LazyLinear(LazyModuleMixin, Linear):

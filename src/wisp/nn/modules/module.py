@@ -1,4 +1,5 @@
 """Module, the base class of all layers and models."""
+
 import inspect
 import weakref
 
@@ -22,9 +23,16 @@ from wisp.nn.modules.state import _EXTRA_STATE_KEY_SUFFIX, State, _IncompatibleK
 from wisp.nn.parameter import Parameter, is_lazy
 
 __all__ = [
-    "register_module_forward_pre_hook", "register_module_forward_hook", "register_module_full_backward_pre_hook",
-    "register_module_backward_hook", "register_module_full_backward_hook", "register_module_buffer_registration_hook",
-    "register_module_module_registration_hook", "register_module_parameter_registration_hook", "Module"]
+    "register_module_forward_pre_hook",
+    "register_module_forward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_backward_hook",
+    "register_module_full_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+    "Module",
+]
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
@@ -98,8 +106,9 @@ class _CallSignature:
     def __get__(self, module, kind=None):
         if module is None:
             raise AttributeError("__signature__")
-        return inspect.Signature([inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
-                                  inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
+        return inspect.Signature(
+            [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL), inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)]
+        )
 
 
 class Module(Hooks, State, _ModuleBase):
@@ -128,11 +137,9 @@ class Module(Hooks, State, _ModuleBase):
     def __init__(self, *args, **kwargs):
         if not self.call_super_init:
             if kwargs:
-                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument "
-                                f"'{next(iter(kwargs))}'")
+                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
             if args:
-                raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} "
-                                "were given")
+                raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given")
         state, owner = self.__dict__, weakref.ref(self)
         state["training"] = True
         state["_parameters"] = Registry(owner)
@@ -176,8 +183,7 @@ class Module(Hooks, State, _ModuleBase):
             self.register_parameter(name, value)
         elif name in state.get("_parameters", ()):
             if value is not None:
-                raise TypeError(f"cannot assign '{type(value).__name__}' as parameter '{name}' "
-                                "(torch.nn.Parameter or None expected)")
+                raise TypeError(f"cannot assign '{type(value).__name__}' as parameter '{name}' (torch.nn.Parameter or None expected)")
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             if "_modules" not in state:
@@ -187,13 +193,13 @@ class Module(Hooks, State, _ModuleBase):
             self._register_member("_modules", name, value, _hooks._global_module_registration_hooks)
         elif name in state.get("_modules", ()):
             if value is not None:
-                raise TypeError(f"cannot assign '{type(value).__name__}' as child module '{name}' "
-                                "(torch.nn.Module or None expected)")
+                raise TypeError(f"cannot assign '{type(value).__name__}' as child module '{name}' (torch.nn.Module or None expected)")
             self._register_member("_modules", name, value, _hooks._global_module_registration_hooks)
         elif name in state.get("_buffers", ()):
             if value is not None and not isinstance(value, wisp.Tensor):
-                raise TypeError(f"cannot assign '{type(value).__name__}' as buffer '{name}' "
-                                "(torch.nn.Buffer, torch.Tensor or None expected)")
+                raise TypeError(
+                    f"cannot assign '{type(value).__name__}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
+                )
             persistent = getattr(value, "persistent", name not in state["_non_persistent_buffers_set"])
             self.register_buffer(name, value, persistent)
         elif isinstance(value, wisp.Tensor) and getattr(value, "_is_buffer", False) and "_buffers" in state:
@@ -234,8 +240,7 @@ class Module(Hooks, State, _ModuleBase):
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {type(name).__name__}")
         if "." in name:
-            raise KeyError(f'{kind} name can\'t contain ".", got: {name}' if kind == "module"
-                           else f'{kind} name can\'t contain "."')
+            raise KeyError(f'{kind} name can\'t contain ".", got: {name}' if kind == "module" else f'{kind} name can\'t contain "."')
         if name == "":
             raise KeyError(f'{kind} name can\'t be empty string ""' + (', got: ""' if kind == "module" else ""))
         if name not in registry and hasattr(self, name):
@@ -248,12 +253,15 @@ class Module(Hooks, State, _ModuleBase):
         self._check_member_name("parameter", name, self._parameters)
         if param is not None:
             if not isinstance(param, Parameter):
-                raise TypeError(f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
-                                "(torch.nn.Parameter or None required)")
+                raise TypeError(
+                    f"cannot assign '{type(param).__name__}' object to parameter '{name}' (torch.nn.Parameter or None required)"
+                )
             if param.grad_fn is not None:
-                raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
-                                 f"created explicitly. To express '{name}' as a function of another Tensor, compute "
-                                 "the value in the forward() method.")
+                raise ValueError(
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
+                    f"created explicitly. To express '{name}' as a function of another Tensor, compute "
+                    "the value in the forward() method."
+                )
         self._register_member("_parameters", name, param, _hooks._global_parameter_registration_hooks)
 
     def register_buffer(self, name, tensor, persistent=True):
@@ -269,8 +277,7 @@ class Module(Hooks, State, _ModuleBase):
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_member_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, wisp.Tensor):
-            raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
-                            "(torch Tensor or None required)")
+            raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (torch Tensor or None required)")
         self._register_member("_buffers", name, tensor, _hooks._global_buffer_registration_hooks)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -481,14 +488,12 @@ class Module(Hooks, State, _ModuleBase):
         """
         device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError("nn.Module.to only accepts floating point or complex dtypes, "
-                            f"but got desired dtype={dtype}")
+            raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
 
         def convert(t):
             new_dtype = dtype if t.is_floating_point() or t.is_complex() else None
             if memory_format is not None and t.dim() in (4, 5):
-                return t.to(device=device or t.device, dtype=new_dtype or t.dtype, non_blocking=non_blocking,
-                            memory_format=memory_format)
+                return t.to(device=device or t.device, dtype=new_dtype or t.dtype, non_blocking=non_blocking, memory_format=memory_format)
             return t.to(device=device or t.device, dtype=new_dtype or t.dtype, non_blocking=non_blocking)
 
         return self._apply(convert)
@@ -560,6 +565,7 @@ class Module(Hooks, State, _ModuleBase):
 
     def _repr_html_(self):
         from wisp.viz import module_html
+
         return module_html(self)
 
     def __dir__(self):

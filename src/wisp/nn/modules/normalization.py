@@ -1,4 +1,5 @@
 """Normalisation within a sample: LayerNorm, RMSNorm, GroupNorm, and responses across channels."""
+
 import numbers
 
 import wisp
@@ -44,7 +45,7 @@ class _CrossMapLRN(Function):
         reach = (size - 1) // 2  # channels to either side
         squares = input.square()
         total = _sums_of_channels(squares, reach, reach)
-        total = wisp.cat([total[:, :reach + 1], total[:, reach + 1:] + squares[:, :1]], 1)
+        total = wisp.cat([total[:, : reach + 1], total[:, reach + 1 :] + squares[:, :1]], 1)
         scale = k + alpha / size * total
         output = input * scale.pow(-beta)
         ctx.save_for_backward(input, output, scale)
@@ -119,8 +120,7 @@ class LayerNorm(_Affine):
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self):
-        return (f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
-                f"bias={self.bias is not None}")
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
 
 
 class GroupNorm(_Affine):
@@ -150,8 +150,7 @@ class GroupNorm(_Affine):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self):
-        return (f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
-                f"bias={self.bias is not None}")
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
 class RMSNorm(Module):
@@ -169,8 +168,9 @@ class RMSNorm(Module):
         self.normalized_shape = _as_shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.register_parameter("weight", Parameter(wisp.empty(self.normalized_shape, device=device, dtype=dtype))
-                                if elementwise_affine else None)
+        self.register_parameter(
+            "weight", Parameter(wisp.empty(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        )
         self.reset_parameters()
 
     def reset_parameters(self):

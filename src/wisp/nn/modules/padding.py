@@ -1,10 +1,10 @@
 """Padding at the borders of signals, images and volumes."""
+
 from wisp.nn import functional as F
 from wisp.nn.modules.module import Module
 from wisp.nn.modules.utils import _ntuple
 
-__all__ = [f"{kind}Pad{n}d" for kind in ("Constant", "Zero", "Reflection", "Replication", "Circular")
-           for n in (1, 2, 3)]
+__all__ = [f"{kind}Pad{n}d" for kind in ("Constant", "Zero", "Reflection", "Replication", "Circular") for n in (1, 2, 3)]
 
 
 class _PadNd(Module):

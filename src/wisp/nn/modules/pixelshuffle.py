@@ -1,4 +1,5 @@
 """Moving elements between channels and pixels."""
+
 from wisp.nn import functional as F
 from wisp.nn.modules.module import Module
 

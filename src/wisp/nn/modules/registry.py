@@ -12,7 +12,7 @@ class Registry(dict):
     __slots__ = ("owner",)
 
     def __init__(self, owner, entries=()):
-        if isinstance(owner, dict):     # a copy that some library makes by type(registry)(values): nobody's
+        if isinstance(owner, dict):  # a copy that some library makes by type(registry)(values): nobody's
             owner, entries = lambda: None, owner
         super().__init__(entries)
         self.owner = owner

@@ -1,4 +1,5 @@
 """Recurrent layers: RNN, LSTM, GRU over whole sequences (padded or packed), and their single steps."""
+
 import math
 import warnings
 
@@ -39,10 +40,12 @@ def _make_step(mode, w_hh, b_hh, w_hr):
     """The function (what the input contributes, state) -> new state, where a state is (h,) or (h, c)."""
     w_t = w_hh.t()
     if mode == "LSTM":
+
         def step(x, state):
             h, c = _lstm_step(wisp.addmm(x, state[0], w_t), state[1])
             return (h if w_hr is None else F.linear(h, w_hr)), c
     elif mode == "GRU":
+
         def step(x, state):
             return (_gru_step(x, F.linear(state[0], w_hh, b_hh), state[0]),)
     else:
@@ -50,6 +53,7 @@ def _make_step(mode, w_hh, b_hh, w_hr):
 
         def step(x, state):
             return (activation(wisp.addmm(x, state[0], w_t)),)
+
     return step
 
 
@@ -65,8 +69,9 @@ def run_layer(mode, x, state, weights, batch_sizes, reverse):
     if wisp.is_autocast_enabled(x.device.type) and x.dtype != wisp.float64:
         return _run_autocast(mode, x, state, weights, batch_sizes, reverse)
     tensors = [t for t in (x, *weights, *state) if t is not None]
-    if (x.dtype in (wisp.float32, wisp.float64) and all(
-            t.dtype == x.dtype and t.device == x.device and t.device.type in ("cpu", "cuda") for t in tensors)):
+    if x.dtype in (wisp.float32, wisp.float64) and all(
+        t.dtype == x.dtype and t.device == x.device and t.device.type in ("cpu", "cuda") for t in tensors
+    ):
         output, *state = _FusedLayer.apply(mode, reverse, batch_sizes, x, *weights, *state)
         return output, tuple(state)
     return _run_plain(mode, x, state, weights, batch_sizes, reverse)
@@ -82,7 +87,7 @@ def _run_autocast(mode, x, state, weights, batch_sizes, reverse):
     dtype = kept if mode == "GRU" and where == "cpu" else wisp.get_autocast_dtype(where)
     with wisp.autocast(where, enabled=False):
         x, *tensors = (t if t is None else t.float() for t in (x, *weights, *state))
-        output, last = run_layer(mode, x, tuple(tensors[len(weights):]), tensors[:len(weights)], batch_sizes, reverse)
+        output, last = run_layer(mode, x, tuple(tensors[len(weights) :]), tensors[: len(weights)], batch_sizes, reverse)
     return output.to(dtype), tuple(part.to(dtype) for part in last)
 
 
@@ -123,7 +128,8 @@ class _FusedLayer(wisp.autograd.Function):
         ctx.set_materialize_grads(False)
         x = x.contiguous()
         out, last_h, last_c, kept, cells, wide = _core._rnn_forward(
-            _MODES.index(mode), reverse, x, batch_sizes, w_ih, w_hh, b_ih, b_hh, w_hr, h, c)
+            _MODES.index(mode), reverse, x, batch_sizes, w_ih, w_hh, b_ih, b_hh, w_hr, h, c
+        )
         ctx.save_for_backward(x, w_ih, w_hh, b_ih, b_hh, w_hr, h, c, out, kept, cells, wide)
         shaped = out if batch_sizes is not None else out.view(*x.shape[:2], out.shape[1])
         return (shaped, last_h) if last_c is None else (shaped, last_h, last_c)
@@ -134,13 +140,34 @@ class _FusedLayer(wisp.autograd.Function):
         *inputs, out, kept, cells, wide = ctx.saved_tensors
         needs = ctx.needs_input_grad
         if wisp.is_grad_enabled():
-            return _FusedLayer._differentiable_backward(ctx, inputs, (grad_out, grad_h, grad_c))[:len(needs)]
+            return _FusedLayer._differentiable_backward(ctx, inputs, (grad_out, grad_h, grad_c))[: len(needs)]
         if grad_out is None and grad_h is None and grad_c is None:
             return (None,) * len(needs)
         x, w_ih, w_hh, _, _, w_hr, h, c = inputs
-        return (None, None, None, *_core._rnn_backward(
-            _MODES.index(ctx.mode), ctx.reverse, x, ctx.batch_sizes, w_ih, w_hh, w_hr, h, c, out, kept, cells, wide,
-            grad_out, grad_h, grad_c, [int(need) for need in (*needs[3:], False)[:8]]))[:len(needs)]
+        return (
+            None,
+            None,
+            None,
+            *_core._rnn_backward(
+                _MODES.index(ctx.mode),
+                ctx.reverse,
+                x,
+                ctx.batch_sizes,
+                w_ih,
+                w_hh,
+                w_hr,
+                h,
+                c,
+                out,
+                kept,
+                cells,
+                wide,
+                grad_out,
+                grad_h,
+                grad_c,
+                [int(need) for need in (*needs[3:], False)[:8]],
+            ),
+        )[: len(needs)]
 
     @staticmethod
     def _differentiable_backward(ctx, inputs, grads):
@@ -150,8 +177,13 @@ class _FusedLayer(wisp.autograd.Function):
         output, state = _run_plain(ctx.mode, x, state, weights, ctx.batch_sizes, ctx.reverse)
         pairs = [(y, g) for y, g in zip((output, *state), grads) if g is not None]
         wanted = [i for i, t in enumerate(inputs) if t is not None and ctx.needs_input_grad[i + 3]]
-        found = wisp.autograd.grad([y for y, _ in pairs], [inputs[i] for i in wanted], [g for _, g in pairs],
-                                   create_graph=True, allow_unused=True) if pairs else [None] * len(wanted)
+        found = (
+            wisp.autograd.grad(
+                [y for y, _ in pairs], [inputs[i] for i in wanted], [g for _, g in pairs], create_graph=True, allow_unused=True
+            )
+            if pairs
+            else [None] * len(wanted)
+        )
         results = dict(zip(wanted, found))
         return (None, None, None, *(results.get(i) for i in range(8)))
 
@@ -163,7 +195,7 @@ def _run_packed(mode, contributions, state, w_hh, b_hh, w_hr, batch_sizes, rever
     steps = contributions.split(batch_sizes)
     if reverse:  # sequences join as time runs back to where they end
         first = state
-        state = tuple(s[:batch_sizes[-1]] for s in first)
+        state = tuple(s[: batch_sizes[-1]] for s in first)
         for part, size in zip(reversed(steps), reversed(batch_sizes)):
             active = state[0].shape[0]
             if size > active:
@@ -187,21 +219,38 @@ def _run_packed(mode, contributions, state, w_hh, b_hh, w_hr, batch_sizes, rever
 class RNNBase(Module):
     """What RNN, LSTM and GRU share: parameters, layers, directions, and the forms of input."""
 
-    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout",
-                     "bidirectional", "proj_size"]
+    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
 
-    def __init__(self, mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-                 bidirectional=False, proj_size=0, device=None, dtype=None):
+    def __init__(
+        self,
+        mode,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        proj_size=0,
+        device=None,
+        dtype=None,
+    ):
         super().__init__()
         if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
-            raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element "
-                             "being zeroed")
+            raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
         if dropout > 0 and num_layers == 1:
-            warnings.warn("dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
-                          f"expects num_layers greater than 1, but got dropout={dropout} and "
-                          f"num_layers={num_layers}", stacklevel=3)
-        for name, value, kind in (("input_size", input_size, int), ("hidden_size", hidden_size, int),
-                                  ("bias", bias, bool), ("batch_first", batch_first, bool)):
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
+                f"expects num_layers greater than 1, but got dropout={dropout} and "
+                f"num_layers={num_layers}",
+                stacklevel=3,
+            )
+        for name, value, kind in (
+            ("input_size", input_size, int),
+            ("hidden_size", hidden_size, int),
+            ("bias", bias, bool),
+            ("batch_first", batch_first, bool),
+        ):
             if not isinstance(value, kind):
                 raise TypeError(f"{name} should be of type {kind.__name__}, got: {type(value).__name__}")
             if kind is int and value <= 0:
@@ -266,22 +315,27 @@ class RNNBase(Module):
         return [getattr(self, name) for name in self._flat_weights_names]
 
     def _weights_of(self, number):
-        weights = dict(zip((name.rpartition("_l")[0] for name in self._all_weights[number]),
-                           (getattr(self, name) for name in self._all_weights[number])))
+        weights = dict(
+            zip(
+                (name.rpartition("_l")[0] for name in self._all_weights[number]),
+                (getattr(self, name) for name in self._all_weights[number]),
+            )
+        )
         return [weights.get(kind) for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")]
 
     def check_input(self, input, batch_sizes):
         """Raise if the input does not fit."""
         if input.dtype != self._flat_weights[0].dtype and not wisp.is_autocast_enabled(input.device.type):
-            raise ValueError(f"RNN input dtype ({input.dtype}) does not match weight dtype "
-                             f"({self._flat_weights[0].dtype}). Convert input: "
-                             f"input.to({self._flat_weights[0].dtype}), or convert model: model.to({input.dtype})")
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype "
+                f"({self._flat_weights[0].dtype}). Convert input: "
+                f"input.to({self._flat_weights[0].dtype}), or convert model: model.to({input.dtype})"
+            )
         expected = 2 if batch_sizes is not None else 3
         if input.dim() != expected:
             raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
         if self.input_size != input.shape[-1]:
-            raise RuntimeError("input.size(-1) must be equal to input_size. "
-                               f"Expected {self.input_size}, got {input.shape[-1]}")
+            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}")
 
     def _state_sizes(self, batch):
         """The shapes of the parts of the state."""
@@ -359,8 +413,9 @@ class RNNBase(Module):
             if part.dim() != dims:
                 kind = "batched 3-D" if batched else "unbatched 2-D"
                 if self.mode == "LSTM":
-                    raise RuntimeError(f"For {kind} input, hx and cx should also be {dims}-D but got "
-                                       f"({state[0].dim()}-D, {state[1].dim()}-D) tensors")
+                    raise RuntimeError(
+                        f"For {kind} input, hx and cx should also be {dims}-D but got ({state[0].dim()}-D, {state[1].dim()}-D) tensors"
+                    )
                 raise RuntimeError(f"For {kind} input, hx should also be {dims}-D but got {part.dim()}-D tensor")
         if not batched:
             state = tuple(part.unsqueeze(1) for part in state)
@@ -382,8 +437,7 @@ class RNNBase(Module):
             outputs = []
             for direction in range(directions):
                 number = layer * directions + direction
-                output, final = run_layer(self.mode, x, parts[number], self._weights_of(number), batch_sizes,
-                                          reverse=direction == 1)
+                output, final = run_layer(self.mode, x, parts[number], self._weights_of(number), batch_sizes, reverse=direction == 1)
                 outputs.append(output)
                 last.append(final)
             x = outputs[0] if directions == 1 else wisp.cat(outputs, -1)
@@ -393,7 +447,8 @@ class RNNBase(Module):
 
     def extra_repr(self):
         return f"{self.input_size}, {self.hidden_size}" + _unusual(
-            self, proj_size=0, num_layers=1, bias=True, batch_first=False, dropout=0, bidirectional=False)
+            self, proj_size=0, num_layers=1, bias=True, batch_first=False, dropout=0, bidirectional=False
+        )
 
 
 class RNN(RNNBase):
@@ -498,11 +553,9 @@ class RNNCellBase(Module):
             elif state.dim() == 1:
                 state = state.unsqueeze(0)
             if state.shape[0] != input.shape[0]:
-                raise RuntimeError(f"Input batch size {input.shape[0]} doesn't match hidden0 batch size "
-                                   f"{state.shape[0]}")
+                raise RuntimeError(f"Input batch size {input.shape[0]} doesn't match hidden0 batch size {state.shape[0]}")
             if state.shape[1] != self.hidden_size:
-                raise RuntimeError(f"hidden0 has inconsistent hidden_size: got {state.shape[1]}, "
-                                   f"expected {self.hidden_size}")
+                raise RuntimeError(f"hidden0 has inconsistent hidden_size: got {state.shape[1]}, expected {self.hidden_size}")
             ready.append(state)
         return input, ready, batched
 

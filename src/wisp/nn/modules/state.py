@@ -1,4 +1,5 @@
 """Saving and loading of a module's state: `state_dict`, `load_state_dict`, and their hooks."""
+
 import warnings
 import weakref
 from collections import OrderedDict, namedtuple
@@ -52,13 +53,17 @@ class State:
 
     def get_extra_state(self):
         """Override to put more than parameters and buffers into the state dict; any picklable object."""
-        raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called. "
-                           "A module that overrides set_extra_state() must override get_extra_state() too.")
+        raise RuntimeError(
+            "Reached a code path in Module.get_extra_state() that should never be called. "
+            "A module that overrides set_extra_state() must override get_extra_state() too."
+        )
 
     def set_extra_state(self, state):
         """Override to take back what `get_extra_state` saved."""
-        raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called. "
-                           "A module that overrides get_extra_state() must override set_extra_state() too.")
+        raise RuntimeError(
+            "Reached a code path in Module.set_extra_state() that should never be called. "
+            "A module that overrides get_extra_state() must override set_extra_state() too."
+        )
 
     def register_state_dict_pre_hook(self, hook):
         """Call `hook(module, prefix, keep_vars)` before `state_dict` is made."""
@@ -71,8 +76,10 @@ class State:
 
     def _register_state_dict_hook(self, hook):
         if getattr(hook, "_from_public_api", False):
-            raise RuntimeError("Cannot register the same function as the state dict post hook that was previously "
-                               "registered via register_state_dict_post_hook")
+            raise RuntimeError(
+                "Cannot register the same function as the state dict post hook that was previously "
+                "registered via register_state_dict_post_hook"
+            )
         return _add(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook):
@@ -134,14 +141,12 @@ class State:
                 raise RuntimeError("state_dict post-hook must return None")
         return destination
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
-                              error_msgs):
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
         """Take this module's own entries (not those of its children) out of `state_dict`; collect what is wrong."""
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         assign = local_metadata.get("assign_to_params_buffers", False)
-        own = {name: tensor for name, tensor in (*self._parameters.items(), *self._persistent_buffers())
-               if tensor is not None}
+        own = {name: tensor for name, tensor in (*self._parameters.items(), *self._persistent_buffers()) if tensor is not None}
         for name, tensor in own.items():
             key = prefix + name
             if key in state_dict:
@@ -160,14 +165,16 @@ class State:
         if strict:
             for key in state_dict:
                 if key.startswith(prefix) and key != extra_key:
-                    first, dot, _ = key[len(prefix):].partition(".")
+                    first, dot, _ = key[len(prefix) :].partition(".")
                     if first not in (self._modules if dot else own):
                         unexpected_keys.append(key)
 
     def _load_member(self, key, name, tensor, given, assign, error_msgs):
         if not isinstance(given, wisp.Tensor):
-            error_msgs.append(f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object '
-                              f"from checkpoint but received {type(given)}")
+            error_msgs.append(
+                f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object '
+                f"from checkpoint but received {type(given)}"
+            )
             return
         if is_lazy(tensor):
             if is_lazy(given):
@@ -175,15 +182,16 @@ class State:
             if not assign:
                 tensor.materialize(given.shape)
         elif is_lazy(given):
-            error_msgs.append(f'The parameter named "{key}" is initialized in the model, '
-                              "but its counterpart in the checkpoint is not.")
+            error_msgs.append(f'The parameter named "{key}" is initialized in the model, but its counterpart in the checkpoint is not.')
             return
         else:
             if tensor.dim() == 0 and given.dim() == 1 and given.shape[0] == 1:  # how very old files keep scalars
                 given = given[0]
             if given.shape != tensor.shape:
-                error_msgs.append(f"size mismatch for {key}: copying a param with shape {given.shape} from "
-                                  f"checkpoint, the shape in current model is {tensor.shape}.")
+                error_msgs.append(
+                    f"size mismatch for {key}: copying a param with shape {given.shape} from "
+                    f"checkpoint, the shape in current model is {tensor.shape}."
+                )
                 return
         try:
             with wisp.no_grad():
@@ -198,9 +206,11 @@ class State:
                 else:
                     self._buffers[name] = given
         except Exception as error:
-            error_msgs.append(f'While copying the parameter named "{key}", whose dimensions in the model are '
-                              f"{tensor.size()} and whose dimensions in the checkpoint are {given.size()}, "
-                              f"an exception occurred : {error.args}.")
+            error_msgs.append(
+                f'While copying the parameter named "{key}", whose dimensions in the model are '
+                f"{tensor.size()} and whose dimensions in the checkpoint are {given.size()}, "
+                f"an exception occurred : {error.args}."
+            )
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
         """Copy the tensors of `state_dict` into this module. Everything that does not fit is listed in one error.
@@ -224,8 +234,7 @@ class State:
             local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
             if assign:
                 local_metadata["assign_to_params_buffers"] = True
-            module._load_from_state_dict(entries, prefix, local_metadata, True, missing_keys, unexpected_keys,
-                                         error_msgs)
+            module._load_from_state_dict(entries, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs)
             for name, child in module._modules.items():
                 if child is not None:
                     child_prefix = f"{prefix}{name}."
@@ -233,9 +242,11 @@ class State:
             incompatible = _IncompatibleKeys(missing_keys, unexpected_keys)
             for hook in module._load_state_dict_post_hooks.values():
                 if hook(module, incompatible) is not None:
-                    raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are not "
-                                         "expected to return new values, if incompatible_keys need to be modified, "
-                                         "it should be done inplace.")
+                    raise AssertionError(
+                        "Hooks registered with ``register_load_state_dict_post_hook`` are not "
+                        "expected to return new values, if incompatible_keys need to be modified, "
+                        "it should be done inplace."
+                    )
 
         load(self, state_dict, "")
         if strict:

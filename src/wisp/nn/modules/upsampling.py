@@ -1,4 +1,5 @@
 """Upsampling of signals, images and volumes."""
+
 from wisp.nn import functional as F
 from wisp.nn.modules.module import Module
 
@@ -28,8 +29,9 @@ class Upsample(Module):
         self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input):
-        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners,
-                             recompute_scale_factor=self.recompute_scale_factor)
+        return F.interpolate(
+            input, self.size, self.scale_factor, self.mode, self.align_corners, recompute_scale_factor=self.recompute_scale_factor
+        )
 
     def extra_repr(self):
         how = f"scale_factor={self.scale_factor!r}" if self.scale_factor is not None else f"size={self.size!r}"

@@ -1,4 +1,5 @@
 """Small helpers of the layers: numbers or tuples as arguments, and what their text tells of them."""
+
 import collections.abc
 from itertools import repeat
 
@@ -27,7 +28,7 @@ def _list_with_default(out_size, defaults):
         return out_size
     if len(defaults) <= len(out_size):
         raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
-    return [v if v is not None else d for v, d in zip(out_size, defaults[-len(out_size):])]
+    return [v if v is not None else d for v, d in zip(out_size, defaults[-len(out_size) :])]
 
 
 def join_repr(*parts):
@@ -50,14 +51,14 @@ def consume_prefix_in_state_dict_if_present(state_dict, prefix):
     """
     for name in list(state_dict):
         if name.startswith(prefix):
-            state_dict[name[len(prefix):]] = state_dict.pop(name)
+            state_dict[name[len(prefix) :]] = state_dict.pop(name)
     metadata = getattr(state_dict, "_metadata", None)
     for name in list(metadata or ()):
         if name and (name == prefix.replace(".", "") or name.startswith(prefix)):
-            metadata[name[len(prefix):]] = metadata.pop(name)
+            metadata[name[len(prefix) :]] = metadata.pop(name)
 
 
 def _unusual(module, **usual):
-    """", name=value" for each attribute that differs from what it usually is."""
+    """ ", name=value" for each attribute that differs from what it usually is."""
     values = {name: getattr(module, name) for name in usual}
     return "".join(f", {name}={values[name]}" for name in usual if values[name] != usual[name])

@@ -1,7 +1,7 @@
 """Data parallelism within a process (`DataParallel`) and between processes (`DistributedDataParallel`)."""
+
 from wisp.nn.parallel.data_parallel import DataParallel, data_parallel
 from wisp.nn.parallel.distributed import DistributedDataParallel
 from wisp.nn.parallel.scatter_gather import gather, parallel_apply, replicate, scatter, scatter_kwargs
 
-__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter",
-           "scatter_kwargs"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter", "scatter_kwargs"]

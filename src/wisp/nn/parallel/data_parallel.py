@@ -1,4 +1,5 @@
 """DataParallel: one process, the batch cut over several devices."""
+
 import wisp
 from wisp.nn.modules.module import Module
 from wisp.nn.parallel.scatter_gather import gather, parallel_apply, replicate, scatter_kwargs
@@ -27,7 +28,7 @@ class DataParallel(Module):
         super().__init__()
         given = _all_devices() if device_ids is None else [_device(value) for value in device_ids]
         if given and given[0].type == "cuda" and not wisp.cuda.is_available():
-            given = []      # as in PyTorch: the module runs where it is
+            given = []  # as in PyTorch: the module runs where it is
         self.module, self.dim, self.device_ids = module, dim, given
         self.output_device = _device(output_device) if output_device is not None and given else (given[0] if given else None)
 
@@ -39,7 +40,7 @@ class DataParallel(Module):
         parts, named = self.scatter(inputs, kwargs, self.device_ids)
         if not parts:
             parts, named = ((),), ({},)
-        copies = self.replicate(self.module, self.device_ids[:len(parts)])
+        copies = self.replicate(self.module, self.device_ids[: len(parts)])
         return self.gather(self.parallel_apply(copies, parts, named), self.output_device)
 
     # The steps as methods, which subclasses replace.

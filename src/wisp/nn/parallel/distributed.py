@@ -4,6 +4,7 @@ Gradients travel in buckets, in the order in which backward makes them: while MP
 A gradient is written to its bucket as soon as it is made, and is a part of the bucket from then on: it is copied once.
 (One that was there before backward, from an accumulation, stays where it is, and gets the average back.)
 """
+
 import contextlib
 import hashlib
 
@@ -12,8 +13,8 @@ from wisp.nn.modules.module import Module
 
 __all__ = ["DistributedDataParallel"]
 
-FIRST_BUCKET = 1 << 20      # bytes; small, so that the first reduction begins early
-BUCKET = {"cpu": 4, "cuda": 25}     # MB; a CPU's model is smaller, and what comes after the last gradient is not hidden
+FIRST_BUCKET = 1 << 20  # bytes; small, so that the first reduction begins early
+BUCKET = {"cpu": 4, "cuda": 25}  # MB; a CPU's model is smaller, and what comes after the last gradient is not hidden
 
 
 class GradBucket:
@@ -69,19 +70,40 @@ class DistributedDataParallel(Module):
     >>> wisp.distributed.destroy_process_group()
     """
 
-    def __init__(self, module, device_ids=None, output_device=None, dim=0, broadcast_buffers=True, init_sync=True, process_group=None,
-                 bucket_cap_mb=None, find_unused_parameters=False, check_reduction=False, gradient_as_bucket_view=False,
-                 static_graph=False, delay_all_reduce_named_params=None, param_to_hook_all_reduce=None, mixed_precision=None,
-                 device_mesh=None, skip_all_reduce_unused_params=False):
+    def __init__(
+        self,
+        module,
+        device_ids=None,
+        output_device=None,
+        dim=0,
+        broadcast_buffers=True,
+        init_sync=True,
+        process_group=None,
+        bucket_cap_mb=None,
+        find_unused_parameters=False,
+        check_reduction=False,
+        gradient_as_bucket_view=False,
+        static_graph=False,
+        delay_all_reduce_named_params=None,
+        param_to_hook_all_reduce=None,
+        mixed_precision=None,
+        device_mesh=None,
+        skip_all_reduce_unused_params=False,
+    ):
         super().__init__()
         from wisp import distributed
         from wisp.distributed._groups import resolve
+
         self.process_group = resolve("DistributedDataParallel", process_group)
-        for name, value in (("mixed_precision", mixed_precision), ("device_mesh", device_mesh),
-                            ("delay_all_reduce_named_params", delay_all_reduce_named_params)):
+        for name, value in (
+            ("mixed_precision", mixed_precision),
+            ("device_mesh", device_mesh),
+            ("delay_all_reduce_named_params", delay_all_reduce_named_params),
+        ):
             if value is not None:
-                raise NotImplementedError(f"DistributedDataParallel: {name} is not supported; leave it away (autocast works inside "
-                                          f"of forward)")
+                raise NotImplementedError(
+                    f"DistributedDataParallel: {name} is not supported; leave it away (autocast works inside of forward)"
+                )
         if not any(parameter.requires_grad for parameter in module.parameters()):
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.")
         if device_ids is not None and len(device_ids) > 1:
@@ -115,14 +137,19 @@ class DistributedDataParallel(Module):
 
     def _check_models(self):
         from wisp.distributed.collectives import agree
+
         listing = "; ".join(f"{name} {list(p.shape)} {p.dtype}" for p, name in self._names.items())
         total = sum(parameter.numel() for parameter in self._names)
-        agree(self.process_group, "model " + hashlib.sha1(listing.encode()).hexdigest(),
-              f"DistributedDataParallel({type(self.module).__name__} with {len(self._names)} parameters of {total} elements)")
+        agree(
+            self.process_group,
+            "model " + hashlib.sha1(listing.encode()).hexdigest(),
+            f"DistributedDataParallel({type(self.module).__name__} with {len(self._names)} parameters of {total} elements)",
+        )
 
     def _broadcast(self, tensors, source=0):
         """The values of one rank, rank 0's by default; few messages: one flat tensor per dtype."""
         from wisp import distributed
+
         kinds = {}
         for tensor in tensors:
             if tensor.numel():
@@ -147,6 +174,7 @@ class DistributedDataParallel(Module):
                 self._place[parameter] = bucket, position
             self._buckets.append(bucket)
             limit = self.bucket_bytes_cap
+
         for parameter in self._order:
             kind = parameter.dtype, parameter.device
             members = open_.setdefault(kind, [[], 0])
@@ -169,6 +197,7 @@ class DistributedDataParallel(Module):
         buffers = self.require_forward_param_sync and self.broadcast_buffers and bool(self._shared_buffers)
         if self._join_config is not None:
             from wisp.distributed.algorithms import Join
+
             Join.notify_join_context(self)
             self._step_of_join(True, syncing, buffers)
         if buffers:
@@ -191,7 +220,7 @@ class DistributedDataParallel(Module):
                 bucket, position = self._place[parameter]
                 if parameter.grad is None:
                     bucket.views[position].zero_()
-                else:       # what earlier backwards under no_sync have left
+                else:  # what earlier backwards under no_sync have left
                     self._put(parameter, bucket.views[position])
                 bucket.left -= 1
 
@@ -211,11 +240,13 @@ class DistributedDataParallel(Module):
         if not self._started:
             self._started, self._done = True, set()
         if parameter in self._done or parameter in self._unused:
-            raise RuntimeError(f"DistributedDataParallel: Expected to mark a variable ready only once: the gradient of "
-                               f"{self._names[parameter]} "
-                               "was made twice in one backward, or after it was found unused. A part of the model that runs again "
-                               "inside of "
-                               "backward (reentrant checkpoints) does that: use checkpoint(..., use_reentrant=False)")
+            raise RuntimeError(
+                f"DistributedDataParallel: Expected to mark a variable ready only once: the gradient of "
+                f"{self._names[parameter]} "
+                "was made twice in one backward, or after it was found unused. A part of the model that runs again "
+                "inside of "
+                "backward (reentrant checkpoints) does that: use checkpoint(..., use_reentrant=False)"
+            )
         self._done.add(parameter)
         self._seen.append(parameter)
         self._put(parameter, bucket.views[position])
@@ -226,16 +257,16 @@ class DistributedDataParallel(Module):
         if self._next == len(self._buckets):
             self._finish()
         elif self.process_group.pending:
-            self.process_group.pending[0].is_completed()       # MPI goes on when it is asked
+            self.process_group.pending[0].is_completed()  # MPI goes on when it is asked
 
     def _put(self, parameter, view):
         """A gradient's part of the average into its place in the bucket."""
         with wisp.no_grad():
             grad = parameter.grad
             if grad.layout is not wisp.strided:
-                parameter.grad = grad = grad.to_dense()     # sparse here, it may not be in the other ranks
+                parameter.grad = grad = grad.to_dense()  # sparse here, it may not be in the other ranks
             if self._comm_hook is None and self._share != 1:
-                grad.mul_(self._share)      # while it is in the cache
+                grad.mul_(self._share)  # while it is in the cache
             if grad is not view:
                 view.copy_(grad)
                 if parameter not in self._kept:
@@ -270,8 +301,10 @@ class DistributedDataParallel(Module):
         if self._comm_hook is not None:
             value = value[0] if isinstance(value, (list, tuple)) else value
             if not isinstance(value, wisp.Tensor) or value.numel() != bucket.flat.numel():
-                raise RuntimeError("DistributedDataParallel: the communication hook must give a Future of a tensor of "
-                                   f"{bucket.flat.numel()} elements, got {type(value).__name__}")
+                raise RuntimeError(
+                    "DistributedDataParallel: the communication hook must give a Future of a tensor of "
+                    f"{bucket.flat.numel()} elements, got {type(value).__name__}"
+                )
             if value.data_ptr() != bucket.flat.data_ptr():
                 bucket.flat.copy_(value.view(-1))
 
@@ -291,11 +324,13 @@ class DistributedDataParallel(Module):
             "DistributedDataParallel: Expected to have finished reduction in the prior iteration before starting a new one. This "
             "error indicates "
             f"that your module has parameters that were not used in producing loss: rank {self.process_group.rank()} got no gradient for "
-            f"{', '.join(missing)}. Pass find_unused_parameters=True, and make sure that the output of forward takes part in the loss.")
+            f"{', '.join(missing)}. Pass find_unused_parameters=True, and make sure that the output of forward takes part in the loss."
+        )
 
     def _reorder(self):
         """From the second step on, buckets follow the order in which rank 0's gradients came."""
         from wisp import distributed
+
         self._rebuilt = True
         if self.find_unused_parameters or self.static_graph:
             return
@@ -313,7 +348,7 @@ class DistributedDataParallel(Module):
         """The ranks tell each other who takes part in a step, and what there is to do: (whether to reduce, whether to send buffers)."""
         told = wisp.tensor([active, syncing, buffers], dtype=wisp.int64)
         self._all_reduce(told, group=self.process_group)
-        self._find_source(active)       # of buffers: a rank without batches has old ones
+        self._find_source(active)  # of buffers: a rank without batches has old ones
         if self._divide_by_active:
             self._op, self._share = "SUM", 1 / int(told[0])
         return bool(told[1]), bool(told[2])
@@ -347,8 +382,9 @@ class DistributedDataParallel(Module):
     def join_hook(self, divide_by_initial_world_size=True, **options):
         """For `wisp.distributed.algorithms.Join`."""
         from wisp.distributed.algorithms.join import make_hook
+
         self._divide_by_active = not divide_by_initial_world_size
-        self._rebuilt = True        # a rank that may have seen no step can't tell the order of gradients
+        self._rebuilt = True  # a rank that may have seen no step can't tell the order of gradients
         return make_hook(self._shadow, self._end_of_join)
 
     @property
@@ -364,6 +400,7 @@ class DistributedDataParallel(Module):
     def join(self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False):
         """A block in which ranks may have different numbers of batches; see `wisp.distributed.algorithms.Join`."""
         from wisp.distributed.algorithms import Join
+
         return Join([self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size)
 
     @contextlib.contextmanager
@@ -406,6 +443,7 @@ def _leaves(output):
         if not isinstance(value, (str, bytes)) and hasattr(value, "__iter__"):
             for item in value:
                 collect(item)
+
     collect(output)
     while stack:
         node = stack.pop()

@@ -1,4 +1,5 @@
 """The parts of data parallelism: a batch is cut over devices, copies of a module run on the parts, results are joined."""
+
 import copy
 
 import wisp
@@ -32,8 +33,7 @@ def scatter_kwargs(inputs, kwargs, target_gpus, dim=0):
     parts = scatter(inputs, target_gpus, dim) if inputs else []
     named = scatter(kwargs, target_gpus, dim) if kwargs else []
     count = max(len(parts), len(named))
-    return (tuple([*parts, *(() for _ in range(count - len(parts)))]),
-            tuple([*named, *({} for _ in range(count - len(named)))]))
+    return (tuple([*parts, *(() for _ in range(count - len(parts)))]), tuple([*named, *({} for _ in range(count - len(named)))]))
 
 
 def gather(outputs, target_device, dim=0):
@@ -87,5 +87,7 @@ def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
     kwargs_tup = [{} for _ in modules] if kwargs_tup is None else kwargs_tup
     if not len(modules) == len(inputs) == len(kwargs_tup):
         raise AssertionError(f"parallel_apply: got {len(modules)} modules, {len(inputs)} inputs, {len(kwargs_tup)} keyword arguments")
-    return [module(*(given if isinstance(given, (tuple, list)) else (given,)), **named)
-            for module, given, named in zip(modules, inputs, kwargs_tup)]
+    return [
+        module(*(given if isinstance(given, (tuple, list)) else (given,)), **named)
+        for module, given, named in zip(modules, inputs, kwargs_tup)
+    ]

@@ -1,4 +1,5 @@
 """Clipping of gradients, by their total norm or element by element."""
+
 import math
 import warnings
 
@@ -29,6 +30,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     device, dtype = tensors[0].device, tensors[0].dtype
     if any(hasattr(t, "device_mesh") for t in tensors):
         from wisp.distributed.tensor._dtensor import total_norm
+
         total = total_norm(tensors, norm_type)
     elif norm_type == 2.0 and dtype.is_floating_point and all(t.dtype == dtype and t.device.type == "cpu" for t in tensors):
         total = wisp.tensor(_core._total_norm(tensors), dtype=dtype, device=tensors[0].device)
@@ -36,9 +38,11 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
         norms = [wisp.linalg.vector_norm(t.detach(), norm_type) for t in tensors]
         total = wisp.linalg.vector_norm(wisp.stack([norm.to(device) for norm in norms]), norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
-        raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
-                           "cannot be clipped. To disable this error and scale the gradients by the non-finite norm "
-                           "anyway, set `error_if_nonfinite=False`")
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
+            "cannot be clipped. To disable this error and scale the gradients by the non-finite norm "
+            "anyway, set `error_if_nonfinite=False`"
+        )
     return total
 
 

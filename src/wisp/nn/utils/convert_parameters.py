@@ -1,4 +1,5 @@
 """All parameters as one vector, and back."""
+
 import wisp
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]

@@ -1,4 +1,5 @@
 """Fusing batch normalisation into the layer before it, for inference."""
+
 import copy
 
 import wisp
@@ -21,8 +22,9 @@ def fuse_conv_bn_eval(conv, bn, transpose=False):
     fused = copy.deepcopy(conv)
     if bn.running_mean is None or bn.running_var is None:
         raise AssertionError("bn.running_mean and bn.running_var must not be None")
-    fused.weight, fused.bias = fuse_conv_bn_weights(fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps,
-                                                    bn.weight, bn.bias, transpose)
+    fused.weight, fused.bias = fuse_conv_bn_weights(
+        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
+    )
     return fused
 
 
@@ -34,8 +36,10 @@ def fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, trans
     shape = [1, -1] if transpose else [-1, 1]
     weight = conv_w * scale.reshape(shape + [1] * (conv_w.dim() - 2)).to(conv_w.dtype)
     bias = ((bias - bn_rm) * scale + shift).to(conv_w.dtype if conv_b is None else conv_b.dtype)
-    return (Parameter(weight.detach(), conv_w.requires_grad),
-            Parameter(bias.detach(), conv_w.requires_grad if conv_b is None else conv_b.requires_grad))
+    return (
+        Parameter(weight.detach(), conv_w.requires_grad),
+        Parameter(bias.detach(), conv_w.requires_grad if conv_b is None else conv_b.requires_grad),
+    )
 
 
 def fuse_linear_bn_eval(linear, bn):
@@ -45,8 +49,7 @@ def fuse_linear_bn_eval(linear, bn):
     if linear.out_features != bn.num_features and bn.num_features != 1:
         raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")
     fused = copy.deepcopy(linear)
-    fused.weight, fused.bias = fuse_linear_bn_weights(fused.weight, fused.bias, bn.running_mean, bn.running_var,
-                                                      bn.eps, bn.weight, bn.bias)
+    fused.weight, fused.bias = fuse_linear_bn_weights(fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
     return fused
 
 

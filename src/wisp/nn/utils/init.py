@@ -1,4 +1,5 @@
 """Making modules without initialising their parameters."""
+
 import inspect
 
 from wisp.nn.modules.module import Module

@@ -1,4 +1,5 @@
 """Ready-made parametrizations: orthogonal matrices, weight normalisation, spectral normalisation."""
+
 from enum import Enum, auto
 
 import wisp
@@ -50,8 +51,7 @@ class _SpectralNorm(Module):
         if dim >= ndim or dim < -ndim:
             raise IndexError(f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got {dim})")
         if n_power_iterations <= 0:
-            raise ValueError(f"Expected n_power_iterations to be positive, but got "
-                             f"n_power_iterations={n_power_iterations}")
+            raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
         self.dim = dim if dim >= 0 else dim + ndim
         self.eps = eps
         if ndim > 1:
@@ -150,8 +150,7 @@ class _Orthogonal(Module):
     @wisp.no_grad()
     def right_inverse(self, Q):
         if tuple(Q.shape) != self.shape:
-            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape "
-                             f"{tuple(Q.shape)}.")
+            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {tuple(Q.shape)}.")
         start = wisp.zeros_like(Q)  # what forward maps to the identity
         start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
         transposed = Q.shape[-2] < Q.shape[-1]
@@ -159,8 +158,9 @@ class _Orthogonal(Module):
         rows, columns = Q.shape[-2:]
         if not hasattr(self, "base"):
             if self.orthogonal_map != _OrthMaps.householder:
-                raise NotImplementedError("It is not possible to assign to the matrix exponential or the Cayley "
-                                          "parametrizations when use_trivialization=False.")
+                raise NotImplementedError(
+                    "It is not possible to assign to the matrix exponential or the Cayley parametrizations when use_trivialization=False."
+                )
             A, tau = wisp.geqrf(Q)
             diagonal = A.diagonal(dim1=-2, dim2=-1)
             diagonal.copy_(diagonal.sign() * wisp.where(tau == 0, -1.0, 1.0).to(A.dtype))
@@ -202,8 +202,7 @@ def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization
         square = weight.shape[-2] == weight.shape[-1]
         orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
     if orthogonal_map not in _OrthMaps.__members__:
-        raise ValueError('orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
-                         f"Got: {orthogonal_map}")
+        raise ValueError(f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}')
     parametrization = _Orthogonal(weight, _OrthMaps[orthogonal_map], use_trivialization=use_trivialization)
     parametrize.register_parametrization(module, name, parametrization, unsafe=True)
     return module

@@ -2,6 +2,7 @@
 
 A parametrized module gets a class of its own, in which the tensor's name is a property.
 """
+
 import collections.abc
 import copy
 from contextlib import contextmanager
@@ -10,8 +11,15 @@ import wisp
 from wisp.nn.modules.container import ModuleDict, ModuleList
 from wisp.nn.parameter import Parameter
 
-__all__ = ["cached", "ParametrizationList", "register_parametrization", "is_parametrized", "remove_parametrizations",
-           "type_before_parametrizations", "transfer_parametrizations_and_params"]
+__all__ = [
+    "cached",
+    "ParametrizationList",
+    "register_parametrization",
+    "is_parametrized",
+    "remove_parametrizations",
+    "type_before_parametrizations",
+    "transfer_parametrizations_and_params",
+]
 
 _cache_enabled = 0
 _cache = {}
@@ -58,21 +66,24 @@ class ParametrizationList(ModuleList):
                     except NotImplementedError:
                         pass
         if not isinstance(new, wisp.Tensor) and not isinstance(new, collections.abc.Sequence):
-            raise ValueError("'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
-                             f"Got {type(new).__name__}")
+            raise ValueError(f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got {type(new).__name__}")
         self.is_tensor = isinstance(new, wisp.Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
         if self.is_tensor:
             if original.dtype != new.dtype:
-                raise ValueError("When `right_inverse` outputs one tensor, it may not change the dtype.\n"
-                                 f"original.dtype: {original.dtype}\nright_inverse(original).dtype: {new.dtype}")
+                raise ValueError(
+                    "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
+                    f"original.dtype: {original.dtype}\nright_inverse(original).dtype: {new.dtype}"
+                )
             if new is not original:
                 original.data = new.detach()
             _register_parameter_or_buffer(self, "original", original)
         else:
             if not _is_tensors(new):
-                raise ValueError("'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
-                                 f"Got element of type {[type(v).__name__ for v in new]}")
+                raise ValueError(
+                    "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                    f"Got element of type {[type(v).__name__ for v in new]}"
+                )
             for i, part in enumerate(new):
                 part = Parameter(part.detach(), original.requires_grad) if isinstance(original, Parameter) else part
                 _register_parameter_or_buffer(self, f"original{i}", part)
@@ -84,13 +95,17 @@ class ParametrizationList(ModuleList):
         if not isinstance(result, wisp.Tensor):
             raise ValueError(f"A parametrization must return a tensor. Got {type(result).__name__}.")
         if self.is_tensor and result.dtype != original.dtype:
-            raise ValueError("Registering a parametrization may not change the dtype of the tensor, unless `unsafe` "
-                             f"flag is enabled.\nunparametrized dtype: {original.dtype}\n"
-                             f"parametrized dtype: {result.dtype}")
+            raise ValueError(
+                "Registering a parametrization may not change the dtype of the tensor, unless `unsafe` "
+                f"flag is enabled.\nunparametrized dtype: {original.dtype}\n"
+                f"parametrized dtype: {result.dtype}"
+            )
         if self.is_tensor and result.shape != original.shape and self._inverse_keeps_shape():
-            raise ValueError("Registering a parametrization may not change the shape of the tensor, unless `unsafe` "
-                             f"flag is enabled.\nunparametrized shape: {original.shape}\n"
-                             f"parametrized shape: {result.shape}")
+            raise ValueError(
+                "Registering a parametrization may not change the shape of the tensor, unless `unsafe` "
+                f"flag is enabled.\nunparametrized shape: {original.shape}\n"
+                f"parametrized shape: {result.shape}"
+            )
 
     def _inverse_keeps_shape(self):
         return not any(hasattr(module, "right_inverse") for module in self)
@@ -109,15 +124,16 @@ class ParametrizationList(ModuleList):
             if self.is_tensor and not isinstance(value, wisp.Tensor):
                 raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
             if not self.is_tensor and not _is_tensors(value):
-                raise ValueError("'right_inverse' must return a sequence of tensors. "
-                                 f"Got {type(value).__name__}.")
+                raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}.")
             if len(values) != self.ntensors:
-                raise ValueError("'right_inverse' must return a sequence of tensors of length "
-                                 f"{self.ntensors}. Got a sequence of length {len(values)}.")
+                raise ValueError(
+                    f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got a sequence of length {len(values)}."
+                )
             for original, new in zip(self._originals(), values):
                 if original.dtype != new.dtype:
-                    raise ValueError(f"The tensor returned by `right_inverse` has dtype {new.dtype} while `original` "
-                                     f"has dtype {original.dtype}")
+                    raise ValueError(
+                        f"The tensor returned by `right_inverse` has dtype {new.dtype} while `original` has dtype {original.dtype}"
+                    )
                 original.data = new.detach()
 
     def forward(self):
@@ -142,8 +158,9 @@ def _inject_new_class(module):
     def getstate(self):
         raise RuntimeError("Serialization of parametrized modules is only supported through state_dict().")
 
-    module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), {"__getstate__": getstate, "__deepcopy__": deepcopy,
-                                                                    "_is_parametrized_class": True})
+    module.__class__ = type(
+        f"Parametrized{cls.__name__}", (cls,), {"__getstate__": getstate, "__deepcopy__": deepcopy, "_is_parametrized_class": True}
+    )
 
 
 def _give_own_class(module):
@@ -189,17 +206,20 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
             if not isinstance(new, wisp.Tensor):
                 raise ValueError(f"A parametrization must return a tensor. Got {type(new).__name__}.")
             if new.dtype != value.dtype or new.shape != value.shape:
-                raise ValueError("Registering a parametrization may not change the dtype or the shape of the tensor, "
-                                 f"unless the `unsafe` flag is enabled.\nbefore: {value.dtype}, {value.shape}\n"
-                                 f"after: {new.dtype}, {new.shape}")
+                raise ValueError(
+                    "Registering a parametrization may not change the dtype or the shape of the tensor, "
+                    f"unless the `unsafe` flag is enabled.\nbefore: {value.dtype}, {value.shape}\n"
+                    f"after: {new.dtype}, {new.shape}"
+                )
             if hasattr(parametrization, "right_inverse"):
                 try:
                     with wisp.no_grad():
                         inverse = parametrization.right_inverse(new)
                 except NotImplementedError:
                     inverse = None
-                if inverse is not None and (not isinstance(inverse, wisp.Tensor) or inverse.dtype != value.dtype
-                                            or inverse.shape != value.shape):
+                if inverse is not None and (
+                    not isinstance(inverse, wisp.Tensor) or inverse.dtype != value.dtype or inverse.shape != value.shape
+                ):
                     raise ValueError("parametrization.right_inverse must return a tensor of the same dtype and shape")
         current.append(parametrization)
         current.unsafe |= unsafe
@@ -214,8 +234,7 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
         # A name such as "keys" is one of ModuleDict's methods too: write to its registry, not through its attributes.
         module.parametrizations[tensor_name] = parametrizations
     else:
-        raise ValueError(f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name "
-                         f"'{tensor_name}'")
+        raise ValueError(f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'")
     return module
 
 
@@ -242,8 +261,9 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
         value = getattr(module, tensor_name)
         original = Parameter(value.detach()) if value.requires_grad else value
     else:
-        raise ValueError("Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in "
-                         "terms of a sequence of tensors.")
+        raise ValueError(
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a sequence of tensors."
+        )
     delattr(type(module), tensor_name)
     del module.parametrizations[tensor_name]
     _register_parameter_or_buffer(module, tensor_name, original)

@@ -2,6 +2,7 @@
 
 `weight` becomes `weight_orig * weight_mask`; `remove` makes the result an ordinary parameter again.
 """
+
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -9,9 +10,24 @@ from collections.abc import Iterable
 import wisp
 
 __all__ = [
-    "BasePruningMethod", "PruningContainer", "Identity", "RandomUnstructured", "L1Unstructured", "RandomStructured",
-    "LnStructured", "CustomFromMask", "identity", "random_unstructured", "l1_unstructured", "random_structured",
-    "ln_structured", "global_unstructured", "custom_from_mask", "remove", "is_pruned"]
+    "BasePruningMethod",
+    "PruningContainer",
+    "Identity",
+    "RandomUnstructured",
+    "L1Unstructured",
+    "RandomStructured",
+    "LnStructured",
+    "CustomFromMask",
+    "identity",
+    "random_unstructured",
+    "l1_unstructured",
+    "random_structured",
+    "ln_structured",
+    "global_unstructured",
+    "custom_from_mask",
+    "remove",
+    "is_pruned",
+]
 
 
 class BasePruningMethod(ABC):
@@ -49,8 +65,7 @@ class BasePruningMethod(ABC):
         original = getattr(module, name)
         scores = original if importance_scores is None else importance_scores
         if scores.shape != original.shape:
-            raise AssertionError("importance_scores should have the same shape as parameter "
-                                 f"{name} of {module}")
+            raise AssertionError(f"importance_scores should have the same shape as parameter {name} of {module}")
         if old is None:
             default_mask = wisp.ones_like(original)
         else:
@@ -105,8 +120,10 @@ class PruningContainer(BasePruningMethod):
         if not isinstance(method, BasePruningMethod) and method is not None:
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
         if method is not None and self._tensor_name != method._tensor_name:
-            raise ValueError("Can only add pruning methods acting on the parameter named "
-                             f"'{self._tensor_name}' to PruningContainer {self}. Found '{method._tensor_name}'")
+            raise ValueError(
+                "Can only add pruning methods acting on the parameter named "
+                f"'{self._tensor_name}' to PruningContainer {self}. Found '{method._tensor_name}'"
+            )
         if isinstance(method, PruningContainer):
             self._pruning_methods += method._pruning_methods
         else:
@@ -157,7 +174,8 @@ def _check_amount(amount):
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     if (isinstance(amount, numbers.Integral) and amount < 0) or (
-            not isinstance(amount, numbers.Integral) and not 0.0 <= float(amount) <= 1.0):
+        not isinstance(amount, numbers.Integral) and not 0.0 <= float(amount) <= 1.0
+    ):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
@@ -223,8 +241,9 @@ class _Structured(_Amount):
 
     def compute_mask(self, t, default_mask):
         if t.dim() <= 1:
-            raise ValueError("Structured pruning can only be applied to multidimensional tensors. Found tensor of "
-                             f"shape {t.shape} with {t.dim()} dims")
+            raise ValueError(
+                f"Structured pruning can only be applied to multidimensional tensors. Found tensor of shape {t.shape} with {t.dim()} dims"
+            )
         if self.dim >= t.dim() or self.dim < -t.dim():
             raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
         size = t.shape[self.dim]
@@ -339,13 +358,14 @@ def global_unstructured(parameters, pruning_method, importance_scores=None, **kw
     method._tensor_name = "temp"
     container.add_pruning_method(method)
     if method.PRUNING_TYPE != "unstructured":
-        raise ValueError(f'Only "unstructured" PRUNING_TYPE supported for the `pruning_method`. Found method '
-                         f"{pruning_method} of type {method.PRUNING_TYPE}")
-    final = container.compute_mask(wisp.cat([s.reshape(-1) for s in scores]),
-                                   wisp.cat([m.reshape(-1) for m in masks]))
+        raise ValueError(
+            f'Only "unstructured" PRUNING_TYPE supported for the `pruning_method`. Found method '
+            f"{pruning_method} of type {method.PRUNING_TYPE}"
+        )
+    final = container.compute_mask(wisp.cat([s.reshape(-1) for s in scores]), wisp.cat([m.reshape(-1) for m in masks]))
     start = 0
     for (module, name), mask in zip(parameters, masks):
-        custom_from_mask(module, name, mask=final[start:start + mask.numel()].view_as(mask))
+        custom_from_mask(module, name, mask=final[start : start + mask.numel()].view_as(mask))
         start += mask.numel()
 
 
@@ -369,5 +389,4 @@ def remove(module, name):
 
 def is_pruned(module):
     """Whether some parameter of a module, or of one below it, is pruned."""
-    return any(isinstance(hook, BasePruningMethod) for _, child in module.named_modules()
-               for hook in child._forward_pre_hooks.values())
+    return any(isinstance(hook, BasePruningMethod) for _, child in module.named_modules() for hook in child._forward_pre_hooks.values())

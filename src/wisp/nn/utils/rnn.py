@@ -1,10 +1,19 @@
 """Sequences of different lengths: padded into one tensor, or packed without padding."""
+
 from collections import namedtuple
 
 import wisp
 
-__all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pad_packed_sequence", "pad_sequence",
-           "unpad_sequence", "pack_sequence", "unpack_sequence"]
+__all__ = [
+    "PackedSequence",
+    "invert_permutation",
+    "pack_padded_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpad_sequence",
+    "pack_sequence",
+    "unpack_sequence",
+]
 
 
 class PackedSequence(namedtuple("PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])):
@@ -21,9 +30,11 @@ class PackedSequence(namedtuple("PackedSequence", ["data", "batch_sizes", "sorte
                 raise AssertionError("Expected data to be a list or tuple of length 2 when batch_sizes is None")
             data, batch_sizes = data
         elif batch_sizes.device.type != "cpu":
-            raise ValueError("batch_sizes should always be on CPU. Instances of PackedSequence should never be "
-                             "created manually. They should be instantiated by functions like pack_sequence and "
-                             "pack_padded_sequence in nn.utils.rnn.")
+            raise ValueError(
+                "batch_sizes should always be on CPU. Instances of PackedSequence should never be "
+                "created manually. They should be instantiated by functions like pack_sequence and "
+                "pack_padded_sequence in nn.utils.rnn."
+            )
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
@@ -34,8 +45,7 @@ class PackedSequence(namedtuple("PackedSequence", ["data", "batch_sizes", "sorte
         if data is self.data:
             return self
         move = {k: v for k, v in kwargs.items() if k in ("non_blocking", "copy")}
-        indices = [None if i is None else i.to(data.device, **move)
-                   for i in (self.sorted_indices, self.unsorted_indices)]
+        indices = [None if i is None else i.to(data.device, **move) for i in (self.sorted_indices, self.unsorted_indices)]
         return type(self)(data, self.batch_sizes, *indices)
 
     def cuda(self, *args, **kwargs):
@@ -104,19 +114,19 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         raise RuntimeError("Cannot pack empty tensors.")
     steps, batch = input.shape[:2]
     if len(lengths) != batch:
-        raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} "
-                           f"(batch_size={batch})")
+        raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} (batch_size={batch})")
     if min(lengths) <= 0:
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is "
-                           "<= 0")
+        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
     if max(lengths) > steps:
         raise RuntimeError(f"Expected lengths of at most {steps}, the padded size, but got {max(lengths)}")
     sorted_indices = None
     if enforce_sorted:
         if any(a < b for a, b in zip(lengths, lengths[1:])):
-            raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
-                               "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
-                               "sidestep this requirement if you do not need ONNX exportability.")
+            raise RuntimeError(
+                "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
+                "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
+                "sidestep this requirement if you do not need ONNX exportability."
+            )
     else:
         order = sorted(range(batch), key=lambda i: -lengths[i])
         lengths = [lengths[i] for i in order]
@@ -147,16 +157,17 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     batch_sizes = sizes.tolist()
     steps, batch = len(batch_sizes), batch_sizes[0]
     if total_length is not None and total_length < steps:
-        raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but got "
-                         f"total_length={total_length} and max sequence length being {steps}")
+        raise ValueError(
+            "Expected total_length to be at least the length of the longest sequence in input, but got "
+            f"total_length={total_length} and max sequence length being {steps}"
+        )
     lengths = [sum(size > i for size in batch_sizes) for i in range(batch)]
     # Row of the packed data for each place of the padded result; the extra row holds the padding.
     starts = [0]
     for size in batch_sizes:
         starts.append(starts[-1] + size)
     missing = starts[-1]
-    rows = [[starts[t] + i if t < steps and i < batch_sizes[t] else missing for i in range(batch)]
-            for t in range(total_length or steps)]
+    rows = [[starts[t] + i if t < steps and i < batch_sizes[t] else missing for i in range(batch)] for t in range(total_length or steps)]
     padding = data.new_full((1, *data.shape[1:]), padding_value)
     index = wisp.tensor(rows, device=data.device)
     lengths = wisp.tensor(lengths)
@@ -179,8 +190,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     if isinstance(sequences, wisp.Tensor):
         sequences = sequences.unbind(0)
     elif not hasattr(sequences, "__iter__"):
-        raise RuntimeError("pad_sequence: Expected iterable for input sequences, but got arg of type: "
-                           f"{type(sequences)}")
+        raise RuntimeError(f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}")
     sequences = list(sequences)
     if not sequences:
         raise RuntimeError("received an empty list of sequences")

@@ -1,10 +1,10 @@
 """Spectral normalisation by a hook: the weight over its largest singular value. (New code: parametrizations.)"""
+
 import wisp
 from wisp.nn import functional as F
 from wisp.nn.parameter import Parameter, is_lazy
 
-__all__ = ["SpectralNorm", "SpectralNormLoadStateDictPreHook", "SpectralNormStateDictHook", "spectral_norm",
-           "remove_spectral_norm"]
+__all__ = ["SpectralNorm", "SpectralNormLoadStateDictPreHook", "SpectralNormStateDictHook", "spectral_norm", "remove_spectral_norm"]
 
 
 class SpectralNorm:
@@ -14,8 +14,7 @@ class SpectralNorm:
 
     def __init__(self, name="weight", n_power_iterations=1, dim=0, eps=1e-12):
         if n_power_iterations <= 0:
-            raise ValueError(f"Expected n_power_iterations to be positive, but got "
-                             f"n_power_iterations={n_power_iterations}")
+            raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
         self.name = name
         self.dim = dim
         self.n_power_iterations = n_power_iterations
@@ -23,8 +22,11 @@ class SpectralNorm:
 
     def reshape_weight_to_matrix(self, weight):
         if self.dim != 0:
-            weight = weight.transpose(0, self.dim) if weight.dim() == 2 else \
-                weight.permute(self.dim, *(d for d in range(weight.dim()) if d != self.dim))
+            weight = (
+                weight.transpose(0, self.dim)
+                if weight.dim() == 2
+                else weight.permute(self.dim, *(d for d in range(weight.dim()) if d != self.dim))
+            )
         return weight.reshape(weight.shape[0], -1)
 
     def compute_weight(self, module, do_power_iteration):
@@ -64,8 +66,10 @@ class SpectralNorm:
         if weight is None:
             raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
         if is_lazy(weight):
-            raise ValueError("The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to "
-                             "run the dummy forward before applying spectral normalization")
+            raise ValueError(
+                "The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to "
+                "run the dummy forward before applying spectral normalization"
+            )
         with wisp.no_grad():
             rows, columns = fn.reshape_weight_to_matrix(weight).shape
             u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
@@ -109,6 +113,7 @@ class SpectralNormStateDictHook:
 
 def _default_dim(module, dim):
     from wisp.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+
     if dim is None:
         return 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
     return dim
@@ -135,8 +140,10 @@ def remove_spectral_norm(module, name="weight"):
             break
     else:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
-    for hooks, kind in ((module._state_dict_hooks, SpectralNormStateDictHook),
-                        (module._load_state_dict_pre_hooks, SpectralNormLoadStateDictPreHook)):
+    for hooks, kind in (
+        (module._state_dict_hooks, SpectralNormStateDictHook),
+        (module._load_state_dict_pre_hooks, SpectralNormLoadStateDictPreHook),
+    ):
         for key, hook in hooks.items():
             hook = getattr(hook, "hook", hook)
             if isinstance(hook, kind) and hook.fn.name == name:

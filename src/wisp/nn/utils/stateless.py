@@ -1,4 +1,5 @@
 """Calling a module with other tensors in place of its parameters and buffers."""
+
 import contextlib
 
 import wisp
@@ -34,16 +35,21 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
         for names in owners.values():
             values = {id(given[n]): given[n] for n in names if n in given}
             if len(values) > 1:
-                raise ValueError("functional_call got multiple values for keys "
-                                 f"{sorted(n for n in names if n in given)}, which are tied. Consider using "
-                                 "tie_weights=False")
+                raise ValueError(
+                    "functional_call got multiple values for keys "
+                    f"{sorted(n for n in names if n in given)}, which are tied. Consider using "
+                    "tie_weights=False"
+                )
             for name in names if values else ():
                 given[name] = next(iter(values.values()))
     if strict:
         missing = [name for name in places if name not in given]
         if unexpected or missing:
-            parts = [f"{kind} key(s): {', '.join(map(repr, sorted(names)))}."
-                     for kind, names in (("Unexpected", unexpected), ("Missing", missing)) if names]
+            parts = [
+                f"{kind} key(s): {', '.join(map(repr, sorted(names)))}."
+                for kind, names in (("Unexpected", unexpected), ("Missing", missing))
+                if names
+            ]
             raise RuntimeError("\n\t".join([f"Error(s) in reparametrizing for {module._get_name()}:", *parts]))
     for full_name in unexpected:  # an attribute, of which forward may make use
         path, _, name = full_name.rpartition(".")

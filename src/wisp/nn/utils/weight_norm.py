@@ -1,4 +1,5 @@
 """Weight normalisation by a hook: `weight_g` times the direction of `weight_v`. (New code: parametrizations.)"""
+
 import warnings
 
 from wisp.nn.parameter import Parameter, is_lazy
@@ -38,8 +39,10 @@ class WeightNorm:
         fn = WeightNorm(name, dim)
         weight = getattr(module, name)
         if is_lazy(weight):
-            raise ValueError("The module passed to `WeightNorm` can't have uninitialized parameters. Make sure to run "
-                             "the dummy forward before applying weight normalization")
+            raise ValueError(
+                "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure to run "
+                "the dummy forward before applying weight normalization"
+            )
         del module._parameters[name]
         module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, fn.dim).data))
         module.register_parameter(name + "_v", Parameter(weight.data))
@@ -67,8 +70,7 @@ def weight_norm(module, name="weight", dim=0):
     >>> tuple(layer.weight_g.shape), tuple(layer.weight_v.shape)
     ((40, 1), (40, 20))
     """
-    warnings.warn("`nn.utils.weight_norm` is deprecated in favor of `nn.utils.parametrizations.weight_norm`.",
-                  FutureWarning, stacklevel=2)
+    warnings.warn("`nn.utils.weight_norm` is deprecated in favor of `nn.utils.parametrizations.weight_norm`.", FutureWarning, stacklevel=2)
     WeightNorm.apply(module, name, dim)
     return module
 

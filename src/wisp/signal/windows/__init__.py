@@ -10,8 +10,19 @@ import math
 
 from wisp import _core
 
-__all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann", "kaiser",
-           "nuttall"]
+__all__ = [
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
+    "nuttall",
+]
 
 
 def _window(formula):
@@ -29,6 +40,7 @@ def _window(formula):
             raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
         points = formula(M, dtype=dtype, **options)
         return (points if device is None else points.to(device)).requires_grad_(requires_grad)
+
     return window
 
 
@@ -127,5 +139,6 @@ def blackman(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad
 
 def nuttall(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
     """The minimal four-term Blackman-Harris window."""
-    return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, dtype=dtype, layout=layout, device=device,
-                          requires_grad=requires_grad)
+    return general_cosine(
+        M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )

@@ -1,4 +1,5 @@
 """Timing of statements: `Timer(...).timeit()`, `blocked_autorange()`."""
+
 import statistics as _statistics
 import timeit as _timeit
 
@@ -42,8 +43,10 @@ class Measurement:
         count = f"{len(self.raw_times)} measurement{'s' if len(self.raw_times) != 1 else ''}, {self.number_per_run} runs "
         detail = f"  IQR:    {self.iqr / scale:.2f} {unit}\n" if name else ""
         value = f"  {name + ': ' if name else ''}{self.median / scale:.2f} {unit}\n"
-        return (f"<wisp.utils.benchmark.Measurement>\n{self.title}\n{value}{detail}  {count}per measurement, {self.num_threads} "
-                f"thread{'s' if self.num_threads != 1 else ''}")
+        return (
+            f"<wisp.utils.benchmark.Measurement>\n{self.title}\n{value}{detail}  {count}per measurement, {self.num_threads} "
+            f"thread{'s' if self.num_threads != 1 else ''}"
+        )
 
 
 class Timer:
@@ -54,13 +57,32 @@ class Timer:
     10
     """
 
-    def __init__(self, stmt="pass", setup="pass", global_setup="", timer=timer, globals=None, label=None, sub_label=None,
-                 description=None, env=None, num_threads=1, language="python"):
+    def __init__(
+        self,
+        stmt="pass",
+        setup="pass",
+        global_setup="",
+        timer=timer,
+        globals=None,
+        label=None,
+        sub_label=None,
+        description=None,
+        env=None,
+        num_threads=1,
+        language="python",
+    ):
         import wisp
+
         names = {"torch": wisp, "wisp": wisp, **(globals or {})}
         self._timer = _timeit.Timer(stmt, setup, timer, names)
-        self._facts = {"label": label, "sub_label": sub_label, "description": description, "num_threads": num_threads,
-                       "stmt": stmt if isinstance(stmt, str) else "", "env": env}
+        self._facts = {
+            "label": label,
+            "sub_label": sub_label,
+            "description": description,
+            "num_threads": num_threads,
+            "stmt": stmt if isinstance(stmt, str) else "",
+            "env": env,
+        }
 
     def _threads(self):
         import contextlib
@@ -75,6 +97,7 @@ class Timer:
                 yield
             finally:
                 wisp.set_num_threads(before)
+
         return block()
 
     def timeit(self, number=1000000):
@@ -92,7 +115,7 @@ class Timer:
         """Run blocks of a fitting size for at least `min_run_time` seconds."""
         with self._threads():
             number, spent = 1, 0.0
-            while (spent := self._timer.timeit(number)) < min_run_time / 1000 and number < 10 ** 7:
+            while (spent := self._timer.timeit(number)) < min_run_time / 1000 and number < 10**7:
                 number *= 10
             times, total = [], 0.0
             while total < min_run_time or not times:

@@ -1,4 +1,5 @@
 """Putting samples together into a batch."""
+
 import collections.abc
 import copy
 
@@ -87,8 +88,14 @@ def collate_str_fn(batch, *, collate_fn_map=None):
 
 
 default_collate_fn_map = {
-    wisp.Tensor: collate_tensor_fn, numpy.ndarray: collate_numpy_array_fn, numpy.generic: collate_numpy_scalar_fn,
-    float: collate_float_fn, int: collate_int_fn, str: collate_str_fn, bytes: collate_str_fn}
+    wisp.Tensor: collate_tensor_fn,
+    numpy.ndarray: collate_numpy_array_fn,
+    numpy.generic: collate_numpy_scalar_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}
 
 
 _CONTAINERS = (tuple, list, dict)

@@ -1,4 +1,5 @@
 """From indices to a batch: the same function in the main process and in workers."""
+
 import numpy
 
 import wisp
@@ -9,11 +10,13 @@ from wisp.utils.data.dataset import StackDataset, Subset, TensorDataset
 def _collated(dataset):
     """A function from a tensor of indices to a finished batch, for datasets that can do this at once, or None."""
     kind = type(dataset)
-    if isinstance(dataset, TensorDataset) and kind.__getitem__ is TensorDataset.__getitem__ \
-            and kind.__getitems__ is TensorDataset.__getitems__:
+    if (
+        isinstance(dataset, TensorDataset)
+        and kind.__getitem__ is TensorDataset.__getitem__
+        and kind.__getitems__ is TensorDataset.__getitems__
+    ):
         return dataset._collated
-    if isinstance(dataset, Subset) and kind.__getitem__ is Subset.__getitem__ \
-            and kind.__getitems__ is Subset.__getitems__:
+    if isinstance(dataset, Subset) and kind.__getitem__ is Subset.__getitem__ and kind.__getitems__ is Subset.__getitems__:
         inner = _collated(dataset.dataset)
         if inner is not None:
             indices = wisp.from_numpy(numpy.array(dataset.indices, dtype=numpy.int64))
@@ -48,12 +51,15 @@ def make_fetch(dataset, collate, batched, seeds):
         return lambda index: collate(dataset[index]) if seed(index) else None
     get = _many(dataset)
     if get is not None:
+
         def fetch(indices):
             seed(tuple(indices))
             return collate(get(indices))
     else:
+
         def fetch(indices):
             return collate([dataset[i] for i in indices if seed(i)])
+
     at_once = collated_fetch(dataset, collate)
     if at_once is None:
         return fetch
@@ -66,6 +72,7 @@ def make_fetch(dataset, collate, batched, seeds):
         # Negative indices and the like are for __getitem__ to judge.
         plain = rows.dtype == wisp.int64 and rows.dim() == 1 and rows.numel() > 0 and rows.min() >= 0
         return at_once(rows) if plain else fetch(indices)
+
     return fetch_rows
 
 

@@ -5,6 +5,7 @@ objects are another matter: reading one changes its reference count, so the page
 worker bit by bit. While workers are started, long lists of plain values are therefore replaced by `PackedList`, whose
 elements lie in one array.
 """
+
 import contextlib
 import io
 import marshal
@@ -74,6 +75,7 @@ class PackedList(Sequence):
 def _long_lists(dataset, seen):
     """(attributes of an object, name) of each long list in a dataset and in what it is made of."""
     from wisp.utils.data.dataset import Dataset
+
     attributes = getattr(dataset, "__dict__", None)
     if attributes is None or id(dataset) in seen:
         return
@@ -135,7 +137,7 @@ class Shipment:
             with mmap.mmap(self._file, self._size) as memory:
                 start = 0
                 for buffer in buffers:
-                    memory[start:start + buffer.nbytes] = buffer
+                    memory[start : start + buffer.nbytes] = buffer
                     start += buffer.nbytes
         file = reduction.DupFd(self._file) if buffers else None
         return _unpack, (stream.getvalue(), file, sizes)
@@ -154,6 +156,6 @@ def _unpack(data, file, sizes):
         os.close(descriptor)
         start = 0
         for size in sizes:
-            buffers.append(memory[start:start + size])
+            buffers.append(memory[start : start + size])
             start += size
     return pickle.loads(data, buffers=buffers)

@@ -3,6 +3,7 @@ depends on (seed of the epoch, key of the sample) alone, so what is loaded does 
 
 In the main process the caller's own states are put back after each batch.
 """
+
 import ctypes
 import random
 import threading

@@ -3,6 +3,7 @@
 The memory of a batch's tensors and arrays lies in a segment of shared memory; what travels through the socket is the
 rest. A segment whose batch the main process has dropped is used again, so pages are warm and their number is bounded.
 """
+
 import itertools
 import os
 import pickle
@@ -15,9 +16,9 @@ from wisp.multiprocessing.queues import forget_arrived
 from wisp.multiprocessing.shared import parcels
 
 _ALIGN = 64
-_INLINE = 2048       # smaller batches are not worth a segment
+_INLINE = 2048  # smaller batches are not worth a segment
 _ROUND = 1 << 16
-_forks = [0]         # how often this process has forked
+_forks = [0]  # how often this process has forked
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=lambda: _forks.__setitem__(0, _forks[0] + 1))
@@ -38,8 +39,9 @@ class _Pickler(pickle.Pickler):
             return NotImplemented
         plain, order = value.detach(), None
         if value.requires_grad and not value.is_leaf:
-            raise RuntimeError("a worker made a tensor with a gradient history, which can't leave its process: "
-                               "detach() it in __getitem__ or collate_fn")
+            raise RuntimeError(
+                "a worker made a tensor with a gradient history, which can't leave its process: detach() it in __getitem__ or collate_fn"
+            )
         if not plain.is_contiguous():  # keep channels_last and the like: send the dimensions in the order of memory
             by_stride = sorted(range(plain.dim()), key=lambda d: -plain.stride(d))
             if plain.permute(by_stride).is_contiguous():
@@ -125,8 +127,7 @@ class _Lease:
 
     def __init__(self, inbox, number, memory):
         self._inbox, self._number, self._memory, self._forks = inbox, number, memory, _forks[0]
-        self.__array_interface__ = {"shape": (memory.numel(),), "typestr": "|u1", "version": 3,
-                                    "data": (memory.data_ptr(), False)}
+        self.__array_interface__ = {"shape": (memory.numel(),), "typestr": "|u1", "version": 3, "data": (memory.data_ptr(), False)}
 
     def __del__(self):
         inbox = self._inbox

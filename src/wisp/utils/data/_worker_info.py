@@ -1,4 +1,5 @@
 """What a loader's worker process knows about itself."""
+
 import dataclasses
 from typing import Any
 
@@ -6,6 +7,7 @@ from typing import Any
 @dataclasses.dataclass(frozen=True)
 class WorkerInfo:
     """A worker's id, the number of workers, its seed and its dataset."""
+
     id: int
     num_workers: int
     seed: int

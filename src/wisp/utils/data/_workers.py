@@ -3,6 +3,7 @@
 Each worker has one socket to the main process: tasks go in, finished batches come back, their memory as segments of
 shared memory. A worker that dies, raises or stalls is reported with its id and the index it was working on.
 """
+
 import faulthandler
 import gc
 import itertools
@@ -181,20 +182,27 @@ def _preflight():
         os.close(shared.new_file(1 << 20))
         return True
     except OSError as error:
-        warnings.warn(f"DataLoader: {error}; batches will travel through pipes, which is slower", RuntimeWarning,
-                      stacklevel=6)
+        warnings.warn(f"DataLoader: {error}; batches will travel through pipes, which is slower", RuntimeWarning, stacklevel=6)
         return False
 
 
 class Workers:
     """The worker processes of one loader."""
+
     processes = ()
 
     def __init__(self, loader, seed):
         context = loader._worker_context()
-        settings = dict(num_workers=loader.num_workers, iterable=loader._iterable, batched=loader._auto_collation,
-                        batch_size=loader.batch_size, drop_last=loader.drop_last, collate=loader.collate_fn,
-                        init=loader.worker_init_fn, shared_memory=_preflight())
+        settings = dict(
+            num_workers=loader.num_workers,
+            iterable=loader._iterable,
+            batched=loader._auto_collation,
+            batch_size=loader.batch_size,
+            drop_last=loader.drop_last,
+            collate=loader.collate_fn,
+            init=loader.worker_init_fn,
+            shared_memory=_preflight(),
+        )
         self.timeout, self.processes, self.inboxes, self.warned = loader.timeout, [], [], False
         self.stacks = [None] * loader.num_workers
         self.pending = [{} for _ in range(loader.num_workers)]  # unanswered tasks: number -> indices
@@ -283,10 +291,11 @@ class Workers:
             how = f"was killed by signal {signal.Signals(-code).name}"
         else:
             how = f"exited unexpectedly with exit code {code}"
-        hint = {-signal.SIGKILL: "\nThe kernel does this to a process when memory runs out: fewer workers, a smaller "
-                                 "batch or a smaller prefetch_factor need less.",
-                -signal.SIGSEGV: "\nIt crashed in native code of the dataset or collate_fn; run it with num_workers=0 to "
-                                 "see where."}.get(code, "")
+        hint = {
+            -signal.SIGKILL: "\nThe kernel does this to a process when memory runs out: fewer workers, a smaller "
+            "batch or a smaller prefetch_factor need less.",
+            -signal.SIGSEGV: "\nIt crashed in native code of the dataset or collate_fn; run it with num_workers=0 to see where.",
+        }.get(code, "")
         raise RuntimeError(f"DataLoader worker {worker} (pid {process.pid}) {how}{self._doing(worker)}.{hint}")
 
     def stack_of(self, worker):
@@ -320,8 +329,9 @@ class Workers:
             if ready or time.monotonic() < waiting_since + timeout:
                 continue
             busy = [i for i, tasks in enumerate(self.pending) if tasks]
-            text = "".join(f"\nWorker {i} (pid {self.processes[i].pid}) is busy{self._doing(i)}; its stack:\n"
-                           + self.stack_of(i) for i in busy)
+            text = "".join(
+                f"\nWorker {i} (pid {self.processes[i].pid}) is busy{self._doing(i)}; its stack:\n" + self.stack_of(i) for i in busy
+            )
             if self.timeout:
                 raise RuntimeError(f"DataLoader timed out after {self.timeout} seconds.{text}")
             warnings.warn(f"DataLoader has waited {timeout} s for a batch.{text}", RuntimeWarning, stacklevel=5)
@@ -340,13 +350,13 @@ class Workers:
             self.report_death(worker)
         if no_room and not self.warned:
             self.warned = True
-            warnings.warn(f"DataLoader: {no_room}; such batches travel through pipes, which is slower", RuntimeWarning,
-                          stacklevel=6)
+            warnings.warn(f"DataLoader: {no_room}; such batches travel through pipes, which is slower", RuntimeWarning, stacklevel=6)
         return answer
 
 
 class WorkerBatches:
     """The batches of one epoch, loaded by worker processes."""
+
     workers = None
 
     def __init__(self, loader, seed, tasks):

@@ -1,4 +1,5 @@
 """DataLoader: batches of a dataset, in this process or from worker processes."""
+
 import itertools
 import multiprocessing
 import os
@@ -108,17 +109,36 @@ class DataLoader:
     def __class_getitem__(cls, item):
         return cls
 
-    def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0,
-                 collate_fn=None, pin_memory=False, drop_last=False, timeout=0, worker_init_fn=None,
-                 multiprocessing_context=None, generator=None, *, prefetch_factor=None, persistent_workers=False,
-                 pin_memory_device="", in_order=True):
+    def __init__(
+        self,
+        dataset,
+        batch_size=1,
+        shuffle=None,
+        sampler=None,
+        batch_sampler=None,
+        num_workers=0,
+        collate_fn=None,
+        pin_memory=False,
+        drop_last=False,
+        timeout=0,
+        worker_init_fn=None,
+        multiprocessing_context=None,
+        generator=None,
+        *,
+        prefetch_factor=None,
+        persistent_workers=False,
+        pin_memory_device="",
+        in_order=True,
+    ):
         if num_workers < 0:
             raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
         if timeout < 0:
             raise ValueError("timeout option should be non-negative")
         if num_workers == 0 and prefetch_factor is not None:
-            raise ValueError("prefetch_factor option could only be specified in multiprocessing."
-                             "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None.")
+            raise ValueError(
+                "prefetch_factor option could only be specified in multiprocessing."
+                "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+            )
         if prefetch_factor is not None and prefetch_factor < 0:
             raise ValueError("prefetch_factor option should be non-negative")
         if persistent_workers and num_workers == 0:
@@ -127,22 +147,21 @@ class DataLoader:
         if iterable:
             if shuffle is not None and hasattr(dataset, "register_datapipe_as_function"):
                 from wisp.utils.data.datapipes.datapipe import with_shuffle
+
                 dataset, shuffle = with_shuffle(dataset, shuffle), None
             if shuffle not in (False, None):
-                raise ValueError("DataLoader with IterableDataset: expected unspecified shuffle option, "
-                                 f"but got shuffle={shuffle}")
+                raise ValueError(f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}")
             if sampler is not None:
-                raise ValueError("DataLoader with IterableDataset: expected unspecified sampler option, "
-                                 f"but got sampler={sampler}")
+                raise ValueError(f"DataLoader with IterableDataset: expected unspecified sampler option, but got sampler={sampler}")
             if batch_sampler is not None:
-                raise ValueError("DataLoader with IterableDataset: expected unspecified batch_sampler option, "
-                                 f"but got batch_sampler={batch_sampler}")
+                raise ValueError(
+                    f"DataLoader with IterableDataset: expected unspecified batch_sampler option, but got batch_sampler={batch_sampler}"
+                )
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or sampler is not None or drop_last:
-                raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, "
-                                 "and drop_last")
+                raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
             batch_size, drop_last = None, False
         elif batch_size is None and drop_last:
             raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
@@ -187,14 +206,20 @@ class DataLoader:
     @multiprocessing_context.setter
     def multiprocessing_context(self, context):
         if context is not None and self.num_workers == 0:
-            raise ValueError("multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
-                             f"but got num_workers={self.num_workers}")
+            raise ValueError(
+                "multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
+                f"but got num_workers={self.num_workers}"
+            )
         if isinstance(context, str) and context not in multiprocessing.get_all_start_methods():
-            raise ValueError("multiprocessing_context option should specify a valid start method in "
-                             f"{multiprocessing.get_all_start_methods()}, but got multiprocessing_context={context!r}")
+            raise ValueError(
+                "multiprocessing_context option should specify a valid start method in "
+                f"{multiprocessing.get_all_start_methods()}, but got multiprocessing_context={context!r}"
+            )
         if not isinstance(context, (str, type(None), multiprocessing.context.BaseContext)):
-            raise TypeError("multiprocessing_context option should be a valid context object or a string specifying the "
-                            f"start method, but got multiprocessing_context={context}")
+            raise TypeError(
+                "multiprocessing_context option should be a valid context object or a string specifying the "
+                f"start method, but got multiprocessing_context={context}"
+            )
         self._context = multiprocessing.get_context(context) if isinstance(context, str) else context
 
     def _worker_context(self):
@@ -202,8 +227,7 @@ class DataLoader:
         if self._context is not None:
             return self._context
         chosen = multiprocessing.get_start_method(allow_none=True)
-        return multiprocessing.get_context(
-            chosen or ("fork" if "fork" in multiprocessing.get_all_start_methods() else None))
+        return multiprocessing.get_context(chosen or ("fork" if "fork" in multiprocessing.get_all_start_methods() else None))
 
     @property
     def _auto_collation(self):
@@ -312,15 +336,16 @@ class DataLoader:
         if self._iterable:
             if self.num_workers > 0:
                 from wisp.utils.data._workers import WorkerBatches
+
                 batches = WorkerBatches(self, seed, ((number, None) for number in itertools.count()))
             else:
-                batches = _InStream(lambda: map(collate, stream_batches(self.dataset, self.batch_size, self.drop_last)),
-                                    seed, 0)
+                batches = _InStream(lambda: map(collate, stream_batches(self.dataset, self.batch_size, self.drop_last)), seed, 0)
             for _ in range(skip):
                 next(batches, None)
             return batches
         if self.num_workers > 0:
             from wisp.utils.data._workers import WorkerBatches
+
             tasks = itertools.islice(enumerate(self._index_batches(seed)), skip, None)
             return WorkerBatches(self, seed, (task for task in tasks if task[0] not in position.ahead))
         if type(self.batch_sampler) is BatchSampler:
@@ -334,14 +359,17 @@ class DataLoader:
         size, end = self.batch_sampler.batch_size, order.size(0)
         end -= end % size if self.batch_sampler.drop_last else 0
         for start in range(skip * size, end, size):
-            yield fetch(order[start:start + size])
+            yield fetch(order[start : start + size])
 
     def check_worker_number_rationality(self):
         """Warn if there are more workers than processors."""
         available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if self.num_workers > available:
-            warnings.warn(f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested "
-                          f"max number of worker in current system is {available}.", stacklevel=2)
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested "
+                f"max number of worker in current system is {available}.",
+                stacklevel=2,
+            )
 
 
 class _Position:
@@ -388,8 +416,9 @@ class _Iterator:
         self._loader, self._position = loader, position
         self._pin = loader.pin_memory and wisp.cuda.is_available()
         if loader.pin_memory and not self._pin:
-            warnings.warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
-                          stacklevel=3)
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.", stacklevel=3
+            )
         self._out_of_order = loader.num_workers > 0 and not loader.in_order and not loader._iterable
         self._batches = loader._batches(position)
         if self._pin and loader.num_workers > 0:

@@ -1,4 +1,5 @@
 """Datasets: what has `__getitem__` and a length, or can be iterated."""
+
 import bisect
 import itertools
 import math
@@ -80,8 +81,9 @@ class TensorDataset(Dataset):
 
     def _collated(self, indices):
         """The rows at a tensor of indices, as `default_collate` would put them together."""
-        return [tensor.index_select(0, indices if indices.device == tensor.device else indices.to(tensor.device))
-                for tensor in self.tensors]
+        return [
+            tensor.index_select(0, indices if indices.device == tensor.device else indices.to(tensor.device)) for tensor in self.tensors
+        ]
 
 
 class StackDataset(Dataset):
@@ -94,8 +96,9 @@ class StackDataset(Dataset):
 
     def __init__(self, *args, **kwargs):
         if args and kwargs:
-            raise ValueError("Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like "
-                             "input/output, but both types are given.")
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, but both types are given."
+            )
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
         self.datasets = args or kwargs
@@ -230,10 +233,9 @@ def random_split(dataset, lengths, generator=None):
             lengths[i % len(lengths)] += 1
         for i, length in enumerate(lengths):
             if length == 0:
-                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.",
-                              stacklevel=2)
+                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2)
     if sum(lengths) != len(dataset):
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     order = wisp.randperm(sum(lengths), generator=generator).tolist()
     ends = list(itertools.accumulate(lengths))
-    return [Subset(dataset, order[end - length:end]) for length, end in zip(lengths, ends)]
+    return [Subset(dataset, order[end - length : end]) for length, end in zip(lengths, ends)]

@@ -1,4 +1,5 @@
 """The sampler that divides a dataset among the processes of a distributed run."""
+
 import math
 
 import wisp
@@ -44,7 +45,7 @@ class DistributedSampler(Sampler):
         missing = self.total_size - len(indices)
         if missing > 0:  # all ranks get equally many: some samples are visited twice
             indices += (indices * math.ceil(missing / len(indices)))[:missing]
-        return iter(indices[self.rank:self.total_size:self.num_replicas])
+        return iter(indices[self.rank : self.total_size : self.num_replicas])
 
     def __len__(self):
         return self.num_samples

@@ -1,4 +1,5 @@
 """Samplers: the order in which a loader visits a dataset."""
+
 import itertools
 
 import wisp
@@ -6,7 +7,7 @@ import wisp
 
 def new_seed(generator=None):
     """A fresh seed, drawn from a generator (by default the global one)."""
-    return int(wisp.randint(0, 2 ** 62, (), dtype=wisp.int64, generator=generator).item())
+    return int(wisp.randint(0, 2**62, (), dtype=wisp.int64, generator=generator).item())
 
 
 class Sampler:
@@ -64,8 +65,7 @@ class RandomSampler(Sampler):
         if not isinstance(replacement, bool):
             raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
         if not isinstance(self.num_samples, int) or self.num_samples < 0:
-            raise ValueError("num_samples should be a non-negative integer value, "
-                             f"but got num_samples={self.num_samples}")
+            raise ValueError(f"num_samples should be a non-negative integer value, but got num_samples={self.num_samples}")
 
     @property
     def num_samples(self):
@@ -83,7 +83,7 @@ class RandomSampler(Sampler):
         rounds = [wisp.randperm(n, generator=generator) for _ in range(-(-self.num_samples // n) if n else 0)]
         if not rounds:
             return wisp.empty(0, dtype=wisp.int64)
-        return (rounds[0] if len(rounds) == 1 else wisp.cat(rounds))[:self.num_samples]
+        return (rounds[0] if len(rounds) == 1 else wisp.cat(rounds))[: self.num_samples]
 
     def __iter__(self):
         return iter(self.order().tolist())

@@ -1,4 +1,5 @@
 """What goes into the events: histograms, pictures, curves, hyperparameters and graphs, from arrays and tensors."""
+
 import io
 import math
 import wave
@@ -32,6 +33,7 @@ def number(x):
 
 # --- histograms
 
+
 def _default_bins():
     """TensorBoard's buckets: each 10 % wider than the one before, on both sides of zero."""
     edges, x = [], 1e-12
@@ -57,7 +59,7 @@ def histogram(values, bins="tensorflow", max_bins=None):
         edges = np.append(edges[:-1:step], edges[-1])
     used = np.nonzero(counts)[0]
     first, last = (used[0], used[-1]) if len(used) else (0, 0)
-    limits, counts = list(edges[first + 1:last + 2]), list(counts[first:last + 1])
+    limits, counts = list(edges[first + 1 : last + 2]), list(counts[first : last + 1])
     if first > 0:  # the bucket's left side, which has no field of its own
         limits, counts = [edges[first], *limits], [0, *counts]
     return raw_histogram(kept.min(), kept.max(), kept.size, kept.sum(), (kept * kept).sum(), limits, counts)
@@ -70,6 +72,7 @@ def raw_histogram(least, most, count, total, squares, limits, counts):
 
 # --- pictures and sound
 
+
 def tile(images, columns=8):
     """[N, H, W, C] as one picture, row by row."""
     count, height, width, channels = images.shape
@@ -78,7 +81,7 @@ def tile(images, columns=8):
     grid = np.zeros((down * height, across * width, channels), images.dtype)
     for i in range(count):
         y, x = i // across * height, i % across * width
-        grid[y:y + height, x:x + width] = images[i]
+        grid[y : y + height, x : x + width] = images[i]
     return grid
 
 
@@ -115,6 +118,7 @@ def encoded_image(pixels, rescale=1):
 def figure_pixels(figure):
     """What matplotlib draws, as bytes [H, W, 4]."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba()).copy()
@@ -135,6 +139,7 @@ def audio(samples, rate):
 
 # --- curves
 
+
 def pr_curve(labels, predictions, thresholds=127, weights=None):
     """Counts and rates at evenly spaced thresholds: rows tp, fp, tn, fn, precision, recall."""
     labels, predictions = array(labels).reshape(-1) > 0.5, array(predictions).reshape(-1).astype(np.float64)
@@ -149,6 +154,7 @@ def pr_curve(labels, predictions, thresholds=127, weights=None):
 
 
 # --- hyperparameters
+
 
 def _protobuf_value(x):
     """google.protobuf.Value."""
@@ -169,8 +175,10 @@ def hparams(values, metrics, discrete=None):
         if x is None:
             continue
         if not isinstance(x, (bool, int, float, str)):
-            raise ValueError(f"add_hparams(): the value of {name!r} should be one of int, float, str, bool or a tensor of one element, "
-                             f"got {type(x).__name__}")
+            raise ValueError(
+                f"add_hparams(): the value of {name!r} should be one of int, float, str, bool or a tensor of one element, "
+                f"got {type(x).__name__}"
+            )
         kind = 2 if isinstance(x, bool) else 3 if isinstance(x, (int, float)) else 1
         domain = message(5, b"".join(message(1, _protobuf_value(v)) for v in discrete[name])) if name in discrete else b""
         infos += message(4, text(1, name) + varint(4, kind) + domain)
@@ -179,14 +187,17 @@ def hparams(values, metrics, discrete=None):
 
     def entry(tag, field, content):
         return value("_hparams_/" + tag, metadata("hparams", message(field, content)))
+
     return entry("experiment", 2, infos), entry("session_start_info", 3, pairs), entry("session_end_info", 4, varint(1, 1))
 
 
 # --- graphs
 
+
 def graph(model, inputs):
     """A GraphDef of a call of the model: modules are the folders, operators and parameters the nodes."""
     from wisp.viz import graph as picture
+
     drawn = picture(model, inputs, gradients=False)
     taken = set()
 
@@ -223,4 +234,3 @@ def graph(model, inputs):
 def square_side(count):
     """The side of the smallest square grid that holds so many pictures."""
     return math.isqrt(count - 1) + 1 if count else 1
-

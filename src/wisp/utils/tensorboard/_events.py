@@ -3,6 +3,7 @@
 The numbers of the fields are those of TensorBoard's event.proto, summary.proto, tensor.proto, graph.proto and of the protos of its
 plugins hparams, pr_curves and custom_scalars.
 """
+
 import os
 import socket
 import struct
@@ -15,6 +16,7 @@ __all__ = ["EventFile", "double", "message", "metadata", "packed", "single", "te
 
 
 # --- protocol buffers: a field is its number and kind, then its content
+
 
 def _number(n):
     parts = bytearray()
@@ -59,6 +61,7 @@ def packed(field, numbers, kind="d"):
 
 # --- summaries
 
+
 def metadata(plugin, content=b""):
     """Which plugin of TensorBoard shows a value."""
     return message(9, message(1, text(1, plugin) + message(2, content)))
@@ -79,6 +82,7 @@ def string_tensor(content, *shape):
 
 # --- files
 
+
 def _masked(data):
     crc = _core._crc32c(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
@@ -86,6 +90,7 @@ def _masked(data):
 
 class EventFile:
     """A file of events in a folder. Writes are collected and reach the disk after `max_queue` events or `flush_secs` seconds."""
+
     _made = 0
 
     def __init__(self, folder, max_queue=10, flush_secs=120, suffix=""):

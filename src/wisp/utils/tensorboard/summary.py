@@ -1,2 +1,3 @@
 """The parts of TensorBoard's files that libraries write themselves."""
+
 from wisp.utils.tensorboard._content import hparams  # noqa: F401

@@ -1,4 +1,5 @@
 """SummaryWriter: scalars, histograms, pictures, text, curves, graphs, embeddings and hyperparameters for TensorBoard."""
+
 import datetime
 import json
 import os
@@ -128,8 +129,8 @@ class SummaryWriter:
         colour = np.array([255, 0, 0, 255], np.uint8)[:channels]
         boxes = array(box_tensor).reshape(-1, 4).astype(int)
         for left, top, right, bottom in np.clip(boxes, 0, [width - 1, height - 1, width - 1, height - 1]):
-            pixels[[top, bottom], left:right + 1] = colour
-            pixels[top:bottom + 1, [left, right]] = colour
+            pixels[[top, bottom], left : right + 1] = colour
+            pixels[top : bottom + 1, [left, right]] = colour
         self._add(global_step, walltime, value(tag, message(4, _content.encoded_image(pixels, rescale))))
 
     def add_figure(self, tag, figure, global_step=None, close=True, walltime=None):
@@ -142,6 +143,7 @@ class SummaryWriter:
             self.add_image(tag, drawn[0], global_step, walltime, "HWC")
         if close:
             import matplotlib.pyplot as plt
+
             for one in figure if several else [figure]:
                 plt.close(one)
 
@@ -167,8 +169,9 @@ class SummaryWriter:
         """Points for the projector: a matrix with a row for each, and a label (or labels, with a header) and a picture for each."""
         points = array(mat)
         if points.ndim != 2:
-            raise ValueError("add_embedding(): mat should be 2D, where mat.size(0) is the number of data points; "
-                             f"got shape {list(points.shape)}")
+            raise ValueError(
+                f"add_embedding(): mat should be 2D, where mat.size(0) is the number of data points; got shape {list(points.shape)}"
+            )
         step = 0 if global_step is None else int(number(global_step))
         name = os.path.join(str(step).zfill(5), tag)
         folder = os.path.join(self.log_dir, name)
@@ -192,8 +195,9 @@ class SummaryWriter:
             sprite = np.stack([_content.picture(image, "CHW") for image in images])
             with open(os.path.join(folder, "sprite.png"), "wb") as file:
                 file.write(_content.encode_png(wisp.from_numpy(_content.tile(sprite, side))))
-            entry.append(f'sprite {{ image_path: "{name}/sprite.png" single_image_dim: {images.shape[3]} '
-                         f'single_image_dim: {images.shape[2]} }}')
+            entry.append(
+                f'sprite {{ image_path: "{name}/sprite.png" single_image_dim: {images.shape[3]} single_image_dim: {images.shape[2]} }}'
+            )
         with open(os.path.join(self.log_dir, "projector_config.pbtxt"), "a", encoding="utf-8") as file:
             file.write("embeddings { " + " ".join(entry) + " }\n")
 
@@ -202,8 +206,20 @@ class SummaryWriter:
         curve = _content.pr_curve(labels, predictions, num_thresholds, weights)
         self._add_curve(tag, curve, global_step, walltime)
 
-    def add_pr_curve_raw(self, tag, true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts, precision,
-                         recall, global_step=None, num_thresholds=127, weights=None, walltime=None):
+    def add_pr_curve_raw(
+        self,
+        tag,
+        true_positive_counts,
+        false_positive_counts,
+        true_negative_counts,
+        false_negative_counts,
+        precision,
+        recall,
+        global_step=None,
+        num_thresholds=127,
+        weights=None,
+        walltime=None,
+    ):
         """A curve that was counted already."""
         rows = (true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts, precision, recall)
         self._add_curve(tag, np.stack([array(row) for row in rows]), global_step, walltime)
@@ -258,8 +274,13 @@ class SummaryWriter:
                 continue
             x = array(x).astype(np.float32)
             name = f"{tag}_{('', 'VERTEX', 'FACE', 'COLOR')[kind]}"
-            content = (text(2, tag) + varint(3, kind) + text(5, json.dumps(config_dict or {}, sort_keys=True))
-                       + b"".join(varint(6, size) for size in x.shape) + varint(7, present))
+            content = (
+                text(2, tag)
+                + varint(3, kind)
+                + text(5, json.dumps(config_dict or {}, sort_keys=True))
+                + b"".join(varint(6, size) for size in x.shape)
+                + varint(7, present)
+            )
             values.append(value(name, float_tensor(x.reshape(-1).tolist(), *x.shape), metadata("mesh", content)))
         self._add(global_step, walltime, *values)
 

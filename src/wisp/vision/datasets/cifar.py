@@ -1,4 +1,5 @@
 """CIFAR-10 and CIFAR-100: small colour pictures, read from the pickled files of their Python version."""
+
 import os
 import pickle
 
@@ -17,11 +18,13 @@ class _Plain(pickle.Unpickler):
     def find_class(self, module, name):
         if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name in ("_reconstruct", "scalar"):
             from numpy._core import multiarray
+
             return getattr(multiarray, name)
         if module == "numpy" and name in ("ndarray", "dtype"):
             return getattr(numpy, name)
         if module == "_codecs" and name == "encode":
             import _codecs
+
             return _codecs.encode
         raise pickle.UnpicklingError(f"a CIFAR file holds no {module}.{name}")
 
@@ -36,9 +39,13 @@ class CIFAR10(VisionDataset):
     base_folder = "cifar-10-batches-py"
     url = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
     filename, tgz_md5 = "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"
-    train_list = [["data_batch_1", "c99cafc152244af753f735de768cd75f"], ["data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"],
-                  ["data_batch_3", "54ebc095f3ab1f0389bbae665268c751"], ["data_batch_4", "634d18415352ddfa80567beed471001a"],
-                  ["data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"]]
+    train_list = [
+        ["data_batch_1", "c99cafc152244af753f735de768cd75f"],
+        ["data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"],
+        ["data_batch_3", "54ebc095f3ab1f0389bbae665268c751"],
+        ["data_batch_4", "634d18415352ddfa80567beed471001a"],
+        ["data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"],
+    ]
     test_list = [["test_batch", "40351d587109b95175f43aff81a1287e"]]
     meta = {"filename": "batches.meta", "key": "label_names", "md5": "5ff9c542aee3614f3951f8cda6e48888"}
     _labels = "labels"
@@ -51,8 +58,9 @@ class CIFAR10(VisionDataset):
         folder = os.path.join(self.root, self.base_folder)
         names = [name for name, _ in (self.train_list if train else self.test_list)]
         if not all(os.path.isfile(os.path.join(folder, name)) for name in [*names, self.meta["filename"]]):
-            raise RuntimeError(f"Dataset not found or corrupted. You can use download=True to download it, or put the unpacked "
-                               f"{self.filename} at {folder}")
+            raise RuntimeError(
+                f"Dataset not found or corrupted. You can use download=True to download it, or put the unpacked {self.filename} at {folder}"
+            )
         data, self.targets = [], []
         for name in names:
             batch = self._read(os.path.join(folder, name))

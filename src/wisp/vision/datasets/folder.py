@@ -1,11 +1,20 @@
 """Pictures in folders, one folder per class."""
+
 import os
 
 from wisp.vision._pil import image_module
 from wisp.vision.datasets.vision import VisionDataset
 
-__all__ = ["DatasetFolder", "ImageFolder", "default_loader", "find_classes", "has_file_allowed_extension", "is_image_file", "make_dataset",
-           "pil_loader"]
+__all__ = [
+    "DatasetFolder",
+    "ImageFolder",
+    "default_loader",
+    "find_classes",
+    "has_file_allowed_extension",
+    "is_image_file",
+    "make_dataset",
+    "pil_loader",
+]
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 
@@ -88,6 +97,7 @@ class ImageFolder(DatasetFolder):
     """Pictures in folders, one folder per class: root/dog/1.png, root/cat/2.jpg."""
 
     def __init__(self, root, transform=None, target_transform=None, loader=default_loader, is_valid_file=None, allow_empty=False):
-        super().__init__(root, loader, IMG_EXTENSIONS if is_valid_file is None else None, transform, target_transform, is_valid_file,
-                         allow_empty)
+        super().__init__(
+            root, loader, IMG_EXTENSIONS if is_valid_file is None else None, transform, target_transform, is_valid_file, allow_empty
+        )
         self.imgs = self.samples

@@ -1,4 +1,5 @@
 """Sets that are pictures in folders: ImageNet, EuroSAT, Caltech101, Food101, Oxford pets."""
+
 import json
 import os
 
@@ -10,8 +11,9 @@ __all__ = ["Caltech101", "EuroSAT", "Food101", "ImageNet", "OxfordIIITPet"]
 
 
 def _missing(name, folder, source):
-    return RuntimeError(f"Dataset not found or corrupted. {name} is not downloaded: get it from {source} and unpack it so that "
-                        f"{folder} is there")
+    return RuntimeError(
+        f"Dataset not found or corrupted. {name} is not downloaded: get it from {source} and unpack it so that {folder} is there"
+    )
 
 
 class ImageNet(ImageFolder):
@@ -70,8 +72,9 @@ class Food101(VisionDataset):
             content = json.load(file)
         self.classes = sorted(content)
         self.class_to_idx = {name: index for index, name in enumerate(self.classes)}
-        self.samples = [(os.path.join(folder, "images", f"{path}.jpg"), self.class_to_idx[name])
-                        for name, paths in content.items() for path in paths]
+        self.samples = [
+            (os.path.join(folder, "images", f"{path}.jpg"), self.class_to_idx[name]) for name, paths in content.items() for path in paths
+        ]
 
     def __getitem__(self, index):
         path, label = self.samples[index]
@@ -84,8 +87,9 @@ class Food101(VisionDataset):
 class OxfordIIITPet(VisionDataset):
     """37 breeds of cats and dogs: `root/oxford-iiit-pet/images` and `annotations`."""
 
-    def __init__(self, root, split="trainval", target_types="category", transforms=None, transform=None, target_transform=None,
-                 download=False):
+    def __init__(
+        self, root, split="trainval", target_types="category", transforms=None, transform=None, target_transform=None, download=False
+    ):
         super().__init__(root, transforms, transform, target_transform)
         folder = os.path.join(self.root, "oxford-iiit-pet")
         names = os.path.join(folder, "annotations", f"{split}.txt")
@@ -96,14 +100,23 @@ class OxfordIIITPet(VisionDataset):
         breed = lambda name: " ".join(part.title() for part in name.split("_")[:-1])
         self.classes = [name for _, name in sorted({(int(row[1]), breed(row[0])) for row in rows})]
         self.class_to_idx = {name: index for index, name in enumerate(self.classes)}
-        self._rows = [(os.path.join(folder, "images", row[0] + ".jpg"), int(row[1]) - 1, int(row[2]) - 1,
-                       os.path.join(folder, "annotations", "trimaps", row[0] + ".png")) for row in rows]
+        self._rows = [
+            (
+                os.path.join(folder, "images", row[0] + ".jpg"),
+                int(row[1]) - 1,
+                int(row[2]) - 1,
+                os.path.join(folder, "annotations", "trimaps", row[0] + ".png"),
+            )
+            for row in rows
+        ]
 
     def __getitem__(self, index):
         Image = image_module("OxfordIIITPet")
         path, label, binary, trimap = self._rows[index]
-        target = [{"category": label, "binary-category": binary}.get(kind, None) if kind != "segmentation" else Image.open(trimap)
-                  for kind in self.target_types]
+        target = [
+            {"category": label, "binary-category": binary}.get(kind, None) if kind != "segmentation" else Image.open(trimap)
+            for kind in self.target_types
+        ]
         return self._changed(Image.open(path).convert("RGB"), tuple(target) if len(target) > 1 else target[0] if target else None)
 
     def __len__(self):

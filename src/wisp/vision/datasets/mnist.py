@@ -1,4 +1,5 @@
 """Handwritten digits and what shares their format: MNIST, FashionMNIST, KMNIST, EMNIST, QMNIST."""
+
 import gzip
 import os
 
@@ -16,7 +17,7 @@ _TYPES = {8: numpy.uint8, 9: numpy.int8, 11: numpy.dtype(">i2"), 12: numpy.dtype
 
 def read_idx(path):
     """The array of a file in the IDX format: a type, the sizes, the numbers."""
-    with (gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")) as file:
+    with gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb") as file:
         data = file.read()
     if len(data) < 4 or data[0] or data[1] or data[2] not in _TYPES:
         raise RuntimeError(f"{path} is not an IDX file: it begins with {data[:4]!r}")
@@ -47,10 +48,12 @@ class MNIST(VisionDataset):
     """
 
     mirrors = ["https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"]
-    resources = [("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-                 ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
-                 ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
-                 ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c")]
+    resources = [
+        ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
+        ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
+        ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
+    ]
     training_file, test_file = "training.pt", "test.pt"
     classes = ["0 - zero", "1 - one", "2 - two", "3 - three", "4 - four", "5 - five", "6 - six", "7 - seven", "8 - eight", "9 - nine"]
 
@@ -60,8 +63,10 @@ class MNIST(VisionDataset):
         if download:
             self.download()
         if not self._check_exists():
-            raise RuntimeError(f"Dataset not found. You can use download=True to download it, or put "
-                               f"{', '.join(name for name, _ in self.resources)} into {self.raw_folder}")
+            raise RuntimeError(
+                f"Dataset not found. You can use download=True to download it, or put "
+                f"{', '.join(name for name, _ in self.resources)} into {self.raw_folder}"
+            )
         self.data, self.targets = self._load_data()
         self._pixels = self.data.numpy()
 
@@ -133,10 +138,12 @@ class FashionMNIST(MNIST):
     """70,000 pictures of clothes in ten classes, in the format of MNIST."""
 
     mirrors = ["http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"]
-    resources = [("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-                 ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
-                 ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
-                 ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310")]
+    resources = [
+        ("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
+        ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
+        ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
+    ]
     classes = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
 
 
@@ -144,10 +151,12 @@ class KMNIST(MNIST):
     """70,000 cursive Japanese characters in ten classes, in the format of MNIST."""
 
     mirrors = ["http://codh.rois.ac.jp/kmnist/dataset/kmnist/"]
-    resources = [("train-images-idx3-ubyte.gz", "bdb82020997e1d708af4cf47b453dcf7"),
-                 ("train-labels-idx1-ubyte.gz", "e144d726b3acfaa3e44228e80efcd344"),
-                 ("t10k-images-idx3-ubyte.gz", "5c965bf0a639b31b8f53240b1b52f4d7"),
-                 ("t10k-labels-idx1-ubyte.gz", "7320c461ea6c1c855c0b718fb2a4b134")]
+    resources = [
+        ("train-images-idx3-ubyte.gz", "bdb82020997e1d708af4cf47b453dcf7"),
+        ("train-labels-idx1-ubyte.gz", "e144d726b3acfaa3e44228e80efcd344"),
+        ("t10k-images-idx3-ubyte.gz", "5c965bf0a639b31b8f53240b1b52f4d7"),
+        ("t10k-labels-idx1-ubyte.gz", "7320c461ea6c1c855c0b718fb2a4b134"),
+    ]
     classes = ["o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"]
 
 
@@ -164,10 +173,17 @@ class EMNIST(MNIST):
         digits = "0123456789"
         upper, lower = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
         merged = sorted(set(digits + upper + lower) - set("cijklmopsuvwxyz"))
-        self.classes = {"byclass": sorted(digits + upper + lower), "bymerge": merged,
-                        "balanced": merged, "letters": ["N/A", *lower], "digits": list(digits), "mnist": list(digits)}[split]
-        self.resources = [(f"emnist-{split}-{part}-{kind}-ubyte.gz", None) for part in ("train", "test")
-                          for kind in ("images-idx3", "labels-idx1")]
+        self.classes = {
+            "byclass": sorted(digits + upper + lower),
+            "bymerge": merged,
+            "balanced": merged,
+            "letters": ["N/A", *lower],
+            "digits": list(digits),
+            "mnist": list(digits),
+        }[split]
+        self.resources = [
+            (f"emnist-{split}-{part}-{kind}-ubyte.gz", None) for part in ("train", "test") for kind in ("images-idx3", "labels-idx1")
+        ]
         super().__init__(root, **kwargs)
 
     def _load_data(self):
@@ -189,10 +205,14 @@ class QMNIST(MNIST):
     """MNIST with all 60,000 test digits and more about each; `compat=True` gives the label alone."""
 
     mirrors = ["https://raw.githubusercontent.com/facebookresearch/qmnist/master/"]
-    _FILES = {"train": ("qmnist-train-images-idx3-ubyte", "qmnist-train-labels-idx2-int"),
-              "test": ("qmnist-test-images-idx3-ubyte", "qmnist-test-labels-idx2-int")}
-    _SUMS = {"train": ("ed72d4157d28c017586c42bc6afe6370", "0058f8dd561b90ffdd0f734c6a30e5e4"),
-             "test": ("1394631089c404de565df7b7aeaf9412", "5b5b05890a5e13444e108efe57b788aa")}
+    _FILES = {
+        "train": ("qmnist-train-images-idx3-ubyte", "qmnist-train-labels-idx2-int"),
+        "test": ("qmnist-test-images-idx3-ubyte", "qmnist-test-labels-idx2-int"),
+    }
+    _SUMS = {
+        "train": ("ed72d4157d28c017586c42bc6afe6370", "0058f8dd561b90ffdd0f734c6a30e5e4"),
+        "test": ("1394631089c404de565df7b7aeaf9412", "5b5b05890a5e13444e108efe57b788aa"),
+    }
 
     def __init__(self, root, what=None, compat=True, train=True, **kwargs):
         self.what, self.compat = what or ("train" if train else "test"), compat
@@ -210,5 +230,3 @@ class QMNIST(MNIST):
         image = image_module("QMNIST").fromarray(self._pixels[index])
         target = self.targets[index]
         return self._changed(image, int(target[0]) if self.compat else target)
-
-

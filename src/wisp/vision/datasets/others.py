@@ -1,4 +1,5 @@
 """Made-up pictures (FakeData), and sets in formats of their own: SVHN, STL10, CelebA, CocoDetection, VOC."""
+
 import os
 
 import numpy
@@ -30,6 +31,7 @@ class FakeData(VisionDataset):
         image = wisp.randn(*self.image_size, generator=generator)
         target = int(wisp.randint(0, self.num_classes, (1,), generator=generator))
         from wisp.vision.transforms.functional import to_pil_image
+
         return self._changed(to_pil_image(image.clamp(0, 1)), target)
 
     def __len__(self):
@@ -39,9 +41,11 @@ class FakeData(VisionDataset):
 class SVHN(VisionDataset):
     """Street View House Numbers: `root/train_32x32.mat` and its sisters (reading them needs SciPy)."""
 
-    split_list = {"train": ("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
-                  "test": ("http://ufldl.stanford.edu/housenumbers/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
-                  "extra": ("http://ufldl.stanford.edu/housenumbers/extra_32x32.mat", "a93ce644f1a588dc4d68dda5feec44a7")}
+    split_list = {
+        "train": ("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+        "test": ("http://ufldl.stanford.edu/housenumbers/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
+        "extra": ("http://ufldl.stanford.edu/housenumbers/extra_32x32.mat", "a93ce644f1a588dc4d68dda5feec44a7"),
+    }
 
     def __init__(self, root, split="train", transform=None, target_transform=None, download=False):
         super().__init__(root, transform=transform, target_transform=target_transform)
@@ -54,6 +58,7 @@ class SVHN(VisionDataset):
         if not check_integrity(path):
             raise RuntimeError(f"Dataset not found or corrupted. You can use download=True to download it, or put {url} at {path}")
         from scipy.io import loadmat
+
         loaded = loadmat(path)
         self.split, self.data = split, numpy.ascontiguousarray(loaded["X"].transpose(3, 2, 0, 1))
         self.labels = loaded["y"].astype(numpy.int64).squeeze(1) % 10
@@ -87,13 +92,17 @@ class STL10(VisionDataset):
         for part in split.split("+"):
             path = os.path.join(folder, f"{part}_X.bin")
             if not os.path.isfile(path):
-                raise RuntimeError(f"Dataset not found or corrupted. You can use download=True to download it, or put {self.url}, "
-                                   f"unpacked, at {folder}")
+                raise RuntimeError(
+                    f"Dataset not found or corrupted. You can use download=True to download it, or put {self.url}, unpacked, at {folder}"
+                )
             images = numpy.fromfile(path, numpy.uint8).reshape(-1, 3, 96, 96).transpose(0, 1, 3, 2)
             data.append(images)
             names = os.path.join(folder, f"{part}_y.bin")
-            labels.append(numpy.fromfile(names, numpy.uint8).astype(numpy.int64) - 1 if os.path.isfile(names)
-                          else numpy.full(len(images), -1, numpy.int64))
+            labels.append(
+                numpy.fromfile(names, numpy.uint8).astype(numpy.int64) - 1
+                if os.path.isfile(names)
+                else numpy.full(len(images), -1, numpy.int64)
+            )
         self.data, self.labels = numpy.concatenate(data), numpy.concatenate(labels)
         if folds is not None:
             with open(os.path.join(folder, "fold_indices.txt")) as file:
@@ -119,19 +128,27 @@ class CelebA(VisionDataset):
         super().__init__(root, transform=transform, target_transform=target_transform)
         folder = os.path.join(self.root, self.base_folder)
         if not os.path.isdir(os.path.join(folder, "img_align_celeba")):
-            raise RuntimeError(f"Dataset not found or corrupted. Get it from mmlab.ie.cuhk.edu.hk/projects/CelebA.html and put "
-                               f"img_align_celeba (unpacked) and the list_*.txt files into {folder}")
+            raise RuntimeError(
+                f"Dataset not found or corrupted. Get it from mmlab.ie.cuhk.edu.hk/projects/CelebA.html and put "
+                f"img_align_celeba (unpacked) and the list_*.txt files into {folder}"
+            )
         self.split, self.target_type = split, [target_type] if isinstance(target_type, str) else list(target_type)
         number = {"train": 0, "valid": 1, "test": 2, "all": None}[split]
         parts = dict(line.split() for line in open(os.path.join(folder, "list_eval_partition.txt")) if line.strip())
         self.filename = [name for name, part in parts.items() if number is None or int(part) == number]
         self._tables = {}
-        for kind, file, header in (("attr", "list_attr_celeba.txt", 1), ("identity", "identity_CelebA.txt", None),
-                                   ("bbox", "list_bbox_celeba.txt", 1), ("landmarks", "list_landmarks_align_celeba.txt", 1)):
+        for kind, file, header in (
+            ("attr", "list_attr_celeba.txt", 1),
+            ("identity", "identity_CelebA.txt", None),
+            ("bbox", "list_bbox_celeba.txt", 1),
+            ("landmarks", "list_landmarks_align_celeba.txt", 1),
+        ):
             if kind in self.target_type:
                 lines = open(os.path.join(folder, file)).read().splitlines()
                 names = [] if header is None else lines[header].split()
-                rows = {line.split()[0]: [int(v) for v in line.split()[1:]] for line in lines[0 if header is None else header + 1:] if line}
+                rows = {
+                    line.split()[0]: [int(v) for v in line.split()[1:]] for line in lines[0 if header is None else header + 1 :] if line
+                }
                 table = wisp.tensor([rows[name] for name in self.filename])
                 self._tables[kind] = (table + 1) // 2 if kind == "attr" else table
                 if kind == "attr":
@@ -152,6 +169,7 @@ class CocoDetection(VisionDataset):
 
     def __init__(self, root, annFile, transform=None, target_transform=None, transforms=None):
         import json
+
         super().__init__(root, transforms, transform, target_transform)
         with open(annFile) as file:
             content = json.load(file)
@@ -188,8 +206,10 @@ class _VOC(VisionDataset):
         folder = os.path.join(self.root, "VOCdevkit", f"VOC{year}")
         names = os.path.join(folder, "ImageSets", self._SETS, f"{image_set}.txt")
         if not os.path.isfile(names):
-            raise RuntimeError(f"Dataset not found or corrupted. Get it from host.robots.ox.ac.uk/pascal/VOC/voc{year} and unpack it "
-                               f"so that {names} is there")
+            raise RuntimeError(
+                f"Dataset not found or corrupted. Get it from host.robots.ox.ac.uk/pascal/VOC/voc{year} and unpack it "
+                f"so that {names} is there"
+            )
         stems = open(names).read().split()
         self.images = [os.path.join(folder, "JPEGImages", stem + ".jpg") for stem in stems]
         self.targets = [os.path.join(folder, self._FOLDER, stem + self._ENDING) for stem in stems]
@@ -214,6 +234,7 @@ class VOCDetection(_VOC):
 
     def __getitem__(self, index):
         from xml.etree import ElementTree
+
         target = self.parse_voc_xml(ElementTree.parse(self.targets[index]).getroot())
         return self._changed(image_module("VOCDetection").open(self.images[index]).convert("RGB"), target)
 

@@ -1,4 +1,5 @@
 """Files of datasets: checksums, downloads, archives."""
+
 import gzip
 import hashlib
 import os
@@ -40,13 +41,15 @@ def download_url(url, root, filename=None, md5=None, max_redirect_hops=3):
     if check_integrity(path, md5):
         return
     from wisp.hub import download_url_to_file
+
     try:
         download_url_to_file(url, path, progress=True)
     except (urllib.error.URLError, OSError) as error:
         raise RuntimeError(f"{name} could not be downloaded from {url} ({error}); get it elsewhere and put it at {path}") from error
     if not check_integrity(path, md5):
-        raise RuntimeError(f"{path} is not the file that was expected: its MD5 sum is {calculate_md5(path)}, not {md5}. "
-                           "Remove it and try again.")
+        raise RuntimeError(
+            f"{path} is not the file that was expected: its MD5 sum is {calculate_md5(path)}, not {md5}. Remove it and try again."
+        )
 
 
 def _inside(folder, name):

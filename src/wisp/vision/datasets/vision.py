@@ -1,4 +1,5 @@
 """The base of the image datasets."""
+
 import os
 
 from wisp.utils.data import Dataset

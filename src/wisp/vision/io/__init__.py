@@ -1,12 +1,24 @@
 """Reading and writing image files, through Pillow."""
+
 import enum as _enum
 import io as _io
 
 import wisp
 from wisp.vision._pil import image_module
 
-__all__ = ["ImageReadMode", "decode_image", "decode_jpeg", "decode_png", "encode_jpeg", "encode_png", "read_file", "read_image",
-           "write_file", "write_jpeg", "write_png"]
+__all__ = [
+    "ImageReadMode",
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
+    "encode_jpeg",
+    "encode_png",
+    "read_file",
+    "read_image",
+    "write_file",
+    "write_jpeg",
+    "write_png",
+]
 
 
 class ImageReadMode(_enum.Enum):
@@ -20,6 +32,7 @@ _MODES = {ImageReadMode.GRAY: "L", ImageReadMode.GRAY_ALPHA: "LA", ImageReadMode
 
 def _decoded(source, mode):
     from wisp.vision.transforms.functional import pil_to_tensor
+
     mode = ImageReadMode[mode.upper()] if isinstance(mode, str) else mode
     with image_module("read_image").open(source) as picture:
         if mode is ImageReadMode.UNCHANGED:
@@ -42,6 +55,7 @@ decode_jpeg = decode_png = decode_webp = decode_gif = decode_image
 
 def _encoded(picture, format, **options):
     from wisp.vision.transforms.functional import to_pil_image
+
     if picture.dtype != wisp.uint8:
         raise RuntimeError(f"Input tensor dtype should be uint8, got {picture.dtype}")
     target = _io.BytesIO()

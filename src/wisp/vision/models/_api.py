@@ -1,4 +1,5 @@
 """What all models share: the register of their names, published weights, first weights."""
+
 import enum
 import functools
 import os
@@ -24,9 +25,16 @@ class Weights:
     def transforms(self):
         """The transforms of an image for this model."""
         from wisp.vision import transforms as T
-        return T.Compose([T.Resize(self.resize), T.CenterCrop(self.crop),
-                          T.Lambda(lambda image: image if isinstance(image, wisp.Tensor) else T.functional.pil_to_tensor(image)),
-                          T.ConvertImageDtype(wisp.float32), T.Normalize(MEAN, STD)])
+
+        return T.Compose(
+            [
+                T.Resize(self.resize),
+                T.CenterCrop(self.crop),
+                T.Lambda(lambda image: image if isinstance(image, wisp.Tensor) else T.functional.pil_to_tensor(image)),
+                T.ConvertImageDtype(wisp.float32),
+                T.Normalize(MEAN, STD),
+            ]
+        )
 
 
 class WeightsEnum(enum.Enum):
@@ -40,6 +48,7 @@ class WeightsEnum(enum.Enum):
         """The weights: from PyTorch's or Wisp's cache, or downloaded; where that fails, the error says where to put the file."""
         name = os.path.basename(self.url)
         from wisp import hub
+
         folder = os.path.join(hub.get_dir(), "checkpoints")
         theirs = os.path.join(os.environ.get("TORCH_HOME", os.path.expanduser("~/.cache/torch")), "hub", "checkpoints")
         for place in (folder, theirs):
@@ -49,8 +58,10 @@ class WeightsEnum(enum.Enum):
         try:
             return hub.load_state_dict_from_url(self.url, progress=progress, check_hash=check_hash)
         except (urllib.error.URLError, OSError) as error:
-            raise RuntimeError(f"the weights {self} could not be downloaded from {self.url} ({error}); get the file elsewhere and put "
-                               f"it at {os.path.join(folder, name)}, or ask for weights=None") from error
+            raise RuntimeError(
+                f"the weights {self} could not be downloaded from {self.url} ({error}); get the file elsewhere and put "
+                f"it at {os.path.join(folder, name)}, or ask for weights=None"
+            ) from error
 
 
 def weights_of(name, default=None, **files):
@@ -81,12 +92,13 @@ def model(weights=None, old=False, fitting=None):
 
     The function gets the remaining keyword arguments; `fitting` are those that the published weights need.
     """
+
     def decorate(function):
         name = function.__name__
 
         @functools.wraps(function)
         def build(*args, weights=None, progress=True, **options):
-            if args:    # weights was called pretrained, and came first
+            if args:  # weights was called pretrained, and came first
                 if len(args) > 2:
                     raise TypeError(f"{name}() takes at most 2 positional arguments (weights, progress), got {len(args)}")
                 weights = args[0]
@@ -103,17 +115,21 @@ def model(weights=None, old=False, fitting=None):
             made = function(**{**(fitting or {}), **options})
             made.load_state_dict(member.get_state_dict(progress))
             return made
+
         kind = weights if weights is not None else WeightsEnum(f"{name}_Weights", {}, module=function.__module__)
         build.weights = kind
         _MODELS[name] = build
         return build
+
     return decorate
 
 
 def publish(namespace, name, kind, make, *given, fitting=None, **fixed):
     """Put a model and the class of its weights among a module's names: `name(**options)` is make(*given, **fixed, **options)."""
+
     def build(**options):
         return make(*given, **{**fixed, **options})
+
     build.__name__ = build.__qualname__ = name
     build.__module__ = namespace["__name__"]
     build.__doc__ = f"The model {name}."
@@ -128,9 +144,11 @@ def _normal(name):
 def get_model_builder(name):
     """The function that makes the model of a name."""
     from wisp.vision import models  # noqa: F401
+
     found = _MODELS.get(_normal(name))
     if found is None:
         import difflib
+
         near = difflib.get_close_matches(_normal(name), _MODELS, 3)
         raise ValueError(f"Unknown model {name}" + (f"; closest: {', '.join(near)}" if near else ""))
     return found
@@ -163,6 +181,7 @@ def get_weight(name):
 def list_models(module=None, include=None, exclude=None):
     """The names of all models; `include` and `exclude` are patterns such as "resnet*"."""
     import fnmatch
+
     names = [name for name, build in _MODELS.items() if module is None or build.__module__.startswith(module.__name__)]
     patterns = lambda value: [value] if isinstance(value, str) else list(value or ())
     if include:

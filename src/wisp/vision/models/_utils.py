@@ -1,4 +1,5 @@
 """A model cut off after some of its children, whose results are returned by name."""
+
 from collections import OrderedDict
 
 from wisp import nn
@@ -21,7 +22,7 @@ class IntermediateLayerGetter(nn.ModuleDict):
         if not set(return_layers).issubset(names):
             raise ValueError(f"return_layers are not present in model: {sorted(set(return_layers) - set(names))}")
         last = max(names.index(name) for name in return_layers)
-        super().__init__(OrderedDict(list(model.named_children())[:last + 1]))
+        super().__init__(OrderedDict(list(model.named_children())[: last + 1]))
         self.return_layers = {str(key): str(value) for key, value in return_layers.items()}
 
     def forward(self, x):

@@ -1,4 +1,5 @@
 """ConvNeXt: convolutions in the shape of a transformer."""
+
 import functools
 
 import wisp
@@ -23,8 +24,15 @@ class CNBlock(nn.Module):
     def __init__(self, dim, layer_scale, stochastic_depth_prob, norm_layer=None):
         super().__init__()
         norm_layer = norm_layer or functools.partial(nn.LayerNorm, eps=1e-6)
-        self.block = nn.Sequential(nn.Conv2d(dim, dim, 7, padding=3, groups=dim), Permute([0, 2, 3, 1]), norm_layer(dim),
-                                   nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim), Permute([0, 3, 1, 2]))
+        self.block = nn.Sequential(
+            nn.Conv2d(dim, dim, 7, padding=3, groups=dim),
+            Permute([0, 2, 3, 1]),
+            norm_layer(dim),
+            nn.Linear(dim, 4 * dim),
+            nn.GELU(),
+            nn.Linear(4 * dim, dim),
+            Permute([0, 3, 1, 2]),
+        )
         self.layer_scale = nn.Parameter(wisp.ones(dim, 1, 1) * layer_scale)
         self.stochastic_depth = StochasticDepth(stochastic_depth_prob, "row")
 
@@ -61,12 +69,20 @@ class ConvNeXt(nn.Module):
         return self.classifier(self.avgpool(self.features(x)))
 
 
-_ALL = {"tiny": ((96, 192, 384, 768), (3, 3, 9, 3), 0.1, "convnext_tiny-983f1562.pth"),
-        "small": ((96, 192, 384, 768), (3, 3, 27, 3), 0.4, "convnext_small-0c510722.pth"),
-        "base": ((128, 256, 512, 1024), (3, 3, 27, 3), 0.5, "convnext_base-6075fbad.pth"),
-        "large": ((192, 384, 768, 1536), (3, 3, 27, 3), 0.5, "convnext_large-ea097f82.pth")}
+_ALL = {
+    "tiny": ((96, 192, 384, 768), (3, 3, 9, 3), 0.1, "convnext_tiny-983f1562.pth"),
+    "small": ((96, 192, 384, 768), (3, 3, 27, 3), 0.4, "convnext_small-0c510722.pth"),
+    "base": ((128, 256, 512, 1024), (3, 3, 27, 3), 0.5, "convnext_base-6075fbad.pth"),
+    "large": ((192, 384, 768, 1536), (3, 3, 27, 3), 0.5, "convnext_large-ea097f82.pth"),
+}
 
 
 for _size, (_widths, _counts, _depth, _file) in _ALL.items():
-    publish(globals(), f"convnext_{_size}", weights_of(f"ConvNeXt_{_size.title()}", IMAGENET1K_V1=_file), ConvNeXt,
-            list(zip(_widths, _counts)), stochastic_depth_prob=_depth)
+    publish(
+        globals(),
+        f"convnext_{_size}",
+        weights_of(f"ConvNeXt_{_size.title()}", IMAGENET1K_V1=_file),
+        ConvNeXt,
+        list(zip(_widths, _counts)),
+        stochastic_depth_prob=_depth,
+    )

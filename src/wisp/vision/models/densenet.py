@@ -1,4 +1,5 @@
 """DenseNet: each layer sees the results of all before it."""
+
 import re
 
 import wisp
@@ -36,8 +37,10 @@ class _DenseBlock(nn.ModuleDict):
     def __init__(self, num_layers, num_input_features, bn_size, growth_rate, drop_rate, memory_efficient=False):
         super().__init__()
         for index in range(num_layers):
-            self.add_module(f"denselayer{index + 1}", _DenseLayer(num_input_features + index * growth_rate, growth_rate, bn_size, drop_rate,
-                                                                  memory_efficient))
+            self.add_module(
+                f"denselayer{index + 1}",
+                _DenseLayer(num_input_features + index * growth_rate, growth_rate, bn_size, drop_rate, memory_efficient),
+            )
 
     def forward(self, init_features):
         features = [init_features]
@@ -57,13 +60,24 @@ class _Transition(nn.Sequential):
 class DenseNet(nn.Module):
     """Dense blocks with transitions between them."""
 
-    def __init__(self, growth_rate=32, block_config=(6, 12, 24, 16), num_init_features=64, bn_size=4, drop_rate=0, num_classes=1000,
-                 memory_efficient=False):
+    def __init__(
+        self,
+        growth_rate=32,
+        block_config=(6, 12, 24, 16),
+        num_init_features=64,
+        bn_size=4,
+        drop_rate=0,
+        num_classes=1000,
+        memory_efficient=False,
+    ):
         super().__init__()
         self.features = nn.Sequential()
-        for name, layer in (("conv0", nn.Conv2d(3, num_init_features, 7, stride=2, padding=3, bias=False)),
-                            ("norm0", nn.BatchNorm2d(num_init_features)), ("relu0", nn.ReLU(inplace=True)),
-                            ("pool0", nn.MaxPool2d(3, 2, 1))):
+        for name, layer in (
+            ("conv0", nn.Conv2d(3, num_init_features, 7, stride=2, padding=3, bias=False)),
+            ("norm0", nn.BatchNorm2d(num_init_features)),
+            ("relu0", nn.ReLU(inplace=True)),
+            ("pool0", nn.MaxPool2d(3, 2, 1)),
+        ):
             self.features.add_module(name, layer)
         width = num_init_features
         for index, count in enumerate(block_config):
@@ -90,10 +104,21 @@ class DenseNet(nn.Module):
         return super().load_state_dict({old.sub(r"\1\2", key): value for key, value in state_dict.items()}, *args, **options)
 
 
-_ALL = {121: (32, (6, 12, 24, 16), 64, "a639ec97"), 161: (48, (6, 12, 36, 24), 96, "8d451a50"),
-        169: (32, (6, 12, 32, 32), 64, "b2777c0a"), 201: (32, (6, 12, 48, 32), 64, "c1103571")}
+_ALL = {
+    121: (32, (6, 12, 24, 16), 64, "a639ec97"),
+    161: (48, (6, 12, 36, 24), 96, "8d451a50"),
+    169: (32, (6, 12, 32, 32), 64, "b2777c0a"),
+    201: (32, (6, 12, 48, 32), 64, "c1103571"),
+}
 
 
 for _depth, (_growth, _blocks, _first, _digest) in _ALL.items():
-    publish(globals(), f"densenet{_depth}", weights_of(f"DenseNet{_depth}", IMAGENET1K_V1=f"densenet{_depth}-{_digest}.pth"), DenseNet,
-            _growth, _blocks, _first)
+    publish(
+        globals(),
+        f"densenet{_depth}",
+        weights_of(f"DenseNet{_depth}", IMAGENET1K_V1=f"densenet{_depth}-{_digest}.pth"),
+        DenseNet,
+        _growth,
+        _blocks,
+        _first,
+    )

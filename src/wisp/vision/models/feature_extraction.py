@@ -1,4 +1,5 @@
 """The results of inner layers of a model, by the names of its modules."""
+
 from collections import OrderedDict
 
 from wisp import nn
@@ -13,8 +14,10 @@ class _Extractor(nn.Module):
 
     def forward(self, *inputs, **options):
         found = {}
-        handles = [self.model.get_submodule(path).register_forward_hook(
-            lambda module, given, result, path=path: found.__setitem__(path, result)) for path in self.wanted]
+        handles = [
+            self.model.get_submodule(path).register_forward_hook(lambda module, given, result, path=path: found.__setitem__(path, result))
+            for path in self.wanted
+        ]
         try:
             self.model(*inputs, **options)
         finally:
@@ -36,9 +39,11 @@ def create_feature_extractor(model, return_nodes=None, train_return_nodes=None, 
     nodes = dict(nodes) if isinstance(nodes, dict) else {name: name for name in nodes}
     known, wanted = dict(model.named_modules()), {}
     for path, name in nodes.items():
-        if path not in known:   # a node such as "flatten" has no module of its own
-            raise ValueError(f"create_feature_extractor: the model has no module {path!r}; Wisp finds results by modules, and knows "
-                             f"{', '.join(list(known)[1:8])}, ...")
+        if path not in known:  # a node such as "flatten" has no module of its own
+            raise ValueError(
+                f"create_feature_extractor: the model has no module {path!r}; Wisp finds results by modules, and knows "
+                f"{', '.join(list(known)[1:8])}, ..."
+            )
         wanted[path] = name
     return _Extractor(model, wanted)
 

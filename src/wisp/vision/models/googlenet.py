@@ -1,4 +1,5 @@
 """GoogLeNet: convolutions of several sizes side by side."""
+
 from collections import namedtuple
 
 import wisp
@@ -29,11 +30,13 @@ class Inception(nn.Module):
     def __init__(self, in_channels, ch1x1, ch3x3red, ch3x3, ch5x5red, ch5x5, pool_proj):
         super().__init__()
         self.branch1 = BasicConv2d(in_channels, ch1x1, kernel_size=1)
-        self.branch2 = nn.Sequential(BasicConv2d(in_channels, ch3x3red, kernel_size=1),
-                                     BasicConv2d(ch3x3red, ch3x3, kernel_size=3, padding=1))
+        self.branch2 = nn.Sequential(
+            BasicConv2d(in_channels, ch3x3red, kernel_size=1), BasicConv2d(ch3x3red, ch3x3, kernel_size=3, padding=1)
+        )
         # the published weights have a 3 x 3 convolution here
-        self.branch3 = nn.Sequential(BasicConv2d(in_channels, ch5x5red, kernel_size=1),
-                                     BasicConv2d(ch5x5red, ch5x5, kernel_size=3, padding=1))
+        self.branch3 = nn.Sequential(
+            BasicConv2d(in_channels, ch5x5red, kernel_size=1), BasicConv2d(ch5x5red, ch5x5, kernel_size=3, padding=1)
+        )
         self.branch4 = nn.Sequential(nn.MaxPool2d(3, 1, 1, ceil_mode=True), BasicConv2d(in_channels, pool_proj, kernel_size=1))
 
     def forward(self, x):

@@ -1,4 +1,5 @@
 """Inception v3."""
+
 from collections import namedtuple
 
 import wisp
@@ -26,8 +27,15 @@ class InceptionA(nn.Module):
         self.branch_pool = _unit(in_channels, pool_features, 1)
 
     def forward(self, x):
-        return wisp.cat([self.branch1x1(x), self.branch5x5_2(self.branch5x5_1(x)),
-                         self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x))), self.branch_pool(F.avg_pool2d(x, 3, 1, 1))], 1)
+        return wisp.cat(
+            [
+                self.branch1x1(x),
+                self.branch5x5_2(self.branch5x5_1(x)),
+                self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x))),
+                self.branch_pool(F.avg_pool2d(x, 3, 1, 1)),
+            ],
+            1,
+        )
 
 
 class InceptionB(nn.Module):
@@ -46,17 +54,30 @@ class InceptionC(nn.Module):
         super().__init__()
         c = channels_7x7
         self.branch1x1 = _unit(in_channels, 192, 1)
-        self.branch7x7_1, self.branch7x7_2, self.branch7x7_3 = \
-            _unit(in_channels, c, 1), _unit(c, c, (1, 7), (0, 3)), _unit(c, 192, (7, 1), (3, 0))
-        self.branch7x7dbl_1, self.branch7x7dbl_2, self.branch7x7dbl_3 = \
-            _unit(in_channels, c, 1), _unit(c, c, (7, 1), (3, 0)), _unit(c, c, (1, 7), (0, 3))
+        self.branch7x7_1, self.branch7x7_2, self.branch7x7_3 = (
+            _unit(in_channels, c, 1),
+            _unit(c, c, (1, 7), (0, 3)),
+            _unit(c, 192, (7, 1), (3, 0)),
+        )
+        self.branch7x7dbl_1, self.branch7x7dbl_2, self.branch7x7dbl_3 = (
+            _unit(in_channels, c, 1),
+            _unit(c, c, (7, 1), (3, 0)),
+            _unit(c, c, (1, 7), (0, 3)),
+        )
         self.branch7x7dbl_4, self.branch7x7dbl_5 = _unit(c, c, (7, 1), (3, 0)), _unit(c, 192, (1, 7), (0, 3))
         self.branch_pool = _unit(in_channels, 192, 1)
 
     def forward(self, x):
         double = self.branch7x7dbl_3(self.branch7x7dbl_2(self.branch7x7dbl_1(x)))
-        return wisp.cat([self.branch1x1(x), self.branch7x7_3(self.branch7x7_2(self.branch7x7_1(x))),
-                         self.branch7x7dbl_5(self.branch7x7dbl_4(double)), self.branch_pool(F.avg_pool2d(x, 3, 1, 1))], 1)
+        return wisp.cat(
+            [
+                self.branch1x1(x),
+                self.branch7x7_3(self.branch7x7_2(self.branch7x7_1(x))),
+                self.branch7x7dbl_5(self.branch7x7dbl_4(double)),
+                self.branch_pool(F.avg_pool2d(x, 3, 1, 1)),
+            ],
+            1,
+        )
 
 
 class InceptionD(nn.Module):
@@ -84,8 +105,17 @@ class InceptionE(nn.Module):
     def forward(self, x):
         three = self.branch3x3_1(x)
         double = self.branch3x3dbl_2(self.branch3x3dbl_1(x))
-        return wisp.cat([self.branch1x1(x), self.branch3x3_2a(three), self.branch3x3_2b(three), self.branch3x3dbl_3a(double),
-                         self.branch3x3dbl_3b(double), self.branch_pool(F.avg_pool2d(x, 3, 1, 1))], 1)
+        return wisp.cat(
+            [
+                self.branch1x1(x),
+                self.branch3x3_2a(three),
+                self.branch3x3_2b(three),
+                self.branch3x3dbl_3a(double),
+                self.branch3x3dbl_3b(double),
+                self.branch_pool(F.avg_pool2d(x, 3, 1, 1)),
+            ],
+            1,
+        )
 
 
 class InceptionAux(nn.Module):

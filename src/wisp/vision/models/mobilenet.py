@@ -1,4 +1,5 @@
 """MobileNet V2 and V3: small and quick, by depthwise convolutions."""
+
 import functools
 
 import wisp
@@ -6,11 +7,20 @@ from wisp import nn
 from wisp.vision.models._api import initialize, make_divisible, model, weights_of
 from wisp.vision.ops.layers import Conv2dNormActivation, SqueezeExcitation
 
-__all__ = ["MobileNetV2", "MobileNetV3", "MobileNet_V2_Weights", "MobileNet_V3_Large_Weights", "MobileNet_V3_Small_Weights", "mobilenet_v2",
-           "mobilenet_v3_large", "mobilenet_v3_small"]
+__all__ = [
+    "MobileNetV2",
+    "MobileNetV3",
+    "MobileNet_V2_Weights",
+    "MobileNet_V3_Large_Weights",
+    "MobileNet_V3_Small_Weights",
+    "mobilenet_v2",
+    "mobilenet_v3_large",
+    "mobilenet_v3_small",
+]
 MobileNet_V2_Weights = weights_of("MobileNet_V2", IMAGENET1K_V1="mobilenet_v2-b0353104.pth", IMAGENET1K_V2="mobilenet_v2-7ebf99e0.pth")
-MobileNet_V3_Large_Weights = weights_of("MobileNet_V3_Large", IMAGENET1K_V1="mobilenet_v3_large-8738ca79.pth",
-                                        IMAGENET1K_V2="mobilenet_v3_large-5c1a4163.pth")
+MobileNet_V3_Large_Weights = weights_of(
+    "MobileNet_V3_Large", IMAGENET1K_V1="mobilenet_v3_large-8738ca79.pth", IMAGENET1K_V2="mobilenet_v3_large-5c1a4163.pth"
+)
 MobileNet_V3_Small_Weights = weights_of("MobileNet_V3_Small", IMAGENET1K_V1="mobilenet_v3_small-047dcff4.pth")
 _make_divisible = make_divisible
 
@@ -42,13 +52,21 @@ class InvertedResidual(nn.Module):
 class MobileNetV2(nn.Module):
     """MobileNet V2; `width_mult` scales all widths."""
 
-    def __init__(self, num_classes=1000, width_mult=1.0, inverted_residual_setting=None, round_nearest=8, block=None, norm_layer=None,
-                 dropout=0.2):
+    def __init__(
+        self, num_classes=1000, width_mult=1.0, inverted_residual_setting=None, round_nearest=8, block=None, norm_layer=None, dropout=0.2
+    ):
         super().__init__()
         block, norm_layer = block or InvertedResidual, norm_layer or nn.BatchNorm2d
         # expansion, channels, repetitions, stride
-        setting = inverted_residual_setting or [[1, 16, 1, 1], [6, 24, 2, 2], [6, 32, 3, 2], [6, 64, 4, 2], [6, 96, 3, 1], [6, 160, 3, 2],
-                                                [6, 320, 1, 1]]
+        setting = inverted_residual_setting or [
+            [1, 16, 1, 1],
+            [6, 24, 2, 2],
+            [6, 32, 3, 2],
+            [6, 64, 4, 2],
+            [6, 96, 3, 1],
+            [6, 160, 3, 2],
+            [6, 320, 1, 1],
+        ]
         if not all(len(row) == 4 for row in setting):
             raise ValueError(f"inverted_residual_setting should be non-empty or a 4-element list, got {setting}")
         width = make_divisible(32 * width_mult, round_nearest)
@@ -78,8 +96,9 @@ class _Block3(nn.Module):
         self.use_res_connect = stride == 1 and inner == out
         unit = functools.partial(Conv2dNormActivation, norm_layer=norm_layer)
         layers = [unit(inner, expanded, 1, activation_layer=act)] if expanded != inner else []
-        layers.append(unit(expanded, expanded, kernel, stride=1 if dilation > 1 else stride, dilation=dilation, groups=expanded,
-                           activation_layer=act))
+        layers.append(
+            unit(expanded, expanded, kernel, stride=1 if dilation > 1 else stride, dilation=dilation, groups=expanded, activation_layer=act)
+        )
         if use_se:
             layers.append(SqueezeExcitation(expanded, make_divisible(expanded // 4), scale_activation=nn.Hardsigmoid))
         layers.append(unit(expanded, out, 1, activation_layer=None))
@@ -101,8 +120,9 @@ _SMALL = """3 16 16 1 RE 2; 3 72 24 0 RE 2; 3 88 24 0 RE 1; 5 96 40 1 HS 2; 5 24
 class MobileNetV3(nn.Module):
     """MobileNet V3 of a table of blocks."""
 
-    def __init__(self, table, last_channel, num_classes=1000, width_mult=1.0, reduced_tail=False, dilated=False, dropout=0.2,
-                 norm_layer=None):
+    def __init__(
+        self, table, last_channel, num_classes=1000, width_mult=1.0, reduced_tail=False, dilated=False, dropout=0.2, norm_layer=None
+    ):
         super().__init__()
         norm_layer = norm_layer or functools.partial(nn.BatchNorm2d, eps=0.001, momentum=0.01)
         rows = [row.split() for row in table.split(";")]
@@ -115,14 +135,19 @@ class MobileNetV3(nn.Module):
             inner_shrink = 2 if reduced_tail and index > len(rows) - 3 else 1
             wide = make_divisible(int(expanded) // inner_shrink * width_mult)
             made = make_divisible(int(out) // shrink * width_mult)
-            layers.append(_Block3(width, int(kernel), wide, made, use_se == "1", act, int(stride), 2 if dilated and tail else 1,
-                                  norm_layer))
+            layers.append(
+                _Block3(width, int(kernel), wide, made, use_se == "1", act, int(stride), 2 if dilated and tail else 1, norm_layer)
+            )
             width = made
         layers.append(Conv2dNormActivation(width, 6 * width, 1, norm_layer=norm_layer, activation_layer=nn.Hardswish))
         last_channel = make_divisible(last_channel // (2 if reduced_tail else 1) * width_mult)
         self.features, self.avgpool = nn.Sequential(*layers), nn.AdaptiveAvgPool2d(1)
-        self.classifier = nn.Sequential(nn.Linear(6 * width, last_channel), nn.Hardswish(inplace=True), nn.Dropout(dropout, inplace=True),
-                                        nn.Linear(last_channel, num_classes))
+        self.classifier = nn.Sequential(
+            nn.Linear(6 * width, last_channel),
+            nn.Hardswish(inplace=True),
+            nn.Dropout(dropout, inplace=True),
+            nn.Linear(last_channel, num_classes),
+        )
         initialize(self, _small)
 
     def forward(self, x):

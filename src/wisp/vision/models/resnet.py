@@ -1,4 +1,5 @@
 """ResNet, ResNeXt and Wide ResNet: blocks that add to their input."""
+
 import wisp
 from wisp import nn
 from wisp.vision.models._api import publish, weights_of
@@ -70,8 +71,17 @@ class ResNet(nn.Module):
     torch.Size([1, 10])
     """
 
-    def __init__(self, block, layers, num_classes=1000, zero_init_residual=False, groups=1, width_per_group=64,
-                 replace_stride_with_dilation=None, norm_layer=None):
+    def __init__(
+        self,
+        block,
+        layers,
+        num_classes=1000,
+        zero_init_residual=False,
+        groups=1,
+        width_per_group=64,
+        replace_stride_with_dilation=None,
+        norm_layer=None,
+    ):
         super().__init__()
         self._norm_layer = norm_layer or nn.BatchNorm2d
         self.inplanes, self.dilation, self.groups, self.base_width = 64, 1, groups, width_per_group
@@ -109,8 +119,10 @@ class ResNet(nn.Module):
             downsample = nn.Sequential(conv1x1(self.inplanes, planes * block.expansion, stride), norm(planes * block.expansion))
         layers = [block(self.inplanes, planes, stride, downsample, self.groups, self.base_width, before, norm)]
         self.inplanes = planes * block.expansion
-        layers += [block(self.inplanes, planes, groups=self.groups, base_width=self.base_width, dilation=self.dilation, norm_layer=norm)
-                   for _ in range(1, blocks)]
+        layers += [
+            block(self.inplanes, planes, groups=self.groups, base_width=self.base_width, dilation=self.dilation, norm_layer=norm)
+            for _ in range(1, blocks)
+        ]
         return nn.Sequential(*layers)
 
     def _forward_impl(self, x):
@@ -129,16 +141,41 @@ _ALL = {
     "resnet50": ("ResNet50", Bottleneck, [3, 4, 6, 3], {}, ["resnet50-0676ba61.pth", "resnet50-11ad3fa6.pth"]),
     "resnet101": ("ResNet101", Bottleneck, [3, 4, 23, 3], {}, ["resnet101-63fe2227.pth", "resnet101-cd907fc2.pth"]),
     "resnet152": ("ResNet152", Bottleneck, [3, 8, 36, 3], {}, ["resnet152-394f9c45.pth", "resnet152-f82ba261.pth"]),
-    "resnext50_32x4d": ("ResNeXt50_32X4D", Bottleneck, [3, 4, 6, 3], {"groups": 32, "width_per_group": 4},
-                        ["resnext50_32x4d-7cdf4587.pth", "resnext50_32x4d-1a0047aa.pth"]),
-    "resnext101_32x8d": ("ResNeXt101_32X8D", Bottleneck, [3, 4, 23, 3], {"groups": 32, "width_per_group": 8},
-                         ["resnext101_32x8d-8ba56ff5.pth", "resnext101_32x8d-110c445d.pth"]),
-    "resnext101_64x4d": ("ResNeXt101_64X4D", Bottleneck, [3, 4, 23, 3], {"groups": 64, "width_per_group": 4},
-                         ["resnext101_64x4d-173b62eb.pth"]),
-    "wide_resnet50_2": ("Wide_ResNet50_2", Bottleneck, [3, 4, 6, 3], {"width_per_group": 128},
-                        ["wide_resnet50_2-95faca4d.pth", "wide_resnet50_2-9ba9bcbe.pth"]),
-    "wide_resnet101_2": ("Wide_ResNet101_2", Bottleneck, [3, 4, 23, 3], {"width_per_group": 128},
-                         ["wide_resnet101_2-32ee1156.pth", "wide_resnet101_2-d733dc28.pth"]),
+    "resnext50_32x4d": (
+        "ResNeXt50_32X4D",
+        Bottleneck,
+        [3, 4, 6, 3],
+        {"groups": 32, "width_per_group": 4},
+        ["resnext50_32x4d-7cdf4587.pth", "resnext50_32x4d-1a0047aa.pth"],
+    ),
+    "resnext101_32x8d": (
+        "ResNeXt101_32X8D",
+        Bottleneck,
+        [3, 4, 23, 3],
+        {"groups": 32, "width_per_group": 8},
+        ["resnext101_32x8d-8ba56ff5.pth", "resnext101_32x8d-110c445d.pth"],
+    ),
+    "resnext101_64x4d": (
+        "ResNeXt101_64X4D",
+        Bottleneck,
+        [3, 4, 23, 3],
+        {"groups": 64, "width_per_group": 4},
+        ["resnext101_64x4d-173b62eb.pth"],
+    ),
+    "wide_resnet50_2": (
+        "Wide_ResNet50_2",
+        Bottleneck,
+        [3, 4, 6, 3],
+        {"width_per_group": 128},
+        ["wide_resnet50_2-95faca4d.pth", "wide_resnet50_2-9ba9bcbe.pth"],
+    ),
+    "wide_resnet101_2": (
+        "Wide_ResNet101_2",
+        Bottleneck,
+        [3, 4, 23, 3],
+        {"width_per_group": 128},
+        ["wide_resnet101_2-32ee1156.pth", "wide_resnet101_2-d733dc28.pth"],
+    ),
 }
 
 

@@ -1,4 +1,5 @@
 """ShuffleNet V2 and MNASNet: small models for small machines."""
+
 import wisp
 from wisp import nn
 from wisp.vision.models._api import publish, weights_of
@@ -24,11 +25,23 @@ class InvertedResidual(nn.Module):
             raise ValueError(f"Invalid combination of stride {stride}, inp {inp} and oup {oup} values.")
         self.stride = stride
         depthwise = lambda width: nn.Conv2d(width, width, 3, stride, 1, bias=False, groups=width)
-        self.branch1 = nn.Sequential(depthwise(inp), nn.BatchNorm2d(inp), nn.Conv2d(inp, half, 1, bias=False), nn.BatchNorm2d(half),
-                                     nn.ReLU(inplace=True)) if stride > 1 else nn.Sequential()
-        self.branch2 = nn.Sequential(nn.Conv2d(inp if stride > 1 else half, half, 1, bias=False), nn.BatchNorm2d(half),
-                                     nn.ReLU(inplace=True), depthwise(half), nn.BatchNorm2d(half),
-                                     nn.Conv2d(half, half, 1, bias=False), nn.BatchNorm2d(half), nn.ReLU(inplace=True))
+        self.branch1 = (
+            nn.Sequential(
+                depthwise(inp), nn.BatchNorm2d(inp), nn.Conv2d(inp, half, 1, bias=False), nn.BatchNorm2d(half), nn.ReLU(inplace=True)
+            )
+            if stride > 1
+            else nn.Sequential()
+        )
+        self.branch2 = nn.Sequential(
+            nn.Conv2d(inp if stride > 1 else half, half, 1, bias=False),
+            nn.BatchNorm2d(half),
+            nn.ReLU(inplace=True),
+            depthwise(half),
+            nn.BatchNorm2d(half),
+            nn.Conv2d(half, half, 1, bias=False),
+            nn.BatchNorm2d(half),
+            nn.ReLU(inplace=True),
+        )
 
     def forward(self, x):
         if self.stride == 1:
@@ -57,10 +70,12 @@ class ShuffleNetV2(nn.Module):
         return self.fc(self.conv5(x).mean([2, 3]))
 
 
-_SHUFFLE = {"x0_5": ([24, 48, 96, 192, 1024], "shufflenetv2_x0.5-f707e7126e.pth"),
-            "x1_0": ([24, 116, 232, 464, 1024], "shufflenetv2_x1-5666bf0f80.pth"),
-            "x1_5": ([24, 176, 352, 704, 1024], "shufflenetv2_x1_5-3c479a10.pth"),
-            "x2_0": ([24, 244, 488, 976, 2048], "shufflenetv2_x2_0-8be3c8ee.pth")}
+_SHUFFLE = {
+    "x0_5": ([24, 48, 96, 192, 1024], "shufflenetv2_x0.5-f707e7126e.pth"),
+    "x1_0": ([24, 116, 232, 464, 1024], "shufflenetv2_x1-5666bf0f80.pth"),
+    "x1_5": ([24, 176, 352, 704, 1024], "shufflenetv2_x1_5-3c479a10.pth"),
+    "x2_0": ([24, 244, 488, 976, 2048], "shufflenetv2_x2_0-8be3c8ee.pth"),
+}
 
 
 def _round(value, divisor=8):
@@ -75,9 +90,15 @@ class _MNASBlock(nn.Module):
         norm = lambda width: nn.BatchNorm2d(width, momentum=1 - 0.9997)
         self.apply_residual = inner == out and stride == 1
         self.layers = nn.Sequential(
-            nn.Conv2d(inner, wide, 1, bias=False), norm(wide), nn.ReLU(inplace=True),
-            nn.Conv2d(wide, wide, kernel, padding=kernel // 2, stride=stride, groups=wide, bias=False), norm(wide), nn.ReLU(inplace=True),
-            nn.Conv2d(wide, out, 1, bias=False), norm(out))
+            nn.Conv2d(inner, wide, 1, bias=False),
+            norm(wide),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(wide, wide, kernel, padding=kernel // 2, stride=stride, groups=wide, bias=False),
+            norm(wide),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(wide, out, 1, bias=False),
+            norm(out),
+        )
 
     def forward(self, x):
         return self.layers(x) + x if self.apply_residual else self.layers(x)
@@ -95,14 +116,23 @@ class MNASNet(nn.Module):
         self.alpha, self.num_classes = alpha, num_classes
         w = [_round(width * alpha) for width in (32, 16, 24, 40, 80, 96, 192, 320)]
         norm = lambda width: nn.BatchNorm2d(width, momentum=1 - 0.9997)
-        layers = [nn.Conv2d(3, w[0], 3, padding=1, stride=2, bias=False), norm(w[0]), nn.ReLU(inplace=True),
-                  nn.Conv2d(w[0], w[0], 3, padding=1, groups=w[0], bias=False), norm(w[0]), nn.ReLU(inplace=True),
-                  nn.Conv2d(w[0], w[1], 1, bias=False), norm(w[1])]
-        for index, (kernel, stride, expand, count) in enumerate(((3, 2, 3, 3), (5, 2, 3, 3), (5, 2, 6, 3), (3, 1, 6, 2), (5, 2, 6, 4),
-                                                                 (3, 1, 6, 1))):
+        layers = [
+            nn.Conv2d(3, w[0], 3, padding=1, stride=2, bias=False),
+            norm(w[0]),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(w[0], w[0], 3, padding=1, groups=w[0], bias=False),
+            norm(w[0]),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(w[0], w[1], 1, bias=False),
+            norm(w[1]),
+        ]
+        for index, (kernel, stride, expand, count) in enumerate(
+            ((3, 2, 3, 3), (5, 2, 3, 3), (5, 2, 6, 3), (3, 1, 6, 2), (5, 2, 6, 4), (3, 1, 6, 1))
+        ):
             inner, out = w[index + 1], w[index + 2]
-            layers.append(nn.Sequential(*[_MNASBlock(inner if i == 0 else out, out, kernel, stride if i == 0 else 1, expand)
-                                          for i in range(count)]))
+            layers.append(
+                nn.Sequential(*[_MNASBlock(inner if i == 0 else out, out, kernel, stride if i == 0 else 1, expand) for i in range(count)])
+            )
         layers += [nn.Conv2d(w[7], 1280, 1, bias=False), norm(1280), nn.ReLU(inplace=True)]
         self.layers = nn.Sequential(*layers)
         self.classifier = nn.Sequential(nn.Dropout(dropout, inplace=True), nn.Linear(1280, num_classes))
@@ -120,6 +150,10 @@ class MNASNet(nn.Module):
 for _size, (_widths, _file) in _SHUFFLE.items():
     _kind = weights_of(f"ShuffleNet_V2_{_size.upper()}", **({"IMAGENET1K_V1": _file} if _file else {}))
     publish(globals(), f"shufflenet_v2_{_size}", _kind, ShuffleNetV2, [4, 8, 4], _widths)
-for _size, _alpha, _file in (("0_5", 0.5, "mnasnet0.5_top1_67.823-3ffadce67e.pth"), ("0_75", 0.75, "mnasnet0_75-7090bc5f.pth"),
-                             ("1_0", 1.0, "mnasnet1.0_top1_73.512-f206786ef8.pth"), ("1_3", 1.3, "mnasnet1_3-a4c69d6f.pth")):
+for _size, _alpha, _file in (
+    ("0_5", 0.5, "mnasnet0.5_top1_67.823-3ffadce67e.pth"),
+    ("0_75", 0.75, "mnasnet0_75-7090bc5f.pth"),
+    ("1_0", 1.0, "mnasnet1.0_top1_73.512-f206786ef8.pth"),
+    ("1_3", 1.3, "mnasnet1_3-a4c69d6f.pth"),
+):
     publish(globals(), f"mnasnet{_size}", weights_of(f"MNASNet{_size}", IMAGENET1K_V1=_file), MNASNet, _alpha)

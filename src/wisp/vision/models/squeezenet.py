@@ -1,4 +1,5 @@
 """SqueezeNet: few parameters, by narrow layers between wide ones."""
+
 import wisp
 from wisp import nn
 from wisp.vision.models._api import model, weights_of
@@ -30,8 +31,19 @@ class SqueezeNet(nn.Module):
         super().__init__()
         self.num_classes = num_classes
         pool = lambda: nn.MaxPool2d(3, 2, ceil_mode=True)
-        fires = [Fire(inner, squeeze, squeeze * 4, squeeze * 4) for inner, squeeze in
-                 ((96 if version == "1_0" else 64, 16), (128, 16), (128, 32), (256, 32), (256, 48), (384, 48), (384, 64), (512, 64))]
+        fires = [
+            Fire(inner, squeeze, squeeze * 4, squeeze * 4)
+            for inner, squeeze in (
+                (96 if version == "1_0" else 64, 16),
+                (128, 16),
+                (128, 32),
+                (256, 32),
+                (256, 48),
+                (384, 48),
+                (384, 64),
+                (512, 64),
+            )
+        ]
         if version == "1_0":
             layers = [nn.Conv2d(3, 96, 7, stride=2), nn.ReLU(inplace=True), pool(), *fires[:3], pool(), *fires[3:7], pool(), fires[7]]
         elif version == "1_1":

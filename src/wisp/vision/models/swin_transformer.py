@@ -1,4 +1,5 @@
 """Swin Transformer: attention within windows that shift from block to block."""
+
 import functools
 
 import wisp
@@ -38,8 +39,9 @@ class ShiftedWindowAttention(nn.Module):
         nn.init.trunc_normal_(self.relative_position_bias_table, std=0.02)
         places = wisp.stack(wisp.meshgrid(wisp.arange(rows), wisp.arange(columns), indexing="ij")).flatten(1)
         apart = (places[:, :, None] - places[:, None, :]).permute(1, 2, 0)
-        self.register_buffer("relative_position_index", ((apart[..., 0] + rows - 1) * (2 * columns - 1) + apart[..., 1] + columns - 1)
-                             .flatten())
+        self.register_buffer(
+            "relative_position_index", ((apart[..., 0] + rows - 1) * (2 * columns - 1) + apart[..., 1] + columns - 1).flatten()
+        )
 
     def _windows(self, x, rows, columns):
         """[B, H, W, C] as [B * windows, rows * columns, C]."""
@@ -106,20 +108,44 @@ class SwinTransformerBlock(nn.Module):
 class SwinTransformer(nn.Module):
     """Stages of blocks, each with half the size and twice the width of the one before."""
 
-    def __init__(self, patch_size, embed_dim, depths, num_heads, window_size, mlp_ratio=4.0, dropout=0.0, attention_dropout=0.0,
-                 stochastic_depth_prob=0.1, num_classes=1000, norm_layer=None):
+    def __init__(
+        self,
+        patch_size,
+        embed_dim,
+        depths,
+        num_heads,
+        window_size,
+        mlp_ratio=4.0,
+        dropout=0.0,
+        attention_dropout=0.0,
+        stochastic_depth_prob=0.1,
+        num_classes=1000,
+        norm_layer=None,
+    ):
         super().__init__()
         self.num_classes = num_classes
         norm_layer = norm_layer or functools.partial(nn.LayerNorm, eps=1e-5)
-        layers = [nn.Sequential(nn.Conv2d(3, embed_dim, tuple(patch_size), tuple(patch_size)), Permute([0, 2, 3, 1]),
-                                norm_layer(embed_dim))]
+        layers = [
+            nn.Sequential(nn.Conv2d(3, embed_dim, tuple(patch_size), tuple(patch_size)), Permute([0, 2, 3, 1]), norm_layer(embed_dim))
+        ]
         total, done = sum(depths), 0
         for index, (depth, heads) in enumerate(zip(depths, num_heads)):
-            width, stage = embed_dim * 2 ** index, []
+            width, stage = embed_dim * 2**index, []
             for block in range(depth):
                 shift = [0 if block % 2 == 0 else size // 2 for size in window_size]
-                stage.append(SwinTransformerBlock(width, heads, window_size, shift, mlp_ratio, dropout, attention_dropout,
-                                                  stochastic_depth_prob * done / (total - 1), norm_layer))
+                stage.append(
+                    SwinTransformerBlock(
+                        width,
+                        heads,
+                        window_size,
+                        shift,
+                        mlp_ratio,
+                        dropout,
+                        attention_dropout,
+                        stochastic_depth_prob * done / (total - 1),
+                        norm_layer,
+                    )
+                )
                 done += 1
             layers.append(nn.Sequential(*stage))
             if index < len(depths) - 1:
@@ -137,11 +163,23 @@ class SwinTransformer(nn.Module):
         return self.head(self.flatten(self.avgpool(self.permute(self.norm(self.features(x))))))
 
 
-_ALL = {"t": (96, [2, 2, 6, 2], [3, 6, 12, 24], 0.2, "swin_t-704ceda3.pth"),
-        "s": (96, [2, 2, 18, 2], [3, 6, 12, 24], 0.3, "swin_s-5e29d889.pth"),
-        "b": (128, [2, 2, 18, 2], [4, 8, 16, 32], 0.5, "swin_b-68c6b09e.pth")}
+_ALL = {
+    "t": (96, [2, 2, 6, 2], [3, 6, 12, 24], 0.2, "swin_t-704ceda3.pth"),
+    "s": (96, [2, 2, 18, 2], [3, 6, 12, 24], 0.3, "swin_s-5e29d889.pth"),
+    "b": (128, [2, 2, 18, 2], [4, 8, 16, 32], 0.5, "swin_b-68c6b09e.pth"),
+}
 
 
 for _size, (_width, _depths, _heads, _drop, _file) in _ALL.items():
-    publish(globals(), f"swin_{_size}", weights_of(f"Swin_{_size.upper()}", IMAGENET1K_V1=_file), SwinTransformer, [4, 4], _width, _depths,
-            _heads, [7, 7], stochastic_depth_prob=_drop)
+    publish(
+        globals(),
+        f"swin_{_size}",
+        weights_of(f"Swin_{_size.upper()}", IMAGENET1K_V1=_file),
+        SwinTransformer,
+        [4, 4],
+        _width,
+        _depths,
+        _heads,
+        [7, 7],
+        stochastic_depth_prob=_drop,
+    )

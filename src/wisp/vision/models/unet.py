@@ -1,4 +1,5 @@
 """U-Net: down, up, and bridges between equal sizes."""
+
 import wisp
 from wisp import nn
 from wisp.nn import functional as F
@@ -8,8 +9,14 @@ __all__ = ["UNet", "unet"]
 
 
 def _double(inner, out):
-    return nn.Sequential(nn.Conv2d(inner, out, 3, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True),
-                         nn.Conv2d(out, out, 3, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True))
+    return nn.Sequential(
+        nn.Conv2d(inner, out, 3, padding=1, bias=False),
+        nn.BatchNorm2d(out),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(out, out, 3, padding=1, bias=False),
+        nn.BatchNorm2d(out),
+        nn.ReLU(inplace=True),
+    )
 
 
 class UNet(nn.Module):

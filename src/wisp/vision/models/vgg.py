@@ -1,4 +1,5 @@
 """VGG: stacks of 3 x 3 convolutions."""
+
 import wisp
 from wisp import nn
 from wisp.vision.models._api import publish, weights_of
@@ -6,11 +7,22 @@ from wisp.vision.models._api import publish, weights_of
 __all__ = ["VGG"]
 
 # channels of the convolutions; M is a pooling
-_PLANS = {11: "64 M 128 M 256 256 M 512 512 M 512 512 M", 13: "64 64 M 128 128 M 256 256 M 512 512 M 512 512 M",
-          16: "64 64 M 128 128 M 256 256 256 M 512 512 512 M 512 512 512 M",
-          19: "64 64 M 128 128 M 256 256 256 256 M 512 512 512 512 M 512 512 512 512 M"}
-_FILES = {"11": "8a719046", "11_bn": "6002323d", "13": "19584684", "13_bn": "abd245e5", "16": "397923af", "16_bn": "6c64b313",
-          "19": "dcbb9e9d", "19_bn": "c79401a0"}
+_PLANS = {
+    11: "64 M 128 M 256 256 M 512 512 M 512 512 M",
+    13: "64 64 M 128 128 M 256 256 M 512 512 M 512 512 M",
+    16: "64 64 M 128 128 M 256 256 256 M 512 512 512 M 512 512 512 M",
+    19: "64 64 M 128 128 M 256 256 256 256 M 512 512 512 512 M 512 512 512 512 M",
+}
+_FILES = {
+    "11": "8a719046",
+    "11_bn": "6002323d",
+    "13": "19584684",
+    "13_bn": "abd245e5",
+    "16": "397923af",
+    "16_bn": "6c64b313",
+    "19": "dcbb9e9d",
+    "19_bn": "c79401a0",
+}
 
 
 def make_layers(depth, batch_norm=False):
@@ -33,8 +45,15 @@ class VGG(nn.Module):
         super().__init__()
         self.features = features
         self.avgpool = nn.AdaptiveAvgPool2d((7, 7))
-        self.classifier = nn.Sequential(nn.Linear(512 * 7 * 7, 4096), nn.ReLU(True), nn.Dropout(dropout), nn.Linear(4096, 4096),
-                                        nn.ReLU(True), nn.Dropout(dropout), nn.Linear(4096, num_classes))
+        self.classifier = nn.Sequential(
+            nn.Linear(512 * 7 * 7, 4096),
+            nn.ReLU(True),
+            nn.Dropout(dropout),
+            nn.Linear(4096, 4096),
+            nn.ReLU(True),
+            nn.Dropout(dropout),
+            nn.Linear(4096, num_classes),
+        )
         if init_weights:
             for module in self.modules():
                 if isinstance(module, nn.Conv2d):
@@ -55,5 +74,12 @@ def _with_layers(depth, batch_norm, **options):
 for _depth in _PLANS:
     for _norm in (False, True):
         _suffix = f"{_depth}_bn" if _norm else str(_depth)
-        publish(globals(), f"vgg{_suffix}", weights_of(f"VGG{_suffix.upper()}", IMAGENET1K_V1=f"vgg{_suffix}-{_FILES[_suffix]}.pth"),
-                _with_layers, _depth, _norm, fitting={"init_weights": False})
+        publish(
+            globals(),
+            f"vgg{_suffix}",
+            weights_of(f"VGG{_suffix.upper()}", IMAGENET1K_V1=f"vgg{_suffix}-{_FILES[_suffix]}.pth"),
+            _with_layers,
+            _depth,
+            _norm,
+            fitting={"init_weights": False},
+        )

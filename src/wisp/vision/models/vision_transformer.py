@@ -1,4 +1,5 @@
 """Vision Transformer: a picture as a sequence of patches."""
+
 import functools
 import math
 from collections import OrderedDict
@@ -47,9 +48,12 @@ class Encoder(nn.Module):
         super().__init__()
         self.pos_embedding = nn.Parameter(wisp.empty(1, seq_length, hidden_dim).normal_(std=0.02))
         self.dropout = nn.Dropout(dropout)
-        self.layers = nn.Sequential(OrderedDict(
-            (f"encoder_layer_{index}", EncoderBlock(num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer))
-            for index in range(num_layers)))
+        self.layers = nn.Sequential(
+            OrderedDict(
+                (f"encoder_layer_{index}", EncoderBlock(num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer))
+                for index in range(num_layers)
+            )
+        )
         self.ln = norm_layer(hidden_dim)
 
     def forward(self, input):
@@ -65,14 +69,30 @@ class VisionTransformer(nn.Module):
     torch.Size([2, 3])
     """
 
-    def __init__(self, image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim, dropout=0.0, attention_dropout=0.0,
-                 num_classes=1000, representation_size=None, norm_layer=functools.partial(nn.LayerNorm, eps=1e-6)):
+    def __init__(
+        self,
+        image_size,
+        patch_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        mlp_dim,
+        dropout=0.0,
+        attention_dropout=0.0,
+        num_classes=1000,
+        representation_size=None,
+        norm_layer=functools.partial(nn.LayerNorm, eps=1e-6),
+    ):
         super().__init__()
         if image_size % patch_size:
             raise ValueError(f"Input shape indivisible by patch size! image_size={image_size}, patch_size={patch_size}")
         self.image_size, self.patch_size, self.hidden_dim, self.mlp_dim = image_size, patch_size, hidden_dim, mlp_dim
-        self.attention_dropout, self.dropout, self.num_classes, self.representation_size = \
-            attention_dropout, dropout, num_classes, representation_size
+        self.attention_dropout, self.dropout, self.num_classes, self.representation_size = (
+            attention_dropout,
+            dropout,
+            num_classes,
+            representation_size,
+        )
         self.conv_proj = nn.Conv2d(3, hidden_dim, patch_size, patch_size)
         self.seq_length = (image_size // patch_size) ** 2 + 1
         self.class_token = nn.Parameter(wisp.zeros(1, 1, hidden_dim))
@@ -80,10 +100,11 @@ class VisionTransformer(nn.Module):
         if representation_size is None:
             layers = OrderedDict(head=nn.Linear(hidden_dim, num_classes))
         else:
-            layers = OrderedDict(pre_logits=nn.Linear(hidden_dim, representation_size), act=nn.Tanh(),
-                                 head=nn.Linear(representation_size, num_classes))
+            layers = OrderedDict(
+                pre_logits=nn.Linear(hidden_dim, representation_size), act=nn.Tanh(), head=nn.Linear(representation_size, num_classes)
+            )
         self.heads = nn.Sequential(layers)
-        fan = self.conv_proj.in_channels * patch_size ** 2
+        fan = self.conv_proj.in_channels * patch_size**2
         nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / fan))
         nn.init.zeros_(self.conv_proj.bias)
         if representation_size is not None:
@@ -104,12 +125,26 @@ class VisionTransformer(nn.Module):
 
 
 # patch, layers, heads, width, inner width, file
-_ALL = {"vit_b_16": (16, 12, 12, 768, 3072, "vit_b_16-c867db91.pth"), "vit_b_32": (32, 12, 12, 768, 3072, "vit_b_32-d86f8d99.pth"),
-        "vit_l_16": (16, 24, 16, 1024, 4096, "vit_l_16-852ce7e3.pth"), "vit_l_32": (32, 24, 16, 1024, 4096, "vit_l_32-c7638314.pth"),
-        "vit_h_14": (14, 32, 16, 1280, 5120, "vit_h_14_swag-80465313.pth")}
+_ALL = {
+    "vit_b_16": (16, 12, 12, 768, 3072, "vit_b_16-c867db91.pth"),
+    "vit_b_32": (32, 12, 12, 768, 3072, "vit_b_32-d86f8d99.pth"),
+    "vit_l_16": (16, 24, 16, 1024, 4096, "vit_l_16-852ce7e3.pth"),
+    "vit_l_32": (32, 24, 16, 1024, 4096, "vit_l_32-c7638314.pth"),
+    "vit_h_14": (14, 32, 16, 1280, 5120, "vit_h_14_swag-80465313.pth"),
+}
 
 
 for _name, (_patch, _layers, _heads, _width, _inner, _file) in _ALL.items():
     _version = "IMAGENET1K_SWAG_E2E_V1" if _name == "vit_h_14" else "IMAGENET1K_V1"
-    publish(globals(), _name, weights_of("ViT_" + _name[4:].upper(), **{_version: _file}), VisionTransformer, image_size=224,
-            patch_size=_patch, num_layers=_layers, num_heads=_heads, hidden_dim=_width, mlp_dim=_inner)
+    publish(
+        globals(),
+        _name,
+        weights_of("ViT_" + _name[4:].upper(), **{_version: _file}),
+        VisionTransformer,
+        image_size=224,
+        patch_size=_patch,
+        num_layers=_layers,
+        num_heads=_heads,
+        hidden_dim=_width,
+        mlp_dim=_inner,
+    )

@@ -1,15 +1,32 @@
 """Boxes as rows of four numbers: x and y of the first corner, x and y of the second."""
+
 import math
 
 import wisp
 
-__all__ = ["batched_nms", "box_area", "box_convert", "box_iou", "clip_boxes_to_image", "complete_box_iou", "distance_box_iou",
-           "generalized_box_iou", "masks_to_boxes", "nms", "remove_small_boxes"]
+__all__ = [
+    "batched_nms",
+    "box_area",
+    "box_convert",
+    "box_iou",
+    "clip_boxes_to_image",
+    "complete_box_iou",
+    "distance_box_iou",
+    "generalized_box_iou",
+    "masks_to_boxes",
+    "nms",
+    "remove_small_boxes",
+]
 
 
 def _wide(values):
-    return values if values.is_floating_point() and values.dtype not in (wisp.float16, wisp.bfloat16) else \
-        values.float() if values.is_floating_point() else values.long()
+    return (
+        values
+        if values.is_floating_point() and values.dtype not in (wisp.float16, wisp.bfloat16)
+        else values.float()
+        if values.is_floating_point()
+        else values.long()
+    )
 
 
 def box_area(boxes):
@@ -72,7 +89,7 @@ def complete_box_iou(boxes1, boxes2, eps=1e-7):
     inter, union = _overlap(boxes1, boxes2)
     iou = inter / union
     shape = lambda boxes: wisp.atan((boxes[..., 2] - boxes[..., 0]) / (boxes[..., 3] - boxes[..., 1]))
-    differ = (4 / math.pi ** 2) * (shape(boxes1)[..., :, None] - shape(boxes2)[..., None, :]).square()
+    differ = (4 / math.pi**2) * (shape(boxes1)[..., :, None] - shape(boxes2)[..., None, :]).square()
     with wisp.no_grad():
         weight = differ / (1 - iou + differ + eps)
     return distance_box_iou(boxes1, boxes2, eps) - weight * differ
@@ -91,6 +108,7 @@ def nms(boxes, scores, iou_threshold):
     if scores.dim() != 1 or len(scores) != len(boxes):
         raise RuntimeError(f"nms: expected one score per box, got {len(boxes)} boxes and scores {list(scores.shape)}")
     import numpy
+
     corners = boxes.detach().cpu().double().numpy()
     order = scores.detach().cpu().sort(descending=True, stable=True).indices.numpy()
     areas = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])

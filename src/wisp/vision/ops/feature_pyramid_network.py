@@ -1,4 +1,5 @@
 """Feature pyramids: the levels of a backbone, each with what the deeper ones know."""
+
 from collections import OrderedDict
 
 from wisp import nn
@@ -59,8 +60,18 @@ class FeaturePyramidNetwork(nn.Module):
             raise TypeError(f"extra_blocks should be of type ExtraFPNBlock not {type(extra_blocks)}")
 
         def blocks(kernel):
-            return nn.ModuleList(Conv2dNormActivation(count if kernel == 1 else out_channels, out_channels, kernel, padding=kernel // 2,
-                                                      norm_layer=norm_layer, activation_layer=None) for count in in_channels_list)
+            return nn.ModuleList(
+                Conv2dNormActivation(
+                    count if kernel == 1 else out_channels,
+                    out_channels,
+                    kernel,
+                    padding=kernel // 2,
+                    norm_layer=norm_layer,
+                    activation_layer=None,
+                )
+                for count in in_channels_list
+            )
+
         self.inner_blocks, self.layer_blocks = blocks(1), blocks(3)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

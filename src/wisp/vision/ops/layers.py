@@ -1,19 +1,46 @@
 """Layers that vision models are made of."""
+
 import math
 
 import wisp
 from wisp import nn
 from wisp.nn import functional as F
 
-__all__ = ["Conv2dNormActivation", "DropBlock2d", "FrozenBatchNorm2d", "MLP", "Permute", "RoIAlign", "RoIPool", "SqueezeExcitation",
-           "StochasticDepth", "drop_block2d", "roi_align", "roi_pool", "sigmoid_focal_loss", "stochastic_depth"]
+__all__ = [
+    "Conv2dNormActivation",
+    "DropBlock2d",
+    "FrozenBatchNorm2d",
+    "MLP",
+    "Permute",
+    "RoIAlign",
+    "RoIPool",
+    "SqueezeExcitation",
+    "StochasticDepth",
+    "drop_block2d",
+    "roi_align",
+    "roi_pool",
+    "sigmoid_focal_loss",
+    "stochastic_depth",
+]
 
 
 class Conv2dNormActivation(nn.Sequential):
     """A convolution, a norm and an activation; "same" padding where none is given."""
 
-    def __init__(self, in_channels, out_channels, kernel_size=3, stride=1, padding=None, groups=1, norm_layer=nn.BatchNorm2d,
-                 activation_layer=nn.ReLU, dilation=1, inplace=True, bias=None):
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size=3,
+        stride=1,
+        padding=None,
+        groups=1,
+        norm_layer=nn.BatchNorm2d,
+        activation_layer=nn.ReLU,
+        dilation=1,
+        inplace=True,
+        bias=None,
+    ):
         if padding is None:
             if isinstance(kernel_size, int) and isinstance(dilation, int):
                 padding = (kernel_size - 1) // 2 * dilation
@@ -21,8 +48,11 @@ class Conv2dNormActivation(nn.Sequential):
                 sizes = (kernel_size,) * 2 if isinstance(kernel_size, int) else kernel_size
                 spread = (dilation,) * 2 if isinstance(dilation, int) else dilation
                 padding = tuple((size - 1) // 2 * step for size, step in zip(sizes, spread))
-        layers = [nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, dilation, groups,
-                            norm_layer is None if bias is None else bias)]
+        layers = [
+            nn.Conv2d(
+                in_channels, out_channels, kernel_size, stride, padding, dilation, groups, norm_layer is None if bias is None else bias
+            )
+        ]
         if norm_layer is not None:
             layers.append(norm_layer(out_channels))
         if activation_layer is not None:
@@ -113,7 +143,7 @@ def drop_block2d(input, p, block_size, inplace=False, eps=1e-6, training=True):
         return input
     count, channels, height, width = input.shape
     block = min(block_size, height, width)
-    rate = p * height * width / (block ** 2 * (height - block + 1) * (width - block + 1))
+    rate = p * height * width / (block**2 * (height - block + 1) * (width - block + 1))
     noise = input.new_empty(count, channels, height - block + 1, width - block + 1).bernoulli_(min(rate, 1.0))
     noise = F.pad(noise, [block // 2] * 4, value=0)
     noise = 1 - F.max_pool2d(noise, (block, block), (1, 1), block // 2)[..., :height, :width]
@@ -194,12 +224,14 @@ def roi_align(input, boxes, output_size, spatial_scale=1.0, sampling_ratio=-1, a
 
 def _sampled(table, shape, maps, corners, sides, rows, columns):
     """Bilinear samples [K, rows, columns, C] on a grid over each box; `table` has a row for each place of the maps."""
+
     def axis(start, length, count, size):
         place = start[:, None] + (wisp.arange(count, dtype=table.dtype, device=table.device) + 0.5) * (length[:, None] / count)
         inside = ((place >= -1) & (place <= size)).to(table.dtype)
         place = place.clamp(0, size - 1)
         low = place.floor()
         return low.long(), (low + 1).clamp(max=size - 1).long(), place - low, inside
+
     height, width = shape[-2:]
     top, bottom, down, inside_y = axis(corners[:, 1], sides[:, 1], rows, height)
     left, right, across, inside_x = axis(corners[:, 0], sides[:, 0], columns, width)
@@ -231,10 +263,16 @@ def roi_pool(input, boxes, output_size, spatial_scale=1.0):
         tall, wide = max(bottom - top + 1, 1) / rows, max(right - left + 1, 1) / columns
 
         def ends(start, size, count, limit):
-            return [(min(max(math.floor(i * size) + start, 0), limit), min(max(math.ceil((i + 1) * size) + start, 0), limit))
-                    for i in range(count)]
-        cells = [input[int(number), :, a:b, c:d].flatten(1).amax(1) if b > a and d > c else input.new_zeros(input.shape[1])
-                 for a, b in ends(top, tall, rows, height) for c, d in ends(left, wide, columns, width)]
+            return [
+                (min(max(math.floor(i * size) + start, 0), limit), min(max(math.ceil((i + 1) * size) + start, 0), limit))
+                for i in range(count)
+            ]
+
+        cells = [
+            input[int(number), :, a:b, c:d].flatten(1).amax(1) if b > a and d > c else input.new_zeros(input.shape[1])
+            for a, b in ends(top, tall, rows, height)
+            for c, d in ends(left, wide, columns, width)
+        ]
         results.append(wisp.stack(cells, 1).reshape(-1, rows, columns))
     return wisp.stack(results) if results else input.new_zeros(0, input.shape[1], rows, columns)
 

@@ -1,4 +1,5 @@
 """Losses of pairs of boxes."""
+
 from wisp.vision.ops import boxes as _boxes
 
 __all__ = ["complete_box_iou_loss", "distance_box_iou_loss", "generalized_box_iou_loss"]
@@ -27,5 +28,3 @@ def distance_box_iou_loss(boxes1, boxes2, reduction="none", eps=1e-7):
 def complete_box_iou_loss(boxes1, boxes2, reduction="none", eps=1e-7):
     """1 - complete_box_iou of each pair."""
     return _loss(lambda a, b: _boxes.complete_box_iou(a, b, eps), boxes1, boxes2, reduction)
-
-

@@ -1,4 +1,5 @@
 """Regions of feature pyramids: each box is taken from the level that fits its size."""
+
 import math
 
 import wisp
@@ -45,5 +46,7 @@ class MultiScaleRoIAlign(nn.Module):
         return result
 
     def __repr__(self):
-        return (f"{type(self).__name__}(featmap_names={self.featmap_names}, output_size={self.output_size}, "
-                f"sampling_ratio={self.sampling_ratio})")
+        return (
+            f"{type(self).__name__}(featmap_names={self.featmap_names}, output_size={self.output_size}, "
+            f"sampling_ratio={self.sampling_ratio})"
+        )

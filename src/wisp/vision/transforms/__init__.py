@@ -1,4 +1,5 @@
 """Transforms of images, as `torchvision.transforms` has them; the newer ones for images with boxes and masks are in `v2`."""
+
 import importlib as _importlib
 
 from wisp.vision.transforms import autoaugment as _autoaugment

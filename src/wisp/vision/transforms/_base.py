@@ -1,4 +1,5 @@
 """What all transforms share: a random choice is made once (`params`), then applied (`apply`)."""
+
 import wisp
 from wisp.vision.transforms import functional
 

@@ -1,4 +1,5 @@
 """Colours of Pillow images and of tensors [..., channels, height, width] (bytes, or floats from 0 to 1)."""
+
 import math
 
 import wisp
@@ -20,6 +21,7 @@ def _blend(one, other, ratio):
 
 def _enhance(name, img, factor):
     from PIL import ImageEnhance
+
     return getattr(ImageEnhance, name)(img).enhance(factor)
 
 
@@ -60,6 +62,7 @@ def to_grayscale(img, num_output_channels=1):
         return gray
     if num_output_channels == 3:
         from PIL import Image
+
         return Image.merge("RGB", (gray, gray, gray))
     raise ValueError("num_output_channels should be either 1 or 3")
 
@@ -106,8 +109,11 @@ def _to_hsv(img):
     saturation = spread / wisp.where(same, one, high)
     divisor = wisp.where(same, one, spread)
     to_red, to_green, to_blue = (high - red) / divisor, (high - green) / divisor, (high - blue) / divisor
-    hue = ((high == red) * (to_blue - to_green) + ((high == green) & (high != red)) * (2.0 + to_red - to_blue)
-           + ((high != green) & (high != red)) * (4.0 + to_green - to_red))
+    hue = (
+        (high == red) * (to_blue - to_green)
+        + ((high == green) & (high != red)) * (2.0 + to_red - to_blue)
+        + ((high != green) & (high != red)) * (4.0 + to_green - to_red)
+    )
     return wisp.stack((wisp.fmod(hue / 6.0 + 1.0, 1.0), saturation, high), -3)
 
 
@@ -119,9 +125,14 @@ def _from_hsv(img):
     low = (value * (1.0 - saturation)).clamp(0.0, 1.0)
     falling = (value * (1.0 - saturation * rest)).clamp(0.0, 1.0)
     rising = (value * (1.0 - saturation * (1.0 - rest))).clamp(0.0, 1.0)
-    table = wisp.stack((wisp.stack((value, falling, low, low, rising, value), -3),
-                        wisp.stack((rising, value, value, falling, low, low), -3),
-                        wisp.stack((low, low, rising, value, value, falling), -3)), -4)
+    table = wisp.stack(
+        (
+            wisp.stack((value, falling, low, low, rising, value), -3),
+            wisp.stack((rising, value, value, falling, low, low), -3),
+            wisp.stack((low, low, rising, value, value, falling), -3),
+        ),
+        -4,
+    )
     index = sector.unsqueeze(-3).unsqueeze(-4)
     return table.gather(-3, index.expand(*index.shape[:-4], 3, 1, *index.shape[-2:])).squeeze(-3)
 
@@ -134,6 +145,7 @@ def adjust_hue(img, hue_factor):
         if img.mode in ("L", "1", "I", "F"):
             return img
         from PIL import Image
+
         hue, saturation, value = img.convert("HSV").split()
         shift = int(hue_factor * 255) % 256
         hue = hue.point([(number + shift) % 256 for number in range(256)])
@@ -141,6 +153,7 @@ def adjust_hue(img, hue_factor):
     if not _is_color(img, "adjust_hue"):
         return img
     from wisp.vision.transforms._convert import convert_image_dtype
+
     hue, saturation, value = _to_hsv(convert_image_dtype(img, wisp.float32)).unbind(-3)
     return convert_image_dtype(_from_hsv(wisp.stack(((hue + hue_factor) % 1.0, saturation, value), -3)), img.dtype)
 
@@ -156,14 +169,16 @@ def adjust_gamma(img, gamma, gain=1):
         return img.point(table * 3).convert(mode)
     check_image(img, "adjust_gamma")
     from wisp.vision.transforms._convert import convert_image_dtype
+
     result = img if img.is_floating_point() else convert_image_dtype(img, wisp.float32)
-    return convert_image_dtype((gain * result ** gamma).clamp(0, 1), img.dtype)
+    return convert_image_dtype((gain * result**gamma).clamp(0, 1), img.dtype)
 
 
 def invert(img):
     """The negative."""
     if is_pil(img):
         from PIL import ImageOps
+
         return ImageOps.invert(img)
     check_image(img, "invert")
     return (1.0 if img.is_floating_point() else 255) - img
@@ -173,6 +188,7 @@ def posterize(img, bits):
     """Keep the highest bits of each byte."""
     if is_pil(img):
         from PIL import ImageOps
+
         return ImageOps.posterize(img, bits)
     if img.dtype != wisp.uint8:
         raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.dtype}")
@@ -183,6 +199,7 @@ def solarize(img, threshold):
     """The negative of all numbers from the threshold on."""
     if is_pil(img):
         from PIL import ImageOps
+
         return ImageOps.solarize(img, threshold)
     check_image(img, "solarize")
     if threshold > _bound(img):
@@ -216,6 +233,7 @@ def autocontrast(img):
     """Stretch each channel to the full range."""
     if is_pil(img):
         from PIL import ImageOps
+
         return ImageOps.autocontrast(img)
     check_image(img, "autocontrast")
     bound = _bound(img)
@@ -241,6 +259,7 @@ def equalize(img):
     """Make all brightnesses of each channel about equally frequent."""
     if is_pil(img):
         from PIL import ImageOps
+
         return ImageOps.equalize(img)
     if img.dtype != wisp.uint8:
         raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.dtype}")

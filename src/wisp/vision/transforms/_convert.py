@@ -1,4 +1,5 @@
 """Between Pillow images, arrays and tensors, and between dtypes."""
+
 import numbers
 
 import numpy

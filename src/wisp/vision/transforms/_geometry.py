@@ -1,4 +1,5 @@
 """Sizes, places and shapes of Pillow images and of tensors [..., channels, height, width]."""
+
 import enum
 import math
 import numbers
@@ -43,6 +44,7 @@ def _as_batch(img, kinds=(wisp.float32, wisp.float64)):
                 result = result.clamp(0, 255)
         lead = () if len(shape) == 2 else shape[:-2]
         return result.to(dtype).reshape(*lead, *result.shape[-2:])
+
     return flat, back
 
 
@@ -57,8 +59,9 @@ def output_size(height, width, size, max_size=None):
         new_short, new_long = wanted, int(wanted * long / short)
         if max_size is not None:
             if max_size <= wanted:
-                raise ValueError(f"max_size = {max_size} must be strictly greater than the requested size for the smaller edge "
-                                 f"size = {size}")
+                raise ValueError(
+                    f"max_size = {max_size} must be strictly greater than the requested size for the smaller edge size = {size}"
+                )
             if new_long > max_size:
                 new_short, new_long = int(max_size * new_short / new_long), max_size
         return (new_long, new_short) if width <= height else (new_short, new_long)
@@ -131,8 +134,14 @@ def pad(img, padding, fill=0, padding_mode="constant"):
     if is_pil(img):
         if padding_mode == "constant":
             from PIL import Image, ImageOps
-            colour = fill if isinstance(fill, (int, str)) else tuple(int(value) for value in fill) if isinstance(fill, (tuple, list)) \
+
+            colour = (
+                fill
+                if isinstance(fill, (int, str))
+                else tuple(int(value) for value in fill)
+                if isinstance(fill, (tuple, list))
                 else int(fill)
+            )
             if isinstance(colour, tuple) and len(colour) == 1:
                 colour = colour * len(img.getbands())
             if isinstance(colour, int) and len(img.getbands()) > 1:
@@ -149,6 +158,7 @@ def pad(img, padding, fill=0, padding_mode="constant"):
             return ImageOps.expand(img, border=(left, top, right, bottom), fill=colour)
         import numpy
         from PIL import Image
+
         array = numpy.asarray(img)
         widths = ((top, bottom), (left, right)) + ((0, 0),) * (array.ndim - 2)
         return Image.fromarray(numpy.pad(array, widths, padding_mode))
@@ -156,7 +166,7 @@ def pad(img, padding, fill=0, padding_mode="constant"):
         if isinstance(fill, (tuple, list)) and len(fill) > 1:
             flat = img.new_empty(*img.shape[:-2], img.shape[-2] + top + bottom, img.shape[-1] + left + right)
             flat[...] = wisp.tensor(fill, dtype=img.dtype).reshape(-1, 1, 1)
-            flat[..., top:top + img.shape[-2], left:left + img.shape[-1]] = img
+            flat[..., top : top + img.shape[-2], left : left + img.shape[-1]] = img
             return flat
         fill = fill[0] if isinstance(fill, (tuple, list)) else fill
         return nnf.pad(img, (left, right, top, bottom), value=fill or 0)
@@ -177,10 +187,17 @@ def crop(img, top, left, height, width):
         return img.crop((left, top, left + width, top + height))
     rows, columns = img.shape[-2:]
     if left < 0 or top < 0 or left + width > columns or top + height > rows:
-        inside = img[..., max(top, 0):max(top + height, 0), max(left, 0):max(left + width, 0)]
-        return nnf.pad(inside, (max(min(-left, width), 0), max(min(left + width - columns, width), 0),
-                                max(min(-top, height), 0), max(min(top + height - rows, height), 0)))
-    return img[..., top:top + height, left:left + width]
+        inside = img[..., max(top, 0) : max(top + height, 0), max(left, 0) : max(left + width, 0)]
+        return nnf.pad(
+            inside,
+            (
+                max(min(-left, width), 0),
+                max(min(left + width - columns, width), 0),
+                max(min(-top, height), 0),
+                max(min(top + height - rows, height), 0),
+            ),
+        )
+    return img[..., top : top + height, left : left + width]
 
 
 def center_crop(img, output_size):
@@ -188,8 +205,15 @@ def center_crop(img, output_size):
     height, width = pair(output_size, "center_crop")
     rows, columns = size_of(img)
     if width > columns or height > rows:
-        img = pad(img, [max((width - columns) // 2, 0), max((height - rows) // 2, 0),
-                        max((width - columns + 1) // 2, 0), max((height - rows + 1) // 2, 0)])
+        img = pad(
+            img,
+            [
+                max((width - columns) // 2, 0),
+                max((height - rows) // 2, 0),
+                max((width - columns + 1) // 2, 0),
+                max((height - rows + 1) // 2, 0),
+            ],
+        )
         rows, columns = size_of(img)
     return crop(img, round((rows - height) / 2.0), round((columns - width) / 2.0), height, width)
 
@@ -217,8 +241,13 @@ def five_crop(img, size):
     rows, columns = size_of(img)
     if width > columns or height > rows:
         raise ValueError(f"Requested crop size {(height, width)} is bigger than input size {(rows, columns)}")
-    return (crop(img, 0, 0, height, width), crop(img, 0, columns - width, height, width), crop(img, rows - height, 0, height, width),
-            crop(img, rows - height, columns - width, height, width), center_crop(img, [height, width]))
+    return (
+        crop(img, 0, 0, height, width),
+        crop(img, 0, columns - width, height, width),
+        crop(img, rows - height, 0, height, width),
+        crop(img, rows - height, columns - width, height, width),
+        center_crop(img, [height, width]),
+    )
 
 
 def ten_crop(img, size, vertical_flip=False):
@@ -317,6 +346,7 @@ def affine(img, angle, translate, scale, shear, interpolation=InterpolationMode.
         middle = [width * 0.5, height * 0.5] if center is None else center
         matrix = inverse_affine_matrix(middle, angle, translate, scale, shear)
         from PIL import Image
+
         return img.transform((width, height), Image.Transform.AFFINE, matrix, _PILLOW[mode.value], fillcolor=_pil_fill(img, fill))
     middle = [0.0, 0.0] if center is None else [center[0] - width * 0.5, center[1] - height * 0.5]
     matrix = inverse_affine_matrix(middle, angle, [float(value) for value in translate], scale, shear)
@@ -341,6 +371,7 @@ def perspective(img, startpoints, endpoints, interpolation=InterpolationMode.BIL
     height, width = size_of(img)
     if is_pil(img):
         from PIL import Image
+
         return img.transform((width, height), Image.Transform.PERSPECTIVE, numbers_, _PILLOW[mode.value], fillcolor=_pil_fill(img, fill))
     x = (wisp.arange(width, dtype=wisp.float64) + 0.5).expand(height, width)
     y = (wisp.arange(height, dtype=wisp.float64) + 0.5).unsqueeze(1).expand(height, width)
@@ -368,6 +399,7 @@ def gaussian_blur(img, kernel_size, sigma=None):
         raise ValueError(f"sigma should have positive values. Got {sigma}")
     if is_pil(img):
         from wisp.vision.transforms._convert import pil_to_tensor, to_pil_image
+
         return to_pil_image(gaussian_blur(pil_to_tensor(img), sizes, sigma), img.mode)
     check_image(img, "gaussian_blur")
     flat, back = _as_batch(img)
@@ -382,6 +414,7 @@ def elastic_transform(img, displacement, interpolation=InterpolationMode.BILINEA
     check_image(img, "elastic_transform")
     if is_pil(img):
         from wisp.vision.transforms._convert import pil_to_tensor, to_pil_image
+
         return to_pil_image(elastic_transform(pil_to_tensor(img), displacement, interpolation, fill), img.mode)
     height, width = img.shape[-2:]
     identity = _affine_grid([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], width, height, width, height)

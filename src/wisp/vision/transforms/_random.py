@@ -1,4 +1,5 @@
 """Transforms with several random choices: colours, turning, perspective, erasing."""
+
 import math
 import numbers
 
@@ -98,8 +99,7 @@ class RandomAffine(Transform):
     def get_params(degrees, translate, scale_ranges, shears, img_size):
         """Angle, translation, scale and shear for an image of (width, height)."""
         angle = uniform(degrees[0], degrees[1])
-        moved = (0, 0) if translate is None else tuple(round(uniform(-part * size, part * size))
-                                                       for part, size in zip(translate, img_size))
+        moved = (0, 0) if translate is None else tuple(round(uniform(-part * size, part * size)) for part, size in zip(translate, img_size))
         scale = 1.0 if scale_ranges is None else uniform(*scale_ranges)
         shear = (0.0, 0.0)
         if shears is not None:
@@ -126,8 +126,12 @@ class RandomPerspective(Transform):
     def get_params(width, height, distortion_scale):
         """The corners, and where they move to."""
         across, down = int(distortion_scale * (width // 2)) + 1, int(distortion_scale * (height // 2)) + 1
-        ends = [[integer(across), integer(down)], [width - 1 - integer(across), integer(down)],
-                [width - 1 - integer(across), height - 1 - integer(down)], [integer(across), height - 1 - integer(down)]]
+        ends = [
+            [integer(across), integer(down)],
+            [width - 1 - integer(across), integer(down)],
+            [width - 1 - integer(across), height - 1 - integer(down)],
+            [integer(across), height - 1 - integer(down)],
+        ]
         return [[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], ends
 
     def params(self, img):
@@ -178,8 +182,13 @@ class RandomErasing(Transform):
     def params(self, img):
         if wisp.rand(1) >= self.p:
             return (None,)
-        value = [float(self.value)] if isinstance(self.value, numbers.Number) else \
-            None if isinstance(self.value, str) else [float(part) for part in self.value]
+        value = (
+            [float(self.value)]
+            if isinstance(self.value, numbers.Number)
+            else None
+            if isinstance(self.value, str)
+            else [float(part) for part in self.value]
+        )
         if value is not None and len(value) not in (1, img.shape[-3]):
             raise ValueError(f"If value is a sequence, it should have either a single value or {img.shape[-3]} (number of input channels)")
         return self.get_params(img, self.scale, self.ratio, value)
@@ -203,6 +212,7 @@ class ElasticTransform(Transform):
     def get_params(alpha, sigma, size):
         """A random smooth displacement [1, height, width, 2] for an image of (height, width)."""
         from wisp.vision.transforms import functional
+
         parts = []
         for strength, width, length in zip(alpha, sigma, (size[1], size[0])):
             noise = wisp.rand(1, 1, *size) * 2 - 1

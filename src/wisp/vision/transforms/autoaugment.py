@@ -1,4 +1,5 @@
 """Learnt and random policies of augmentation: AutoAugment, RandAugment, TrivialAugmentWide, AugMix."""
+
 import enum
 import math
 
@@ -69,8 +70,12 @@ class _Augment(Transform):
         if name == "Rotate":
             return f.rotate(img, magnitude, interpolation, fill=fill)
         if name in ("Brightness", "Color", "Contrast", "Sharpness"):
-            function = {"Brightness": f.adjust_brightness, "Color": f.adjust_saturation, "Contrast": f.adjust_contrast,
-                        "Sharpness": f.adjust_sharpness}[name]
+            function = {
+                "Brightness": f.adjust_brightness,
+                "Color": f.adjust_saturation,
+                "Contrast": f.adjust_contrast,
+                "Sharpness": f.adjust_sharpness,
+            }[name]
             return function(img, 1.0 + magnitude)
         if name == "Posterize":
             return f.posterize(img, int(magnitude))
@@ -93,13 +98,23 @@ def _space(bins, size, shear=0.3, move=(150.0 / 331.0, 150.0 / 331.0), turn=30.0
     far = [part if part > 1 else part * length for part, length in zip(move, (width, height))]
     line = wisp.linspace
     space = {"Identity": (wisp.tensor(0.0), False)} if identity else {}
-    space.update({
-        "ShearX": (line(0.0, shear, bins), True), "ShearY": (line(0.0, shear, bins), True),
-        "TranslateX": (line(0.0, far[0], bins), True), "TranslateY": (line(0.0, far[1], bins), True),
-        "Rotate": (line(0.0, turn, bins), True), "Brightness": (line(0.0, colour, bins), True), "Color": (line(0.0, colour, bins), True),
-        "Contrast": (line(0.0, colour, bins), True), "Sharpness": (line(0.0, colour, bins), True),
-        "Posterize": (8 - (wisp.arange(bins) / ((bins - 1) / posterize)).round().int(), False),
-        "Solarize": (line(255.0, 0.0, bins), False), "AutoContrast": (wisp.tensor(0.0), False), "Equalize": (wisp.tensor(0.0), False)})
+    space.update(
+        {
+            "ShearX": (line(0.0, shear, bins), True),
+            "ShearY": (line(0.0, shear, bins), True),
+            "TranslateX": (line(0.0, far[0], bins), True),
+            "TranslateY": (line(0.0, far[1], bins), True),
+            "Rotate": (line(0.0, turn, bins), True),
+            "Brightness": (line(0.0, colour, bins), True),
+            "Color": (line(0.0, colour, bins), True),
+            "Contrast": (line(0.0, colour, bins), True),
+            "Sharpness": (line(0.0, colour, bins), True),
+            "Posterize": (8 - (wisp.arange(bins) / ((bins - 1) / posterize)).round().int(), False),
+            "Solarize": (line(255.0, 0.0, bins), False),
+            "AutoContrast": (wisp.tensor(0.0), False),
+            "Equalize": (wisp.tensor(0.0), False),
+        }
+    )
     if invert:
         space["Invert"] = (wisp.tensor(0.0), False)
     return space
@@ -179,8 +194,9 @@ class AugMix(_Augment):
 
     _shown = ("severity", "mixture_width", "chain_depth", "alpha", "all_ops")
 
-    def __init__(self, severity=3, mixture_width=3, chain_depth=-1, alpha=1.0, all_ops=True, interpolation=InterpolationMode.BILINEAR,
-                 fill=None):
+    def __init__(
+        self, severity=3, mixture_width=3, chain_depth=-1, alpha=1.0, all_ops=True, interpolation=InterpolationMode.BILINEAR, fill=None
+    ):
         super().__init__()
         if not 1 <= severity <= 10:
             raise ValueError(f"The severity must be between [1, 10]. Got {severity} instead.")

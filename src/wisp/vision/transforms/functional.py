@@ -1,4 +1,5 @@
 """Image functions that the transforms call, for Pillow images and tensors alike."""
+
 import wisp
 from wisp.vision._pil import is_pil
 from wisp.vision.transforms._color import (  # noqa: F401
@@ -82,17 +83,24 @@ def erase(img, i, j, h, w, v, inplace=False):
     if is_pil(img):
         import numpy
         from PIL import Image
+
         array = numpy.array(img)
-        array[i:i + h, j:j + w] = v
+        array[i : i + h, j : j + w] = v
         return Image.fromarray(array)
     if not isinstance(img, wisp.Tensor):
         raise TypeError(f"img should be Tensor Image. Got {type(img)}")
     result = img if inplace else img.clone()
-    result[..., i:i + h, j:j + w] = v
+    result[..., i : i + h, j : j + w] = v
     return result
 
 
 # private names that some programs use
-_interpolation_modes_from_int = {0: InterpolationMode.NEAREST, 1: InterpolationMode.LANCZOS, 2: InterpolationMode.BILINEAR,
-                                 3: InterpolationMode.BICUBIC, 4: InterpolationMode.BOX, 5: InterpolationMode.HAMMING}.get
+_interpolation_modes_from_int = {
+    0: InterpolationMode.NEAREST,
+    1: InterpolationMode.LANCZOS,
+    2: InterpolationMode.BILINEAR,
+    3: InterpolationMode.BICUBIC,
+    4: InterpolationMode.BOX,
+    5: InterpolationMode.HAMMING,
+}.get
 _is_pil_image = is_pil

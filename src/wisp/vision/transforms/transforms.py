@@ -1,4 +1,5 @@
 """The transforms: what a dataset does to each image."""
+
 import math
 import numbers
 import warnings
@@ -9,12 +10,46 @@ from wisp.vision.transforms._convert import channels_of, pair, size_of
 from wisp.vision.transforms._geometry import InterpolationMode, interpolation_of
 from wisp.vision.transforms._random import ColorJitter, ElasticTransform, RandomAffine, RandomErasing, RandomPerspective, RandomRotation
 
-__all__ = ["CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "ElasticTransform", "FiveCrop", "GaussianBlur", "Grayscale",
-           "InterpolationMode", "Lambda", "LinearTransformation", "Normalize", "PILToTensor", "Pad", "RandomAdjustSharpness",
-           "RandomAffine", "RandomApply", "RandomAutocontrast", "RandomChoice", "RandomCrop", "RandomEqualize", "RandomErasing",
-           "RandomGrayscale", "RandomHorizontalFlip", "RandomInvert", "RandomOrder", "RandomPerspective", "RandomPosterize",
-           "RandomResizedCrop", "RandomRotation", "RandomSizedCrop", "RandomSolarize", "RandomVerticalFlip", "Resize", "Scale", "TenCrop",
-           "ToPILImage", "ToTensor"]
+__all__ = [
+    "CenterCrop",
+    "ColorJitter",
+    "Compose",
+    "ConvertImageDtype",
+    "ElasticTransform",
+    "FiveCrop",
+    "GaussianBlur",
+    "Grayscale",
+    "InterpolationMode",
+    "Lambda",
+    "LinearTransformation",
+    "Normalize",
+    "PILToTensor",
+    "Pad",
+    "RandomAdjustSharpness",
+    "RandomAffine",
+    "RandomApply",
+    "RandomAutocontrast",
+    "RandomChoice",
+    "RandomCrop",
+    "RandomEqualize",
+    "RandomErasing",
+    "RandomGrayscale",
+    "RandomHorizontalFlip",
+    "RandomInvert",
+    "RandomOrder",
+    "RandomPerspective",
+    "RandomPosterize",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "RandomSizedCrop",
+    "RandomSolarize",
+    "RandomVerticalFlip",
+    "Resize",
+    "Scale",
+    "TenCrop",
+    "ToPILImage",
+    "ToTensor",
+]
 
 
 class Compose:
@@ -356,18 +391,22 @@ class LinearTransformation(Transform):
         super().__init__()
         rows, columns = transformation_matrix.shape
         if rows != columns or mean_vector.shape[0] != rows:
-            raise ValueError(f"transformation_matrix should be square and of the mean_vector's length. Got {rows} x {columns} and "
-                             f"{mean_vector.shape[0]}")
+            raise ValueError(
+                f"transformation_matrix should be square and of the mean_vector's length. Got {rows} x {columns} and {mean_vector.shape[0]}"
+            )
         self.transformation_matrix, self.mean_vector = transformation_matrix, mean_vector
 
     def apply(self, tensor):
         size = tensor.shape[-3] * tensor.shape[-2] * tensor.shape[-1]
         if size != self.transformation_matrix.shape[0]:
-            raise ValueError(f"Input tensor and transformation matrix have incompatible shape. {size} != "
-                             f"{self.transformation_matrix.shape[0]}")
+            raise ValueError(
+                f"Input tensor and transformation matrix have incompatible shape. {size} != {self.transformation_matrix.shape[0]}"
+            )
         if tensor.device != self.mean_vector.device:
-            raise ValueError(f"Input tensor should be on the same device as transformation matrix and mean vector. Got {tensor.device} "
-                             f"vs {self.mean_vector.device}")
+            raise ValueError(
+                f"Input tensor should be on the same device as transformation matrix and mean vector. Got {tensor.device} "
+                f"vs {self.mean_vector.device}"
+            )
         return ((tensor.reshape(-1, size) - self.mean_vector) @ self.transformation_matrix).reshape(tensor.shape)
 
 

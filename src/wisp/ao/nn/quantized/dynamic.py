@@ -1,4 +1,5 @@
 """Layers whose weights are kept in 8 bits: they are multiplied out when the layer is called."""
+
 import wisp
 from wisp import nn
 
@@ -60,6 +61,7 @@ class LSTM(nn.Module):
     def __init__(self, layer):
         super().__init__()
         import copy
+
         self.options = {name: getattr(layer, name) for name in ("input_size", "hidden_size", "num_layers", "bidirectional", "batch_first")}
         self._layer = copy.deepcopy(layer).eval().requires_grad_(False)
         for name, weight in list(self._layer.named_parameters()):
@@ -70,7 +72,7 @@ class LSTM(nn.Module):
             else:
                 self.register_buffer(name, weight.detach().clone())
         self._names = [name for name, _ in self._layer.named_parameters()]
-        object.__setattr__(self, "_shell", self._modules.pop("_layer"))     # not part of the state
+        object.__setattr__(self, "_shell", self._modules.pop("_layer"))  # not part of the state
         self.__dict__.pop("_layer", None)
         for name in self._names:
             getattr(self._shell, name).data = wisp.empty(0)
@@ -81,9 +83,12 @@ class LSTM(nn.Module):
         return cls(mod)
 
     def forward(self, x, hx=None):
-        weights = {name: getattr(self, name) if hasattr(self, name) else
-                   getattr(self, f"{name}_int8").to(getattr(self, f"{name}_scale").dtype) * getattr(self, f"{name}_scale")
-                   for name in self._names}
+        weights = {
+            name: getattr(self, name)
+            if hasattr(self, name)
+            else getattr(self, f"{name}_int8").to(getattr(self, f"{name}_scale").dtype) * getattr(self, f"{name}_scale")
+            for name in self._names
+        }
         return wisp.func.functional_call(self._shell, weights, (x,) if hx is None else (x, hx))
 
     def extra_repr(self):

@@ -1,4 +1,5 @@
 """Modules that compute their activations again in backward: `checkpoint_wrapper(module)`."""
+
 import enum
 import functools
 
@@ -28,12 +29,12 @@ class CheckpointWrapper(wisp.nn.Module):
     @staticmethod
     def _add_prefix(module, state_dict, prefix, *rest):
         for name in [name for name in state_dict if name.startswith(prefix) and not name.startswith(f"{prefix}{_PREFIX}.")]:
-            state_dict[f"{prefix}{_PREFIX}.{name[len(prefix):]}"] = state_dict.pop(name)
+            state_dict[f"{prefix}{_PREFIX}.{name[len(prefix) :]}"] = state_dict.pop(name)
 
     @staticmethod
     def _remove_prefix(module, state_dict, prefix, *rest):
         for name in [name for name in state_dict if name.startswith(f"{prefix}{_PREFIX}.")]:
-            state_dict[prefix + name[len(f"{prefix}{_PREFIX}."):]] = state_dict.pop(name)
+            state_dict[prefix + name[len(f"{prefix}{_PREFIX}.") :]] = state_dict.pop(name)
         return state_dict
 
     def named_parameters(self, *args, **kwargs):

@@ -1,4 +1,5 @@
 """Hooks for `DistributedDataParallel.register_comm_hook`: the plain average, and averages that travel in 16 bits."""
+
 import wisp
 from wisp import distributed
 
@@ -18,6 +19,7 @@ def _compressed(process_group, bucket, dtype):
 
     def back(future):
         return bucket.buffer().copy_(future.value()[0])
+
     return work.get_future().then(back)
 
 
@@ -40,6 +42,7 @@ def _wrapper(hook, dtype):
         finally:
             bucket.flat = whole
         return future.then(lambda done: whole.copy_(_first(done)))
+
     return wrapped
 
 

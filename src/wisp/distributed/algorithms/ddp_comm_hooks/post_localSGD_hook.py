@@ -1,4 +1,5 @@
 """The hook of post_localSGD: here the plain average of all steps, which is what it comes close to."""
+
 from wisp.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 

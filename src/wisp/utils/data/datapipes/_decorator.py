@@ -1,11 +1,18 @@
 """Decorators of DataPipes: a short name as a method, and whether the order of samples is determined."""
+
 import contextlib
 import functools
 
 from wisp.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
-__all__ = ["argument_validation", "functional_datapipe", "guaranteed_datapipes_determinism", "non_deterministic", "runtime_validation",
-           "runtime_validation_disabled"]
+__all__ = [
+    "argument_validation",
+    "functional_datapipe",
+    "guaranteed_datapipes_determinism",
+    "non_deterministic",
+    "runtime_validation",
+    "runtime_validation_disabled",
+]
 _determined = False
 _validating = True
 

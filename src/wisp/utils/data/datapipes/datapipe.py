@@ -1,4 +1,5 @@
 """DataPipes: datasets that are put together from small steps, `pipe.map(f).shuffle().batch(4)`."""
+
 import functools
 import random
 
@@ -98,8 +99,9 @@ def with_shuffle(pipe, shuffle):
 def shared_seed():
     """A seed that all workers of a loader draw alike."""
     import wisp
+
     worker = get_worker_info()
-    return int(wisp.randint(0, 2 ** 62, ())) if worker is None else worker.seed - worker.id
+    return int(wisp.randint(0, 2**62, ())) if worker is None else worker.seed - worker.id
 
 
 class Shuffling:

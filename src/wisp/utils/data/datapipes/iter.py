@@ -1,4 +1,5 @@
 """Steps of streams: map, filter, batch, shuffle, zip, fork and the rest."""
+
 import collections
 import copy
 import fnmatch
@@ -11,8 +12,26 @@ from wisp.utils.data.datapipes._decorator import functional_datapipe
 from wisp.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, Shuffling
 from wisp.utils.data.sampler import SequentialSampler
 
-__all__ = ["Batcher", "Collator", "Concater", "Demultiplexer", "FileLister", "FileOpener", "Filter", "Forker", "Grouper", "IterableWrapper",
-           "Mapper", "Multiplexer", "Sampler", "ShardingFilter", "Shuffler", "StreamReader", "UnBatcher", "Zipper"]
+__all__ = [
+    "Batcher",
+    "Collator",
+    "Concater",
+    "Demultiplexer",
+    "FileLister",
+    "FileOpener",
+    "Filter",
+    "Forker",
+    "Grouper",
+    "IterableWrapper",
+    "Mapper",
+    "Multiplexer",
+    "Sampler",
+    "ShardingFilter",
+    "Shuffler",
+    "StreamReader",
+    "UnBatcher",
+    "Zipper",
+]
 
 
 class IterableWrapper(IterDataPipe):
@@ -270,8 +289,10 @@ class _Shared:
             for target in self.route(sample):
                 self.waiting[target].append(sample if self.copier is None or target == 0 else self.copier(sample))
             if self.buffer_size >= 0 and max(map(len, self.waiting)) > self.buffer_size:
-                raise BufferError(f"DataPipe buffer overflow: more than {self.buffer_size} samples wait for a slower branch; use a larger "
-                                  "buffer_size, or -1")
+                raise BufferError(
+                    f"DataPipe buffer overflow: more than {self.buffer_size} samples wait for a slower branch; use a larger "
+                    "buffer_size, or -1"
+                )
         return self.waiting[number].popleft()
 
 
@@ -300,6 +321,7 @@ class Forker(IterDataPipe):
         if num_instances < 1:
             raise ValueError(f"Expected `num_instances` larger than 0, but {num_instances} is found")
         import copy as copies
+
         if copy not in (None, "shallow", "deep"):
             raise ValueError(f"Unknown copy method `{copy}`; expected None, 'shallow' or 'deep'")
         copier = {None: None, "shallow": copies.copy, "deep": copies.deepcopy}[copy]
@@ -322,6 +344,7 @@ class Demultiplexer(IterDataPipe):
             if number is None or not 0 <= number < num_instances:
                 raise ValueError(f"Output of the classification fn should be between 0 and {num_instances - 1}. {number} is returned.")
             return (number,)
+
         shared = _Shared(datapipe, num_instances, route, buffer_size)
         return [_Branch(shared, number) for number in range(num_instances)]
 
@@ -330,8 +353,17 @@ class Demultiplexer(IterDataPipe):
 class Grouper(IterDataPipe):
     """Lists of samples with the same key, at most `group_size` of them."""
 
-    def __init__(self, datapipe, group_key_fn, *, keep_key=False, buffer_size=10000, group_size=None, guaranteed_group_size=None,
-                 drop_remaining=False):
+    def __init__(
+        self,
+        datapipe,
+        group_key_fn,
+        *,
+        keep_key=False,
+        buffer_size=10000,
+        group_size=None,
+        guaranteed_group_size=None,
+        drop_remaining=False,
+    ):
         self.datapipe, self.group_key_fn, self.keep_key, self.buffer_size = datapipe, group_key_fn, keep_key, buffer_size
         self.group_size, self.drop_remaining = group_size, drop_remaining
         self.guaranteed_group_size = group_size if guaranteed_group_size is None else guaranteed_group_size

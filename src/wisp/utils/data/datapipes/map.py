@@ -1,4 +1,5 @@
 """Steps of datasets that are read by index."""
+
 import copy
 
 from wisp.utils.data.datapipes._decorator import functional_datapipe

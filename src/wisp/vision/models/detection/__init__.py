@@ -1,4 +1,5 @@
 """Models that find things in images: Faster, Mask and Keypoint R-CNN, RetinaNet, with torchvision's names and state_dict keys."""
+
 from wisp.vision.models.detection import faster_rcnn, keypoint_rcnn, mask_rcnn, retinanet
 
 __all__ = []

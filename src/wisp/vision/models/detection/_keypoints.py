@@ -1,4 +1,5 @@
 """Keypoints as places in heat maps of regions, and back."""
+
 import wisp
 from wisp.nn import functional as F
 

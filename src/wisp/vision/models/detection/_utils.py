@@ -1,4 +1,5 @@
 """Boxes as offsets from others, matching of boxes, and choosing some of them for the loss."""
+
 import math
 
 import wisp
@@ -58,8 +59,10 @@ class Matcher:
 
     def __call__(self, match_quality_matrix):
         if match_quality_matrix.numel() == 0:
-            raise ValueError(f"No {'ground-truth' if match_quality_matrix.shape[0] == 0 else 'proposal'} boxes available for one of the "
-                             "images during training")
+            raise ValueError(
+                f"No {'ground-truth' if match_quality_matrix.shape[0] == 0 else 'proposal'} boxes available for one of the "
+                "images during training"
+            )
         best, matches = match_quality_matrix.max(0)
         result = matches.masked_fill(best < self.low_threshold, -1)
         result = result.masked_fill((best >= self.low_threshold) & (best < self.high_threshold), -2)
@@ -90,6 +93,7 @@ class BalancedPositiveNegativeSampler:
 def overwrite_eps(model, eps):
     """Another epsilon for frozen norms, as published weights want it."""
     from wisp.vision.ops import FrozenBatchNorm2d
+
     for module in model.modules():
         if isinstance(module, FrozenBatchNorm2d):
             module.eps = eps
@@ -118,8 +122,9 @@ def check_boxes(targets):
         degenerate = boxes[:, 2:] <= boxes[:, :2]
         if bool(degenerate.any()):
             box = boxes[wisp.where(degenerate.any(1))[0][0]].tolist()
-            raise AssertionError(f"All bounding boxes should have positive height and width. Found invalid box {box} for target at "
-                                 f"index {index}.")
+            raise AssertionError(
+                f"All bounding boxes should have positive height and width. Found invalid box {box} for target at index {index}."
+            )
 
 
 def seen(model, images, targets):

@@ -1,4 +1,5 @@
 """Anchors: boxes of several sizes and shapes around each place of the feature maps."""
+
 import wisp
 from wisp import nn
 
@@ -35,9 +36,11 @@ class AnchorGenerator(nn.Module):
 
     def grid_anchors(self, grid_sizes, strides):
         if not len(grid_sizes) == len(strides) == len(self.cell_anchors):
-            raise ValueError("Anchors should be Tuple[Tuple[int]] because each feature map could potentially have different sizes and "
-                             f"aspect ratios. There needs to be a match between the number of feature maps passed ({len(grid_sizes)}) "
-                             f"and the number of sizes / aspect ratios specified ({len(self.cell_anchors)}).")
+            raise ValueError(
+                "Anchors should be Tuple[Tuple[int]] because each feature map could potentially have different sizes and "
+                f"aspect ratios. There needs to be a match between the number of feature maps passed ({len(grid_sizes)}) "
+                f"and the number of sizes / aspect ratios specified ({len(self.cell_anchors)})."
+            )
         anchors = []
         for (height, width), (down, across), base in zip(grid_sizes, strides, self.cell_anchors):
             rows, columns = wisp.arange(height, device=base.device) * down, wisp.arange(width, device=base.device) * across

@@ -1,4 +1,5 @@
 """Backbones of detection models: ResNets and MobileNets with a feature pyramid."""
+
 from wisp import nn
 from wisp.vision.models import mobilenet, resnet
 from wisp.vision.models._utils import IntermediateLayerGetter
@@ -36,17 +37,24 @@ def resnet_fpn(backbone, trainable_layers, returned_layers=(1, 2, 3, 4), extra_b
     if not 0 <= trainable_layers <= 5:
         raise ValueError(f"Trainable layers should be in the range [0,5], got {trainable_layers}")
     kept = ["layer4", "layer3", "layer2", "layer1", "conv1", *(["bn1"] if trainable_layers == 5 else [])]
-    kept = kept[:trainable_layers + (trainable_layers == 5)]
+    kept = kept[: trainable_layers + (trainable_layers == 5)]
     for name, parameter in backbone.named_parameters():
         if not name.startswith(tuple(kept)) or not kept:
             parameter.requires_grad_(False)
     first = backbone.inplanes // 8
-    return BackboneWithFPN(backbone, {f"layer{layer}": str(place) for place, layer in enumerate(returned_layers)},
-                           [first * 2 ** (layer - 1) for layer in returned_layers], 256, extra_blocks, norm_layer)
+    return BackboneWithFPN(
+        backbone,
+        {f"layer{layer}": str(place) for place, layer in enumerate(returned_layers)},
+        [first * 2 ** (layer - 1) for layer in returned_layers],
+        256,
+        extra_blocks,
+        norm_layer,
+    )
 
 
-def resnet_fpn_backbone(*, backbone_name, weights=None, norm_layer=FrozenBatchNorm2d, trainable_layers=3, returned_layers=None,
-                        extra_blocks=None):
+def resnet_fpn_backbone(
+    *, backbone_name, weights=None, norm_layer=FrozenBatchNorm2d, trainable_layers=3, returned_layers=None, extra_blocks=None
+):
     """A ResNet with a feature pyramid.
 
     >>> import wisp
@@ -69,12 +77,19 @@ def mobilenet_fpn(backbone, trainable_layers, returned_layers=None, extra_blocks
     for block in list(features)[:frozen]:
         block.requires_grad_(False)
     returned = returned_layers or [len(stages) - 2, len(stages) - 1]
-    return BackboneWithFPN(features, {str(stages[layer]): str(place) for place, layer in enumerate(returned)},
-                           [features[stages[layer]].out_channels for layer in returned], 256, extra_blocks, norm_layer)
+    return BackboneWithFPN(
+        features,
+        {str(stages[layer]): str(place) for place, layer in enumerate(returned)},
+        [features[stages[layer]].out_channels for layer in returned],
+        256,
+        extra_blocks,
+        norm_layer,
+    )
 
 
-def mobilenet_backbone(*, backbone_name, fpn, weights=None, norm_layer=FrozenBatchNorm2d, trainable_layers=2, returned_layers=None,
-                       extra_blocks=None):
+def mobilenet_backbone(
+    *, backbone_name, fpn, weights=None, norm_layer=FrozenBatchNorm2d, trainable_layers=2, returned_layers=None, extra_blocks=None
+):
     """A MobileNet with a feature pyramid."""
     if not fpn:
         raise NotImplementedError("mobilenet_backbone(fpn=False): use the `features` of the model, and give them `out_channels`")

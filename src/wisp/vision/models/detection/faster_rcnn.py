@@ -1,4 +1,5 @@
 """Faster R-CNN."""
+
 from wisp import nn
 from wisp.nn import functional as F
 from wisp.vision.models._api import MEAN, STD, Weights, publish, weights_of
@@ -37,16 +38,44 @@ class FasterRCNN(GeneralizedRCNN):
     ['boxes', 'labels', 'scores']
     """
 
-    def __init__(self, backbone, num_classes=None, min_size=800, max_size=1333, image_mean=None, image_std=None,
-                 rpn_anchor_generator=None, rpn_head=None, rpn_pre_nms_top_n_train=2000, rpn_pre_nms_top_n_test=1000,
-                 rpn_post_nms_top_n_train=2000, rpn_post_nms_top_n_test=1000, rpn_nms_thresh=0.7, rpn_fg_iou_thresh=0.7,
-                 rpn_bg_iou_thresh=0.3, rpn_batch_size_per_image=256, rpn_positive_fraction=0.5, rpn_score_thresh=0.0,
-                 box_roi_pool=None, box_head=None,
-                 box_predictor=None, box_score_thresh=0.05, box_nms_thresh=0.5, box_detections_per_img=100, box_fg_iou_thresh=0.5,
-                 box_bg_iou_thresh=0.5, box_batch_size_per_image=512, box_positive_fraction=0.25, bbox_reg_weights=None, **kwargs):
+    def __init__(
+        self,
+        backbone,
+        num_classes=None,
+        min_size=800,
+        max_size=1333,
+        image_mean=None,
+        image_std=None,
+        rpn_anchor_generator=None,
+        rpn_head=None,
+        rpn_pre_nms_top_n_train=2000,
+        rpn_pre_nms_top_n_test=1000,
+        rpn_post_nms_top_n_train=2000,
+        rpn_post_nms_top_n_test=1000,
+        rpn_nms_thresh=0.7,
+        rpn_fg_iou_thresh=0.7,
+        rpn_bg_iou_thresh=0.3,
+        rpn_batch_size_per_image=256,
+        rpn_positive_fraction=0.5,
+        rpn_score_thresh=0.0,
+        box_roi_pool=None,
+        box_head=None,
+        box_predictor=None,
+        box_score_thresh=0.05,
+        box_nms_thresh=0.5,
+        box_detections_per_img=100,
+        box_fg_iou_thresh=0.5,
+        box_bg_iou_thresh=0.5,
+        box_batch_size_per_image=512,
+        box_positive_fraction=0.25,
+        bbox_reg_weights=None,
+        **kwargs,
+    ):
         if not hasattr(backbone, "out_channels"):
-            raise ValueError("backbone should contain an attribute out_channels specifying the number of output channels (assumed to be "
-                             "the same for all the levels)")
+            raise ValueError(
+                "backbone should contain an attribute out_channels specifying the number of output channels (assumed to be "
+                "the same for all the levels)"
+            )
         if num_classes is not None and box_predictor is not None:
             raise ValueError("num_classes should be None when box_predictor is specified")
         if num_classes is None and box_predictor is None:
@@ -54,13 +83,31 @@ class FasterRCNN(GeneralizedRCNN):
         channels = backbone.out_channels
         anchors = rpn_anchor_generator or _default_anchorgen()
         rpn = RegionProposalNetwork(
-            anchors, rpn_head or RPNHead(channels, anchors.num_anchors_per_location()[0]), rpn_fg_iou_thresh, rpn_bg_iou_thresh,
-            rpn_batch_size_per_image, rpn_positive_fraction, {"training": rpn_pre_nms_top_n_train, "testing": rpn_pre_nms_top_n_test},
-            {"training": rpn_post_nms_top_n_train, "testing": rpn_post_nms_top_n_test}, rpn_nms_thresh, rpn_score_thresh)
+            anchors,
+            rpn_head or RPNHead(channels, anchors.num_anchors_per_location()[0]),
+            rpn_fg_iou_thresh,
+            rpn_bg_iou_thresh,
+            rpn_batch_size_per_image,
+            rpn_positive_fraction,
+            {"training": rpn_pre_nms_top_n_train, "testing": rpn_pre_nms_top_n_test},
+            {"training": rpn_post_nms_top_n_train, "testing": rpn_post_nms_top_n_test},
+            rpn_nms_thresh,
+            rpn_score_thresh,
+        )
         pool = box_roi_pool or MultiScaleRoIAlign(["0", "1", "2", "3"], 7, 2)
-        heads = RoIHeads(pool, box_head or TwoMLPHead(channels * pool.output_size[0] ** 2, 1024), box_predictor or
-                         FastRCNNPredictor(1024, num_classes), box_fg_iou_thresh, box_bg_iou_thresh, box_batch_size_per_image,
-                         box_positive_fraction, bbox_reg_weights, box_score_thresh, box_nms_thresh, box_detections_per_img)
+        heads = RoIHeads(
+            pool,
+            box_head or TwoMLPHead(channels * pool.output_size[0] ** 2, 1024),
+            box_predictor or FastRCNNPredictor(1024, num_classes),
+            box_fg_iou_thresh,
+            box_bg_iou_thresh,
+            box_batch_size_per_image,
+            box_positive_fraction,
+            bbox_reg_weights,
+            box_score_thresh,
+            box_nms_thresh,
+            box_detections_per_img,
+        )
         transform = GeneralizedRCNNTransform(min_size, max_size, image_mean or list(MEAN), image_std or list(STD), **kwargs)
         super().__init__(backbone, rpn, heads, transform)
 
@@ -140,8 +187,11 @@ def v2_heads(backbone):
     """The heads of the second versions."""
     anchors = _default_anchorgen()
     head = RPNHead(backbone.out_channels, anchors.num_anchors_per_location()[0], conv_depth=2)
-    return {"rpn_anchor_generator": anchors, "rpn_head": head,
-            "box_head": FastRCNNConvFCHead((backbone.out_channels, 7, 7), [256] * 4, [1024], nn.BatchNorm2d)}
+    return {
+        "rpn_anchor_generator": anchors,
+        "rpn_head": head,
+        "box_head": FastRCNNConvFCHead((backbone.out_channels, 7, 7), [256] * 4, [1024], nn.BatchNorm2d),
+    }
 
 
 def _mobile(num_classes=91, weights_backbone=None, trainable_backbone_layers=None, trained=False, **options):
@@ -154,11 +204,21 @@ def _mobile(num_classes=91, weights_backbone=None, trainable_backbone_layers=Non
 
 _TRAINED = {"num_classes": 91, "trained": True}
 for _name, _title, _file, _make, _fixed in (
-        ("fasterrcnn_resnet50_fpn", "FasterRCNN_ResNet50_FPN", "fasterrcnn_resnet50_fpn_coco-258fb6c6.pth", _first, {}),
-        ("fasterrcnn_resnet50_fpn_v2", "FasterRCNN_ResNet50_FPN_V2", "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth", _v2, {}),
-        ("fasterrcnn_mobilenet_v3_large_fpn", "FasterRCNN_MobileNet_V3_Large_FPN", "fasterrcnn_mobilenet_v3_large_fpn-fb6a3cc7.pth",
-         _mobile, {}),
-        ("fasterrcnn_mobilenet_v3_large_320_fpn", "FasterRCNN_MobileNet_V3_Large_320_FPN",
-         "fasterrcnn_mobilenet_v3_large_320_fpn-907ea3f9.pth", _mobile,
-         {"min_size": 320, "max_size": 640, "rpn_pre_nms_top_n_test": 150, "rpn_post_nms_top_n_test": 150})):
+    ("fasterrcnn_resnet50_fpn", "FasterRCNN_ResNet50_FPN", "fasterrcnn_resnet50_fpn_coco-258fb6c6.pth", _first, {}),
+    ("fasterrcnn_resnet50_fpn_v2", "FasterRCNN_ResNet50_FPN_V2", "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth", _v2, {}),
+    (
+        "fasterrcnn_mobilenet_v3_large_fpn",
+        "FasterRCNN_MobileNet_V3_Large_FPN",
+        "fasterrcnn_mobilenet_v3_large_fpn-fb6a3cc7.pth",
+        _mobile,
+        {},
+    ),
+    (
+        "fasterrcnn_mobilenet_v3_large_320_fpn",
+        "FasterRCNN_MobileNet_V3_Large_320_FPN",
+        "fasterrcnn_mobilenet_v3_large_320_fpn-907ea3f9.pth",
+        _mobile,
+        {"min_size": 320, "max_size": 640, "rpn_pre_nms_top_n_test": 150, "rpn_post_nms_top_n_test": 150},
+    ),
+):
     publish(globals(), _name, weights_of(_title, COCO_V1=Weights(_file)), _make, fitting=_TRAINED, **_fixed)

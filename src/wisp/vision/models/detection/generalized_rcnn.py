@@ -1,4 +1,5 @@
 """The frame of the models with regions: transform, backbone, proposals, heads."""
+
 from wisp import nn
 from wisp.vision.models.detection._utils import seen
 

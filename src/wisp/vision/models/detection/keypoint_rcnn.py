@@ -1,4 +1,5 @@
 """Keypoint R-CNN: Faster R-CNN with the keypoints of persons."""
+
 from wisp import nn
 from wisp.nn import functional as F
 from wisp.vision.models._api import Weights, publish, weights_of
@@ -11,8 +12,17 @@ __all__ = ["KeypointRCNN"]
 class KeypointRCNN(FasterRCNN):
     """Faster R-CNN that also gives keypoints [N, K, 3]; targets have "keypoints" [N, K, 3] (x, y, visible) too."""
 
-    def __init__(self, backbone, num_classes=None, *args, keypoint_roi_pool=None, keypoint_head=None, keypoint_predictor=None,
-                 num_keypoints=None, **options):
+    def __init__(
+        self,
+        backbone,
+        num_classes=None,
+        *args,
+        keypoint_roi_pool=None,
+        keypoint_head=None,
+        keypoint_predictor=None,
+        num_keypoints=None,
+        **options,
+    ):
         if num_keypoints is not None and keypoint_predictor is not None:
             raise ValueError("num_keypoints should be None when keypoint_predictor is specified")
         options.setdefault("min_size", (640, 672, 704, 736, 768, 800))
@@ -48,7 +58,17 @@ class KeypointRCNNPredictor(nn.Module):
         return F.interpolate(self.kps_score_lowres(x), scale_factor=2.0, mode="bilinear", align_corners=False, recompute_scale_factor=False)
 
 
-publish(globals(), "keypointrcnn_resnet50_fpn",
-        weights_of("KeypointRCNN_ResNet50_FPN", "COCO_V1", COCO_LEGACY=Weights("keypointrcnn_resnet50_fpn_coco-9f466800.pth"),
-                   COCO_V1=Weights("keypointrcnn_resnet50_fpn_coco-fc266e95.pth")),
-        on_resnet50, KeypointRCNN, fitting={"num_classes": 2, "num_keypoints": 17, "trained": True}, num_classes=2)
+publish(
+    globals(),
+    "keypointrcnn_resnet50_fpn",
+    weights_of(
+        "KeypointRCNN_ResNet50_FPN",
+        "COCO_V1",
+        COCO_LEGACY=Weights("keypointrcnn_resnet50_fpn_coco-9f466800.pth"),
+        COCO_V1=Weights("keypointrcnn_resnet50_fpn_coco-fc266e95.pth"),
+    ),
+    on_resnet50,
+    KeypointRCNN,
+    fitting={"num_classes": 2, "num_keypoints": 17, "trained": True},
+    num_classes=2,
+)

@@ -1,4 +1,5 @@
 """Mask R-CNN: Faster R-CNN with a mask for each box."""
+
 from collections import OrderedDict
 
 from wisp import nn
@@ -28,8 +29,9 @@ class MaskRCNNHeads(nn.Sequential):
 
     def __init__(self, in_channels, layers, dilation, norm_layer=None):
         widths = (in_channels, *layers)
-        super().__init__(*(Conv2dNormActivation(a, b, 3, 1, dilation, norm_layer=norm_layer, dilation=dilation)
-                           for a, b in zip(widths, widths[1:])))
+        super().__init__(
+            *(Conv2dNormActivation(a, b, 3, 1, dilation, norm_layer=norm_layer, dilation=dilation) for a, b in zip(widths, widths[1:]))
+        )
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -50,8 +52,13 @@ class MaskRCNNPredictor(nn.Sequential):
     """The masks of all classes, at twice the size."""
 
     def __init__(self, in_channels, dim_reduced, num_classes):
-        super().__init__(OrderedDict(conv5_mask=nn.ConvTranspose2d(in_channels, dim_reduced, 2, 2), relu=nn.ReLU(inplace=True),
-                                     mask_fcn_logits=nn.Conv2d(dim_reduced, num_classes, 1)))
+        super().__init__(
+            OrderedDict(
+                conv5_mask=nn.ConvTranspose2d(in_channels, dim_reduced, 2, 2),
+                relu=nn.ReLU(inplace=True),
+                mask_fcn_logits=nn.Conv2d(dim_reduced, num_classes, 1),
+            )
+        )
         for name, parameter in self.named_parameters():
             if "weight" in name:
                 nn.init.kaiming_normal_(parameter, mode="fan_out", nonlinearity="relu")
@@ -61,11 +68,22 @@ def _second(**options):
     def make(backbone, **given):
         head = MaskRCNNHeads(backbone.out_channels, (256,) * 4, 1, nn.BatchNorm2d)
         return MaskRCNN(backbone, **{"mask_head": head, **given})
+
     return _v2(make=make, **options)
 
 
-publish(globals(), "maskrcnn_resnet50_fpn", weights_of("MaskRCNN_ResNet50_FPN", COCO_V1=Weights("maskrcnn_resnet50_fpn_coco-bf2d0c1e.pth")),
-        on_resnet50, MaskRCNN, fitting=_TRAINED)
-publish(globals(), "maskrcnn_resnet50_fpn_v2", weights_of("MaskRCNN_ResNet50_FPN_V2",
-                                                          COCO_V1=Weights("maskrcnn_resnet50_fpn_v2_coco-73cbd019.pth")),
-        _second, fitting=_TRAINED)
+publish(
+    globals(),
+    "maskrcnn_resnet50_fpn",
+    weights_of("MaskRCNN_ResNet50_FPN", COCO_V1=Weights("maskrcnn_resnet50_fpn_coco-bf2d0c1e.pth")),
+    on_resnet50,
+    MaskRCNN,
+    fitting=_TRAINED,
+)
+publish(
+    globals(),
+    "maskrcnn_resnet50_fpn_v2",
+    weights_of("MaskRCNN_ResNet50_FPN_V2", COCO_V1=Weights("maskrcnn_resnet50_fpn_v2_coco-73cbd019.pth")),
+    _second,
+    fitting=_TRAINED,
+)

@@ -1,4 +1,5 @@
 """RetinaNet: boxes and classes from the pyramid at once, with the focal loss."""
+
 import math
 
 import wisp
@@ -113,8 +114,10 @@ class RetinaNetHead(nn.Module):
         self.regression_head = RetinaNetRegressionHead(in_channels, num_anchors, norm_layer=norm_layer)
 
     def compute_loss(self, targets, head_outputs, anchors, matched_idxs):
-        return {"classification": self.classification_head.compute_loss(targets, head_outputs, matched_idxs),
-                "bbox_regression": self.regression_head.compute_loss(targets, head_outputs, anchors, matched_idxs)}
+        return {
+            "classification": self.classification_head.compute_loss(targets, head_outputs, matched_idxs),
+            "bbox_regression": self.regression_head.compute_loss(targets, head_outputs, anchors, matched_idxs),
+        }
 
     def forward(self, x):
         return {"cls_logits": self.classification_head(x), "bbox_regression": self.regression_head(x)}
@@ -131,13 +134,31 @@ class RetinaNet(nn.Module):
     ['boxes', 'labels', 'scores']
     """
 
-    def __init__(self, backbone, num_classes, min_size=800, max_size=1333, image_mean=None, image_std=None, anchor_generator=None,
-                 head=None, proposal_matcher=None, score_thresh=0.05, nms_thresh=0.5, detections_per_img=300, fg_iou_thresh=0.5,
-                 bg_iou_thresh=0.4, topk_candidates=1000, **kwargs):
+    def __init__(
+        self,
+        backbone,
+        num_classes,
+        min_size=800,
+        max_size=1333,
+        image_mean=None,
+        image_std=None,
+        anchor_generator=None,
+        head=None,
+        proposal_matcher=None,
+        score_thresh=0.05,
+        nms_thresh=0.5,
+        detections_per_img=300,
+        fg_iou_thresh=0.5,
+        bg_iou_thresh=0.4,
+        topk_candidates=1000,
+        **kwargs,
+    ):
         super().__init__()
         if not hasattr(backbone, "out_channels"):
-            raise ValueError("backbone should contain an attribute out_channels specifying the number of output channels (assumed to be "
-                             "the same for all the levels)")
+            raise ValueError(
+                "backbone should contain an attribute out_channels specifying the number of output channels (assumed to be "
+                "the same for all the levels)"
+            )
         self.backbone, self.anchor_generator = backbone, anchor_generator or _default_anchorgen()
         self.head = head or RetinaNetHead(backbone.out_channels, self.anchor_generator.num_anchors_per_location()[0], num_classes)
         self.proposal_matcher = proposal_matcher or Matcher(fg_iou_thresh, bg_iou_thresh, allow_low_quality_matches=True)
@@ -171,7 +192,7 @@ class RetinaNet(nn.Module):
                 for part, values in zip(found, (box_ops.clip_boxes_to_image(boxes, shape), scores, keep % classes)):
                     part.append(values)
             boxes, scores, labels = (wisp.cat(part) for part in found)
-            keep = box_ops.batched_nms(boxes, scores, labels, self.nms_thresh)[:self.detections_per_img]
+            keep = box_ops.batched_nms(boxes, scores, labels, self.nms_thresh)[: self.detections_per_img]
             result.append({"boxes": boxes[keep], "scores": scores[keep], "labels": labels[keep]})
         return result
 
@@ -190,8 +211,9 @@ class RetinaNet(nn.Module):
 def _first(num_classes=91, weights_backbone=None, trainable_backbone_layers=None, trained=False, **options):
     trained = trained or weights_backbone is not None
     layers = backbone_utils.trainable(trained, trainable_backbone_layers, 5, 3)
-    backbone = backbone_utils.resnet_fpn(resnet50(weights=weights_backbone, norm_layer=_norm(trained)), layers, (2, 3, 4),
-                                         LastLevelP6P7(256, 256))
+    backbone = backbone_utils.resnet_fpn(
+        resnet50(weights=weights_backbone, norm_layer=_norm(trained)), layers, (2, 3, 4), LastLevelP6P7(256, 256)
+    )
     model = RetinaNet(backbone, num_classes, **options)
     if trained:
         overwrite_eps(model, 0.0)
@@ -207,9 +229,17 @@ def _second(num_classes=91, weights_backbone=None, trainable_backbone_layers=Non
     return RetinaNet(backbone, num_classes, anchor_generator=anchors, head=head, **options)
 
 
-publish(globals(), "retinanet_resnet50_fpn",
-        weights_of("RetinaNet_ResNet50_FPN", COCO_V1=Weights("retinanet_resnet50_fpn_coco-eeacb38b.pth")),
-        _first, fitting={"num_classes": 91, "trained": True})
-publish(globals(), "retinanet_resnet50_fpn_v2",
-        weights_of("RetinaNet_ResNet50_FPN_V2", COCO_V1=Weights("retinanet_resnet50_fpn_v2_coco-5905b1c5.pth")),
-        _second, fitting={"num_classes": 91, "trained": True})
+publish(
+    globals(),
+    "retinanet_resnet50_fpn",
+    weights_of("RetinaNet_ResNet50_FPN", COCO_V1=Weights("retinanet_resnet50_fpn_coco-eeacb38b.pth")),
+    _first,
+    fitting={"num_classes": 91, "trained": True},
+)
+publish(
+    globals(),
+    "retinanet_resnet50_fpn_v2",
+    weights_of("RetinaNet_ResNet50_FPN_V2", COCO_V1=Weights("retinanet_resnet50_fpn_v2_coco-5905b1c5.pth")),
+    _second,
+    fitting={"num_classes": 91, "trained": True},
+)

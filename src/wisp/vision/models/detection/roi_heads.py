@@ -1,4 +1,5 @@
 """What is in the proposed regions: class and box, a mask, keypoints."""
+
 import wisp
 from wisp import nn
 from wisp.nn import functional as F
@@ -43,9 +44,26 @@ def maskrcnn_loss(mask_logits, proposals, gt_masks, gt_labels, mask_matched_idxs
 class RoIHeads(nn.Module):
     """Pools the regions of proposals and predicts classes and boxes, and with further heads masks or keypoints."""
 
-    def __init__(self, box_roi_pool, box_head, box_predictor, fg_iou_thresh, bg_iou_thresh, batch_size_per_image, positive_fraction,
-                 bbox_reg_weights, score_thresh, nms_thresh, detections_per_img, mask_roi_pool=None, mask_head=None, mask_predictor=None,
-                 keypoint_roi_pool=None, keypoint_head=None, keypoint_predictor=None):
+    def __init__(
+        self,
+        box_roi_pool,
+        box_head,
+        box_predictor,
+        fg_iou_thresh,
+        bg_iou_thresh,
+        batch_size_per_image,
+        positive_fraction,
+        bbox_reg_weights,
+        score_thresh,
+        nms_thresh,
+        detections_per_img,
+        mask_roi_pool=None,
+        mask_head=None,
+        mask_predictor=None,
+        keypoint_roi_pool=None,
+        keypoint_head=None,
+        keypoint_predictor=None,
+    ):
         super().__init__()
         self.proposal_matcher = Matcher(fg_iou_thresh, bg_iou_thresh)
         self.fg_bg_sampler = BalancedPositiveNegativeSampler(batch_size_per_image, positive_fraction)
@@ -92,7 +110,7 @@ class RoIHeads(nn.Module):
             own, score, label = own[keep], score[keep], label[keep]
             keep = box_ops.remove_small_boxes(own, 1e-2)
             own, score, label = own[keep], score[keep], label[keep]
-            keep = box_ops.batched_nms(own, score, label, self.nms_thresh)[:self.detections_per_img]
+            keep = box_ops.batched_nms(own, score, label, self.nms_thresh)[: self.detections_per_img]
             found.append({"boxes": own[keep], "labels": label[keep], "scores": score[keep]})
         return found
 
@@ -113,8 +131,9 @@ class RoIHeads(nn.Module):
         if self.has_mask():
             logits = self.mask_predictor(self.mask_head(self.mask_roi_pool(features, regions, image_shapes)))
             if self.training:
-                losses["loss_mask"] = maskrcnn_loss(logits, regions, [target["masks"] for target in targets],
-                                                    [target["labels"] for target in targets], matched)
+                losses["loss_mask"] = maskrcnn_loss(
+                    logits, regions, [target["masks"] for target in targets], [target["labels"] for target in targets], matched
+                )
             else:
                 for found, masks in zip(result, maskrcnn_inference(logits, [found["labels"] for found in result])):
                     found["masks"] = masks

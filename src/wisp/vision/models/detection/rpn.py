@@ -1,4 +1,5 @@
 """The region proposal network: where in the image something might be."""
+
 import wisp
 from wisp import nn
 from wisp.nn import functional as F
@@ -38,8 +39,13 @@ class RPNHead(nn.Module):
 
 def flattened(levels, per_anchor):
     """Predictions [N, anchors * per_anchor, H, W] of the levels as [N, all anchors, per_anchor]."""
-    return wisp.cat([level.reshape(len(level), -1, per_anchor, *level.shape[-2:]).permute(0, 3, 4, 1, 2).reshape(len(level), -1, per_anchor)
-                     for level in levels], 1)
+    return wisp.cat(
+        [
+            level.reshape(len(level), -1, per_anchor, *level.shape[-2:]).permute(0, 3, 4, 1, 2).reshape(len(level), -1, per_anchor)
+            for level in levels
+        ],
+        1,
+    )
 
 
 class RegionProposalNetwork(nn.Module):
@@ -47,8 +53,19 @@ class RegionProposalNetwork(nn.Module):
 
     `pre_nms_top_n` and `post_nms_top_n` are {"training": n, "testing": n}."""
 
-    def __init__(self, anchor_generator, head, fg_iou_thresh, bg_iou_thresh, batch_size_per_image, positive_fraction, pre_nms_top_n,
-                 post_nms_top_n, nms_thresh, score_thresh=0.0):
+    def __init__(
+        self,
+        anchor_generator,
+        head,
+        fg_iou_thresh,
+        bg_iou_thresh,
+        batch_size_per_image,
+        positive_fraction,
+        pre_nms_top_n,
+        post_nms_top_n,
+        nms_thresh,
+        score_thresh=0.0,
+    ):
         super().__init__()
         self.anchor_generator, self.head, self.box_coder = anchor_generator, head, BoxCoder((1.0, 1.0, 1.0, 1.0))
         self.proposal_matcher = Matcher(fg_iou_thresh, bg_iou_thresh, allow_low_quality_matches=True)
@@ -91,7 +108,7 @@ class RegionProposalNetwork(nn.Module):
             for keep in (box_ops.remove_small_boxes(boxes, self.min_size), None):
                 keep = wisp.where(score >= self.score_thresh)[0] if keep is None else keep
                 boxes, score, level = boxes[keep], score[keep], level[keep]
-            keep = box_ops.batched_nms(boxes, score, level, self.nms_thresh)[:self.post_nms_top_n()]
+            keep = box_ops.batched_nms(boxes, score, level, self.nms_thresh)[: self.post_nms_top_n()]
             found[0].append(boxes[keep])
             found[1].append(score[keep])
         return found

@@ -1,4 +1,5 @@
 """What happens to images before a detection model, and to its results afterwards: norms, sizes, batches."""
+
 import math
 import random
 
@@ -43,8 +44,9 @@ class GeneralizedRCNNTransform(nn.Module):
     def normalize(self, image):
         if not image.is_floating_point():
             raise TypeError(f"Expected input images to be of floating type (in range [0, 1]), but found type {image.dtype} instead")
-        mean, std = (wisp.as_tensor(part, dtype=image.dtype, device=image.device)[:, None, None]
-                     for part in (self.image_mean, self.image_std))
+        mean, std = (
+            wisp.as_tensor(part, dtype=image.dtype, device=image.device)[:, None, None] for part in (self.image_mean, self.image_std)
+        )
         return (image - mean) / std
 
     def resize(self, image, target=None):
@@ -115,6 +117,6 @@ def paste_masks_in_image(masks, boxes, img_shape, padding=1):
         whole = masks.new_zeros(height, width)
         x0, x1, y0, y1 = max(left, 0), min(right + 1, width), max(top, 0), min(bottom + 1, height)
         if x1 > x0 and y1 > y0:
-            whole[y0:y1, x0:x1] = mask[y0 - top:y1 - top, x0 - left:x1 - left]
+            whole[y0:y1, x0:x1] = mask[y0 - top : y1 - top, x0 - left : x1 - left]
         pasted.append(whole)
     return wisp.stack(pasted)[:, None]

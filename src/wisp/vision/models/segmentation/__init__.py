@@ -1,4 +1,5 @@
 """Models that give a class to every pixel: FCN and DeepLabV3 on ResNet."""
+
 from collections import OrderedDict
 
 import wisp
@@ -39,8 +40,13 @@ class FCNHead(nn.Sequential):
 
     def __init__(self, in_channels, channels):
         inner = in_channels // 4
-        super().__init__(nn.Conv2d(in_channels, inner, 3, padding=1, bias=False), nn.BatchNorm2d(inner), nn.ReLU(), nn.Dropout(0.1),
-                         nn.Conv2d(inner, channels, 1))
+        super().__init__(
+            nn.Conv2d(in_channels, inner, 3, padding=1, bias=False),
+            nn.BatchNorm2d(inner),
+            nn.ReLU(),
+            nn.Dropout(0.1),
+            nn.Conv2d(inner, channels, 1),
+        )
 
 
 def _unit(inner, out, kernel, **options):
@@ -85,9 +91,18 @@ def _on(resnet, kind, head, num_classes=21, aux_loss=None, weights_backbone=None
 
 
 for _name, _title, _file, _kind, _head, _resnet in (
-        ("fcn_resnet50", "FCN_ResNet50", "fcn_resnet50_coco-1167a1af.pth", FCN, FCNHead, resnet50),
-        ("fcn_resnet101", "FCN_ResNet101", "fcn_resnet101_coco-7ecb50ca.pth", FCN, FCNHead, resnet101),
-        ("deeplabv3_resnet50", "DeepLabV3_ResNet50", "deeplabv3_resnet50_coco-cd0a2569.pth", DeepLabV3, DeepLabHead, resnet50),
-        ("deeplabv3_resnet101", "DeepLabV3_ResNet101", "deeplabv3_resnet101_coco-586e9e4e.pth", DeepLabV3, DeepLabHead, resnet101)):
-    publish(globals(), _name, weights_of(_title, COCO_WITH_VOC_LABELS_V1=Weights(_file, 520, 520)), _on, _resnet, _kind, _head,
-            fitting={"aux_loss": True})
+    ("fcn_resnet50", "FCN_ResNet50", "fcn_resnet50_coco-1167a1af.pth", FCN, FCNHead, resnet50),
+    ("fcn_resnet101", "FCN_ResNet101", "fcn_resnet101_coco-7ecb50ca.pth", FCN, FCNHead, resnet101),
+    ("deeplabv3_resnet50", "DeepLabV3_ResNet50", "deeplabv3_resnet50_coco-cd0a2569.pth", DeepLabV3, DeepLabHead, resnet50),
+    ("deeplabv3_resnet101", "DeepLabV3_ResNet101", "deeplabv3_resnet101_coco-586e9e4e.pth", DeepLabV3, DeepLabHead, resnet101),
+):
+    publish(
+        globals(),
+        _name,
+        weights_of(_title, COCO_WITH_VOC_LABELS_V1=Weights(_file, 520, 520)),
+        _on,
+        _resnet,
+        _kind,
+        _head,
+        fitting={"aux_loss": True},
+    )

@@ -1,4 +1,5 @@
 """Transforms of whole samples: images with labels, boxes and masks, in any nesting of tuples, lists and dicts."""
+
 import inspect as _inspect
 
 import wisp
@@ -56,8 +57,9 @@ class Transform(_V1Transform):
         flat, spec = _pytree.tree_flatten(inputs if len(inputs) > 1 else inputs[0])
         images = any(_is_image(value) for value in flat)
         pure = next((index for index, value in enumerate(flat) if tv_tensors.is_pure_tensor(value)), None)
-        chosen = [_is_image(value) or isinstance(value, tv_tensors.TVTensor) or (not images and index == pure)
-                  for index, value in enumerate(flat)]
+        chosen = [
+            _is_image(value) or isinstance(value, tv_tensors.TVTensor) or (not images and index == pure) for index, value in enumerate(flat)
+        ]
         make = self._get_params if type(self)._get_params is not Transform._get_params else self.make_params
         params = make([value for value, taken in zip(flat, chosen) if taken])
         return _pytree.tree_unflatten([self._transform(value, params) if taken else value for value, taken in zip(flat, chosen)], spec)
@@ -96,8 +98,14 @@ for _name, _old in [(name, getattr(_v1, name)) for name in _v1.__all__] + [(n, g
         globals()[_name] = _renew(_name, _old)
 RandomApply, RandomChoice, RandomOrder, ToTensor, Lambda = _v1.RandomApply, _v1.RandomChoice, _v1.RandomOrder, _v1.ToTensor, _v1.Lambda
 ConvertDtype = ConvertImageDtype = globals()["ConvertImageDtype"]
-RGB = type("RGB", (Transform,), {"__doc__": "Three channels.", "apply": lambda self, img: functional.rgb_to_grayscale(img, 3)
-                                 if functional.get_image_num_channels(img) == 1 else img})
+RGB = type(
+    "RGB",
+    (Transform,),
+    {
+        "__doc__": "Three channels.",
+        "apply": lambda self, img: functional.rgb_to_grayscale(img, 3) if functional.get_image_num_channels(img) == 1 else img,
+    },
+)
 
 
 class Identity(Transform):
@@ -112,11 +120,14 @@ class ToImage(Transform):
 
     def forward(self, *inputs):
         import numpy
+
         flat, spec = _pytree.tree_flatten(inputs if len(inputs) > 1 else inputs[0])
         pure = next((i for i, v in enumerate(flat) if tv_tensors.is_pure_tensor(v) or isinstance(v, numpy.ndarray)), None)
         found = any(_is_image(value) for value in flat)
-        return _pytree.tree_unflatten([functional.to_image(value) if is_pil(value) or (not found and index == pure) else value
-                                       for index, value in enumerate(flat)], spec)
+        return _pytree.tree_unflatten(
+            [functional.to_image(value) if is_pil(value) or (not found and index == pure) else value for index, value in enumerate(flat)],
+            spec,
+        )
 
 
 class ToPureTensor(Transform):
@@ -235,8 +246,9 @@ class RandomPhotometricDistort(Transform):
         self.brightness, self.contrast, self.saturation, self.hue, self.p = brightness, contrast, saturation, hue, p
 
     def params(self, img):
-        return tuple(_uniform(*limits) if wisp.rand(1) < self.p else None
-                     for limits in (self.brightness, self.contrast, self.saturation, self.hue))
+        return tuple(
+            _uniform(*limits) if wisp.rand(1) < self.p else None for limits in (self.brightness, self.contrast, self.saturation, self.hue)
+        )
 
     def apply(self, img, *factors):
         functions = (functional.adjust_brightness, functional.adjust_contrast, functional.adjust_saturation, functional.adjust_hue)
@@ -284,8 +296,13 @@ class SanitizeBoundingBoxes(Transform):
         corners = functional._boxes_as(boxes, tv_tensors.BoundingBoxFormat.XYXY)
         height, width = boxes.canvas_size
         sides = corners[:, 2:] - corners[:, :2]
-        good = ((sides >= self.min_size).all(1) & (sides.prod(1) >= self.min_area) & (corners >= 0).all(1)
-                & (corners[:, 0::2] <= width).all(1) & (corners[:, 1::2] <= height).all(1))
+        good = (
+            (sides >= self.min_size).all(1)
+            & (sides.prod(1) >= self.min_area)
+            & (corners >= 0).all(1)
+            & (corners[:, 0::2] <= width).all(1)
+            & (corners[:, 1::2] <= height).all(1)
+        )
         if callable(self.labels_getter):
             labels = self.labels_getter(sample)
             labels = labels if isinstance(labels, (tuple, list)) else (labels,)
@@ -308,7 +325,7 @@ class SanitizeBoundingBoxes(Transform):
 
 def _walk(value):
     yield value
-    for part in (value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()):
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ():
         yield from _walk(part)
 
 

@@ -1,4 +1,5 @@
 """Transforms of a whole batch: two images become one, and so do their labels."""
+
 import math
 
 import wisp
@@ -15,8 +16,14 @@ class _Mix(wisp.nn.Module):
         flat, spec = _pytree.tree_flatten(sample)
         labels = self.labels_getter(sample) if callable(self.labels_getter) else None
         if labels is None:
-            labels = next((v for v in flat if isinstance(v, wisp.Tensor) and (v.dim() == 1 and not v.is_floating_point()
-                                                                             or v.dim() == 2 and v.is_floating_point())), None)
+            labels = next(
+                (
+                    v
+                    for v in flat
+                    if isinstance(v, wisp.Tensor) and (v.dim() == 1 and not v.is_floating_point() or v.dim() == 2 and v.is_floating_point())
+                ),
+                None,
+            )
         images = next((v for v in flat if isinstance(v, wisp.Tensor) and v.dim() == 4), None)
         name = type(self).__name__
         if images is None or labels is None:

@@ -1,4 +1,5 @@
 """The image functions for everything that a sample may hold: images, videos, masks, boxes."""
+
 import functools
 
 import wisp
@@ -16,16 +17,48 @@ from wisp.vision.transforms.functional import (  # noqa: F401
     to_tensor,
 )
 
-_COLOURS = ("adjust_brightness", "adjust_contrast", "adjust_gamma", "adjust_hue", "adjust_saturation", "adjust_sharpness", "autocontrast",
-            "equalize", "invert", "posterize", "rgb_to_grayscale", "solarize", "gaussian_blur", "normalize", "erase", "to_grayscale")
-_SHAPES = ("affine", "center_crop", "crop", "elastic_transform", "hflip", "pad", "perspective", "resize", "resized_crop", "rotate", "vflip",
-           "five_crop", "ten_crop")
+_COLOURS = (
+    "adjust_brightness",
+    "adjust_contrast",
+    "adjust_gamma",
+    "adjust_hue",
+    "adjust_saturation",
+    "adjust_sharpness",
+    "autocontrast",
+    "equalize",
+    "invert",
+    "posterize",
+    "rgb_to_grayscale",
+    "solarize",
+    "gaussian_blur",
+    "normalize",
+    "erase",
+    "to_grayscale",
+)
+_SHAPES = (
+    "affine",
+    "center_crop",
+    "crop",
+    "elastic_transform",
+    "hflip",
+    "pad",
+    "perspective",
+    "resize",
+    "resized_crop",
+    "rotate",
+    "vflip",
+    "five_crop",
+    "ten_crop",
+)
 
 
 def _boxes_as(boxes, format):
     """The numbers of the boxes in another format."""
-    return boxes.as_subclass(wisp.Tensor) if boxes.format == format else convert_bounding_box_format(boxes, new_format=format)\
-        .as_subclass(wisp.Tensor)
+    return (
+        boxes.as_subclass(wisp.Tensor)
+        if boxes.format == format
+        else convert_bounding_box_format(boxes, new_format=format).as_subclass(wisp.Tensor)
+    )
 
 
 def convert_bounding_box_format(inpt, old_format=None, new_format=None, inplace=False):
@@ -113,8 +146,15 @@ def _resized_crop_boxes(boxes, corners, top, left, height, width, size, interpol
     return _resize_boxes(_again(boxes, moved, canvas), moved, size)
 
 
-_BOXES = {"hflip": _hflip_boxes, "vflip": _vflip_boxes, "resize": _resize_boxes, "crop": _crop_boxes, "pad": _pad_boxes,
-          "center_crop": _center_crop_boxes, "resized_crop": _resized_crop_boxes}
+_BOXES = {
+    "hflip": _hflip_boxes,
+    "vflip": _vflip_boxes,
+    "resize": _resize_boxes,
+    "crop": _crop_boxes,
+    "pad": _pad_boxes,
+    "center_crop": _center_crop_boxes,
+    "resized_crop": _resized_crop_boxes,
+}
 
 
 def _shape_function(name):
@@ -137,6 +177,7 @@ def _shape_function(name):
         result = plain(inpt.as_subclass(wisp.Tensor), *args, **kwargs)
         again = lambda value: tv_tensors.wrap(value, like=inpt)
         return tuple(map(again, result)) if isinstance(result, tuple) else again(result)
+
     return function
 
 
@@ -150,6 +191,7 @@ def _colour_function(name):
         if isinstance(inpt, tv_tensors.TVTensor):
             return tv_tensors.wrap(plain(inpt.as_subclass(wisp.Tensor), *args, **kwargs), like=inpt)
         return plain(inpt, *args, **kwargs)
+
     return function
 
 
@@ -161,6 +203,7 @@ horizontal_flip, vertical_flip, elastic = globals()["hflip"], globals()["vflip"]
 def to_image(inpt):
     """A Pillow image, an array [height, width, channels] or a tensor as a tv_tensors.Image."""
     import numpy
+
     if isinstance(inpt, numpy.ndarray):
         array = inpt[:, :, None] if inpt.ndim == 2 else inpt
         inpt = wisp.from_numpy(numpy.ascontiguousarray(array.transpose(2, 0, 1)))
@@ -184,6 +227,6 @@ get_num_channels = get_image_num_channels
 
 def __getattr__(name):
     for suffix in ("_image", "_mask", "_bounding_boxes", "_video"):
-        if name.endswith(suffix) and name[:-len(suffix)] in globals():
-            return globals()[name[:-len(suffix)]]
+        if name.endswith(suffix) and name[: -len(suffix)] in globals():
+            return globals()[name[: -len(suffix)]]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Calls every registered operator with junk. Run as a program by tests/fast/test_errors.py: it must end by itself.
+"""Calls every registered operator with junk. Run as a program by tests/fast/core/test_errors.py: it must end by itself.
 
 Prints the name of each operator before it calls it, so that the last line names the one that crashed.
 Arguments: seed, rounds, and optionally the operator to start from.

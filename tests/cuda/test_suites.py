@@ -14,17 +14,19 @@ import pytest
 
 FOLDER = pathlib.Path(__file__).parent.parent / "fast"
 SUITES = {
-    "operators": "generated_operators autograd autograd_function autograd_inplace autograd_python broadcast conjugate "
-    "distributions forward_ad func fused image indexing nn_hooks nn_module nn_state nn_utils optim pool reduce shape "
-    "sort sparse vmap",
-    "pointwise table": "generated",
+    "operators": "ops/generated_operators ops/broadcast ops/fused ops/image ops/indexing ops/pool ops/reduce ops/shape ops/sort "
+    "autograd/backward autograd/function autograd/inplace autograd/python_side autograd/forward_ad core/conjugate func/func func/vmap "
+    "nn/hooks nn/module nn/state nn/nn_utils distributions optim sparse",
+    "pointwise table": "ops/generated",
 }
 OF_THE_CPU = "test_repr test_documentation test_shares_memory"
 
 
 @pytest.mark.parametrize("suites", SUITES)
 def test_on_the_gpu(suites):
-    files = [str(FOLDER / f"test_{name}.py") for name in SUITES[suites].split()]
+    paths = [FOLDER / f"{name}.py" for name in SUITES[suites].split()]
+    files = [str(path.with_name(f"test_{path.name}")) for path in paths]
+    assert all(map(os.path.exists, files))
     chosen = " and ".join(f"not {name}" for name in OF_THE_CPU.split())
     parts = min(16, os.cpu_count() or 1)
     started = [

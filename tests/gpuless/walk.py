@@ -6,7 +6,7 @@ import os
 import sys
 
 tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path[:0] = [tests, os.path.join(tests, "fast")]
+sys.path[:0] = [tests, os.path.join(tests, "fast", "ops")]
 
 import wisp  # noqa: E402
 

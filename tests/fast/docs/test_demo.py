@@ -5,7 +5,7 @@ import runpy
 
 import wisp
 
-EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "digits.py")
+EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", "digits.py")
 
 
 def test_digits():

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "tools"))
 import run_docs  # noqa: E402
 

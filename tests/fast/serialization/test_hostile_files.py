@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import wisp
 
-TESTS = pathlib.Path(__file__).parents[1]
+TESTS = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(TESTS))
 import mangled_files  # noqa: E402
 

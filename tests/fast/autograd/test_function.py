@@ -385,7 +385,7 @@ def test_set_detect_anomaly():
 def test_source_lines_of_nodes():
     x = leaf(1.0)
     y = x * 2
-    assert y.grad_fn._source.endswith(f"test_autograd_function.py:{test_source_lines_of_nodes.__code__.co_firstlineno + 2}")
+    assert y.grad_fn._source.endswith(f"test_function.py:{test_source_lines_of_nodes.__code__.co_firstlineno + 2}")
 
 
 # --- hooks on saved tensors ---------------------------------------------------------------------------------------

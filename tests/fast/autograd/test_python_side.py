@@ -1,4 +1,4 @@
-"""The Python side of autograd: modes, grad, hooks on several gradients, checkpoint. Functions: test_autograd_function.py."""
+"""The Python side of autograd: modes, grad, hooks on several gradients, checkpoint. Functions: test_function.py."""
 
 import pytest
 

@@ -7,7 +7,7 @@ import pytest
 
 import wisp
 
-EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
 
 
 def run(name, *arguments):

@@ -9,7 +9,7 @@ import pytest
 import wisp
 from wisp.utils import safetensors
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 CONFIG = {"n_layer": 3, "n_head": 4, "n_embd": 48, "n_positions": 64, "vocab_size": 300, "layer_norm_epsilon": 1e-5}
 
 

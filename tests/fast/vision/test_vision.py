@@ -9,6 +9,7 @@ import struct
 
 import numpy
 import pytest
+from cifar import make_cifar
 
 import wisp
 from wisp.vision import datasets, io, models, ops, transforms, tv_tensors, utils
@@ -33,18 +34,6 @@ def make_mnist(folder, counts=(60, 20)):
     for part, count in zip(("train", "t10k"), counts):
         write_idx(f"{folder}/{part}-images-idx3-ubyte.gz", numpy.random.randint(0, 255, (count, 28, 28), dtype=numpy.uint8))
         write_idx(f"{folder}/{part}-labels-idx1-ubyte.gz", numpy.random.randint(0, 9, count, dtype=numpy.uint8))
-
-
-def make_cifar(root, count=10):
-    folder = os.path.join(root, "cifar-10-batches-py")
-    os.makedirs(folder, exist_ok=True)
-    for name in [f"data_batch_{index}" for index in range(1, 6)] + ["test_batch"]:
-        batch = {b"data": numpy.random.randint(0, 255, (count, 3072), dtype=numpy.uint8), b"labels": [i % 10 for i in range(count)]}
-        with open(os.path.join(folder, name), "wb") as file:
-            pickle.dump(batch, file)
-    names = "airplane automobile bird cat deer dog frog horse ship truck".split()
-    with open(os.path.join(folder, "batches.meta"), "wb") as file:
-        pickle.dump({b"label_names": names}, file)
 
 
 def test_mnist(tmp_path):

@@ -85,7 +85,7 @@ def test_errors_name_the_module():
 
 
 def test_junk_kills_nothing(tmp_path):
-    program = pathlib.Path(__file__).parents[1] / "hostile.py"
+    program = pathlib.Path(__file__).parents[2] / "hostile.py"
     result = subprocess.run([sys.executable, str(program), "3", "5"], capture_output=True, text=True, cwd=tmp_path)
     lines = result.stdout.splitlines()
     assert lines and lines[-1] == "survived", (result.returncode, lines[-1:], result.stderr[-500:])

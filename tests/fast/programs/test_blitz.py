@@ -249,7 +249,7 @@ def test_neural_networks(tmp_path):
 
 def test_classifier(tmp_path):
     import numpy
-    from test_vision import make_cifar
+    from cifar import make_cifar
 
     make_cifar(tmp_path / "data", 60)
     # pictures that can be told apart: the class is the brightness of a stripe

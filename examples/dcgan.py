@@ -124,7 +124,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
 
     wisp.manual_seed(options.seed)
-    x, y, test_x, test_y = wisp.data.digits()
+    x, y, test_x, test_y = wisp.vision.datasets.digits()
     judge_model = reader(x, y)
     with wisp.no_grad():
         print(f"the judge reads {(judge_model(test_x).argmax(1) == test_y).float().mean().item():.1%} of real digits right")

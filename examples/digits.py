@@ -68,7 +68,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
 
     wisp.manual_seed(options.seed)
-    train_x, train_y, test_x, test_y = wisp.data.digits()
+    train_x, train_y, test_x, test_y = wisp.vision.datasets.digits()
     model = Net()
     count = sum(p.numel() for p in model.parameters())
     print(f"{len(train_x)} images to train with, {len(test_x)} to test with; a network of {count:,} parameters")

@@ -63,7 +63,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
 
     wisp.manual_seed(options.seed)
-    train_x, _, test_x, _ = wisp.data.digits()
+    train_x, _, test_x, _ = wisp.vision.datasets.digits()
     train_x, test_x = (train_x > 0.4).float(), (test_x > 0.4).float()  # pixels are on or off
     model = VAE()
     print(f"a model that knows only the mean of each pixel: {baseline(train_x, test_x):.2f} nats per image")

@@ -27,7 +27,7 @@ void IndexError::restore() const { PyErr_SetString(PyExc_IndexError, what()); }
 void NotImplemented::restore() const { PyErr_SetString(PyExc_NotImplementedError, what()); }
 void OutOfMemory::restore() const {
     // PyTorch has a class of its own for devices alone.
-    PyObject* module = std::string(what()).starts_with("CUDA") ? PyImport_ImportModule("wisp._symbols") : nullptr;
+    PyObject* module = std::string(what()).starts_with("CUDA") ? PyImport_ImportModule("wisp") : nullptr;
     PyObject* type = module ? PyObject_GetAttrString(module, "OutOfMemoryError") : nullptr;
     PyErr_SetString(type ? type : PyExc_RuntimeError, what());
     Py_XDECREF(type);

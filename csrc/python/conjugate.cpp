@@ -66,7 +66,7 @@ bool has_conjugate(PyObject* o) {
 Tensor conjugate_view(const Tensor& t) {
     if (!is_complex(t.dtype())) return t;
     if (!(t.device() == Device{}) && !t.is_cuda()) return conj(t);
-    if (!conjugate_type) Ref module(PyImport_ImportModule("wisp._conjugate"));
+    if (!conjugate_type) Ref module(PyImport_ImportModule("wisp._tensor.conjugate"));
     const Tensor plain = make_view(t, t.layout());
     PyObject* const o = new_tensor_of_type(conjugate_type, plain);
     Tensor z = Tensor::steal(as_tensor_object(o));

@@ -1,6 +1,6 @@
 // Conjugate views: what Tensor.conj() gives for complex tensors.
 //
-// Such a view is an object of one Python class (wisp/_conjugate.py) on the memory of another tensor, whose values are the
+// Such a view is an object of one Python class (wisp/_tensor/conjugate.py) on the memory of another tensor, whose values are the
 // conjugates of what lies there. As with sparse tensors (csrc/ops/sparse.h), the argument parser takes none for a Tensor:
 // a call with one fits no signature and comes to call_conjugate, which applies views to the memory, writes in-place results
 // back conjugated, and for everything else makes a copy with the values. So operators need no check of their own.

@@ -58,13 +58,13 @@ PyTypeObject* named_tuple(const std::string& op, const std::vector<std::string>&
     std::string key = op;
     for (auto& f : fields) key += "," + f;
     if (auto it = made.find(key); it != made.end()) return it->second;
-    Ref module(PyImport_ImportModule("wisp._return_types"));
+    Ref module(PyImport_ImportModule("wisp.return_types"));
     Ref list(PyList_New(0));
     for (auto& f : fields) {
         Ref s(PyUnicode_FromString(f.c_str()));
         PyList_Append(list.get(), s.get());
     }
-    Ref type(PyObject_CallMethod(module.get(), "make", "sO", op.c_str(), list.get()));
+    Ref type(PyObject_CallMethod(module.get(), "_make", "sO", op.c_str(), list.get()));
     return made[key] = reinterpret_cast<PyTypeObject*>(type.release());
 }
 

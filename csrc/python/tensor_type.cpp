@@ -514,7 +514,7 @@ int set_attribute(PyObject* self, PyObject* name, PyObject* value) {
     return PyObject_GenericSetAttr(self, name, value);
 }
 
-// What is written in Python (wisp/_tensor.py) goes into the type's dictionary; repr and `in` reach it from their slots.
+// What is written in Python (wisp/_tensor) goes into the type's dictionary; repr and `in` reach it from their slots.
 PyObject* repr(PyObject* self) { return PyObject_CallMethod(self, "_repr", nullptr); }
 int contains(PyObject* self, PyObject* element) {
     PyObject* r = PyObject_CallMethod(self, "_contains", "(O)", element);
@@ -574,7 +574,7 @@ int clear(PyObject* self) {
 PyObject* tensor_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
     // Tensor(2, 3), Tensor([1, 2]), Tensor(other): the legacy constructor, float32 by default.
     return guarded([&]() -> PyObject* {
-        Ref core(PyImport_ImportModule("wisp._legacy"));
+        Ref core(PyImport_ImportModule("wisp._tensor.legacy"));
         Ref f(PyObject_GetAttrString(core.get(), "new_tensor"));
         Ref made(PyObject_Call(f.get(), args, kwargs));
         if (!is_tensor(made.get())) throw TypeError("Tensor(): could not be made from these arguments");

@@ -11,7 +11,7 @@ import importlib as _importlib
 import math as _math
 import os as _os
 
-from wisp import _core
+from wisp import _compat, _core
 from wisp._core import *  # noqa: F403
 from wisp._core import Generator, Size, Tensor, default_generator, device, dtype, layout, memory_format  # noqa: F401
 
@@ -19,7 +19,9 @@ globals().update({name: f for name, f in _core._operators[""].items() if not nam
 bool = _core.bool
 _core._set_package_directory(_os.path.dirname(__file__) + _os.sep)
 
-from wisp import _composites, _legacy, _settings, _signatures, _tensor  # noqa: E402
+from wisp import _composites, _signatures, _tensor  # noqa: E402
+from wisp._composites import settings as _settings  # noqa: E402
+from wisp._tensor import legacy as _legacy  # noqa: E402
 from wisp.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
 
 _tensor.install()
@@ -35,77 +37,19 @@ DeviceObjType = device
 legacy_contiguous_format = _core.contiguous_format
 
 # Loaded on first use: `import wisp` stays quick.
-_SUBMODULES = {
-    "nn",
-    "optim",
-    "autograd",
-    "utils",
-    "linalg",
-    "fft",
-    "special",
-    "distributions",
-    "func",
-    "testing",
-    "amp",
-    "random",
-    "cuda",
-    "backends",
-    "data",
-    "progress",
-    "serialization",
-    "hub",
-    "multiprocessing",
-    "signal",
-    "masked",
-    "sparse",
-    "nested",
-    "distributed",
-    "return_types",
-    "functional",
-    "version",
-    "storage",
-    "types",
-    "profiler",
-    "viz",
-    "vision",
-    "as_torch",
-    "torch_version",
-    "jit",
-    "compiler",
-    "onnx",
-    "accelerator",
-    "mps",
-    "xpu",
-    "cpu",
-    "futures",
-    "_C",
-    "_dynamo",
-    "_inductor",
-    "_six",
-    "_utils",
-    "fx",
-    "overrides",
-    "library",
-    "_ops",
-    "ao",
-    "quantization",
-    "export",
-    "quasirandom",
-    "__config__",
-    "__future__",
-    "_VF",
-    "_jit_internal",
-    "package",
-    "monitor",
-    "mtia",
-}
+_SUBMODULES = _compat.NAMES | set(
+    """
+    _tensor amp ao autograd backends compiler cuda distributed distributions export fft func fx hub jit library linalg masked
+    multiprocessing nested nn onnx optim overrides profiler progress random serialization signal sparse special testing utils
+    vision viz""".split()
+)
 _LAZY = {
     "save": "serialization",
     "load": "serialization",
-    "set_printoptions": "_tensor_str",
-    "get_printoptions": "_tensor_str",
-    "finfo": "_limits",
-    "iinfo": "_limits",
+    "set_printoptions": "_tensor.printing",
+    "get_printoptions": "_tensor.printing",
+    "finfo": "_tensor.limits",
+    "iinfo": "_tensor.limits",
     "from_dlpack": "utils.dlpack",
     "to_dlpack": "utils.dlpack",
     "autocast": "amp",
@@ -126,7 +70,7 @@ _LAZY = {
             "OutOfMemoryError",
             "AcceleratorError",
         ),
-        "_symbols",
+        "_compat.symbols",
     ),
     **dict.fromkeys(("DisableTorchFunction", "DisableTorchFunctionSubclass"), "overrides"),
     **dict.fromkeys(("Stream", "Event"), "cuda"),
@@ -134,30 +78,7 @@ _LAZY = {
     "thread_safe_generator": "random",
     "Future": "futures",
     **dict.fromkeys(("ops", "classes"), "_ops"),
-    **dict.fromkeys(
-        (
-            "float8_e4m3fn",
-            "float8_e4m3fnuz",
-            "float8_e5m2",
-            "float8_e5m2fnuz",
-            "float8_e8m0fnu",
-            "float4_e2m1fn_x2",
-            "complex32",
-            "chalf",
-            "qint8",
-            "quint8",
-            "qint32",
-            "quint4x2",
-            "quint2x4",
-            "bits8",
-            "bits16",
-            "bits1x8",
-            "bits2x4",
-            "bits4x2",
-            *(f"{kind}{bits}" for kind in ("int", "uint") for bits in "1234567"),
-        ),
-        "_absent_dtypes",
-    ),
+    **dict.fromkeys(_compat.ABSENT_DTYPES, "_compat.dtypes"),
     **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"),
     "PyTorchFileReader": "_C",
     **dict.fromkeys(("sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_compressed_tensor"), "sparse"),

@@ -2,7 +2,7 @@
 
 import contextlib as _contextlib
 
-from wisp._settings import compile  # noqa: F401
+from wisp._composites.settings import compile  # noqa: F401
 
 __all__ = [
     "allow_in_graph",

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import wisp
-from wisp._tensor_str import tensor_str
+from wisp._tensor.printing import tensor_str
 
 DTYPES = ["float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128"]
 SHAPES = [(), (1,), (7,), (40,), (1001,), (3, 4), (2, 3, 4), (50, 50), (5, 300), (2, 1, 3, 2), (4, 9, 40), (0,), (0, 3), (2, 0, 5)]
@@ -13,7 +13,7 @@ SHAPES = [(), (1,), (7,), (40,), (1001,), (3, 4), (2, 3, 4), (50, 50), (5, 300),
 
 def same(array, **options):
     theirs, ours = torch.from_numpy(array.copy()), wisp.from_numpy(array.copy())
-    with torch._tensor_str.printoptions(**options), wisp._tensor_str.printoptions(**options):
+    with torch._tensor_str.printoptions(**options), wisp._tensor.printing.printoptions(**options):
         assert tensor_str(ours) == repr(theirs).replace("torch.", str(wisp.int8)[:-4])
 
 
@@ -80,7 +80,7 @@ def test_gradient_suffixes():
 
 
 def test_options_are_restored():
-    before = wisp._tensor_str.get_printoptions()
-    with wisp._tensor_str.printoptions(precision=1, sci_mode=True):
-        assert wisp._tensor_str.get_printoptions()["precision"] == 1
-    assert wisp._tensor_str.get_printoptions() == before
+    before = wisp._tensor.printing.get_printoptions()
+    with wisp._tensor.printing.printoptions(precision=1, sci_mode=True):
+        assert wisp._tensor.printing.get_printoptions()["precision"] == 1
+    assert wisp._tensor.printing.get_printoptions() == before

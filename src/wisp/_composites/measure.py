@@ -290,9 +290,9 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
         hist = hist / hist.sum()
         for d, edge in enumerate(edges):
             hist = hist / edge.diff().reshape([-1 if i == d else 1 for i, _ in enumerate(shape)])
-    from wisp._return_types import make
+    from wisp.return_types import _make
 
-    return make("histogramdd", ("hist", "bin_edges"))((into(out[0] if out else None, hist), tuple(edges)))
+    return _make("histogramdd", ("hist", "bin_edges"))((into(out[0] if out else None, hist), tuple(edges)))
 
 
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):

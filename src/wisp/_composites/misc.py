@@ -2,7 +2,7 @@
 
 import math
 
-from wisp import _core, _return_types
+from wisp import _core, return_types
 
 
 def angle(input, *, out=None):
@@ -45,7 +45,7 @@ def frexp(input, *, out=None):
     return result
 
 
-_Frexp = _return_types.make("frexp", ["mantissa", "exponent"])
+_Frexp = return_types._make("frexp", ["mantissa", "exponent"])
 
 
 def mvlgamma(input, p, *, out=None):

@@ -11,7 +11,7 @@ import collections as _collections
 
 import wisp as _wisp
 from wisp import _core
-from wisp._symbols import AcceleratorError, OutOfMemoryError  # noqa: F401
+from wisp._compat.symbols import AcceleratorError, OutOfMemoryError  # noqa: F401
 from wisp.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables  # noqa: F401
 from wisp.cuda.memory import *  # noqa: F403
 from wisp.cuda.streams import Event, ExternalStream, Stream, StreamContext  # noqa: F401
@@ -236,7 +236,7 @@ from wisp.cuda import amp, nccl, nvtx, profiler  # noqa: E402, F401
 def __getattr__(name):
     """The older constructors: `wisp.cuda.FloatTensor(2, 3)`."""
     if name.endswith("Tensor"):
-        from wisp._legacy import CUDA_TYPES
+        from wisp._tensor.legacy import CUDA_TYPES
 
         if name in CUDA_TYPES:
             return CUDA_TYPES[name]

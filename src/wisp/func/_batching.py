@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import wisp
 from wisp import _core
 from wisp._tensor import _disabled_torch_function_impl
-from wisp._tensor_operators import by_name
+from wisp._tensor.operators import by_name
 
 Tensor = wisp.Tensor
 _state = threading.local()

@@ -5,7 +5,7 @@ Operators on elements keep the mask; reductions leave masked-out elements aside 
 
 import wisp
 from wisp import _core
-from wisp._holder import BINARY, ELEMENTWISE, Holder
+from wisp._tensor.holder import BINARY, ELEMENTWISE, Holder
 
 _SHAPES = set(
     """view reshape flatten unflatten transpose swapaxes swapdims permute t movedim moveaxis unsqueeze squeeze expand expand_as

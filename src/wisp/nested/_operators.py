@@ -4,7 +4,7 @@ import math
 
 import wisp
 from wisp import _core
-from wisp._holder import BINARY, ELEMENTWISE
+from wisp._tensor.holder import BINARY, ELEMENTWISE
 from wisp.nested._tensor import NestedTensor, RaggedSize, _make
 
 F = wisp.nn.functional

@@ -12,8 +12,8 @@ import math
 
 import wisp
 from wisp import _core
-from wisp._holder import Holder
-from wisp._symbols import SymInt
+from wisp._compat.symbols import SymInt
+from wisp._tensor.holder import Holder
 
 _numbers = itertools.count(1)
 

@@ -7,8 +7,8 @@ shell (csrc/ops/sparse.h): whatever reads elements must be overridden here or in
 
 import wisp
 from wisp import _core
-from wisp._holder import Holder
 from wisp._tensor import _disabled_torch_function_impl
+from wisp._tensor.holder import Holder
 
 _STRIDED, _COO, _CSR, _CSC = wisp.strided, wisp.sparse_coo, wisp.sparse_csr, wisp.sparse_csc
 _KINDS = {_STRIDED: "Strided", _COO: "Sparse", _CSR: "SparseCsr", _CSC: "SparseCsc"}

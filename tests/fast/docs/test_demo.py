@@ -9,7 +9,7 @@ EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", 
 
 
 def test_digits():
-    train_x, train_y, test_x, test_y = wisp.data.digits()
+    train_x, train_y, test_x, test_y = wisp.vision.datasets.digits()
     assert tuple(train_x.shape) == (1438, 1, 8, 8) and len(test_x) == len(test_y) == 359
     assert train_x.dtype == wisp.float32 and train_y.dtype == wisp.int64
     assert train_x.min() == 0 and train_x.max() == 1 and sorted(set(train_y.tolist())) == list(range(10))

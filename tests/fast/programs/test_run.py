@@ -126,7 +126,7 @@ assert not hasattr(torch, "no_such_thing") and getattr(torch.nn, "Nope", 3) == 3
     assert "Video models" in lines[3]
     result = run_script(tmp_path, "import torch\n\ntorch.ones(2).no_such_method()\n")
     assert result.returncode == 1 and 'program.py", line 3' in result.stderr and "torch.Tensor.no_such_method" in result.stderr
-    assert "runpy" not in result.stderr and "wisp/run.py" not in result.stderr
+    assert "runpy" not in result.stderr and "modules/run.py" not in result.stderr
 
 
 def test_exit_status_and_missing_file(tmp_path):

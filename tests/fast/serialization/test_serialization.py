@@ -270,7 +270,7 @@ def test_properties_are_no_slots():
             raise AssertionError
 
     with pytest.raises(pickle.UnpicklingError, match="no slot 'x'"):
-        wisp._unpickle._set_state(Trap(), ({}, {"x": 1}))
+        wisp.serialization._unpickle._set_state(Trap(), ({}, {"x": 1}))
 
 
 def test_no_directory(tmp_path):

@@ -11,9 +11,9 @@ import time
 import pytest
 
 import wisp
-import wisp._file_names
 import wisp.hub
 import wisp.serialization
+import wisp.serialization._names
 from wisp.utils import safetensors
 
 DTYPES = [
@@ -34,7 +34,9 @@ DTYPES = [
 ]
 
 
-@pytest.mark.parametrize("module", [safetensors, wisp.hub, wisp.serialization, wisp._file_names], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [safetensors, wisp.hub, wisp.serialization, wisp.serialization._names], ids=lambda module: module.__name__
+)
 def test_examples(module):
     result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL)
     assert result.failed == 0 and result.attempted > 0

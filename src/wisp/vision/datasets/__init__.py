@@ -1,6 +1,7 @@
 """Image datasets, read from local files; a failed download says where to put them."""
 
 from wisp.vision.datasets import utils
+from wisp.vision.datasets._digits import digits
 from wisp.vision.datasets.cifar import CIFAR10, CIFAR100
 from wisp.vision.datasets.folder import DatasetFolder, ImageFolder
 from wisp.vision.datasets.folders import Caltech101, EuroSAT, Food101, ImageNet, OxfordIIITPet
@@ -33,5 +34,6 @@ __all__ = [
     "VOCDetection",
     "VOCSegmentation",
     "VisionDataset",
+    "digits",
     "utils",
 ]

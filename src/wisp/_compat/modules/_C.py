@@ -1,0 +1,105 @@
+"""What programs take from PyTorch's extension module `torch._C`; Wisp's own is `wisp._core`."""
+
+import sys
+
+from wisp._compat.stubs import fill
+from wisp._core import Generator, Size, default_generator, device, dtype, layout, memory_format  # noqa: F401
+from wisp._core import Tensor as TensorBase  # noqa: F401
+from wisp._core import Tensor as _TensorBase  # noqa: F401
+from wisp._tensor import _disabled_torch_function_impl  # noqa: F401
+from wisp.linalg import LinAlgError as _LinAlgError  # noqa: F401
+from wisp.nn.modules import module as _module
+from wisp.overrides import (  # noqa: F401
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    _local,
+    has_torch_function_unary,
+    has_torch_function_variadic,
+)
+from wisp.overrides import has_torch_function as _has_torch_function  # noqa: F401
+
+_TensorMeta = type(TensorBase)
+
+
+def _len_torch_function_stack():
+    """How many modes of `torch.overrides` are active."""
+    return len(_local.modes)
+
+
+class _Names:
+    """A part of PyTorch's extension module: operators by their public names."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        from wisp._ops import _function
+
+        found = None if name.startswith("__") else _function(name.removeprefix(f"{self._name[1:]}_")) or _function(name)
+        if found is None:
+            raise AttributeError(f"module 'torch._C.{self._name}' has no attribute {name!r}")
+        return found
+
+
+def _parse_to(*args, **kwargs):
+    """(device, dtype, non_blocking, memory_format) of the arguments of `Tensor.to`."""
+    return _module._parse_to(args, kwargs)
+
+
+_nn, _linalg, _fft, _special, _VariableFunctions = (_Names(name) for name in ("_nn", "_linalg", "_fft", "_special", "_VariableFunctions"))
+_nn._parse_to = _parse_to
+
+
+def _get_default_device():
+    """The default device's name."""
+    import wisp
+
+    return str(wisp.get_default_device())
+
+
+def _get_accelerator(check=False):
+    """The accelerator, or the CPU."""
+    import wisp
+
+    return wisp.device("cuda" if wisp.cuda.is_available() else "cpu")
+
+
+def _are_functorch_transforms_active():
+    """Whether `vmap` is running."""
+    from wisp.func import _batching
+
+    return bool(getattr(_batching, "_level", 0))
+
+
+class DispatchKey:
+    """Names of the layers of PyTorch's dispatcher, which Wisp does not have."""
+
+    CPU, CUDA, Meta, Autograd, AutogradCPU, AutogradCUDA, CompositeExplicitAutograd = range(7)
+    CompositeImplicitAutograd, Functionalize, Python, PreDispatch, FuncTorchBatched, FuncTorchVmapMode = range(7, 13)
+    Undefined = 13
+
+
+def _set_grad_enabled(mode):
+    """Switch gradients on or off."""
+    from wisp import _core
+
+    _core._set_grad_enabled(mode)
+
+
+def __getattr__(name):
+    if name in ("_has_cuda", "has_cuda"):
+        import wisp
+
+        return wisp.cuda.is_available()
+    if name == "Future":
+        from wisp.futures import Future
+
+        return Future
+    if name in ("Stream", "Event"):
+        from wisp import cuda
+
+        return getattr(cuda, name)
+    raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
+
+
+fill(sys.modules[__name__], "_C")

@@ -1,3 +1,0 @@
-"""The class of compiled modules by its inner module."""
-
-from wisp._dynamo import OptimizedModule  # noqa: F401

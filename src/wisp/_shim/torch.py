@@ -1,9 +1,0 @@
-"""Found by the processes that a program under `wisp run` starts: torch means Wisp there too."""
-
-import importlib
-import sys
-
-from wisp import _alias
-
-_alias.install()
-sys.modules[__name__] = importlib.import_module(_alias.own_name(__name__))

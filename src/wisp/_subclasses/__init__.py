@@ -1,1 +1,0 @@
-"""Parts of `torch._subclasses` that libraries ask."""

@@ -1,0 +1,566 @@
+"""Saving and loading: PyTorch's `.pt` files, read and written, without ever running code from a file.
+
+A file is a zip archive: `data.pkl` is a pickle in which a tensor is a call of `torch._utils._rebuild_tensor_v2` on a
+numbered storage, and `data/0`, `data/1` … hold the bytes of the storages. The reader (`_unpickle.py`) knows a fixed list
+of names that such a pickle may refer to (`_file_names.py`) and refuses all others.
+"""
+
+import contextlib
+import enum
+import io
+import mmap as mapping
+import os
+import pickle
+import struct
+import sys
+import threading
+import typing
+import zipfile
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy
+
+import wisp
+from wisp.serialization._names import Finder, StorageKind, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from wisp.serialization._pickler import Pickler
+from wisp.serialization._unpickle import Unpickler
+from wisp.serialization._zip import write_archive
+
+__all__ = [
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
+    "load",
+    "safe_globals",
+    "save",
+    "LoadEndianness",
+    "SourceChangeWarning",
+    "default_restore_location",
+    "get_crc32_options",
+    "get_default_load_endianness",
+    "get_default_mmap_options",
+    "location_tag",
+    "register_package",
+    "set_crc32_options",
+    "set_default_load_endianness",
+    "set_default_mmap_options",
+]
+
+_ALIGNMENT = 64
+# the types that annotated programs import from here
+FILE_LIKE, MAP_LOCATION, FileLike = typing.Any, typing.Any, typing.Any
+DEFAULT_PROTOCOL = 2
+_packages = []  # (priority, name of a storage's place, how to bring it there), as register_package was told
+
+
+# ---------------------------------------------------------------- writing
+def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_serialization=True, _disable_byteorder_record=False):
+    """Save an object to a file (a path or a file object), readable by PyTorch and by `load`.
+
+    A path is written to a temporary file first and then renamed: a crash leaves the old file as it was.
+
+    >>> import os, tempfile, wisp
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.pt")
+    >>> wisp.save(wisp.nn.Linear(2, 1).state_dict(), path)
+    >>> list(wisp.load(path))
+    ['weight', 'bias']
+    """
+    if not isinstance(f, (str, os.PathLike)):
+        if not hasattr(f, "write"):
+            raise AttributeError(f"expected 'f' to be string, path, or a file-like object with a 'write' attribute; got {type(f).__name__}")
+        _write_archive(obj, f, "archive", pickle_protocol)
+        return
+    name = os.path.splitext(os.path.basename(os.path.realpath(f)))[0] or "archive"
+    directory = os.path.dirname(os.path.realpath(f))
+    if not os.path.isdir(directory):
+        raise RuntimeError(f"Parent directory {directory} does not exist.")
+    with replacing(f) as file:
+        _write_archive(obj, file, name, pickle_protocol)
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """A file to write that takes the place of `path` when all went well, so that there is always a whole file."""
+    path = os.path.realpath(os.fspath(path))
+    if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe
+        with open(path, "wb") as file:
+            yield file
+        return
+    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+        with _freed_aside(path):
+            os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def _freed_aside(path):
+    """While `path` is replaced: its old content is kept until a thread of its own lets go of it, as giving back the
+    blocks of a large file takes about as long as writing it."""
+    old = None
+    with contextlib.suppress(OSError):
+        if os.stat(path).st_size >= 1 << 20:
+            old = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        yield
+    finally:
+        if old is not None:
+            try:
+                threading.Thread(target=os.close, args=(old,)).start()
+            except RuntimeError:  # no more threads, or the interpreter is about to end
+                os.close(old)
+
+
+def _write_archive(obj, file, name, protocol):
+    survey = Pickler(io.BytesIO(), protocol)
+    survey.dump(obj)
+    for storage in survey.written:
+        storage.key = None
+    stream = io.BytesIO()
+    pickler = Pickler(stream, protocol, survey.storages)
+    pickler.dump(obj)
+    entries = [
+        ("data.pkl", stream.getvalue()),
+        (".format_version", b"1"),
+        (".storage_alignment", str(_ALIGNMENT).encode()),
+        ("byteorder", sys.byteorder.encode()),
+    ]
+    entries += [(f"data/{storage.key}", _bytes(storage.content())) for storage in pickler.written]
+    entries.append(("version", b"3\n"))
+    write_archive(file, [(f"{name}/{entry}", content) for entry, content in entries], _ALIGNMENT)
+
+
+def _bytes(flat):
+    """The memory of a contiguous tensor."""
+    if flat.numel() == 0:
+        return memoryview(b"")
+    if flat.dtype == wisp.bfloat16:
+        flat = flat.view(wisp.int16)
+    return memoryview(flat.numpy()).cast("B")
+
+
+# ---------------------------------------------------------------- reading
+def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
+    """Load what `save`, of Wisp or of PyTorch, has written to a file (a path or a file object).
+
+    Loading never runs code: a file may refer to tensors, plain Python values and what `add_safe_globals` was told; with
+    `weights_only=False` also to subclasses of nn.Module that the program has already imported. What is allocated is in
+    proportion to the size of the file, whatever it says. `map_location` moves tensors to a device: a device, a dict from
+    saved to new devices, or a function of (storage, location). With `mmap` the file is mapped, and only what is used is
+    read. A safetensors file gives its dict of tensors.
+
+    >>> import io, wisp
+    >>> file = io.BytesIO()
+    >>> wisp.save({"weight": wisp.ones(2)}, file)
+    >>> _ = file.seek(0)
+    >>> wisp.load(file)
+    {'weight': tensor([1., 1.])}
+    """
+    weights_only = True if weights_only is None else weights_only
+    return _open(f, mmap, lambda file: _load_file(file, map_location, Finder(weights_only), bool(mmap)))
+
+
+def get_unsafe_globals_in_checkpoint(f):
+    """The names in a file that `load` would refuse, as a list of texts.
+
+    >>> import io, wisp
+    >>> file = io.BytesIO()
+    >>> wisp.save({"layer": wisp.nn.Linear(1, 1)}, file)
+    >>> wisp.serialization.get_unsafe_globals_in_checkpoint(file)
+    ['torch.nn.modules.linear.Linear']
+    """
+    finder = Finder(weights_only=True, collect=True)
+
+    def read(file):
+        file.seek(0)
+        with contextlib.suppress(pickle.UnpicklingError):
+            _load_file(file, None, finder, False)
+
+    _open(f, False, read)
+    return finder.refused
+
+
+def _open(f, mmap, read):
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            return read(file)
+    if mmap:
+        raise ValueError("f must be a file name in order to use the mmap argument")
+    if not hasattr(f, "read"):
+        raise AttributeError(f"load: expected a path or a file object with read and seek, got {type(f).__name__}")
+    if not (f.seekable() if hasattr(f, "seekable") else hasattr(f, "seek") and hasattr(f, "tell")):
+        f = io.BytesIO(f.read())
+    return read(f)
+
+
+_KNOWN_BEGINNINGS = {
+    b"version https://git-lfs": "it is a Git LFS pointer: fetch the file itself with `git lfs pull`",
+    b"<!DOCTYPE": "it is a web page: the download went wrong",
+    b"<html": "it is a web page: the download went wrong",
+    b"\x1f\x8b": "it is compressed with gzip: unpack it first",
+    b"\x93NUMPY": "it is an array of NumPy: use numpy.load",
+    b"\x89HDF": "it is an HDF5 file",
+}
+
+
+def _load_file(file, map_location, finder, mapped):
+    start = file.tell()
+    first = file.read(32)
+    file.seek(start)
+    if first[:2] == b"PK":
+        return _load_archive(file, map_location, finder, mapped)
+    for beginning, what in _KNOWN_BEGINNINGS.items():
+        if first.startswith(beginning):
+            raise RuntimeError(f"the file was not written by save(): {what}")
+    if first[8:9] == b"{" and int.from_bytes(first[:8], "little") < 1 << 27:
+        return _load_safetensors(file, map_location, mapped)
+    if len(first) < 4:
+        raise EOFError("the file is empty" if not first else "the file is too short")
+    if mapped:
+        raise RuntimeError("mmap can only be used with files saved in the zip format")
+    return _load_legacy(file, map_location, finder)
+
+
+def _load_safetensors(file, map_location, mapped):
+    from wisp.utils import safetensors
+
+    if isinstance(map_location, dict) or callable(map_location):
+        raise RuntimeError("a safetensors file does not say where its tensors were: map_location must be a device")
+    device = "cpu" if map_location is None else map_location
+    if mapped:
+        return safetensors.load_file(file.name, device, mmap=True)
+    whole = file if file.tell() == 0 else io.BytesIO(file.read())
+    return {name: tensor.to(device) for name, tensor in safetensors.read_tensors(whole).items()}
+
+
+def _load_archive(file, map_location, finder, mapped):
+    place = _placement(map_location)
+    start = file.tell()
+    size = file.seek(0, 2) - start
+    file.seek(start)
+    try:
+        archive = zipfile.ZipFile(file)
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, struct.error, KeyError) as error:
+        raise RuntimeError(f"the file is not a complete archive: it is truncated, or damaged at its end ({error})") from None
+    with archive:
+        entries = {name.split("/", 1)[1]: info for name, info in archive.NameToInfo.items() if "/" in name}
+        if "data.pkl" not in entries:
+            raise RuntimeError(
+                "the archive holds no data.pkl: it was not written by save()"
+                + (" (TorchScript files are not supported)" if "constants.pkl" in entries else "")
+            )
+
+        checks = _Checksums()
+
+        def read(name):
+            info = entries[name]
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
+                raise RuntimeError(f"the archive is damaged: {name} is compressed or larger than the file")
+            file.seek(_begin(file, info))
+            content = file.read(info.file_size)
+            if len(content) < info.file_size:
+                raise RuntimeError(f"the archive is truncated: it ends within {name}")
+            checks.add(info, content)
+            return content
+
+        if "byteorder" in entries and read("byteorder") != sys.byteorder.encode():
+            raise RuntimeError("the file was written on a machine with the other byte order")
+        memory = mapping.mmap(file.fileno(), 0, access=mapping.ACCESS_COPY) if mapped else None
+        storages, left = {}, size
+
+        def load_storage(dtype, key, location, count, *_):
+            nonlocal left
+            if key not in storages:
+                info = entries.get(f"data/{key}")
+                if info is None:
+                    raise RuntimeError(f"the archive lacks the storage data/{key}")
+                left -= info.file_size  # entries that overlap could hold more than the file
+                if left < 0:
+                    raise RuntimeError("the archive is damaged: its storages are larger than the file")
+                storages[key] = place(_read_storage(file, info, memory, dtype, count, checks), location)
+            return storages[key]
+
+        pickled = read("data.pkl")
+        with checks:
+            return Unpickler(io.BytesIO(pickled), finder, _persistent(load_storage)).load()
+
+
+class _Checksums:
+    """Compares what was read with the checksums in the archive: at once where it is little, else in other threads, while more
+    is read; at the end of the context all must fit. PyTorch can be told to write zeros instead, which are not compared."""
+
+    def __init__(self):
+        self.pool, self.waiting = None, []
+
+    def add(self, info, content):
+        if not info.CRC or len(content) != info.file_size:
+            return
+        if len(content) < 1 << 18:
+            self.compare(info, zlib.crc32(content))
+        else:
+            self.pool = self.pool or ThreadPoolExecutor(2)
+            self.waiting.append((info, self.pool.submit(zlib.crc32, content)))
+
+    def compare(self, info, checksum):
+        if checksum != info.CRC:
+            raise RuntimeError(f"the archive is damaged: the checksum of {info.filename} does not fit its content")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            for info, checksum in self.waiting if kind is None else ():
+                self.compare(info, checksum.result())
+        finally:
+            if self.pool is not None:
+                self.pool.shutdown()
+
+
+def _persistent(load_storage):
+    """A function that finds the storage which an identifier in a pickle describes."""
+
+    def load(identifier):
+        if not isinstance(identifier, tuple) or len(identifier) < 5 or identifier[0] != "storage":
+            raise pickle.UnpicklingError("unknown reference in the file")
+        kind, key, location, count = identifier[1:5]
+        if not isinstance(kind, StorageKind) or not isinstance(count, int) or count < 0:
+            raise pickle.UnpicklingError("unknown kind of storage in the file")
+        if not isinstance(key, (str, int)) or not isinstance(location, str):
+            raise pickle.UnpicklingError("a storage in the file has no name or no place")
+        return load_storage(kind.dtype, str(key), location, count, *identifier[5:])
+
+    return load
+
+
+def _begin(file, info):
+    """Where the content of an entry begins."""
+    header = b""
+    if info.header_offset >= 0:
+        file.seek(info.header_offset)
+        header = file.read(30)
+    if len(header) < 30 or header[:4] != b"PK\x03\x04":
+        raise RuntimeError(f"the archive is damaged: {info.filename} is not where it should be")
+    name_length, extra_length = struct.unpack("<HH", header[26:30])
+    return info.header_offset + 30 + name_length + extra_length
+
+
+def _read_storage(file, info, memory, dtype, count, checks):
+    """The tensor of one dimension that an entry of the archive holds, read straight into its memory."""
+    dtype = getattr(wisp, dtype)
+    size = count * dtype.itemsize
+    if info.compress_type != zipfile.ZIP_STORED or size > info.file_size:
+        raise RuntimeError(f"storage {info.filename} has {info.file_size} bytes, expected {size}")
+    if size == 0:
+        return wisp.empty(0, dtype=dtype, device="cpu")
+    begin = _begin(file, info)
+    if memory is not None and begin % dtype.itemsize == 0:
+        return wisp.from_numpy(numpy.frombuffer(memory, numpy.uint8, size, begin)).view(dtype)
+    file.seek(begin)
+    flat = wisp.empty(count, dtype=dtype, device="cpu")
+    _fill(file, flat)
+    checks.add(info, _bytes(flat))
+    return flat
+
+
+def _fill(file, flat):
+    """Read the elements of a contiguous tensor from a file."""
+    target = _bytes(flat)
+    if hasattr(file, "readinto"):
+        done = 0
+        while done < target.nbytes:
+            got = file.readinto(target[done:])
+            if not got:
+                raise EOFError("the file ends within a storage")
+            done += got
+    else:
+        content = file.read(target.nbytes)
+        if len(content) < target.nbytes:
+            raise EOFError("the file ends within a storage")
+        target[:] = content
+
+
+class _Movable:
+    """What a `map_location` function gets as storage."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    @property
+    def device(self):
+        return self.tensor.device
+
+    def cpu(self):
+        return _Movable(self.tensor.cpu())
+
+    def cuda(self, device=None):
+        return _Movable(self.tensor.cuda(device))
+
+    def to(self, device):
+        return _Movable(self.tensor.to(device))
+
+
+def _placement(map_location):
+    """A function (tensor in main memory, saved location) -> tensor where it should be."""
+
+    def place(flat, location):
+        target = location
+        if callable(map_location):
+            result = map_location(_Movable(flat), location)
+            if result is not None:
+                return result.tensor if isinstance(result, _Movable) else result
+        elif isinstance(map_location, dict):
+            target = map_location.get(location, location)
+        elif map_location is not None:
+            target = map_location
+        for _, _, restore in _packages:
+            result = restore(_Movable(flat), target)
+            if result is not None:
+                return result.tensor if isinstance(result, _Movable) else result
+        device = wisp.device(target)
+        if device.type == "cpu":
+            return flat
+        if device.type == "cuda" and not wisp.cuda.is_available():
+            raise RuntimeError(
+                "Attempting to deserialize object on a CUDA device but wisp.cuda.is_available() is "
+                "False. If you are running on a CPU-only machine, please use load with "
+                "map_location='cpu' to map your storages to the CPU."
+            )
+        return flat.to(device)
+
+    return place
+
+
+def register_package(priority, tagger, deserializer):
+    """Let a function bring storages to their place when a file is loaded: `deserializer(storage, location)` returns the storage,
+    or None if the location is none of its own. Functions of lower priority are asked first.
+
+    >>> import wisp.serialization
+    >>> wisp.serialization.register_package(15, lambda storage: None, lambda storage, location: None)
+    """
+    _packages.append((priority, tagger, deserializer))
+    _packages.sort(key=lambda entry: entry[0])
+
+
+def default_restore_location(storage, location):
+    """Bring a storage to the place with this name ("cpu", "cuda:0")."""
+    import wisp
+
+    return storage.to(wisp.device(location)) if str(location) != "cpu" else storage
+
+
+def location_tag(storage):
+    """The name of a storage's place."""
+    return str(storage.device)
+
+
+class LoadEndianness(enum.Enum):
+    """The order of bytes in files that do not say it."""
+
+    NATIVE, LITTLE, BIG = 1, 2, 3
+
+
+def get_default_load_endianness():
+    """None: files say their order, and little-endian ones are read."""
+    return None
+
+
+def set_default_load_endianness(endianness):
+    """Refuse big-endian files, which Wisp does not read."""
+    if endianness == LoadEndianness.BIG:
+        raise NotImplementedError("set_default_load_endianness: Wisp reads little-endian files alone")
+
+
+_crc = [True]
+
+
+def get_crc32_options():
+    """Whether checksums are written: always."""
+    return _crc[0]
+
+
+def set_crc32_options(compute_crc32):
+    """Remember the wish; checksums are always written, because files without them cannot be checked."""
+    _crc[0] = compute_crc32
+
+
+_default_mmap = [0]
+
+
+def get_default_mmap_options():
+    """The flags of mapped files."""
+    return _default_mmap[0]
+
+
+def set_default_mmap_options(flags):
+    """Remember the flags of mapped files; Wisp maps files privately."""
+    _default_mmap[0] = flags
+
+
+class SourceChangeWarning(Warning):
+    """Not given: source code is not kept in files."""
+
+
+_MAGIC, _LEGACY_VERSION = 0x1950A86A20F9469CFC6C, 1001
+
+
+def _load_legacy(file, map_location, finder):
+    """Files of PyTorch before 1.6: five pickles, then the storages one after the other."""
+    start = file.tell()
+    left = file.seek(0, 2) - start
+    file.seek(start)
+    storages, views, locations = {}, {}, {}
+
+    def load_storage(dtype, key, location, count, view=None):
+        nonlocal left
+        if key not in storages:
+            dtype = getattr(wisp, dtype)
+            left -= count * dtype.itemsize
+            if left < 0:
+                raise RuntimeError("the file is truncated or damaged: its storages are larger than the file")
+            storages[key], locations[key] = wisp.empty(count, dtype=dtype, device="cpu"), location
+        if view is None:
+            return storages[key]
+        view_key, offset, size = view
+        if view_key not in views:
+            views[view_key] = storages[key][offset : offset + size]
+        return views[view_key]
+
+    def read():
+        return Unpickler(file, finder, _persistent(load_storage)).load()
+
+    try:
+        if read() != _MAGIC:
+            raise RuntimeError("the file was not written by save(): invalid magic number; corrupt file?")
+    except (pickle.UnpicklingError, EOFError) as error:
+        raise RuntimeError(f"the file was not written by save(): {error}") from None
+    if read() != _LEGACY_VERSION:
+        raise RuntimeError("the file has an unknown version of the old format; corrupt file?")
+    read()
+    begin = file.tell()
+    result = read()
+    keys = read()
+    if not isinstance(keys, list) or not all(isinstance(key, (str, int)) and str(key) in storages for key in keys):
+        raise RuntimeError("the file is damaged: its list of storages does not fit")
+    for key in keys:
+        flat, head = storages[str(key)], file.read(8)
+        count = int.from_bytes(head, "little", signed=True)
+        if len(head) < 8 or count != flat.numel():
+            raise RuntimeError(f"the file is truncated or damaged: storage {key} has {count} elements, expected {flat.numel()}")
+        if count:
+            _fill(file, flat)
+    if map_location is None and all(location == "cpu" for location in locations.values()):
+        return result
+    # the tensors again, over storages that are where they should be
+    place = _placement(map_location)
+    storages = {key: place(flat, locations[key]) for key, flat in storages.items()}
+    views.clear()
+    file.seek(begin)
+    return read()

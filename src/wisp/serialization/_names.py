@@ -1,0 +1,513 @@
+"""The names that a checkpoint may refer to, and what may be done with each.
+
+A pickle names functions and classes; `Finder` maps the names that PyTorch's files use to functions of ours, which check
+what they are given, and refuses all others.
+"""
+
+import abc
+import collections
+import contextlib
+import enum
+import importlib
+import math
+import pickle
+import sys
+import typing
+
+import numpy
+
+import wisp
+from wisp._compat.dtypes import DTYPES as ABSENT_DTYPES
+from wisp.serialization._unpickle import BLANK, CALL, TRUSTED, Unpickler, check_key
+
+__all__ = ["Finder", "StorageKind", "STORAGES", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
+
+STORAGES = {
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+    "UntypedStorage": "uint8",
+}
+_DTYPES = frozenset(
+    (
+        "float32",
+        "float64",
+        "float16",
+        "bfloat16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+        "complex64",
+        "complex128",
+    )
+)
+_OLD_MODULES = {"__builtin__": "builtins", "torch.tensor": "torch"}
+_OLD_NAMES = {"builtins xrange": "range"}
+
+
+class StorageKind:
+    """The type of a storage in a file."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+
+# ---------------------------------------------------------------- tensors
+def _rebuild_tensor(storage, offset, size, stride, *_):
+    return _view(storage, offset, size, stride)
+
+
+def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks=None, bits=None, *_):
+    return _with_bits(_view(storage, offset, size, stride), bits).requires_grad_(requires_grad)
+
+
+def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, bits=None, *_):
+    return _with_bits(_view(storage.view(dtype), offset, size, stride), bits).requires_grad_(requires_grad)
+
+
+def _with_bits(tensor, bits):
+    """What PyTorch's lazy views stand for: the memory is to be read conjugated, or with the other sign."""
+    if type(bits) is dict and (bits.get("conj") or bits.get("neg")):
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise pickle.UnpicklingError("a tensor in the file that is to be conjugated repeats its elements")
+        tensor = tensor.conj().resolve_conj() if bits.get("conj") else tensor
+        tensor = -tensor if bits.get("neg") else tensor
+    return tensor
+
+
+def _rebuild_meta(dtype, size, stride, requires_grad):
+    """A tensor without memory."""
+    size, stride = tuple(size), tuple(stride)
+    if (
+        not isinstance(dtype, wisp.dtype)
+        or len(size) != len(stride)
+        or len(size) > 64
+        or not all(type(number) is int and 0 <= number < 1 << 62 for number in (*size, *stride))
+    ):
+        raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {size}, {stride}")
+    return wisp.empty_strided(size, stride, dtype=dtype, device="meta").requires_grad_(requires_grad)
+
+
+def _view(flat, offset, size, stride):
+    """A tensor over a storage, after a check that it lies within."""
+    if not isinstance(flat, wisp.Tensor) or flat.dim() != 1:
+        raise pickle.UnpicklingError("a tensor in the file has no storage")
+    size, stride = tuple(size), tuple(stride)
+    if (
+        not all(type(number) is int and 0 <= number < 1 << 62 for number in (offset, *size, *stride))
+        or len(size) != len(stride)
+        or len(size) > 64
+    ):
+        raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {size}, {stride}, {offset}")
+    if 0 not in size:
+        last = offset + sum((n - 1) * step for n, step in zip(size, stride))
+        if last >= flat.numel():
+            raise pickle.UnpicklingError(
+                f"a tensor in the file reaches beyond its storage of {flat.numel()} elements: {size}, {stride}, {offset}"
+            )
+    with wisp.no_grad():
+        return flat.as_strided(size, stride, offset).detach()
+
+
+def _layout(name):
+    if name not in ("torch.strided", "torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc"):
+        raise pickle.UnpicklingError(f"tensors of the layout {name} are not supported")
+    return getattr(wisp, name[6:])
+
+
+def _rebuild_sparse(layout, data):
+    """A sparse tensor; the constructors check the indices, and that it is coalesced is believed after a look."""
+    if type(data) is not tuple or not 3 <= len(data) <= 4 or not isinstance(layout, wisp.layout) or layout is wisp.strided:
+        raise pickle.UnpicklingError("a sparse tensor in the file is incomplete")
+    for part in data:  # they are looked at, and a file can make tensors that repeat a few elements without end
+        if isinstance(part, wisp.Tensor) and (
+            part.layout is not wisp.strided or part.numel() * part.element_size() > part.untyped_storage().nbytes()
+        ):
+            raise pickle.UnpicklingError("a sparse tensor in the file has parts that are larger than their memory")
+    if layout is not wisp.sparse_coo:
+        return wisp.sparse_compressed_tensor(*data, layout=layout)
+    index, values, size, *coalesced = data
+    tensor = wisp.sparse_coo_tensor(index, values, size)
+    if not coalesced or not coalesced[0]:
+        return tensor
+    keys = wisp.sparse._tensor.flat(tensor._indices(), tensor.shape)
+    return tensor._coalesced_((keys[1:] > keys[:-1]).all())
+
+
+def _rebuild_parameter(data, requires_grad=True, *_):
+    return wisp.nn.Parameter(data, requires_grad=requires_grad)
+
+
+def _rebuild_parameter_with_state(data, requires_grad, hooks, state):
+    parameter = _rebuild_parameter(data, requires_grad)
+    if type(state) is dict and all(type(key) is str for key in state):
+        parameter.__dict__.update(state)
+    return parameter
+
+
+# ---------------------------------------------------------------- plain values
+def _encode(text, encoding):
+    if encoding != "latin1" or type(text) is not str:
+        raise pickle.UnpicklingError(f"encoding {encoding} is not expected")
+    return text.encode("latin1")
+
+
+def _scalar(kind):
+    def make(*args):
+        if any(type(value) not in (str, int, float, bool, complex, type(None)) for value in args):
+            raise pickle.UnpicklingError(f"{kind.__name__} of something that is no number or text")
+        return kind(*args)
+
+    return make
+
+
+def _container(kind, keyed):
+    """Makes a container from another one; `keyed`: its elements are hashed ("items": pairs of keys and values)."""
+
+    def make(*args):
+        if len(args) > 1 or args and type(args[0]) not in (list, tuple, set, frozenset, dict, collections.OrderedDict):
+            raise pickle.UnpicklingError(f"{kind.__name__} of something that is no container")
+        content = args[0] if args else ()
+        if keyed == "items" and not isinstance(content, dict):
+            content = [tuple(pair) for pair in content if type(pair) in (list, tuple) and len(pair) == 2]
+            for key, _ in content:
+                check_key(key)
+        elif keyed:
+            for value in content:
+                check_key(value)
+        return kind(content)
+
+    return make
+
+
+def _bytes(content=b"", encoding=None):
+    if encoding == "latin1" and type(content) is str:
+        content = content.encode("latin1")
+    if type(content) not in (bytes, bytearray):
+        raise pickle.UnpicklingError("bytes of something that is no text")
+    return bytes(content)
+
+
+def _default_dict(factory=None, *content):
+    if content or factory is not None and factory not in (int, float, bool, str, list, dict, tuple, set):
+        raise pickle.UnpicklingError("a defaultdict whose default is no plain type")
+    return collections.defaultdict(factory)
+
+
+def _deque(content=(), maxlen=None):
+    if type(content) not in (list, tuple) or not (maxlen is None or type(maxlen) is int):
+        raise pickle.UnpicklingError("a deque of something that is no list")
+    return collections.deque(content, maxlen)
+
+
+# ---------------------------------------------------------------- numbers of NumPy
+def _numpy_dtype(name, *_):
+    if type(name) is not str or name[:1] not in "biufc" or not name[1:].isdigit():
+        raise pickle.UnpicklingError(f"an array in the file has the dtype {name!r}, which is not one of numbers")
+    return numpy.dtype(name, False, True)  # an object of its own, which may get another byte order
+
+
+def _numpy_order(dtype, state):
+    if type(state) is not tuple or state[2:] != (None, None, None, -1, -1, 0) or state[0] != 3 or state[1] not in ("<", ">", "|", "="):
+        raise pickle.UnpicklingError("a dtype in the file is not one of numbers")
+    if dtype.isbuiltin != 1:
+        dtype.__setstate__(state)
+
+
+def _numpy_scalar(dtype, content):
+    if not isinstance(dtype, numpy.dtype) or type(content) is not bytes or len(content) != dtype.itemsize:
+        raise pickle.UnpicklingError("a number of NumPy in the file is incomplete")
+    return numpy.frombuffer(content, dtype)[0]
+
+
+def _numpy_array(kind, *_):
+    if kind is not numpy.ndarray:
+        raise pickle.UnpicklingError("an array in the file is of a class that is not known")
+    return numpy.empty(0)
+
+
+def _numpy_content(array, state):
+    """Fill an array: version, shape, dtype, whether by columns, bytes."""
+    if type(state) is not tuple or len(state) != 5:
+        raise pickle.UnpicklingError("an array in the file is incomplete")
+    version, shape, dtype, columns, content = state
+    if (
+        version != 1
+        or not isinstance(dtype, numpy.dtype)
+        or dtype.kind not in "biufc"
+        or type(content) is not bytes
+        or type(columns) is not bool
+    ):
+        raise pickle.UnpicklingError("an array in the file holds no numbers")
+    if (
+        type(shape) is not tuple
+        or len(shape) > 32
+        or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape)
+        or math.prod(shape) * dtype.itemsize != len(content)
+    ):
+        raise pickle.UnpicklingError(f"an array in the file of shape {str(shape)[:200]} has {len(content)} bytes")
+    array.__setstate__(state)
+
+
+Unpickler.finishers.update({numpy.ndarray: _numpy_content, numpy.dtype: _numpy_order})
+
+
+_SCALARS = (int, float, bool, str, complex, slice, range)
+_CONTAINERS = {list: False, tuple: False, set: True, frozenset: True, dict: "items"}
+
+# name -> (what it stands for, what is called in its stead)
+_NAMES = {
+    "torch._utils _rebuild_tensor": (_rebuild_tensor, _rebuild_tensor),
+    "torch._utils _rebuild_tensor_v2": (_rebuild_tensor_v2, _rebuild_tensor_v2),
+    "torch._utils _rebuild_tensor_v3": (_rebuild_tensor_v3, _rebuild_tensor_v3),
+    "torch._utils _rebuild_meta_tensor_no_storage": (_rebuild_meta, _rebuild_meta),
+    "torch._utils _rebuild_sparse_tensor": (_rebuild_sparse, _rebuild_sparse),
+    "torch.serialization _get_layout": (_layout, _layout),
+    "torch._utils _rebuild_parameter": (_rebuild_parameter, _rebuild_parameter),
+    "torch._utils _rebuild_parameter_with_state": (_rebuild_parameter_with_state, _rebuild_parameter_with_state),
+    "torch._tensor _rebuild_from_type_v2": (CALL, CALL),
+    "torch device": (wisp.device, lambda *args: wisp.device(*args)),
+    "torch Size": (wisp.Size, lambda size=(): wisp.Size(tuple(size))),
+    "torch Tensor": (wisp.Tensor, None),
+    "collections OrderedDict": (collections.OrderedDict, _container(collections.OrderedDict, "items")),
+    "collections Counter": (collections.Counter, lambda content: collections.Counter(_container(dict, "items")(content))),
+    "collections defaultdict": (collections.defaultdict, _default_dict),
+    "collections deque": (collections.deque, _deque),
+    "_codecs encode": (_encode, _encode),
+    "builtins bytes": (bytes, _bytes),
+    "builtins bytearray": (bytearray, lambda *args: bytearray(_bytes(*args))),
+    **{f"builtins {kind.__name__}": (kind, _scalar(kind)) for kind in _SCALARS},
+    **{f"builtins {kind.__name__}": (kind, _container(kind, keyed)) for kind, keyed in _CONTAINERS.items()},
+    **{
+        f"numpy{package}.multiarray {name}": (function, function)
+        for package in (".core", "._core")
+        for name, function in (("scalar", _numpy_scalar), ("_reconstruct", _numpy_array))
+    },
+    "numpy dtype": (numpy.dtype, _numpy_dtype),
+    "numpy ndarray": (numpy.ndarray, None),
+    **{f"torch {name}": (StorageKind(dtype), None) for name, dtype in STORAGES.items()},
+    "torch.storage UntypedStorage": (StorageKind("uint8"), None),
+}
+
+
+class Finder:
+    """Finds what a name in a file stands for; `refused` lists the names that it would not give."""
+
+    def __init__(self, weights_only, collect=False):
+        self.weights_only, self.collect, self.refused = weights_only, collect, []
+
+    def __call__(self, module, name):
+        module = _OLD_MODULES.get(module, module)
+        name = _OLD_NAMES.get(f"{module} {name}", name)
+        if module == "wisp" or module.startswith("wisp."):
+            module = "torch" + module[4:]
+        known = _NAMES.get(f"{module} {name}")
+        if known is not None:
+            return known
+        if f"{module} {name}" == "torch.nn.parameter Parameter":
+            return wisp.nn.Parameter, _rebuild_parameter
+        if module == "torch" and name in _DTYPES:
+            return getattr(wisp, name), None
+        for spelling in (module, "wisp" + module[5:] if module.startswith("torch") else module):
+            if f"{spelling}.{name}" in _safe:
+                return _safe[f"{spelling}.{name}"], TRUSTED
+        found = None if self.weights_only else _of_a_model(module, name)
+        if found is not None:
+            return found
+        if self.collect:
+            self.refused += [f"{module}.{name}"] * (f"{module}.{name}" not in self.refused)
+            return _Refused, TRUSTED
+        if module == "torch" and name in ABSENT_DTYPES or name == "_rebuild_qtensor":
+            what = "quantized tensors" if name == "_rebuild_qtensor" else f"tensors of dtype {name}"
+            raise pickle.UnpicklingError(
+                f"the file holds {what}, which Wisp does not have: convert them (say, to bfloat16) with PyTorch and save again"
+            )
+        raise pickle.UnpicklingError(
+            f"the file refers to {module}.{name}, which is not on the list of types that may be loaded. Files never "
+            f"run code here. If you trust this type, import it and say "
+            f"wisp.serialization.add_safe_globals([{name}]) before loading."
+        )
+
+
+class _Refused(dict):
+    """Stands for a value of a type that is not known, while names are collected."""
+
+    __hash__ = object.__hash__
+
+    def __new__(cls, *_):
+        return dict.__new__(cls)
+
+    def __init__(self, *_):
+        pass
+
+    def append(self, value):
+        pass
+
+    def __setstate__(self, state):
+        pass
+
+
+def _plain(kind):
+    """Makes a value of a class of the standard library whose arguments are numbers, texts or bytes."""
+
+    def make(*args):
+        if any(type(value) not in (str, int, float, bytes, type(None)) for value in args):
+            raise pickle.UnpicklingError(f"{kind.__name__} of something that is no number or text")
+        return kind(*args)
+
+    return make
+
+
+# With `weights_only=False`: what training scripts like to put into checkpoints.
+_HARMLESS = {
+    "argparse Namespace": BLANK,
+    "types SimpleNamespace": BLANK,
+    **dict.fromkeys(
+        (
+            "datetime date",
+            "datetime time",
+            "datetime datetime",
+            "datetime timedelta",
+            "pathlib PosixPath",
+            "pathlib PurePosixPath",
+            "pathlib WindowsPath",
+            "pathlib PureWindowsPath",
+        ),
+        _plain,
+    ),
+}
+
+
+def _of_a_model(module, name):
+    """With `weights_only=False` whole models and optimizers can be read: a class of layers which the program has loaded, an
+    optimizer or schedule of ours, an operator, a plain class of the standard library, or one of the program that is nothing but
+    its attributes. Files may not call their code."""
+    if module == "torch" or module.startswith("torch."):
+        operator = wisp._core._operators.get(module[6:], {}).get(name)
+        if operator is not None and not name.startswith("_"):
+            return operator, None
+        module = "wisp" + module[5:]
+    harmless = _HARMLESS.get(f"{module} {name}")
+    if harmless is not None:
+        kind = getattr(importlib.import_module(module), name)
+        if name == "WindowsPath":  # on other systems there is only the pure form
+            kind = importlib.import_module(module).PureWindowsPath
+        return kind, BLANK if harmless is BLANK else harmless(kind)
+    if f"{module} {name}" == "wisp.nn.utils.rnn PackedSequence":
+        kind = wisp.nn.utils.rnn.PackedSequence
+        return kind, lambda *args: kind(*args)
+    # The layers are known even if the program has used none.
+    importlib.import_module("wisp.nn.modules")
+    bases = [wisp.nn.Module]
+    if f"{module}.".startswith("wisp.optim."):
+        bases += [wisp.optim.Optimizer, wisp.optim.lr_scheduler.LRScheduler]
+    kind = sys.modules.get(module)
+    for part in name.split("."):
+        kind = getattr(kind, part, None)
+    if isinstance(kind, type) and issubclass(kind, tuple(bases)):
+        return kind, BLANK
+    return _of_the_program(kind) if _is_own(kind) else None
+
+
+def _is_own(kind):
+    return isinstance(kind, type) and kind.__module__.partition(".")[0] not in (*sys.stdlib_module_names, "wisp")
+
+
+def _of_the_program(kind):
+    """How to make a value of a class of the program, if none of the class's code runs by it: an enum's member, a named tuple,
+    or an object that is nothing but its attributes."""
+    if issubclass(kind, enum.Enum):
+        return kind, kind._value2member_map_.__getitem__
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+
+        def make(*values):
+            if len(values) != len(kind._fields):
+                raise pickle.UnpicklingError(f"{kind.__name__} has {len(kind._fields)} fields, not {len(values)}")
+            return tuple.__new__(kind, values)
+
+        return kind, make
+    bare = all(
+        base in (object, abc.ABC, typing.Generic)
+        or _is_own(base)
+        and not {"__new__", "__del__", "__setstate__", "__slots__"} & vars(base).keys()
+        for base in kind.__mro__
+    )
+    return (kind, BLANK) if bare and type(kind) in (type, abc.ABCMeta) else None
+
+
+# ---------------------------------------------------------------- names that the user adds
+_safe = {}
+
+
+def _full_name(item):
+    if isinstance(item, tuple):
+        return item
+    return item, f"{item.__module__}.{item.__qualname__}"
+
+
+def add_safe_globals(safe_globals):
+    """Let files refer to these classes and functions. Each is a class, or a pair of it and its name in files.
+
+    >>> import fractions, wisp
+    >>> wisp.serialization.add_safe_globals([fractions.Fraction])
+    >>> wisp.serialization.get_safe_globals()
+    [<class 'fractions.Fraction'>]
+    >>> wisp.serialization.clear_safe_globals()
+    """
+    for item in safe_globals:
+        kind, name = _full_name(item)
+        _safe[name] = kind
+
+
+def get_safe_globals():
+    """What `add_safe_globals` has added.
+
+    >>> import wisp
+    >>> wisp.serialization.get_safe_globals()
+    []
+    """
+    return list(_safe.values())
+
+
+def clear_safe_globals():
+    """Forget what `add_safe_globals` has added.
+
+    >>> import wisp
+    >>> wisp.serialization.clear_safe_globals()
+    """
+    _safe.clear()
+
+
+@contextlib.contextmanager
+def safe_globals(safe_globals):
+    """A context in which files may refer to these classes and functions.
+
+    >>> import fractions, wisp
+    >>> with wisp.serialization.safe_globals([fractions.Fraction]):
+    ...     wisp.serialization.get_safe_globals()
+    [<class 'fractions.Fraction'>]
+    """
+    before = dict(_safe)
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        _safe.clear()
+        _safe.update(before)

@@ -1,0 +1,209 @@
+"""The pickles in checkpoints as PyTorch writes them: tensors over numbered storages, modules and optimizers under its names."""
+
+import collections
+import functools
+import pickle
+import sys
+import types
+
+import wisp
+from wisp.serialization._names import STORAGES
+
+__all__ = ["Pickler"]
+
+_STORAGE_OF = {dtype: name for name, dtype in STORAGES.items() if name != "UntypedStorage"}
+
+
+def _dtype_name(dtype):
+    return str(dtype).rsplit(".", 1)[-1]
+
+
+class _Global:
+    """Stands for a global name in a pickle, without importing its module."""
+
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+
+    def __call__(self):
+        raise TypeError(f"{self.module}.{self.name} is only a name")
+
+
+_TENSOR, _TENSOR_V3 = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_tensor_v3")
+_SPARSE, _LAYOUT = _Global("torch._utils", "_rebuild_sparse_tensor"), _Global("torch.serialization", "_get_layout")
+_PARAMETER, _META = _Global("torch._utils", "_rebuild_parameter"), _Global("torch._utils", "_rebuild_meta_tensor_no_storage")
+_WITH_ATTRIBUTES, _PLAIN_TENSOR = _Global("torch._tensor", "_rebuild_from_type_v2"), _Global("torch", "Tensor")
+_DEVICE, _SIZE = _Global("torch", "device"), _Global("torch", "Size")
+_KINDS = {name: _Global("torch.storage" if name == "UntypedStorage" else "torch", name) for name in STORAGES}
+_named = functools.cache(_Global)
+
+
+# Where PyTorch has what lies elsewhere here.
+_THEIR_MODULES = {
+    "wisp.nn.modules.attention": "torch.nn.modules.activation",
+    "wisp.optim._adafactor": "torch.optim",
+    "wisp.optim._muon": "torch.optim",
+    "wisp.optim._lr_base": "torch.optim.lr_scheduler",
+    "wisp.optim._lr_cycles": "torch.optim.lr_scheduler",
+}
+_GLOBALS = type, types.FunctionType, type(wisp.relu)
+# What PyTorch's modules have besides, which keep no hooks until there is one here.
+_HOOKS = (
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+
+
+def _their_name(value):
+    """The name in PyTorch of a layer, an optimizer or an operator, so that it finds them in our files; else the value."""
+    module = value.__module__
+    if module != "wisp" and not (isinstance(module, str) and module.startswith(("wisp.nn.", "wisp.optim"))):
+        return value
+    return _named(_THEIR_MODULES.get(module, "torch" + module[4:]), value.__qualname__)
+
+
+class _Storage:
+    """The part of a storage that saved tensors cover."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor  # any of them; keeps the memory alive
+        self.key = None
+        self.low, self.high = sys.maxsize, 0
+        self.patterns = set()
+
+    def add(self, tensor):
+        offset, shape, strides = tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+        end = offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+        self.low, self.high = min(self.low, offset), max(self.high, end)
+        self.patterns.add((offset, shape, strides))
+
+    def compact(self):
+        """Whether a copy of the single tensor in it is smaller than the range of memory."""
+        return self.tensor.numel() == 0 or len(self.patterns) == 1 and self.high - self.low > self.tensor.numel()
+
+    def content(self):
+        """The elements to write, as a tensor of one dimension in main memory."""
+        if self.compact():
+            return self.tensor.contiguous().cpu().reshape(-1)
+        return self.tensor.as_strided((self.high - self.low,), (1,), self.low).cpu()
+
+    def count(self):
+        return self.tensor.numel() if self.compact() else self.high - self.low
+
+
+class Pickler(pickle._Pickler):
+    """Writes tensors as PyTorch does. A first, dry run collects which part of each storage is needed, so that a view of
+    a large tensor is saved small, and tensors that share memory share it in the file."""
+
+    def __init__(self, file, protocol, surveyed=None):
+        super().__init__(file, protocol)
+        self.dry = surveyed is None
+        self.storages = {} if surveyed is None else surveyed
+        self.written = []  # in the order of their keys
+        self.alive = []  # while we hold a tensor, its address is not used again
+
+    def save(self, value, save_persistent_id=True):
+        own = type(value).__dict__.get("_original_class")
+        if own is not None:  # a module that jit.script was given is saved as one of its own class
+            scripted, value.__class__ = type(value), own
+            try:
+                return self.save(value, save_persistent_id)
+            finally:
+                value.__class__ = scripted
+        if isinstance(value, wisp.dtype):
+            value = _named("torch", _dtype_name(value))
+        elif isinstance(value, _GLOBALS):
+            value = _their_name(value)
+        if type(value) is not _Global:
+            super().save(value, save_persistent_id)
+        elif id(value) in self.memo:
+            self.write(self.get(self.memo[id(value)][0]))
+        else:
+            self.write(pickle.GLOBAL + f"{value.module}\n{value.name}\n".encode())
+            self.memoize(value)
+
+    def persistent_id(self, value):
+        if type(value) is not _Storage:
+            return None
+        if value.key is None or self.dry:
+            value.key = str(len(self.written))
+            self.written.append(value)
+        name, count = _dtype_name(value.tensor.dtype), value.count()
+        kind = _STORAGE_OF.get(name, "UntypedStorage")
+        if kind == "UntypedStorage":
+            count *= value.tensor.element_size()
+        return "storage", _KINDS[kind], value.key, str(value.tensor.device), count
+
+    def reducer_override(self, value):
+        if isinstance(value, wisp.Tensor):
+            return self._reduce_tensor(value)
+        if isinstance(value, wisp.device):
+            return _DEVICE, (value.type,) if value.index is None else (value.type, value.index)
+        if isinstance(value, wisp.Size):
+            return _SIZE, (tuple(value),)
+        if type(value).__module__ == "wisp.storage":
+            raise TypeError(f"save: a {type(value).__name__} has no tensor around it; save the tensor, which keeps what it shares")
+        if isinstance(value, wisp.layout):
+            return _LAYOUT, (str(value),)
+        if isinstance(value, dict) and type(value).__module__ == "wisp.nn.modules.registry":
+            return collections.OrderedDict, (), None, None, iter(value.items())
+        layers = sys.modules.get("wisp.nn.modules.module")
+        if layers is not None and isinstance(value, layers.Module):
+            return self._reduce_module(value)
+        return NotImplemented
+
+    def _reduce_module(self, module):
+        """A module with the attributes of PyTorch's."""
+        reduced = module.__reduce_ex__(self.proto)
+        if not isinstance(reduced, tuple) or len(reduced) < 3 or not isinstance(reduced[2], dict):
+            return reduced
+        registered = {name for registry in ("_parameters", "_buffers", "_modules") for name in getattr(module, registry)}
+        state = {name: value for name, value in reduced[2].items() if name not in registered}
+        for name in _HOOKS:
+            state.setdefault(name, collections.OrderedDict())
+        state.setdefault("_is_full_backward_hook", None)
+        if hasattr(module, "_flat_weights_names"):  # a recurrent layer
+            state.update(_flat_weights_names=module._flat_weights_names, _flat_weights=module._flat_weights)
+        self.alive.append(state)
+        return (*reduced[:2], state, *reduced[3:])
+
+    def _reduce_tensor(self, tensor):
+        if tensor.layout is not wisp.strided:
+            parts = [*tensor._index, tensor._sparse_values.detach(), wisp.Size(tensor.shape)]
+            self.alive.append(parts)
+            return _SPARSE, (tensor.layout, (*parts, tensor._coalesced) if tensor.is_sparse else tuple(parts))
+        hooks = collections.OrderedDict()
+        plain = tensor.detach()
+        if plain.is_meta and type(tensor) is wisp.Tensor:
+            return _META, (plain.dtype, tuple(plain.shape), tuple(plain.stride()), tensor.requires_grad)
+        nn = sys.modules.get("wisp.nn.parameter")
+        if nn is not None and isinstance(tensor, nn.Parameter):
+            self.alive.append(plain)
+            return _PARAMETER, (plain, tensor.requires_grad, hooks)
+        if plain.is_complex() and plain.is_conj():  # the same copy for both passes
+            plain = self.storages.setdefault(("conjugate", id(tensor)), plain.resolve_conj())
+        self.alive.append(plain)
+        place = plain._storage_ptr(), plain.dtype, str(plain.device)
+        storage = self.storages.get(place) if plain.numel() else _Storage(plain)
+        if storage is None:
+            storage = self.storages[place] = _Storage(plain)
+        if self.dry and plain.numel():
+            storage.add(plain)
+        offset, strides = plain.storage_offset() - storage.low, tuple(plain.stride())
+        if storage.compact():
+            offset, strides = 0, tuple(plain.contiguous().stride())
+        args = storage, offset, tuple(plain.shape), strides, tensor.requires_grad, hooks
+        function = _TENSOR
+        if _dtype_name(plain.dtype) not in _STORAGE_OF:
+            function, args = _TENSOR_V3, (*args, plain.dtype)
+        if type(tensor) is wisp.Tensor and tensor.__dict__:
+            return _WITH_ATTRIBUTES, (function, _PLAIN_TENSOR, args, tensor.__dict__)
+        return function, args

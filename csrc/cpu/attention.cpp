@@ -77,7 +77,7 @@ template <class C> void block_scores(const AttentionArgs& a, const Head<C>& head
             C* row = scores + i * nk;
             const int64_t start = (q0 + i) * a.mask_row + k0 * a.mask_column;
             if (a.mask_is_bool) {
-                const bool* m = (const bool*)head.mask + start;
+                const uint8_t* m = (const uint8_t*)head.mask + start;
                 for (int64_t j = 0; j < nk; j++) row[j] = m[j * a.mask_column] ? row[j] : C(-infinity_f);
             } else {
                 const C* m = (const C*)head.mask + start;

@@ -16,6 +16,13 @@ template <class To, class From> WISP_INLINE To bits_as(From x) {
     return y;
 }
 
+// An element of a bool tensor. Any byte but 0 is true: views of other dtypes, arrays of NumPy and files bring such bytes,
+// so a kernel that compares, adds or counts reads them through this.
+struct Bool {
+    uint8_t byte;
+    constexpr operator int() const { return byte != 0; }
+};
+
 struct Item16 {
     uint64_t a, b;
 };

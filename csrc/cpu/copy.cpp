@@ -65,10 +65,7 @@ void float_to_brain(uint16_t* dst, const float* src, int64_t n) {
     }
 }
 
-// How the C++ types of this file stand for dtypes: complex numbers are pairs, bool is a byte of its own type.
-struct Bool {
-    uint8_t value;
-};
+// How the C++ types of this file stand for dtypes: complex numbers are pairs, bool is Bool.
 template <class R> struct Pair {
     R real, imag;
 };
@@ -81,8 +78,10 @@ template <class A, class B> constexpr bool same_type = false;
 template <class A> constexpr bool same_type<A, A> = true;
 
 template <class D, class S> WISP_INLINE D converted(S x) {
-    if constexpr (same_type<S, Bool>) {
-        return converted<D>(x.value);
+    if constexpr (same_type<S, Bool> && same_type<D, Bool>) {
+        return D{uint8_t(int(x))};
+    } else if constexpr (same_type<S, Bool>) {
+        return converted<D>(int(x));
     } else if constexpr (same_type<D, Bool>) {
         if constexpr (is_pair<S>) return Bool{uint8_t((x.real != 0) | (x.imag != 0))};
         else return Bool{uint8_t(x != 0)};
@@ -114,9 +113,10 @@ template <class D, class S> void convert_loop(void* dst, const void* src, int64_
 using Converter = void (*)(void*, const void*, int64_t);
 
 // The dtypes of WISP_DTYPES without the two half-precision ones, which go by way of float.
-#define WISP_WIDE(X)                                                                                                                     \
-    X(u8, uint8_t)                                                                                                                       \
-    X(i8, int8_t) X(i16, int16_t) X(i32, int32_t) X(i64, int64_t) X(f32, float) X(f64, double) X(c64, Pair<float>) X(c128, Pair<double>) \
+#define WISP_WIDE(X)                                                                                                       \
+    X(u8, uint8_t)                                                                                                         \
+    X(i8, int8_t)                                                                                                          \
+    X(i16, int16_t) X(i32, int32_t) X(i64, int64_t) X(f32, float) X(f64, double) X(c64, Pair<float>) X(c128, Pair<double>) \
         X(boolean, Bool) X(u16, uint16_t) X(u32, uint32_t) X(u64, uint64_t)
 
 template <class S> struct Row {
@@ -141,7 +141,7 @@ struct Table {
 constexpr Table table;
 
 void convert(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64_t n) {
-    if (dst_dtype == src_dtype) {
+    if (dst_dtype == src_dtype && src_dtype != DType::boolean) {
         if (n) std::memcpy(dst, src, size_t(n * item_size(dst_dtype)));
         return;
     }

@@ -22,9 +22,6 @@ template <class R> struct Pair {
     friend WISP_INLINE Pair operator+(Pair a, Pair b) { return {a.real + b.real, a.imag + b.imag}; }
     friend WISP_INLINE Pair operator*(Pair a, Pair b) { return {a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real}; }
 };
-struct Bool {
-    uint8_t value;
-};
 template <class T> constexpr bool is_pair = false;
 template <class R> constexpr bool is_pair<Pair<R>> = true;
 
@@ -35,7 +32,7 @@ template <Scatter how, class T> WISP_INLINE T combined(T a, T x) {
         return T(combined<how>(float(a), float(x)));
     } else if constexpr (std::is_same_v<T, Bool>) {
         const bool either = how == Scatter::add || how == Scatter::maximum;
-        return {uint8_t(either ? a.value | x.value : a.value & x.value)};
+        return {uint8_t(either ? int(a) | int(x) : int(a) & int(x))};
     } else if constexpr (how == Scatter::add) {
         if constexpr (std::is_integral_v<T>) return T(uint64_t(a) + uint64_t(x));
         else return a + x;
@@ -85,8 +82,8 @@ template <class F> void by_type(Scatter how, DType dtype, F&& f) {
         }
     }
     switch (dtype) {
-    case DType::u8:
-    case DType::boolean: return by_order<uint8_t>(how, f);
+    case DType::u8: return by_order<uint8_t>(how, f);
+    case DType::boolean: return by_order<Bool>(how, f);
     case DType::i8: return by_order<int8_t>(how, f);
     case DType::i16: return by_order<int16_t>(how, f);
     case DType::i32: return by_order<int32_t>(how, f);
@@ -353,7 +350,7 @@ void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, co
 // ---- masks -----------------------------------------------------------------------------------------------------
 
 void masked_select(void* out, const void* in, const bool* mask, int64_t n, int64_t count, int64_t item) {
-    const auto* m = reinterpret_cast<const uint8_t*>(mask);
+    const auto* m = reinterpret_cast<const Bool*>(mask);
     by_item(item, [&](auto* tag) {
         using T = std::remove_pointer_t<decltype(tag)>;
         T* to = static_cast<T*>(out);
@@ -361,23 +358,24 @@ void masked_select(void* out, const void* in, const bool* mask, int64_t n, int64
         int64_t found = 0;
         for (int64_t i = 0; i < n && found < count; i++) {  // stored always, kept where mask
             to[found] = from[i];
-            found += m[i] != 0;
+            found += m[i];
         }
     });
 }
 
 void masked_scatter(void* out, const bool* mask, const void* values, int64_t n, int64_t item) {
+    const auto* m = reinterpret_cast<const Bool*>(mask);
     by_item(item, [&](auto* tag) {
         using T = std::remove_pointer_t<decltype(tag)>;
         int64_t used = 0;
         for (int64_t i = 0; i < n; i++)
-            if (mask[i]) static_cast<T*>(out)[i] = static_cast<const T*>(values)[used++];
+            if (m[i]) static_cast<T*>(out)[i] = static_cast<const T*>(values)[used++];
     });
 }
 
 void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* sizes, int ndim, int64_t count) {
     if (count == 0 || ndim == 0) return;
-    const auto* m = reinterpret_cast<const uint8_t*>(mask);
+    const auto* m = reinterpret_cast<const Bool*>(mask);
     const int last = ndim - 1;
     const int64_t inner = sizes[last];
     int64_t at[max_dims] = {}, found = 0;
@@ -386,7 +384,7 @@ void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* ma
         int64_t* column = out + last * column_step;
         for (int64_t j = 0; j < inner && found < count; j++) {
             column[found * row_step] = j;
-            found += m[j] != 0;
+            found += m[j];
         }
         for (int k = 0; k < last; k++)
             for (int64_t i = before; i < found; i++) out[i * row_step + k * column_step] = at[k];

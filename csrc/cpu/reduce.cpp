@@ -565,7 +565,8 @@ void reduce_any(Reduction kind, const ReduceArguments& a) {
     } else if (kind == Reduction::nansum && is_floating(compute)) {
         p.map = Map::nonnan;
     }
-    p.in_place = p.map == Map::none && (p.in_dtype == compute || (compute == DType::i64 && p.in_dtype == DType::u64));
+    p.in_place =
+        p.map == Map::none && compute != DType::boolean && (p.in_dtype == compute || (compute == DType::i64 && p.in_dtype == DType::u64));
     const bool columns = p.by_columns();
     auto real = [&](auto* tag) {
         Operation<std::remove_pointer_t<decltype(tag)>> o{kind, a, p};

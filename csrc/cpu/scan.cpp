@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "../core/threads.h"
-#include "isa.h"
+#include "bits.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
@@ -150,7 +150,7 @@ void running_extreme(void* out, int64_t* indices, const void* in, int64_t outer,
 
 template <bool Largest> void extremes(void* out, int64_t* indices, const void* in, DType dtype, int64_t outer, int64_t n, int64_t inner) {
     switch (dtype) {
-    case DType::boolean:
+    case DType::boolean: return running_extreme<Largest, Bool>(out, indices, in, outer, n, inner);
     case DType::u8: return running_extreme<Largest, uint8_t>(out, indices, in, outer, n, inner);
     case DType::i8: return running_extreme<Largest, int8_t>(out, indices, in, outer, n, inner);
     case DType::i16: return running_extreme<Largest, int16_t>(out, indices, in, outer, n, inner);

@@ -47,7 +47,7 @@ template <class F> void with_key(DType dtype, F&& f) {
     const auto u32 = load(static_cast<uint32_t*>(nullptr));
     const auto u64 = load(static_cast<uint64_t*>(nullptr));
     switch (dtype) {
-    case DType::boolean:
+    case DType::boolean: return f([=](const char* p) { return uint32_t(u8(p) != 0); });
     case DType::u8: return f([=](const char* p) { return uint32_t(u8(p)); });
     case DType::i8: return f([=](const char* p) { return uint32_t(u8(p) ^ 0x80); });
     case DType::u16: return f([=](const char* p) { return uint32_t(u16(p)); });

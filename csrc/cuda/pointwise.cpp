@@ -235,7 +235,7 @@ DType exact_type(DType d) {
 
 const char* type_text(DType dtype) {
     static const char* const names[] = {"uint8_t", "int8_t", "int16_t", "int32_t", "int64_t",  "f16",      "float",   "double",
-                                        "c64",     "c128",   "bool",    "bf16",    "uint16_t", "uint32_t", "uint64_t"};
+                                        "c64",     "c128",   "Bool",    "bf16",    "uint16_t", "uint32_t", "uint64_t"};
     return names[int(dtype)];
 }
 

@@ -16,9 +16,9 @@ static Tensor as_mask(const Tensor& x) {
 static int64_t count_true(const Tensor& mask) {
     if (mask.device().type == DeviceType::meta) mask.data();  // refuses: how many there are depends on the data
     if (mask.is_cuda() || mask.numel() > 4096) return item(count_nonzero(mask, {})).to_int();
-    const bool* p = mask.data<bool>();
+    const uint8_t* p = mask.data<uint8_t>();
     int64_t count = 0;
-    for (int64_t i = 0; i < mask.numel(); i++) count += p[i];
+    for (int64_t i = 0; i < mask.numel(); i++) count += p[i] != 0;
     return count;
 }
 

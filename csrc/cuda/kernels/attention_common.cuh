@@ -70,7 +70,7 @@ template <class T> struct Visibility {
         if (!inside(q, k)) return C(-INFINITY);
         if (!a.mask) return score;
         const int64_t at = q * a.mask_row + k * a.mask_column;
-        if (a.mask_is_bool) return reinterpret_cast<const bool*>(mask)[at] ? score : C(-INFINITY);
+        if (a.mask_is_bool) return reinterpret_cast<const Bool*>(mask)[at] ? score : C(-INFINITY);
         return score + convert<C>(reinterpret_cast<const T*>(mask)[at]) * log2_e<C>;
     }
     // Numbers for element e and those 16, 32 and 48 on or back: those that share e / 64 and e % 16.

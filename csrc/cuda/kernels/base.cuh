@@ -90,6 +90,14 @@ struct bf16 {
     operator float() const { return __uint_as_float(uint32_t(bits) << 16); }
 };
 
+// An element of a bool tensor: any byte but 0 is true.
+struct Bool {
+    uint8_t byte;
+    Bool() = default;
+    Bool(bool x) : byte(x) {}
+    operator bool() const { return byte != 0; }
+};
+
 template <class T> inline constexpr bool is_complex = false;
 template <class T> inline constexpr bool is_complex<std::complex<T>> = true;
 template <class T> inline constexpr bool is_half = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
@@ -126,11 +134,12 @@ template <class To, class From> WISP_INLINE To convert(From x) {
     if constexpr (std::is_same_v<To, From>) return x;
     else if constexpr (is_complex<From>) {
         if constexpr (is_complex<To>) return To(typename To::value_type(x.re), typename To::value_type(x.im));
-        else if constexpr (std::is_same_v<To, bool>) return x.re != 0 || x.im != 0;
+        else if constexpr (std::is_same_v<To, bool> || std::is_same_v<To, Bool>) return x.re != 0 || x.im != 0;
         else return convert<To>(x.re);
     } else if constexpr (is_half<From>) return convert<To>(float(x));
     else if constexpr (is_complex<To>) return To(typename To::value_type(x));
-    else if constexpr (std::is_same_v<To, bool>) return x != From(0);
+    else if constexpr (std::is_same_v<From, Bool>) return convert<To>(bool(x));
+    else if constexpr (std::is_same_v<To, bool> || std::is_same_v<To, Bool>) return x != From(0);
     else if constexpr (is_half<To>) return To(float(x));
     else if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) return To(int64_t(x));
     else return To(x);

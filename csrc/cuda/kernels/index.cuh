@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(256)
     if (i < n && (index[i] < 0 || index[i] >= size)) report_index(report, index[i], size, name);
 }
 // Every element must be true.
-__global__ void __launch_bounds__(256) report_false(const bool* good, int64_t n, unsigned long long message, Report* report) {
+__global__ void __launch_bounds__(256) report_false(const Bool* good, int64_t n, unsigned long long message, Report* report) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i < n && !good[i]) report_error(report, message);
 }
@@ -172,24 +172,24 @@ __global__ void __launch_bounds__(256) as_places(const int64_t* offsets, uint64_
 }
 
 // Masks: ranks[i] is the number of true elements before i.
-__global__ void __launch_bounds__(256) mask_as_counts(const bool* mask, int64_t* ranks, int64_t n) {
+__global__ void __launch_bounds__(256) mask_as_counts(const Bool* mask, int64_t* ranks, int64_t n) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i < n) ranks[i] = mask[i];
+    if (i < n) ranks[i] = bool(mask[i]);
 }
 template <int Bytes> __global__ void __launch_bounds__(256)
-    masked_select(void* out, const void* in, const bool* mask, const int64_t* ranks, int64_t n) {
+    masked_select(void* out, const void* in, const Bool* mask, const int64_t* ranks, int64_t n) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i < n && mask[i]) static_cast<T*>(out)[ranks[i]] = static_cast<const T*>(in)[i];
 }
 template <int Bytes> __global__ void __launch_bounds__(256)
-    masked_scatter(void* out, const bool* mask, const void* values, const int64_t* ranks, int64_t n) {
+    masked_scatter(void* out, const Bool* mask, const void* values, const int64_t* ranks, int64_t n) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i < n && mask[i]) static_cast<T*>(out)[i] = static_cast<const T*>(values)[ranks[i]];
 }
 __global__ void __launch_bounds__(256)
-    nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* ranks, int64_t n, const IndexShape s) {
+    nonzero(int64_t* out, int64_t row_step, int64_t column_step, const Bool* mask, const int64_t* ranks, int64_t n, const IndexShape s) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n || !mask[i]) return;
     int64_t rest = i;

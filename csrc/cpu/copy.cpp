@@ -113,11 +113,20 @@ template <class D, class S> void convert_loop(void* dst, const void* src, int64_
 using Converter = void (*)(void*, const void*, int64_t);
 
 // The dtypes of WISP_DTYPES without the two half-precision ones, which go by way of float.
-#define WISP_WIDE(X)                                                                                                       \
-    X(u8, uint8_t)                                                                                                         \
-    X(i8, int8_t)                                                                                                          \
-    X(i16, int16_t) X(i32, int32_t) X(i64, int64_t) X(f32, float) X(f64, double) X(c64, Pair<float>) X(c128, Pair<double>) \
-        X(boolean, Bool) X(u16, uint16_t) X(u32, uint32_t) X(u64, uint64_t)
+#define WISP_WIDE(X)      \
+    X(u8, uint8_t)        \
+    X(i8, int8_t)         \
+    X(i16, int16_t)       \
+    X(i32, int32_t)       \
+    X(i64, int64_t)       \
+    X(f32, float)         \
+    X(f64, double)        \
+    X(c64, Pair<float>)   \
+    X(c128, Pair<double>) \
+    X(boolean, Bool)      \
+    X(u16, uint16_t)      \
+    X(u32, uint32_t)      \
+    X(u64, uint64_t)
 
 template <class S> struct Row {
     Converter to[int(DType::count)] = {};

@@ -214,7 +214,8 @@ template <class T> void row_sweep(const Product<T>& p, int64_t j0, int64_t j1) {
 // ---- threads ------------------------------------------------------------------------------------------------------
 
 // Large products. Operands are read where they lie if they have a contiguous direction that suits the tiles: A any, B
-// along n, with steps across it that are not too far. Else A is packed by each share of C for itself, B by all threads together, block by block.
+// along n, with steps across it that are not too far. Else A is packed by each share of C for itself, B by all threads together,
+// block by block.
 template <class T> void shared_panels(const Product<T>& p) {
     constexpr int L = lanes<T>;
     constexpr int64_t widest = 2048;

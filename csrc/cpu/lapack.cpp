@@ -16,13 +16,27 @@ namespace wisp::cpu {
 namespace {
 
 // Routines by the name of their real form and of their complex form, without the letter of the type.
-#define WISP_ROUTINES(X)                                                                                                                \
-    X(getrf, "getrf", "getrf")                                                                                                          \
-    X(getrs, "getrs", "getrs") X(getri, "getri", "getri") X(potrf, "potrf", "potrf") X(trsm, "trsm", "trsm") X(geqrf, "geqrf", "geqrf") \
-        X(orgqr, "orgqr", "ungqr") X(ormqr, "ormqr", "unmqr") X(gesdd, "gesdd", "gesdd") X(syevd, "syevd", "heevd")                     \
-            X(geev, "geev", "geev") X(gels, "gels", "gels") X(gelsy, "gelsy", "gelsy") X(gelsd, "gelsd", "gelsd")                       \
-                X(gelss, "gelss", "gelss") X(sytrf, "sytrf", "sytrf") X(hetrf, "sytrf", "hetrf") X(sytrs, "sytrs", "sytrs")             \
-                    X(hetrs, "sytrs", "hetrs") X(laswp, "laswp", "laswp")
+#define WISP_ROUTINES(X)       \
+    X(getrf, "getrf", "getrf") \
+    X(getrs, "getrs", "getrs") \
+    X(getri, "getri", "getri") \
+    X(potrf, "potrf", "potrf") \
+    X(trsm, "trsm", "trsm")    \
+    X(geqrf, "geqrf", "geqrf") \
+    X(orgqr, "orgqr", "ungqr") \
+    X(ormqr, "ormqr", "unmqr") \
+    X(gesdd, "gesdd", "gesdd") \
+    X(syevd, "syevd", "heevd") \
+    X(geev, "geev", "geev")    \
+    X(gels, "gels", "gels")    \
+    X(gelsy, "gelsy", "gelsy") \
+    X(gelsd, "gelsd", "gelsd") \
+    X(gelss, "gelss", "gelss") \
+    X(sytrf, "sytrf", "sytrf") \
+    X(hetrf, "sytrf", "hetrf") \
+    X(sytrs, "sytrs", "sytrs") \
+    X(hetrs, "sytrs", "hetrs") \
+    X(laswp, "laswp", "laswp")
 
 enum Routine {
 #define WISP_X(name, real, complex) name,

@@ -501,25 +501,27 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
          return __VA_ARGS__;                                     \
      },                                                          \
      function | method},                                         \
-        {#NAME "_(Tensor input, " SIGNATURE ")",                 \
-         [] PARAMETERS {                                         \
-             [[maybe_unused]] const bool in_place = true;        \
-             return __VA_ARGS__;                                 \
-         },                                                      \
-         method},
+    {                                                            \
+        #NAME "_(Tensor input, " SIGNATURE ")",                  \
+            [] PARAMETERS {                                      \
+                [[maybe_unused]] const bool in_place = true;     \
+                return __VA_ARGS__;                              \
+            },                                                   \
+            method                                               \
+    }
 
 static const Operators operators = {
     {"gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, bool) { return gather(x, dim, index); }, function | method},
     WISP_PAIR(scatter, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
-              scatter_set(x, dim, index, source, in_place))
-        WISP_PAIR(scatter, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
-                  scatter_value(x, dim, index, value, in_place)){
-            "scatter(Tensor input, int dim, Tensor index, Tensor src, *, str reduce, Tensor? out=None)",
-            [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) {
-                return scatter_old(x, dim, index, source, reduce);
-            },
-            function | method},
+              scatter_set(x, dim, index, source, in_place)),
+    WISP_PAIR(scatter, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
+              scatter_value(x, dim, index, value, in_place)),
+    {"scatter(Tensor input, int dim, Tensor index, Tensor src, *, str reduce, Tensor? out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) {
+         return scatter_old(x, dim, index, source, reduce);
+     },
+     function | method},
     {"scatter(Tensor input, int dim, Tensor index, Number value, *, str reduce, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string reduce) {
          return scatter_old(x, dim, index, filled_source(x, index, value), reduce);
@@ -538,13 +540,13 @@ static const Operators operators = {
      },
      method},
     WISP_PAIR(scatter_add, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
-              scatter_sum(x, dim, index, source, in_place)){
-        "scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor? "
-        "out=None)",
-        [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
-            return scatter_reduce(x, dim, index, source, reduce, include_self);
-        },
-        function | method | inplace},
+              scatter_sum(x, dim, index, source, in_place)),
+    {"scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor? "
+     "out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
+         return scatter_reduce(x, dim, index, source, reduce, include_self);
+     },
+     function | method | inplace},
     {"index_select(Tensor input, int dim, Tensor index, *, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, function | method},
     {"index_add(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1, Tensor? out=None)",
@@ -558,24 +560,24 @@ static const Operators operators = {
      },
      method},
     WISP_PAIR(index_copy, "int dim, Tensor index, Tensor source", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
-              index_copy_any(x, dim, index, source, in_place))
-        WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value",
-                  (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value), index_fill_any(x, dim, index, value, in_place))
-            WISP_PAIR(index_fill, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
-                      index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place)){
-                "index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, "
-                "Tensor? out=None)",
-                [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
-                    dim = wrap_dim(dim, x.dim());
-                    Tensor at = index;
-                    if (x.dim() > 1) {
-                        Dims shape(x.dim(), 1);
-                        shape[dim] = index.numel();
-                        at = expand(view(index, shape), source.sizes());
-                    }
-                    return scatter_reduce(x, dim, at, source, reduce, include_self);
-                },
-                function | method | inplace},
+              index_copy_any(x, dim, index, source, in_place)),
+    WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value),
+              index_fill_any(x, dim, index, value, in_place)),
+    WISP_PAIR(index_fill, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
+              index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place)),
+    {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, "
+     "Tensor? out=None)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
+         dim = wrap_dim(dim, x.dim());
+         Tensor at = index;
+         if (x.dim() > 1) {
+             Dims shape(x.dim(), 1);
+             shape[dim] = index.numel();
+             at = expand(view(index, shape), source.sizes());
+         }
+         return scatter_reduce(x, dim, at, source, reduce, include_self);
+     },
+     function | method | inplace},
     {"take_along_dim(Tensor input, Tensor indices, int? dim=None, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); }, function | method},
 };

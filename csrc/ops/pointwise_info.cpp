@@ -38,21 +38,20 @@ template <class T> typename Kind<T>::Constant parameter(const Param& p) {
     [[maybe_unused]] Probe name(Probe a) { return a; }
 #define WISP_PROBE_2(name) \
     [[maybe_unused]] Probe name(Probe a, Probe b) { return {a.used | b.used}; }
-WISP_PROBE_1(conj)
-WISP_PROBE_1(re) WISP_PROBE_1(magnitude) WISP_PROBE_1(abs) WISP_PROBE_1(sgn) WISP_PROBE_1(exp) WISP_PROBE_1(exp2) WISP_PROBE_1(log)
-    WISP_PROBE_1(log1p) WISP_PROBE_1(sin) WISP_PROBE_1(cos) WISP_PROBE_1(sinh) WISP_PROBE_1(cosh) WISP_PROBE_1(rsqrt) WISP_PROBE_1(tanh)
-        WISP_PROBE_1(sigmoid) WISP_PROBE_1(floor) WISP_PROBE_1(trunc) WISP_PROBE_1(digamma) WISP_PROBE_1(i0) WISP_PROBE_1(i0e)
-            WISP_PROBE_1(i1) WISP_PROBE_1(i1e) WISP_PROBE_1(erfcx) WISP_PROBE_1(bessel_j0) WISP_PROBE_1(bessel_j1) WISP_PROBE_1(normal_cdf)
-                WISP_PROBE_1(gelu_tanh_slope) WISP_PROBE_1(mish_slope) WISP_PROBE_1(lgamma) WISP_PROBE_1(at_least_zero)
-                    WISP_PROBE_1(is_finite) WISP_PROBE_1(operator-) WISP_PROBE_2(polygamma) WISP_PROBE_2(zeta) WISP_PROBE_2(power)
-                        WISP_PROBE_2(operator+) WISP_PROBE_2(operator-) WISP_PROBE_2(operator*) WISP_PROBE_2(operator/)
-                            WISP_PROBE_2(operator<) WISP_PROBE_2(operator<=) WISP_PROBE_2(operator>) WISP_PROBE_2(operator>=)
-                                WISP_PROBE_2(operator==) WISP_PROBE_2(operator!=) WISP_PROBE_2(operator&) WISP_PROBE_2(operator|)
+// clang-format off: a list of names
+WISP_PROBE_1(conj) WISP_PROBE_1(re) WISP_PROBE_1(magnitude) WISP_PROBE_1(abs) WISP_PROBE_1(sgn) WISP_PROBE_1(exp)
+WISP_PROBE_1(exp2) WISP_PROBE_1(log) WISP_PROBE_1(log1p) WISP_PROBE_1(sin) WISP_PROBE_1(cos) WISP_PROBE_1(sinh) WISP_PROBE_1(cosh)
+WISP_PROBE_1(rsqrt) WISP_PROBE_1(tanh) WISP_PROBE_1(sigmoid) WISP_PROBE_1(floor) WISP_PROBE_1(trunc) WISP_PROBE_1(digamma)
+WISP_PROBE_1(i0) WISP_PROBE_1(i0e) WISP_PROBE_1(i1) WISP_PROBE_1(i1e) WISP_PROBE_1(erfcx) WISP_PROBE_1(bessel_j0)
+WISP_PROBE_1(bessel_j1) WISP_PROBE_1(normal_cdf) WISP_PROBE_1(gelu_tanh_slope) WISP_PROBE_1(mish_slope) WISP_PROBE_1(lgamma)
+WISP_PROBE_1(at_least_zero) WISP_PROBE_1(is_finite) WISP_PROBE_1(operator-) WISP_PROBE_2(polygamma) WISP_PROBE_2(zeta)
+WISP_PROBE_2(power) WISP_PROBE_2(operator+) WISP_PROBE_2(operator-) WISP_PROBE_2(operator*) WISP_PROBE_2(operator/)
+WISP_PROBE_2(operator<) WISP_PROBE_2(operator<=) WISP_PROBE_2(operator>) WISP_PROBE_2(operator>=) WISP_PROBE_2(operator==)
+WISP_PROBE_2(operator!=) WISP_PROBE_2(operator&) WISP_PROBE_2(operator|)
+// clang-format on
 #undef WISP_PROBE_1
 #undef WISP_PROBE_2
-                                    Probe where(Probe c, Probe a, Probe b) {
-    return {c.used | a.used | b.used};
-}
+Probe where(Probe c, Probe a, Probe b) { return {c.used | a.used | b.used}; }
 Probe nought(Probe) { return {}; }
 Probe piecewise(Probe x, Probe gradient) { return {x.used | gradient.used}; }
 

@@ -527,11 +527,13 @@ static double correction_of(const std::optional<Scalar>& correction) { return co
              return variance(x, dim, unbiased, keepdim, ROOT, true);                                                                \
          },                                                                                                                         \
          function},                                                                                                                 \
-        {#NAME "_mean(Tensor input, int[]? dim=None, *, Number? correction=None, bool keepdim=False)",                              \
-         [](const Tensor& x, std::optional<Dims> dim, std::optional<Scalar> correction, bool keepdim) {                             \
-             return variance(x, dim, correction_of(correction), keepdim, ROOT, true);                                               \
-         },                                                                                                                         \
-         function},
+    {                                                                                                                               \
+        #NAME "_mean(Tensor input, int[]? dim=None, *, Number? correction=None, bool keepdim=False)",                               \
+            [](const Tensor& x, std::optional<Dims> dim, std::optional<Scalar> correction, bool keepdim) {                          \
+                return variance(x, dim, correction_of(correction), keepdim, ROOT, true);                                            \
+            },                                                                                                                      \
+            function                                                                                                                \
+    }
 
 #define WISP_EXTREME(NAME, KIND, OTHER)                                                                                                    \
     {#NAME "(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return extreme_of_all(KIND, x); }, function | method},             \
@@ -541,8 +543,10 @@ static double correction_of(const std::optional<Scalar>& correction) { return co
          [](const Tensor& x, int64_t dim, bool keepdim) { return extreme(KIND, x, dim, keepdim); }, function | method},                    \
         {"arg" #NAME "(Tensor input, int? dim=None, bool keepdim=False, *, Tensor? out=None)",                                             \
          [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(KIND, x, dim, keepdim); }, function | method}, \
-        {"a" #NAME "(Tensor input, int[] dim=(), bool keepdim=False, *, Tensor? out=None)",                                                \
-         [](const Tensor& x, Dims dim, bool keepdim) { return a##NAME(x, dim, keepdim); }, function | method},
+    {                                                                                                                                      \
+        "a" #NAME "(Tensor input, int[] dim=(), bool keepdim=False, *, Tensor? out=None)",                                                 \
+            [](const Tensor& x, Dims dim, bool keepdim) { return a##NAME(x, dim, keepdim); }, function | method                            \
+    }
 
 static const Operators operators = {
     {"sum(Tensor input, *, dtype? dtype=None)",
@@ -572,22 +576,24 @@ static const Operators operators = {
     {"prod(Tensor input, int dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, bool keepdim, std::optional<DType> dtype) { return prod(x, dim, keepdim, dtype); },
      function | method},
-    WISP_EXTREME(max, Reduction::max, maximum) WISP_EXTREME(min, Reduction::min, minimum){
-        "aminmax(Tensor input, *, int? dim=None, bool keepdim=False, Tensor!? out=None) -> (min, max)",
-        [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return aminmax(x, dim, keepdim); }, function | method},
+    WISP_EXTREME(max, Reduction::max, maximum),
+    WISP_EXTREME(min, Reduction::min, minimum),
+    {"aminmax(Tensor input, *, int? dim=None, bool keepdim=False, Tensor!? out=None) -> (min, max)",
+     [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return aminmax(x, dim, keepdim); }, function | method},
     {"any(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return any(x, dim, keepdim); }, function | method},
     {"all(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return all(x, dim, keepdim); }, function | method},
     {"count_nonzero(Tensor input, int[]? dim=None)", [](const Tensor& x, std::optional<Dims> dim) { return count_nonzero(x, dim); },
      function | method},
-    WISP_SPREAD(var, false) WISP_SPREAD(std, true){
-        "linalg.vector_norm(Tensor x, Number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? "
-        "out=None)",
-        [](const Tensor& x, Scalar p, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
-            return vector_norm(x, p.to_double(), dim, keepdim, dtype);
-        },
-        function},
+    WISP_SPREAD(var, false),
+    WISP_SPREAD(std, true),
+    {"linalg.vector_norm(Tensor x, Number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? "
+     "out=None)",
+     [](const Tensor& x, Scalar p, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
+         return vector_norm(x, p.to_double(), dim, keepdim, dtype);
+     },
+     function},
     {"logsumexp(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, Dims dim, bool keepdim) { return logsumexp(x, dim, keepdim); }, function | method},
     {"special.logsumexp(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",

@@ -33,15 +33,13 @@ int handle(void** out) {
 extern "C" {
 
 // --- driver -----------------------------------------------------------------------------------------------------------
-FINE(cuInit)
-FINE(cuCtxSetCurrent) FINE(cuCtxSynchronize) FINE(cuStreamDestroy_v2) FINE(cuStreamSynchronize) FINE(cuStreamQuery) FINE(cuStreamWaitEvent)
-    FINE(cuGraphLaunch) FINE(cuGraphDestroy) FINE(cuGraphExecDestroy) FINE(cuEventDestroy_v2) FINE(cuEventRecord) FINE(cuEventSynchronize)
-        FINE(cuEventQuery) FINE(cuFuncSetAttribute) MAKES(cuDevicePrimaryCtxRetain) MAKES(cuStreamCreateWithPriority)
-            MAKES(cuGraphInstantiateWithFlags) MAKES(cuEventCreate) MAKES(cuModuleGetFunction)
-
-                int cuDriverGetVersion(int* v) {
-    return *v = 13000, 0;
-}
+// clang-format off: a list of names
+FINE(cuInit) FINE(cuCtxSetCurrent) FINE(cuCtxSynchronize) FINE(cuStreamDestroy_v2) FINE(cuStreamSynchronize) FINE(cuStreamQuery)
+FINE(cuStreamWaitEvent) FINE(cuGraphLaunch) FINE(cuGraphDestroy) FINE(cuGraphExecDestroy) FINE(cuEventDestroy_v2)
+FINE(cuEventRecord) FINE(cuEventSynchronize) FINE(cuEventQuery) FINE(cuFuncSetAttribute) MAKES(cuDevicePrimaryCtxRetain)
+MAKES(cuStreamCreateWithPriority) MAKES(cuGraphInstantiateWithFlags) MAKES(cuEventCreate) MAKES(cuModuleGetFunction)
+// clang-format on
+int cuDriverGetVersion(int* v) { return *v = 13000, 0; }
 int cuDeviceGetCount(int* n) {
     const char* asked = std::getenv("FAKE_CUDA_DEVICES");
     return *n = asked ? std::atoi(asked) : 2, 0;
@@ -135,22 +133,21 @@ int nvrtcGetProgramLogSize(void*, size_t* n) { return *n = 1, 0; }
 int nvrtcGetProgramLog(void*, char* log) { return *log = 0, 0; }
 
 // --- cuBLASLt ---------------------------------------------------------------------------------------------------------
-MAKES(cublasLtCreate)
-MAKES(cublasLtMatmulDescCreate) MAKES(cublasLtMatrixLayoutCreate) MAKES(cublasLtMatmulPreferenceCreate) FINE(cublasLtMatmulDescSetAttribute)
-    FINE(cublasLtMatrixLayoutSetAttribute) FINE(cublasLtMatmulPreferenceSetAttribute) FINE(cublasLtMatmul) FINE(cublasLtMatmulDescDestroy)
-        FINE(cublasLtMatrixLayoutDestroy) FINE(cublasLtMatmulPreferenceDestroy)
-            FINE(cublasLtDestroy) int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*,
-                                                                     int* found) {
-    return *found = 1, 0;
-}
+// clang-format off: a list of names
+MAKES(cublasLtCreate) MAKES(cublasLtMatmulDescCreate) MAKES(cublasLtMatrixLayoutCreate) MAKES(cublasLtMatmulPreferenceCreate)
+FINE(cublasLtMatmulDescSetAttribute) FINE(cublasLtMatrixLayoutSetAttribute) FINE(cublasLtMatmulPreferenceSetAttribute)
+FINE(cublasLtMatmul) FINE(cublasLtMatmulDescDestroy) FINE(cublasLtMatrixLayoutDestroy) FINE(cublasLtMatmulPreferenceDestroy)
+FINE(cublasLtDestroy)
+// clang-format on
+int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*, int* found) { return *found = 1, 0; }
 size_t cublasLtGetVersion() { return 130000; }
 
 // --- cuDNN ------------------------------------------------------------------------------------------------------------
-MAKES(cudnnCreate)
-FINE(cudnnSetStream) FINE(cudnnBackendDestroyDescriptor) FINE(cudnnBackendSetAttribute) FINE(cudnnBackendFinalize)
-    FINE(cudnnBackendExecute) int cudnnBackendCreateDescriptor(int, void** out) {
-    return handle(out);
-}
+// clang-format off: a list of names
+MAKES(cudnnCreate) FINE(cudnnSetStream) FINE(cudnnBackendDestroyDescriptor) FINE(cudnnBackendSetAttribute)
+FINE(cudnnBackendFinalize) FINE(cudnnBackendExecute)
+// clang-format on
+int cudnnBackendCreateDescriptor(int, void** out) { return handle(out); }
 int cudnnBackendGetAttribute(void*, int name, int, long long, long long* count, void* values) {
     *count = name == 1303 ? 0 : 1;                          // an engine without notes; else one of everything
     if (name == 402) *static_cast<long long*>(values) = 0;  // that needs no memory
@@ -159,19 +156,21 @@ int cudnnBackendGetAttribute(void*, int name, int, long long, long long* count, 
 size_t cudnnGetVersion() { return 91000; }
 
 // --- cuFFT ------------------------------------------------------------------------------------------------------------
-FINE(cufftCreate)
-FINE(cufftDestroy) FINE(cufftSetAutoAllocation) FINE(cufftMakePlanMany64) FINE(cufftSetWorkArea) FINE(cufftSetStream) FINE(cufftXtExec)
+// clang-format off: a list of names
+FINE(cufftCreate) FINE(cufftDestroy) FINE(cufftSetAutoAllocation) FINE(cufftMakePlanMany64) FINE(cufftSetWorkArea)
+FINE(cufftSetStream) FINE(cufftXtExec)
+// clang-format on
 
-    // --- cuSOLVER and cuBLAS ----------------------------------------------------------------------------------------------
-    MAKES(cusolverDnCreate) MAKES(cusolverDnCreateGesvdjInfo) MAKES(cusolverDnCreateParams) MAKES(cublasCreate_v2) FINE(cusolverDnSetStream)
-        FINE(cublasSetStream_v2) FINE(cusolverDnXgeev_bufferSize) FINE(cusolverDnXgeev)
+// --- cuSOLVER and cuBLAS ----------------------------------------------------------------------------------------------
+// clang-format off: a list of names
+MAKES(cusolverDnCreate) MAKES(cusolverDnCreateGesvdjInfo) MAKES(cusolverDnCreateParams) MAKES(cublasCreate_v2)
+FINE(cusolverDnSetStream) FINE(cublasSetStream_v2) FINE(cusolverDnXgeev_bufferSize) FINE(cusolverDnXgeev)
 #define SIZED(name) FINE(name) FINE(name##_bufferSize)
-#define SOLVER(T)                                                                                                        \
-    SIZED(cusolverDn##T##getrf)                                                                                          \
-    FINE(cusolverDn##T##getrs) SIZED(cusolverDn##T##potrf) FINE(cusolverDn##T##potrfBatched) SIZED(cusolverDn##T##geqrf) \
-        SIZED(cusolverDn##T##gesvdj)
+#define SOLVER(T) SIZED(cusolverDn##T##getrf) FINE(cusolverDn##T##getrs) SIZED(cusolverDn##T##potrf) FINE(cusolverDn##T##potrfBatched) \
+    SIZED(cusolverDn##T##geqrf) SIZED(cusolverDn##T##gesvdj)
 #define REAL(T) SOLVER(T) SIZED(cusolverDn##T##orgqr) SIZED(cusolverDn##T##ormqr) SIZED(cusolverDn##T##syevd)
 #define COMPLEX(T) SOLVER(T) SIZED(cusolverDn##T##ungqr) SIZED(cusolverDn##T##unmqr) SIZED(cusolverDn##T##heevd)
 #define BLAS(T) FINE(cublas##T##trsm_v2) FINE(cublas##T##trsmBatched) FINE(cublas##T##getrfBatched) FINE(cublas##T##getrsBatched)
-            REAL(S) REAL(D) COMPLEX(C) COMPLEX(Z) BLAS(S) BLAS(D) BLAS(C) BLAS(Z)
+REAL(S) REAL(D) COMPLEX(C) COMPLEX(Z) BLAS(S) BLAS(D) BLAS(C) BLAS(Z)
+// clang-format on
 }

@@ -7,8 +7,8 @@
 // the weights of the next are made. Wide: see mma.cuh. Halves: 2 if a warpgroup has 128 rows, for which tiles come half as often.
 // Ahead: how many tiles are on their way.
 //
-// Float comes in parts (attention_parts.cuh) and has six products for one. The tensor cores cut off what sums can't hold instead of rounding it, so the
-// products of a tile are summed apart and then added.
+// Float comes in parts (attention_parts.cuh) and has six products for one. The tensor cores cut off what sums can't hold instead of
+// rounding it, so the products of a tile are summed apart and then added.
 #include "cuda/kernels/attention_common.cuh"
 #include "cuda/kernels/mma.cuh"
 
@@ -112,8 +112,8 @@ template <bool Transposed, class T, int N> struct MaskTile {
     }
 };
 
-// Which of a thread's weights dropout keeps: bit n * 4 + e. One call of the generator makes the numbers of four columns 16 apart; where rows are
-// keys these belong to four warps, which then make a fourth each for all, by way of `exchange`: 512 bytes of shared memory.
+// Which of a thread's weights dropout keeps: bit n * 4 + e. One call of the generator makes the numbers of four columns 16 apart; where
+// rows are keys these belong to four warps, which then make a fourth each for all, by way of `exchange`: 512 bytes of shared memory.
 template <bool Transposed, class T, int N>
 WISP_INLINE uint32_t kept_weights(const Visibility<T>& visible, int row, int column, uint32_t exchange = 0) {
     static_assert(N <= 8);

@@ -1,5 +1,5 @@
-// Attention in double, and in float where attention.cuh has no tiles, with plain multiplications: the same plan as attention.cuh, in tiles of
-// B x B scores that 16 x 16 threads share. Thread (y, x) has rows y + 16 i and columns x + 16 j.
+// Attention in double, and in float where attention.cuh has no tiles, with plain multiplications: the same plan as attention.cuh, in
+// tiles of B x B scores that 16 x 16 threads share. Thread (y, x) has rows y + 16 i and columns x + 16 j.
 #include "cuda/kernels/attention_common.cuh"
 
 namespace wisp {

@@ -39,21 +39,22 @@ namespace {
 #define WISP_REAL(name)                                      \
     WISP_INLINE float name(float x) { return ::name##f(x); } \
     WISP_INLINE double name(double x) { return ::name(x); }
-WISP_REAL(exp)
-WISP_REAL(exp2) WISP_REAL(expm1) WISP_REAL(log) WISP_REAL(log2) WISP_REAL(log10) WISP_REAL(log1p) WISP_REAL(sin) WISP_REAL(cos)
-    WISP_REAL(tan) WISP_REAL(asin) WISP_REAL(acos) WISP_REAL(atan) WISP_REAL(sinh) WISP_REAL(cosh) WISP_REAL(tanh) WISP_REAL(asinh)
-        WISP_REAL(acosh) WISP_REAL(atanh) WISP_REAL(erf) WISP_REAL(erfc) WISP_REAL(sqrt) WISP_REAL(floor) WISP_REAL(ceil) WISP_REAL(trunc)
-            WISP_REAL(nearbyint) WISP_REAL(rsqrt)
+// clang-format off: a list of names
+WISP_REAL(exp) WISP_REAL(exp2) WISP_REAL(expm1) WISP_REAL(log) WISP_REAL(log2) WISP_REAL(log10) WISP_REAL(log1p) WISP_REAL(sin)
+WISP_REAL(cos) WISP_REAL(tan) WISP_REAL(asin) WISP_REAL(acos) WISP_REAL(atan) WISP_REAL(sinh) WISP_REAL(cosh) WISP_REAL(tanh)
+WISP_REAL(asinh) WISP_REAL(acosh) WISP_REAL(atanh) WISP_REAL(erf) WISP_REAL(erfc) WISP_REAL(sqrt) WISP_REAL(floor) WISP_REAL(ceil)
+WISP_REAL(trunc) WISP_REAL(nearbyint) WISP_REAL(rsqrt)
+// clang-format on
 #undef WISP_REAL
 #define WISP_REAL(name)                                                  \
     WISP_INLINE float name(float x, float y) { return ::name##f(x, y); } \
     WISP_INLINE double name(double x, double y) { return ::name(x, y); }
-                WISP_REAL(atan2) WISP_REAL(hypot) WISP_REAL(fmod) WISP_REAL(copysign)
+// clang-format off: a list of names
+WISP_REAL(atan2) WISP_REAL(hypot) WISP_REAL(fmod) WISP_REAL(copysign)
+// clang-format on
 #undef WISP_REAL
-    // The usual powers are exact, as far as their products are, and quick: the exponent is mostly one number for all.
-    WISP_INLINE float pow(float x, float y) {
-    return y == 2.0f ? x * x : y == 1.0f ? x : y == 3.0f ? x * x * x : ::powf(x, y);
-}
+// The usual powers are exact, as far as their products are, and quick: the exponent is mostly one number for all.
+WISP_INLINE float pow(float x, float y) { return y == 2.0f ? x * x : y == 1.0f ? x : y == 3.0f ? x * x * x : ::powf(x, y); }
 WISP_INLINE double pow(double x, double y) { return y == 2.0 ? x * x : y == 1.0 ? x : y == 3.0 ? x * x * x : ::pow(x, y); }
 WISP_INLINE float abs(float x) { return ::fabsf(x); }
 WISP_INLINE double abs(double x) { return ::fabs(x); }

@@ -9,13 +9,7 @@ from wisp._core import Tensor as _TensorBase  # noqa: F401
 from wisp._tensor import _disabled_torch_function_impl  # noqa: F401
 from wisp.linalg import LinAlgError as _LinAlgError  # noqa: F401
 from wisp.nn.modules import module as _module
-from wisp.overrides import (  # noqa: F401
-    DisableTorchFunction,
-    DisableTorchFunctionSubclass,
-    _local,
-    has_torch_function_unary,
-    has_torch_function_variadic,
-)
+from wisp.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _local, has_torch_function_unary, has_torch_function_variadic  # noqa: F401
 from wisp.overrides import has_torch_function as _has_torch_function  # noqa: F401
 
 _TensorMeta = type(TensorBase)

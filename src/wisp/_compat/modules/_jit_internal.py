@@ -3,14 +3,7 @@
 from typing import Any, Final, List, Optional, Tuple  # noqa: F401, UP035
 
 from wisp.futures import Future  # noqa: F401
-from wisp.jit import (  # noqa: F401
-    _overload,
-    _overload_method,
-    export,
-    ignore,
-    is_scripting,
-    unused,
-)
+from wisp.jit import _overload, _overload_method, export, ignore, is_scripting, unused  # noqa: F401
 
 BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = list
 

@@ -18,15 +18,7 @@ from wisp.vision.models import (  # noqa: F401
     vgg,
     vision_transformer,
 )
-from wisp.vision.models._api import (  # noqa: F401
-    Weights,
-    WeightsEnum,
-    get_model,
-    get_model_builder,
-    get_model_weights,
-    get_weight,
-    list_models,
-)
+from wisp.vision.models._api import Weights, WeightsEnum, get_model, get_model_builder, get_model_weights, get_weight, list_models  # noqa: F401
 
 __all__ = ["get_model", "get_model_builder", "get_model_weights", "get_weight", "list_models"]
 for _module in (

@@ -43,67 +43,31 @@ _SUBMODULES = _compat.NAMES | set(
     multiprocessing nested nn onnx optim overrides profiler progress random serialization signal sparse special testing utils
     vision viz""".split()
 )
-_LAZY = {
-    "save": "serialization",
-    "load": "serialization",
-    "set_printoptions": "_tensor.printing",
-    "get_printoptions": "_tensor.printing",
-    "finfo": "_tensor.limits",
-    "iinfo": "_tensor.limits",
-    "from_dlpack": "utils.dlpack",
-    "to_dlpack": "utils.dlpack",
-    "autocast": "amp",
-    "GradScaler": "amp",
-    "vmap": "func",
-    **dict.fromkeys(
-        (
-            "SymInt",
-            "SymFloat",
-            "SymBool",
-            "sym_int",
-            "sym_float",
-            "sym_not",
-            "sym_max",
-            "sym_min",
-            "sym_ite",
-            "sym_sum",
-            "OutOfMemoryError",
-            "AcceleratorError",
-        ),
-        "_compat.symbols",
-    ),
-    **dict.fromkeys(("DisableTorchFunction", "DisableTorchFunctionSubclass"), "overrides"),
-    **dict.fromkeys(("Stream", "Event"), "cuda"),
-    **dict.fromkeys(("fork", "wait", "ScriptModule", "ScriptFunction"), "jit"),
-    "thread_safe_generator": "random",
-    "Future": "futures",
-    **dict.fromkeys(("ops", "classes"), "_ops"),
-    **dict.fromkeys(_compat.ABSENT_DTYPES, "_compat.dtypes"),
-    **dict.fromkeys(("UntypedStorage", "TypedStorage"), "storage"),
-    "PyTorchFileReader": "_C",
-    **dict.fromkeys(("sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_compressed_tensor"), "sparse"),
-    **dict.fromkeys(
-        (
-            "is_autocast_enabled",
-            "set_autocast_enabled",
-            "get_autocast_dtype",
-            "set_autocast_dtype",
-            "is_autocast_cpu_enabled",
-            "set_autocast_cpu_enabled",
-            "set_autocast_cpu_dtype",
-            "get_autocast_gpu_dtype",
-            "set_autocast_gpu_dtype",
-            "autocast_increment_nesting",
-            "autocast_decrement_nesting",
-            "get_autocast_cpu_dtype",
-            "is_autocast_cache_enabled",
-            "set_autocast_cache_enabled",
-            "clear_autocast_cache",
-        ),
-        "amp.autocast_mode",
-    ),
-    **dict.fromkeys(("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "random"),
+_HOMES = {
+    "serialization": "save load",
+    "_tensor.printing": "set_printoptions get_printoptions",
+    "_tensor.limits": "finfo iinfo",
+    "utils.dlpack": "from_dlpack to_dlpack",
+    "amp": "autocast GradScaler",
+    "amp.autocast_mode": """
+        is_autocast_enabled set_autocast_enabled get_autocast_dtype set_autocast_dtype is_autocast_cpu_enabled set_autocast_cpu_enabled
+        set_autocast_cpu_dtype get_autocast_gpu_dtype set_autocast_gpu_dtype autocast_increment_nesting autocast_decrement_nesting
+        get_autocast_cpu_dtype is_autocast_cache_enabled set_autocast_cache_enabled clear_autocast_cache""",
+    "func": "vmap",
+    "overrides": "DisableTorchFunction DisableTorchFunctionSubclass",
+    "cuda": "Stream Event",
+    "jit": "fork wait ScriptModule ScriptFunction",
+    "random": "manual_seed seed initial_seed get_rng_state set_rng_state thread_safe_generator",
+    "futures": "Future",
+    "_ops": "ops classes",
+    "storage": "UntypedStorage TypedStorage",
+    "sparse": "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_compressed_tensor",
+    "_C": "PyTorchFileReader",
+    "_compat.symbols": """
+        SymInt SymFloat SymBool sym_int sym_float sym_not sym_max sym_min sym_ite sym_sum OutOfMemoryError AcceleratorError""",
+    "_compat.dtypes": " ".join(_compat.ABSENT_DTYPES),
 }
+_LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name):

@@ -361,30 +361,17 @@ for _type in (_core.dtype, _core.layout, _core.memory_format):
     _copyreg.pickle(_type, lambda value: (_named, (str(value).split(".")[-1],)))
 
 
+_NO_METHODS = set(
+    """
+    install _Array _rebuild_in _Memory _memory _copied_in_memory _size _kind_of _device _named _disabled_torch_function_impl
+    _torch_function _init_subclass""".split()
+)
+
+
 def install():
     """Put the functions above into the Tensor type."""
-    methods = {
-        name: f
-        for name, f in globals().items()
-        if callable(f)
-        and getattr(f, "__module__", None) == __name__
-        and name
-        not in (
-            "install",
-            "_Array",
-            "_rebuild_in",
-            "_Memory",
-            "_memory",
-            "_copied_in_memory",
-            "_size",
-            "_kind_of",
-            "_device",
-            "_named",
-            "_disabled_torch_function_impl",
-            "_torch_function",
-            "_init_subclass",
-        )
-    }
+    own = {name: f for name, f in globals().items() if callable(f) and getattr(f, "__module__", None) == __name__}
+    methods = {name: f for name, f in own.items() if name not in _NO_METHODS}
     methods["type"], methods["__dir__"] = methods.pop("type_"), methods.pop("_dir")
     methods["__array_priority__"] = 1000
     methods["__torch_function__"] = classmethod(_torch_function)

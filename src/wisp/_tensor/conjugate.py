@@ -50,23 +50,9 @@ def _resolved(name):
     return method
 
 
-for _name in (
-    "item",
-    "tolist",
-    "numpy",
-    "__array__",
-    "__bool__",
-    "__float__",
-    "__int__",
-    "__index__",
-    "__complex__",
-    "__repr__",
-    "__format__",
-    "__deepcopy__",
-    "__reduce_ex__",
-    "__contains__",
-    "__dlpack__",
-):
+for _name in """
+    item tolist numpy __array__ __bool__ __float__ __int__ __index__ __complex__ __repr__ __format__ __deepcopy__ __reduce_ex__
+    __contains__ __dlpack__""".split():
     setattr(ConjugateView, _name, _resolved(_name))
 by_name(ConjugateView)
 _core._set_conjugate_type(ConjugateView)

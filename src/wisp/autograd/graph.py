@@ -56,8 +56,7 @@ class saved_tensors_hooks:
     back when it is needed."""
 
     def __init__(self, pack_hook, unpack_hook):
-        self.pack_hook = pack_hook
-        self.unpack_hook = unpack_hook
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def __enter__(self):
         _core._push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)

@@ -48,20 +48,9 @@ def get_args_parser():
     parser.add_argument("--threads", type=int, default=0, help="threads per process; by default the processors are divided")
     parser.add_argument("-m", "--module", action="store_true", help="the program is a module, as in python -m")
     parser.add_argument("--no-python", "--no_python", action="store_true", help="the program is not Python's")
-    for name in (
-        "rdzv-backend",
-        "rdzv-id",
-        "rdzv-conf",
-        "max-restarts",
-        "monitor-interval",
-        "start-method",
-        "role",
-        "log-dir",
-        "redirects",
-        "tee",
-        "local-addr",
-        "local-ranks-filter",
-    ):
+    for name in """
+        rdzv-backend rdzv-id rdzv-conf max-restarts monitor-interval start-method role log-dir redirects tee local-addr
+        local-ranks-filter""".split():
         parser.add_argument("--" + name, "--" + name.replace("-", "_"), default=None, help=argparse.SUPPRESS)
     for name in ("run-path", "use-env"):
         parser.add_argument("--" + name, "--" + name.replace("-", "_"), action="store_true", help=argparse.SUPPRESS)

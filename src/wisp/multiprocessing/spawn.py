@@ -16,9 +16,7 @@ class ProcessException(Exception):
 
     def __init__(self, msg, error_index, pid):
         super().__init__(msg)
-        self.msg = msg
-        self.error_index = error_index
-        self.pid = pid
+        self.msg, self.error_index, self.pid = msg, error_index, pid
 
     def __reduce__(self):
         return type(self), (self.msg, self.error_index, self.pid)
@@ -36,8 +34,7 @@ class ProcessExitedException(ProcessException):
 
     def __init__(self, msg, error_index, error_pid, exit_code, signal_name=None):
         super().__init__(msg, error_index, error_pid)
-        self.exit_code = exit_code
-        self.signal_name = signal_name
+        self.exit_code, self.signal_name = exit_code, signal_name
 
     def __reduce__(self):
         return type(self), (self.msg, self.error_index, self.pid, self.exit_code, self.signal_name)
@@ -62,8 +59,7 @@ class ProcessContext:
     """The processes of one `spawn`."""
 
     def __init__(self, processes, error_files):
-        self.processes = processes
-        self.error_files = error_files
+        self.processes, self.error_files = processes, error_files
         self.sentinels = {process.sentinel: i for i, process in enumerate(processes)}
 
     def pids(self):

@@ -1,7 +1,7 @@
 """Adafactor: adaptive rates with second moments kept as rows and columns."""
 
 import wisp
-from wisp.optim.optimizer import Optimizer, _number, _scalar, _zeros
+from wisp.optim.optimizer import Optimizer, _number, _scalar, _settings, _zeros
 
 
 class Adafactor(Optimizer):
@@ -24,9 +24,7 @@ class Adafactor(Optimizer):
             raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
         if not 0.0 <= weight_decay:
             raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
-        super().__init__(
-            params, dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay, foreach=foreach, maximize=maximize)
-        )
+        super().__init__(params, _settings(locals()))
 
     def _init_state(self, state, p, group):
         state["step"] = _scalar(0.0)

@@ -3,7 +3,7 @@
 import math
 
 import wisp
-from wisp.optim.optimizer import Optimizer, _number, _zeros
+from wisp.optim.optimizer import Optimizer, _number, _settings, _zeros
 
 
 def _orthogonalize(gradient, coefficients, steps, eps):
@@ -57,19 +57,7 @@ class Muon(Optimizer):
             raise ValueError(f"weight decay should be >= 0 but is: {weight_decay}")
         if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                weight_decay=weight_decay,
-                momentum=momentum,
-                nesterov=nesterov,
-                ns_coefficients=ns_coefficients,
-                eps=eps,
-                ns_steps=ns_steps,
-                adjust_lr_fn=adjust_lr_fn,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
         for group in self.param_groups:
             for p in group["params"]:
                 if p.dim() != 2:

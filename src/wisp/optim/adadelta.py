@@ -1,6 +1,6 @@
 """Adadelta: steps in the units of the parameters, without a global rate."""
 
-from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
+from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _settings, _zeros
 
 
 class Adadelta(Optimizer):
@@ -13,19 +13,7 @@ class Adadelta(Optimizer):
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Invalid rho value: {rho}")
         _check_nonnegative(eps=eps, weight_decay=weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                rho=rho,
-                eps=eps,
-                weight_decay=weight_decay,
-                maximize=maximize,
-                capturable=capturable,
-                foreach=foreach,
-                differentiable=differentiable,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
 
     def _init_state(self, state, p, group):
         state["step"] = _new_step(p, group)
@@ -33,17 +21,5 @@ class Adadelta(Optimizer):
         state["acc_delta"] = _zeros(p)
 
     def _update(self, group):
-        params, grads, states = self._gather(group)
-        step, lr = _rule("adadelta", group, params)
-        step(
-            params,
-            grads,
-            [s["square_avg"] for s in states],
-            [s["acc_delta"] for s in states],
-            [s["step"] for s in states],
-            lr,
-            group["rho"],
-            group["eps"],
-            group["weight_decay"],
-            group["maximize"],
-        )
+        settings = group["rho"], group["eps"], group["weight_decay"], group["maximize"]
+        self._step_by("adadelta", group, ("square_avg", "acc_delta"), settings)

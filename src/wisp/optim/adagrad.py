@@ -3,7 +3,7 @@
 import wisp
 from wisp import _core
 from wisp.optim import _formulas
-from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _check_nonnegative, _number, _scalar
+from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _check_nonnegative, _number, _scalar, _settings
 
 
 class Adagrad(Optimizer):
@@ -26,20 +26,7 @@ class Adagrad(Optimizer):
         _check_lr(lr)
         _check_nonnegative(lr_decay=lr_decay, weight_decay=weight_decay, initial_accumulator_value=initial_accumulator_value, eps=eps)
         _check_fused(fused, foreach, differentiable)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                lr_decay=lr_decay,
-                eps=eps,
-                weight_decay=weight_decay,
-                initial_accumulator_value=initial_accumulator_value,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                fused=fused,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
         for group in self.param_groups:  # here the state exists from the beginning
             for p in group["params"]:
                 self._init_state(self.state[p], p, group)
@@ -61,17 +48,9 @@ class Adagrad(Optimizer):
             _sparse_step(group, [entry for entry in zip(params, grads, states) if entry[1].is_sparse])
             params, grads, states = ([x[i] for x in zip(params, grads, states) if not x[1].is_sparse] for i in range(3))
         step = _formulas.adagrad_step if group["differentiable"] else _core._adagrad_step
-        step(
-            params,
-            grads,
-            [s["sum"] for s in states],
-            [s["step"] for s in states],
-            _number(group["lr"]),
-            group["lr_decay"],
-            group["weight_decay"],
-            group["eps"],
-            group["maximize"],
-        )
+        buffers = [state["sum"] for state in states], [state["step"] for state in states]
+        settings = group["lr_decay"], group["weight_decay"], group["eps"], group["maximize"]
+        step(params, grads, *buffers, _number(group["lr"]), *settings)
 
 
 @wisp.no_grad()

@@ -3,7 +3,7 @@
 import wisp
 from wisp import _core
 from wisp.optim import _formulas
-from wisp.optim.optimizer import Optimizer, _check_betas, _check_fused, _check_lr, _check_nonnegative, _new_step, _number, _zeros
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_fused, _check_lr, _check_nonnegative, _new_step, _number, _settings, _zeros
 
 
 class Adam(Optimizer):
@@ -25,6 +25,7 @@ class Adam(Optimizer):
         fused=None,
         decoupled_weight_decay=False,
     ):
+        settings = _settings(locals()) | {"betas": tuple(betas)}
         if isinstance(lr, wisp.Tensor) and foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
         _check_lr(lr)
@@ -40,22 +41,7 @@ class Adam(Optimizer):
             if kinds[i] and betas[i].numel() != 1:
                 raise ValueError(f"Tensor betas[{i}] must be 1-element")
         _check_fused(fused, foreach, differentiable)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=tuple(betas),
-                eps=eps,
-                weight_decay=weight_decay,
-                amsgrad=amsgrad,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                differentiable=differentiable,
-                fused=fused,
-                decoupled_weight_decay=decoupled_weight_decay,
-            ),
-        )
+        super().__init__(params, settings)
 
     def _init_state(self, state, p, group):
         state["step"] = _new_step(p, group)
@@ -74,20 +60,9 @@ class Adam(Optimizer):
         step = _formulas.adam_step if differentiable else _core._adam_step
         # A learning rate on the GPU is read there, at every replay of a captured graph.
         follows = {"lr_tensor": lr} if group["capturable"] and isinstance(lr, wisp.Tensor) and lr.is_cuda and not differentiable else {}
-        step(
-            params,
-            grads,
-            [s["exp_avg"] for s in states],
-            [s["exp_avg_sq"] for s in states],
-            [s["max_exp_avg_sq"] for s in states] if amsgrad else [],
-            [s["step"] for s in states],
-            lr if differentiable else 0.0 if follows else _number(lr),
-            _number(beta1),
-            _number(beta2),
-            group["eps"],
-            group["weight_decay"],
-            amsgrad,
-            group["maximize"],
-            group["decoupled_weight_decay"],
-            **follows,
-        )
+        moments = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq")]
+        largest = [state["max_exp_avg_sq"] for state in states] if amsgrad else []
+        rate = lr if differentiable else 0.0 if follows else _number(lr)
+        numbers = rate, _number(beta1), _number(beta2), group["eps"], group["weight_decay"]
+        flags = amsgrad, group["maximize"], group["decoupled_weight_decay"]
+        step(params, grads, *moments, largest, [state["step"] for state in states], *numbers, *flags, **follows)

@@ -1,6 +1,6 @@
 """Adamax: Adam with the infinity norm."""
 
-from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _settings, _zeros
 
 
 class Adamax(Optimizer):
@@ -23,19 +23,7 @@ class Adamax(Optimizer):
         _check_nonnegative(eps=eps)
         _check_betas(betas)
         _check_nonnegative(weight_decay=weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                capturable=capturable,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
 
     def _init_state(self, state, p, group):
         state["step"] = _new_step(p, group)
@@ -43,19 +31,5 @@ class Adamax(Optimizer):
         state["exp_inf"] = _zeros(p)
 
     def _update(self, group):
-        params, grads, states = self._gather(group)
-        beta1, beta2 = group["betas"]
-        step, lr = _rule("adamax", group, params)
-        step(
-            params,
-            grads,
-            [s["exp_avg"] for s in states],
-            [s["exp_inf"] for s in states],
-            [s["step"] for s in states],
-            lr,
-            beta1,
-            beta2,
-            group["eps"],
-            group["weight_decay"],
-            group["maximize"],
-        )
+        settings = *group["betas"], group["eps"], group["weight_decay"], group["maximize"]
+        self._step_by("adamax", group, ("exp_avg", "exp_inf"), settings)

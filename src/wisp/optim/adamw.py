@@ -1,6 +1,7 @@
 """AdamW: Adam with weight decay that does not pass through the moments."""
 
 from wisp.optim.adam import Adam
+from wisp.optim.optimizer import _settings
 
 
 class AdamW(Adam):
@@ -21,20 +22,7 @@ class AdamW(Adam):
         differentiable=False,
         fused=None,
     ):
-        super().__init__(
-            params,
-            lr,
-            betas,
-            eps,
-            weight_decay,
-            amsgrad,
-            foreach=foreach,
-            maximize=maximize,
-            capturable=capturable,
-            differentiable=differentiable,
-            fused=fused,
-            decoupled_weight_decay=True,
-        )
+        super().__init__(params, **_settings(locals()), decoupled_weight_decay=True)
 
     def __setstate__(self, state):
         super().__setstate__(state)

@@ -1,6 +1,6 @@
 """ASGD: stochastic gradient descent with averaged iterates."""
 
-from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _rule, _zeros
+from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _settings, _zeros
 
 
 class ASGD(Optimizer):
@@ -21,20 +21,7 @@ class ASGD(Optimizer):
     ):
         _check_lr(lr)
         _check_nonnegative(weight_decay=weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                lambd=lambd,
-                alpha=alpha,
-                t0=t0,
-                weight_decay=weight_decay,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                capturable=capturable,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
 
     def _init_state(self, state, p, group):
         state["step"] = _new_step(p, group)
@@ -43,19 +30,5 @@ class ASGD(Optimizer):
         state["ax"] = _zeros(p)
 
     def _update(self, group):
-        params, grads, states = self._gather(group)
-        step, lr = _rule("asgd", group, params)
-        step(
-            params,
-            grads,
-            [s["ax"] for s in states],
-            [s["mu"] for s in states],
-            [s["eta"] for s in states],
-            [s["step"] for s in states],
-            lr,
-            group["lambd"],
-            group["alpha"],
-            group["t0"],
-            group["weight_decay"],
-            group["maximize"],
-        )
+        settings = group["lambd"], group["alpha"], group["t0"], group["weight_decay"], group["maximize"]
+        self._step_by("asgd", group, ("ax", "mu", "eta"), settings)

@@ -1,7 +1,7 @@
 """L-BFGS: a quasi-Newton method with a limited history of gradients."""
 
 import wisp
-from wisp.optim.optimizer import Optimizer, _check_lr, _number
+from wisp.optim.optimizer import Optimizer, _check_lr, _number, _settings
 
 
 def _cubic_minimum(x1, f1, g1, x2, f2, g2, bounds=None):
@@ -111,18 +111,7 @@ class LBFGS(Optimizer):
         _check_lr(lr)
         if max_eval is None:
             max_eval = max_iter * 5 // 4
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                max_iter=max_iter,
-                max_eval=max_eval,
-                tolerance_grad=tolerance_grad,
-                tolerance_change=tolerance_change,
-                history_size=history_size,
-                line_search_fn=line_search_fn,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 

@@ -1,6 +1,6 @@
 """NAdam: Adam with Nesterov momentum."""
 
-from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _scalar, _zeros
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _scalar, _settings, _zeros
 
 
 class NAdam(Optimizer):
@@ -25,21 +25,7 @@ class NAdam(Optimizer):
         _check_nonnegative(eps=eps)
         _check_betas(betas)
         _check_nonnegative(weight_decay=weight_decay, momentum_decay=momentum_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                momentum_decay=momentum_decay,
-                decoupled_weight_decay=decoupled_weight_decay,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                differentiable=differentiable,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -54,22 +40,6 @@ class NAdam(Optimizer):
         state["exp_avg_sq"] = _zeros(p)
 
     def _update(self, group):
-        params, grads, states = self._gather(group)
-        beta1, beta2 = group["betas"]
-        step, lr = _rule("nadam", group, params)
-        step(
-            params,
-            grads,
-            [s["exp_avg"] for s in states],
-            [s["exp_avg_sq"] for s in states],
-            [s["mu_product"] for s in states],
-            [s["step"] for s in states],
-            lr,
-            beta1,
-            beta2,
-            group["eps"],
-            group["weight_decay"],
-            group["momentum_decay"],
-            group["decoupled_weight_decay"],
-            group["maximize"],
-        )
+        decays = group["weight_decay"], group["momentum_decay"], group["decoupled_weight_decay"]
+        settings = *group["betas"], group["eps"], *decays, group["maximize"]
+        self._step_by("nadam", group, ("exp_avg", "exp_avg_sq", "mu_product"), settings)

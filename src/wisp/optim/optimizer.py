@@ -58,6 +58,7 @@ _HOOKS = (
     "_optimizer_load_state_dict_pre_hooks",
     "_optimizer_load_state_dict_post_hooks",
 )
+_SWITCHES = "maximize differentiable capturable foreach fused amsgrad decoupled_weight_decay nesterov centered".split()
 
 
 def _register(hooks, hook, prepend=False):
@@ -152,17 +153,7 @@ class Optimizer:
         self.defaults.setdefault("differentiable", False)
         # groups saved by an older version may lack a hyperparameter; steps used to be plain numbers
         for group in self.param_groups:
-            for name in (
-                "maximize",
-                "differentiable",
-                "capturable",
-                "foreach",
-                "fused",
-                "amsgrad",
-                "decoupled_weight_decay",
-                "nesterov",
-                "centered",
-            ):
+            for name in _SWITCHES:
                 if name in self.defaults and (name != "differentiable" or differentiable):
                     group.setdefault(name, None if name in ("foreach", "fused") else False)
         if type(self)._step_is_tensor:
@@ -209,6 +200,13 @@ class Optimizer:
                 if not values:
                     self._init_state(values, p, group)
         return params, [p.grad for p in params], states
+
+    def _step_by(self, rule, group, buffers, settings):
+        """Make the step of a rule (see `_rule`) over a group: `buffers` are names in the parameters' states, `settings` come after the
+        learning rate."""
+        params, grads, states = self._gather(group)
+        step, lr = _rule(rule, group, params)
+        step(params, grads, *[[state[name] for state in states] for name in (*buffers, "step")], lr, *settings)
 
     def zero_grad(self, set_to_none=True):
         """Drop the gradients of all parameters, or fill them with zeros."""
@@ -399,6 +397,11 @@ def _rule(name, group, params):
     if group.get("capturable") and any(p.is_cuda for p in params):
         return wisp.no_grad()(getattr(_formulas, f"{name}_step")), group["lr"]
     return getattr(wisp._core, f"_{name}_step"), _number(group["lr"])
+
+
+def _settings(arguments):
+    """The `locals()` of an optimizer's constructor as the defaults of its groups."""
+    return {name: value for name, value in arguments.items() if name not in ("self", "params", "__class__")}
 
 
 def _zeros(parameter):

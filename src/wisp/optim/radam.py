@@ -1,6 +1,6 @@
 """RAdam: Adam that rectifies the variance of its adaptive rate."""
 
-from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _settings, _zeros
 
 
 class RAdam(Optimizer):
@@ -24,20 +24,7 @@ class RAdam(Optimizer):
         _check_nonnegative(eps=eps)
         _check_betas(betas)
         _check_nonnegative(weight_decay=weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                decoupled_weight_decay=decoupled_weight_decay,
-                differentiable=differentiable,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
 
     def _init_state(self, state, p, group):
         state["step"] = _new_step(p, group)
@@ -45,20 +32,5 @@ class RAdam(Optimizer):
         state["exp_avg_sq"] = _zeros(p)
 
     def _update(self, group):
-        params, grads, states = self._gather(group)
-        beta1, beta2 = group["betas"]
-        step, lr = _rule("radam", group, params)
-        step(
-            params,
-            grads,
-            [s["exp_avg"] for s in states],
-            [s["exp_avg_sq"] for s in states],
-            [s["step"] for s in states],
-            lr,
-            beta1,
-            beta2,
-            group["eps"],
-            group["weight_decay"],
-            group["decoupled_weight_decay"],
-            group["maximize"],
-        )
+        settings = *group["betas"], group["eps"], group["weight_decay"], group["decoupled_weight_decay"], group["maximize"]
+        self._step_by("radam", group, ("exp_avg", "exp_avg_sq"), settings)

@@ -1,6 +1,6 @@
 """RMSprop: gradients divided by the root of their mean square."""
 
-from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _rule, _zeros
+from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _rule, _settings, _zeros
 
 
 class RMSprop(Optimizer):
@@ -22,21 +22,7 @@ class RMSprop(Optimizer):
     ):
         _check_lr(lr)
         _check_nonnegative(eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                momentum=momentum,
-                alpha=alpha,
-                eps=eps,
-                centered=centered,
-                weight_decay=weight_decay,
-                capturable=capturable,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
 
     def _init_state(self, state, p, group):
         state["step"] = _new_step(p, group)
@@ -50,18 +36,6 @@ class RMSprop(Optimizer):
         params, grads, states = self._gather(group)
         momentum, centered = group["momentum"], group["centered"]
         step, lr = _rule("rmsprop", group, params)
-        step(
-            params,
-            grads,
-            [s["square_avg"] for s in states],
-            [s["grad_avg"] for s in states] if centered else [],
-            [s["momentum_buffer"] for s in states] if momentum > 0 else [],
-            [s["step"] for s in states],
-            lr,
-            group["alpha"],
-            group["eps"],
-            group["weight_decay"],
-            momentum,
-            centered,
-            group["maximize"],
-        )
+        kept = {"square_avg": True, "grad_avg": centered, "momentum_buffer": momentum > 0, "step": True}
+        buffers = [[state[name] for state in states] if needed else [] for name, needed in kept.items()]
+        step(params, grads, *buffers, lr, group["alpha"], group["eps"], group["weight_decay"], momentum, centered, group["maximize"])

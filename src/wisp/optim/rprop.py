@@ -1,7 +1,7 @@
 """Rprop: resilient backpropagation, which looks at the signs of gradients only."""
 
 import wisp
-from wisp.optim.optimizer import Optimizer, _check_lr, _new_step, _number, _rule, _zeros
+from wisp.optim.optimizer import Optimizer, _check_lr, _new_step, _number, _rule, _settings, _zeros
 
 
 class Rprop(Optimizer):
@@ -22,18 +22,7 @@ class Rprop(Optimizer):
         _check_lr(lr)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                etas=etas,
-                step_sizes=step_sizes,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                capturable=capturable,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
 
     def _init_state(self, state, p, group):
         lr = _number(group["lr"])
@@ -43,18 +32,6 @@ class Rprop(Optimizer):
 
     def _update(self, group):
         params, grads, states = self._gather(group)
-        shrink, grow = group["etas"]
-        smallest, largest = group["step_sizes"]
         step, _ = _rule("rprop", group, params)
-        step(
-            params,
-            grads,
-            [s["prev"] for s in states],
-            [s["step_size"] for s in states],
-            [s["step"] for s in states],
-            smallest,
-            largest,
-            shrink,
-            grow,
-            group["maximize"],
-        )
+        buffers = [[state[name] for state in states] for name in ("prev", "step_size", "step")]
+        step(params, grads, *buffers, *group["step_sizes"], *group["etas"], group["maximize"])

@@ -3,7 +3,7 @@
 import wisp
 from wisp import _core
 from wisp.optim import _formulas
-from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _number
+from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _check_nonnegative, _number, _settings
 
 
 class SGD(Optimizer):
@@ -24,27 +24,11 @@ class SGD(Optimizer):
         fused=None,
     ):
         _check_lr(lr)
-        if momentum < 0.0:
-            raise ValueError(f"Invalid momentum value: {momentum}")
-        if weight_decay < 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        _check_nonnegative(momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         _check_fused(fused, foreach, differentiable)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                momentum=momentum,
-                dampening=dampening,
-                weight_decay=weight_decay,
-                nesterov=nesterov,
-                maximize=maximize,
-                foreach=foreach,
-                differentiable=differentiable,
-                fused=fused,
-            ),
-        )
+        super().__init__(params, _settings(locals()))
 
     def _update(self, group):
         params = [p for p in group["params"] if p.grad is not None]
@@ -54,31 +38,12 @@ class SGD(Optimizer):
             states = [self.state[p] for p in params]
             buffers = [state.get("momentum_buffer") for state in states]
         new = [state for state, buffer in zip(states, buffers) if buffer is None]
+        lr, dampening, decay, flags = group["lr"], group["dampening"], group["weight_decay"], (group["nesterov"], group["maximize"])
         if group["differentiable"] or any(g.is_sparse for g in grads):
             step = _formulas.sgd_step if group["differentiable"] else wisp.no_grad()(_formulas.sgd_step)
-            step(
-                params,
-                grads,
-                buffers,
-                group["lr"],
-                momentum,
-                group["dampening"],
-                group["weight_decay"],
-                group["nesterov"],
-                group["maximize"],
-            )
+            step(params, grads, buffers, lr, momentum, dampening, decay, *flags)
         else:
-            _core._sgd_step(
-                params,
-                grads,
-                buffers,
-                _number(group["lr"]),
-                _number(momentum),
-                _number(group["dampening"]),
-                _number(group["weight_decay"]),
-                group["nesterov"],
-                group["maximize"],
-            )
+            _core._sgd_step(params, grads, buffers, _number(lr), _number(momentum), _number(dampening), _number(decay), *flags)
         if new:  # the step has made their buffers
             for state, buffer in zip(states, buffers):
                 state["momentum_buffer"] = buffer

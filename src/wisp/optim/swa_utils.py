@@ -71,9 +71,7 @@ class AveragedModel(nn.Module):
         if device is not None:
             self.module = self.module.to(device)
         self.register_buffer("n_averaged", wisp.tensor(0, dtype=wisp.int64, device=device))
-        self.avg_fn = avg_fn
-        self.multi_avg_fn = multi_avg_fn
-        self.use_buffers = use_buffers
+        self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
 
     def forward(self, *args, **kwargs):
         return self.module(*args, **kwargs)
@@ -136,8 +134,7 @@ class SWALR(LRScheduler):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
-        self._anneal_strategy = anneal_strategy
-        self.anneal_epochs = anneal_epochs
+        self._anneal_strategy, self.anneal_epochs = anneal_strategy, anneal_epochs
         super().__init__(optimizer, last_epoch)
 
     def _progress(self, step):

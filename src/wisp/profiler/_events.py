@@ -6,6 +6,11 @@ import os
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "chrome_trace", "read_events"]
 
+_SORTABLE = """
+    cpu_time cpu_time_total self_cpu_time_total cpu_memory_usage self_cpu_memory_usage count cuda_time cuda_time_total
+    self_cuda_time_total cuda_memory_usage self_cuda_memory_usage device_time device_time_total self_device_time_total
+    device_memory_usage self_device_memory_usage""".split()
+
 
 class Interval:
     """From start to end, in microseconds."""
@@ -193,26 +198,8 @@ class EventList(list):
         "cpu_memory_usage", "self_cpu_memory_usage", "count"."""
         rows = [row for row in self if not top_level_events_only or row.cpu_parent is None]
         if sort_by is not None:
-            allowed = (
-                "cpu_time",
-                "cpu_time_total",
-                "self_cpu_time_total",
-                "cpu_memory_usage",
-                "self_cpu_memory_usage",
-                "count",
-                "cuda_time",
-                "cuda_time_total",
-                "self_cuda_time_total",
-                "cuda_memory_usage",
-                "self_cuda_memory_usage",
-                "device_time",
-                "device_time_total",
-                "self_device_time_total",
-                "device_memory_usage",
-                "self_device_memory_usage",
-            )
-            if sort_by not in allowed:
-                raise ValueError(f"table(): sort_by must be one of {', '.join(allowed)}; got {sort_by!r}")
+            if sort_by not in _SORTABLE:
+                raise ValueError(f"table(): sort_by must be one of {', '.join(_SORTABLE)}; got {sort_by!r}")
             rows.sort(key=lambda row: getattr(row, sort_by), reverse=True)
         whole = self.self_cpu_time_total
 

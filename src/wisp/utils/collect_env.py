@@ -15,19 +15,9 @@ import wisp
 
 SystemEnv = namedtuple(
     "SystemEnv",
-    [
-        "torch_version",
-        "is_debug_build",
-        "os",
-        "libc_version",
-        "python_version",
-        "python_platform",
-        "cpu_info",
-        "num_threads",
-        "is_cuda_available",
-        "gpus",
-        "pip_packages",
-    ],
+    """
+    torch_version is_debug_build os libc_version python_version python_platform cpu_info num_threads is_cuda_available gpus
+    pip_packages""",
 )
 
 _PACKAGES = ("wisp", "numpy", "scipy-openblas32", "scikit-learn", "pillow", "safetensors", "nvidia-cudnn", "nvidia-cublas")

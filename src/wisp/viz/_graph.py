@@ -11,38 +11,16 @@ from wisp.viz._page import Picture, bytes_text, embed, escape, number_text, page
 __all__ = ["Graph", "graph"]
 
 _VISIBLE = 60  # about as many cards as are shown at first
-_KINDS = (
-    ("loss", ("loss", "cross_entropy", "nll")),
-    ("norm", ("norm",)),
-    ("product", ("addmm", "mm", "bmm", "matmul", "linear", "conv", "attention", "embedding", "lstm", "gru", "rnn")),
-    ("activation", ("relu", "elu", "gelu", "silu", "sigmoid", "tanh", "softmax", "softplus", "swish", "mish", "dropout", "glu")),
-    (
-        "shape",
-        (
-            "view",
-            "reshape",
-            "permute",
-            "transpose",
-            "expand",
-            "slice",
-            "select",
-            "cat",
-            "stack",
-            "squeeze",
-            "split",
-            "unbind",
-            "alias",
-            "clone",
-            "_to_copy",
-            "index",
-            "t",
-            "chunk",
-            "flatten",
-            "as_strided",
-        ),
-    ),
-    ("reduce", ("sum", "mean", "max", "min", "pool", "var", "std", "prod", "amax", "amin")),
-)
+_KINDS = {  # of operators, by parts of their names
+    "loss": "loss cross_entropy nll".split(),
+    "norm": ["norm"],
+    "product": "addmm mm bmm matmul linear conv attention embedding lstm gru rnn".split(),
+    "activation": "relu elu gelu silu sigmoid tanh softmax softplus swish mish dropout glu".split(),
+    "shape": """
+        view reshape permute transpose expand slice select cat stack squeeze split unbind alias clone _to_copy index t chunk flatten
+        as_strided""".split(),
+    "reduce": "sum mean max min pool var std prod amax amin".split(),
+}
 
 
 def _kind(item):
@@ -50,7 +28,7 @@ def _kind(item):
     if item.kind == "leaf":
         return "leaf"
     name = _forward_name(item.backward)
-    for kind, parts in _KINDS:
+    for kind, parts in _KINDS.items():
         if any(name == part or (len(part) > 2 and part in name) for part in parts):
             return kind
     return "other"

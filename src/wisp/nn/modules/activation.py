@@ -66,9 +66,7 @@ class Threshold(Module):
 
     def __init__(self, threshold, value, inplace=False):
         super().__init__()
-        self.threshold = threshold
-        self.value = value
-        self.inplace = inplace
+        self.threshold, self.value, self.inplace = threshold, value, inplace
 
     def forward(self, input):
         return F.threshold(input, self.threshold, self.value, self.inplace)
@@ -96,9 +94,7 @@ class RReLU(Module):
 
     def __init__(self, lower=1.0 / 8, upper=1.0 / 3, inplace=False):
         super().__init__()
-        self.lower = lower
-        self.upper = upper
-        self.inplace = inplace
+        self.lower, self.upper, self.inplace = lower, upper, inplace
 
     def forward(self, input):
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
@@ -125,9 +121,7 @@ class Hardtanh(Module):
         if max_value is not None:
             warnings.warn("keyword argument `max_value` is deprecated and rename to `max_val`", FutureWarning, stacklevel=2)
             max_val = max_value
-        self.min_val = min_val
-        self.max_val = max_val
-        self.inplace = inplace
+        self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
         if self.max_val <= self.min_val:
             raise AssertionError("max_val must be larger than min_val")
 
@@ -214,8 +208,7 @@ class ELU(Module):
 
     def __init__(self, alpha=1.0, inplace=False):
         super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
+        self.alpha, self.inplace = alpha, inplace
 
     def forward(self, input):
         return F.elu(input, self.alpha, self.inplace)
@@ -308,8 +301,7 @@ class LeakyReLU(Module):
 
     def __init__(self, negative_slope=1e-2, inplace=False):
         super().__init__()
-        self.negative_slope = negative_slope
-        self.inplace = inplace
+        self.negative_slope, self.inplace = negative_slope, inplace
 
     def forward(self, input):
         return F.leaky_relu(input, self.negative_slope, self.inplace)
@@ -332,8 +324,7 @@ class Softplus(Module):
 
     def __init__(self, beta=1.0, threshold=20.0):
         super().__init__()
-        self.beta = beta
-        self.threshold = threshold
+        self.beta, self.threshold = beta, threshold
 
     def forward(self, input):
         return F.softplus(input, self.beta, self.threshold)
@@ -361,8 +352,7 @@ class PReLU(Module):
 
     def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
         super().__init__()
-        self.num_parameters = num_parameters
-        self.init = init
+        self.num_parameters, self.init = num_parameters, init
         self.weight = Parameter(wisp.empty(num_parameters, device=device, dtype=dtype))
         self.reset_parameters()
 

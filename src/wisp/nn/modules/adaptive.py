@@ -40,11 +40,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 "cutoffs should be a sequence of unique, positive integers sorted in an increasing "
                 "order, where each value is between 1 and n_classes-1"
             )
-        self.in_features = in_features
-        self.n_classes = n_classes
+        self.in_features, self.n_classes = in_features, n_classes
         self.cutoffs = cutoffs + [n_classes]
-        self.div_value = div_value
-        self.head_bias = head_bias
+        self.div_value, self.head_bias = div_value, head_bias
         self.shortlist_size = self.cutoffs[0]
         self.n_clusters = len(self.cutoffs) - 1
         self.head_size = self.shortlist_size + self.n_clusters

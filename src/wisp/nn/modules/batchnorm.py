@@ -19,10 +19,7 @@ class _NormBase(Module):
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None, *, bias=True):
         factory = {"device": device, "dtype": dtype}
         super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
-        self.affine = affine
+        self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
         self.track_running_stats = track_running_stats
         self.register_parameter("weight", Parameter(wisp.empty(num_features, **factory)) if affine else None)
         self.register_parameter("bias", Parameter(wisp.empty(num_features, **factory)) if affine and bias else None)
@@ -129,8 +126,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
     def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None, *, bias=True):
         factory = {"device": device, "dtype": dtype}
         super().__init__(0, eps, momentum, False, False, **factory)
-        self.affine = affine
-        self.track_running_stats = track_running_stats
+        self.affine, self.track_running_stats = affine, track_running_stats
         if affine:
             self.weight = UninitializedParameter(**factory)
             if bias:

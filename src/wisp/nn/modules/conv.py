@@ -29,17 +29,7 @@ _PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
 
 
 class _ConvNd(Module):
-    __constants__ = [
-        "stride",
-        "padding",
-        "dilation",
-        "groups",
-        "padding_mode",
-        "output_padding",
-        "in_channels",
-        "out_channels",
-        "kernel_size",
-    ]
+    __constants__ = "stride padding dilation groups padding_mode output_padding in_channels out_channels kernel_size".split()
 
     def __init__(
         self,
@@ -71,16 +61,9 @@ class _ConvNd(Module):
                 raise ValueError("padding='same' is not supported for strided convolutions")
         if padding_mode not in _PADDING_MODES:
             raise ValueError(f"padding_mode must be one of {_PADDING_MODES}, but got padding_mode='{padding_mode}'")
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.padding = padding
-        self.dilation = dilation
-        self.transposed = transposed
-        self.output_padding = output_padding
-        self.groups = groups
-        self.padding_mode = padding_mode
+        self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel_size
+        self.stride, self.padding, self.dilation, self.transposed = stride, padding, dilation, transposed
+        self.output_padding, self.groups, self.padding_mode = output_padding, groups, padding_mode
         if padding == "valid":
             self._reversed_padding_repeated_twice = [0] * 2 * len(kernel_size)
         elif padding == "same":

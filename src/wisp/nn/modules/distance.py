@@ -18,9 +18,7 @@ class PairwiseDistance(Module):
 
     def __init__(self, p=2.0, eps=1e-6, keepdim=False):
         super().__init__()
-        self.norm = p
-        self.eps = eps
-        self.keepdim = keepdim
+        self.norm, self.eps, self.keepdim = p, eps, keepdim
 
     def forward(self, x1, x2):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
@@ -38,8 +36,7 @@ class CosineSimilarity(Module):
 
     def __init__(self, dim=1, eps=1e-8):
         super().__init__()
-        self.dim = dim
-        self.eps = eps
+        self.dim, self.eps = dim, eps
 
     def forward(self, x1, x2):
         return F.cosine_similarity(x1, x2, self.dim, self.eps)

@@ -222,19 +222,10 @@ class Hooks:
 
     # These dictionaries are made when first asked for: most modules never have a hook.
     _hook_dicts = frozenset(
-        (
-            "_forward_pre_hooks",
-            "_forward_pre_hooks_with_kwargs",
-            "_forward_hooks",
-            "_forward_hooks_with_kwargs",
-            "_forward_hooks_always_called",
-            "_backward_pre_hooks",
-            "_backward_hooks",
-            "_state_dict_pre_hooks",
-            "_state_dict_hooks",
-            "_load_state_dict_pre_hooks",
-            "_load_state_dict_post_hooks",
-        )
+        """
+        _forward_pre_hooks _forward_pre_hooks_with_kwargs _forward_hooks _forward_hooks_with_kwargs _forward_hooks_always_called
+        _backward_pre_hooks _backward_hooks _state_dict_pre_hooks _state_dict_hooks _load_state_dict_pre_hooks
+        _load_state_dict_post_hooks""".split()
     )
 
     def _add_hook(self, hooks, hook, extra=(), prepend=False):

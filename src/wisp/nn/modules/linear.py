@@ -40,8 +40,7 @@ class Linear(Module):
 
     def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
+        self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(wisp.empty((out_features, in_features), device=device, dtype=dtype))
         self.register_parameter("bias", Parameter(wisp.empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
@@ -80,9 +79,7 @@ class Bilinear(Module):
         super().__init__()
         if in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got {in1_features}")
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = Parameter(wisp.empty((out_features, in1_features, in2_features), device=device, dtype=dtype))
         self.register_parameter("bias", Parameter(wisp.empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()

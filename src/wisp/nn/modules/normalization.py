@@ -19,10 +19,7 @@ class LocalResponseNorm(Module):
 
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1.0):
         super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
     def forward(self, input):
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
@@ -65,10 +62,7 @@ class CrossMapLRN2d(Module):
 
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
         super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
     def forward(self, input):
         if input.dim() != 4:
@@ -112,8 +106,7 @@ class LayerNorm(_Affine):
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
         super().__init__()
         self.normalized_shape = _as_shape(normalized_shape)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
+        self.eps, self.elementwise_affine = eps, elementwise_affine
         self._add_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
 
     def forward(self, input):
@@ -140,10 +133,7 @@ class GroupNorm(_Affine):
             raise ValueError(f"num_groups must be positive, got {num_groups}")
         if num_channels % num_groups != 0:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
-        self.num_groups = num_groups
-        self.num_channels = num_channels
-        self.eps = eps
-        self.affine = affine
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         self._add_affine(num_channels, affine, affine and bias, device, dtype)
 
     def forward(self, input):
@@ -166,8 +156,7 @@ class RMSNorm(Module):
     def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None):
         super().__init__()
         self.normalized_shape = _as_shape(normalized_shape)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
+        self.eps, self.elementwise_affine = eps, elementwise_affine
         self.register_parameter(
             "weight", Parameter(wisp.empty(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
         )

@@ -35,9 +35,7 @@ class _MaxPoolNd(Module):
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
+        self.padding, self.dilation, self.return_indices = padding, dilation, return_indices
         self.ceil_mode = ceil_mode
 
     def extra_repr(self):
@@ -144,8 +142,7 @@ class AvgPool1d(_AvgPoolNd):
         self.kernel_size = _single(kernel_size)
         self.stride = _single(stride if stride is not None else kernel_size)
         self.padding = _single(padding)
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
+        self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
 
     def forward(self, input):
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
@@ -165,9 +162,7 @@ class AvgPool2d(_AvgPoolNd):
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
+        self.padding, self.ceil_mode, self.count_include_pad = padding, ceil_mode, count_include_pad
         self.divisor_override = divisor_override
 
     def forward(self, input):
@@ -199,8 +194,7 @@ class _FractionalMaxPoolNd(Module):
             raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
         if output_size is not None and output_ratio is not None:
             raise ValueError("only one of output_size and output_ratio may be specified")
-        self.kernel_size = kernel_size
-        self.return_indices = return_indices
+        self.kernel_size, self.return_indices = kernel_size, return_indices
         self.register_buffer("_random_samples", _random_samples)
         self.output_size = None if output_size is None else sizes(output_size)
         self.output_ratio = None if output_ratio is None else sizes(output_ratio)
@@ -233,9 +227,7 @@ class _LPPoolNd(Module):
 
     def __init__(self, norm_type, kernel_size, stride=None, ceil_mode=False):
         super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
+        self.norm_type, self.kernel_size, self.stride = norm_type, kernel_size, stride
         self.ceil_mode = ceil_mode
 
     def extra_repr(self):
@@ -268,8 +260,7 @@ class _AdaptiveMaxPoolNd(Module):
 
     def __init__(self, output_size, return_indices=False):
         super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
+        self.output_size, self.return_indices = output_size, return_indices
 
     def extra_repr(self):
         return f"output_size={self.output_size}"

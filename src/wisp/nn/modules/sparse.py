@@ -52,12 +52,9 @@ class Embedding(Module):
         dtype=None,
     ):
         super().__init__()
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = _positive_index(padding_idx, num_embeddings)
-        self.max_norm = max_norm
-        self.norm_type = norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
         self.weight = _table(num_embeddings, embedding_dim, _weight, not _freeze, device, dtype)
         if _weight is None:
             self.reset_parameters()
@@ -116,17 +113,8 @@ class EmbeddingBag(Module):
     (2, 3)
     """
 
-    __constants__ = [
-        "num_embeddings",
-        "embedding_dim",
-        "max_norm",
-        "norm_type",
-        "scale_grad_by_freq",
-        "mode",
-        "sparse",
-        "include_last_offset",
-        "padding_idx",
-    ]
+    __constants__ = """
+        num_embeddings embedding_dim max_norm norm_type scale_grad_by_freq mode sparse include_last_offset padding_idx""".split()
 
     def __init__(
         self,
@@ -144,18 +132,13 @@ class EmbeddingBag(Module):
         dtype=None,
     ):
         super().__init__()
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        self.max_norm = max_norm
-        self.norm_type = norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
+        self.num_embeddings, self.embedding_dim, self.max_norm = num_embeddings, embedding_dim, max_norm
+        self.norm_type, self.scale_grad_by_freq = norm_type, scale_grad_by_freq
         self.padding_idx = _positive_index(padding_idx, num_embeddings)
         self.weight = _table(num_embeddings, embedding_dim, _weight, True, device, dtype)
         if _weight is None:
             self.reset_parameters()
-        self.mode = mode
-        self.sparse = sparse
-        self.include_last_offset = include_last_offset
+        self.mode, self.sparse, self.include_last_offset = mode, sparse, include_last_offset
 
     reset_parameters = Embedding.reset_parameters
     _fill_padding_idx_with_zero = Embedding._fill_padding_idx_with_zero

@@ -15,10 +15,7 @@ class SpectralNorm:
     def __init__(self, name="weight", n_power_iterations=1, dim=0, eps=1e-12):
         if n_power_iterations <= 0:
             raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
-        self.name = name
-        self.dim = dim
-        self.n_power_iterations = n_power_iterations
-        self.eps = eps
+        self.name, self.dim, self.n_power_iterations, self.eps = name, dim, n_power_iterations, eps
 
     def reshape_weight_to_matrix(self, weight):
         if self.dim != 0:

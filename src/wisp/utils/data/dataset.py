@@ -196,8 +196,7 @@ class Subset(Dataset):
     """
 
     def __init__(self, dataset, indices):
-        self.dataset = dataset
-        self.indices = indices
+        self.dataset, self.indices = dataset, indices
 
     def __getitem__(self, index):
         if isinstance(index, list):

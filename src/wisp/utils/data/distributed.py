@@ -22,13 +22,9 @@ class DistributedSampler(Sampler):
             rank = wisp.distributed.get_rank() if rank is None else rank
         if rank >= num_replicas or rank < 0:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
-        self.dataset = dataset
-        self.num_replicas = num_replicas
-        self.rank = rank
+        self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
         self.epoch = 0
-        self.drop_last = drop_last
-        self.shuffle = shuffle
-        self.seed = seed
+        self.drop_last, self.shuffle, self.seed = drop_last, shuffle, seed
         if drop_last and len(dataset) % num_replicas != 0:
             self.num_samples = math.ceil((len(dataset) - num_replicas) / num_replicas)
         else:

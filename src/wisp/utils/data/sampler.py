@@ -58,9 +58,7 @@ class RandomSampler(Sampler):
     """
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
-        self.data_source = data_source
-        self.replacement = replacement
-        self._num_samples = num_samples
+        self.data_source, self.replacement, self._num_samples = data_source, replacement, num_samples
         self.generator = generator
         if not isinstance(replacement, bool):
             raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
@@ -101,8 +99,7 @@ class SubsetRandomSampler(Sampler):
     """
 
     def __init__(self, indices, generator=None):
-        self.indices = indices
-        self.generator = generator
+        self.indices, self.generator = indices, generator
 
     def __iter__(self):
         for i in wisp.randperm(len(self.indices), generator=self.generator).tolist():
@@ -128,9 +125,7 @@ class WeightedRandomSampler(Sampler):
         weights = wisp.as_tensor(weights, dtype=wisp.float64)
         if weights.dim() != 1:
             raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(weights.shape)}")
-        self.weights = weights
-        self.num_samples = num_samples
-        self.replacement = replacement
+        self.weights, self.num_samples, self.replacement = weights, num_samples, replacement
         self.generator = generator
 
     def __iter__(self):
@@ -154,9 +149,7 @@ class BatchSampler(Sampler):
             raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
         if not isinstance(drop_last, bool):
             raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
-        self.sampler = sampler
-        self.batch_size = batch_size
-        self.drop_last = drop_last
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
     def __iter__(self):
         indices = iter(self.sampler)

@@ -17,39 +17,11 @@ from wisp.vision.transforms.functional import (  # noqa: F401
     to_tensor,
 )
 
-_COLOURS = (
-    "adjust_brightness",
-    "adjust_contrast",
-    "adjust_gamma",
-    "adjust_hue",
-    "adjust_saturation",
-    "adjust_sharpness",
-    "autocontrast",
-    "equalize",
-    "invert",
-    "posterize",
-    "rgb_to_grayscale",
-    "solarize",
-    "gaussian_blur",
-    "normalize",
-    "erase",
-    "to_grayscale",
-)
-_SHAPES = (
-    "affine",
-    "center_crop",
-    "crop",
-    "elastic_transform",
-    "hflip",
-    "pad",
-    "perspective",
-    "resize",
-    "resized_crop",
-    "rotate",
-    "vflip",
-    "five_crop",
-    "ten_crop",
-)
+_COLOURS = """
+    adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation adjust_sharpness autocontrast equalize invert
+    posterize rgb_to_grayscale solarize gaussian_blur normalize erase to_grayscale""".split()
+_SHAPES = """
+    affine center_crop crop elastic_transform hflip pad perspective resize resized_crop rotate vflip five_crop ten_crop""".split()
 
 
 def _boxes_as(boxes, format):

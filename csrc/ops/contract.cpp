@@ -10,7 +10,7 @@ namespace {
 
 // t with the dimensions `rows` made one and `columns` made another. If memory holds the columns outside the rows, the
 // transposed matrix is a view where this one would be a copy: the form says so.
-Tensor as_matrix(const Tensor& t, const Dims& rows, const Dims& columns, int64_t batch, Form& form) {
+Tensor as_matrix(const Tensor& t, const Dims& rows, const Dims& columns, int64_t batch, MatrixForm& form) {
     auto arranged = [&](const Dims& first, const Dims& second, Dims& sizes) {
         Dims order;
         sizes.clear();
@@ -65,7 +65,7 @@ Tensor contract_pair(Tensor left, Tensor right, const Dims& summed) {
         return r;
     };
     const int64_t b = batch.size(), l = left_only.size(), s = both.size(), r = right_only.size();
-    Form form_left, form_right;
+    MatrixForm form_left, form_right;
     const Tensor a = as_matrix(picked(left, order_left), range(b, l), range(b + l, s), b, form_left);
     const Tensor c = as_matrix(picked(right, order_right), range(b, s), range(b + s, r), b, form_right);
     if (a.dtype() != c.dtype()) throw RuntimeError("expected scalar type ", type_name(a.dtype()), " but found ", type_name(c.dtype()));
@@ -141,6 +141,131 @@ Equation parse(const std::string& text) {
     return e;
 }
 
+// How many dimensions an ellipsis stands for at most. Every operand must have the dimensions that the equation gives it.
+int64_t dims_of_ellipsis(const Equation& e, const TensorList& given) {
+    int64_t most = 0;
+    for (int64_t i = 0; i < int64_t(given.size()); i++) {
+        const auto& labels = e.inputs[i];
+        const bool dots = std::find(labels.begin(), labels.end(), ellipsis) != labels.end();
+        const int64_t named = int64_t(labels.size()) - dots, dims = given[i].dim();
+        if (dots) {
+            if (named > dims)
+                throw RuntimeError("einsum(): the number of subscripts in the equation (", named,
+                                   ") is more than the number of dimensions (", dims, ") for operand ", i);
+            most = std::max(most, dims - named);
+        } else if (named != dims) {
+            throw RuntimeError("einsum(): the number of subscripts in the equation (", named,
+                               named > dims ? ") is more than the number of dimensions (" : ") does not match the number of dimensions (",
+                               dims, ") for operand ", i, named > dims ? "" : " and no ellipsis was given");
+        }
+    }
+    return most;
+}
+
+// The labels of an equation as the operands have them. Dimensions of the ellipsis have labels of their own, aligned at the right.
+struct Labels {
+    int64_t ellipsis_dims, count;
+    std::vector<int64_t> seen, last;     // of each label: in how many dimensions it is, and the last operand that has it (-1: none)
+    std::vector<std::vector<int>> axes;  // of each operand: one label per dimension
+};
+
+Labels labels_of(const Equation& e, const TensorList& given) {
+    Labels l;
+    l.ellipsis_dims = dims_of_ellipsis(e, given);
+    l.count = letters + l.ellipsis_dims;
+    l.seen.assign(l.count, 0);
+    l.last.assign(l.count, -1);
+    l.axes.resize(given.size());
+    std::vector<int64_t> size(l.count, 1);
+    for (int64_t i = 0; i < int64_t(given.size()); i++) {
+        std::vector<int>& axes = l.axes[i];
+        const int64_t covered = given[i].dim() - int64_t(e.inputs[i].size()) + 1;
+        for (int label : e.inputs[i]) {
+            if (label == ellipsis)
+                for (int64_t d = 0; d < covered; d++) axes.push_back(int(l.count - covered + d));
+            else axes.push_back(label);
+        }
+        for (int64_t d = 0; d < given[i].dim(); d++) {
+            const int label = axes[d];
+            const int64_t n = given[i].size(d);
+            l.seen[label]++;
+            l.last[label] = i;
+            if (n == 1) continue;
+            if (size[label] != 1 && size[label] != n)
+                throw RuntimeError("einsum(): subscript ", name_of_label(label), " has size ", n, " for operand ", i,
+                                   " which does not broadcast with previously seen size ", size[label]);
+            size[label] = n;
+        }
+    }
+    return l;
+}
+
+// The labels in the order of the dimensions of the products: first the output's (`out_dims` of them), then those that are summed.
+std::vector<int> order_of(const Equation& e, const Labels& l, int64_t& out_dims) {
+    std::vector<int> order;
+    std::vector<bool> placed(l.count, false);
+    auto place = [&](int64_t label) {
+        placed[label] = true;
+        order.push_back(int(label));
+    };
+    auto place_ellipsis = [&] {
+        for (int64_t label = letters; label < l.count; label++) place(label);
+    };
+    if (e.explicit_output) {
+        for (int label : e.output) {
+            if (label == ellipsis) {
+                place_ellipsis();
+                continue;
+            }
+            if (placed[label])
+                throw RuntimeError("einsum(): output subscript ", name_of_label(label), " appears more than once in the output");
+            if (l.last[label] < 0)
+                throw RuntimeError("einsum(): output subscript ", name_of_label(label),
+                                   " does not appear in the equation for any input operand");
+            place(label);
+        }
+    } else {  // ellipsis first, then the letters that appear exactly once, in alphabetical order
+        place_ellipsis();
+        for (int label = 0; label < letters; label++)
+            if (l.seen[label] == 1) place(label);
+    }
+    out_dims = int64_t(order.size());
+    for (int64_t label = 0; label < l.count; label++)
+        if (!placed[label] && l.last[label] >= 0) place(label);
+    return order;
+}
+
+// Repeated labels of operand `operand` become one, the diagonal of their dimensions.
+Tensor with_diagonals(Tensor t, std::vector<int>& axes, int64_t operand) {
+    for (size_t d = 0; d < axes.size(); d++)
+        for (size_t other = axes.size() - 1; other > d; other--)
+            if (axes[other] == axes[d]) {
+                if (t.size(int64_t(d)) != t.size(int64_t(other)))
+                    throw RuntimeError("einsum(): subscript ", name_of_label(axes[d]), " is repeated for operand ", operand,
+                                       " but the sizes don't match, ", t.size(int64_t(other)), " != ", t.size(int64_t(d)));
+                const int label = axes[d];
+                t = diagonal(t, 0, int64_t(d), int64_t(other));  // the joint dimension comes last
+                axes.erase(axes.begin() + int64_t(other));
+                axes.erase(axes.begin() + int64_t(d));
+                axes.push_back(label);
+                d = size_t(-1);
+                break;
+            }
+    return t;
+}
+
+// A tensor with dimensions `axes`, no label twice, with all the dimensions of `order`: size 1 where it lacks one.
+Tensor aligned(Tensor t, const std::vector<int>& axes, const std::vector<int>& order) {
+    Dims permutation;
+    for (int label : order)
+        for (size_t d = 0; d < axes.size(); d++)
+            if (axes[d] == label) permutation.push_back(int64_t(d));
+    t = permute(t, permutation);
+    for (size_t d = 0; d < order.size(); d++)
+        if (std::find(axes.begin(), axes.end(), order[d]) == axes.end()) t = unsqueeze(t, int64_t(d));
+    return t;
+}
+
 }  // namespace
 
 Tensor einsum(const std::string& text, const TensorList& given) {
@@ -149,121 +274,25 @@ Tensor einsum(const std::string& text, const TensorList& given) {
     const int64_t count = given.size();
     if (int64_t(e.inputs.size()) < count) throw RuntimeError("einsum(): more operands were provided than specified in the equation");
     if (int64_t(e.inputs.size()) > count) throw RuntimeError("einsum(): fewer operands were provided than specified in the equation");
-
-    // Ellipsis dimensions become labels of their own, aligned at the right.
-    int64_t ellipsis_dims = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const auto& labels = e.inputs[i];
-        const bool dots = std::find(labels.begin(), labels.end(), ellipsis) != labels.end();
-        const int64_t named = int64_t(labels.size()) - dots, dims = given[i].dim();
-        if (dots) {
-            if (named > dims)
-                throw RuntimeError("einsum(): the number of subscripts in the equation (", named,
-                                   ") is more than the number of dimensions (", dims, ") for operand ", i);
-            ellipsis_dims = std::max(ellipsis_dims, dims - named);
-        } else if (named != dims) {
-            throw RuntimeError("einsum(): the number of subscripts in the equation (", named,
-                               named > dims ? ") is more than the number of dimensions (" : ") does not match the number of dimensions (",
-                               dims, ") for operand ", i, named > dims ? "" : " and no ellipsis was given");
-        }
-    }
-    const int64_t labels = letters + ellipsis_dims;
-    std::vector<int64_t> size(labels, 1), seen(labels, 0), last(labels, -1), position(labels, -1);
-
-    std::vector<std::vector<int>> axes(count);  // of each operand: one label per dimension
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t covered = given[i].dim() - int64_t(e.inputs[i].size()) + 1;
-        for (int label : e.inputs[i]) {
-            if (label == ellipsis)
-                for (int64_t d = 0; d < covered; d++) axes[i].push_back(int(letters + ellipsis_dims - covered + d));
-            else axes[i].push_back(label);
-        }
-        for (int64_t d = 0; d < given[i].dim(); d++) {
-            const int label = axes[i][d];
-            const int64_t n = given[i].size(d);
-            seen[label]++;
-            last[label] = i;
-            if (n == 1) continue;
-            if (size[label] != 1 && size[label] != n)
-                throw RuntimeError("einsum(): subscript ", name_of_label(label), " has size ", n, " for operand ", i,
-                                   " which does not broadcast with previously seen size ", size[label]);
-            size[label] = n;
-        }
-    }
-
-    // Positions: output labels in their order, then the summed ones.
-    std::vector<int> order;
-    auto place = [&](int label) {
-        position[label] = int64_t(order.size());
-        order.push_back(label);
-    };
-    if (e.explicit_output) {
-        for (int label : e.output) {
-            if (label == ellipsis) {
-                for (int64_t d = 0; d < ellipsis_dims; d++) place(int(letters + d));
-                continue;
-            }
-            if (position[label] >= 0)
-                throw RuntimeError("einsum(): output subscript ", name_of_label(label), " appears more than once in the output");
-            if (last[label] < 0)
-                throw RuntimeError("einsum(): output subscript ", name_of_label(label),
-                                   " does not appear in the equation for any input operand");
-            place(label);
-        }
-    } else {  // ellipsis first, then the letters that appear exactly once, in alphabetical order
-        for (int64_t d = 0; d < ellipsis_dims; d++) place(int(letters + d));
-        for (int label = 0; label < letters; label++)
-            if (seen[label] == 1) place(label);
-    }
-    const int64_t out_dims = int64_t(order.size());
-    for (int64_t label = 0; label < labels; label++)
-        if (position[label] < 0 && last[label] >= 0) place(int(label));
-    const int64_t dims = int64_t(order.size());
-
-    // Every operand with all the dimensions in that order, size 1 where it lacks one; a repeated label is a diagonal.
+    Labels labels = labels_of(e, given);
+    int64_t out_dims;
+    const std::vector<int> order = order_of(e, labels, out_dims);
     TensorList operands;
     for (int64_t i = 0; i < count; i++) {
-        Tensor t = given[i];
-        std::vector<int> axis = axes[i];
-        for (size_t d = 0; d < axis.size(); d++)
-            for (size_t other = axis.size() - 1; other > d; other--)
-                if (axis[other] == axis[d]) {
-                    if (t.size(int64_t(d)) != t.size(int64_t(other)))
-                        throw RuntimeError("einsum(): subscript ", name_of_label(axis[d]), " is repeated for operand ", i,
-                                           " but the sizes don't match, ", t.size(int64_t(other)), " != ", t.size(int64_t(d)));
-                    const int label = axis[d];
-                    t = diagonal(t, 0, int64_t(d), int64_t(other));  // the joint dimension comes last
-                    axis.erase(axis.begin() + int64_t(other));
-                    axis.erase(axis.begin() + int64_t(d));
-                    axis.push_back(label);
-                    d = size_t(-1);
-                    break;
-                }
-        Dims permutation;
-        for (int label : order)
-            for (size_t d = 0; d < axis.size(); d++)
-                if (axis[d] == label) permutation.push_back(int64_t(d));
-        t = permute(t, permutation);
-        for (int64_t d = 0; d < dims; d++)
-            if (std::find(axis.begin(), axis.end(), order[d]) == axis.end()) t = unsqueeze(t, d);
-        operands.push_back(t);
+        const Tensor t = with_diagonals(given[i], labels.axes[i], i);
+        operands.push_back(aligned(t, labels.axes[i], order));
     }
 
-    auto finished_at = [&](int64_t i) {  // summed dimensions that no later operand has
-        Dims summed;
-        for (int64_t d = out_dims; d < dims; d++)
-            if (std::max<int64_t>(last[order[d]], 1) == i) summed.push_back(d);
-        return summed;
-    };
-    Tensor result = operands[0];
-    if (count == 1) {
-        Dims summed;
-        for (int64_t d = out_dims; d < dims; d++) summed.push_back(d);
-        return summed.empty() ? result : sum(result, summed);
-    }
-    for (int64_t i = 1; i < count; i++) result = contract_pair(result, operands[i], finished_at(i));
     Dims summed;
-    for (int64_t d = out_dims; d < dims; d++) summed.push_back(d);
+    for (int64_t d = out_dims; d < int64_t(order.size()); d++) summed.push_back(d);
+    Tensor result = operands[0];
+    if (count == 1) return summed.empty() ? result : sum(result, summed);
+    for (int64_t i = 1; i < count; i++) {
+        Dims finished;  // summed dimensions that no later operand has
+        for (int64_t d : summed)
+            if (std::max<int64_t>(labels.last[order[d]], 1) == i) finished.push_back(d);
+        result = contract_pair(result, operands[i], finished);
+    }
     return summed.empty() ? result : squeeze(result, summed);
 }
 
@@ -287,7 +316,7 @@ Tensor tensordot(const Tensor& first, const Tensor& second, const Dims& given_a,
         if (!dims_a.contains(d)) free_a.push_back(d), sizes.push_back(a.size(d));
     for (int64_t d = 0; d < b.dim(); d++)
         if (!dims_b.contains(d)) free_b.push_back(d), sizes.push_back(b.size(d));
-    Form form_a, form_b;
+    MatrixForm form_a, form_b;
     const Tensor left = as_matrix(a, free_a, dims_a, 0, form_a), right = as_matrix(b, dims_b, free_b, 0, form_b);
     if (left.dtype() == DType::boolean) throw NotImplemented("\"addmm_impl_cpu_\" not implemented for 'Bool'");
     return reshape(product(left, form_a, right, form_b, "MmBackward0"), sizes);

@@ -39,7 +39,7 @@ inline Tensor no_info(const Dims& batch) { return zeros(batch, DType::i32); }
 // --- formulas ---
 inline Tensor mT(const Tensor& a) { return transpose(a, -2, -1); }
 inline Tensor mH(const Tensor& a) { return conj(transpose(a, -2, -1)); }
-inline constexpr Form adjoint{true, true};
+inline constexpr MatrixForm adjoint{true, true};
 inline Tensor times(const Tensor& a, const Tensor& b) { return product(a, {}, b, {}); }               // a b
 inline Tensor adjoint_times(const Tensor& a, const Tensor& b) { return product(a, adjoint, b, {}); }  // a^H b
 inline Tensor times_adjoint(const Tensor& a, const Tensor& b) { return product(a, {}, b, adjoint); }  // a b^H

@@ -185,7 +185,7 @@ Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left,
     if (needs_grad(a, tau, other)) {  // through the whole of Q
         const Tensor used = narrow(a, -1, 0, k);
         const Tensor q = householder_product(m > k ? cat({used, zeros(with(batch, {m, m - k}), a.dtype())}, -1) : used, tau);
-        const Form form{transposed, transposed};
+        const MatrixForm form{transposed, transposed};
         return left ? product(q, form, other, {}) : product(other, {}, q, form);
     }
     Tensor c = column_major_copy(other);

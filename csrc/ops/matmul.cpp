@@ -34,8 +34,8 @@ void check_supported(const char* kernel, DType d) {
         throw NotImplemented('"', kernel, "\" not implemented for '", type_name(d), "'");
 }
 
-int64_t rows_of(const Tensor& t, Form f) { return t.size(f.transposed ? -1 : -2); }
-int64_t columns_of(const Tensor& t, Form f) { return t.size(f.transposed ? -2 : -1); }
+int64_t rows_of(const Tensor& t, MatrixForm f) { return t.size(f.transposed ? -1 : -2); }
+int64_t columns_of(const Tensor& t, MatrixForm f) { return t.size(f.transposed ? -2 : -1); }
 
 void set_factors(cpu::GemmArgs& g, DType dtype, const Scalar& alpha, const Scalar& beta) {
     if (is_integral(dtype)) {
@@ -84,7 +84,7 @@ Tensor clone_dense(const Tensor& t) {
 
 // out = alpha * form(a)·form(b) + beta * d, where all but out may be broadcast over the batch and d over everything.
 // The rows of out must be contiguous. No checks, no history.
-void multiply(const Tensor& out, const Tensor& a, Form form_a, const Tensor& b, Form form_b, const Tensor& d = {},
+void multiply(const Tensor& out, const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm form_b, const Tensor& d = {},
               const Scalar* alpha = nullptr, const Scalar* beta = nullptr) {
     if (out.numel() == 0 || out.device().type == DeviceType::meta) return;
     OnDevice on(out.device());
@@ -180,12 +180,12 @@ bool linear_gradients(Backward& bw, const Tensor& g, const Tensor& x) {
 }
 
 // Gradients of form(a)·form(b). With A' = form(a), the gradient of A' is g·B'ᴴ; undoing the form of a gives a's own.
-Tensor gradient_of_left(const Tensor& g, Form form_a, const Tensor& b, Form form_b) {
+Tensor gradient_of_left(const Tensor& g, MatrixForm form_a, const Tensor& b, MatrixForm form_b) {
     const bool conjugate_b = is_complex(g.dtype()) && form_a.conjugated == form_b.conjugated;
     if (form_a.transposed) return product(b, {form_b.transposed, conjugate_b}, g, {true, form_a.conjugated});
     return product(g, {false, form_a.conjugated}, b, {!form_b.transposed, conjugate_b});
 }
-Tensor gradient_of_right(const Tensor& grad, const Tensor& left, Form form_a, Form form_b, bool one_right) {
+Tensor gradient_of_right(const Tensor& grad, const Tensor& left, MatrixForm form_a, MatrixForm form_b, bool one_right) {
     const bool conjugate_a = is_complex(grad.dtype()) && form_a.conjugated == form_b.conjugated;
     // One b for a whole batch of a: a single product over all rows.
     const bool fold = one_right && left.dim() > 2 && !form_a.transposed;
@@ -245,7 +245,7 @@ Tensor as_column(const Tensor& v) { return alias(v, Layout{{v.size(0), 1}, {v.st
 
 }  // namespace
 
-Tensor product(const Tensor& a, Form form_a, const Tensor& b, Form form_b, const char* name) {
+Tensor product(const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm form_b, const char* name) {
     const int64_t m = rows_of(a, form_a), n = columns_of(b, form_b);
     Tensor out;
     if (a.dim() == 2 && b.dim() == 2) {
@@ -281,7 +281,7 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
 }
 
 // form(matrix) · vector.
-static Tensor times_vector(const Tensor& matrix, Form form, const Tensor& vector) {
+static Tensor times_vector(const Tensor& matrix, MatrixForm form, const Tensor& vector) {
     Tensor out = empty({rows_of(matrix, form)}, vector.dtype(), vector.device());
     multiply(as_column(out), matrix, form, as_column(vector), {});
     if (needs_grad(matrix, vector))

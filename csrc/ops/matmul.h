@@ -5,12 +5,12 @@
 namespace wisp {
 
 // How a matrix enters a product: as it is, transposed, conjugated or both. Neither is ever copied for that.
-struct Form {
+struct MatrixForm {
     bool transposed = false, conjugated = false;
 };
 
 // form(a) · form(b) over the last two dimensions; the dimensions before them are broadcast. Shapes must fit.
-Tensor product(const Tensor& a, Form form_a, const Tensor& b, Form form_b, const char* name = "BmmBackward0");
+Tensor product(const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm form_b, const char* name = "BmmBackward0");
 
 Tensor mv(const Tensor& matrix, const Tensor& vector);
 Tensor dot(const Tensor& a, const Tensor& b);

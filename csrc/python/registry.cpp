@@ -49,14 +49,14 @@ struct Operator {
     CastPolicy autocast[2] = {};  // on the CPU, on the GPU
 };
 
-enum Form : uint8_t { form_function, form_method, form_inplace };
+enum CallForm : uint8_t { form_function, form_method, form_inplace };
 
-int places_of(Form form) { return form == form_function ? function : form == form_method ? method : inplace | inplace_function; }
+int places_of(CallForm form) { return form == form_function ? function : form == form_method ? method : inplace | inplace_function; }
 
 struct OperatorObject {
     PyObject_HEAD vectorcallfunc call;
     Operator* op;
-    Form form;
+    CallForm form;
     PyObject* doc;
     PyObject* module;
     PyObject* dict;
@@ -472,7 +472,7 @@ void enter(const std::string& signature, void* f, Thunk call, int places) {
     table().places[path] |= places;
 }
 
-PyObject* new_object(Operator* op, Form form, PyObject* module) {
+PyObject* new_object(Operator* op, CallForm form, PyObject* module) {
     PyTypeObject* type = form == form_function ? &function_type : &method_type;
     auto* o = PyObject_New(OperatorObject, type);
     if (!o) throw PythonError();
@@ -557,7 +557,7 @@ void make_operators(PyObject* module, PyTypeObject* tensor) {
             dict = PyDict_GetItemString(spaces.get(), space.c_str());
         }
         PyObject* home = PyUnicode_InternFromString(space.empty() ? "wisp" : ("wisp." + space).c_str());
-        auto put = [&](PyObject* into, const std::string& name, Form form) {
+        auto put = [&](PyObject* into, const std::string& name, CallForm form) {
             Ref o(new_object(op.get(), form, home));
             PyDict_SetItemString(into, name.c_str(), o.get());
         };

@@ -49,6 +49,7 @@ class _Asked(types.ModuleType):
             ours = own_name(self.__name__) or self.__name__
             if importlib.util.find_spec(f"{ours}.{name}") is not None:
                 return importlib.import_module(f"{ours}.{name}")
+        # `from torch import x` asks like `torch.x` does, and drops the text of an AttributeError: only the instruction tells which it is.
         frame = missing.caller()
         code = frame.f_code.co_code if frame is not None else b""
         importing = frame is not None and frame.f_lasti >= 0 and code[frame.f_lasti] == _IMPORT_FROM

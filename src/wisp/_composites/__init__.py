@@ -37,7 +37,10 @@ def _inplace(function):
 
 
 def _method(function):
-    """The same function with its first parameter called `self`, as methods have it."""
+    """The same function with its first parameter called `self`, as methods have it.
+
+    A wrapper that shows this signature would need `inspect`, whose import alone takes a twentieth of the package's.
+    """
     code, name = function.__code__, function.__code__.co_varnames[0]
     if name == "self" or name in code.co_cellvars:
         return function

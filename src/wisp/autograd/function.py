@@ -8,6 +8,15 @@ from wisp import _core
 __all__ = ["Function", "FunctionCtx", "once_differentiable", "InplaceFunction"]
 
 
+_BatchedTensor = _apply_batched = None  # vmap's tensors, and how it applies a Function to them
+
+
+def set_batching(batched_type, apply):
+    """wisp.func says when it is first used what its tensors are; until then no Function can meet one."""
+    global _BatchedTensor, _apply_batched
+    _BatchedTensor, _apply_batched = batched_type, apply
+
+
 class FunctionCtx:
     """Carries values from `forward` to `backward`. Tensors go through `save_for_backward`, where in-place changes are
     noticed; anything else can be an attribute."""
@@ -179,10 +188,8 @@ class Function:
     @classmethod
     def apply(cls, *args, **kwargs):
         """Run `forward`, and record `backward` if an argument requires grad."""
-        if any(type(arg).__name__ == "BatchedTensor" for arg in args):
-            from wisp.func._batching import apply_function
-
-            return apply_function(cls, args, kwargs)
+        if _apply_batched is not None and any(type(arg) is _BatchedTensor for arg in args):
+            return _apply_batched(cls, args, kwargs)
         ctx = FunctionCtx()
         inputs = tuple(arg if isinstance(arg, wisp.Tensor) else None for arg in args)
         ctx.needs_input_grad = tuple(arg is not None and arg.requires_grad for arg in inputs)

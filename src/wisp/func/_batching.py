@@ -14,6 +14,7 @@ import wisp
 from wisp import _core
 from wisp._tensor import _disabled_torch_function_impl
 from wisp._tensor.operators import by_name
+from wisp.autograd.function import set_batching
 
 Tensor = wisp.Tensor
 _state = threading.local()
@@ -480,3 +481,4 @@ def apply_function(cls, args, kwargs):
 
 by_name(BatchedTensor)
 _core._set_batching(BatchedTensor, _call)
+set_batching(BatchedTensor, apply_function)

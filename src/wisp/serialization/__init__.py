@@ -2,7 +2,7 @@
 
 A file is a zip archive: `data.pkl` is a pickle in which a tensor is a call of `torch._utils._rebuild_tensor_v2` on a
 numbered storage, and `data/0`, `data/1` … hold the bytes of the storages. The reader (`_unpickle.py`) knows a fixed list
-of names that such a pickle may refer to (`_file_names.py`) and refuses all others.
+of names that such a pickle may refer to (`_names.py`) and refuses all others.
 """
 
 import contextlib

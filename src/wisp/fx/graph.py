@@ -135,6 +135,96 @@ class _InsertPoint:
         self.graph._insert = self.before
 
 
+class _Text:
+    """Steps as Python text, and the objects that the text names."""
+
+    def __init__(self, root_module):
+        import wisp
+
+        self.root_module = root_module
+        self.named = {"torch": wisp, "device": wisp.device, "inf": math.inf, "nan": math.nan, "NoneType": type(None)}
+        self.plain = (wisp.dtype, wisp.memory_format, wisp.layout)
+        self.device, self.size = wisp.device, wisp.Size
+
+    def name_of(self, value, wanted):
+        """A name for an object that has no text of its own."""
+        name = re.sub(r"\W+", "_", wanted)
+        while name in self.named and self.named[name] is not value:
+            name += "_"
+        self.named[name] = value
+        return name
+
+    def value(self, value):
+        """The text of an argument."""
+        if isinstance(value, Node):
+            return value.name
+        if isinstance(value, tuple) and type(value) is not self.size:
+            if hasattr(value, "_fields"):
+                return f"{self.name_of(type(value), type(value).__name__)}({self.values(value)})"
+            return "(" + self.values(value) + ("," if len(value) == 1 else "") + ")"
+        if isinstance(value, list):
+            return "[" + self.values(value) + "]"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key!r}: {self.value(item)}" for key, item in value.items()) + "}"
+        if isinstance(value, slice):
+            return f"slice({self.values((value.start, value.stop, value.step))})"
+        if isinstance(value, self.plain):
+            return str(value)
+        if isinstance(value, self.device):
+            return f"device(type={value.type!r}" + ("" if value.index is None else f", index={value.index}") + ")"
+        if value is None or value is Ellipsis or isinstance(value, (bool, int, float, complex, str, bytes)):
+            return "..." if value is Ellipsis else repr(value)
+        if callable(value) and hasattr(value, "__name__"):
+            return self.function(value)
+        return self.name_of(value, f"_constant_{type(value).__name__}")
+
+    def values(self, values):
+        return ", ".join(map(self.value, values))
+
+    def arguments(self, args, kwargs):
+        return ", ".join([self.value(a) for a in args] + [f"{key} = {self.value(a)}" for key, a in kwargs.items()])
+
+    def function(self, value):
+        """The text of a function: its name in PyTorch if it has one."""
+        full = qualified_name(value)
+        if full.startswith("torch.") or getattr(builtins, full, None) is value:
+            return full
+        return self.name_of(value, full)
+
+    def path(self, target):
+        """The text of an attribute of the root module."""
+        result = self.root_module
+        for step in target.split("."):
+            result = f"{result}.{step}" if step.isidentifier() else f'getattr({result}, "{step}")'
+        return result
+
+    def result(self, node):
+        """The text of what a step computes."""
+        target, args = node.target, node.args
+        if node.op == "get_attr":
+            return self.path(target)
+        if node.op == "call_module":
+            return f"{self.path(target)}({self.arguments(args, node.kwargs)})"
+        if node.op == "call_method":
+            return f"{self.value(args[0])}.{target}({self.arguments(args[1:], node.kwargs)})"
+        if target in _INFIX and len(args) == 2 and not node.kwargs:
+            return f"{self.value(args[0])} {_INFIX[target]} {self.value(args[1])}"
+        if target in _PREFIX and len(args) == 1:
+            return f"{_PREFIX[target]}{self.value(args[0])}"
+        if target is operator.getitem:
+            return f"{self.value(args[0])}[{self.value(args[1])}]"
+        if target is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
+            return f"{self.value(args[0])}.{args[1]}"
+        return f"{self.function(target)}({self.arguments(args, node.kwargs)})"
+
+    def step(self, node):
+        """The text of a step."""
+        if node.target in _INPLACE and len(node.args) == 2:
+            changed, other = map(self.value, node.args)
+            return f"{changed} {_INPLACE[node.target]} {other};  {node.name} = {changed}"
+        return f"{node.name} = {self.result(node)}"
+
+
 class Graph:
     """The steps of a program: `nodes` in order, with methods that add, copy, replace and erase them.
 
@@ -317,53 +407,7 @@ class Graph:
 
     def python_code(self, root_module="self", *, verbose=False, include_stride=False, include_device=False):
         """The Python text that runs the graph, with the objects that it names."""
-        import wisp
-
-        named = {"torch": wisp, "device": wisp.device, "inf": math.inf, "nan": math.nan, "NoneType": type(None)}
-
-        def name_of(value, wanted):
-            name = re.sub(r"\W+", "_", wanted)
-            while name in named and named[name] is not value:
-                name += "_"
-            named[name] = value
-            return name
-
-        def text(value):
-            if isinstance(value, Node):
-                return value.name
-            if isinstance(value, tuple) and type(value) is not wisp.Size:
-                if hasattr(value, "_fields"):
-                    return f"{name_of(type(value), type(value).__name__)}({', '.join(map(text, value))})"
-                return "(" + ", ".join(map(text, value)) + ("," if len(value) == 1 else "") + ")"
-            if isinstance(value, list):
-                return "[" + ", ".join(map(text, value)) + "]"
-            if isinstance(value, dict):
-                return "{" + ", ".join(f"{key!r}: {text(item)}" for key, item in value.items()) + "}"
-            if isinstance(value, slice):
-                return f"slice({text(value.start)}, {text(value.stop)}, {text(value.step)})"
-            if isinstance(value, (wisp.dtype, wisp.memory_format, wisp.layout)):
-                return str(value)
-            if isinstance(value, wisp.device):
-                return f"device(type={value.type!r}" + ("" if value.index is None else f", index={value.index}") + ")"
-            if value is None or value is Ellipsis or isinstance(value, (bool, int, float, complex, str, bytes)):
-                return "..." if value is Ellipsis else repr(value)
-            if callable(value) and hasattr(value, "__name__"):
-                return function(value)
-            return name_of(value, f"_constant_{type(value).__name__}")
-
-        def function(value):
-            full = qualified_name(value)
-            if full.startswith("torch.") or getattr(builtins, full, None) is value:
-                return full
-            return name_of(value, full)
-
-        def path(target):
-            steps = [root_module] + target.split(".")
-            result = steps[0]
-            for step in steps[1:]:
-                result = f"{result}.{step}" if step.isidentifier() else f'getattr({result}, "{step}")'
-            return result
-
+        text = _Text(root_module)
         last_use = {}
         for node in reversed(self.nodes):
             for used in node.all_input_nodes:
@@ -374,38 +418,18 @@ class Graph:
 
         parameters, lines = [], []
         for node in self.nodes:
-            arguments = ", ".join([text(a) for a in node.args] + [f"{key} = {text(a)}" for key, a in node.kwargs.items()])
             if node.op == "placeholder":
                 raw = str(node.target)
                 plain = raw.lstrip("*")
-                default = f" = {text(node.args[0])}" if node.args else ""
+                default = f" = {text.value(node.args[0])}" if node.args else ""
                 parameters.append(raw[: len(raw) - len(plain)] + plain + default)
                 if node.name != plain:
                     lines.append(f"{node.name} = {plain}")
                 continue
             if node.op == "output":
-                lines.append(f"return {text(node.args[0])}")
+                lines.append(f"return {text.value(node.args[0])}")
                 continue
-            if node.op == "get_attr":
-                right = path(node.target)
-            elif node.op == "call_module":
-                right = f"{path(node.target)}({arguments})"
-            elif node.op == "call_method":
-                rest = ", ".join([text(a) for a in node.args[1:]] + [f"{key} = {text(a)}" for key, a in node.kwargs.items()])
-                right = f"{text(node.args[0])}.{node.target}({rest})"
-            elif node.target in _INFIX and len(node.args) == 2 and not node.kwargs:
-                right = f"{text(node.args[0])} {_INFIX[node.target]} {text(node.args[1])}"
-            elif node.target in _PREFIX and len(node.args) == 1:
-                right = f"{_PREFIX[node.target]}{text(node.args[0])}"
-            elif node.target is operator.getitem:
-                right = f"{text(node.args[0])}[{text(node.args[1])}]"
-            elif node.target is getattr and len(node.args) == 2 and isinstance(node.args[1], str) and node.args[1].isidentifier():
-                right = f"{text(node.args[0])}.{node.args[1]}"
-            else:
-                right = f"{function(node.target)}({arguments})"
-            line = f"{node.name} = {right}"
-            if node.target in _INPLACE and len(node.args) == 2:
-                line = f"{text(node.args[0])} {_INPLACE[node.target]} {text(node.args[1])};  {node.name} = {text(node.args[0])}"
+            line = text.step(node)
             finished = [used.name for used in dying.get(node, ()) if used is not node]
             if not node.users:
                 finished.append(node.name)
@@ -417,4 +441,4 @@ class Graph:
         if not lines:
             lines = ["pass"]
         body = "\n".join("    " + line for line in lines)
-        return PythonCode(f"\ndef forward({', '.join([root_module, *parameters])}):\n{body}\n", named)
+        return PythonCode(f"\ndef forward({', '.join([root_module, *parameters])}):\n{body}\n", text.named)

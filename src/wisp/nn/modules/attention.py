@@ -76,6 +76,38 @@ def _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads):
                 raise AssertionError(f"Expected `attn_mask` shape to be {expected} but got {tuple(attn_mask.shape)}")
 
 
+def _check_sizes(key, value, embed_dim, embed_dim_to_check, num_heads, use_separate_proj_weight):
+    if embed_dim != embed_dim_to_check:
+        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}")
+    if embed_dim // num_heads * num_heads != embed_dim:
+        raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+    if key.shape[:2] != value.shape[:2]:
+        raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}")
+    if not use_separate_proj_weight and key.shape != value.shape:
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+
+
+def _mask_of_heads(mask, batch, num_heads, target, source):
+    """A mask (L, S) or (N * heads, L, S) as (N or 1, heads or 1, L, S)."""
+    if mask is None:
+        return None
+    expected = (target, source) if mask.dim() == 2 else (batch * num_heads, target, source)
+    if tuple(mask.shape) != expected:
+        raise RuntimeError(f"The shape of the {mask.dim()}D attn_mask is {tuple(mask.shape)}, but should be {expected}.")
+    return mask.reshape(-1, num_heads if mask.dim() == 3 else 1, target, source)
+
+
+def _attend_with_weights(q, k, v, mask, dropout_p):
+    """Attention by its formula, which has the weights that the operator never holds."""
+    weights = (q * math.sqrt(1.0 / q.shape[-1])) @ k.transpose(-2, -1)
+    if mask is not None:
+        weights = weights + mask
+    weights = F.softmax(weights, dim=-1)
+    if dropout_p > 0.0:
+        weights = F.dropout(weights, p=dropout_p)
+    return weights @ v, weights
+
+
 def multi_head_attention_forward(
     query,
     key,
@@ -121,16 +153,8 @@ def multi_head_attention_forward(
 
     target, batch, embed_dim = query.shape
     source = key.shape[0]
-    if embed_dim != embed_dim_to_check:
-        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}")
+    _check_sizes(key, value, embed_dim, embed_dim_to_check, num_heads, use_separate_proj_weight)
     head_dim = embed_dim // num_heads
-    if head_dim * num_heads != embed_dim:
-        raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
-    if key.shape[:2] != value.shape[:2]:
-        raise AssertionError(f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}")
-    if not use_separate_proj_weight and key.shape != value.shape:
-        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
-
     if use_separate_proj_weight:
         biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
         q, k, v = (F.linear(x, w, b) for x, w, b in zip((query, key, value), (q_proj_weight, k_proj_weight, v_proj_weight), biases))
@@ -141,12 +165,7 @@ def multi_head_attention_forward(
     only_causal = is_causal and key_padding_mask is None and not need_weights and bias_k is None and not add_zero_attn
     if only_causal:
         attn_mask = None
-    attn_mask = _additive_mask(attn_mask, "attn_mask", q.dtype)
-    if attn_mask is not None:
-        expected = (target, source) if attn_mask.dim() == 2 else (batch * num_heads, target, source)
-        if tuple(attn_mask.shape) != expected:
-            raise RuntimeError(f"The shape of the {attn_mask.dim()}D attn_mask is {tuple(attn_mask.shape)}, but should be {expected}.")
-        attn_mask = attn_mask.reshape(-1, num_heads if attn_mask.dim() == 3 else 1, target, source)
+    attn_mask = _mask_of_heads(_additive_mask(attn_mask, "attn_mask", q.dtype), batch, num_heads, target, source)
     key_padding_mask = _additive_mask(key_padding_mask, "key_padding_mask", q.dtype)
 
     extra = 0  # positions of the source beyond those given
@@ -174,17 +193,10 @@ def multi_head_attention_forward(
         attn_mask = key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
 
     dropout_p = dropout_p if training else 0.0
-    weights = None
     if need_weights:
-        weights = (q * math.sqrt(1.0 / head_dim)) @ k.transpose(-2, -1)
-        if attn_mask is not None:
-            weights = weights + attn_mask
-        weights = F.softmax(weights, dim=-1)
-        if dropout_p > 0.0:
-            weights = F.dropout(weights, p=dropout_p)
-        output = weights @ v
+        output, weights = _attend_with_weights(q, k, v, attn_mask, dropout_p)
     else:
-        output = F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, only_causal)
+        output, weights = F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, only_causal), None
 
     output = output.permute(2, 0, 1, 3).reshape(target, batch, embed_dim)
     output = F.linear(output, out_proj_weight, out_proj_bias)

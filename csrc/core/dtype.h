@@ -34,12 +34,12 @@ using c128 = std::complex<double>;
 enum class DType : uint8_t { u8, i8, i16, i32, i64, f16, f32, f64, c64, c128, boolean, bf16, u16, u32, u64, count };
 
 // WISP_DTYPES(X) calls X(enumerator, C++ type, Python name) for each dtype, in the order of the enum.
-#define WISP_DTYPES(X)                                                                                                            \
-    X(u8, uint8_t, "uint8")                                                                                                       \
-    X(i8, int8_t, "int8") X(i16, int16_t, "int16") X(i32, int32_t, "int32") X(i64, int64_t, "int64") X(f16, wisp::f16, "float16") \
-        X(f32, float, "float32") X(f64, double, "float64") X(c64, wisp::c64, "complex64") X(c128, wisp::c128, "complex128")       \
-            X(boolean, bool, "bool") X(bf16, wisp::bf16, "bfloat16") X(u16, uint16_t, "uint16") X(u32, uint32_t, "uint32")        \
-                X(u64, uint64_t, "uint64")
+#define WISP_DTYPES(X)                                                                                                               \
+    X(u8, uint8_t, "uint8")                                                                                                          \
+    X(i8, int8_t, "int8")                                                                                                            \
+    X(i16, int16_t, "int16") X(i32, int32_t, "int32") X(i64, int64_t, "int64") X(f16, wisp::f16, "float16") X(f32, float, "float32") \
+        X(f64, double, "float64") X(c64, wisp::c64, "complex64") X(c128, wisp::c128, "complex128") X(boolean, bool, "bool")          \
+            X(bf16, wisp::bf16, "bfloat16") X(u16, uint16_t, "uint16") X(u32, uint32_t, "uint32") X(u64, uint64_t, "uint64")
 
 constexpr int64_t item_size(DType d) {
     constexpr uint8_t sizes[] = {1, 1, 2, 4, 8, 2, 4, 8, 8, 16, 1, 2, 2, 4, 8};
@@ -53,6 +53,8 @@ constexpr bool is_signed(DType d) {
     return !(d == DType::u8 || d == DType::u16 || d == DType::u32 || d == DType::u64 || d == DType::boolean);
 }
 constexpr bool is_differentiable(DType d) { return is_floating(d) || is_complex(d); }
+// What elements are computed in where nothing else is said.
+constexpr DType compute_dtype(DType d) { return is_reduced(d) ? DType::f32 : is_integral(d) && d != DType::u64 ? DType::i64 : d; }
 constexpr DType real_of(DType d) { return d == DType::c64 ? DType::f32 : d == DType::c128 ? DType::f64 : d; }
 constexpr DType complex_of(DType d) { return d == DType::f64 || d == DType::c128 ? DType::c128 : DType::c64; }
 

@@ -1,18 +1,16 @@
 // Attention in blocks of queries times keys: products through the matrix kernels, softmax on the block while it is in
 // cache, with the running maximum and sum of each row.
-#include "cpu/attention.h"
+#include "kernels/attention.h"
 
 #include "core/scratch.h"
 #include "core/threads.h"
-#include "cpu/gemm.h"
+#include "kernels/gemm.h"
 #include "cpu/vector.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
 constexpr int64_t query_block = 64, key_block = 256;
-
-WISP_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 template <class C> struct Matrix {  // element (i, j) at data[i * row + j * column]
     const C* data;

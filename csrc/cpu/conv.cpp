@@ -155,12 +155,12 @@ template <class T> void pack_weight(const Problem<T>& p, const Plan<T>& plan, bo
                     *place++ = (a.kernel_first + i * a.kernel_step) * p.weight_tap[0] +
                                (b.kernel_first + j * b.kernel_step) * p.weight_tap[1] + c.kernel_first + k * c.kernel_step;
     // Several panels at a time, so that long pieces of the weight are read in order.
-    const int64_t stack = ordered ? 1 : 8, stacks = ceil_div(plan.panels, stack);
-    const int64_t cost = larger(1, p.rows / plan.panels * plan.depth * stack);
-    parallel_for(p.groups * stacks, ceil_div(32768, cost), [&](int64_t begin, int64_t end) {
+    const int64_t stack = ordered ? 1 : 8, stacks = divide_up(plan.panels, stack);
+    const int64_t cost = most(1, p.rows / plan.panels * plan.depth * stack);
+    parallel_for(p.groups * stacks, divide_up(32768, cost), [&](int64_t begin, int64_t end) {
         for (int64_t item = begin; item < end; ++item) {
             const int64_t group = item / stacks, first = item % stacks * stack;
-            const int64_t last = smaller(plan.panels, first + stack);
+            const int64_t last = least(plan.panels, first + stack);
             for (int64_t channel = 0; channel < channels; ++channel)
                 for (int64_t panel = first; panel < last; ++panel) {
                     const int64_t r0 = panel_begin(p.rows, plan.panels, panel);
@@ -181,7 +181,7 @@ template <class T> void fill_masks(const ImageLayout& l, int64_t vectors, uint32
         for (int64_t j = 0; j < l.axis[1].out; ++j) {
             int64_t q = (i * l.length[1] + j) * l.length[2];
             for (const int64_t end = q + l.axis[2].out; q < end;) {
-                const int64_t v = q / lanes, lane = q % lanes, count = smaller(lanes - lane, end - q);
+                const int64_t v = q / lanes, lane = q % lanes, count = least(lanes - lane, end - q);
                 if (mask[v] == 0) at[v] = to;
                 mask[v] |= uint32_t(((uint64_t(1) << count) - 1) << lane);
                 q += count;
@@ -215,13 +215,13 @@ void copy_out(const Problem<T>& p, const Plan<T>& plan, const T* from, int64_t i
 template <class T> void run_tile(const Plan<T>& plan, const T* source, int64_t limit, int64_t rows, int64_t group, T* out, int64_t q,
                                  int64_t vectors, int64_t block, int64_t begin, int64_t end) {
     constexpr int64_t lanes = lanes_of<T>, width = lanes * tile_vectors;
-    const int64_t k0 = block * plan.depth_step, depth = smaller(plan.depth_step, plan.depth - k0);
+    const int64_t k0 = block * plan.depth_step, depth = least(plan.depth_step, plan.depth - k0);
     const T* from = source + q;
     const int64_t* offsets = plan.offsets + k0;
     if (plan.copy_tiles || plan.last_offset + q + vectors * lanes > limit) {
         T* copy = static_cast<T*>(scratch(2, size_t(plan.depth_step * width) * sizeof(T)));
         for (int64_t k = 0; k < depth; ++k) {
-            const int64_t there = smaller(vectors * lanes, limit - offsets[k] - q);
+            const int64_t there = least(vectors * lanes, limit - offsets[k] - q);
             if (there == width) {
 #pragma GCC unroll 4
                 for (int v = 0; v < tile_vectors; ++v) store(copy + k * width + v * lanes, load(from + offsets[k] + v * lanes));
@@ -248,7 +248,7 @@ template <class T> void run_units(const Plan<T>& plan, const T* source, int64_t 
                                   int64_t begin, int64_t end) {
     constexpr int64_t lanes = lanes_of<T>;
     const int64_t positions = plan.positions - (plan.layout.images - images) * plan.layout.plane;
-    const int64_t vectors = ceil_div(positions, lanes), tiles = ceil_div(vectors, tile_vectors);
+    const int64_t vectors = divide_up(positions, lanes), tiles = divide_up(vectors, tile_vectors);
     // Weights that do not fit into the cache are read once per block instead of once per tile.
     const int64_t outer = plan.blocks_outside ? plan.depth_blocks : 1, inner = plan.depth_blocks / outer;
     for (int64_t o = 0; o < outer; ++o)
@@ -256,7 +256,7 @@ template <class T> void run_units(const Plan<T>& plan, const T* source, int64_t 
             const int64_t v = vectors * t / tiles;  // nearly equal tiles
             for (int64_t i = 0; i < inner; ++i)
                 run_tile(plan, source, limit, rows, group, out, v * lanes, vectors * (t + 1) / tiles - v, o + i,
-                         larger(0, begin - t * plan.panels), smaller(plan.panels, end - t * plan.panels));
+                         most(0, begin - t * plan.panels), least(plan.panels, end - t * plan.panels));
         }
 }
 
@@ -285,15 +285,15 @@ template <class T> void solve(const Problem<T>& p) {
     // all of a large weight, as far as the threads still share them well.
     if (p.batch > 1 && (l.positions() < width || (l.positions() < 4 * width && (l.im2col || plan.blocks_outside)))) {
         if (l.in_place) l = make_layout(p.axis, p.channels, p.rows, false);
-        const int64_t memory = larger(1, (int64_t(1) << 22) / (int64_t(sizeof(T)) * larger(1, l.size())));
-        l.images = smaller(smaller(ceil_div(p.batch, threads), memory), ceil_div(8 * width, l.plane));
+        const int64_t memory = most(1, (int64_t(1) << 22) / (int64_t(sizeof(T)) * most(1, l.size())));
+        l.images = least(least(divide_up(p.batch, threads), memory), divide_up(8 * width, l.plane));
     }
     plan.positions = l.positions();
-    const int64_t vectors = ceil_div(plan.positions, lanes);
-    plan.tiles = ceil_div(plan.positions, width);
-    plan.panels = ceil_div(p.rows, tile_rows);
-    plan.depth_blocks = larger(1, ceil_div(plan.depth, depth_block));
-    plan.depth_step = ceil_div(plan.depth, plan.depth_blocks);
+    const int64_t vectors = divide_up(plan.positions, lanes);
+    plan.tiles = divide_up(plan.positions, width);
+    plan.panels = divide_up(p.rows, tile_rows);
+    plan.depth_blocks = most(1, divide_up(plan.depth, depth_block));
+    plan.depth_step = divide_up(plan.depth, plan.depth_blocks);
     plan.result_group = p.rows * result_plane;
     plan.result_image = p.groups * plan.result_group;
     plan.bias = p.bias;
@@ -318,7 +318,7 @@ template <class T> void solve(const Problem<T>& p) {
     int64_t* at = tile_offsets + plan.depth_step;
     uint32_t* mask = reinterpret_cast<uint32_t*>(at + vectors);
     fill_offsets(l, offsets);
-    for (int64_t k = 0; k < plan.depth; ++k) plan.last_offset = larger(plan.last_offset, offsets[k]);
+    for (int64_t k = 0; k < plan.depth; ++k) plan.last_offset = most(plan.last_offset, offsets[k]);
     for (int64_t k = 0; k < plan.depth_step; ++k) tile_offsets[k] = k * width;
     if (plan.direct) fill_masks<T>(l, vectors, mask, at);
     else
@@ -338,11 +338,11 @@ template <class T> void solve(const Problem<T>& p) {
         plan.weight_step = 1;
     }
 
-    const int64_t sets = ceil_div(p.batch, l.images);
+    const int64_t sets = divide_up(p.batch, l.images);
     const int64_t source_group = p.channels * in_size, source_image = p.groups * source_group;
     const int64_t copy_size = l.size() + width, target_size = plan.direct ? 0 : p.rows * plan.target_row;
-    const int64_t work = larger(1, l.images * p.rows * l.wanted() * larger(1, plan.depth));  // per set and group
-    const int64_t grain_work = 60000;  // multiply-adds that are worth waking a thread for
+    const int64_t work = most(1, l.images * p.rows * l.wanted() * most(1, plan.depth));  // per set and group
+    const int64_t grain_work = 60000;                                                    // multiply-adds that are worth waking a thread for
     struct Item {
         const T* source;
         T* result;
@@ -351,7 +351,7 @@ template <class T> void solve(const Problem<T>& p) {
     auto item_at = [&](int64_t index) {
         const int64_t n0 = index / p.groups * l.images, group = index % p.groups;
         const T* source = p.source + n0 * source_image + group * source_group;
-        return Item{source, p.result + n0 * plan.result_image + group * plan.result_group, group, smaller(l.images, p.batch - n0),
+        return Item{source, p.result + n0 * plan.result_image + group * plan.result_group, group, least(l.images, p.batch - n0),
                     l.in_place ? p.source + p.batch * source_image - source : copy_size};
     };
     auto copy_in = [&](const Item& item, T* copy, int64_t i) {
@@ -361,7 +361,7 @@ template <class T> void solve(const Problem<T>& p) {
     auto memory = [&](int slot, int64_t size) { return static_cast<T*>(scratch(slot, size_t(size) * sizeof(T))); };
 
     if (sets * p.groups >= 3 * threads || sets * p.groups % threads == 0 || work < 2 * grain_work) {
-        parallel_for(sets * p.groups, ceil_div(grain_work, work), [&](int64_t begin, int64_t end) {
+        parallel_for(sets * p.groups, divide_up(grain_work, work), [&](int64_t begin, int64_t end) {
             T* copy = l.in_place ? nullptr : memory(1, copy_size);
             T* target = plan.direct ? nullptr : memory(3, target_size);
             for (int64_t index = begin; index < end; ++index) {
@@ -382,15 +382,15 @@ template <class T> void solve(const Problem<T>& p) {
     for (int64_t index = 0; index < sets * p.groups; ++index) {
         const Item item = item_at(index);
         if (!l.in_place)
-            parallel_for(item.images * p.channels, ceil_div(30000, larger(1, l.phases * l.plane)), [&](int64_t begin, int64_t end) {
+            parallel_for(item.images * p.channels, divide_up(30000, most(1, l.phases * l.plane)), [&](int64_t begin, int64_t end) {
                 for (int64_t i = begin; i < end; ++i) copy_in(item, copy, i);
             });
-        parallel_for(units, larger(1, grain_work * units / work), [&](int64_t begin, int64_t end) {
+        parallel_for(units, most(1, grain_work * units / work), [&](int64_t begin, int64_t end) {
             run_units(plan, l.in_place ? item.source : copy, item.limit, item.images, p.rows, item.group,
                       plan.direct ? item.result : target, begin, end);
         });
         if (!plan.direct)
-            parallel_for(p.rows, ceil_div(30000, larger(1, plan.target_row)),
+            parallel_for(p.rows, divide_up(30000, most(1, plan.target_row)),
                          [&](int64_t begin, int64_t end) { copy_out(p, plan, target, item.images, item.result, begin, end); });
     }
 }
@@ -466,7 +466,7 @@ WISP_INLINE Axis input_grad_axis(const ConvShape& s, int d, int64_t r) {
     const int64_t stride = s.stride[d], common = greatest_common_divisor(stride, s.dilation[d]);
     Axis a{};
     a.in = s.out[d];
-    a.out = r < s.in[d] ? ceil_div(s.in[d] - r, stride) : 0;
+    a.out = r < s.in[d] ? divide_up(s.in[d] - r, stride) : 0;
     a.stride = 1;
     a.step = -s.dilation[d] / common;
     a.kernel_step = stride / common;
@@ -510,9 +510,9 @@ template <class T> void input_grad(const ConvShape& s, const T* grad, const T* w
         p.result_size[d] = s.in[d];
         p.result_stride[d] = s.stride[d];
     }
-    for (p.result_start[0] = 0; p.result_start[0] < smaller(s.stride[0], s.in[0]); ++p.result_start[0])
-        for (p.result_start[1] = 0; p.result_start[1] < smaller(s.stride[1], s.in[1]); ++p.result_start[1])
-            for (p.result_start[2] = 0; p.result_start[2] < smaller(s.stride[2], s.in[2]); ++p.result_start[2]) {
+    for (p.result_start[0] = 0; p.result_start[0] < least(s.stride[0], s.in[0]); ++p.result_start[0])
+        for (p.result_start[1] = 0; p.result_start[1] < least(s.stride[1], s.in[1]); ++p.result_start[1])
+            for (p.result_start[2] = 0; p.result_start[2] < least(s.stride[2], s.in[2]); ++p.result_start[2]) {
                 for (int d = 0; d < 3; ++d) p.axis[d] = input_grad_axis(s, d, p.result_start[d]);
                 solve(p);
             }

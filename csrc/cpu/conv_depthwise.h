@@ -35,10 +35,10 @@ struct DepthwisePlane {
 
     template <class T> void prepare(int64_t taps) {
         constexpr int64_t lanes = lanes_of<T>;
-        pitch = ceil_div(width, lanes) * lanes + taps - 1;
+        pitch = divide_up(width, lanes) * lanes + taps - 1;
         const int64_t fitting = depthwise_copy / int64_t(sizeof(T)) / pitch - (taps - 1);
-        band = smaller(height, larger(1, fitting / depthwise_rows) * depthwise_rows);
-        bands = ceil_div(height, band);
+        band = least(height, most(1, fitting / depthwise_rows) * depthwise_rows);
+        bands = divide_up(height, band);
     }
     // Memory for a copy, all zeros: a copy writes what lies inside the source alone, and between two bands the rest.
     template <class T> T* memory(int64_t taps) const {
@@ -47,12 +47,12 @@ struct DepthwisePlane {
     }
     // The rows that `rows` rows of the result from `first` on need.
     template <class T> void copy(const T* source, int64_t first, int64_t rows, int64_t taps, T* to) const {
-        const int64_t y0 = top + first, begin = larger(0, -y0), end = smaller(rows + taps - 1, source_height - y0);
-        const int64_t j = larger(0, -left), count = larger(0, smaller(pitch, source_width - left) - j);
+        const int64_t y0 = top + first, begin = most(0, -y0), end = least(rows + taps - 1, source_height - y0);
+        const int64_t j = most(0, -left), count = most(0, least(pitch, source_width - left) - j);
         if (bands > 1) {
-            std::memset(to, 0, size_t(larger(0, smaller(begin, rows + taps - 1)) * pitch) * sizeof(T));
-            const int64_t missing = rows + taps - 1 - larger(0, end);
-            if (missing > 0) std::memset(to + larger(0, end) * pitch, 0, size_t(missing * pitch) * sizeof(T));
+            std::memset(to, 0, size_t(most(0, least(begin, rows + taps - 1)) * pitch) * sizeof(T));
+            const int64_t missing = rows + taps - 1 - most(0, end);
+            if (missing > 0) std::memset(to + most(0, end) * pitch, 0, size_t(missing * pitch) * sizeof(T));
         }
         for (int64_t r = begin; r < end; ++r) copy_run(to + r * pitch + j, source + (y0 + r) * source_width + left + j, count);
     }
@@ -85,12 +85,12 @@ template <class T, int K>
 void depthwise_planes(const ConvShape& s, DepthwisePlane p, const T* source, const T* weight, const T* bias, bool flip, T* result) {
     const int64_t source_size = p.source_height * p.source_width, size = p.height * p.width;
     p.prepare<T>(K);
-    const int64_t planes = s.batch * s.groups, cost = larger(1, p.band * p.width * K * K);
-    parallel_for(planes * p.bands, ceil_div(60000, cost), [&](int64_t begin, int64_t end) {
+    const int64_t planes = s.batch * s.groups, cost = most(1, p.band * p.width * K * K);
+    parallel_for(planes * p.bands, divide_up(60000, cost), [&](int64_t begin, int64_t end) {
         T* copy = p.memory<T>(K);
         for (int64_t unit = begin; unit < end; ++unit) {
             const int64_t plane = unit / p.bands, first = unit % p.bands * p.band, channel = plane % s.groups;
-            const int64_t rows = smaller(p.band, p.height - first);
+            const int64_t rows = least(p.band, p.height - first);
             T taps[K * K];
             for (int k = 0; k < K * K; ++k) taps[k] = weight[channel * K * K + (flip ? K * K - 1 - k : k)];
             const T start = bias ? bias[channel] : T(0);
@@ -160,7 +160,7 @@ __attribute__((noinline)) void depthwise_dots(const T* copy, int64_t pitch, cons
     }
     for (; r < rows; ++r, copy += pitch, grad += width)
         for (int64_t x = 0; x < width; x += lanes)
-            depthwise_products<T, K, A, 1, false>(copy + x, pitch, grad + x, width, smaller(lanes, width - x), sum);
+            depthwise_products<T, K, A, 1, false>(copy + x, pitch, grad + x, width, least(lanes, width - x), sum);
 #pragma GCC unroll 16
     for (int k = 0; k < A * K; ++k) sums[k] = sum[k];
 }
@@ -170,13 +170,13 @@ template <class T, int K> void depthwise_weights(const ConvShape& s, const T* in
     DepthwisePlane p{s.in[1], s.in[2], -s.padding[1], -s.padding[2], s.out[1], s.out[2], 0, 0, 0};
     p.prepare<T>(K);
     const int64_t in_size = s.in[1] * s.in[2], size = s.out[1] * s.out[2];
-    parallel_for(s.groups, ceil_div(60000, larger(1, s.batch * size * K * K)), [&](int64_t begin, int64_t end) {
+    parallel_for(s.groups, divide_up(60000, most(1, s.batch * size * K * K)), [&](int64_t begin, int64_t end) {
         T* copy = p.memory<T>(K);
         for (int64_t channel = begin; channel < end; ++channel) {
             Vector<T> sums[K * K] = {};
             for (int64_t n = 0; n < s.batch; ++n)
                 for (int64_t band = 0; band < p.bands; ++band) {
-                    const int64_t first = band * p.band, rows = smaller(p.band, p.height - first);
+                    const int64_t first = band * p.band, rows = least(p.band, p.height - first);
                     p.copy(input + (n * s.groups + channel) * in_size, first, rows, K, copy);
                     const T* g = grad + (n * s.groups + channel) * size + first * p.width;
                     for (int a = 0; a < K; a += A) depthwise_dots<T, K, A>(copy + a * p.pitch, p.pitch, g, p.width, rows, sums + a * K);

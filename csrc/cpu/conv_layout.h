@@ -11,7 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "cpu/conv.h"
+#include "kernels/conv.h"
 #include "cpu/isa.h"
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -78,9 +78,6 @@ template <class T> WISP_INLINE void store_first(T* p, int64_t count, Vector<T> v
 #endif
 }
 
-WISP_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-WISP_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-WISP_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }  // a >= 0
 inline int64_t greatest_common_divisor(int64_t a, int64_t b) {
     while (b != 0) {
         const int64_t rest = a % b;
@@ -100,9 +97,9 @@ struct Axis {
 
     void prepare() {
         const int64_t last = first + (taps - 1) * step;
-        low = taps == 0 ? 0 : smaller(first, last);
-        phases = taps == 0 ? 0 : smaller(taps, stride / greatest_common_divisor(stride, step));
-        length = out + (taps == 0 ? 0 : (larger(first, last) - low) / stride);
+        low = taps == 0 ? 0 : least(first, last);
+        phases = taps == 0 ? 0 : least(taps, stride / greatest_common_divisor(stride, step));
+        length = out + (taps == 0 ? 0 : (most(first, last) - low) / stride);
     }
     int64_t phase_of(int64_t t) const { return t % phases; }
     int64_t position_of(int64_t t) const { return (first + t * step - low) / stride; }
@@ -155,8 +152,8 @@ ImageLayout make_layout(const Axis* axes, int64_t channels, int64_t rows, bool m
     }
     // Unwanted positions cost a multiply-add per row; copying one element for each tap costs about as much as 40 of
     // them and a row of elements as much as 160 more.
-    const double waste = double(l.positions()) / double(larger(1, l.wanted())) - 1;
-    if (rows > 0 && waste > 0.1 && waste * double(rows) > 4 + 160.0 / double(larger(1, l.axis[2].out))) {
+    const double waste = double(l.positions()) / double(most(1, l.wanted())) - 1;
+    if (rows > 0 && waste > 0.1 && waste * double(rows) > 4 + 160.0 / double(most(1, l.axis[2].out))) {
         l.im2col = true;
         l.in_place = false;
         l.phases = l.taps;
@@ -188,14 +185,14 @@ void fill_offsets(const ImageLayout& l, int64_t* offsets) {
 
 // destination[j] = source[start + j * stride] for j < length, zero outside of [0, in).
 template <class T> WISP_INLINE void copy_row(T* destination, const T* source, int64_t in, int64_t start, int64_t stride, int64_t length) {
-    const int64_t from = start >= 0 ? 0 : smaller(length, (-start + stride - 1) / stride);
-    const int64_t to = larger(from, in - 1 - start < 0 ? 0 : smaller(length, (in - 1 - start) / stride + 1));
+    const int64_t from = start >= 0 ? 0 : least(length, (-start + stride - 1) / stride);
+    const int64_t to = most(from, in - 1 - start < 0 ? 0 : least(length, (in - 1 - start) / stride + 1));
     const T* s = source + start;
 #if defined(__AVX512F__)
     if (stride == 1) {  // zeros, elements and zeros in one go; whole stores where possible, masked ones are slow
         constexpr int64_t lanes = lanes_of<T>;
         for (int64_t next = 0; next < length; next += lanes) {
-            const int64_t j = length < lanes ? 0 : smaller(next, length - lanes);
+            const int64_t j = length < lanes ? 0 : least(next, length - lanes);
             const uint32_t below_to = to - j >= lanes ? ~0u : to <= j ? 0u : (1u << (to - j)) - 1;
             const uint32_t below_from = from - j >= lanes ? ~0u : from <= j ? 0u : (1u << (from - j)) - 1;
             if constexpr (sizeof(T) == 4) {

@@ -18,7 +18,7 @@ WISP_INLINE bool suits_scatter(const ConvShape& s, int64_t lanes) {
     if (s.kernel[1] == 3 && s.kernel[2] == 3 && depth >= 16 && s.in_channels / s.groups >= 16) return false;  // Winograd is faster
     const int64_t down = s.dilation[1] * (s.kernel[1] - 1), across = s.dilation[2] * (s.kernel[2] - 1);
     auto vectors = [&](const int64_t* size) {  // of positions, in rows that are longer by the kernel
-        return ceil_div(((size[0] - 1) * (size[1] + down) + size[1] - 1) * (size[2] + across) + size[2], lanes);
+        return divide_up(((size[0] - 1) * (size[1] + down) + size[1] - 1) * (size[2] + across) + size[2], lanes);
     };
     const int64_t gathered = vectors(s.in), scattered = vectors(s.out);
     return s.batch >= 2 && depth >= 4 && s.kernel[0] * s.kernel[1] * s.kernel[2] > 1 &&
@@ -71,15 +71,15 @@ template <class T> bool input_grad_by_scatter(const ConvShape& s, const T* grad,
     ScatterPlan p{};
     p.plane = p.taps = 1;
     for (int d = 0; d < 3; ++d) {
-        p.padded[d] = larger(s.out[d] + s.dilation[d] * (s.kernel[d] - 1), s.in[d] + s.padding[d]);
+        p.padded[d] = most(s.out[d] + s.dilation[d] * (s.kernel[d] - 1), s.in[d] + s.padding[d]);
         p.plane *= p.padded[d];
         p.taps *= s.kernel[d];
         if (s.padding[d] < 0) return false;
     }
     p.positions = ((s.out[0] - 1) * p.padded[1] + s.out[1] - 1) * p.padded[2] + s.out[2];
-    p.vectors = ceil_div(p.positions, lanes);
-    p.tiles = ceil_div(p.vectors, tile_vectors);
-    p.panels = ceil_div(rows, tile_rows);
+    p.vectors = divide_up(p.positions, lanes);
+    p.tiles = divide_up(p.vectors, tile_vectors);
+    p.panels = divide_up(rows, tile_rows);
     const size_t weights = size_t(s.groups * p.taps * rows * depth);
     int64_t* row_offsets = static_cast<int64_t*>(scratch(0, size_t(depth + tile_vectors) * 8 + 64 + weights * sizeof(T)));
     int64_t* at = row_offsets + depth;
@@ -96,8 +96,8 @@ template <class T> bool input_grad_by_scatter(const ConvShape& s, const T* grad,
                     for (int64_t r = r0; r < r1; ++r) *to++ = weight[((group * depth + o) * rows + r) * p.taps + tap];
             }
     const int64_t in_size = s.in[0] * s.in[1] * s.in[2], out_size = s.out[0] * s.out[1] * s.out[2];
-    const int64_t work = larger(1, rows * depth * p.taps * p.vectors * lanes);
-    parallel_for(s.batch * s.groups, ceil_div(60000, work), [&](int64_t begin, int64_t end) {
+    const int64_t work = most(1, rows * depth * p.taps * p.vectors * lanes);
+    parallel_for(s.batch * s.groups, divide_up(60000, work), [&](int64_t begin, int64_t end) {
         for (int64_t item = begin; item < end; ++item) {
             const int64_t group = item % s.groups;
             scatter_image(s, p, grad + item * depth * out_size, packed + group * p.taps * rows * depth,

@@ -7,7 +7,7 @@
 #include "core/scratch.h"
 #include "core/threads.h"
 #include "cpu/conv_layout.h"
-#include "cpu/gemm.h"
+#include "kernels/gemm.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
@@ -29,7 +29,7 @@ struct Unfolding {
         plane = taps = positions = 1;
         for (int d = 0; d < 3; ++d) {
             const int64_t reach = (s.out[d] - 1) * s.stride[d] + (s.kernel[d] - 1) * s.dilation[d] + 1;
-            padded[d] = larger(reach, s.padding[d] + s.in[d]);
+            padded[d] = most(reach, s.padding[d] + s.in[d]);
             plane *= padded[d];
             taps *= s.kernel[d];
             positions *= s.out[d];
@@ -48,9 +48,9 @@ struct Unfolding {
     }
     // Calls row(place in the plane, place in the input, count) for the rows of the input within the padded plane.
     template <class Row> void each_row(const ConvShape& s, Row&& row) const {
-        const int64_t from = larger(0, -s.padding[2]), count = s.in[2] - from;
-        for (int64_t i = larger(0, -s.padding[0]); i < s.in[0]; ++i)
-            for (int64_t j = larger(0, -s.padding[1]); j < s.in[1]; ++j)
+        const int64_t from = most(0, -s.padding[2]), count = s.in[2] - from;
+        for (int64_t i = most(0, -s.padding[0]); i < s.in[0]; ++i)
+            for (int64_t j = most(0, -s.padding[1]); j < s.in[1]; ++j)
                 row(((i + s.padding[0]) * padded[1] + j + s.padding[1]) * padded[2] + from + s.padding[2],
                     (i * s.in[1] + j) * s.in[2] + from, count);
     }
@@ -88,7 +88,7 @@ template <class T> bool input_grad_by_folding(const ConvShape& s, const T* grad,
     args.c_row = u.columns;
     gemm.matmul(dtype_of<T>, args);
     const int64_t in_size = s.in[0] * s.in[1] * s.in[2];
-    parallel_for(s.in_channels, ceil_div(20000, u.taps * u.columns), [&](int64_t begin, int64_t end) {
+    parallel_for(s.in_channels, divide_up(20000, u.taps * u.columns), [&](int64_t begin, int64_t end) {
         T* plane = static_cast<T*>(scratch(3, size_t(u.plane) * sizeof(T)));
         for (int64_t c = begin; c < end; ++c)
             for (int64_t n = 0; n < s.batch; ++n) {
@@ -115,7 +115,7 @@ template <class T> bool weight_grad_by_unfolding(const ConvShape& s, const T* in
     const Unfolding u(s);
     const int64_t in_size = s.in[0] * s.in[1] * s.in[2];
     T* unfolded = static_cast<T*>(scratch(2, size_t(u.depth * u.columns) * sizeof(T)));
-    parallel_for(s.batch * s.in_channels, ceil_div(20000, u.taps * u.positions), [&](int64_t begin, int64_t end) {
+    parallel_for(s.batch * s.in_channels, divide_up(20000, u.taps * u.positions), [&](int64_t begin, int64_t end) {
         T* plane = static_cast<T*>(scratch(3, size_t(u.plane) * sizeof(T)));
         std::memset(plane, 0, size_t(u.plane) * sizeof(T));
         for (int64_t item = begin; item < end; ++item) {

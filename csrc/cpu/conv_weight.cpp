@@ -151,18 +151,18 @@ template <class T> void copy_for_dot(const WeightJob<T>& w, const T* input, cons
 template <class T> void run_dots(const WeightJob<T>& w, const T* source, const T* grad, int64_t grad_row, int64_t images, T* out,
                                  bool accumulate, int64_t begin, int64_t end) {
     const ImageLayout& l = w.layout;
-    const int64_t panels = ceil_div(w.rows, dot_rows), tap_tiles = ceil_div(w.depth, dot_taps);
+    const int64_t panels = divide_up(w.rows, dot_rows), tap_tiles = divide_up(w.depth, dot_taps);
     // Between images lie rows that nobody wants where the window is higher than one row.
     const int64_t wanted = l.positions() - (l.images - 1) * l.plane;
     const bool gaps = images > 1 && wanted < l.plane;
     const int64_t total = gaps ? images : wanted + (images - 1) * l.plane;
-    const int64_t step = gaps ? larger(1, w.chunk / l.plane) : w.chunk;
+    const int64_t step = gaps ? most(1, w.chunk / l.plane) : w.chunk;
     for (int64_t from = 0; from < total; from += step) {
-        const int64_t count = smaller(step, total - from), q = gaps ? from * l.plane : from;
+        const int64_t count = least(step, total - from), q = gaps ? from * l.plane : from;
         const Stretch stretch = gaps ? Stretch{wanted, count, l.plane} : Stretch{count, 1, 0};
         for (int64_t item = begin; item < end; ++item) {
             const int64_t panel = item / tap_tiles, k = item % tap_tiles * dot_taps;
-            const int64_t taps = smaller(dot_taps, w.depth - k);
+            const int64_t taps = least(dot_taps, w.depth - k);
             const int64_t r0 = w.rows * panel / panels, rows = w.rows * (panel + 1) / panels - r0;
             dots<T>[taps - 1][rows - 1](stretch, grad + r0* grad_row + q, grad_row, source + q, w.offsets + k, out + r0* w.depth + k,
                                         w.depth, accumulate || from > 0);
@@ -229,20 +229,20 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
     // Small weights: each set of images is summed on its own by one thread, and the sets' sums are added in the end.
     // A set is long enough for long dot products, small enough for the cache, one of eight if it can be.
     const int64_t image_bytes = (l.in_place ? 0 : l.size() + w.rows * l.plane) * int64_t(sizeof(T));
-    const int64_t cached = (int64_t(1) << 19) / larger(1, image_bytes), least = ceil_div(1000, l.plane);
-    const int64_t set = smaller(s.batch, larger(least, smaller(cached, ceil_div(s.batch, 8))));
-    const bool by_sets = s.groups == 1 && set < s.batch && weights * ceil_div(s.batch, set) <= (int64_t(1) << 20);
+    const int64_t cached = (int64_t(1) << 19) / most(1, image_bytes), fewest = divide_up(1000, l.plane);
+    const int64_t set = least(s.batch, most(fewest, least(cached, divide_up(s.batch, 8))));
+    const bool by_sets = s.groups == 1 && set < s.batch && weights * divide_up(s.batch, set) <= (int64_t(1) << 20);
     if (!l.in_place) {
-        const int64_t memory = (int64_t(1) << 22) / larger(1, image_bytes) + 1, enough = ceil_div(16384, l.plane);
-        l.images = by_sets ? set : smaller(s.batch, larger(smaller(enough, memory), ceil_div(512, l.plane)));
+        const int64_t memory = (int64_t(1) << 22) / most(1, image_bytes) + 1, enough = divide_up(16384, l.plane);
+        l.images = by_sets ? set : least(s.batch, most(least(enough, memory), divide_up(512, l.plane)));
     }
     w.grad_in_place = l.images == 1 && l.plane == w.wanted;
-    w.chunk = larger(1024, smaller(8192, (int64_t(3) << 18) / int64_t(sizeof(T)) / (w.channels + w.rows))) / 64 * 64;
+    w.chunk = most(1024, least(8192, (int64_t(3) << 18) / int64_t(sizeof(T)) / (w.channels + w.rows))) / 64 * 64;
     int64_t* offsets = static_cast<int64_t*>(scratch(0, size_t(w.depth) * 8));
     fill_offsets(l, offsets);
     w.offsets = offsets;
 
-    const int64_t tiles = ceil_div(w.rows, dot_rows) * ceil_div(w.depth, dot_taps);
+    const int64_t tiles = divide_up(w.rows, dot_rows) * divide_up(w.depth, dot_taps);
     const int64_t copy_size = group_copy_size(w);
     const int64_t grad_row = w.grad_in_place ? w.wanted : off_powers(l.images * l.plane);
     const int64_t grain_work = 60000;
@@ -255,17 +255,17 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
     };
 
     if (by_sets) {
-        const int64_t sets = ceil_div(s.batch, l.images);
+        const int64_t sets = divide_up(s.batch, l.images);
         T* sums = static_cast<T*>(scratch(2, size_t(sets * weights) * sizeof(T)));
-        parallel_for(sets, ceil_div(grain_work, group_work / sets), [&](int64_t begin, int64_t end) {
+        parallel_for(sets, divide_up(grain_work, group_work / sets), [&](int64_t begin, int64_t end) {
             T* copy = static_cast<T*>(scratch(1, size_t(copy_size) * sizeof(T)));
             for (int64_t i = begin; i < end; ++i) {
-                const int64_t n0 = i * l.images, images = smaller(l.images, s.batch - n0);
+                const int64_t n0 = i * l.images, images = least(l.images, s.batch - n0);
                 for (int64_t c = 0; c < w.channels + w.rows; ++c) copy_for_dot(w, input, grad, copy, n0, images, c);
                 run_dots(w, source_of(copy, 0, n0), grad_of(copy, 0, n0), grad_row, images, sums + i * weights, false, 0, tiles);
             }
         });
-        parallel_for(weights, ceil_div(30000, sets), [&](int64_t begin, int64_t end) {
+        parallel_for(weights, divide_up(30000, sets), [&](int64_t begin, int64_t end) {
             for (int64_t k = begin; k < end; ++k) out[k] = sums[k];
             for (int64_t i = 1; i < sets; ++i)
                 for (int64_t k = begin; k < end; ++k) out[k] += sums[i * weights + k];
@@ -273,11 +273,11 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
         return;
     }
     if (s.groups >= 2 * num_threads()) {  // each thread takes whole groups
-        parallel_for(s.groups, ceil_div(grain_work, group_work), [&](int64_t begin, int64_t end) {
+        parallel_for(s.groups, divide_up(grain_work, group_work), [&](int64_t begin, int64_t end) {
             T* copy = static_cast<T*>(scratch(1, size_t(copy_size) * sizeof(T)));
             for (int64_t group = begin; group < end; ++group)
                 for (int64_t n0 = 0; n0 < s.batch; n0 += l.images) {
-                    const int64_t images = smaller(l.images, s.batch - n0);
+                    const int64_t images = least(l.images, s.batch - n0);
                     for (int64_t c = 0; c < w.channels + w.rows; ++c)
                         copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy, n0, images, c);
                     run_dots(w, source_of(copy, group, n0), grad_of(copy, group, n0), grad_row, images, out + group * weights, n0 > 0, 0,
@@ -289,14 +289,14 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
     T* copy = static_cast<T*>(scratch(1, size_t(copy_size) * sizeof(T)));
     for (int64_t group = 0; group < s.groups; ++group)
         for (int64_t n0 = 0; n0 < s.batch; n0 += l.images) {
-            const int64_t images = smaller(l.images, s.batch - n0);
+            const int64_t images = least(l.images, s.batch - n0);
             if (copy_size > 0)
-                parallel_for(w.channels + w.rows, ceil_div(8000, l.phases * images * l.plane), [&](int64_t begin, int64_t end) {
+                parallel_for(w.channels + w.rows, divide_up(8000, l.phases * images * l.plane), [&](int64_t begin, int64_t end) {
                     for (int64_t c = begin; c < end; ++c)
                         copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy, n0, images, c);
                 });
-            const int64_t work = larger(1, dot_rows * dot_taps * images * w.wanted);
-            parallel_for(tiles, ceil_div(grain_work, work), [&](int64_t begin, int64_t end) {
+            const int64_t work = most(1, dot_rows * dot_taps * images * w.wanted);
+            parallel_for(tiles, divide_up(grain_work, work), [&](int64_t begin, int64_t end) {
                 run_dots(w, source_of(copy, group, n0), grad_of(copy, group, n0), grad_row, images, out + group * weights, n0 > 0, begin,
                          end);
             });
@@ -312,7 +312,7 @@ template <class T> void bias_grad(const ConvShape& s, const T* grad, T* out) {
             for (int64_t c = 0; c < s.out_channels; ++c) out[c] += grad[n * s.out_channels + c];
         return;
     }
-    parallel_for(s.out_channels, ceil_div(8000, larger(1, s.batch * size)), [&](int64_t begin, int64_t end) {
+    parallel_for(s.out_channels, divide_up(8000, most(1, s.batch * size)), [&](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; ++c) {
             T total = 0;
             for (int64_t n = 0; n < s.batch; ++n) {

@@ -22,7 +22,7 @@ WISP_INLINE Axis paired(const Axis& a) {
     p.out = (a.out + 1) / 2;
     p.stride = 2;
     p.taps = 4;
-    p.first = smaller(a.first, last);
+    p.first = least(a.first, last);
     p.step = 1;
     p.kernel_step = 1;
     return p;

@@ -9,13 +9,13 @@ namespace {
 void winograd_weight(const Problem<float>& p, int64_t panels, float* packed) {
     constexpr int64_t lanes = lanes_of<float>;
     const bool flip_rows = p.axis[1].step < 0, flip_columns = p.axis[2].step < 0;
-    parallel_for(p.groups * panels, ceil_div(2000, p.rows / panels * p.channels), [&](int64_t begin, int64_t end) {
+    parallel_for(p.groups * panels, divide_up(2000, p.rows / panels * p.channels), [&](int64_t begin, int64_t end) {
         for (int64_t item = begin; item < end; ++item) {
             const int64_t group = item / panels, panel = item % panels;
             const int64_t r0 = panel_begin(p.rows, panels, panel), height = panel_begin(p.rows, panels, panel + 1) - r0;
             for (int64_t r = 0; r < height; ++r)
                 for (int64_t c0 = 0; c0 < p.channels; c0 += lanes) {
-                    const int64_t count = smaller(lanes, p.channels - c0);
+                    const int64_t count = least(lanes, p.channels - c0);
                     Lanes g[9] = {}, half[12], u[16];
                     for (int64_t l = 0; l < count; ++l) {
                         const float* w = p.weight + group * p.weight_group + (r0 + r) * p.weight_row + (c0 + l) * p.weight_channel;
@@ -56,14 +56,14 @@ WISP_INLINE void place_outputs(const Problem<float>& p, const ImageLayout& l, in
     const int64_t height = p.axis[1].out, width = p.axis[2].out, row = l.length[2];
     for (int64_t i = 0; i < count;) {
         const int64_t n = (q + i) / l.plane, inside = (q + i) % l.plane, r = inside / row, t = inside % row;
-        const int64_t run = smaller(count - i, row - t);  // to the end of this row of tiles
-        const int64_t wanted = smaller(run, l.axis[2].out - t);
+        const int64_t run = least(count - i, row - t);  // to the end of this row of tiles
+        const int64_t wanted = least(run, l.axis[2].out - t);
         if (n < images && r < l.axis[1].out && wanted > 0)
             for (int64_t a = 0; a < 2 && 2 * r + a < height; ++a) {
                 const float* __restrict even = tile + 2 * a * pitch + i;
                 const float* __restrict odd = even + pitch;
                 float* __restrict to = result + n * result_image + (2 * r + a) * width + 2 * t;
-                const int64_t whole = smaller(wanted, (width - 2 * t) / 2);
+                const int64_t whole = least(wanted, (width - 2 * t) / 2);
                 for (int64_t k = 0; k < whole; ++k) {
                     to[2 * k] = even[k];
                     to[2 * k + 1] = odd[k];
@@ -112,7 +112,7 @@ void winograd_block(const Problem<float>& p, const WinogradPlan& plan, const flo
                 store(tile_out + (2 * a + 1) * width + i * lanes, t[1] - t[2] - t[3] + bias);
             }
         }
-        place_outputs(p, plan.layout, plan.result_image, images, tile_out, width, q, smaller(vectors * lanes, plan.layout.positions() - q),
+        place_outputs(p, plan.layout, plan.result_image, images, tile_out, width, q, least(vectors * lanes, plan.layout.positions() - q),
                       result + r * plane);
     }
 }
@@ -127,10 +127,10 @@ bool solve_with_winograd(const Problem<float>& p) {
     WinogradPlan plan{};
     ImageLayout& l = plan.layout = winograd_layout(p.axis, p.channels);
     if (l.plane < width && p.batch > 1)  // small images share blocks
-        l.images = smaller(ceil_div(p.batch, threads), ceil_div(4 * width, l.plane));
-    plan.vectors = ceil_div(l.positions(), lanes);
-    plan.blocks = ceil_div(plan.vectors, tile_vectors);
-    plan.panels = ceil_div(p.rows, tile_rows);
+        l.images = least(divide_up(p.batch, threads), divide_up(4 * width, l.plane));
+    plan.vectors = divide_up(l.positions(), lanes);
+    plan.blocks = divide_up(plan.vectors, tile_vectors);
+    plan.panels = divide_up(p.rows, tile_rows);
     plan.result_image = p.groups * p.rows * plane;
     const size_t weights = size_t(p.groups * entries * p.rows * p.channels);
     int64_t* tables =
@@ -149,12 +149,12 @@ bool solve_with_winograd(const Problem<float>& p) {
     winograd_weight(p, plan.panels, packed);
 
     const int64_t source_group = p.channels * in_size, source_image = p.groups * source_group;
-    const int64_t sets = ceil_div(p.batch, l.images), copy_size = l.size() + width + lanes;
+    const int64_t sets = divide_up(p.batch, l.images), copy_size = l.size() + width + lanes;
     auto copy_in = [&](float* copy, int64_t index, int64_t i) {
         const int64_t n = i / p.channels, channel = i % p.channels, n0 = index / p.groups * l.images;
         copy_channel(l, p.source + (n0 + n) * source_image + index % p.groups * source_group + channel * in_size, copy, channel, n);
     };
-    auto images_of = [&](int64_t index) { return smaller(l.images, p.batch - index / p.groups * l.images); };
+    auto images_of = [&](int64_t index) { return least(l.images, p.batch - index / p.groups * l.images); };
     auto result_of = [&](int64_t index) {
         return p.result + index / p.groups * l.images * plan.result_image + index % p.groups * p.rows * plane;
     };
@@ -172,7 +172,7 @@ bool solve_with_winograd(const Problem<float>& p) {
     }
     float* copy = memory();
     for (int64_t index = 0; index < sets * p.groups; ++index) {
-        parallel_for(images_of(index) * p.channels, ceil_div(30000, 4 * l.plane), [&](int64_t begin, int64_t end) {
+        parallel_for(images_of(index) * p.channels, divide_up(30000, 4 * l.plane), [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) copy_in(copy, index, i);
         });
         parallel_for(plan.blocks, 1, [&](int64_t begin, int64_t end) {

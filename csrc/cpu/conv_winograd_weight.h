@@ -47,10 +47,10 @@ WISP_INLINE void transform_grad(const float* phases, int64_t pitch, float* out, 
 // G' dU G for all weights; sums is [entry][row][channel].
 void place_weights(const float* sums, int64_t rows, int64_t channels, float* out) {
     constexpr int64_t lanes = lanes_of<float>;
-    parallel_for(rows, ceil_div(2000, channels), [&](int64_t begin, int64_t end) {
+    parallel_for(rows, divide_up(2000, channels), [&](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r)
             for (int64_t c0 = 0; c0 < channels; c0 += lanes) {
-                const int64_t count = smaller(lanes, channels - c0);
+                const int64_t count = least(lanes, channels - c0);
                 Lanes u[16], half[12], g[9];
                 for (int f = 0; f < 16; ++f) u[f] = load_first(sums + (f * rows + r) * channels + c0, count);
                 auto shrink = [](Lanes a, Lanes b, Lanes c, Lanes d, Lanes* to, int stride) {
@@ -82,8 +82,8 @@ template <bool together> void add_images(const ConvShape& s, const WinogradWeigh
         else body(int64_t(0), n);
     };
     const int64_t in_size = s.in[1] * s.in[2], out_size = s.out[1] * s.out[2];
-    const int64_t panels = ceil_div(w.rows, dot_rows), tap_tiles = ceil_div(w.channels, dot_taps);
-    each(w.channels + w.rows, ceil_div(30000, 4 * images * l.plane), [&](int64_t begin, int64_t end) {
+    const int64_t panels = divide_up(w.rows, dot_rows), tap_tiles = divide_up(w.channels, dot_taps);
+    each(w.channels + w.rows, divide_up(30000, 4 * images * l.plane), [&](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; ++c)
             for (int64_t n = 0; n < images; ++n)
                 if (c < w.channels) copy_channel(l, input + (n0 + n) * w.input_image + c * in_size, buffers.copies, c, n);
@@ -93,8 +93,8 @@ template <bool together> void add_images(const ConvShape& s, const WinogradWeigh
     });
     const int64_t positions = l.positions() - (l.images - images) * l.plane;
     for (int64_t q = 0; q < positions; q += w.chunk) {
-        const int64_t count = smaller(w.chunk, positions - q), vectors = ceil_div(count, lanes);
-        each(w.channels + w.rows, ceil_div(2000, count), [&](int64_t begin, int64_t end) {
+        const int64_t count = least(w.chunk, positions - q), vectors = divide_up(count, lanes);
+        each(w.channels + w.rows, divide_up(2000, count), [&](int64_t begin, int64_t end) {
             for (int64_t c = begin; c < end; ++c)
                 for (int64_t i = 0; i < vectors; ++i)
                     if (c < w.channels)
@@ -105,12 +105,12 @@ template <bool together> void add_images(const ConvShape& s, const WinogradWeigh
                                        buffers.m + (c - w.channels) * w.row + i * lanes, w.m_pitch);
         });
         const int64_t panel_work = w.channels * dot_rows * count;
-        each(entries * panels, ceil_div(60000, panel_work), [&](int64_t begin, int64_t end) {
+        each(entries * panels, divide_up(60000, panel_work), [&](int64_t begin, int64_t end) {
             for (int64_t item = begin; item < end; ++item) {
                 const int64_t f = item / panels, panel = item % panels;
                 const int64_t r0 = w.rows * panel / panels, height = w.rows * (panel + 1) / panels - r0;
                 for (int64_t t = 0; t < tap_tiles; ++t) {
-                    const int64_t c = t * dot_taps, taps = smaller(dot_taps, w.channels - c);
+                    const int64_t c = t * dot_taps, taps = least(dot_taps, w.channels - c);
                     dots<float>[taps - 1][height - 1]({count, 1, 0}, buffers.m + f* w.m_pitch + r0* w.row, w.row, buffers.v + f* w.v_pitch,
                                                       w.dot_offsets + c, sums + (f* w.rows + r0)* w.channels + c, w.channels,
                                                       accumulate || q > 0);
@@ -134,17 +134,17 @@ bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float
     w.grad_image = s.out_channels * s.out[1] * s.out[2];
     // Small weights: each set has sums of its own, made by one thread. Large ones: the threads share every set.
     const int64_t sums_size = entries * w.rows * w.channels;
-    const int64_t small_set = larger(ceil_div(256, l.plane), smaller(ceil_div(512, l.plane), ceil_div(s.batch, 8)));
-    const bool by_sets = small_set < s.batch && sums_size * ceil_div(s.batch, small_set) <= (int64_t(1) << 21);
-    l.images = smaller(s.batch, by_sets ? small_set : ceil_div(512, l.plane));
-    l.images = ceil_div(s.batch, ceil_div(s.batch, l.images));  // nearly equal sets
-    const int64_t all = ceil_div(l.positions(), lanes), pieces = ceil_div(all * lanes, 512);
-    w.chunk = ceil_div(all, pieces) * lanes;
+    const int64_t small_set = most(divide_up(256, l.plane), least(divide_up(512, l.plane), divide_up(s.batch, 8)));
+    const bool by_sets = small_set < s.batch && sums_size * divide_up(s.batch, small_set) <= (int64_t(1) << 21);
+    l.images = least(s.batch, by_sets ? small_set : divide_up(512, l.plane));
+    l.images = divide_up(s.batch, divide_up(s.batch, l.images));  // nearly equal sets
+    const int64_t all = divide_up(l.positions(), lanes), pieces = divide_up(all * lanes, 512);
+    w.chunk = divide_up(all, pieces) * lanes;
     w.row = w.chunk + lanes;  // see off_powers
     w.v_pitch = w.channels * w.row + 5 * lanes;
     w.m_pitch = w.rows * w.row + 5 * lanes;
     w.grad_size = 4 * l.images * l.plane;
-    const int64_t sets = ceil_div(s.batch, l.images);
+    const int64_t sets = divide_up(s.batch, l.images);
     int64_t* offsets = static_cast<int64_t*>(scratch(0, size_t(entries * w.channels + w.channels) * 8));
     int64_t* dot_offsets = offsets + entries * w.channels;
     fill_offsets(l, offsets);
@@ -161,13 +161,13 @@ bool weight_grad_with_winograd(const ConvShape& s, const Axis* axis, const float
         return b;
     };
     float* sums = memory(3, sums_size * (by_sets ? sets : 1));
-    auto images_of = [&](int64_t set) { return smaller(l.images, s.batch - set * l.images); };
+    auto images_of = [&](int64_t set) { return least(l.images, s.batch - set * l.images); };
     if (by_sets) {
         parallel_for(sets, 1, [&](int64_t begin, int64_t end) {
             for (int64_t set = begin; set < end; ++set)
                 add_images<false>(s, w, buffers(), input, grad, set * l.images, images_of(set), sums + set * sums_size, false);
         });
-        parallel_for(sums_size, ceil_div(30000, sets), [&](int64_t begin, int64_t end) {
+        parallel_for(sums_size, divide_up(30000, sets), [&](int64_t begin, int64_t end) {
             for (int64_t set = 1; set < sets; ++set)
                 for (int64_t k = begin; k < end; ++k) sums[k] += sums[set * sums_size + k];
         });

@@ -1,6 +1,6 @@
 // Copies, conversions, transposes and fills (see copy.h). A strided copy first drops, sorts and merges dimensions;
 // what remains is a run of rows, or of 2-D transposes done tile by tile in registers.
-#include "copy.h"
+#include "kernels/copy.h"
 
 #include <cstring>
 #include <type_traits>

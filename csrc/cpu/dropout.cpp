@@ -1,5 +1,5 @@
 // Dropout kernel: random words for a block in cache, then one pass over the block.
-#include "cpu/dropout.h"
+#include "kernels/dropout.h"
 
 #include "core/threads.h"
 #include "cpu/vector.h"

@@ -1,6 +1,6 @@
 // Embedding kernels. Gradients are cut between threads by columns of the table: every element of the gradient then
 // receives its contributions in the order of the indices, and no two threads write to the same place.
-#include "cpu/embedding.h"
+#include "kernels/embedding.h"
 
 #include "core/scratch.h"
 #include "core/threads.h"

@@ -1,5 +1,5 @@
 // Vertical Fourier transforms: see fft.h. Stockham's stages between two buffers, with radices 2, 3, 4, 5, 7, 8, 11, 13.
-#include "cpu/fft.h"
+#include "kernels/fft.h"
 
 #include <cstring>
 

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "cpu/fft.h"
+#include "kernels/fft.h"
 
 namespace wisp::cpu {
 namespace {

@@ -3,7 +3,7 @@
 // Paths of the real product: one row or column (gemv), a handful of rows, or more that are long, times a transposed matrix
 // (dot products), few rows times one (the transposed product), small or medium (each thread packs what it must for its
 // share), large (what must be packed of B is shared by all threads).
-#include "cpu/gemm.h"
+#include "kernels/gemm.h"
 
 #include "core/scratch.h"
 #include "core/threads.h"

@@ -12,10 +12,6 @@
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-WISP_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-WISP_INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-WISP_INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 template <class T> struct VectorOf;
 template <> struct VectorOf<float> {
     typedef float type __attribute__((vector_size(WISP_VECTOR_BYTES)));

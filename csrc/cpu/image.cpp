@@ -1,5 +1,5 @@
 // Index maps, resampling, unfold and fold, grid sampling. Compiled once per instruction set.
-#include "cpu/image.h"
+#include "kernels/image.h"
 
 #include <cstring>
 #include <type_traits>
@@ -10,9 +10,7 @@
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-WISP_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-WISP_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-WISP_INLINE int64_t grain_for(int64_t cost) { return larger(1, 32768 / larger(1, cost)); }
+WISP_INLINE int64_t grain_for(int64_t cost) { return most(1, 32768 / most(1, cost)); }
 WISP_INLINE int64_t product(const int64_t* v) { return v[0] * v[1] * v[2]; }
 
 // A complex number as far as sums need it.
@@ -130,9 +128,9 @@ void resample_grad(DType dtype, const ImageResample& r, const void* grad, void* 
 // Calls visit(position in the image, first output column, count) for the parts of each row that lie inside.
 template <class Visit> WISP_INLINE void each_window_row(const ImageWindows& w, int64_t a, int64_t b, Visit&& visit) {
     const int64_t shift = b * w.dilation[1] - w.padding[1], stride = w.stride[1];
-    const int64_t from = shift >= 0 ? 0 : smaller(w.out[1], (-shift + stride - 1) / stride);
+    const int64_t from = shift >= 0 ? 0 : least(w.out[1], (-shift + stride - 1) / stride);
     const int64_t last = w.in[1] - 1 - shift;
-    const int64_t to = larger(from, last < 0 ? 0 : smaller(w.out[1], last / stride + 1));
+    const int64_t to = most(from, last < 0 ? 0 : least(w.out[1], last / stride + 1));
     for (int64_t i = 0; i < w.out[0]; ++i) {
         const int64_t y = i * w.stride[0] - w.padding[0] + a * w.dilation[0];
         if (y < 0 || y >= w.in[0] || to == from) continue;
@@ -192,7 +190,7 @@ template <class T> WISP_INLINE T nearest_of(T x) {  // ties to even
     else return __builtin_nearbyint(x);
 }
 
-#include "cpu/grid_rules.h"
+#include "kernels/grid_rules.h"
 
 template <class T> void grid_sample_of(const GridSample& g, const T* input, const T* grid, T* output) {
     const int64_t in_size = product(g.in), out_size = product(g.out);

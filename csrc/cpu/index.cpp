@@ -1,13 +1,13 @@
 // Indexing (see index.h). Slices that are contiguous are moved and combined row by row; writes are split among threads
 // by where they go, so that repeated indices meet in order.
-#include "index.h"
+#include "kernels/index.h"
 
 #include <cstring>
 #include <type_traits>
 
 #include "../core/threads.h"
 #include "bits.h"
-#include "copy.h"
+#include "kernels/copy.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {

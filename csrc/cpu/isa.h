@@ -1,8 +1,8 @@
 // How a kernel file is compiled once per instruction set and chosen at load.
 //
-// A kernel header declares a struct of function pointers and a reference to the chosen one:
+// A family's header (csrc/kernels) has a struct of function pointers:
 //     struct GemmKernels { void (*sgemm)(...); };
-//     extern const GemmKernels& gemm;
+// families.h declares the chosen one, `extern const GemmKernels& gemm;`.
 // The kernel file is compiled with -DWISP_ISA=avx512, avx2 and base, and fills one table per set:
 //     namespace wisp::cpu::WISP_ISA { namespace { ...kernels... }  extern const GemmKernels gemm_table = {&sgemm}; }
 // select.cpp picks. Everything in a kernel file lives in the anonymous namespace of WISP_ISA: a shared inline
@@ -10,6 +10,9 @@
 // instruction set. A test looks for such weak symbols.
 #pragma once
 
+#include <cstdint>
+
+#define WISP_NUMBERS wisp::cpu::WISP_ISA  // where text that the GPU compiles too has its functions
 #define WISP_INLINE inline __attribute__((always_inline))
 #if defined(__AVX512F__)
 #define WISP_VECTOR_BYTES 64
@@ -18,3 +21,11 @@
 #else
 #define WISP_VECTOR_BYTES 16
 #endif
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+WISP_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+WISP_INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+WISP_INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }  // a >= 0
+}  // namespace
+}  // namespace wisp::cpu::WISP_ISA

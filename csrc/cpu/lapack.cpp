@@ -1,5 +1,5 @@
 // LAPACK through dlopen: the symbols, and batched loops around them. Compiled once; the library has its own dispatch.
-#include "lapack.h"
+#include "kernels/lapack.h"
 
 #include <dlfcn.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "../core/threads.h"
-#include "gemm.h"
+#include "kernels/gemm.h"
 
 namespace wisp::cpu {
 namespace {

@@ -1,5 +1,5 @@
 // Cross entropy in one pass over the logits: nothing the size of the logits is kept but the logits themselves.
-#include "cpu/loss.h"
+#include "kernels/loss.h"
 
 #include "core/threads.h"
 #include "cpu/vector.h"

@@ -1,5 +1,5 @@
 // Normalisation kernels. Each row is read twice for its mean and its variance: one pass would lose digits.
-#include "cpu/norm.h"
+#include "kernels/norm.h"
 
 #include "core/scratch.h"
 #include "core/threads.h"

@@ -1,5 +1,5 @@
 // Optimizer kernels: one loop body per rule, one walk over the elements of all tensors, cut evenly between threads.
-#include "cpu/optimizer.h"
+#include "kernels/optimizer.h"
 
 #include "core/scratch.h"
 #include "core/threads.h"
@@ -31,7 +31,7 @@ template <int S, class T, class F> WISP_INLINE void update(const OptimizerTensor
     }
 }
 
-#include "optimizer_rules.h"
+#include "kernels/optimizer_rules.h"
 
 // Calls body(tensor, begin, end) for pieces that together cover every element of the list.
 template <class Body> void each_piece(const OptimizerTensor* tensors, int64_t count, Body body) {

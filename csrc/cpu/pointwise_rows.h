@@ -2,12 +2,12 @@
 #pragma once
 #include <type_traits>
 
-#include "expressions.h"
+#include "kernels/expressions.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-#include "../ops/row.h"
+#include "../kernels/row.h"
 
 // ---- the loops. A result may be one of the operands (in-place), never a shifted part of one: hence ivdep.
 

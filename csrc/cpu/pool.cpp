@@ -2,7 +2,7 @@
 //
 // A row of the output is computed tap by tap: for every element of the window one pass over the row, whose loop the
 // compiler vectorises for the usual strides. The order of the taps decides between equal elements, as in PyTorch.
-#include "cpu/pool.h"
+#include "kernels/pool.h"
 
 #include <cstring>
 #include <type_traits>
@@ -14,9 +14,6 @@
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-WISP_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-WISP_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-WISP_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 WISP_INLINE int64_t product(const int64_t* v) { return v[0] * v[1] * v[2]; }
 
 template <class T> WISP_INLINE T lowest() {
@@ -32,10 +29,10 @@ struct Range {
 };
 WISP_INLINE Range outputs_of_tap(const PoolShape& s, int d, int64_t k) {
     const int64_t shift = k * s.dilation[d] - s.padding[d];  // input = output * stride + shift
-    const int64_t begin = shift >= 0 ? 0 : ceil_div(-shift, s.stride[d]);
+    const int64_t begin = shift >= 0 ? 0 : divide_up(-shift, s.stride[d]);
     const int64_t last = s.in[d] - 1 - shift;
-    const int64_t end = last < 0 ? 0 : smaller(s.out[d], last / s.stride[d] + 1);
-    return {smaller(begin, end), end};
+    const int64_t end = last < 0 ? 0 : least(s.out[d], last / s.stride[d] + 1);
+    return {least(begin, end), end};
 }
 
 // best[j] = x[j * stride] and tap[j] = number where x beats best.
@@ -176,11 +173,11 @@ template <class T, bool tracked> void max_row(const PoolShape& s, const T* plane
         const int64_t at[2] = {i, j};
         for (int d = 0; d < 2; ++d) {
             const int64_t start = at[d] * s.stride[d] - s.padding[d];
-            first[d] = start >= 0 ? 0 : ceil_div(-start, s.dilation[d]);
+            first[d] = start >= 0 ? 0 : divide_up(-start, s.dilation[d]);
         }
         for (int64_t k = 0; k < width; ++k) {
             const int64_t start = k * stride - s.padding[2];
-            first[2] = start >= 0 ? 0 : ceil_div(-start, s.dilation[2]);
+            first[2] = start >= 0 ? 0 : divide_up(-start, s.dilation[2]);
             tap[k] = int32_t((first[0] * s.kernel[1] + first[1]) * s.kernel[2] + first[2]);
         }
     }
@@ -222,14 +219,14 @@ template <class T> struct PhasedPlane {
     explicit PhasedPlane(const PoolShape& shape) : s(shape) {
         phase = s.out[2] + (s.kernel[2] - 1) / s.stride[2] + lanes;
         pitch = s.stride[2] * phase;
-        const int64_t columns = ceil_div(s.out[2], lanes) * lanes;
+        const int64_t columns = divide_up(s.out[2], lanes) * lanes;
         rows = static_cast<T*>(scratch(1, size_t(s.in[1] * pitch + columns) * sizeof(T)));  // Index is as wide as T
         first = reinterpret_cast<typename P::Index*>(rows + s.in[1] * pitch);
-        for (int64_t k = 0; k < columns; ++k) first[k] = typename P::Index(larger(0, s.padding[2] - k * s.stride[2]));
+        for (int64_t k = 0; k < columns; ++k) first[k] = typename P::Index(most(0, s.padding[2] - k * s.stride[2]));
         for (int64_t p = 0; p < s.stride[2]; ++p) {
             const int64_t shift = p - s.padding[2], last = s.in[2] - 1 - shift;
-            inside[p].begin = smaller(phase, shift >= 0 ? 0 : ceil_div(-shift, s.stride[2]));
-            inside[p].end = larger(inside[p].begin, last < 0 ? 0 : smaller(phase, last / s.stride[2] + 1));
+            inside[p].begin = least(phase, shift >= 0 ? 0 : divide_up(-shift, s.stride[2]));
+            inside[p].end = most(inside[p].begin, last < 0 ? 0 : least(phase, last / s.stride[2] + 1));
         }
     }
     void prepare(int64_t y) {
@@ -253,9 +250,9 @@ template <class T> struct PhasedPlane {
     }
     template <bool tracked> void row(const T* from, int64_t j, T* best, int32_t* tap) {
         const int64_t top = j * s.stride[1] - s.padding[1], step = s.dilation[1];
-        const int64_t first_row = top >= 0 ? 0 : ceil_div(-top, step);
-        const int64_t last_row = smaller(s.kernel[1], s.in[1] > top ? (s.in[1] - 1 - top) / step + 1 : 0);
-        if (from != plane) plane = from, prepared = larger(0, top);
+        const int64_t first_row = top >= 0 ? 0 : divide_up(-top, step);
+        const int64_t last_row = least(s.kernel[1], s.in[1] > top ? (s.in[1] - 1 - top) / step + 1 : 0);
+        if (from != plane) plane = from, prepared = most(0, top);
         for (const int64_t end = top + (last_row - 1) * step + 1; prepared < end; ++prepared) prepare(prepared);
         for (int64_t k = 0; k < s.out[2]; k += lanes) {
             typename P::Vector value = lowest<T>() - typename P::Vector{};
@@ -268,7 +265,7 @@ template <class T> struct PhasedPlane {
                     P::choose(P::load(x + (s.stride[2] == 1 ? c : c % 2 * phase + c / 2)), typename P::Index(b * s.kernel[2] + c), value,
                               number);
             }
-            const int64_t count = smaller(lanes, s.out[2] - k);
+            const int64_t count = least(lanes, s.out[2] - k);
             if (count == lanes) std::memcpy(best + k, &value, sizeof value);
             else
                 for (int64_t i = 0; i < count; ++i) best[k + i] = value[i];
@@ -282,7 +279,7 @@ template <class T> void max_of(const PoolShape& s, const T* input, T* output, in
     const int64_t rows = s.planes * s.out[0] * s.out[1], width = s.out[2], in_size = product(s.in);
     const bool small = is_2x2(s);
     const int64_t window = product(s.kernel);
-    parallel_for(rows, ceil_div(8192, width * window + 16), [&](int64_t begin, int64_t end) {
+    parallel_for(rows, divide_up(8192, width * window + 16), [&](int64_t begin, int64_t end) {
         int32_t* tap = nullptr;
         int64_t* offsets = nullptr;
         if (indices || taps) {
@@ -355,7 +352,7 @@ void max(DType dtype, const PoolShape& s, const void* input, void* output, int64
 template <class T> void max_grad_of(const PoolShape& s, const T* grad, const int64_t* indices, const uint8_t* taps, T* input_grad) {
     const int64_t in_size = product(s.in), out_size = product(s.out), window = product(s.kernel);
     const bool small = taps && is_2x2(s);
-    parallel_for(s.planes, ceil_div(8192, larger(1, in_size)), [&](int64_t begin, int64_t end) {
+    parallel_for(s.planes, divide_up(8192, most(1, in_size)), [&](int64_t begin, int64_t end) {
         int64_t* offsets = nullptr;
         if (taps && !small) {
             offsets = static_cast<int64_t*>(scratch(0, size_t(window) * 8));
@@ -407,8 +404,8 @@ struct Window {
 };
 WISP_INLINE Window window_of(const PoolShape& s, int d, int64_t i) {
     const int64_t start = i * s.stride[d] - s.padding[d];
-    const int64_t end = smaller(start + s.kernel[d], s.in[d] + s.padding[d]);
-    return {larger(start, 0), smaller(end, s.in[d]), end - start};
+    const int64_t end = least(start + s.kernel[d], s.in[d] + s.padding[d]);
+    return {most(start, 0), least(end, s.in[d]), end - start};
 }
 
 // 1 / divisor per element of an output row, where the window's other axes count `rows` and `rows_padded` elements.
@@ -440,7 +437,7 @@ template <class T, int fixed_stride> WISP_INLINE void spread_pass(const T* __res
 
 template <class T> void average_of(const PoolShape& s, const AveragePool& a, const T* input, T* output) {
     const int64_t rows = s.planes * s.out[0] * s.out[1], width = s.out[2], in_size = product(s.in);
-    parallel_for(rows, ceil_div(32768, larger(1, width * product(s.kernel))), [&](int64_t begin, int64_t end) {
+    parallel_for(rows, divide_up(32768, most(1, width * product(s.kernel))), [&](int64_t begin, int64_t end) {
         T* divisor = static_cast<T*>(scratch(0, size_t(width) * sizeof(T)));
         const bool full = all_windows_full(s);
         if (full) divisors(s, a, s.kernel[0] * s.kernel[1], s.kernel[0] * s.kernel[1], divisor);
@@ -460,7 +457,7 @@ template <class T> void average_of(const PoolShape& s, const AveragePool& a, con
                         else add_pass<T, 0>(from, s.stride[2], sum + r.begin, r.end - r.begin);
                     }
                 }
-            const int64_t inside = larger(0, z.end - z.begin) * larger(0, y.end - y.begin);
+            const int64_t inside = most(0, z.end - z.begin) * most(0, y.end - y.begin);
             if (!full) divisors(s, a, inside, z.padded * y.padded, divisor);
             for (int64_t k = 0; k < width; ++k) sum[k] /= divisor[k];
         }
@@ -469,7 +466,7 @@ template <class T> void average_of(const PoolShape& s, const AveragePool& a, con
 
 template <class T> void average_grad_of(const PoolShape& s, const AveragePool& a, const T* grad, T* input_grad) {
     const int64_t width = s.out[2], in_size = product(s.in), out_size = product(s.out);
-    parallel_for(s.planes, ceil_div(32768, larger(1, out_size * product(s.kernel))), [&](int64_t begin, int64_t end) {
+    parallel_for(s.planes, divide_up(32768, most(1, out_size * product(s.kernel))), [&](int64_t begin, int64_t end) {
         T* share = static_cast<T*>(scratch(0, 2 * size_t(width) * sizeof(T)));
         T* divisor = share + width;
         const bool full = all_windows_full(s);
@@ -481,7 +478,7 @@ template <class T> void average_grad_of(const PoolShape& s, const AveragePool& a
             for (int64_t i = 0; i < s.out[0]; ++i)
                 for (int64_t j = 0; j < s.out[1]; ++j, from += width) {
                     const Window z = window_of(s, 0, i), y = window_of(s, 1, j);
-                    const int64_t inside = larger(0, z.end - z.begin) * larger(0, y.end - y.begin);
+                    const int64_t inside = most(0, z.end - z.begin) * most(0, y.end - y.begin);
                     if (!full) divisors(s, a, inside, z.padded * y.padded, divisor);
                     for (int64_t k = 0; k < width; ++k) share[k] = from[k] / divisor[k];
                     for (int64_t b = z.begin; b < z.end; ++b)
@@ -537,7 +534,7 @@ template <class T> WISP_INLINE T sum_row(const T* x, int64_t count) {
 
 template <class T> void adaptive_average_of(const PoolShape& s, const T* input, T* output) {
     const int64_t in_size = product(s.in), out_size = product(s.out);
-    parallel_for(s.planes, ceil_div(32768, larger(1, in_size)), [&](int64_t begin, int64_t end) {
+    parallel_for(s.planes, divide_up(32768, most(1, in_size)), [&](int64_t begin, int64_t end) {
         for (int64_t plane = begin; plane < end; ++plane) {
             const T* x = input + plane * in_size;
             T* to = output + plane * out_size;
@@ -557,7 +554,7 @@ template <class T> void adaptive_average_of(const PoolShape& s, const T* input, 
 
 template <class T> void adaptive_average_grad_of(const PoolShape& s, const T* grad, T* input_grad) {
     const int64_t in_size = product(s.in), out_size = product(s.out);
-    parallel_for(s.planes, ceil_div(32768, larger(1, in_size)), [&](int64_t begin, int64_t end) {
+    parallel_for(s.planes, divide_up(32768, most(1, in_size)), [&](int64_t begin, int64_t end) {
         for (int64_t plane = begin; plane < end; ++plane) {
             T* to = input_grad + plane * in_size;
             const T* from = grad + plane * out_size;
@@ -581,7 +578,7 @@ template <class T> void adaptive_average_grad_of(const PoolShape& s, const T* gr
 
 template <class T> void adaptive_max_of(const PoolShape& s, const T* input, T* output, int64_t* indices) {
     const int64_t in_size = product(s.in), out_size = product(s.out);
-    parallel_for(s.planes, ceil_div(32768, larger(1, in_size)), [&](int64_t begin, int64_t end) {
+    parallel_for(s.planes, divide_up(32768, most(1, in_size)), [&](int64_t begin, int64_t end) {
         for (int64_t plane = begin; plane < end; ++plane) {
             const T* x = input + plane * in_size;
             each_adaptive_window(s, [&](int64_t index, int64_t start, int64_t depth, int64_t height, int64_t width) {
@@ -602,7 +599,7 @@ template <class T> void adaptive_max_of(const PoolShape& s, const T* input, T* o
 
 template <class T> void fractional_max_of(const PoolShape& s, const int64_t* const* starts, const T* input, T* output, int64_t* indices) {
     const int64_t in_size = product(s.in), out_size = product(s.out);
-    parallel_for(s.planes, ceil_div(32768, larger(1, out_size * product(s.kernel))), [&](int64_t begin, int64_t end) {
+    parallel_for(s.planes, divide_up(32768, most(1, out_size * product(s.kernel))), [&](int64_t begin, int64_t end) {
         for (int64_t plane = begin; plane < end; ++plane) {
             const T* x = input + plane * in_size;
             int64_t to = plane * out_size;

@@ -1,7 +1,7 @@
 // Random numbers (see random.h). Plain loops over 16 lanes that the compiler turns into vectors.
 #pragma GCC optimize("fp-contract=off")  // the same bits whether or not the processor can fuse
 
-#include "cpu/random.h"
+#include "kernels/random.h"
 
 #include "core/threads.h"
 #include "cpu/bits.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr int width = 16;  // blocks worked on at once
 constexpr int64_t grain = 16384;
 
-#include "philox_rules.h"
+#include "kernels/philox_rules.h"
 
 // Sixteen blocks from `block` on: words[w][lane].
 WISP_INLINE void philox(RandomStream stream, uint64_t block, uint32_t words[4][width]) {
@@ -37,7 +37,7 @@ WISP_INLINE uint64_t bits_of(double x) { return bits_as<uint64_t>(x); }
 WISP_INLINE float root(float x) { return __builtin_sqrtf(x); }
 WISP_INLINE double root(double x) { return __builtin_sqrt(x); }
 
-#include "random_rules.h"
+#include "kernels/random_rules.h"
 
 // A generator turns sixteen blocks into 64 or 32 elements at out; generators with parameters finish with a line.
 struct Bits32 {

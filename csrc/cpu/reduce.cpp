@@ -3,7 +3,7 @@
 //
 // Two loops do all the work: `rows` folds runs of elements into one result each, `columns` folds whole rows into
 // many results side by side. Floats are summed over short stretches in float and beyond in double.
-#include "reduce.h"
+#include "kernels/reduce.h"
 
 #include <cmath>
 #include <cstring>
@@ -11,7 +11,7 @@
 
 #include "../core/scratch.h"
 #include "../core/threads.h"
-#include "copy.h"
+#include "kernels/copy.h"
 #include "isa.h"
 #include "reduce_fold.h"
 

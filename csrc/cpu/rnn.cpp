@@ -1,6 +1,6 @@
 // Recurrent kernels: each task takes some rows of the batch through all steps, a product and a pointwise pass per step.
 // Weights are packed once for all steps; the gates of an LSTM are made of sums that are still in the nearest cache.
-#include "cpu/rnn.h"
+#include "kernels/rnn.h"
 
 #include "core/scratch.h"
 #include "core/threads.h"

@@ -1,6 +1,6 @@
 // Scans (see scan.h): one loop with a state per column, over blocks of columns so that the states stay in cache.
 // Floats run in double, as in PyTorch.
-#include "scan.h"
+#include "kernels/scan.h"
 
 #include <type_traits>
 

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/families.h"
+
 namespace wisp::cpu {
 namespace {
 
@@ -59,47 +61,5 @@ const char* isa_name() { return chosen == isa_avx512 ? "avx512" : chosen == isa_
     }
 #endif
 
-// One line per table: #include the header here, name the table below it.
-#include "cpu/gemm.h"
-WISP_TABLE(GemmKernels, gemm)
-#include "cpu/random.h"
-WISP_TABLE(RandomKernels, random)
-#include "cpu/pointwise.h"
-WISP_TABLE(UnaryKernels, pointwise_unary)
-WISP_TABLE(ActivationKernels, pointwise_activation)
-WISP_TABLE(BinaryKernels, pointwise_binary)
-#include "cpu/copy.h"
-WISP_TABLE(CopyKernels, copy)
-#include "cpu/reduce.h"
-WISP_TABLE(ReduceKernels, reduce)
-#include "cpu/scan.h"
-WISP_TABLE(ScanKernels, scan)
-#include "cpu/softmax.h"
-WISP_TABLE(SoftmaxKernels, softmax)
-#include "cpu/norm.h"
-WISP_TABLE(NormKernels, norm)
-#include "cpu/conv.h"
-WISP_TABLE(ConvKernels, conv)
-WISP_TABLE(ConvWeightKernels, conv_weight)
-#include "cpu/optimizer.h"
-WISP_TABLE(OptimizerKernels, optimizer)
-#include "cpu/index.h"
-WISP_TABLE(IndexKernels, index)
-#include "cpu/pool.h"
-WISP_TABLE(PoolKernels, pool)
-#include "cpu/loss.h"
-WISP_TABLE(LossKernels, loss)
-#include "cpu/embedding.h"
-WISP_TABLE(EmbeddingKernels, embedding)
-#include "cpu/attention.h"
-WISP_TABLE(AttentionKernels, attention)
-#include "cpu/dropout.h"
-WISP_TABLE(DropoutKernels, dropout)
-#include "cpu/image.h"
-WISP_TABLE(ImageKernels, image)
-#include "cpu/rnn.h"
-WISP_TABLE(RnnKernels, rnn)
-#include "cpu/fft.h"
-WISP_TABLE(FftKernels, fft)
-#include "cpu/sparse.h"
-WISP_TABLE(SparseKernels, sparse)
+WISP_FAMILIES(WISP_TABLE)
+WISP_CPU_PARTS(WISP_TABLE)

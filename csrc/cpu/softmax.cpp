@@ -1,5 +1,5 @@
 // Softmax kernels: rows one by one where the dimension is the last, else vectors across the inner dimension.
-#include "cpu/softmax.h"
+#include "kernels/softmax.h"
 
 #include "core/threads.h"
 #include "cpu/vector.h"

@@ -1,6 +1,6 @@
 // Sorting (see sort.h). Elements become unsigned keys that sort as the elements do; a key of up to 32 bits and its
 // index share one 64-bit word, so ties break by position and every method is stable. Long rows take a radix sort.
-#include "sort.h"
+#include "kernels/sort.h"
 
 #include <algorithm>
 #include <cstring>

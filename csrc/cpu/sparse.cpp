@@ -1,5 +1,5 @@
 // Kernels of sparse products. Threads take rows, cut so that each has about the same number of entries.
-#include "cpu/sparse.h"
+#include "kernels/sparse.h"
 
 #include "core/threads.h"
 #include "cpu/vector.h"

@@ -2,17 +2,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "../kernels/attention.h"
 #include "../core/errors.h"
 #include "pointwise.h"
 #include "random.h"
 #include "runtime.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
-
-using cpu::AttentionArgs;
-using cpu::AttentionTensor;
 
 // As kernels/attention_common.cuh has it.
 struct Arguments {
@@ -229,7 +226,7 @@ void forward(const AttentionArgs& given, const AttentionTensor& given_out, void*
 
 void backward(const AttentionArgs& a, const AttentionTensor& grad, const AttentionTensor& out, const void* logsumexp,
               const AttentionTensor& grad_query, const AttentionTensor& grad_key, const AttentionTensor& grad_value,
-              const cpu::AttentionMaskGradient& grad_mask) {
+              const AttentionMaskGradient& grad_mask) {
     if (grad_mask.data) throw MissingKernel("there is no kernel for the gradient of attn_mask on cuda");
     Arguments x = arguments_of(a, out, logsumexp);
     x.grad = grad, x.grad_query = grad_query, x.grad_key = grad_key, x.grad_value = grad_value;
@@ -244,6 +241,6 @@ void backward(const AttentionArgs& a, const AttentionTensor& grad, const Attenti
 
 }  // namespace
 
-const cpu::AttentionKernels attention = {forward, backward};
+const AttentionKernels attention = {forward, backward};
 
 }  // namespace wisp::cuda

@@ -19,8 +19,6 @@ template <int Which, class Name> Kernel* one_of(int instance, Name name) {
     return instances(instance, name);
 }
 
-DType compute_of(DType d) { return d == DType::f64 ? DType::f64 : DType::f32; }
-
 // How a call is cut into blocks and vectors.
 struct Cut {
     bool columns;
@@ -72,7 +70,7 @@ void* sums(const BatchNorm& n, const Cut& c, const void* x, const void* g, const
     return partial;
 }
 
-size_t partial_bytes(const BatchNorm& n, const Cut& c) { return size_t(2 * c.splits * n.channels * item_size(compute_of(n.dtype))); }
+size_t partial_bytes(const BatchNorm& n, const Cut& c) { return size_t(2 * c.splits * n.channels * item_size(compute_dtype(n.dtype))); }
 unsigned warps(int64_t channels) { return unsigned((channels + 7) / 8); }
 unsigned columns_down(const Cut& c, int64_t rows) {
     return unsigned(std::clamp<int64_t>(std::min(rows / (256 / c.width * 4), 2 * target_blocks / c.across), 1, 65535));
@@ -105,7 +103,7 @@ void batch_norm_statistics(const BatchNorm& n, const void* x, void* mean, void* 
 
 void batch_norm_from_running(const BatchNorm& n, DType running, const void* running_mean, const void* running_var, void* mean, void* rstd,
                              double eps) {
-    const DType d = compute_of(n.dtype);
+    const DType d = compute_dtype(n.dtype);
     launch_with(
         one_of<3>(int(d) * 16 + int(running), [&] { return str("running_statistics<", type_text(d), ", ", type_text(running), ">"); }),
         {unsigned((n.channels + 255) / 256)}, {256}, 0, running_mean, running_var, mean, rstd, int(n.channels), eps);
@@ -133,7 +131,7 @@ void batch_norm_apply(const BatchNorm& n, const void* x, const void* mean, const
 void batch_norm_backward(const BatchNorm& n, const void* g, const void* x, const void* mean, const void* rstd, void* dx, void* dw, void* db,
                          bool training) {
     const Cut c = cut_of(n, {g, x, dx});
-    const DType d = compute_of(n.dtype);
+    const DType d = compute_dtype(n.dtype);
     Scratch partial(partial_bytes(n, c)), factors(size_t(3 * n.channels * item_size(d)));
     const void* p = sums(n, c, x, g, mean, partial.data());
     void* f = factors.data();

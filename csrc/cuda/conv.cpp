@@ -110,7 +110,7 @@ Handle describe_surely(const char* what, int kind, std::initializer_list<Attribu
 }
 
 struct Key {
-    cpu::ConvShape shape;
+    ConvShape shape;
     int32_t product, dtype, device, channels_last, alignment, benchmark, deterministic, tf32;
 };
 struct Plan {
@@ -150,7 +150,7 @@ Handle tensor(int64_t name, const Key& key, int64_t outer, int64_t channels, con
 }
 
 Handle graph_of(const Key& key, Handle cudnn_handle) {
-    const cpu::ConvShape& s = key.shape;
+    const ConvShape& s = key.shape;
     const int dims = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 ? 2 : 3, at = 3 - dims;
     const Handle x = tensor(0, key, s.batch, s.in_channels, s.in, dims),
                  w = tensor(1, key, s.out_channels, s.in_channels / s.groups, s.kernel, dims),
@@ -296,7 +296,7 @@ int64_t cudnn_version() {
     } catch (const Error&) { return 0; }
 }
 
-void convolve(ConvProduct product, DType dtype, const cpu::ConvShape& shape, bool channels_last, const void* a, const void* b, void* out) {
+void convolve(ConvProduct product, DType dtype, const ConvShape& shape, bool channels_last, const void* a, const void* b, void* out) {
     const void* pointers[3] = {};  // x, w, y
     if (product == ConvProduct::output) pointers[0] = a, pointers[1] = b, pointers[2] = out;
     else if (product == ConvProduct::input) pointers[0] = out, pointers[1] = b, pointers[2] = a;

@@ -67,9 +67,9 @@ const Plan& plan_for(const Key& key) {
 
 }  // namespace
 
-void fft(cpu::FftKind kind, bool f64, int rank, const int64_t* sizes, int64_t batch, void* in, void* out, bool inverse) {
+void transform(FftKind kind, bool f64, int rank, const int64_t* sizes, int64_t batch, void* in, void* out, bool inverse) {
     Key key{};
-    key.type = (kind == cpu::FftKind::complex ? 0x29 : kind == cpu::FftKind::real_to_half ? 0x2a : 0x2c) + (f64 ? 0x40 : 0);
+    key.type = (kind == FftKind::complex ? 0x29 : kind == FftKind::real_to_half ? 0x2a : 0x2c) + (f64 ? 0x40 : 0);
     key.rank = rank;
     for (int i = 0; i < rank; i++) key.sizes[i] = sizes[i];
     key.batch = batch;

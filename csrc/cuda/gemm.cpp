@@ -132,7 +132,7 @@ uint32_t alignment_of(std::initializer_list<const void*> pointers) {
 }
 
 // One strided batch: the last batch dimension, if there is one.
-void one(DType dtype, const cpu::GemmArgs& g, const char* a, const char* b, char* c, const char* d, int last) {
+void one(DType dtype, const GemmArgs& g, const char* a, const char* b, char* c, const char* d, int last) {
     const int device = current_device().index;
     Shape s{};
     s.m = g.m, s.n = g.n, s.k = g.k;
@@ -165,7 +165,7 @@ void one(DType dtype, const cpu::GemmArgs& g, const char* a, const char* b, char
         } else {  // any other layout is first spread over the result
             const Dims sizes = {s.batch, g.m, g.n};
             const int64_t to[3] = {s.stride_c, g.c_row, 1}, from[3] = {s.batch > 1 ? g.batch_d[last] : 0, g.d_row, g.d_col};
-            copy({c, dtype, to, nullptr}, {const_cast<char*>(d), dtype, from, nullptr}, sizes, false);
+            copy_elements({c, dtype, to, nullptr}, {const_cast<char*>(d), dtype, from, nullptr}, sizes, false);
             addend = c;
         }
     }
@@ -184,7 +184,7 @@ void one(DType dtype, const cpu::GemmArgs& g, const char* a, const char* b, char
          "a product");
 }
 
-void batches(DType dtype, const cpu::GemmArgs& g, int dim, const char* a, const char* b, char* c, const char* d) {
+void batches(DType dtype, const GemmArgs& g, int dim, const char* a, const char* b, char* c, const char* d) {
     if (dim >= g.batch_dims - 1) return one(dtype, g, a, b, c, d, dim < g.batch_dims ? dim : -1);
     const int64_t item = item_size(dtype);
     for (int64_t i = 0; i < g.batch_size[dim]; i++)
@@ -194,13 +194,13 @@ void batches(DType dtype, const cpu::GemmArgs& g, int dim, const char* a, const 
 
 }  // namespace
 
-bool takes(const cpu::GemmArgs& g, bool a) {
+bool takes(const GemmArgs& g, bool a) {
     const int64_t rows = a ? g.m : g.k, columns = a ? g.k : g.n, row = a ? g.a_row : g.b_row, column = a ? g.a_col : g.b_col;
     if (column == 1 || columns == 1) return row >= columns || rows == 1;
     return (row == 1 || rows == 1) && (column >= rows || columns == 1);
 }
 
-void matmul(DType dtype, const cpu::GemmArgs& g) {
+void matmul(DType dtype, const GemmArgs& g) {
     batches(dtype, g, 0, static_cast<const char*>(g.a), static_cast<const char*>(g.b), static_cast<char*>(g.c),
             static_cast<const char*>(g.d));
 }

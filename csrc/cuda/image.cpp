@@ -1,5 +1,5 @@
 // Launches the kernels of images.
-#include "../cpu/image.h"
+#include "../kernels/image.h"
 
 #include <memory>
 #include <string>
@@ -8,12 +8,9 @@
 
 #include "pairs.h"
 #include "pointwise.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
-
-using namespace cpu;
 
 constexpr const char* file = "cuda/kernels/image.cuh";
 

@@ -1,11 +1,10 @@
 // Launches the kernels of indexing, scans and embeddings.
-#include "../cpu/embedding.h"
-#include "../cpu/index.h"
-#include "../cpu/scan.h"
+#include "../kernels/embedding.h"
+#include "../kernels/index.h"
+#include "../kernels/scan.h"
 #include "index.h"
 #include "pairs.h"
 #include "pointwise.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
@@ -60,7 +59,7 @@ void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, 
     if (n) launch_with(plain<5>(file, "index_offsets"), threads(n), {256}, 0, out, list, n);
 }
 
-int64_t slice_shape(Shape& s, const cpu::Slice& slice, const int64_t* a, const int64_t* b) {
+int64_t slice_shape(Shape& s, const Slice& slice, const int64_t* a, const int64_t* b) {
     int64_t n = 1;
     for (int d = slice.ndim - 1; d >= 0; d--) {
         n *= slice.sizes[d];
@@ -69,15 +68,15 @@ int64_t slice_shape(Shape& s, const cpu::Slice& slice, const int64_t* a, const i
     return n;
 }
 
-void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* at, int64_t n, const cpu::Slice& slice,
+void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* at, int64_t n, const Slice& slice,
           int64_t item) {
     Shape s;
     const int64_t count = slice_shape(s, slice, out_strides, slice.strides);
     if (n * count) launch_with(sized<2>("take", item), threads(n * count), {256}, 0, out, out_step, in, at, n, count, s);
 }
 
-void put(cpu::Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, const cpu::Slice& slice, const void* values,
-         int64_t value_step, const int64_t* value_strides) {
+void put(Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, const Slice& slice, const void* values, int64_t value_step,
+         const int64_t* value_strides) {
     Shape s;
     const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
     if (n * count == 0) return;
@@ -99,7 +98,7 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
     if (n) launch_with(sized<3>("gather", item), threads(n), {256}, 0, out, in, index, n, in_strides[dim], size, name, report_cell(), s);
 }
 
-void scatter(cpu::Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides,
+void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides,
              const void* values, const int64_t* value_strides, const int64_t* sizes, int ndim, int dim, int64_t size, const char* name) {
     Shape s;
     int64_t n = 1;
@@ -190,7 +189,7 @@ void embedding_backward(DType d, const void* grad, const int64_t* index, void* t
                 width, padding, int(by_count));
 }
 
-void bag(const cpu::BagArgs& a, void* out, int64_t* picked) {
+void bag(const BagArgs& a, void* out, int64_t* picked) {
     struct {
         int64_t rows, width, bags, padding;
         int mode;
@@ -204,9 +203,9 @@ void bag(const cpu::BagArgs& a, void* out, int64_t* picked) {
 
 // --- scans
 
-void scan_(cpu::Scan kind, void* out, int64_t* indices, const void* in, DType d, int64_t outer, int64_t n, int64_t inner) {
+void scan_(Scan kind, void* out, int64_t* indices, const void* in, DType d, int64_t outer, int64_t n, int64_t inner) {
     if (outer * n * inner == 0) return;
-    if (inner == 1 && !indices && n > 64 && (kind == cpu::Scan::sum || kind == cpu::Scan::prod))
+    if (inner == 1 && !indices && n > 64 && (kind == Scan::sum || kind == Scan::prod))
         launch_with(find_kernel(file, str("scan_rows<", int(kind), ", ", type_text(d), ">")), {unsigned(outer)}, {256}, 0, in, out, n);
     else
         launch_with(find_kernel(file, str("scan_columns<", int(kind), ", ", type_text(d), ">")), {unsigned((outer * inner + 127) / 128)},
@@ -215,10 +214,9 @@ void scan_(cpu::Scan kind, void* out, int64_t* indices, const void* in, DType d,
 
 }  // namespace
 
-const cpu::IndexKernels index = {first_out_of_range, offsets, take, put, gather, scatter, masked_select, masked_scatter, nonzero, triangle};
-const cpu::EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag,
-                                         Absent()};  // the gradient of bags is composed
-const cpu::ScanKernels scan = {scan_};
+const IndexKernels index = {first_out_of_range, offsets, take, put, gather, scatter, masked_select, masked_scatter, nonzero, triangle};
+const EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag, Absent()};  // the gradient of bags is composed
+const ScanKernels scan = {scan_};
 
 void require(const bool* good, int64_t n, const char* message) {
     if (n) launch_with(plain<20>(file, "report_false"), threads(n), {256}, 0, good, n, message, report_cell());

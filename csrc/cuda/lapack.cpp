@@ -1,6 +1,6 @@
 // Linear algebra by cuSOLVER and cuBLAS, which are opened on first use. Batches are loops over matrices, except where the
 // libraries have routines for many small ones. Signatures differ by dtype only in what pointers point to.
-#include "lapack.h"
+#include "../kernels/lapack.h"
 
 #include <algorithm>
 #include <vector>
@@ -9,7 +9,6 @@
 #include "../core/errors.h"
 #include "pointwise.h"
 #include "runtime.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
@@ -210,7 +209,7 @@ template <DType D> struct Gpu {
         alignas(16) char cell[16];
         std::copy_n(static_cast<const char*>(one()), item(), cell);
         const Dims sizes{batch, n}, strides{n * n, n + 1};
-        copy({static_cast<char*>(a), D, strides.data(), nullptr}, {nullptr, D, nullptr, cell}, sizes, false);
+        copy_elements({static_cast<char*>(a), D, strides.data(), nullptr}, {nullptr, D, nullptr, cell}, sizes, false);
     }
 
     static void lu_inverse(int64_t batch, int64_t n, void* lu, const int32_t* pivots, int32_t*) {
@@ -298,7 +297,7 @@ template <DType D> struct Gpu {
     // to (n x m) = from (m x n) conjugate transposed, both by columns.
     static void adjoint_copy(void* to, const void* from, int64_t m, int64_t n) {
         const Dims sizes{n, m}, to_strides{1, n}, from_strides{m, 1};
-        copy({static_cast<char*>(to), D, to_strides.data(), nullptr},
+        copy_elements({static_cast<char*>(to), D, to_strides.data(), nullptr},
              {static_cast<char*>(const_cast<void*>(from)), D, from_strides.data(), nullptr}, sizes, complex);
     }
 
@@ -362,7 +361,7 @@ template <DType D> struct Gpu {
         Scratch work(std::max<size_t>(device, 1));
         std::vector<char> host_work(std::max<size_t>(host, 1));
         for (int64_t i = 0; i < batch; i++) {
-            copy({static_cast<char*>(matrix.data()), C, strides.data(), nullptr},
+            copy_elements({static_cast<char*>(matrix.data()), C, strides.data(), nullptr},
                  {static_cast<char*>(at(a, i * n * n)), D, strides.data(), nullptr}, sizes, false);
             must(solve(h.solver, parameters, 0, want, n, type, matrix.data(), small(n), type, at(values, i * n, C), type, nullptr, small(n),
                        type, at(vectors, i * n * n, C), small(n), type, work.data(), device, host_work.data(), host, info + i),
@@ -412,14 +411,14 @@ template <DType D> struct Gpu {
         launch_with(ldl_kernel(1, hermitian), {unsigned(batch * columns)}, {256}, 0, a, pivots, b, n, columns, message, report_cell());
     }
 
-    static constexpr cpu::LapackKernels table = {
+    static constexpr LapackKernels table = {
         lu,   lu_solve, lu_inverse,    cholesky, triangular_solve, qr, householder, householder_apply, svd,
         eigh, eig,      least_squares, ldl,      ldl_solve};
 };
 
 }  // namespace
 
-const cpu::LapackKernels& lapack(DType dtype) {
+const LapackKernels& lapack(DType dtype) {
     switch (dtype) {
     case DType::f32: return Gpu<DType::f32>::table;
     case DType::f64: return Gpu<DType::f64>::table;

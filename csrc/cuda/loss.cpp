@@ -17,7 +17,7 @@ struct Arguments {  // as in the kernels
     void* report;
 };
 
-Arguments arguments(const cpu::LossArgs& a) {
+Arguments arguments(const LossArgs& a) {
     return {a.outer, a.classes, a.inner, a.ignore_index, a.label_smoothing, "cross_entropy or nll_loss (target)", report_cell()};
 }
 
@@ -33,7 +33,7 @@ unsigned threads_for(int64_t classes) {
 
 }  // namespace
 
-void class_loss(const cpu::LossArgs& a, bool entropy, void* losses, void* logsumexp, void* shares, void* result, void* total) {
+void class_loss(const LossArgs& a, bool entropy, void* losses, void* logsumexp, void* shares, void* result, void* total) {
     const int64_t samples = a.outer * a.inner;
     const Arguments p = arguments(a);
     const int which = int(a.dtype) * 2 + entropy;
@@ -58,8 +58,7 @@ void class_loss(const cpu::LossArgs& a, bool entropy, void* losses, void* logsum
                 total, samples);
 }
 
-void class_loss_backward(const cpu::LossArgs& a, bool entropy, const void* logsumexp, const void* grad, bool one, const void* total,
-                         void* dx) {
+void class_loss_backward(const LossArgs& a, bool entropy, const void* logsumexp, const void* grad, bool one, const void* total, void* dx) {
     const int64_t n = a.outer * a.classes * a.inner;
     if (n == 0) return;
     const bool by_weight = a.weight && a.label_smoothing != 0;

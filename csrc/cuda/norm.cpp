@@ -1,8 +1,8 @@
 // Launches the kernels of normalisation.
+#include "../kernels/norm.h"
 #include "pointwise.h"
 #include "rows.h"
 #include "runtime.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
@@ -16,8 +16,7 @@ template <int Which, class Name> Kernel* one_of(int instance, Name name) {
     return instances(instance, name);
 }
 
-DType compute_of(DType d) { return d == DType::f64 ? DType::f64 : DType::f32; }
-int64_t item(DType d) { return item_size(compute_of(d)); }
+int64_t item(DType d) { return item_size(compute_dtype(d)); }
 unsigned threads_for(int64_t n) {
     unsigned t = 64;
     while (t < 1024 && int64_t(t) * 4 < n) t *= 2;
@@ -121,6 +120,6 @@ void group_norm_backward(DType d, const void* g, const void* x, const void* weig
 }  // namespace
 
 // Batch norms have their own kernels: batch_norm.h.
-const cpu::NormKernels norm = {layer_norm, layer_norm_backward, group_norm, group_norm_backward, Absent(), Absent(), Absent(), Absent()};
+const NormKernels norm = {layer_norm, layer_norm_backward, group_norm, group_norm_backward, Absent(), Absent(), Absent(), Absent()};
 
 }  // namespace wisp::cuda

@@ -2,14 +2,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "../kernels/optimizer.h"
 #include "pointwise.h"
 #include "runtime.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
-
-using cpu::OptimizerTensor;
 
 constexpr const char* file = "cuda/kernels/optimizer.cuh";
 constexpr int list_length = 96, short_length = 16;
@@ -42,7 +40,7 @@ template <class Run> void in_lists(const OptimizerTensor* tensors, int64_t count
     }
 }
 
-void step(cpu::OptimizerRule rule, const cpu::OptimizerSettings& settings, const OptimizerTensor* tensors, int64_t count) {
+void step(OptimizerRule rule, const OptimizerSettings& settings, const OptimizerTensor* tensors, int64_t count) {
     in_lists(tensors, count, [&](DType d, const List& list, unsigned blocks) {
         static Instances<512> steps(file);
         auto kernel = [&](int length) {
@@ -88,7 +86,7 @@ struct StepList {  // as in the kernel
     void* steps[list_length];
 };
 
-void adam_numbers(const cpu::OptimizerSettings& s, void* const* steps, int64_t count, DType dtype, const void* lr, DType lr_dtype,
+void adam_numbers(const OptimizerSettings& s, void* const* steps, int64_t count, DType dtype, const void* lr, DType lr_dtype,
                   double* numbers) {
     static Instances<4> kernels(file);
     Kernel* kernel = kernels((dtype == DType::f64) * 2 + (lr_dtype == DType::f64),
@@ -103,6 +101,6 @@ void adam_numbers(const cpu::OptimizerSettings& s, void* const* steps, int64_t c
 
 }  // namespace
 
-const cpu::OptimizerKernels optimizer = {step, sum_squares, scale, unscale, adam_numbers};
+const OptimizerKernels optimizer = {step, sum_squares, scale, unscale, adam_numbers};
 
 }  // namespace wisp::cuda

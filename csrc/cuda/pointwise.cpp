@@ -12,9 +12,9 @@
 namespace wisp::cuda {
 namespace {
 
-#include "kernels/pointwise_arguments.cuh"
+#include "../kernels/pointwise_arguments.h"
 
-constexpr int row_identity = int(cpu::Pointwise::count), row_conjugate = row_identity + 1, row_where = row_identity + 2;
+constexpr int row_identity = int(Pointwise::count), row_conjugate = row_identity + 1, row_where = row_identity + 2;
 
 std::string row_name(int row) {
     static const char* const names[] = {
@@ -70,7 +70,7 @@ Kernel* kernel_for(int row, int which, DType compute, const Operand* operands, i
     return kernel = find_kernel("cuda/kernels/pointwise.cuh", name + ">");
 }
 
-void run(int row, int which, DType compute, const Operand* operands, int count, const Dims& sizes, const cpu::Param* params) {
+void run(int row, int which, DType compute, const Operand* operands, int count, const Dims& sizes, const Param* params) {
     const int64_t n = product(sizes);
     if (n == 0) return;
     PointwiseArguments a;
@@ -217,20 +217,6 @@ bool transposed_copy(const Operand& to, const Operand& from, const Dims& sizes) 
     return true;
 }
 
-// The widest type that holds every value of `d` exactly.
-DType exact_type(DType d) {
-    switch (d) {
-    case DType::f16:
-    case DType::bf16:
-    case DType::f32: return DType::f32;
-    case DType::f64:
-    case DType::c64:
-    case DType::c128:
-    case DType::u64: return d;
-    default: return DType::i64;
-    }
-}
-
 }  // namespace
 
 const char* type_text(DType dtype) {
@@ -239,8 +225,7 @@ const char* type_text(DType dtype) {
     return names[int(dtype)];
 }
 
-void pointwise(cpu::Pointwise op, int which, DType compute, const Operand* operands, int count, const Dims& sizes,
-               const cpu::Param* params) {
+void elementwise(Pointwise op, int which, DType compute, const Operand* operands, int count, const Dims& sizes, const Param* params) {
     run(int(op), which, compute, operands, count, sizes, params);
 }
 
@@ -248,10 +233,10 @@ void where(DType compute, const Operand* operands, const Dims& sizes) {
     run(row_where, which_forward, compute, operands, 4, sizes, nullptr);
 }
 
-void copy(const Operand& to, const Operand& from, const Dims& sizes, bool conjugate) {
+void copy_elements(const Operand& to, const Operand& from, const Dims& sizes, bool conjugate) {
     if (!conjugate && transposed_copy(to, from, sizes)) return;
     const Operand operands[2] = {to, from};
-    run(conjugate ? row_conjugate : row_identity, which_forward, from.number ? to.dtype : exact_type(from.dtype), operands, 2, sizes,
+    run(conjugate ? row_conjugate : row_identity, which_forward, from.number ? to.dtype : compute_dtype(from.dtype), operands, 2, sizes,
         nullptr);
 }
 

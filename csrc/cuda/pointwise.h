@@ -1,7 +1,7 @@
 // Pointwise kernels of the GPU: rows of the table on operands of any layout and dtype, without an intermediate copy.
 #pragma once
 #include "../core/dims.h"
-#include "../cpu/pointwise.h"
+#include "../kernels/pointwise.h"
 
 namespace wisp::cuda {
 
@@ -16,10 +16,9 @@ struct Operand {
 constexpr int which_forward = 0;  // 1, 2, 3: the gradient of the first, second, third operand
 
 // operands[0..count): the result, then a, b, c, or for a gradient g, a, b, c, y. `compute`: what it is computed in.
-void pointwise(cpu::Pointwise op, int which, DType compute, const Operand* operands, int count, const Dims& sizes,
-               const cpu::Param* params);
-void where(DType compute, const Operand* operands, const Dims& sizes);                 // result, condition, a, b
-void copy(const Operand& to, const Operand& from, const Dims& sizes, bool conjugate);  // from may be a number
+void elementwise(Pointwise op, int which, DType compute, const Operand* operands, int count, const Dims& sizes, const Param* params);
+void where(DType compute, const Operand* operands, const Dims& sizes);                          // result, condition, a, b
+void copy_elements(const Operand& to, const Operand& from, const Dims& sizes, bool conjugate);  // from may be a number
 
 const char* type_text(DType dtype);  // the name of the type in kernels: "float"
 

@@ -1,16 +1,13 @@
 // Launches the kernels of pooling.
-#include "../cpu/pool.h"
+#include "../kernels/index.h"
+#include "../kernels/pool.h"
 
 #include "divider.h"
 #include "pointwise.h"
 #include "runtime.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
-
-using cpu::AveragePool;
-using cpu::PoolShape;
 
 constexpr const char* file = "cuda/kernels/pool.cuh";
 
@@ -34,7 +31,7 @@ template <int Which> Kernel* vectored(const char* name, DType d, int vector) {
     return instances(int(d) * 2 + (vector > 1), [&] { return str(name, "<", type_text(d), ", ", vector, ">"); });
 }
 
-#include "kernels/pool_planes_arguments.cuh"
+#include "../kernels/pool_planes_arguments.h"
 
 PoolPlanes planes_of(const PoolShape& s) {
     const auto by = [](int64_t n) { return divider(uint32_t(n)); };
@@ -75,7 +72,7 @@ void max_grad(DType d, const PoolShape& s, const void* g, const int64_t* indices
     fill_zero(dx, size_t(n * item_size(d)));
     const int64_t in = volume(s.in), out = volume(s.out), sizes[] = {s.planes / s.inner, out, s.inner};
     const int64_t to[] = {in * s.inner, s.inner, 1}, from[] = {out * s.inner, s.inner, 1};
-    index.scatter(cpu::Scatter::add, dx, d, to, indices, from, g, from, sizes, 3, 1, in, "max_pool (backward)");
+    index.scatter(Scatter::add, dx, d, to, indices, from, g, from, sizes, 3, 1, in, "max_pool (backward)");
 }
 
 void fractional_max(DType d, const PoolShape& s, const int64_t* const* starts, const void* x, void* y, int64_t* indices) {
@@ -89,7 +86,7 @@ void fractional_max(DType d, const PoolShape& s, const int64_t* const* starts, c
 int64_t unpool(DType d, int64_t planes, int64_t count, int64_t size, const void* values, const int64_t* indices, void* output) {
     fill_zero(output, size_t(planes * size * item_size(d)));
     const int64_t sizes[] = {planes, count}, to[] = {size, 1}, from[] = {count, 1};
-    index.scatter(cpu::Scatter::set, output, d, to, indices, from, values, from, sizes, 2, 1, size, "max_unpool (indices)");
+    index.scatter(Scatter::set, output, d, to, indices, from, values, from, sizes, 2, 1, size, "max_unpool (indices)");
     return -1;
 }
 
@@ -122,7 +119,7 @@ void adaptive_max(DType d, const PoolShape& s, const void* x, void* y, int64_t* 
 
 }  // namespace
 
-const cpu::PoolKernels pool = {
-    max, max_grad, indices_of_taps, average, average_grad, adaptive_average, adaptive_average_grad, adaptive_max, fractional_max, unpool};
+const PoolKernels pool = {max,          max_grad,       indices_of_taps, average, average_grad, adaptive_average, adaptive_average_grad,
+                          adaptive_max, fractional_max, unpool};
 
 }  // namespace wisp::cuda

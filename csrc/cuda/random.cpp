@@ -1,14 +1,13 @@
 // Launches the kernels of random numbers and dropout.
+#include "../kernels/dropout.h"
+#include "../kernels/random.h"
 #include "../core/errors.h"
 #include "pointwise.h"
 #include "random.h"
 #include "runtime.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
-
-using cpu::RandomStream;
 
 struct Draw {  // as in the kernels
     uint64_t seed, offset;
@@ -53,8 +52,8 @@ void apply_dropout(DType d, const void* x, void* y, int64_t n, RandomStream s, u
 
 }  // namespace
 
-const cpu::RandomKernels random = {uniform_f32, uniform_f64, normal_f32, normal_f64, bits32, bits64};
-const cpu::DropoutKernels dropout = {apply_dropout};
+const RandomKernels random = {uniform_f32, uniform_f64, normal_f32, normal_f64, bits32, bits64};
+const DropoutKernels dropout = {apply_dropout};
 
 void random_integers(int64_t* out, int64_t n, RandomStream s, int64_t from, uint64_t range) {
     if (n == 0) return;

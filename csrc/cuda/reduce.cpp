@@ -1,5 +1,5 @@
 // Chooses and launches the kernels of a reduction.
-#include "reduce.h"
+#include "../kernels/reduce.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,9 +14,7 @@
 namespace wisp::cuda {
 namespace {
 
-using cpu::Reduction;
-
-#include "kernels/reduce_arguments.cuh"
+#include "../kernels/reduce_arguments.h"
 
 // Dimensions of one sort, innermost first, merged where their strides allow it.
 struct Merged {
@@ -49,21 +47,9 @@ int norm_of(double p) {
 }
 
 DType accumulator(Reduction kind, DType in, DType out) {
-    auto compute = [](DType d) {
-        switch (d) {
-        case DType::f16:
-        case DType::bf16:
-        case DType::f32: return DType::f32;
-        case DType::f64:
-        case DType::c64:
-        case DType::c128:
-        case DType::u64: return d;
-        default: return DType::i64;
-        }
-    };
-    if (kind == Reduction::max || kind == Reduction::min) return compute(in);
+    if (kind == Reduction::max || kind == Reduction::min) return compute_dtype(in);
     if (kind == Reduction::any || kind == Reduction::all || kind == Reduction::count_nonzero) return DType::i64;
-    return compute(out);
+    return compute_dtype(out);
 }
 
 size_t accumulator_bytes(Reduction kind, DType a) {
@@ -80,8 +66,10 @@ int64_t power_of_two_up_to(int64_t n, int64_t limit) {
     return p;
 }
 
+void reduce_tensor(Reduction kind, const ReduceArguments& given);
+
 // More results than a kernel counts: halves of the first dimension that is kept, one after the other.
-void reduce_in_parts(Reduction kind, const cpu::ReduceArguments& given) {
+void reduce_in_parts(Reduction kind, const ReduceArguments& given) {
     int first = 0;
     while (given.reduced >> first & 1 || given.sizes[first] == 1) first++;
     int64_t each = 1;  // results of one index along it
@@ -89,7 +77,7 @@ void reduce_in_parts(Reduction kind, const cpu::ReduceArguments& given) {
         if (d != first && !(given.reduced >> d & 1)) each *= given.sizes[d];
     int64_t sizes[64];
     std::copy(given.sizes, given.sizes + given.ndim, sizes);
-    cpu::ReduceArguments part = given;
+    ReduceArguments part = given;
     part.sizes = sizes;
     const int64_t half = given.sizes[first] / 2, item = item_size(given.in_dtype), out_item = item_size(given.out_dtype);
     for (int64_t begin : {int64_t(0), half}) {
@@ -98,12 +86,12 @@ void reduce_in_parts(Reduction kind, const cpu::ReduceArguments& given) {
         if (given.out) part.out = static_cast<char*>(given.out) + begin * each * out_item;
         if (given.indices) part.indices = given.indices + begin * each;
         if (given.mean) part.mean = static_cast<char*>(given.mean) + begin * each * out_item;
-        reduce(kind, part);
+        reduce_tensor(kind, part);
     }
 }
 
 // Through a copy in which the dimensions that are kept lie outside, the others inside.
-void reduce_a_copy(Reduction kind, const cpu::ReduceArguments& given) {
+void reduce_a_copy(Reduction kind, const ReduceArguments& given) {
     int64_t strides[64], next = 1;
     for (bool reduced : {true, false})
         for (int d = given.ndim - 1; d >= 0; d--)
@@ -112,19 +100,17 @@ void reduce_a_copy(Reduction kind, const cpu::ReduceArguments& given) {
                 next *= given.sizes[d];
             }
     Scratch dense(size_t(next * item_size(given.in_dtype)));
-    copy({dense.as<char>(), given.in_dtype, strides, nullptr},
-         {static_cast<char*>(const_cast<void*>(static_cast<const void*>(given.in))), given.in_dtype, given.strides, nullptr},
-         Dims(given.sizes, given.ndim), false);
-    cpu::ReduceArguments again = given;
+    copy_elements({dense.as<char>(), given.in_dtype, strides, nullptr},
+                  {static_cast<char*>(const_cast<void*>(static_cast<const void*>(given.in))), given.in_dtype, given.strides, nullptr},
+                  Dims(given.sizes, given.ndim), false);
+    ReduceArguments again = given;
     again.in = dense.data();
     again.strides = strides;
-    reduce(kind, again);
+    reduce_tensor(kind, again);
 }
 
-}  // namespace
-
-void reduce(Reduction kind, const cpu::ReduceArguments& given) {
-    ReduceArguments a{};
+void reduce_tensor(Reduction kind, const ReduceArguments& given) {
+    ReduceLaunch a{};
     a.in = static_cast<const char*>(given.in);
     a.out = static_cast<char*>(given.out);
     a.indices = given.indices;
@@ -205,5 +191,9 @@ void reduce(Reduction kind, const cpu::ReduceArguments& given) {
     if (a.outputs < 4096 && a.splits > 16) launch_with(k.join_few, {unsigned(a.outputs)}, {256}, 0, a, partials);
     else launch_with(k.join, {unsigned((a.outputs + 255) / 256)}, {256}, 0, a, partials);
 }
+
+}  // namespace
+
+const ReduceKernels reduce = {reduce_tensor};
 
 }  // namespace wisp::cuda

@@ -1,16 +1,12 @@
 // Recurrent layers on the GPU: a product and one pointwise kernel per step, for the whole batch at a time.
-#include "../cpu/rnn.h"
+#include "../kernels/rnn.h"
 
 #include "gemm.h"
 #include "pointwise.h"
 #include "runtime.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
-
-using cpu::RnnArgs;
-using cpu::RnnMode;
 
 struct Layer {
     DType d;
@@ -23,7 +19,7 @@ struct Layer {
 
     // c = a b + d for a (m, k), b (k, n), c (m, n); rows of d are d_row apart, 0 repeats one.
     void multiply(const void* x, const void* y, void* c, int64_t m, int64_t n, int64_t k, const void* add, int64_t d_row) const {
-        cpu::GemmArgs g{m, n, k, x, k, 1, y, n, 1, c, n};
+        GemmArgs g{m, n, k, x, k, 1, y, n, 1, c, n};
         if (add) g.d = add, g.d_row = d_row, g.d_col = 1, g.beta = 1;
         matmul(d, g);
     }
@@ -109,6 +105,6 @@ void backward(DType d, const RnnArgs& a) {
 
 }  // namespace
 
-const cpu::RnnKernels rnn = {forward, backward};
+const RnnKernels rnn = {forward, backward};
 
 }  // namespace wisp::cuda

@@ -22,14 +22,14 @@ struct Arguments {  // as in the kernels
 };
 
 // Whether these kernels are meant for the shape: few channels, little work, no groups, no depth.
-bool is_small(DType dtype, const cpu::ConvShape& s) {
+bool is_small(DType dtype, const ConvShape& s) {
     if (dtype != DType::f32 || s.groups != 1 || s.in[0] != 1 || s.out[0] != 1 || s.kernel[0] != 1 || s.padding[0] != 0) return false;
     const int64_t taps = s.in_channels * s.kernel[1] * s.kernel[2], pixels = s.batch * s.out[1] * s.out[2];
     if (taps > 511 || s.in_channels > 32 || s.out_channels > 32 || s.kernel[1] * s.kernel[2] > 128) return false;
     return pixels <= most_work && pixels * s.out_channels * taps <= most_work && s.batch * s.in[1] * s.in[2] <= most_work;
 }
 
-Arguments arguments(const cpu::ConvShape& s) {
+Arguments arguments(const ConvShape& s) {
     const auto i = [](int64_t n) { return int(n); };
     return {i(s.batch),
             i(s.in_channels),
@@ -53,7 +53,7 @@ Arguments arguments(const cpu::ConvShape& s) {
             0};
 }
 
-void gather(const cpu::ConvShape& s, bool back, const void* from, const void* weight, const void* bias, void* to) {
+void gather(const ConvShape& s, bool back, const void* from, const void* weight, const void* bias, void* to) {
     Arguments p = arguments(s);
     const int64_t height = back ? s.in[1] : s.out[1], width = back ? s.in[2] : s.out[2], channels = back ? s.in_channels : s.out_channels;
     p.pixels = divider(uint32_t(height * width));
@@ -78,14 +78,14 @@ void gather(const cpu::ConvShape& s, bool back, const void* from, const void* we
 
 }  // namespace
 
-bool small_convolve(ConvProduct product, DType dtype, const cpu::ConvShape& s, const void* a, const void* b, const void* bias, void* out) {
+bool small_convolve(ConvProduct product, DType dtype, const ConvShape& s, const void* a, const void* b, const void* bias, void* out) {
     if (!is_small(dtype, s)) return false;
     if (product == ConvProduct::weight) return small_conv_gradients(dtype, s, a, b, out, nullptr);
     gather(s, product == ConvProduct::input, a, b, bias, out);
     return true;
 }
 
-bool small_conv_gradients(DType dtype, const cpu::ConvShape& s, const void* input, const void* grad, void* weight, void* bias) {
+bool small_conv_gradients(DType dtype, const ConvShape& s, const void* input, const void* grad, void* weight, void* bias) {
     if (!is_small(dtype, s) || s.batch == 0) return false;
     Arguments p = arguments(s);
     const int taps = p.in_channels * p.kernel_y * p.kernel_x;

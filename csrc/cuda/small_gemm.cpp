@@ -6,13 +6,13 @@
 namespace wisp::cuda {
 namespace {
 
-#include "kernels/small_gemm_arguments.cuh"
+#include "../kernels/small_gemm_arguments.h"
 
 constexpr int64_t most_work = int64_t(1) << 27;  // multiplications; beyond this the library's kernels gain more than they cost
 
 }  // namespace
 
-bool small_matmul(DType dtype, const cpu::GemmArgs& g, void* row_sums) {
+bool small_matmul(DType dtype, const GemmArgs& g, void* row_sums) {
     if (dtype != DType::f32 || tf32_allowed() || g.batch_dims > 1) return false;
     const int64_t batch = g.batch_dims ? g.batch_size[0] : 1;
     if (g.m > INT32_MAX || g.n > INT32_MAX || g.k > INT32_MAX || batch > 65535 || g.m * g.n * g.k > most_work ||

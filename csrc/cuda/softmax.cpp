@@ -1,8 +1,8 @@
 // Launches the kernels of softmax.
+#include "../kernels/softmax.h"
 #include "pointwise.h"
 #include "rows.h"
 #include "runtime.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
@@ -69,6 +69,6 @@ void backward(DType d, const void* g, const void* y, void* dx, int64_t outer, in
 
 }  // namespace
 
-const cpu::SoftmaxKernels softmax = {forward, backward};
+const SoftmaxKernels softmax = {forward, backward};
 
 }  // namespace wisp::cuda

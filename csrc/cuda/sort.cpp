@@ -1,9 +1,8 @@
 // Launches the kernels of sorting, selection and search.
-#include "../cpu/sort.h"
+#include "../kernels/sort.h"
 
 #include "pairs.h"
 #include "pointwise.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
@@ -38,7 +37,7 @@ void topk(void* values, int64_t* indices, const void* in, DType d, int64_t rows,
     sort_some(values, indices, in, d, rows, n, largest, k);
 }
 
-void select(cpu::Selection what, void* values, int64_t* indices, const void* in, DType d, int64_t rows, int64_t n, int64_t k) {
+void select(Selection what, void* values, int64_t* indices, const void* in, DType d, int64_t rows, int64_t n, int64_t k) {
     if (rows * n == 0) return;
     Pairs pairs(rows * n);
     sort_rows(pairs, in, d, rows, n, false);
@@ -64,6 +63,6 @@ void searchsorted(int64_t* out, const void* boundaries, const int64_t* sorter, c
 
 }  // namespace
 
-const cpu::SortKernels sort = {sort_all, topk, select, mode, searchsorted};
+const SortKernels sort = {sort_all, topk, select, mode, searchsorted};
 
 }  // namespace wisp::cuda

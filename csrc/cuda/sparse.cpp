@@ -1,14 +1,11 @@
 // Launches the kernels of sparse products.
-#include "../cpu/sparse.h"
+#include "../kernels/sparse.h"
 
 #include "pairs.h"
 #include "pointwise.h"
-#include "tables.h"
 
 namespace wisp::cuda {
 namespace {
-
-using cpu::CsrPattern;
 
 constexpr const char* file = "cuda/kernels/sparse.cuh";
 
@@ -46,6 +43,6 @@ bool rises(const int64_t* start, int64_t rows, int64_t entries) {
 
 }  // namespace
 
-const cpu::SparseKernels sparse = {product, sampled, transpose, rises};
+const SparseKernels sparse = {product, sampled, transpose, rises};
 
 }  // namespace wisp::cuda

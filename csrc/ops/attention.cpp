@@ -1,10 +1,9 @@
 // Front door of scaled_dot_product_attention: the blockwise kernel where it applies, else the formula.
-#include "../cpu/attention.h"
+#include "../kernels/attention.h"
 
 #include <cmath>
 
 #include "../core/generator.h"
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -64,7 +63,7 @@ Tensor four(const Tensor& t_) {
     if (t.dim() > 4) t = reshape(t, {-1, t.size(-3), t.size(-2), t.size(-1)});
     return t.stride(-1) == 1 || t.size(-1) <= 1 ? t : contiguous(t);
 }
-cpu::AttentionTensor place(const Tensor& t) { return {t.device_data(), t.stride(0), t.stride(1), t.stride(2)}; }
+kernels::AttentionTensor place(const Tensor& t) { return {t.device_data(), t.stride(0), t.stride(1), t.stride(2)}; }
 
 // A result with the heads inside the rows in memory: joining heads afterwards is then a view.
 Tensor empty_heads(int64_t batch, int64_t heads, int64_t rows, int64_t width, DType d) {
@@ -80,8 +79,8 @@ struct Problem {
     uint64_t seed = 0, offset = 0;  // of the draw that dropout uses
 };
 
-cpu::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
-    cpu::AttentionArgs a{};
+kernels::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+    kernels::AttentionArgs a{};
     a.dtype = q.dtype();
     a.batch = q.size(0), a.heads = q.size(1), a.key_heads = k.size(1);
     a.queries = q.size(2), a.keys = k.size(2), a.width = q.size(3), a.value_width = v.size(3);
@@ -131,12 +130,12 @@ void attention_backward(Backward& bw, const Problem& p) {
     }
     const Tensor q4 = four(q), k4 = four(k), v4 = four(v), g4 = four(to(g, q.dtype())), y4 = bw.saved(4), lse = bw.saved(5);
     const Tensor m4 = four_mask(mask, q, k.size(-2));
-    const cpu::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
+    const kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
     const Tensor dq = empty_heads(a.batch, a.heads, a.queries, a.width, q.dtype());
     const Tensor dk = empty_heads(a.batch, a.key_heads, a.keys, a.width, q.dtype());
     const Tensor dv = empty_heads(a.batch, a.key_heads, a.keys, a.value_width, q.dtype());
     Tensor dmask;
-    cpu::AttentionMaskGradient mask_place;
+    kernels::AttentionMaskGradient mask_place;
     if (mask && bw.needs(3)) {
         dmask = zeros(mask.sizes(), q.dtype());
         const Tensor d4 = four_mask(dmask, q, k.size(-2));
@@ -144,8 +143,7 @@ void attention_backward(Backward& bw, const Problem& p) {
     }
     {
         Unlocked unlocked(work_of(q, k));
-        on_device(cpu::attention, cuda::attention)
-            .backward(a, place(g4), place(y4), lse.device_data(), place(dq), place(dk), place(dv), mask_place);
+        kernels::attention().backward(a, place(g4), place(y4), lse.device_data(), place(dq), place(dk), place(dv), mask_place);
     }
     if (dmask) bw.set(3, dmask);
     if (bw.needs(0)) bw.set(0, reshape(dq, q.sizes()));
@@ -155,12 +153,12 @@ void attention_backward(Backward& bw, const Problem& p) {
 
 Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Problem& p) {
     const Tensor q4 = four(q), k4 = four(k), v4 = four(v), m4 = four_mask(mask, q, k.size(-2));
-    const cpu::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
+    const kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
     const Tensor y4 = empty_heads(a.batch, a.heads, a.queries, a.value_width, q.dtype());
     const Tensor lse = empty({a.batch, a.heads, a.queries}, compute_dtype(q.dtype()));
     {
         Unlocked unlocked(work_of(q, k));
-        on_device(cpu::attention, cuda::attention).forward(a, place(y4), lse.device_data());
+        kernels::attention().forward(a, place(y4), lse.device_data());
     }
     Dims sizes = q.sizes();
     sizes.back() = v.size(-1);

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "../core/threads.h"
-#include "../cpu/copy.h"
+#include "../kernels/copy.h"
 #include "pointwise.h"
 
 namespace wisp {
@@ -43,7 +43,7 @@ void fill_block(char* to, const char* value, int64_t item, int64_t n) {
 enum Mode : uint8_t { direct, constant, gathered };
 
 struct Plan {
-    cpu::PointwiseKernel kernel;
+    kernels::PointwiseKernel kernel;
     const BlockOperand* operands;
     int count;
     const Param* params;
@@ -170,8 +170,8 @@ void run_units(const Plan& p, int64_t begin, int64_t end) {
 
 }  // namespace
 
-void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel, const Param* params,
-                bool constants) {
+void run_blocks(kernels::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel,
+                const Param* params, bool constants) {
     if (numel == 0) return;
     Plan p;
     p.kernel = kernel;

@@ -5,6 +5,7 @@
 // order need nothing else. A transposed convolution is I with its input in the place of the gradient.
 #include "conv.h"
 
+#include "../kernels/conv.h"
 #include "../cuda/conv.h"
 #include "../cuda/pointwise.h"
 #include "../python/registry.h"
@@ -27,7 +28,7 @@ Tensor plain(const Tensor& t) { return !t.defined() || t.is_contiguous() ? t : c
 Tensor plain_as(const Tensor& t, DType dtype) { return t.defined() ? plain(to(alias(t), dtype)) : t; }
 
 void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
-    const cpu::ConvShape& s = g.shape;
+    const kernels::ConvShape& s = g.shape;
     if (out.device().type == DeviceType::meta) return;
     const int64_t taps = s.kernel[0] * s.kernel[1] * s.kernel[2] * s.in_channels / s.groups;
     Unlocked unlocked(s.batch * s.out_channels * s.out[0] * s.out[1] * s.out[2] * std::max<int64_t>(1, taps) / 16);
@@ -37,8 +38,8 @@ void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const 
         if (product == Product::input) return input(s, a.data<T>(), b.data<T>(), bias_data, out.data<T>());
         if constexpr (!std::is_same_v<T, int64_t>) return weight(s, a.data<T>(), b.data<T>(), out.data<T>());
     };
-    const cpu::ConvKernels& k = cpu::conv;
-    const cpu::ConvWeightKernels& w = cpu::conv_weight;
+    const kernels::ConvKernels& k = cpu::conv;
+    const kernels::ConvWeightKernels& w = cpu::conv_weight;
     if (out.dtype() == DType::f32) run.operator()<float>(k.forward_f32, k.input_grad_f32, w.weight_grad_f32);
     else if (out.dtype() == DType::f64) run.operator()<double>(k.forward_f64, k.input_grad_f64, w.weight_grad_f64);
     else run.operator()<int64_t>(k.forward_i64, k.input_grad_i64, nullptr);
@@ -68,13 +69,13 @@ void add_bias(const Tensor& out, const Tensor& bias) {
     strides[1] = bias.stride(0);
     const cuda::Operand result{out.device_data(), out.dtype(), out.strides().data(), nullptr};
     const cuda::Operand operands[3] = {result, result, {bias.device_data(), bias.dtype(), strides.data(), nullptr}};
-    cuda::pointwise(cpu::Pointwise::add, cuda::which_forward, out.dtype() == DType::f64 ? DType::f64 : DType::f32, operands, 3, out.sizes(),
-                    nullptr);
+    cuda::elementwise(kernels::Pointwise::add, cuda::which_forward, out.dtype() == DType::f64 ? DType::f64 : DType::f32, operands, 3,
+                      out.sizes(), nullptr);
 }
 
 // cuDNN takes the same padding on both sides: what is left over is added to the input, or cut from it.
 Tensor compute_on_gpu(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias) {
-    const cpu::ConvShape& s = g.shape;
+    const kernels::ConvShape& s = g.shape;
     Dims before(g.dims, 0), after(g.dims, 0), back_before(g.dims, 0), back_after(g.dims, 0);
     ConvGeometry even = g;
     bool one_sided = false;
@@ -288,7 +289,7 @@ ConvGeometry geometry(int dims, const Tensor& input, const Tensor& weight, const
 
     ConvGeometry g{};
     g.dims = dims;
-    cpu::ConvShape& s = g.shape;
+    kernels::ConvShape& s = g.shape;
     s.batch = input.size(0);
     s.groups = o.groups;
     s.in_channels = o.transposed ? result_channels : input.size(1);

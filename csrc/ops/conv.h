@@ -1,13 +1,13 @@
 // Front doors of convolution for other front doors.
 #pragma once
-#include "../cpu/conv.h"
+#include "../kernels/conv.h"
 #include "ops.h"
 
 namespace wisp {
 
 // The sizes of a convolution, whichever of its three products is computed.
 struct ConvGeometry {
-    cpu::ConvShape shape;
+    kernels::ConvShape shape;
     int dims;
 
     Dims input_sizes() const { return sizes(shape.batch, shape.in_channels, shape.in); }

@@ -1,5 +1,5 @@
 // Front doors that move values: copy_, clone, contiguous, casts, fills, item.
-#include "../cpu/copy.h"
+#include "../kernels/copy.h"
 
 #include <cstring>
 
@@ -61,9 +61,9 @@ void copy_values(const Tensor& to, const Tensor& from, bool wait) {
             if (to.storage() == from.storage()) {
                 if (to.device_data() == from.device_data() && to.strides() == from.strides() && to.dtype() == from.dtype()) return;
                 source = empty(from.sizes(), from.dtype());
-                cuda::copy(on_gpu(source), on_gpu(from), from.sizes(), false);
+                cuda::copy_elements(on_gpu(source), on_gpu(from), from.sizes(), false);
             }
-            cuda::copy(on_gpu(to), on_gpu(source), to.sizes(), false);
+            cuda::copy_elements(on_gpu(to), on_gpu(source), to.sizes(), false);
             return;
         }
     }
@@ -155,7 +155,7 @@ static void fill_values(const Tensor& t, const Scalar& value) {
     value.store(cell, t.dtype());
     if (t.is_cuda()) {
         OnDevice on(t.device());
-        cuda::copy(on_gpu(t), {nullptr, t.dtype(), nullptr, cell}, t.sizes(), false);
+        cuda::copy_elements(on_gpu(t), {nullptr, t.dtype(), nullptr, cell}, t.sizes(), false);
         return;
     }
     cpu::copy.fill(t.data(), t.strides().data(), t.sizes().data(), int(t.dim()), cell, t.item_size());
@@ -201,7 +201,7 @@ Tensor conj(const Tensor& t) {
     Tensor r = empty_like(t);
     if (t.is_cuda()) {
         OnDevice on(t.device());
-        cuda::copy(on_gpu(r), on_gpu(t), t.sizes(), true);
+        cuda::copy_elements(on_gpu(r), on_gpu(t), t.sizes(), true);
     } else if (t.numel())
         cpu::copy.copy(r.data(), r.dtype(), r.strides().data(), t.data(), t.dtype(), t.strides().data(), t.sizes().data(), int(t.dim()),
                        true);

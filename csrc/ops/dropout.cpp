@@ -1,8 +1,7 @@
 // Front doors of dropout. The mask is never stored: backward draws the same numbers again.
-#include "../cpu/dropout.h"
+#include "../kernels/dropout.h"
 
 #include "../core/generator.h"
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -28,9 +27,8 @@ Tensor dropout_of(const Tensor& x, double p, uint64_t seed, uint64_t offset) {
     {
         Unlocked unlocked(x.numel());
         const double keep = 1 - p;
-        on_device(cpu::dropout, cuda::dropout)
-            .apply(x.dtype(), in.device_data(), y.device_data(), x.numel(), {seed, offset}, uint64_t(std::llround(keep * 4294967296.0)),
-                   1 / keep);
+        kernels::dropout().apply(x.dtype(), in.device_data(), y.device_data(), x.numel(), {seed, offset},
+                                 uint64_t(std::llround(keep * 4294967296.0)), 1 / keep);
     }
     if (needs_grad(x))
         record(y, "DropoutBackward0", {x}, {}, [p, seed, offset](Backward& bw) { bw.set(0, dropout_of(bw.grad(), p, seed, offset)); });

@@ -1,8 +1,7 @@
 // Front doors of embedding and embedding_bag.
-#include "../cpu/embedding.h"
+#include "../kernels/embedding.h"
 
 #include "../cuda/index.h"
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -14,7 +13,7 @@ Tensor checked_indices(const Tensor& index, int64_t rows) {
         throw RuntimeError("Expected tensor for argument #1 'indices' to have one of the following scalar types: ", "Long, Int; but got ",
                            type_name(index.dtype()), "Tensor instead (while checking arguments for embedding)");
     const Tensor i = kernel_input(index, DType::i64);
-    const int64_t bad = on_device(cpu::embedding, cuda::embedding).first_bad(i.device_data<int64_t>(), i.numel(), rows);
+    const int64_t bad = kernels::embedding().first_bad(i.device_data<int64_t>(), i.numel(), rows);
     if (bad >= 0)
         throw IndexError("index out of range in self: got ", item(select(reshape(i, {-1}), 0, bad)).to_int(),
                          ", "
@@ -32,9 +31,8 @@ Tensor table_gradient(const Tensor& g, const Tensor& index, int64_t rows, int64_
     Tensor table = empty({rows, width}, g.dtype());
     {
         Unlocked unlocked(table.numel());
-        on_device(cpu::embedding, cuda::embedding)
-            .backward(g.dtype(), grad.device_data(), index.device_data<int64_t>(), table.device_data(), index.numel(), rows, width, padding,
-                      by_count);
+        kernels::embedding().backward(g.dtype(), grad.device_data(), index.device_data<int64_t>(), table.device_data(), index.numel(), rows,
+                                      width, padding, by_count);
     }
     if (needs_grad(g))
         record(table, "EmbeddingDenseBackwardBackward0", {g}, {index}, [rows, padding, by_count](Backward& bw) {
@@ -57,9 +55,8 @@ Tensor embedding_rows(const Tensor& weight, const Tensor& index, int64_t padding
     Tensor y = empty(sizes, weight.dtype());
     {
         Unlocked unlocked(y.numel());
-        on_device(cpu::embedding, cuda::embedding)
-            .gather(table.device_data(), table.size(0), i.device_data<int64_t>(), y.device_data(), i.numel(),
-                    weight.size(1) * weight.item_size());
+        kernels::embedding().gather(table.device_data(), table.size(0), i.device_data<int64_t>(), y.device_data(), i.numel(),
+                                    weight.size(1) * weight.item_size());
     }
     if (needs_grad(weight))
         record(y, "EmbeddingBackward0", {weight}, {i}, [rows = weight.size(0), padding, by_count](Backward& bw) {
@@ -74,12 +71,12 @@ struct BagResult {
     Tensor y, picked;
 };
 
-cpu::BagArgs bag_args(const Tensor& table, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight, int64_t padding,
-                      int mode) {
-    return {table.dtype(),       table.device_data(),          table.size(0),
-            table.size(1),       index.device_data<int64_t>(), offsets.device_data<int64_t>(),
-            offsets.numel() - 1, pointer(sample_weight),       padding,
-            cpu::BagMode(mode)};
+kernels::BagArgs bag_args(const Tensor& table, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight, int64_t padding,
+                          int mode) {
+    return {table.dtype(),         table.device_data(),          table.size(0),
+            table.size(1),         index.device_data<int64_t>(), offsets.device_data<int64_t>(),
+            offsets.numel() - 1,   pointer(sample_weight),       padding,
+            kernels::BagMode(mode)};
 }
 
 // For each of n indices, the number of its bag; those outside of all bags have `inside` false.
@@ -103,9 +100,8 @@ BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor
     BagResult r{empty({bags, weight.size(1)}, weight.dtype()), mode == 2 ? empty({bags, weight.size(1)}, DType::i64) : Tensor()};
     {
         Unlocked unlocked(index.numel() * weight.size(1));
-        on_device(cpu::embedding, cuda::embedding)
-            .bag(bag_args(table, index, offsets, w, padding, mode), r.y.device_data(),
-                 r.picked ? r.picked.device_data<int64_t>() : nullptr);
+        kernels::embedding().bag(bag_args(table, index, offsets, w, padding, mode), r.y.device_data(),
+                                 r.picked ? r.picked.device_data<int64_t>() : nullptr);
     }
     if (needs_grad(weight, sample_weight))
         record(r.y, "EmbeddingBagBackward0", {weight, sample_weight}, {weight, index, offsets, sample_weight, r.picked},
@@ -142,10 +138,9 @@ BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor
                           ds = bw.needs(1) ? zeros(index.sizes(), weight.dtype()) : Tensor();
                    {
                        Unlocked unlocked(weight.numel());
-                       on_device(cpu::embedding, cuda::embedding)
-                           .bag_backward(bag_args(table, index, offsets, w, padding, mode), grad.device_data(),
-                                         picked ? picked.device_data<int64_t>() : nullptr, dw ? dw.device_data() : nullptr,
-                                         ds ? ds.device_data() : nullptr);
+                       kernels::embedding().bag_backward(bag_args(table, index, offsets, w, padding, mode), grad.device_data(),
+                                                         picked ? picked.device_data<int64_t>() : nullptr, dw ? dw.device_data() : nullptr,
+                                                         ds ? ds.device_data() : nullptr);
                    }
                    bw.set(0, dw);
                    bw.set(1, ds);

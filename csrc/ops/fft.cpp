@@ -1,6 +1,6 @@
 // Front doors of discrete Fourier transforms. Three primitives are differentiable: complex to complex over any dims,
 // and along the last dim real to half-complex and back; every public transform is made of these.
-#include "../cpu/fft.h"
+#include "../kernels/fft.h"
 
 #include <cmath>
 
@@ -14,7 +14,7 @@ namespace {
 
 bool is_f64(const Tensor& t) { return t.dtype() == DType::f64 || t.dtype() == DType::c128; }
 
-std::shared_ptr<const cpu::FftPlan> plan_for(int64_t n, bool f64, bool real = false) {
+std::shared_ptr<const kernels::FftPlan> plan_for(int64_t n, bool f64, bool real = false) {
     if (n >= int64_t(1) << 30) throw RuntimeError("fft: transforms of 2**30 points or more are not supported, got ", n);
     auto plan = cpu::fft_plan(n, f64, real);
     return plan;
@@ -31,15 +31,15 @@ void transform_dim(const Tensor& from, const Tensor& to, int64_t dim, bool forwa
     const int64_t length = plan->bluestein() ? plan->convolution->n : n;
     if (inner == 1) {
         Unlocked u(from.numel() * 8);
-        cpu::fft.rows(*plan, f64, cpu::FftKind::complex, from.data(), 2 * n, to.data(), 2 * n, outer, !forward, scale);
-    } else if (length <= cpu::fft_tile_limit && (inner >= 4 || outer < 4)) {
+        cpu::fft.rows(*plan, f64, kernels::FftKind::complex, from.data(), 2 * n, to.data(), 2 * n, outer, !forward, scale);
+    } else if (length <= kernels::fft_tile_limit && (inner >= 4 || outer < 4)) {
         Unlocked u(from.numel() * 8);
         cpu::fft.columns(*plan, f64, from.data(), to.data(), outer, inner, !forward, scale);
     } else {
         const Tensor rows = contiguous(transpose(alias(from), dim, -1));
         {
             Unlocked u(from.numel() * 8);
-            cpu::fft.rows(*plan, f64, cpu::FftKind::complex, rows.data(), 2 * n, rows.data(), 2 * n, rows.numel() / n, !forward, scale);
+            cpu::fft.rows(*plan, f64, kernels::FftKind::complex, rows.data(), 2 * n, rows.data(), 2 * n, rows.numel() / n, !forward, scale);
         }
         copy_values(to, transpose(rows, dim, -1));
     }
@@ -73,7 +73,8 @@ Tensor transform_on_gpu(const Tensor& x, Dims dims, bool forward, double scale) 
         }
         for (int64_t i = 0; i < x.dim(); i++) back[order[i]] = i;
         const Tensor from = contiguous(permute(result, order)), to = empty(from.sizes(), x.dtype());
-        cuda::fft(cpu::FftKind::complex, is_f64(x), int(group.size()), sizes, batch, from.device_data(), to.device_data(), !forward);
+        cuda::transform(kernels::FftKind::complex, is_f64(x), int(group.size()), sizes, batch, from.device_data(), to.device_data(),
+                        !forward);
         result = permute(to, back);
     }
     result = contiguous(result);
@@ -122,14 +123,14 @@ Tensor real_to_half(const Tensor& x, double scale) {
     if (x.is_cuda() && rows > 0) {
         y = empty(sizes, complex_of(x.dtype()));
         const Tensor from = contiguous(alias(x));
-        cuda::fft(cpu::FftKind::real_to_half, f64, 1, &n, rows, from.device_data(), y.device_data(), false);
+        cuda::transform(kernels::FftKind::real_to_half, f64, 1, &n, rows, from.device_data(), y.device_data(), false);
         scale_values(y, scale);
     } else if (n % 2 == 0 && rows > 0) {
         y = empty(sizes, complex_of(x.dtype()));
         const Tensor from = contiguous(alias(x));
         const auto plan = plan_for(n / 2, f64, true);
         Unlocked u(from.numel() * 4);
-        cpu::fft.rows(*plan, f64, cpu::FftKind::real_to_half, from.data(), n, y.data(), 2 * half, rows, false, scale);
+        cpu::fft.rows(*plan, f64, kernels::FftKind::real_to_half, from.data(), n, y.data(), 2 * half, rows, false, scale);
     } else {
         const Tensor all = complex_transform(to(alias(x), complex_of(x.dtype())), {x.dim() - 1}, true, scale);
         y = contiguous(narrow(all, -1, 0, half));
@@ -156,14 +157,14 @@ Tensor half_to_real(const Tensor& x, int64_t n, double scale) {
         const Tensor parts = select(view_as_real(from), -1, 1);
         zero_(narrow(parts, -1, 0, 1));
         if (n % 2 == 0) zero_(narrow(parts, -1, half - 1, 1));
-        cuda::fft(cpu::FftKind::half_to_real, f64, 1, &n, rows, from.device_data(), y.device_data(), true);
+        cuda::transform(kernels::FftKind::half_to_real, f64, 1, &n, rows, from.device_data(), y.device_data(), true);
         scale_values(y, scale);
     } else if (n % 2 == 0 && rows > 0) {
         y = empty(sizes, f64 ? DType::f64 : DType::f32);
         const Tensor from = contiguous(alias(x));
         const auto plan = plan_for(n / 2, f64, true);
         Unlocked u(from.numel() * 8);
-        cpu::fft.rows(*plan, f64, cpu::FftKind::half_to_real, from.data(), 2 * half, y.data(), n, rows, true, scale);
+        cpu::fft.rows(*plan, f64, kernels::FftKind::half_to_real, from.data(), 2 * half, y.data(), n, rows, true, scale);
     } else {
         const Tensor known = contiguous(alias(x));
         const Tensor mirrored = conj(flip(narrow(known, -1, 1, half - 1), {-1}));

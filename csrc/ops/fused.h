@@ -18,7 +18,6 @@ inline Tensor kernel_input(const Tensor& t, DType dtype) {
 inline Tensor kernel_input(const Tensor& t) { return t ? kernel_input(t, t.dtype()) : t; }
 inline const void* pointer(const Tensor& t) { return t ? t.device_data() : nullptr; }
 // Statistics and per-sample losses of a dtype are kept in this one.
-inline DType compute_dtype(DType d) { return d == DType::f64 ? DType::f64 : DType::f32; }
 
 inline void check_floating(const char* kernel, const Tensor& t) {
     if (!is_floating(t.dtype())) throw NotImplemented('"', kernel, "\" not implemented for '", type_name(t.dtype()), "'");

@@ -5,8 +5,7 @@
 
 #include "gather.h"
 
-#include "../cuda/tables.h"
-
+#include "../kernels/index.h"
 #include "../core/threads.h"
 #include "../python/registry.h"
 #include "reduce.h"
@@ -14,8 +13,8 @@
 
 namespace wisp {
 
-using cpu::Scatter;
-using cpu::Slice;
+using kernels::Scatter;
+using kernels::Slice;
 
 Tensor as_index(const Tensor& index, const char* name) {
     if (index.dtype() == DType::i64) return index;
@@ -29,7 +28,7 @@ void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, cons
     for (int64_t i = 0; i < layout.dim(); i++)
         if (layout.strides[i] == 0) layout.sizes[i] = 1;
     const Tensor once = reshape(contiguous(alias(index, layout)), {-1});
-    const int64_t at = on_device(cpu::index, cuda::index).first_out_of_range(once.device_data<int64_t>(), once.numel(), size, wrap);
+    const int64_t at = kernels::index().first_out_of_range(once.device_data<int64_t>(), once.numel(), size, wrap);
     if (at >= 0)
         throw IndexError(name, "(): index ", item(select(once, 0, at)).to_int(), " is out of bounds for dimension ", dim, " with size ",
                          size);
@@ -74,9 +73,8 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
     if (index.numel() > 0) {
         const Tensor from = at_least_1d(x), at = at_least_1d(index);
         Unlocked unlocked(y.numel());
-        on_device(cpu::index, cuda::index)
-            .gather(y.device_data(), from.device_data(), from.strides().data(), at.device_data<int64_t>(), at.strides().data(),
-                    at.sizes().data(), int(at.dim()), int(dim), x.item_size(), from.size(dim), "gather");
+        kernels::index().gather(y.device_data(), from.device_data(), from.strides().data(), at.device_data<int64_t>(), at.strides().data(),
+                                at.sizes().data(), int(at.dim()), int(dim), x.item_size(), from.size(dim), "gather");
     }
     if (needs_grad(x))
         record(y, "GatherBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
@@ -98,10 +96,9 @@ static void scatter_values(Scatter how, const Tensor& out, int64_t dim, const Te
     const Tensor to_ = at_least_1d(out), at = at_least_1d(index), from = source.dim() || at.dim() == 1 ? at_least_1d(source) : source;
     const Dims none(at.dim());
     Unlocked unlocked(index.numel());
-    on_device(cpu::index, cuda::index)
-        .scatter(how, to_.device_data(), out.dtype(), to_.strides().data(), at.device_data<int64_t>(), at.strides().data(),
-                 from.device_data(), source.numel() == 1 && source.dim() == 0 ? none.data() : from.strides().data(), at.sizes().data(),
-                 int(at.dim()), int(dim), to_.size(dim), name);
+    kernels::index().scatter(how, to_.device_data(), out.dtype(), to_.strides().data(), at.device_data<int64_t>(), at.strides().data(),
+                             from.device_data(), source.numel() == 1 && source.dim() == 0 ? none.data() : from.strides().data(),
+                             at.sizes().data(), int(at.dim()), int(dim), to_.size(dim), name);
 }
 
 // A gradient of index's shape, for a source that may have been larger.
@@ -295,7 +292,7 @@ static Tensor check_slices(const char* name, const Tensor& x, int64_t dim, const
 static Tensor offsets_of(const Tensor& index, int64_t size, int64_t stride, const char* name, bool wrap = false) {
     Tensor offsets = empty({index.numel()}, DType::i64);
     const int64_t* one[] = {index.device_data<int64_t>()};
-    on_device(cpu::index, cuda::index).offsets(offsets.device_data<int64_t>(), one, &size, &stride, 1, index.numel(), wrap, name);
+    kernels::index().offsets(offsets.device_data<int64_t>(), one, &size, &stride, 1, index.numel(), wrap, name);
     return offsets;
 }
 
@@ -334,9 +331,8 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
         to.insert(0, step);
         step *= x.size(i);
     }
-    on_device(cpu::index, cuda::index)
-        .take(y.device_data(), inner, to.data(), x.device_data(), offsets.device_data<int64_t>(), n,
-              Slice{int(sizes.size()), sizes.data(), from.data()}, x.item_size());
+    kernels::index().take(y.device_data(), inner, to.data(), x.device_data(), offsets.device_data<int64_t>(), n,
+                          Slice{int(sizes.size()), sizes.data(), from.data()}, x.item_size());
 }
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
@@ -375,9 +371,8 @@ static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor
     const Dims none(s.sizes.size());
     const Tensor offsets = offsets_of(index, s.size, s.stride, name, wrap);
     Unlocked unlocked(index.numel() * product(s.sizes));
-    on_device(cpu::index, cuda::index)
-        .put(how, out.device_data(), out.dtype(), offsets.device_data<int64_t>(), index.numel(), s.slice(), values.device_data(),
-             single ? 0 : v.stride, single ? none.data() : v.strides.data());
+    kernels::index().put(how, out.device_data(), out.dtype(), offsets.device_data<int64_t>(), index.numel(), s.slice(),
+                         values.device_data(), single ? 0 : v.stride, single ? none.data() : v.strides.data());
 }
 
 static void check_source(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {

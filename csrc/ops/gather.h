@@ -1,6 +1,6 @@
 // Indexing for other front doors, beyond what ops.h has.
 #pragma once
-#include "../cpu/index.h"
+#include "../kernels/index.h"
 #include "ops.h"
 
 namespace wisp {

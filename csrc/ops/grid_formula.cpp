@@ -9,9 +9,9 @@ Tensor number(double v) { return wrapped_number(Scalar(v)); }
 
 Tensor clipped(const Tensor& c, int64_t size) { return minimum(maximum(c, Scalar(0.0)), Scalar(double(size - 1))); }
 
-Tensor padded(const Tensor& c, int64_t size, const cpu::GridSample& g) {
-    if (g.padding == cpu::GridPadding::zeros) return c;
-    if (g.padding == cpu::GridPadding::border) return clipped(c, size);
+Tensor padded(const Tensor& c, int64_t size, const kernels::GridSample& g) {
+    if (g.padding == kernels::GridPadding::zeros) return c;
+    if (g.padding == kernels::GridPadding::border) return clipped(c, size);
     const double low = g.align_corners ? 0 : -0.5, span = g.align_corners ? double(size - 1) : double(size);
     if (span == 0) return c * Scalar(0.0);
     const Tensor x = abs(c - Scalar(low)), flips = floor(x / Scalar(span)), extra = x - flips * Scalar(span);
@@ -32,20 +32,20 @@ TensorList cubic_weights(const Tensor& t) {
 }
 
 // The neighbours of every point along axis d (x, y, z).
-std::vector<Neighbour> neighbours(const cpu::GridSample& g, const Tensor& points, int d) {
+std::vector<Neighbour> neighbours(const kernels::GridSample& g, const Tensor& points, int d) {
     const int64_t size = g.in[2 - d];
     const Tensor x = select(points, -1, d);
     Tensor c = g.align_corners ? (x + Scalar(1.0)) * Scalar(double(size - 1) / 2)
                                : ((x + Scalar(1.0)) * Scalar(double(size)) - Scalar(1.0)) * Scalar(0.5);
     std::vector<Neighbour> list;
-    if (g.interpolation == cpu::GridInterpolation::bicubic) {
+    if (g.interpolation == kernels::GridInterpolation::bicubic) {
         const Tensor low = detach(floor(c));
         const TensorList weights = cubic_weights(c - low);
         for (int i = 0; i < 4; ++i) list.push_back({padded(low + Scalar(double(i - 1)), size, g), weights[i]});
         return list;
     }
     c = padded(c, size, g);
-    if (g.interpolation == cpu::GridInterpolation::nearest) {
+    if (g.interpolation == kernels::GridInterpolation::nearest) {
         list.push_back({detach(round(c)), number(1)});
         return list;
     }
@@ -57,7 +57,7 @@ std::vector<Neighbour> neighbours(const cpu::GridSample& g, const Tensor& points
 
 }  // namespace
 
-Tensor grid_sample_formula(const cpu::GridSample& g, const Tensor& input, const Tensor& grid) {
+Tensor grid_sample_formula(const kernels::GridSample& g, const Tensor& input, const Tensor& grid) {
     int64_t in_size = 1, points = 1;
     Dims sizes{g.batch, g.channels};
     for (int d = 0; d < 3; ++d) in_size *= g.in[d], points *= g.out[d];

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "../cpu/image.h"
+#include "../kernels/image.h"
 #include "ops.h"
 
-namespace wisp { Tensor grid_sample_formula(const cpu::GridSample& g, const Tensor& input, const Tensor& grid); }  // namespace wisp
+namespace wisp { Tensor grid_sample_formula(const kernels::GridSample& g, const Tensor& input, const Tensor& grid); }  // namespace wisp

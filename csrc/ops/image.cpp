@@ -1,10 +1,9 @@
 // Front doors for images: pad, unfold and fold, pixel and channel shuffles, grid_sample and affine_grid.
 // Interpolation is in interpolate.cpp.
-#include "../cpu/image.h"
+#include "../kernels/image.h"
 
 #include <cmath>
 
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "grid_formula.h"
 #include "image.h"
@@ -51,7 +50,7 @@ Tensor apply_map(const IndexMap& m, int dims, const Tensor& input, bool backward
     const Tensor x = plain(sums ? to(alias(input), DType::f32) : input);
     Tensor out = empty(sizes, x.dtype());
     if (out.numel() > 0 && x.numel() > 0) {
-        cpu::ImageMap map{};
+        kernels::ImageMap map{};
         map.planes = 1;
         for (int64_t d = 0; d < input.dim() - dims; ++d) map.planes *= input.size(d);
         std::vector<int64_t> tables[3];
@@ -62,7 +61,7 @@ Tensor apply_map(const IndexMap& m, int dims, const Tensor& input, bool backward
             map.out[d] = m.out[d];
         }
         Unlocked unlocked(std::max(out.numel(), x.numel()));
-        const cpu::ImageKernels& kernels = on_device(cpu::image, cuda::image);
+        const kernels::ImageKernels& kernels = kernels::image();
         (backward ? kernels.gather_grad : kernels.gather)(x.dtype(), map, x.device_data(), out.device_data());
     } else if (out.numel() > 0) {
         zero_(out);
@@ -167,7 +166,7 @@ void check_least(const char* rule, const char* name, const Dims& d, int64_t leas
 }
 
 struct Windows {
-    cpu::ImageWindows w;
+    kernels::ImageWindows w;
     Dims image, columns;  // sizes with the batch
 };
 
@@ -208,7 +207,7 @@ Tensor move_windows(const Windows& r, const Tensor& input, bool fold) {
     Tensor out = empty(fold ? r.image : r.columns, x.dtype());
     if (out.numel() > 0) {
         Unlocked unlocked(std::max(out.numel(), x.numel()));
-        const cpu::ImageKernels& kernels = on_device(cpu::image, cuda::image);
+        const kernels::ImageKernels& kernels = kernels::image();
         (fold ? kernels.fold : kernels.unfold)(x.dtype(), r.w, x.device_data(), out.device_data());
     }
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
@@ -312,7 +311,7 @@ struct GridGrads {
     Tensor input, grid;
 };
 
-GridGrads grid_sample_backward(const cpu::GridSample& g, const Tensor& grad, const Tensor& input, const Tensor& grid, bool want_input,
+GridGrads grid_sample_backward(const kernels::GridSample& g, const Tensor& grad, const Tensor& input, const Tensor& grid, bool want_input,
                                bool want_grid) {
     const DType dtype = input.dtype(), wide = is_reduced(dtype) ? DType::f32 : dtype;
     const Tensor d = plain(to(alias(grad), wide)), x = plain(to(alias(input), wide)), p = plain(to(alias(grid), wide));
@@ -320,9 +319,8 @@ GridGrads grid_sample_backward(const cpu::GridSample& g, const Tensor& grad, con
     if (want_input) r.input = zeros(input.sizes(), wide);
     if (want_grid) r.grid = zeros(grid.sizes(), wide);
     if (d.numel() > 0)
-        on_device(cpu::image, cuda::image)
-            .grid_sample_grad(wide, g, d.device_data(), x.device_data(), p.device_data(), want_input ? r.input.device_data() : nullptr,
-                              want_grid ? r.grid.device_data() : nullptr);
+        kernels::image().grid_sample_grad(wide, g, d.device_data(), x.device_data(), p.device_data(),
+                                          want_input ? r.input.device_data() : nullptr, want_grid ? r.grid.device_data() : nullptr);
     if (wide != dtype) {
         if (want_input) r.input = to(r.input, dtype);
         if (want_grid) r.grid = to(r.grid, dtype);
@@ -330,9 +328,9 @@ GridGrads grid_sample_backward(const cpu::GridSample& g, const Tensor& grad, con
     return r;
 }
 
-Tensor grid_sampler(const Tensor& input, const Tensor& grid, cpu::GridInterpolation interpolation, cpu::GridPadding padding,
+Tensor grid_sampler(const Tensor& input, const Tensor& grid, kernels::GridInterpolation interpolation, kernels::GridPadding padding,
                     bool align_corners) {
-    cpu::GridSample g{};
+    kernels::GridSample g{};
     g.interpolation = interpolation;
     g.padding = padding;
     g.align_corners = align_corners;
@@ -350,7 +348,7 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, cpu::GridInterpolat
         if (input.size(d) == 0)
             throw RuntimeError("grid_sampler(): expected input to have non-empty spatial dimensions, but input has ", "sizes ",
                                input.sizes(), " with dimension ", d, " being empty");
-    if (g.dims == 3 && g.interpolation == cpu::GridInterpolation::bicubic)
+    if (g.dims == 3 && g.interpolation == kernels::GridInterpolation::bicubic)
         throw RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input");
     if (input.dtype() != grid.dtype())
         throw RuntimeError("grid_sampler(): expected input and grid to have same dtype, but input has ", name_of(input.dtype()),
@@ -370,7 +368,7 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, cpu::GridInterpolat
     Tensor out = empty(sizes, wide);
     if (out.numel() > 0) {
         Unlocked unlocked(out.numel() * 8);
-        on_device(cpu::image, cuda::image).grid_sample(wide, g, x.device_data(), p.device_data(), out.device_data());
+        kernels::image().grid_sample(wide, g, x.device_data(), p.device_data(), out.device_data());
     }
     if (wide != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input, grid))
@@ -412,13 +410,13 @@ Tensor grid_sample(const Tensor& input, const Tensor& grid, const std::string& m
         throw ValueError("nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or ", "'reflection', but got: '",
                          padding_mode, "'");
     if (!align_corners) warn_about_alignment();
-    return grid_sampler(input, grid, cpu::GridInterpolation(m), cpu::GridPadding(p), align_corners.value_or(false));
+    return grid_sampler(input, grid, kernels::GridInterpolation(m), kernels::GridPadding(p), align_corners.value_or(false));
 }
 
 Tensor grid_sampler_numbered(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool align) {
     if (mode < 0 || mode > 2 || padding < 0 || padding > 2)
         throw RuntimeError("grid_sampler(): interpolation_mode and padding_mode must be 0, 1 or 2, got ", mode, " and ", padding);
-    return grid_sampler(input, grid, cpu::GridInterpolation(mode), cpu::GridPadding(padding), align);
+    return grid_sampler(input, grid, kernels::GridInterpolation(mode), kernels::GridPadding(padding), align);
 }
 
 // The points that theta maps: homogeneous coordinates of a regular grid times theta^T.

@@ -1,8 +1,7 @@
 // Advanced indexing: picking and writing slices at the positions that index tensors give.
 #include "index.h"
 
-#include "../cpu/index.h"
-#include "../cuda/tables.h"
+#include "../kernels/index.h"
 #include "gather.h"
 
 namespace wisp {
@@ -74,7 +73,7 @@ Picked pick(const Tensor& t, const TensorList& indices) {
         i = to(to(i, DType::i64), t.device());
         GradMode off(false);
         Tensor c = contiguous(expanded(i, p.index_sizes));
-        const int64_t bad = on_device(cpu::index, cuda::index).first_out_of_range(c.device_data<int64_t>(), n, t.size(d), true);
+        const int64_t bad = kernels::index().first_out_of_range(c.device_data<int64_t>(), n, t.size(d), true);
         if (bad >= 0)
             throw IndexError("index ", item(select(reshape(c, {-1}), 0, bad)).to_int(), " is out of bounds for dimension ", d,
                              " with size ", t.size(d));
@@ -83,8 +82,8 @@ Picked pick(const Tensor& t, const TensorList& indices) {
         sizes.push_back(t.size(d));
         strides.push_back(t.stride(d));
     }
-    on_device(cpu::index, cuda::index)
-        .offsets(p.offsets.device_data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()), n, true, "index");
+    kernels::index().offsets(p.offsets.device_data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()), n, true,
+                             "index");
     return p;
 }
 
@@ -104,10 +103,9 @@ void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate
     GradMode off(false);
     v = contiguous(to(to(v, t.dtype()), t.device()));
     const Dims strides = contiguous_strides(p.slice_sizes);
-    const cpu::Slice slice{int(p.slice_sizes.size()), p.slice_sizes.data(), p.slice_strides.data()};
-    on_device(cpu::index, cuda::index)
-        .put(accumulate ? cpu::Scatter::add : cpu::Scatter::set, t.device_data(), t.dtype(), p.offsets.device_data<int64_t>(), p.count(),
-             slice, v.device_data(), product(p.slice_sizes), strides.data());
+    const kernels::Slice slice{int(p.slice_sizes.size()), p.slice_sizes.data(), p.slice_strides.data()};
+    kernels::index().put(accumulate ? kernels::Scatter::add : kernels::Scatter::set, t.device_data(), t.dtype(),
+                         p.offsets.device_data<int64_t>(), p.count(), slice, v.device_data(), product(p.slice_sizes), strides.data());
 }
 
 }  // namespace

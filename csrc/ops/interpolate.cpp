@@ -4,8 +4,7 @@
 // the transposed maps.
 #include <cmath>
 
-#include "../cpu/image.h"
-#include "../cuda/tables.h"
+#include "../kernels/image.h"
 #include "../python/registry.h"
 #include "image.h"
 #include "pool.h"
@@ -122,7 +121,7 @@ Tensor resample(const Resampling& r, const Tensor& input, bool backward, const c
             const Axis& a = r.axis[d];
             const Taps t = taps_of(r, a);
             if (is_identity(t, a)) continue;
-            cpu::ImageResample k{};
+            kernels::ImageResample k{};
             k.outer = k.inner = 1;
             const int64_t at = x.dim() - r.dims + d;
             for (int64_t e = 0; e < at; ++e) k.outer *= x.size(e);
@@ -137,7 +136,7 @@ Tensor resample(const Resampling& r, const Tensor& input, bool backward, const c
             const Tensor y = empty(sizes, wide);
             if (y.numel() > 0) {
                 Unlocked unlocked(y.numel() * t.count);
-                const cpu::ImageKernels& kernels = on_device(cpu::image, cuda::image);
+                const kernels::ImageKernels& kernels = kernels::image();
                 (backward ? kernels.resample_grad : kernels.resample)(wide, k, x.device_data(), y.device_data());
             }
             x = y;

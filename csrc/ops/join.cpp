@@ -3,9 +3,8 @@
 #include <cstring>
 
 #include "../core/threads.h"
-#include "../cpu/index.h"
+#include "../kernels/index.h"
 #include "../cuda/index.h"
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "reduce.h"
@@ -304,8 +303,8 @@ Tensor triangle(const Tensor& x, int64_t diagonal, bool upper) {
     if (y.numel()) {
         Unlocked unlocked(y.numel());
         const int64_t rows = x.size(-2), columns = x.size(-1);
-        on_device(cpu::index, cuda::index)
-            .triangle(y.device_data(), in.device_data(), y.numel() / (rows * columns), rows, columns, diagonal, upper, x.item_size());
+        kernels::index().triangle(y.device_data(), in.device_data(), y.numel() / (rows * columns), rows, columns, diagonal, upper,
+                                  x.item_size());
     }
     if (needs_grad(x))
         record(y, upper ? "TriuBackward0" : "TrilBackward0", {x}, {},

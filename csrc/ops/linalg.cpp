@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "../cuda/lapack.h"
+#include "../kernels/lapack.h"
 #include "../python/registry.h"
 #include "reduce.h"
 
@@ -12,7 +12,7 @@ namespace wisp {
 
 // --- what all share -------------------------------------------------------------------------------------------------
 
-const cpu::LapackKernels& lapack_for(DType dtype) {
+const kernels::LapackKernels& lapack_for(DType dtype) {
     if (current_device().is_cuda()) return cuda::lapack(dtype);
     if (!cpu::lapack_is_open()) {
         Ref module(PyImport_ImportModule("wisp.linalg._library"));

@@ -2,13 +2,13 @@
 #pragma once
 #include <tuple>
 
-#include "../cpu/lapack.h"
+#include "../kernels/lapack.h"
 #include "matmul.h"
 
 namespace wisp {
 
 // The table for a dtype; opens the library on first use.
-const cpu::LapackKernels& lapack_for(DType dtype);
+const kernels::LapackKernels& lapack_for(DType dtype);
 
 // --- checks ---
 void check_matrix(const Tensor& a, const char* name);  // at least two dimensions

@@ -1,5 +1,5 @@
 // Front doors of the losses: cross_entropy and nll_loss with their own kernels, the others as formulas.
-#include "../cpu/loss.h"
+#include "../kernels/loss.h"
 
 #include "../cuda/loss.h"
 #include "../python/autocast.h"
@@ -82,7 +82,7 @@ struct LossKind {
     double factor() const { return reduction == Reduction::mean ? 1 / total_weight : 1; }
 };
 
-cpu::LossArgs loss_args(const LossKind& k, const Tensor& x, const Tensor& target, const Tensor& weight) {
+kernels::LossArgs loss_args(const LossKind& k, const Tensor& x, const Tensor& target, const Tensor& weight) {
     return {x.dtype(),       k.outer,        k.classes,  k.inner, x.device_data(), target.device_data<int64_t>(),
             pointer(weight), k.ignore_index, k.smoothing};
 }
@@ -104,7 +104,7 @@ Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor
     Tensor constant = empty(x.sizes(), x.dtype());
     {
         const Tensor one = full({1}, 1.0, compute_dtype(x.dtype()));
-        const cpu::LossArgs args = loss_args(k, kernel_input(x), target, weight);
+        const kernels::LossArgs args = loss_args(k, kernel_input(x), target, weight);
         if (x.is_cuda()) cuda::class_loss_backward(args, false, nullptr, one.device_data(), true, nullptr, constant.device_data());
         else cpu::loss.nll_backward(args, one.data(), true, 1.0, constant.data());
     }
@@ -126,7 +126,7 @@ Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor
 }
 
 // The same where numbers stay on the device: the mean's divisor is a tensor.
-Tensor class_loss_on_gpu(LossKind kind, const cpu::LossArgs& args, const Tensor& x, const Tensor& target, const Tensor& w,
+Tensor class_loss_on_gpu(LossKind kind, const kernels::LossArgs& args, const Tensor& x, const Tensor& target, const Tensor& w,
                          const Tensor& losses, const Tensor& lse) {
     const Tensor shares = empty(losses.sizes(), losses.dtype());
     Tensor result, total;
@@ -165,7 +165,7 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
     const DType d = x.dtype(), c = compute_dtype(d);
     const Tensor in = kernel_input(x), target = kernel_input(target_, DType::i64), w = kernel_input(weight);
     LossKind kind{s.outer, s.classes, s.inner, ignore_index, smoothing, 0, reduction, entropy};
-    const cpu::LossArgs args = loss_args(kind, in, target, w);
+    const kernels::LossArgs args = loss_args(kind, in, target, w);
     const bool recording = needs_grad(x);
     Tensor losses = empty(s.sizes, c), lse = entropy && recording ? empty(s.sizes, c) : Tensor();
     if (x.is_cuda()) return class_loss_on_gpu(kind, args, x, target, w, losses, lse);
@@ -186,7 +186,7 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
             if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight));
             const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
             Tensor dx = empty(x.sizes(), x.dtype());
-            const cpu::LossArgs args = loss_args(kind, in, target, weight);
+            const kernels::LossArgs args = loss_args(kind, in, target, weight);
             const bool one = kind.reduction != Reduction::none;
             {
                 Unlocked unlocked(x.numel());

@@ -1,5 +1,5 @@
 // Front doors of masks and nonzero, and those made of advanced indexing: take, put, index_put, one_hot.
-#include "../cuda/tables.h"
+#include "../kernels/index.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "index.h"
@@ -29,8 +29,7 @@ Tensor nonzero(const Tensor& x) {
     Tensor out = empty({n, dims}, DType::i64);
     if (n && dims) {
         Unlocked unlocked(mask.numel());
-        on_device(cpu::index, cuda::index)
-            .nonzero(out.device_data<int64_t>(), dims, 1, mask.device_data<bool>(), mask.sizes().data(), int(dims), n);
+        kernels::index().nonzero(out.device_data<int64_t>(), dims, 1, mask.device_data<bool>(), mask.sizes().data(), int(dims), n);
     }
     return out;
 }
@@ -42,8 +41,7 @@ TensorList nonzero_tuple(const Tensor& x) {
     const Tensor all = empty({dims, n}, DType::i64);
     if (n) {
         Unlocked unlocked(mask.numel());
-        on_device(cpu::index, cuda::index)
-            .nonzero(all.device_data<int64_t>(), 1, n, mask.device_data<bool>(), mask.sizes().data(), int(dims), n);
+        kernels::index().nonzero(all.device_data<int64_t>(), 1, n, mask.device_data<bool>(), mask.sizes().data(), int(dims), n);
     }
     TensorList columns;
     for (int64_t k = 0; k < dims; k++) columns.push_back(alias(all, Layout{Dims{n}, Dims{1}, k * n}));
@@ -135,8 +133,7 @@ Tensor masked_select(const Tensor& x, const Tensor& given) {
     Tensor y = empty({n}, x.dtype());
     if (n) {
         Unlocked unlocked(mask.numel());
-        on_device(cpu::index, cuda::index)
-            .masked_select(y.device_data(), in.device_data(), mask.device_data<bool>(), mask.numel(), n, x.item_size());
+        kernels::index().masked_select(y.device_data(), in.device_data(), mask.device_data<bool>(), mask.numel(), n, x.item_size());
     }
     if (needs_grad(x))
         record(y, "MaskedSelectBackward0", {x}, {mask}, [](Backward& bw) {
@@ -161,8 +158,7 @@ Tensor masked_scatter(const Tensor& self, const Tensor& given, const Tensor& sou
             n, " and source has ", source.numel());
     Tensor y = empty(sizes, self.dtype());
     copy_values(y, x);
-    on_device(cpu::index, cuda::index)
-        .masked_scatter(y.device_data(), mask.device_data<bool>(), from.device_data(), mask.numel(), y.item_size());
+    kernels::index().masked_scatter(y.device_data(), mask.device_data<bool>(), from.device_data(), mask.numel(), y.item_size());
     if (is_differentiable(y.dtype()) && needs_grad(self, source))
         record(y, "MaskedScatterBackward0", {self, source}, {mask}, [sizes = source.sizes()](Backward& bw) {
             const Tensor mask = bw.saved(0), g = bw.grad();

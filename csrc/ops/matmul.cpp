@@ -3,7 +3,7 @@
 
 #include "matmul.h"
 
-#include "../cpu/gemm.h"
+#include "../kernels/gemm.h"
 #include "../cuda/gemm.h"
 #include "../python/registry.h"
 
@@ -37,7 +37,7 @@ void check_supported(const char* kernel, DType d) {
 int64_t rows_of(const Tensor& t, MatrixForm f) { return t.size(f.transposed ? -1 : -2); }
 int64_t columns_of(const Tensor& t, MatrixForm f) { return t.size(f.transposed ? -2 : -1); }
 
-void set_factors(cpu::GemmArgs& g, DType dtype, const Scalar& alpha, const Scalar& beta) {
+void set_factors(kernels::GemmArgs& g, DType dtype, const Scalar& alpha, const Scalar& beta) {
     if (is_integral(dtype)) {
         g.alpha_integer = alpha.to_int();
         g.beta_integer = beta.to_int();
@@ -51,13 +51,13 @@ void set_factors(cpu::GemmArgs& g, DType dtype, const Scalar& alpha, const Scala
 }
 
 // Adds a batch dimension, outermost first, merging it with the one outside it where it can. False: no room.
-bool add_batch(cpu::GemmArgs& g, int64_t size, int64_t a, int64_t b, int64_t c, int64_t d) {
+bool add_batch(kernels::GemmArgs& g, int64_t size, int64_t a, int64_t b, int64_t c, int64_t d) {
     if (size == 1) return true;
     int t = g.batch_dims - 1;
     if (t >= 0 && g.batch_a[t] == a * size && g.batch_b[t] == b * size && g.batch_c[t] == c * size && (!g.d || g.batch_d[t] == d * size)) {
         g.batch_size[t] *= size;
     } else {
-        if (g.batch_dims == cpu::GemmArgs::max_batch_dims) return false;
+        if (g.batch_dims == kernels::GemmArgs::max_batch_dims) return false;
         t = g.batch_dims++;
         g.batch_size[t] = size;
     }
@@ -66,7 +66,7 @@ bool add_batch(cpu::GemmArgs& g, int64_t size, int64_t a, int64_t b, int64_t c, 
 }
 
 // One B for all of A's batch, with rows that follow one another: a single, taller matrix.
-void fold_batch_into_rows(cpu::GemmArgs& g) {
+void fold_batch_into_rows(kernels::GemmArgs& g) {
     while (g.batch_dims > 0) {
         const int t = g.batch_dims - 1;
         const bool d_fits = !g.d || g.batch_d[t] == g.m * g.d_row;
@@ -91,7 +91,7 @@ void multiply(const Tensor& out, const Tensor& a, MatrixForm form_a, const Tenso
     if (out.is_cuda() && (form_a.conjugated || form_b.conjugated))  // its kernels conjugate only what they transpose
         return multiply(out, form_a.conjugated ? conj(a) : a, {form_a.transposed, false}, form_b.conjugated ? conj(b) : b,
                         {form_b.transposed, false}, d, alpha, beta);
-    cpu::GemmArgs g;
+    kernels::GemmArgs g;
     const int64_t *sa = a.strides().end(), *sb = b.strides().end();
     g.m = rows_of(a, form_a), g.n = columns_of(b, form_b), g.k = columns_of(a, form_a);
     g.a = a.device_data(), g.b = b.device_data(), g.c = out.device_data();
@@ -166,7 +166,7 @@ Tensor flat_rows(const Tensor& t) { return t.dim() == 2 ? t : reshape(t, {produc
 bool linear_gradients(Backward& bw, const Tensor& g, const Tensor& x) {
     if (!g.is_cuda() || g.dtype() != DType::f32 || g.dim() < 2 || bw.create_graph || needs_grad(g, x)) return false;
     const Tensor rows_g = flat_rows(g), rows_x = flat_rows(x);
-    cpu::GemmArgs a;
+    kernels::GemmArgs a;
     a.m = rows_g.size(1), a.n = rows_x.size(1), a.k = rows_g.size(0);
     a.a_row = rows_g.stride(1), a.a_col = rows_g.stride(0), a.b_row = rows_x.stride(0), a.b_col = rows_x.stride(1);
     if (a.m == 0 || a.n == 0 || a.k == 0) return false;

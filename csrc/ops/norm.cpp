@@ -1,10 +1,9 @@
 // Front doors of layer_norm, rms_norm, group_norm and batch_norm.
 //
 // The backward pass is one kernel. Where it must itself be differentiable it is the formula, on tensors.
-#include "../cpu/norm.h"
+#include "../kernels/norm.h"
 
 #include "../cuda/batch_norm.h"
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "format.h"
 #include "fused.h"
@@ -77,9 +76,8 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
     LayerResult r{empty(x.sizes(), d), centered ? empty(stat_sizes, c) : Tensor(), empty(stat_sizes, c)};
     if (x.numel()) {
         Unlocked unlocked(x.numel());
-        on_device(cpu::norm, cuda::norm)
-            .layer_norm(d, in.device_data(), pointer(w), pointer(b), r.y.device_data(), r.mean ? r.mean.device_data() : nullptr,
-                        r.rstd.device_data(), rows, n, eps);
+        kernels::norm().layer_norm(d, in.device_data(), pointer(w), pointer(b), r.y.device_data(), r.mean ? r.mean.device_data() : nullptr,
+                                   r.rstd.device_data(), rows, n, eps);
     } else if (n == 0) {  // rows of nothing: PyTorch's statistics
         if (r.mean) fill_(r.mean, NAN);
         fill_(r.rstd, NAN);
@@ -103,10 +101,9 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
                    Tensor dw = bw.needs(1) ? empty(shape, d) : Tensor(), db = bw.needs(2) ? empty(shape, d) : Tensor();
                    {
                        Unlocked unlocked(x.numel());
-                       on_device(cpu::norm, cuda::norm)
-                           .layer_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), pointer(mean), rstd.device_data(),
-                                                dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
-                                                db ? db.device_data() : nullptr, rows, n);
+                       kernels::norm().layer_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), pointer(mean),
+                                                           rstd.device_data(), dx ? dx.device_data() : nullptr,
+                                                           dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, rows, n);
                    }
                    bw.set(0, dx);
                    bw.set(1, dw);
@@ -152,9 +149,8 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
     Tensor y = empty(x.sizes(), d), mean = empty({batch, groups}, c), rstd = empty({batch, groups}, c);
     if (x.numel()) {
         Unlocked unlocked(x.numel());
-        on_device(cpu::norm, cuda::norm)
-            .group_norm(d, in.device_data(), pointer(w), pointer(b), y.device_data(), mean.device_data(), rstd.device_data(), batch, groups,
-                        channels / groups, spatial, eps);
+        kernels::norm().group_norm(d, in.device_data(), pointer(w), pointer(b), y.device_data(), mean.device_data(), rstd.device_data(),
+                                   batch, groups, channels / groups, spatial, eps);
     }
     if (needs_grad(x, weight, bias))
         record(y, "NativeGroupNormBackward0", {x, weight, bias}, {x, weight, mean, rstd},
@@ -177,10 +173,10 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
                    Tensor dw = bw.needs(1) ? empty({channels}, d) : Tensor(), db = bw.needs(2) ? empty({channels}, d) : Tensor();
                    {
                        Unlocked unlocked(x.numel());
-                       on_device(cpu::norm, cuda::norm)
-                           .group_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), mean.device_data(), rstd.device_data(),
-                                                dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
-                                                db ? db.device_data() : nullptr, batch, groups, channels / groups, spatial);
+                       kernels::norm().group_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), mean.device_data(),
+                                                           rstd.device_data(), dx ? dx.device_data() : nullptr,
+                                                           dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, batch, groups,
+                                                           channels / groups, spatial);
                    }
                    bw.set(0, dx);
                    bw.set(1, dw);
@@ -240,10 +236,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                                             moved_mean ? moved_mean.device_data() : nullptr, moved_var ? moved_var.device_data() : nullptr,
                                             momentum, eps);
             else
-                on_device(cpu::norm, cuda::norm)
-                    .batch_norm_stats(d, in.device_data(), mean.device_data(), rstd.device_data(), running,
-                                      moved_mean ? moved_mean.device_data() : nullptr, moved_var ? moved_var.device_data() : nullptr,
-                                      momentum, batch, channels, spatial, eps);
+                kernels::norm().batch_norm_stats(d, in.device_data(), mean.device_data(), rstd.device_data(), running,
+                                                 moved_mean ? moved_mean.device_data() : nullptr,
+                                                 moved_var ? moved_var.device_data() : nullptr, momentum, batch, channels, spatial, eps);
         }
         for (auto [t, moved] : {std::pair{&running_mean, &moved_mean}, {&running_var, &moved_var}})
             if (*t) {
@@ -256,9 +251,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
             cuda::batch_norm_from_running(on_gpu(x, format, w, b), m.dtype(), m.device_data(), v.device_data(), mean.device_data(),
                                           rstd.device_data(), eps);
         else
-            on_device(cpu::norm, cuda::norm)
-                .batch_norm_from_running(d, m.dtype(), m.device_data(), v.device_data(), mean.device_data(), rstd.device_data(), channels,
-                                         eps);
+            kernels::norm().batch_norm_from_running(d, m.dtype(), m.device_data(), v.device_data(), mean.device_data(), rstd.device_data(),
+                                                    channels, eps);
     }
     if (statistics) {
         *statistics = {mean, rstd};
@@ -268,9 +262,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
         Unlocked unlocked(x.numel());
         if (gpu) cuda::batch_norm_apply(on_gpu(x, format, w, b), in.device_data(), mean.device_data(), rstd.device_data(), y.device_data());
         else
-            on_device(cpu::norm, cuda::norm)
-                .batch_norm_apply(d, in.device_data(), mean.device_data(), rstd.device_data(), pointer(w), pointer(b), y.device_data(),
-                                  batch, channels, spatial);
+            kernels::norm().batch_norm_apply(d, in.device_data(), mean.device_data(), rstd.device_data(), pointer(w), pointer(b),
+                                             y.device_data(), batch, channels, spatial);
     }
     if (needs_grad(x, weight, bias))
         record(y, "NativeBatchNormBackward0", {x, weight, bias}, {x, weight, mean, rstd},
@@ -307,10 +300,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                                                      rstd.device_data(), dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
                                                      db ? db.device_data() : nullptr, training);
                        else
-                           on_device(cpu::norm, cuda::norm)
-                               .batch_norm_backward(d, grad.device_data(), in.device_data(), mean.device_data(), rstd.device_data(),
-                                                    pointer(w), dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
-                                                    db ? db.device_data() : nullptr, batch, channels, spatial, training);
+                           kernels::norm().batch_norm_backward(d, grad.device_data(), in.device_data(), mean.device_data(),
+                                                               rstd.device_data(), pointer(w), dx ? dx.device_data() : nullptr,
+                                                               dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, batch,
+                                                               channels, spatial, training);
                    }
                    bw.set(0, dx);
                    bw.set(1, dw);

@@ -1,21 +1,20 @@
 // Optimizer steps: one call over all parameters of a group. What wisp.optim calls; the formulas are in
 // wisp/optim/_formulas.py. Nothing here is recorded; every tensor that is written gets a new version.
-#include "../cpu/optimizer.h"
+#include "../kernels/optimizer.h"
 
 #include <cmath>
 #include <vector>
 
 #include "../cuda/runtime.h"
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
 namespace wisp {
 namespace {
 
-using cpu::OptimizerRule;
-using cpu::OptimizerSettings;
-using cpu::OptimizerTensor;
+using kernels::OptimizerRule;
+using kernels::OptimizerSettings;
+using kernels::OptimizerTensor;
 
 // The tensors of one step as flat runs of numbers. Those that lie otherwise in memory are copied and written back.
 class Batch {
@@ -61,7 +60,7 @@ public:
             const std::vector<OptimizerTensor>& list = devices_in_use ? here : items_;
             OnDevice on(devices_[i]);
             Unlocked unlocked(devices_[i].is_cuda() ? 0 : work);
-            on_device(cpu::optimizer, cuda::optimizer).step(rule, settings, list.data(), int64_t(list.size()));
+            kernels::optimizer().step(rule, settings, list.data(), int64_t(list.size()));
             if (!devices_in_use) break;
         }
         for (auto& [original, copy] : copies_) copy_values(original, copy);
@@ -342,7 +341,7 @@ double total_norm(const TensorList& tensors) {
     }
     const std::vector<OptimizerTensor> list = plain_list(dense);
     Unlocked unlocked(work);
-    return std::sqrt(on_device(cpu::optimizer, cuda::optimizer).sum_squares(list.data(), int64_t(list.size())));
+    return std::sqrt(kernels::optimizer().sum_squares(list.data(), int64_t(list.size())));
 }
 
 // Multiplies every tensor by a number, in place.
@@ -357,7 +356,7 @@ void scale_tensors(const TensorList& tensors, double factor) {
         }
     }
     const std::vector<OptimizerTensor> list = plain_list(dense);
-    on_device(cpu::optimizer, cuda::optimizer).scale(list.data(), int64_t(list.size()), factor);
+    kernels::optimizer().scale(list.data(), int64_t(list.size()), factor);
     for (const Tensor& t : dense) bump_version(t);
 }
 
@@ -374,8 +373,7 @@ void unscale_tensors(const TensorList& tensors, const Tensor& factor, const Tens
     }
     if (tensors.empty()) return;
     const std::vector<OptimizerTensor> list = plain_list(dense);
-    on_device(cpu::optimizer, cuda::optimizer)
-        .unscale(list.data(), int64_t(list.size()), factor.device_data<float>(), found.device_data<float>());
+    kernels::optimizer().unscale(list.data(), int64_t(list.size()), factor.device_data<float>(), found.device_data<float>());
     for (int64_t i = 0; i < tensors.size(); i++) {
         if (!dense[i].same(tensors[i])) copy_values(tensors[i], dense[i]);
         bump_version(tensors[i]);

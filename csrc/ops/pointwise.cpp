@@ -58,27 +58,14 @@ struct Promotion {
     }
 };
 
-DType compute_dtype(DType d) {
-    switch (d) {
-    case DType::f16:
-    case DType::bf16:
-    case DType::f32: return DType::f32;
-    case DType::f64:
-    case DType::c64:
-    case DType::c128:
-    case DType::u64: return d;
-    default: return DType::i64;
-    }
-}
-
 int compute_index(DType d) {
     switch (d) {
-    case DType::f32: return cpu::compute_f32;
-    case DType::f64: return cpu::compute_f64;
-    case DType::c64: return cpu::compute_c64;
-    case DType::c128: return cpu::compute_c128;
-    case DType::u64: return cpu::compute_u64;
-    default: return cpu::compute_i64;
+    case DType::f32: return kernels::compute_f32;
+    case DType::f64: return kernels::compute_f64;
+    case DType::c64: return kernels::compute_c64;
+    case DType::c128: return kernels::compute_c128;
+    case DType::u64: return kernels::compute_u64;
+    default: return kernels::compute_i64;
     }
 }
 
@@ -144,12 +131,12 @@ struct Call {
         o.block = t.compute;
         count++;
     }
-    void run(cpu::PointwiseKernel kernel, const Tensor& out, DType block, const Params* params) {
+    void run(kernels::PointwiseKernel kernel, const Tensor& out, DType block, const Params* params) {
         operands[0] = {out.data(), out.dtype(), block, nullptr};
         strides[0] = out.strides();
         for (int i = 0; i < count; i++) operands[i].strides = strides[i].data();
         run_blocks(kernel, operands, count, out.sizes(), out.numel(), params ? params->data() : nullptr,
-                   cpu::takes_constants(count - 1, operands[1].block));
+                   kernels::takes_constants(count - 1, operands[1].block));
     }
 };
 
@@ -206,19 +193,19 @@ Pointwise actual_row(Pointwise op, const Types& t) {
     return op == Pointwise::bitwise_not && t.common == DType::boolean ? Pointwise::logical_not : op;
 }
 
-cpu::PointwiseKernel forward_kernel(Pointwise op, const Types& t) {
+kernels::PointwiseKernel forward_kernel(Pointwise op, const Types& t) {
     return cpu::pointwise_row(actual_row(op, t)).forward[compute_index(t.compute)];
 }
 
 // out = op(args), on the device of out. `kernel`: the CPU's.
-void compute_values(const Tensor& out, Pointwise op, cpu::PointwiseKernel kernel, const Arg* args, int arity, const Types& t,
+void compute_values(const Tensor& out, Pointwise op, kernels::PointwiseKernel kernel, const Arg* args, int arity, const Types& t,
                     const Params* params) {
     if (out.numel() == 0 || out.device().type == DeviceType::meta) return;
     const Pointwise row = actual_row(op, t);
     if (out.is_cuda()) {
         CudaCall call(out);
         for (int i = 0; i < arity; i++) call.add(args[i], t.compute, out.sizes());
-        cuda::pointwise(row, cuda::which_forward, t.compute, call.operands, call.count, out.sizes(), params ? params->data() : nullptr);
+        cuda::elementwise(row, cuda::which_forward, t.compute, call.operands, call.count, out.sizes(), params ? params->data() : nullptr);
         return;
     }
     Call call;
@@ -237,7 +224,8 @@ Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, cons
         }
     DType common = promotion.result();
     const DType compute = compute_dtype(common);
-    const cpu::PointwiseKernel kernel = is_integral(compute) ? nullptr : cpu::pointwise_row(op).gradient[operand][compute_index(compute)];
+    const kernels::PointwiseKernel kernel =
+        is_integral(compute) ? nullptr : cpu::pointwise_row(op).gradient[operand][compute_index(compute)];
     if (!kernel) return {};
     if (g.device().type == DeviceType::meta) return empty_like(g, common);
     OnDevice on(g.device());
@@ -249,7 +237,7 @@ Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, cons
         CudaCall call(out);
         call.add(g, compute, g.sizes());
         for (int i = 0; i < 4; i++) abcy[i] && (info.uses[operand] & (uses_a << i)) ? call.add(abcy[i], compute, g.sizes()) : call.skip();
-        cuda::pointwise(op, 1 + operand, compute, call.operands, call.count, g.sizes(), params.data());
+        cuda::elementwise(op, 1 + operand, compute, call.operands, call.count, g.sizes(), params.data());
         return out;
     }
     BlockOperand operands[6];
@@ -382,8 +370,8 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
         if (simple) {
             Tensor y = empty(first->layout.sizes, first->dtype);
             const int64_t n = first->numel;
-            const cpu::PointwiseKernel kernel =
-                cpu::pointwise_row(op).forward[first->dtype == DType::f32 ? cpu::compute_f32 : cpu::compute_f64];
+            const kernels::PointwiseKernel kernel =
+                cpu::pointwise_row(op).forward[first->dtype == DType::f32 ? kernels::compute_f32 : kernels::compute_f64];
             char* pointers[4] = {y.data(), a.tensor->data(), arity > 1 ? b.tensor->data() : nullptr,
                                  arity > 2 ? c.tensor->data() : nullptr};
             const Param* p = params ? params->data() : nullptr;
@@ -415,7 +403,7 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
     }
     const Types t = types_of(op, info, promotion.result());
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
-    const cpu::PointwiseKernel kernel = forward_kernel(op, t);
+    const kernels::PointwiseKernel kernel = forward_kernel(op, t);
     if (!kernel) not_implemented(info, t.common);
     Tensor y = make_result(args, arity, sizes, t.result);
     compute_values(y, op, kernel, args, arity, t, params);
@@ -442,7 +430,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
         info.result <= result_promote && (info.types & F) && self.storage() != b.tensor->storage() && !self.storage()->read_only &&
         !(grad_enabled() && any_wants_grad(args, 2)) && !self->base) {
         char* pointers[3] = {self.data(), self.data(), b.tensor->data()};
-        cpu::pointwise_row(op).forward[cpu::compute_f32](pointers, self.numel(), params ? params->data() : nullptr, 0);
+        cpu::pointwise_row(op).forward[kernels::compute_f32](pointers, self.numel(), params ? params->data() : nullptr, 0);
         bump_version(self);
         return self;
     }
@@ -464,7 +452,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
     const bool wants = any_wants_grad(args, arity), recording = wants && grad_enabled() && is_differentiable(own);
     check_inplace(self, info.name, recording);
-    const cpu::PointwiseKernel kernel = forward_kernel(op, t);
+    const kernels::PointwiseKernel kernel = forward_kernel(op, t);
     if (!kernel) not_implemented(info, t.common);
 
     Tensor original;  // of self, if a gradient needs it
@@ -513,7 +501,7 @@ Tensor pointwise_onto(Pointwise op, const Tensor& own, const Arg& a, const Arg& 
         if (arg.tensor) sizes = broadcast(sizes, arg.tensor->sizes());
     }
     const Types t = types_of(op, info, promotion.result());
-    const cpu::PointwiseKernel kernel = forward_kernel(op, t);
+    const kernels::PointwiseKernel kernel = forward_kernel(op, t);
     if (!kernel || t.result != own.dtype() || !(sizes == own.sizes()) || (is_integral(t.common) && is_integer_division(op))) return {};
     compute_values(own, op, kernel, args, info.arity, t, nullptr);
     own.storage()->version = 0;

@@ -3,12 +3,12 @@
 #include <array>
 
 #include "../core/tensor.h"
-#include "../cpu/pointwise.h"
+#include "../kernels/pointwise.h"
 
 namespace wisp {
 
-using cpu::Param;
-using cpu::Pointwise;
+using kernels::Param;
+using kernels::Pointwise;
 using Params = std::array<Param, 4>;
 
 // An operand: a tensor or a number.
@@ -50,7 +50,8 @@ struct BlockOperand {
     DType block;             // that the kernel reads or writes
     const int64_t* strides;  // of the result's shape, 0 where broadcast
 };
-void run_blocks(cpu::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel, const Param* params,
+void run_blocks(kernels::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel,
+                const Param* params,
                 bool constants = false);  // whether the kernel takes one constant operand in place
 
 #define UNARY(name, ...) \

@@ -94,7 +94,7 @@ Tensor mish_slope(const Tensor& x) {
     return t + x * sigmoid(x) * (Scalar(1) - t * t);
 }
 
-#include "row.h"
+#include "../kernels/row.h"
 #include "table/unary.h"
 #include "table/activation.h"
 #include "table/binary.h"

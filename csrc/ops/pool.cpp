@@ -3,9 +3,8 @@
 // Every pool is linear in the gradient, so its backward is a front door whose own derivative is a pool again (average)
 // or picks the chosen elements (max). Max pooling for training keeps one byte per output, the chosen element's place in
 // its window; indices are made only for those who ask.
-#include "../cpu/pool.h"
+#include "../kernels/pool.h"
 
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "format.h"
 #include "pool.h"
@@ -15,8 +14,8 @@
 namespace wisp {
 namespace {
 
-using cpu::AveragePool;
-using cpu::PoolShape;
+using kernels::AveragePool;
+using kernels::PoolShape;
 
 Tensor plain(const Tensor& t) { return t.is_contiguous() ? t : contiguous(alias(t)); }
 
@@ -129,7 +128,7 @@ Tensor pick(const Tensor& x, const Tensor& chosen, const PoolShape& s) {
     Tensor indices = chosen;
     if (chosen.dtype() == DType::u8) {
         indices = empty_in(chosen.sizes(), DType::i64, format_of(s, chosen.sizes()));
-        on_device(cpu::pool, cuda::pool).indices_of_taps(s, chosen.device_data<uint8_t>(), indices.device_data<int64_t>());
+        kernels::pool().indices_of_taps(s, chosen.device_data<uint8_t>(), indices.device_data<int64_t>());
     }
     const int64_t in_size = s.in[0] * s.in[1] * s.in[2];
     const int64_t count = s.planes == 0 ? 0 : chosen.numel() / s.planes;
@@ -144,9 +143,8 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& chosen, const PoolSha
     {
         Unlocked unlocked(out.numel());
         const bool bytes = chosen.dtype() == DType::u8;
-        on_device(cpu::pool, cuda::pool)
-            .max_grad(g.dtype(), s, g.device_data(), bytes ? nullptr : places.device_data<int64_t>(),
-                      bytes ? places.device_data<uint8_t>() : nullptr, out.device_data());
+        kernels::pool().max_grad(g.dtype(), s, g.device_data(), bytes ? nullptr : places.device_data<int64_t>(),
+                                 bytes ? places.device_data<uint8_t>() : nullptr, out.device_data());
     }
     Tensor result = out.dtype() == grad.dtype() ? out : to(out, grad.dtype());
     if (needs_grad(grad)) record(result, name, {grad}, {chosen}, [s](Backward& bw) { bw.set(0, pick(bw.grad(), bw.saved(0), s)); });
@@ -183,9 +181,8 @@ MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const
     const Tensor taps = bytes ? empty_in(sizes, DType::u8, format) : Tensor();
     {
         Unlocked unlocked(work_of(s));
-        on_device(cpu::pool, cuda::pool)
-            .max(x.dtype(), s, x.device_data(), out.device_data(), indices.defined() ? indices.device_data<int64_t>() : nullptr,
-                 taps.defined() ? taps.device_data<uint8_t>() : nullptr);
+        kernels::pool().max(x.dtype(), s, x.device_data(), out.device_data(), indices.defined() ? indices.device_data<int64_t>() : nullptr,
+                            taps.defined() ? taps.device_data<uint8_t>() : nullptr);
     }
     if (out.dtype() != d) out = to(out, d);
     if (recording) record_max(out, max_names[dims - 1], input, bytes ? taps : indices, s);
@@ -243,11 +240,9 @@ Tensor avg_pool(int dims, const char* op, const Tensor& input, const Dims& kerne
     keep_format(input, dims, p.shape);
     p.average = {count_include_pad, divisor_override.value_or(0)};
     p.name = average_names[dims - 1];
-    p.forward = [](const PoolShape& s, const AveragePool& a, DType d, const void* x, void* y) {
-        on_device(cpu::pool, cuda::pool).average(d, s, a, x, y);
-    };
+    p.forward = [](const PoolShape& s, const AveragePool& a, DType d, const void* x, void* y) { kernels::pool().average(d, s, a, x, y); };
     p.backward = [](const PoolShape& s, const AveragePool& a, DType d, const void* x, void* y) {
-        on_device(cpu::pool, cuda::pool).average_grad(d, s, a, x, y);
+        kernels::pool().average_grad(d, s, a, x, y);
     };
     return apply(p, input, output_sizes(input, dims, p.shape));
 }
@@ -308,10 +303,10 @@ Tensor adaptive_avg_pool(int dims, const Tensor& input, const Dims& output_size)
     keep_format(input, dims, p.shape);
     p.name = adaptive_average_names[dims - 1];
     p.forward = [](const PoolShape& s, const AveragePool&, DType d, const void* x, void* y) {
-        on_device(cpu::pool, cuda::pool).adaptive_average(d, s, x, y);
+        kernels::pool().adaptive_average(d, s, x, y);
     };
     p.backward = [](const PoolShape& s, const AveragePool&, DType d, const void* x, void* y) {
-        on_device(cpu::pool, cuda::pool).adaptive_average_grad(d, s, x, y);
+        kernels::pool().adaptive_average_grad(d, s, x, y);
     };
     return apply(p, input, output_sizes(input, dims, p.shape));
 }
@@ -329,8 +324,7 @@ MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_si
     const Dims sizes = output_sizes(input, dims, s);
     const Tensor x = widened(input, format), indices = empty_in(sizes, DType::i64, format);
     Tensor out = empty_in(sizes, x.dtype(), format);
-    if (out.numel() > 0)
-        on_device(cpu::pool, cuda::pool).adaptive_max(x.dtype(), s, x.device_data(), out.device_data(), indices.device_data<int64_t>());
+    if (out.numel() > 0) kernels::pool().adaptive_max(x.dtype(), s, x.device_data(), out.device_data(), indices.device_data<int64_t>());
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input)) record_max(out, adaptive_max_names[dims - 1], input, indices, s);
     return {out, indices};
@@ -401,8 +395,7 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
     const Dims sizes = output_sizes(input, dims, s);
     const Tensor x = widened(input), indices = empty(sizes, DType::i64);
     Tensor out = empty(sizes, x.dtype());
-    on_device(cpu::pool, cuda::pool)
-        .fractional_max(x.dtype(), s, begin, x.device_data(), out.device_data(), indices.device_data<int64_t>());
+    kernels::pool().fractional_max(x.dtype(), s, begin, x.device_data(), out.device_data(), indices.device_data<int64_t>());
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input)) record_max(out, dims == 2 ? "FractionalMaxPool2DBackward0" : "FractionalMaxPool3DBackward0", input, indices, s);
     return {out, indices};
@@ -463,8 +456,8 @@ Tensor max_unpool(int dims, const Tensor& input, const Tensor& indices, const Di
         size *= output_size[d];
     }
     const Tensor x = plain(input), at = plain(indices), out = empty(sizes, input.dtype());
-    const int64_t bad = on_device(cpu::pool, cuda::pool)
-                            .unpool(input.dtype(), s.planes, count, size, x.device_data(), at.device_data<int64_t>(), out.device_data());
+    const int64_t bad =
+        kernels::pool().unpool(input.dtype(), s.planes, count, size, x.device_data(), at.device_data<int64_t>(), out.device_data());
     if (bad >= 0)
         throw RuntimeError("Found an invalid max index: ", at.data<int64_t>()[bad], " (output volumes are of size ", times(output_size),
                            ")");

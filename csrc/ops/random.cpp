@@ -8,29 +8,28 @@
 #include <vector>
 
 #include "../core/threads.h"
-#include "../cpu/random.h"
+#include "../kernels/random.h"
 #include "../cuda/index.h"
 #include "../cuda/random.h"
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 
 namespace wisp {
 namespace {
 
-cpu::RandomStream draw(Generator& g) { return {g.seed, g.next()}; }
+kernels::RandomStream draw(Generator& g) { return {g.seed, g.next()}; }
 
 // Fills contiguous memory of float or double.
-void uniform_fill(void* to, int64_t n, DType dtype, cpu::RandomStream stream, double from, double range) {
+void uniform_fill(void* to, int64_t n, DType dtype, kernels::RandomStream stream, double from, double range) {
     if (n == 0) return;
     Unlocked unlocked(n);
-    if (dtype == DType::f64) on_device(cpu::random, cuda::random).uniform_f64(static_cast<double*>(to), n, stream, 0, from, range);
-    else on_device(cpu::random, cuda::random).uniform_f32(static_cast<float*>(to), n, stream, 0, float(from), float(range));
+    if (dtype == DType::f64) kernels::random().uniform_f64(static_cast<double*>(to), n, stream, 0, from, range);
+    else kernels::random().uniform_f32(static_cast<float*>(to), n, stream, 0, float(from), float(range));
 }
-void normal_fill(void* to, int64_t n, DType dtype, cpu::RandomStream stream, double mean, double deviation) {
+void normal_fill(void* to, int64_t n, DType dtype, kernels::RandomStream stream, double mean, double deviation) {
     if (n == 0) return;
     Unlocked unlocked(n);
-    if (dtype == DType::f64) on_device(cpu::random, cuda::random).normal_f64(static_cast<double*>(to), n, stream, 0, mean, deviation);
-    else on_device(cpu::random, cuda::random).normal_f32(static_cast<float*>(to), n, stream, 0, float(mean), float(deviation));
+    if (dtype == DType::f64) kernels::random().normal_f64(static_cast<double*>(to), n, stream, 0, mean, deviation);
+    else kernels::random().normal_f32(static_cast<float*>(to), n, stream, 0, float(mean), float(deviation));
 }
 
 // Runs fill on contiguous memory of `dtype` in self's shape: self's own where it is that, else a copy of it.
@@ -52,7 +51,7 @@ DType sampled_dtype(DType d) { return is_reduced(d) ? DType::f32 : d; }
 
 void uniform_values(const Tensor& self, double from, double to, Generator& g) {
     OnDevice on(self.device());
-    const cpu::RandomStream stream = draw(g);
+    const kernels::RandomStream stream = draw(g);
     fill_values(self, sampled_dtype(self.dtype()), [&](const Tensor& t) {
         const int64_t n = t.numel() * (is_complex(t.dtype()) ? 2 : 1);
         if (!is_reduced(self.dtype())) return uniform_fill(t.device_data(), n, real_of(t.dtype()), stream, from, to - from);
@@ -72,7 +71,7 @@ void uniform_values(const Tensor& self, double from, double to, Generator& g) {
 
 void normal_values(const Tensor& self, double mean, double deviation, Generator& g) {
     OnDevice on(self.device());
-    const cpu::RandomStream stream = draw(g);
+    const kernels::RandomStream stream = draw(g);
     fill_values(self, sampled_dtype(self.dtype()), [&](const Tensor& t) {
         const bool complex = is_complex(t.dtype());  // real and imaginary part share the variance
         const int64_t n = t.numel() * (complex ? 2 : 1);
@@ -83,7 +82,7 @@ void normal_values(const Tensor& self, double mean, double deviation, Generator&
 // Integers in [from, from + range); range 0 stands for 2^64.
 void integer_values(const Tensor& self, int64_t from, uint64_t range, Generator& g) {
     OnDevice on(self.device());
-    const cpu::RandomStream stream = draw(g);
+    const kernels::RandomStream stream = draw(g);
     fill_values(self, DType::i64, [&](const Tensor& t) {
         if (t.is_cuda()) return cuda::random_integers(t.device_data<int64_t>(), t.numel(), stream, from, range);
         int64_t* out = t.data<int64_t>();
@@ -113,7 +112,7 @@ void integer_values(const Tensor& self, int64_t from, uint64_t range, Generator&
 // out = f(uniform in [0, 1)) in double for each element, into any dtype; `composed` is f on a tensor, for the GPU.
 template <class F, class C> void transform_values(const Tensor& self, Generator& g, F f, C composed) {
     OnDevice on(self.device());
-    const cpu::RandomStream stream = draw(g);
+    const kernels::RandomStream stream = draw(g);
     fill_values(self, DType::f64, [&](const Tensor& t) {
         uniform_fill(t.device_data(), t.numel(), DType::f64, stream, 0, 1);
         if (t.is_cuda()) {
@@ -285,7 +284,7 @@ Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& 
     if (!p.is_cuda() && p.device().type != DeviceType::meta)
         for (int64_t i = 0; i < p.numel(); i++)
             if (!(p.data<double>()[i] >= 0 && p.data<double>()[i] <= 1)) throw RuntimeError(bad_probability);
-    const cpu::RandomStream stream = draw(g);
+    const kernels::RandomStream stream = draw(g);
     fill_values(self, DType::f64, [&](const Tensor& t) {
         uniform_fill(t.device_data(), t.numel(), DType::f64, stream, 0, 1);
         if (t.is_cuda()) {
@@ -302,7 +301,7 @@ Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& 
 void bernoulli_values(const Tensor& self, double p, Generator& g) {
     if (!(p >= 0 && p <= 1)) throw RuntimeError("bernoulli_ expects p to be in [0, 1], but got p=", p);
     OnDevice on(self.device());
-    const cpu::RandomStream stream = draw(g);
+    const kernels::RandomStream stream = draw(g);
     const bool wide = p != double(float(p)) || p * 0x1p24 != std::floor(p * 0x1p24);
     fill_values(self, wide && self.dtype() == DType::f64 ? DType::f64 : DType::f32, [&](const Tensor& t) {
         if (t.dtype() == DType::f64) {
@@ -401,7 +400,7 @@ double log_factorial(double k) {
     int sign;
     return lgamma_r(k + 1, &sign);
 }
-#include "../cpu/sampler_rules.h"
+#include "../kernels/sampler_rules.h"
 
 // out[i] = sample(i, a sequence of its own) for all elements, in double, then to `dtype`.
 template <class F> Tensor sample_each(const Dims& sizes, DType dtype, Generator& g, F sample) {
@@ -641,7 +640,7 @@ const Operators operators = {
          if (!is_floating(self.dtype())) throw NotImplemented("\"log_normal_cpu\" not implemented for '", type_name(self.dtype()), "'");
          return sample_inplace(self, "log_normal_", "LogNormalBackward0", [&] {
              OnDevice on(self.device());
-             const cpu::RandomStream stream = draw(g);
+             const kernels::RandomStream stream = draw(g);
              fill_values(self, DType::f64, [&](const Tensor& t) {
                  normal_fill(t.device_data(), t.numel(), DType::f64, stream, mean, deviation);
                  if (t.is_cuda()) {

@@ -3,15 +3,15 @@
 
 #include <cmath>
 
-#include "../cuda/reduce.h"
+#include "../kernels/reduce.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "scan.h"
 
 namespace wisp {
 
-using cpu::ReduceArguments;
-using cpu::Reduction;
+using kernels::ReduceArguments;
+using kernels::Reduction;
 
 uint64_t dims_mask(const Tensor& x, const std::optional<Dims>& dims) {
     const int64_t n = x.dim();
@@ -58,13 +58,8 @@ static void run(Reduction kind, const Tensor& x, uint64_t mask, const Tensor& ou
     arguments.out = out ? out.device_data() : nullptr;
     arguments.out_dtype = out_dtype;
     if (x.device().type == DeviceType::meta) return;
-    if (x.is_cuda()) {
-        // The kernels count scattered elements with 32 bits.
-        if (x.numel() >= (int64_t(1) << 31) && !x.is_contiguous()) return run(kind, contiguous(detach(x)), mask, out, out_dtype, arguments);
-        return cuda::reduce(kind, arguments);
-    }
     Unlocked unlocked(x.numel());
-    cpu::reduce.reduce(kind, arguments);
+    kernels::reduce().reduce(kind, arguments);
 }
 
 static Tensor reduce(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, DType dtype, ReduceArguments arguments = {}) {

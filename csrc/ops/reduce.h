@@ -1,6 +1,6 @@
 // Reductions for other front doors, beyond those of ops.h.
 #pragma once
-#include "../cpu/reduce.h"
+#include "../kernels/reduce.h"
 #include "ops.h"
 
 namespace wisp {
@@ -13,8 +13,8 @@ int64_t reduced_count(const Dims& sizes, uint64_t mask);
 Tensor unreduced(const Tensor& y, const Dims& sizes, uint64_t mask, bool keepdim);
 
 // max and min along dim, or over everything if there is none, with positions.
-std::tuple<Tensor, Tensor> extreme(cpu::Reduction kind, const Tensor& x, std::optional<int64_t> dim, bool keepdim);
-Tensor arg_extreme(cpu::Reduction kind, const Tensor& x, std::optional<int64_t> dim, bool keepdim);
+std::tuple<Tensor, Tensor> extreme(kernels::Reduction kind, const Tensor& x, std::optional<int64_t> dim, bool keepdim);
+Tensor arg_extreme(kernels::Reduction kind, const Tensor& x, std::optional<int64_t> dim, bool keepdim);
 
 // Records that y was selected from x along dim at `indices` (of y's shape).
 void record_selection(const Tensor& y, const Tensor& indices, const char* name, const Tensor& x, int64_t dim, bool keepdim);

@@ -1,12 +1,11 @@
 // One direction of one recurrent layer. Without a gradient of its own: wisp/nn/modules/rnn.py pairs the two operators,
 // and differentiates the plain formula where second derivatives are asked for.
-#include "../cpu/rnn.h"
+#include "../kernels/rnn.h"
 
 #include <vector>
 
-#include "../cpu/gemm.h"
+#include "../kernels/gemm.h"
 #include "../cuda/gemm.h"
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 #include "matmul.h"
@@ -15,7 +14,7 @@ namespace wisp {
 namespace {
 
 struct Layer {
-    cpu::RnnArgs args{};
+    kernels::RnnArgs args{};
     std::vector<int64_t> starts;
     int64_t rows = 0, sequences = 0;
 };
@@ -27,8 +26,8 @@ Layer describe(int64_t mode, bool reverse, const Tensor& x, const std::optional<
     if (x.dim() != (batch_sizes ? 2 : 3) || (h && h.dim() != 2) || weight.dim() != 2 || weight_input.dim() != 2)
         throw RuntimeError("_rnn: bad shapes ", x.sizes(), ", ", weight_input.sizes(), ", ", weight.sizes());
     Layer l;
-    cpu::RnnArgs& a = l.args;
-    a.mode = cpu::RnnMode(mode);
+    kernels::RnnArgs& a = l.args;
+    a.mode = kernels::RnnMode(mode);
     a.reverse = reverse;
     a.steps = batch_sizes ? batch_sizes->size() : x.size(0);
     l.starts.push_back(0);
@@ -44,8 +43,8 @@ Layer describe(int64_t mode, bool reverse, const Tensor& x, const std::optional<
     a.width = weight.size(1);
     a.size = project ? project.size(-1) : a.width;
     a.gates = weight.size(0);
-    const bool lstm = a.mode == cpu::RnnMode::lstm;
-    const int64_t parts = lstm ? 4 : a.mode == cpu::RnnMode::gru ? 3 : 1;
+    const bool lstm = a.mode == kernels::RnnMode::lstm;
+    const int64_t parts = lstm ? 4 : a.mode == kernels::RnnMode::gru ? 3 : 1;
     const bool fits = a.steps > 0 && a.gates == parts * a.size && (!h || h.sizes() == Dims{l.sequences, a.width}) &&
                       weight_input.size(0) == a.gates && weight_input.size(1) == a.features && (!batch_sizes || x.size(0) == l.rows) &&
                       (!project || (lstm && project.sizes() == Dims{a.width, a.size})) && (!lstm || bool(c) == bool(h)) &&
@@ -60,9 +59,9 @@ Layer describe(int64_t mode, bool reverse, const Tensor& x, const std::optional<
 
 // (rows, gates) = x W' + bias into a given place.
 void project_input(const Layer& l, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out) {
-    const cpu::RnnArgs& a = l.args;
-    cpu::GemmArgs g{l.rows, a.gates,    a.features,        x.device_data(), a.features, 1, weight.device_data(),
-                    1,      a.features, out.device_data(), a.gates};
+    const kernels::RnnArgs& a = l.args;
+    kernels::GemmArgs g{l.rows, a.gates,    a.features,        x.device_data(), a.features, 1, weight.device_data(),
+                        1,      a.features, out.device_data(), a.gates};
     if (bias) g.d = bias.device_data(), g.d_row = 0, g.d_col = 1, g.beta = 1;
     if (x.is_cuda()) cuda::matmul(x.dtype(), g);
     else cpu::gemm.matmul(x.dtype(), g);
@@ -72,7 +71,7 @@ void project_input(const Layer& l, const Tensor& x, const Tensor& weight, const 
 Tensor forward_weight(const Tensor& t) { return t && t.is_cuda() ? contiguous(transpose(t, 0, 1)) : kernel_input(t); }
 
 // Whether both weights of a layer stay in a core's cache, so that products with them are best made step by step.
-bool step_by_step(const cpu::RnnArgs& a, const Tensor& x) {
+bool step_by_step(const kernels::RnnArgs& a, const Tensor& x) {
     return !x.is_cuda() && (a.width + a.features) * a.gates * item_size(x.dtype()) <= (768 << 10);
 }
 
@@ -90,9 +89,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_forward(int64_t m
                                                                        const Tensor& c_) {
     GradMode off(false);
     Layer l = describe(mode, reverse, x_, batch_sizes, weight_input_, weight_, project_, h_, c_);
-    cpu::RnnArgs& a = l.args;
+    kernels::RnnArgs& a = l.args;
     const DType d = x_.dtype();
-    const bool lstm = a.mode == cpu::RnnMode::lstm, gru = a.mode == cpu::RnnMode::gru;
+    const bool lstm = a.mode == kernels::RnnMode::lstm, gru = a.mode == kernels::RnnMode::gru;
     const Tensor x = kernel_input(x_), weight = forward_weight(weight_), project = forward_weight(project_);
     // Only a GRU needs the second bias apart.
     const Tensor bias = kernel_input(bias_, d);
@@ -119,7 +118,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_forward(int64_t m
     a.starts = l.starts.data();
     Unlocked unlocked(l.rows * a.gates * (a.width + a.features));
     if (!later) project_input(l, x, weight_input, bias_input, contributions);
-    on_device(cpu::rnn, cuda::rnn).forward(d, a);
+    kernels::rnn().forward(d, a);
     return {out, h, c, kept, cells, wide};
 }
 
@@ -131,9 +130,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_b
     GradMode off(false);
     Layer l = describe(mode, reverse, x_, batch_sizes, weight_input_, weight_, project_, h_, c_);
     if (needs.size() != 8) throw RuntimeError("_rnn: expected eight needs, got ", needs.size());
-    cpu::RnnArgs& a = l.args;
+    kernels::RnnArgs& a = l.args;
     const DType d = x_.dtype();
-    const bool here = !x_.is_cuda(), lstm = a.mode == cpu::RnnMode::lstm, gru = a.mode == cpu::RnnMode::gru;
+    const bool here = !x_.is_cuda(), lstm = a.mode == kernels::RnnMode::lstm, gru = a.mode == kernels::RnnMode::gru;
     const Tensor x = kernel_input(x_), h = h_ ? kernel_input(h_) : zeros({l.sequences, a.width}, d),
                  c = c_ || !lstm ? kernel_input(c_) : zeros({l.sequences, a.size}, d), weight = kernel_input(weight_),
                  weight_input = kernel_input(weight_input_), project = kernel_input(project_), grad_out = kernel_input(grad_out_, d);
@@ -155,7 +154,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_b
     a.starts = l.starts.data();
     {
         Unlocked unlocked(l.rows * a.gates * a.width);
-        on_device(cpu::rnn, cuda::rnn).backward(d, a);
+        kernels::rnn().backward(d, a);
     }
     const Tensor& from_hidden = gru ? dhidden : dx;
     auto turned = [](const Tensor& t, int64_t first, int64_t count) { return transpose(narrow(t, 0, first, count), 0, 1); };

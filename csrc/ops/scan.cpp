@@ -3,15 +3,14 @@
 
 #include <cmath>
 
-#include "../cpu/scan.h"
-#include "../cuda/tables.h"
+#include "../kernels/scan.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "reduce.h"
 
 namespace wisp {
 
-using cpu::Scan;
+using kernels::Scan;
 
 // Runs the kernel along dim of a contiguous tensor; half precision is widened and cut again.
 static Tensor run(Scan kind, const Tensor& x, int64_t dim, const Tensor& indices) {
@@ -24,9 +23,8 @@ static Tensor run(Scan kind, const Tensor& x, int64_t dim, const Tensor& indices
         if (i > dim) inner *= x.size(i);
     }
     Unlocked unlocked(x.numel());
-    on_device(cpu::scan, cuda::scan)
-        .scan(kind, y.device_data(), indices ? indices.device_data<int64_t>() : nullptr, in.device_data(), x.dtype(), outer,
-              x.dim() ? x.size(dim) : 1, inner);
+    kernels::scan().scan(kind, y.device_data(), indices ? indices.device_data<int64_t>() : nullptr, in.device_data(), x.dtype(), outer,
+                         x.dim() ? x.size(dim) : 1, inner);
     return y;
 }
 static Tensor run_plain(Scan kind, const Tensor& x, int64_t dim, const Tensor& indices = {}) {

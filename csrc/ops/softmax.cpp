@@ -1,7 +1,6 @@
 // Front doors of softmax, log_softmax and softmin.
-#include "../cpu/softmax.h"
+#include "../kernels/softmax.h"
 
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -24,8 +23,7 @@ Tensor softmax_backward(const Tensor& g, const Tensor& y, int64_t dim, bool loga
     Tensor dx = empty(y.sizes(), y.dtype());
     const Split s(y.sizes(), dim);
     Unlocked unlocked(y.numel());
-    on_device(cpu::softmax, cuda::softmax)
-        .backward(y.dtype(), grad.device_data(), out.device_data(), dx.device_data(), s.outer, s.n, s.inner, logarithm);
+    kernels::softmax().backward(y.dtype(), grad.device_data(), out.device_data(), dx.device_data(), s.outer, s.n, s.inner, logarithm);
     return dx;
 }
 
@@ -37,7 +35,7 @@ Tensor softmax_of(const Tensor& x, int64_t dim_, bool logarithm) {
     const Split s(x.sizes(), dim);
     {
         Unlocked unlocked(x.numel());
-        on_device(cpu::softmax, cuda::softmax).forward(x.dtype(), in.device_data(), y.device_data(), s.outer, s.n, s.inner, logarithm);
+        kernels::softmax().forward(x.dtype(), in.device_data(), y.device_data(), s.outer, s.n, s.inner, logarithm);
     }
     if (needs_grad(x))
         record(y, logarithm ? "LogSoftmaxBackward0" : "SoftmaxBackward0", {x}, {y},

@@ -1,9 +1,8 @@
 // Front doors of sorting and selection: sort, topk, kthvalue, median, mode, quantile, unique, searchsorted, histograms.
-#include "../cpu/sort.h"
+#include "../kernels/sort.h"
 
 #include <cmath>
 
-#include "../cuda/tables.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "index.h"
@@ -12,7 +11,7 @@
 
 namespace wisp {
 
-using cpu::Selection;
+using kernels::Selection;
 
 // --- rows ----------------------------------------------------------------------------------------------------------
 
@@ -57,8 +56,7 @@ static std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descen
     Tensor values = empty(r.x.sizes(), x.dtype()), indices = empty(r.x.sizes(), DType::i64);
     {
         Unlocked unlocked(x.numel());
-        on_device(cpu::sort, cuda::sort)
-            .sort(values.device_data(), indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, descending);
+        kernels::sort().sort(values.device_data(), indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, descending);
     }
     values = r.back(values);
     indices = r.back(indices);
@@ -72,8 +70,7 @@ Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
     Tensor indices = empty(r.x.sizes(), DType::i64);
     {
         Unlocked unlocked(x.numel());
-        on_device(cpu::sort, cuda::sort)
-            .sort(nullptr, indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, descending);
+        kernels::sort().sort(nullptr, indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, descending);
     }
     return r.back(indices);
 }
@@ -85,8 +82,7 @@ static std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, 
     Tensor values = empty(r.sizes(k), x.dtype()), indices = empty(r.sizes(k), DType::i64);
     if (values.numel()) {
         Unlocked unlocked(x.numel());
-        on_device(cpu::sort, cuda::sort)
-            .topk(values.device_data(), indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, k, largest);
+        kernels::sort().topk(values.device_data(), indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, k, largest);
     }
     values = r.back(values);
     indices = r.back(indices);
@@ -121,16 +117,15 @@ static std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t d
     return selected("kthvalue", "KthvalueBackward0", x, dim, keepdim, [&](const Rows& r, void* values, int64_t* indices) {
         if (k < 1 || k > r.n)
             throw RuntimeError("kthvalue(): selected number k out of range for dimension ", r.dim, ": k = ", k, ", size ", r.n);
-        on_device(cpu::sort, cuda::sort).select(Selection::kth, values, indices, r.x.device_data(), r.x.dtype(), r.rows, r.n, k - 1);
+        kernels::sort().select(Selection::kth, values, indices, r.x.device_data(), r.x.dtype(), r.rows, r.n, k - 1);
     });
 }
 
 static std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim, bool skip_nan) {
     return selected("median", skip_nan ? "NanmedianBackward1" : "MedianBackward1", x, dim, keepdim,
                     [&](const Rows& r, void* values, int64_t* indices) {
-                        on_device(cpu::sort, cuda::sort)
-                            .select(skip_nan ? Selection::nanmedian : Selection::median, values, indices, r.x.device_data(), r.x.dtype(),
-                                    r.rows, r.n, 0);
+                        kernels::sort().select(skip_nan ? Selection::nanmedian : Selection::median, values, indices, r.x.device_data(),
+                                               r.x.dtype(), r.rows, r.n, 0);
                     });
 }
 
@@ -154,7 +149,7 @@ static Tensor median_of_all(const Tensor& x, bool skip_nan) {
 
 static std::tuple<Tensor, Tensor> mode(const Tensor& x, int64_t dim, bool keepdim) {
     return selected("mode", "ModeBackward0", x, dim, keepdim, [&](const Rows& r, void* values, int64_t* indices) {
-        on_device(cpu::sort, cuda::sort).mode(values, indices, r.x.device_data(), r.x.dtype(), r.rows, r.n);
+        kernels::sort().mode(values, indices, r.x.device_data(), r.x.dtype(), r.rows, r.n);
     });
 }
 
@@ -338,9 +333,8 @@ static Tensor searchsorted(const Tensor& boundaries_, const Tensor& values_, boo
     if (y.numel()) {
         Unlocked unlocked(y.numel() * 8);
         const int64_t n = shared ? y.numel() : values.size(-1), m = boundaries.size(-1);
-        on_device(cpu::sort, cuda::sort)
-            .searchsorted(y.device_data<int64_t>(), boundaries.device_data(), sorter ? sorter.device_data<int64_t>() : nullptr,
-                          values.device_data(), dtype, y.numel() / n, m, n, shared, right);
+        kernels::sort().searchsorted(y.device_data<int64_t>(), boundaries.device_data(), sorter ? sorter.device_data<int64_t>() : nullptr,
+                                     values.device_data(), dtype, y.numel() / n, m, n, shared, right);
     }
     return narrow_result ? to(y, DType::i32) : y;
 }

@@ -1,9 +1,8 @@
 // Products of a sparse matrix, given as compressed rows, with dense ones; and the way to wisp.sparse.
 #include "sparse.h"
 
-#include "../cpu/embedding.h"
-#include "../cpu/sparse.h"
-#include "../cuda/tables.h"
+#include "../kernels/embedding.h"
+#include "../kernels/sparse.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -43,16 +42,17 @@ struct Pattern {
     Tensor transposed_start, transposed_column, order;
     int64_t rows, columns;
 
-    cpu::CsrPattern kernel() const { return {rows, columns, column.numel(), start.device_data<int64_t>(), column.device_data<int64_t>()}; }
+    kernels::CsrPattern kernel() const {
+        return {rows, columns, column.numel(), start.device_data<int64_t>(), column.device_data<int64_t>()};
+    }
     void transpose() {
         if (order) return;
         transposed_start = empty({columns + 1}, DType::i64);
         transposed_column = empty(column.sizes(), DType::i64);
         order = empty(column.sizes(), DType::i64);
         Unlocked unlocked(column.numel());
-        on_device(cpu::sparse, cuda::sparse)
-            .transpose(kernel(), transposed_start.device_data<int64_t>(), transposed_column.device_data<int64_t>(),
-                       order.device_data<int64_t>());
+        kernels::sparse().transpose(kernel(), transposed_start.device_data<int64_t>(), transposed_column.device_data<int64_t>(),
+                                    order.device_data<int64_t>());
     }
     Pattern transposed() {
         transpose();
@@ -65,9 +65,9 @@ Pattern checked(const Tensor& start, const Tensor& column, int64_t columns) {
         throw RuntimeError("sparse product: expected 1-D compressed and plain indices, got shapes ", start.sizes(), " and ",
                            column.sizes());
     Pattern p{kernel_input(start, DType::i64), kernel_input(column, DType::i64), {}, {}, {}, start.numel() - 1, columns};
-    if (!on_device(cpu::sparse, cuda::sparse).rises(p.start.device_data<int64_t>(), p.rows, p.column.numel()))
+    if (!kernels::sparse().rises(p.start.device_data<int64_t>(), p.rows, p.column.numel()))
         throw RuntimeError("sparse product: the compressed indices must rise from 0 to the number of entries, ", p.column.numel());
-    const int64_t bad = on_device(cpu::embedding, cuda::embedding).first_bad(p.column.device_data<int64_t>(), p.column.numel(), columns);
+    const int64_t bad = kernels::embedding().first_bad(p.column.device_data<int64_t>(), p.column.numel(), columns);
     if (bad >= 0)
         throw IndexError("sparse product: index ", p.column.data<int64_t>()[bad], " is out of bounds for a dimension of size ", columns);
     return p;
@@ -94,7 +94,7 @@ Tensor product(Pattern p, const Tensor& values, const Tensor& dense) {
     Tensor y = empty({p.rows, width}, d);
     {
         Unlocked unlocked(p.column.numel() * width + y.numel());
-        on_device(cpu::sparse, cuda::sparse).product(d, p.kernel(), v.device_data(), x.device_data(), y.device_data(), width);
+        kernels::sparse().product(d, p.kernel(), v.device_data(), x.device_data(), y.device_data(), width);
     }
     if (d != dense.dtype()) y = to(y, dense.dtype());
     if (needs_grad(values, dense)) {
@@ -119,7 +119,7 @@ Tensor sampled(Pattern p, const Tensor& left, const Tensor& right) {
     Tensor y = empty(p.column.sizes(), d);
     {
         Unlocked unlocked(p.column.numel() * a.size(1));
-        on_device(cpu::sparse, cuda::sparse).sampled(d, p.kernel(), a.device_data(), b.device_data(), y.device_data(), a.size(1));
+        kernels::sparse().sampled(d, p.kernel(), a.device_data(), b.device_data(), y.device_data(), a.size(1));
     }
     if (d != left.dtype()) y = to(y, left.dtype());
     if (needs_grad(left, right)) {

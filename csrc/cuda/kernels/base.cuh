@@ -175,4 +175,6 @@ WISP_INLINE void report_error(Report* report, unsigned long long message) {
 
 }  // namespace wisp
 
+namespace wisp::kernels {}
+namespace wisp { using namespace kernels; }  // the arguments that host and GPU share
 using namespace wisp;  // instances are named from outside

@@ -2,7 +2,7 @@
 // thread an element of the input, which takes what comes to it in the order that the CPU has, so no sum depends on timing.
 #include "cuda/kernels/base.cuh"
 
-#include "cpu/image.h"
+#include "kernels/image.h"
 
 namespace wisp {
 
@@ -10,9 +10,7 @@ WISP_INLINE float floor_of(float x) { return ::floorf(x); }
 WISP_INLINE double floor_of(double x) { return ::floor(x); }
 WISP_INLINE float nearest_of(float x) { return ::nearbyintf(x); }
 WISP_INLINE double nearest_of(double x) { return ::nearbyint(x); }
-namespace cpu {
-#include "cpu/grid_rules.h"
-}
+#include "kernels/grid_rules.h"
 
 template <int Bytes> struct ImageCell;
 template <> struct ImageCell<1> {
@@ -34,7 +32,7 @@ template <> struct ImageCell<16> {
 WISP_INLINE int64_t image_size(const int64_t* v) { return v[0] * v[1] * v[2]; }
 
 template <int Bytes> __global__ void __launch_bounds__(256)
-    image_gather(const cpu::ImageMap m, const void* input, void* output, int64_t n) {
+    image_gather(const ImageMap m, const void* input, void* output, int64_t n) {
     using T = typename ImageCell<Bytes>::type;
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
@@ -49,7 +47,7 @@ struct Inverse {
     const int64_t *start[3], *to[3];
 };
 template <class T> __global__ void __launch_bounds__(256)
-    image_gather_grad(const cpu::ImageMap m, const Inverse inverse, const T* grad, T* input_grad, int64_t n) {
+    image_gather_grad(const ImageMap m, const Inverse inverse, const T* grad, T* input_grad, int64_t n) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
     const int64_t k = at % m.in[2], j = at / m.in[2] % m.in[1], row = at / (m.in[2] * m.in[1]), i = row % m.in[0], plane = row / m.in[0];
@@ -62,7 +60,7 @@ template <class T> __global__ void __launch_bounds__(256)
     input_grad[at] = sum;
 }
 
-template <class T> __global__ void __launch_bounds__(256) image_resample(const cpu::ImageResample r, const T* input, T* output, int64_t n) {
+template <class T> __global__ void __launch_bounds__(256) image_resample(const ImageResample r, const T* input, T* output, int64_t n) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
     const int64_t k = at % r.inner, item = at / r.inner, o = item % r.out;
@@ -76,7 +74,7 @@ template <class T> __global__ void __launch_bounds__(256) image_resample(const c
 }
 // start: where the contributions to each input position begin in index (outputs) and weight.
 template <class T> __global__ void __launch_bounds__(256)
-    image_resample_grad(const cpu::ImageResample r, const int64_t* start, const T* grad, T* input_grad, int64_t n) {
+    image_resample_grad(const ImageResample r, const int64_t* start, const T* grad, T* input_grad, int64_t n) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
     const int64_t k = at % r.inner, item = at / r.inner, i = item % r.in;
@@ -87,7 +85,7 @@ template <class T> __global__ void __launch_bounds__(256)
 }
 
 template <int Bytes> __global__ void __launch_bounds__(256)
-    image_unfold(const cpu::ImageWindows w, const void* input, void* columns, int64_t n) {
+    image_unfold(const ImageWindows w, const void* input, void* columns, int64_t n) {
     using T = typename ImageCell<Bytes>::type;
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
@@ -98,7 +96,7 @@ template <int Bytes> __global__ void __launch_bounds__(256)
     const bool inside = y >= 0 && y < w.in[0] && x >= 0 && x < w.in[1];
     static_cast<T*>(columns)[at] = inside ? static_cast<const T*>(input)[item / kernel * w.in[0] * w.in[1] + y * w.in[1] + x] : T{};
 }
-template <class T> __global__ void __launch_bounds__(256) image_fold(const cpu::ImageWindows w, const T* columns, T* output, int64_t n) {
+template <class T> __global__ void __launch_bounds__(256) image_fold(const ImageWindows w, const T* columns, T* output, int64_t n) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
     const int64_t x = at % w.in[1], y = at / w.in[1] % w.in[0], plane = at / (w.in[0] * w.in[1]);
@@ -118,13 +116,13 @@ template <class T> __global__ void __launch_bounds__(256) image_fold(const cpu::
 
 // A thread a point, for up to `share` channels.
 template <class T> __global__ void __launch_bounds__(256)
-    grid_sample(const cpu::GridSample g, const T* input, const T* grid, T* output, int64_t n, int64_t share) {
+    grid_sample(const GridSample g, const T* input, const T* grid, T* output, int64_t n, int64_t share) {
     const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (item >= n) return;
     const int64_t in_size = image_size(g.in), out_size = image_size(g.out), batch = item / out_size, first = int64_t(blockIdx.y) * share;
     const int64_t last = first + share < g.channels ? first + share : g.channels;
-    cpu::Neighbours<T> near;
-    cpu::neighbours(g, grid + item * g.dims, near);
+    Neighbours<T> near;
+    neighbours(g, grid + item * g.dims, near);
     for (int64_t c = first; c < last; c++) {
         const T* from = input + (batch * g.channels + c) * in_size;
         T sum = T(0);
@@ -134,13 +132,13 @@ template <class T> __global__ void __launch_bounds__(256)
 }
 // The gradient of the grid, and, for that of the input, where each neighbour of each point is (batch * in_size + place) and its weight.
 template <class T> __global__ void __launch_bounds__(256)
-    grid_sample_points(const cpu::GridSample g, const T* grad, const T* input, const T* grid, T* grid_grad, uint64_t* places,
+    grid_sample_points(const GridSample g, const T* grad, const T* input, const T* grid, T* grid_grad, uint64_t* places,
                        int64_t* positions, T* weights, int64_t n, int taps) {
     const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (item >= n) return;
     const int64_t in_size = image_size(g.in), out_size = image_size(g.out), batch = item / out_size, o = item % out_size;
-    cpu::Neighbours<T> near;
-    cpu::neighbours(g, grid + item * g.dims, near);
+    Neighbours<T> near;
+    neighbours(g, grid + item * g.dims, near);
     if (places)
         for (int k = 0; k < taps; k++) {
             const bool used = k < near.count;
@@ -162,7 +160,7 @@ template <class T> __global__ void __launch_bounds__(256)
 }
 // Places in order: a thread takes all that goes to one place of one channel.
 template <class T> __global__ void __launch_bounds__(256)
-    grid_sample_sums(const cpu::GridSample g, const T* grad, const uint64_t* places, const int64_t* positions, const T* weights,
+    grid_sample_sums(const GridSample g, const T* grad, const uint64_t* places, const int64_t* positions, const T* weights,
                      T* input_grad, int64_t n, int taps) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;

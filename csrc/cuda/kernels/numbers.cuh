@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda/kernels/base.cuh"
 
-#define WISP_ISA gpu
+#define WISP_NUMBERS wisp::rows
 #define __builtin_inf() __builtin_bit_cast(double, 0x7ff0000000000000ULL)
 #define __builtin_nan(x) __builtin_bit_cast(double, 0x7ff8000000000000ULL)
 #define __builtin_floor ::floor
@@ -25,15 +25,15 @@
 #define __builtin_nextafterf ::nextafterf
 #define __builtin_nextafter ::nextafter
 
-namespace wisp::cpu {
-// A number given with the call, as csrc/cpu/pointwise.h has it.
+namespace wisp::kernels {
+// A number given with the call, as csrc/kernels/pointwise.h has it.
 struct Param {
     double real, imag;
     int64_t integer;
 };
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels
 
-namespace wisp::cpu::gpu {
+namespace wisp::rows {
 namespace {
 
 #define WISP_REAL(name)                                      \
@@ -134,16 +134,16 @@ template <class T> WISP_INLINE Z<T> expm1(Z<T> z) {
 }
 
 }  // namespace
-}  // namespace wisp::cpu::gpu
+}  // namespace wisp::rows
 
-#include "cpu/special.h"
-#include "cpu/expressions.h"
+#include "kernels/special.h"
+#include "kernels/expressions.h"
 
-namespace wisp::cpu::gpu {
+namespace wisp::rows {
 namespace {
-#include "ops/row.h"
+#include "kernels/row.h"
 #include "ops/table/unary.h"
 #include "ops/table/activation.h"
 #include "ops/table/binary.h"
 }  // namespace
-}  // namespace wisp::cpu::gpu
+}  // namespace wisp::rows

@@ -1,8 +1,8 @@
 // Optimizer steps over many tensors in one launch; the rules are the CPU's text.
 #include "cuda/kernels/numbers.cuh"
-#include "cpu/optimizer.h"
+#include "kernels/optimizer.h"
 
-namespace wisp::cpu::gpu {
+namespace wisp::rows {
 namespace {
 
 template <class T> using Compute = compute<T>;
@@ -44,10 +44,10 @@ template <int S, class T, class F> WISP_INLINE void update(const OptimizerTensor
         update_some<S, 1, T>(t, i, f);
 }
 
-#include "cpu/optimizer_rules.h"
+#include "kernels/optimizer_rules.h"
 
 }  // namespace
-}  // namespace wisp::cpu::gpu
+}  // namespace wisp::rows
 
 namespace wisp {
 
@@ -56,7 +56,7 @@ constexpr int piece = 8192;
 template <int Length> struct ListOf {
     int count;
     int first_block[Length + 1];  // of each tensor
-    cpu::OptimizerTensor tensors[Length];
+    OptimizerTensor tensors[Length];
 };
 using OptimizerList = ListOf<96>;
 
@@ -71,22 +71,22 @@ template <class List> WISP_INLINE int tensor_of_block(const List& list) {
 }
 
 template <class T, int Rule, int Length> __global__ void __launch_bounds__(256)
-    optimizer_step(const ListOf<Length> list, const cpu::OptimizerSettings settings) {
+    optimizer_step(const ListOf<Length> list, const OptimizerSettings settings) {
     const int i = tensor_of_block(list);
-    const cpu::OptimizerTensor& t = list.tensors[i];
+    const OptimizerTensor& t = list.tensors[i];
     const int64_t begin = int64_t(blockIdx.x - list.first_block[i]) * piece, end = begin + piece < t.n ? begin + piece : t.n;
-    if (!t.numbers) return cpu::gpu::apply_rule<T>(cpu::OptimizerRule(Rule), settings, t, begin, end);
-    cpu::OptimizerTensor mine = t;
-    cpu::OptimizerSettings given = settings;
+    if (!t.numbers) return rows::apply_rule<T>(OptimizerRule(Rule), settings, t, begin, end);
+    OptimizerTensor mine = t;
+    OptimizerSettings given = settings;
     for (int k = 0; k < 3; k++) mine.k[k] = t.numbers[k];
     given.lr = t.numbers[3];
-    cpu::gpu::apply_rule<T>(cpu::OptimizerRule(Rule), given, mine, begin, end);
+    rows::apply_rule<T>(OptimizerRule(Rule), given, mine, begin, end);
 }
 
 struct StepList {
     void* steps[96];
 };
-// Adam's numbers (see cpu/optimizer.h) from counts of steps in device memory, which go up.
+// Adam's numbers (see kernels/optimizer.h) from counts of steps in device memory, which go up.
 template <class S, class L> __global__ void __launch_bounds__(96)
     adam_numbers(const StepList list, int count, double beta1, double beta2, double lr, const L* given, double* numbers) {
     const int i = threadIdx.x;
@@ -103,7 +103,7 @@ template <class S, class L> __global__ void __launch_bounds__(96)
 template <class T> __global__ void __launch_bounds__(256) scale_list(const OptimizerList list, double factor) {
     using C = compute<T>;
     const int i = tensor_of_block(list);
-    const cpu::OptimizerTensor& t = list.tensors[i];
+    const OptimizerTensor& t = list.tensors[i];
     T* x = static_cast<T*>(t.param);
     const int64_t begin = int64_t(blockIdx.x - list.first_block[i]) * piece, end = begin + piece < t.n ? begin + piece : t.n;
     for (int64_t k = begin + threadIdx.x; k < end; k += 256) x[k] = convert<T>(convert<C>(x[k]) * C(factor));
@@ -113,7 +113,7 @@ template <class T> __global__ void __launch_bounds__(256) scale_list(const Optim
 template <class T> __global__ void __launch_bounds__(256) unscale_list(const OptimizerList list, const float* factor, float* found) {
     using C = compute<T>;
     const int i = tensor_of_block(list);
-    const cpu::OptimizerTensor& t = list.tensors[i];
+    const OptimizerTensor& t = list.tensors[i];
     T* x = static_cast<T*>(t.param);
     const C by = C(*factor);
     const int64_t begin = int64_t(blockIdx.x - list.first_block[i]) * piece, end = begin + piece < t.n ? begin + piece : t.n;
@@ -130,7 +130,7 @@ template <class T> __global__ void __launch_bounds__(256) unscale_list(const Opt
 template <class T> __global__ void __launch_bounds__(256) squares_of_list(const OptimizerList list, double* sums) {
     __shared__ double shared[256];
     const int i = tensor_of_block(list);
-    const cpu::OptimizerTensor& t = list.tensors[i];
+    const OptimizerTensor& t = list.tensors[i];
     const T* x = static_cast<const T*>(t.param);
     const int64_t begin = int64_t(blockIdx.x - list.first_block[i]) * piece, end = begin + piece < t.n ? begin + piece : t.n;
     double sum = 0;

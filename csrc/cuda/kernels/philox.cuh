@@ -1,10 +1,10 @@
-// Philox 4x32-10: the random bits of csrc/cpu/random.h.
+// Philox 4x32-10: the random bits of csrc/kernels/random.h.
 #pragma once
 #include "cuda/kernels/base.cuh"
 
 namespace wisp {
 
-#include "cpu/philox_rules.h"
+#include "kernels/philox_rules.h"
 
 struct Words {
     uint32_t at[4];

@@ -3,28 +3,27 @@
 #include "cuda/kernels/numbers.cuh"
 
 namespace wisp {
-namespace rows = cpu::gpu;
 
 // Beside the table: moving, conjugating and choosing.
 struct identity_row {
     static constexpr int arity = 1;
-    template <class T> static WISP_INLINE T forward(T x, T, T, const cpu::Param*) { return x; }
+    template <class T> static WISP_INLINE T forward(T x, T, T, const Param*) { return x; }
 };
 struct conjugate_row {
     static constexpr int arity = 1;
-    template <class T> static WISP_INLINE T forward(T x, T, T, const cpu::Param*) { return rows::conj(x); }
+    template <class T> static WISP_INLINE T forward(T x, T, T, const Param*) { return rows::conj(x); }
 };
 struct where_row {
     static constexpr int arity = 3;
-    template <class T> static WISP_INLINE T forward(T c, T a, T b, const cpu::Param*) { return c != T(0) ? a : b; }
+    template <class T> static WISP_INLINE T forward(T c, T a, T b, const Param*) { return c != T(0) ? a : b; }
 };
 
 struct Number {};  // one value for all elements, given with the call
 struct Absent {};
 
-#include "cuda/kernels/pointwise_arguments.cuh"
+#include "kernels/pointwise_arguments.h"
 
-template <class Row, int Which, class T> WISP_INLINE auto evaluate(const T* v, const cpu::Param* params) {
+template <class Row, int Which, class T> WISP_INLINE auto evaluate(const T* v, const Param* params) {
     if constexpr (Which == 0) return Row::template forward<T>(v[0], v[1], v[2], params);
     else if constexpr (Which == 1) return Row::template gradient0<T>(v[0], v[1], v[2], v[3], v[4], params);
     else if constexpr (Which == 2) return Row::template gradient1<T>(v[0], v[1], v[2], v[3], v[4], params);
@@ -50,7 +49,7 @@ template <class In, class T, int V> WISP_INLINE void load(T (*values)[5], int k,
     }
 }
 
-template <class Row, int Which, class T, class Out, int V> WISP_INLINE void finish(char* out, T (*values)[5], const cpu::Param* params) {
+template <class Row, int Which, class T, class Out, int V> WISP_INLINE void finish(char* out, T (*values)[5], const Param* params) {
     Vector<Out, V> result;
 #pragma unroll
     for (int i = 0; i < V; i++) result.at[i] = convert<Out>(evaluate<Row, Which, T>(values[i], params));

@@ -4,7 +4,7 @@
 namespace wisp {
 
 // As in pool.cpp. No dilation, no depth.
-#include "cuda/kernels/pool_planes_arguments.cuh"
+#include "kernels/pool_planes_arguments.h"
 
 template <class T> __global__ void __launch_bounds__(256)
     max_pool_planes(const PoolPlanes p, const T* x, T* y, int64_t* indices, uint8_t* taps, uint32_t n) {

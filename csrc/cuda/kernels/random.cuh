@@ -1,4 +1,4 @@
-// Random numbers and dropout, by the rules of csrc/cpu/random.h: the same bits as the CPU's. Compiled without fused
+// Random numbers and dropout, by the rules of csrc/kernels/random.h: the same bits as the CPU's. Compiled without fused
 // products and sums.
 #include "cuda/kernels/philox.cuh"
 
@@ -11,7 +11,7 @@ WISP_INLINE uint64_t bits_of(double x) { return uint64_t(__double_as_longlong(x)
 WISP_INLINE float root(float x) { return __fsqrt_rn(x); }
 WISP_INLINE double root(double x) { return __dsqrt_rn(x); }
 
-#include "cpu/random_rules.h"
+#include "kernels/random_rules.h"
 
 // A generator makes the elements of one block; element e of it is number e * 16 + lane of its group of 16 blocks.
 struct Bits32 {
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(256) random_bernoulli(float* out, int64_t n, c
 
 #define WISP_SAMPLER inline
 inline double log_factorial(double k) { return ::lgamma(k + 1); }
-#include "cpu/sampler_rules.h"
+#include "kernels/sampler_rules.h"
 
 __global__ void __launch_bounds__(128) random_poisson(double* out, const double* rate, const uint64_t* seeds, int64_t n) {
     const int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x;

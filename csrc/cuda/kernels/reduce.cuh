@@ -8,7 +8,7 @@ namespace wisp {
 enum Kind : int { k_sum, k_nansum, k_prod, k_max, k_min, k_any, k_all, k_count_nonzero, k_norm, k_variance, k_logsumexp };
 enum Norm : int { norm_0, norm_1, norm_2, norm_inf, norm_minus_inf, norm_p };
 
-#include "cuda/kernels/reduce_arguments.cuh"
+#include "kernels/reduce_arguments.h"
 
 template <class T> WISP_INLINE auto magnitude(T x) {
     if constexpr (is_complex<T>) return ::hypot(x.re, x.im);
@@ -58,7 +58,7 @@ template <int K, class A, int N> struct Reducer {  // sums and products
         else if constexpr (K == k_norm && N == norm_minus_inf) return {is_nan(a.value) || a.value < b.value ? a.value : b.value};
         else return {A(a.value + b.value)};
     }
-    template <class Out> static WISP_INLINE void write(const ReduceArguments& p, int64_t at, Acc acc) {
+    template <class Out> static WISP_INLINE void write(const ReduceLaunch& p, int64_t at, Acc acc) {
         A y = acc.value;
         if constexpr (K == k_norm && N == norm_2) y = ::sqrt(y);
         if constexpr (K == k_norm && N == norm_p) y = ::pow(y, A(1.0 / p.parameter));
@@ -93,7 +93,7 @@ template <int K, class A> struct Extreme {
         if (better(b.value, a.value)) return b;
         return a.index < b.index ? a : b;
     }
-    template <class Out> static WISP_INLINE void write(const ReduceArguments& p, int64_t at, Acc acc) {
+    template <class Out> static WISP_INLINE void write(const ReduceLaunch& p, int64_t at, Acc acc) {
         if (p.out) reinterpret_cast<Out*>(p.out)[at] = convert<Out>(acc.value);
         if (p.indices) p.indices[at] = acc.index;
     }
@@ -119,7 +119,7 @@ template <class A, int N> struct Reducer<k_variance, A, N> {  // running mean an
         const A n = a.count + b.count, d = b.mean - a.mean;
         return {n, a.mean + d * (b.count / n), a.squares + b.squares + d * d * (a.count * b.count / n)};
     }
-    template <class Out> static WISP_INLINE void write(const ReduceArguments& p, int64_t at, Acc acc) {
+    template <class Out> static WISP_INLINE void write(const ReduceLaunch& p, int64_t at, Acc acc) {
         const double freedom = double(p.count) - p.parameter;
         A v = p.count == 0 ? A(NAN) : acc.squares / A(freedom > 0 ? freedom : 0);
         if (p.root) v = ::sqrt(v);
@@ -142,7 +142,7 @@ template <class A, int N> struct Reducer<k_logsumexp, A, N> {  // the largest so
         if (m == A(-INFINITY)) return {m, A(0)};
         return {m, scaled(a.sum, a.largest, m) + scaled(b.sum, b.largest, m)};
     }
-    template <class Out> static WISP_INLINE void write(const ReduceArguments& p, int64_t at, Acc acc) {
+    template <class Out> static WISP_INLINE void write(const ReduceLaunch& p, int64_t at, Acc acc) {
         const A y =
             is_nan(acc.largest) || acc.largest == A(-INFINITY) || acc.largest == A(INFINITY) ? acc.largest : acc.largest + ::log(acc.sum);
         reinterpret_cast<Out*>(p.out)[at] = convert<Out>(y);
@@ -161,14 +161,14 @@ WISP_INLINE int64_t offset_of(int64_t index, int dims, const Divider* sizes, con
     return offset;
 }
 
-template <class R, class Out> WISP_INLINE void deliver(const ReduceArguments& p, int64_t output, typename R::Acc acc) {
+template <class R, class Out> WISP_INLINE void deliver(const ReduceLaunch& p, int64_t output, typename R::Acc acc) {
     if (p.partial) reinterpret_cast<typename R::Acc*>(p.partial)[blockIdx.y * p.outputs + output] = acc;
     else R::template write<Out>(p, output, acc);
 }
 
 // blockDim.x threads share the elements of one result, blockDim.y results a block. V > 1: the reduced elements of a
 // result are contiguous and V divides their number.
-template <int K, class A, int N, class In, class Out, int V> __global__ void __launch_bounds__(512) reduce_rows(const ReduceArguments p) {
+template <int K, class A, int N, class In, class Out, int V> __global__ void __launch_bounds__(512) reduce_rows(const ReduceLaunch p) {
     using R = Reducer<K, A, N>;
     using Acc = typename R::Acc;
     extern __shared__ char shared[];
@@ -209,7 +209,7 @@ template <int K, class A, int N, class In, class Out, int V> __global__ void __l
 
 // 32 threads along the results, V neighbours each, and 8 along the reduced elements.
 template <int K, class A, int N, class In, class Out, int V> __global__ void __launch_bounds__(256)
-    reduce_columns(const ReduceArguments p) {
+    reduce_columns(const ReduceLaunch p) {
     using R = Reducer<K, A, N>;
     using Acc = typename R::Acc;
     extern __shared__ char shared[];
@@ -251,7 +251,7 @@ template <int K, class A, int N, class In, class Out, int V> __global__ void __l
 
 // Joins the partial results of the splits.
 template <int K, class A, int N, class Out> __global__ void __launch_bounds__(256)
-    reduce_join(const ReduceArguments p, const char* partial) {
+    reduce_join(const ReduceLaunch p, const char* partial) {
     using R = Reducer<K, A, N>;
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= p.outputs) return;
@@ -263,7 +263,7 @@ template <int K, class A, int N, class Out> __global__ void __launch_bounds__(25
 
 // The same with a block a result: where there are few results and many splits.
 template <int K, class A, int N, class Out> __global__ void __launch_bounds__(256)
-    reduce_join_few(const ReduceArguments p, const char* partial) {
+    reduce_join_few(const ReduceLaunch p, const char* partial) {
     using R = Reducer<K, A, N>;
     using Acc = typename R::Acc;
     __shared__ __align__(16) char memory[256 * sizeof(Acc)];

@@ -1,11 +1,11 @@
 // The pointwise part of one step of a recurrent layer, forward and backward: a thread an element of the state. The names
-// are those of csrc/cpu/rnn.h.
+// are those of csrc/kernels/rnn.h.
 #include "cuda/kernels/numbers.cuh"
 
 namespace wisp {
 
-template <class T> WISP_INLINE T sigmoid_of(T x) { return cpu::gpu::sigmoid(x); }
-template <class T> WISP_INLINE T tanh_of(T x) { return cpu::gpu::tanh(x); }
+template <class T> WISP_INLINE T sigmoid_of(T x) { return rows::sigmoid(x); }
+template <class T> WISP_INLINE T tanh_of(T x) { return rows::tanh(x); }
 
 #define WISP_ELEMENT                                            \
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x; \

@@ -4,7 +4,7 @@
 namespace wisp {
 
 // As in small_gemm.cpp. C = alpha A B + bias, all strides in elements; sums: the sum of each row of A, or null.
-#include "cuda/kernels/small_gemm_arguments.cuh"
+#include "kernels/small_gemm_arguments.h"
 
 // A block makes BM x BN of C, a thread R x R of it. The block's threads are G groups that share out k in slices of 16, each
 // with tiles of its own, and add up in the end, in the order of the groups.

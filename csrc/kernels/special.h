@@ -2,12 +2,12 @@
 // for them. The float versions go through double. As in math.h, all names live with the instruction set.
 #pragma once
 #ifndef __CUDACC_RTC__  // the GPU's compiler gets this text too
-#include "math.h"
+#include "cpu/math.h"
 
 extern "C" double lgamma_r(double, int*) noexcept;
 #endif
 
-namespace wisp::cpu::WISP_ISA {
+namespace WISP_NUMBERS {
 namespace {
 
 constexpr double pi_d = 3.14159265358979323846;
@@ -437,4 +437,4 @@ WISP_FLOAT_2(legendre_polynomial_p)
 #undef WISP_FLOAT_2
 
 }  // namespace
-}  // namespace wisp::cpu::WISP_ISA
+}  // namespace WISP_NUMBERS

@@ -3,9 +3,10 @@
 // Backward recomputes the scores block by block from the logarithms of the row sums that forward leaves.
 #pragma once
 #include "core/dtype.h"
-#include "cpu/random.h"
+#include "kernels/families.h"
+#include "kernels/random.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 // Four dimensions, (batch, heads, rows, columns); the columns are adjacent. Strides count elements.
 struct AttentionTensor {
@@ -47,6 +48,5 @@ struct AttentionKernels {
                      const AttentionTensor& grad_query, const AttentionTensor& grad_key, const AttentionTensor& grad_value,
                      const AttentionMaskGradient& grad_mask);
 };
-extern const AttentionKernels& attention;
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -6,7 +6,9 @@
 #pragma once
 #include <cstdint>
 
-namespace wisp::cpu {
+#include "kernels/families.h"
+
+namespace wisp::kernels {
 
 // The spatial arrays are (depth, height, width); missing leading dimensions have size 1, stride 1, no padding.
 // `padding` is what stands before the first element; `out` alone says how far the windows go, so the padding behind
@@ -35,7 +37,4 @@ struct ConvWeightKernels {
     void (*bias_grad_f64)(const ConvShape&, const double* grad, double* bias_grad);
 };
 
-extern const ConvKernels& conv;
-extern const ConvWeightKernels& conv_weight;
-
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -4,8 +4,9 @@
 // have the dtype of x; any of them, and any gradient, may be null. Sums run in a fixed order for any thread count.
 #pragma once
 #include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 struct NormKernels {
     // Rows of n. With mean == null: RMS normalisation, x * rstd * weight.
@@ -33,6 +34,5 @@ struct NormKernels {
                                 void* grad_x, void* grad_weight, void* grad_bias, int64_t batch, int64_t channels, int64_t spatial,
                                 bool training);
 };
-extern const NormKernels& norm;
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -4,8 +4,9 @@
 // whatever the number of threads.
 #pragma once
 #include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 enum class BagMode { sum, mean, max };
 
@@ -32,6 +33,5 @@ struct EmbeddingKernels {
     void (*bag)(const BagArgs&, void* out, int64_t* picked);
     void (*bag_backward)(const BagArgs&, const void* grad, const int64_t* picked, void* grad_table, void* grad_sample_weight);
 };
-extern const EmbeddingKernels& embedding;
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -5,9 +5,10 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "kernels/families.h"
 #endif
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 // output[p][i][j][k] = input[p][map[0][i]][map[1][j]][map[2][k]]
 struct ImageMap {
@@ -56,7 +57,6 @@ struct ImageKernels {
                              void* grid_grad);
 };
 
-extern const ImageKernels& image;
 #endif
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -3,9 +3,10 @@
 #pragma once
 #include <cstdint>
 
-#include "../core/dtype.h"
+#include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 enum class Reduction : uint8_t { sum, nansum, prod, max, min, any, all, count_nonzero, norm, variance, logsumexp };
 
@@ -35,6 +36,4 @@ struct ReduceKernels {
     void (*reduce)(Reduction operation, const ReduceArguments& arguments);
 };
 
-extern const ReduceKernels& reduce;
-
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -2,8 +2,9 @@
 // and a value. Dense matrices are contiguous; indices have been checked. Sums run in the order of the entries.
 #pragma once
 #include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 struct CsrPattern {
     int64_t rows, columns, entries;
@@ -21,6 +22,5 @@ struct SparseKernels {
     // Whether `start` rises from 0 to the number of entries.
     bool (*rises)(const int64_t* start, int64_t rows, int64_t entries);
 };
-extern const SparseKernels& sparse;
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

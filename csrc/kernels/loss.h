@@ -5,8 +5,9 @@
 // counts nothing. Functions that check targets return the first that is out of range, or -1.
 #pragma once
 #include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 struct LossArgs {
     DType dtype;
@@ -28,6 +29,5 @@ struct LossKernels {
     void (*nll_backward)(const LossArgs&, const void* grad, bool one_grad, double factor, void* grad_input);
     double (*sum)(DType, const void* losses, int64_t n);  // of per-sample losses, in a fixed order
 };
-extern const LossKernels& loss;
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

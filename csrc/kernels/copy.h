@@ -3,9 +3,10 @@
 #pragma once
 #include <cstdint>
 
-#include "../core/dtype.h"
+#include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 struct CopyKernels {
     // n contiguous elements to another dtype as PyTorch converts: floats are cut to integers, anything but 0 is
@@ -24,6 +25,4 @@ struct CopyKernels {
     void (*fill)(void* dst, const int64_t* strides, const int64_t* sizes, int ndim, const void* value, int64_t item);
 };
 
-extern const CopyKernels& copy;
-
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -4,10 +4,11 @@
 // An element's value depends on m, n, k and the layout alone, never on the number of threads.
 #pragma once
 #include "core/dtype.h"
+#include "kernels/families.h"
 
 #include <cstdint>
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 // Strides count elements. A is m×k, B is k×n, C is m×n with neighbouring columns adjacent. D is what PyTorch calls
 // `input` in addmm: a bias (a row or column stride of 0), any m×n matrix, or C itself; it is not read when beta is 0.
@@ -38,6 +39,5 @@ struct GemmKernels {
     void (*matmul)(DType, const GemmArgs&);
     void (*f32)(const GemmArgs&);  // the same for one float matrix: no batch, fewest steps
 };
-extern const GemmKernels& gemm;
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -2,9 +2,10 @@
 #pragma once
 #ifndef __CUDACC_RTC__  // the GPU's compiler gets this text too
 #include "core/dtype.h"
+#include "kernels/families.h"
 #endif
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 enum class OptimizerRule { sgd, adam, adamax, nadam, radam, adagrad, adadelta, rmsprop, rprop, asgd };
 
@@ -54,7 +55,6 @@ struct OptimizerKernels {
     void (*adam_numbers)(const OptimizerSettings&, void* const* steps, int64_t count, DType dtype, const void* lr, DType lr_dtype,
                          double* numbers);
 };
-extern const OptimizerKernels& optimizer;
 #endif
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

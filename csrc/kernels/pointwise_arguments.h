@@ -4,7 +4,7 @@ constexpr int max_operands = 6, max_dims = 10;
 struct PointwiseArguments {
     char* data[max_operands];  // 0: the result
     int64_t n;
-    cpu::Param params[4];
+    kernels::Param params[4];
     alignas(16) char numbers[max_operands][16];
 };
 

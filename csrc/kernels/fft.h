@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <memory>
 
-namespace wisp::cpu {
+#include "kernels/families.h"
+
+namespace wisp::kernels {
 
 constexpr int64_t fft_tile_limit = 2048;  // longest transform that is worked in one tile, if there is a choice
 
@@ -36,8 +38,6 @@ struct FftPlan {
     bool bluestein() const { return convolution != nullptr; }
 };
 
-std::shared_ptr<const FftPlan> fft_plan(int64_t n, bool f64, bool real = false);  // real: with real_twiddles
-
 enum class FftKind { complex, real_to_half, half_to_real };
 
 struct FftKernels {
@@ -49,6 +49,9 @@ struct FftKernels {
     void (*rows)(const FftPlan& plan, bool f64, FftKind kind, const void* in, int64_t in_stride, void* out, int64_t out_stride,
                  int64_t count, bool inverse, double scale);
 };
-extern const FftKernels& fft;
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels
+
+namespace wisp::cpu {
+std::shared_ptr<const FftPlan> fft_plan(int64_t n, bool f64, bool real = false);  // real: with real_twiddles
+}

@@ -11,7 +11,9 @@
 #pragma once
 #include <cstdint>
 
-namespace wisp::cpu {
+#include "kernels/families.h"
+
+namespace wisp::kernels {
 
 struct RandomStream {
     uint64_t seed, offset;
@@ -26,6 +28,5 @@ struct RandomKernels {
     void (*bits32)(uint32_t* out, int64_t n, RandomStream, int64_t first);
     void (*bits64)(uint64_t* out, int64_t n, RandomStream, int64_t first);
 };
-extern const RandomKernels& random;
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

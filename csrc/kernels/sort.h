@@ -3,9 +3,10 @@
 #pragma once
 #include <cstdint>
 
-#include "../core/dtype.h"
+#include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 enum class Selection : uint8_t { kth, median, nanmedian };
 
@@ -28,6 +29,4 @@ struct SortKernels {
                          int64_t m, int64_t n, bool shared, bool right);
 };
 
-extern const SortKernels& sort;
-
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -5,9 +5,10 @@
 #pragma once
 #include <cstdint>
 
-#include "../core/dtype.h"
+#include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 enum class Scatter : uint8_t { set, add, multiply, minimum, maximum };  // minimum and maximum let NaN win
 
@@ -58,6 +59,4 @@ struct IndexKernels {
     void (*triangle)(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper, int64_t item);
 };
 
-extern const IndexKernels& index;
-
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -3,8 +3,9 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 // The spatial arrays are (depth, height, width); missing leading dimensions have size 1, kernel 1, stride 1, padding 0.
 struct PoolShape {
@@ -38,6 +39,4 @@ struct PoolKernels {
     int64_t (*unpool)(DType, int64_t planes, int64_t count, int64_t size, const void* values, const int64_t* indices, void* output);
 };
 
-extern const PoolKernels& pool;
-
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -1,7 +1,7 @@
-// The arguments of a reduction: the text that the host and kernels/reduce.cuh share.
+// The arguments of a reduction's kernel: the text that the host and kernels/reduce.cuh share.
 constexpr int reduce_dims = 8;
 
-struct ReduceArguments {
+struct ReduceLaunch {
     const char* in;
     char* out;
     int64_t* indices;

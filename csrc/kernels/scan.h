@@ -2,9 +2,10 @@
 #pragma once
 #include <cstdint>
 
-#include "../core/dtype.h"
+#include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 enum class Scan : uint8_t { sum, prod, max, min, logsumexp };
 
@@ -15,6 +16,4 @@ struct ScanKernels {
     void (*scan)(Scan operation, void* out, int64_t* indices, const void* in, DType dtype, int64_t outer, int64_t n, int64_t inner);
 };
 
-extern const ScanKernels& scan;
-
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

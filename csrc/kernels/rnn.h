@@ -1,10 +1,11 @@
 // One direction of one recurrent layer over all time steps, forward and backward. float and double.
 #pragma once
 #include "core/dtype.h"
+#include "kernels/families.h"
 
 #include <cstdint>
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 enum class RnnMode { tanh, relu, lstm, gru };
 
@@ -50,6 +51,5 @@ struct RnnKernels {
     void (*forward)(DType, const RnnArgs&);
     void (*backward)(DType, const RnnArgs&);
 };
-extern const RnnKernels& rnn;
 
-}  // namespace wisp::cpu
+}  // namespace wisp::kernels

@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <string>
 
-#include "../core/dtype.h"
+#include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 struct LapackKernels {
     void (*lu)(int64_t batch, int64_t m, int64_t n, void* a, int32_t* pivots, int32_t* info);
@@ -35,9 +36,15 @@ struct LapackKernels {
     void (*ldl_solve)(int64_t batch, bool hermitian, int64_t n, int64_t columns, const void* a, const int32_t* pivots, void* b);
 };
 
+}  // namespace wisp::kernels
+
+namespace wisp::cpu {
 bool lapack_is_open();
 // Opens the library; an empty string, or what went wrong.
 std::string open_lapack(const char* path);
-const LapackKernels& lapack(DType dtype);
-
+const kernels::LapackKernels& lapack(DType dtype);
 }  // namespace wisp::cpu
+
+namespace wisp::cuda {
+const kernels::LapackKernels& lapack(DType dtype);  // by cuSOLVER and cuBLAS
+}

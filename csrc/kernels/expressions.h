@@ -4,12 +4,12 @@
 #ifndef __CUDACC_RTC__
 #include <type_traits>
 
-#include "math.h"
-#include "pointwise.h"
-#include "special.h"
+#include "cpu/math.h"
+#include "kernels/pointwise.h"
+#include "kernels/special.h"
 #endif
 
-namespace wisp::cpu::WISP_ISA {
+namespace WISP_NUMBERS {
 namespace {
 
 template <class T> inline constexpr bool is_complex_number = false;
@@ -184,4 +184,4 @@ template <class T> WISP_INLINE T mish_slope(T x) {
 }
 
 }  // namespace
-}  // namespace wisp::cpu::WISP_ISA
+}  // namespace WISP_NUMBERS

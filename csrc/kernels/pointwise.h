@@ -3,9 +3,10 @@
 #pragma once
 #include <cstdint>
 
-#include "../core/dtype.h"
+#include "core/dtype.h"
+#include "kernels/families.h"
 
-namespace wisp::cpu {
+namespace wisp::kernels {
 
 // A number given with the call, ready for every compute type.
 struct Param {
@@ -53,14 +54,13 @@ struct BinaryKernels {
     PointwiseKernelRow rows[int(Pointwise::count) - int(Pointwise::add)];
     PointwiseKernel where[5];  // of elements of 1, 2, 4, 8, 16 bytes: condition (bool), a, b
 };
-extern const UnaryKernels& pointwise_unary;
-extern const ActivationKernels& pointwise_activation;
-extern const BinaryKernels& pointwise_binary;
 
+}  // namespace wisp::kernels
+
+namespace wisp::cpu {
 inline const PointwiseKernelRow& pointwise_row(Pointwise op) {
     if (op < Pointwise::clamp) return pointwise_unary.rows[int(op)];
     if (op < Pointwise::add) return pointwise_activation.rows[int(op) - int(Pointwise::clamp)];
     return pointwise_binary.rows[int(op) - int(Pointwise::add)];
 }
-
 }  // namespace wisp::cpu

@@ -54,6 +54,7 @@ _HOMES = {
         set_autocast_cpu_dtype get_autocast_gpu_dtype set_autocast_gpu_dtype autocast_increment_nesting autocast_decrement_nesting
         get_autocast_cpu_dtype is_autocast_cache_enabled set_autocast_cache_enabled clear_autocast_cache""",
     "func": "vmap",
+    "nn.functional": "rrelu rrelu_ cosine_similarity pairwise_distance pdist",
     "overrides": "DisableTorchFunction DisableTorchFunctionSubclass",
     "cuda": "Stream Event",
     "jit": "fork wait ScriptModule ScriptFunction",

@@ -1,9 +1,10 @@
 """PyTorch's programs, unmodified: the names that Wisp has because they ask for them, and `torch` as a name for Wisp.
 
 Modules such as `wisp.mps`, `wisp._dynamo` or `wisp.storage` are parts of the package as far as a program sees, but none of them
-lies at its top. Where there is something to do, the module is a file in `modules/`; where there is only something to answer, it is
-a table in `stubs.py`. Both are imported by the name that PyTorch gives them (`wisp.storage`, never `wisp._compat.modules.storage`):
-`Finder` tells the import system, `wisp.__getattr__` reads `NAMES`. `alias.py` is what makes `import torch` mean Wisp.
+lies at its top. Where there is something to do, the module is a file in `modules/`; where there is only something to answer, or to
+find elsewhere, it is a table in `stubs.py`, which has modules further down the package too (`wisp.cuda.nvtx`). All are imported by the
+name that PyTorch gives them (`wisp.storage`, never `wisp._compat.modules.storage`): `Finder` tells the import system, `wisp.__getattr__`
+reads `NAMES`. `alias.py` is what makes `import torch` mean Wisp.
 """
 
 import sys
@@ -36,12 +37,11 @@ class Finder:
             return None
         if rest in MODULES:
             return PathFinder.find_spec(name, _FOLDER)
-        if rest.partition(".")[0] in TABLES:
-            from wisp._compat.stubs import STUBS
+        from wisp._compat.stubs import STUBS
 
-            if rest in STUBS:
-                return ModuleSpec(name, cls(), origin="wisp._compat.stubs", is_package=any(stub.startswith(rest + ".") for stub in STUBS))
-        return None
+        if rest not in STUBS:
+            return None
+        return ModuleSpec(name, cls(), origin="wisp._compat.stubs", is_package=any(stub.startswith(rest + ".") for stub in STUBS))
 
     def create_module(self, spec):
         return None

@@ -3,19 +3,21 @@
 import collections.abc
 import contextlib
 import math
+import re
+import types
 from importlib import import_module
 
 from wisp._compat.config import Config
 
 
 class Answer:
-    """A function that returns one value, whatever it is called with."""
+    """A function that returns one value whatever it is called with, or what becomes of its arguments."""
 
-    def __init__(self, text, value=None, parameters=""):
-        self.text, self.value, self.parameters = text, value, parameters
+    def __init__(self, text, value=None, parameters="", result="value"):
+        self.text, self.value, self.parameters, self.result = text, value, parameters, result
 
     def make(self, name, module):
-        function = eval(f"lambda {self.parameters}: value", {"value": self.value})
+        function = eval(f"lambda {self.parameters}: {self.result}", {"value": self.value})
         function.__name__, function.__qualname__, function.__module__, function.__doc__ = name, name, module, self.text
         return function
 
@@ -28,10 +30,13 @@ class Refusal:
 
     def make(self, name, module):
         def refuse(*args, **kwargs):
-            raise NotImplementedError(f"{name}: {self.text}")
+            raise NotImplementedError(f"{module[5:]}.{name}: {self.text}")
 
-        refuse.__name__, refuse.__module__, refuse.__doc__ = name, module, "Not available: raises NotImplementedError."
-        return type(name, (), {"__init__": refuse, "__module__": module, "__doc__": refuse.__doc__}) if self.is_class else refuse
+        refuse.__name__, refuse.__qualname__, refuse.__module__ = name, name, module
+        refuse.__doc__ = "Not available: raises NotImplementedError."
+        annotated = classmethod(lambda cls, kind: cls)
+        contents = {"__init__": refuse, "__module__": module, "__doc__": refuse.__doc__, "__class_getitem__": annotated}
+        return type(name, (), contents) if self.is_class else refuse
 
 
 class Unused:
@@ -45,13 +50,22 @@ class Unused:
 
 
 class From:
-    """What another module has under the same name."""
+    """What another module has, under the same name unless told otherwise."""
 
-    def __init__(self, home):
-        self.home = home
+    def __init__(self, home, name=None):
+        self.home, self.name = home, name
 
     def make(self, name, module):
-        return getattr(import_module(self.home), name)
+        return getattr(import_module(self.home), self.name or name)
+
+
+class _Nothing(contextlib.nullcontext, contextlib.ContextDecorator):
+    """A context, or a decorator, that changes nothing."""
+
+
+def _all(names, what):
+    """The same for several names."""
+    return dict.fromkeys(names.split(), what)
 
 
 _NO_DEVICE = {
@@ -64,9 +78,18 @@ _NO_DEVICE = {
     "synchronize": Answer("Nothing to wait for.", None, "device=None"),
 }
 _NO_ARCHIVES = "Wisp writes and reads no archives of code: save the state_dict with torch.save and ship the source beside it"
+_NO_CALLS = (
+    "Wisp calls no functions in other processes: use the collectives of torch.distributed, torch.multiprocessing, or a library for "
+    "remote calls such as Ray"
+)
+_NO_EXTENSIONS = "PyTorch's C++ extensions do not load into Wisp: write the operator in Python as a wisp.autograd.Function"
+_NO_SHARDED_SAFETENSORS = (
+    "sharded checkpoints are written by FileSystemWriter; a whole model is written as safetensors by the safetensors library or "
+    "wisp.utils.safetensors"
+)
 _NO_GRAPHS = "TorchScript has it; none is made here, since scripted code runs as Python."
 
-# module -> its docstring, and its names, its class, or the module that it is another name for
+# module -> its docstring, and its names or its class
 STUBS = {
     "mps": ("`torch.mps` for programs that ask: Wisp has no MPS backend, so nothing is available.", _NO_DEVICE),
     "xpu": ("`torch.xpu` for programs that ask: Wisp has no XPU backend, so nothing is available.", _NO_DEVICE),
@@ -79,8 +102,6 @@ STUBS = {
             "PackageHeader": Unused("Not available."),
         },
     ),
-    "quantization": ("`torch.quantization`, the older name of `torch.ao.quantization`.", "wisp.ao.quantization"),
-    "_tensor_str": ("How tensors are printed, by the name of PyTorch's module.", "wisp._tensor.printing"),
     "_six": (
         "Names that programs written for PyTorch 1.x import from here.",
         {
@@ -103,9 +124,7 @@ STUBS = {
     "_dynamo": (
         "Names of PyTorch's compiler front end that programs touch; Wisp runs eagerly.",
         {
-            **dict.fromkeys(
-                ("allow_in_graph", "assume_constant_result", "disable", "is_compiling", "list_backends", "reset"), From("wisp.compiler")
-            ),
+            **_all("allow_in_graph assume_constant_result disable is_compiling list_backends reset", From("wisp.compiler")),
             "optimize": Answer("A decorator that returns the function as it is.", lambda f: f, "backend='inductor', **options"),
             "graph_break": Answer("Nothing to break.", None, "msg=''"),
             "mark_dynamic": Answer("Nothing to mark.", None, "t, index, **options"),
@@ -119,7 +138,7 @@ STUBS = {
     "_dynamo.eval_frame": ("The class of compiled modules by its inner module.", {"OptimizedModule": From("wisp._dynamo")}),
     "_dynamo.exc": (
         "Errors of PyTorch's compiler; none is raised.",
-        dict.fromkeys(("TorchDynamoException", "BackendCompilerFailed", "Unsupported"), Unused("Not raised.", RuntimeError)),
+        _all("TorchDynamoException BackendCompilerFailed Unsupported", Unused("Not raised.", RuntimeError)),
     ),
     "_dynamo._trace_wrapped_higher_order_op": (
         "A context of PyTorch's compiler in which x[tensor] is traced; here indexing with tensors works anyway, in `vmap` too.",
@@ -131,27 +150,170 @@ STUBS = {
             "_log_api_usage_once": Answer("Nothing is counted.", None, "event"),
             "_get_tracing_state": Answer("None: nothing is traced."),
             "_get_tracing_state_value": Answer("None: nothing is traced."),
-            **dict.fromkeys(
-                (
-                    "_jit_set_profiling_mode",
-                    "_jit_set_profiling_executor",
-                    "_jit_set_texpr_fuser_enabled",
-                    "_jit_set_nvfuser_enabled",
-                    "_jit_override_can_fuse_on_gpu",
-                    "_jit_override_can_fuse_on_cpu",
-                ),
+            **_all(
+                """
+                _jit_set_profiling_mode _jit_set_profiling_executor _jit_set_texpr_fuser_enabled _jit_set_nvfuser_enabled
+                _jit_override_can_fuse_on_gpu _jit_override_can_fuse_on_cpu""",
                 Answer("Nothing to set.", False, "mode"),
             ),
             "_jit_pass_inline": Answer("Nothing to do.", None, "graph"),
             "_get_privateuse1_backend_name": Answer("The name of a device that nobody defined.", "privateuseone"),
             "_cuda_isInBadFork": Answer("False: GPUs are found on first use.", False),
             "PyTorchFileReader": Refusal("use torch.load, which reads PyTorch's archives", is_class=True),
-            **dict.fromkeys(("Graph", "Value", "ListType", "ScriptModule", "ScriptFunction", "FunctionSchema"), Unused(_NO_GRAPHS)),
-            **dict.fromkeys(("_has_xpu", "_has_mps", "_has_mkldnn", "_has_mkl", "_has_xnnpack"), False),
-            **dict.fromkeys(("_has_lapack", "_has_openmp", "_GLIBCXX_USE_CXX11_ABI"), True),
+            **_all("Graph Value ListType ScriptModule ScriptFunction FunctionSchema", Unused(_NO_GRAPHS)),
+            **_all("_has_xpu _has_mps _has_mkldnn _has_mkl _has_xnnpack", False),
+            **_all("_has_lapack _has_openmp _GLIBCXX_USE_CXX11_ABI", True),
+        },
+    ),
+    "cuda.nvtx": (
+        "Marks for NVIDIA's profiler: nothing is written.",
+        {
+            "range_push": Answer("Begin a range; its depth.", 0, "msg"),
+            "range_pop": Answer("End the last range; its depth.", 0),
+            "range_start": Answer("Begin a range; its handle.", 0, "msg"),
+            "range_end": Answer("End a range.", None, "range_id"),
+            "mark": Answer("Note a moment.", None, "msg"),
+            "range": Answer("A range, as a context.", _Nothing(), "msg, *args, **kwargs"),
+        },
+    ),
+    "cuda.profiler": (
+        "NVIDIA's profiler: nothing is started; use `torch.profiler`.",
+        {
+            "init": Answer("Nothing to set.", None, "output_file, flags=None, output_mode='key_value'"),
+            "start": Answer("Nothing is started."),
+            "stop": Answer("Nothing is stopped."),
+            "profile": Answer("A context that changes nothing.", _Nothing()),
+        },
+    ),
+    "cuda.amp.grad_scaler": (
+        "The scaler under the name of its module.",
+        {"GradScaler": From("wisp.cuda.amp"), "OptState": From("wisp.amp.grad_scaler")},
+    ),
+    "profiler.itt": (
+        "Marks for Intel's profiler: nothing is written.",
+        {
+            "is_available": Answer("False.", False),
+            **_all("range_push mark", Answer("Nothing is written.", None, "msg")),
+            "range_pop": Answer("Nothing is written."),
+        },
+    ),
+    "jit.annotations": (
+        "Type names that annotated programs import from here.",
+        {**_all("Dict List Optional Tuple Union", From("typing")), **{f"BroadcastingList{n}": From("typing", "List") for n in (1, 2, 3)}},
+    ),
+    "fx.experimental.proxy_tensor": ("Whether a graph is being traced: never.", {"get_proxy_mode": Answer("None: nothing is traced.")}),
+    "fx.experimental.symbolic_shapes": (
+        "Names of symbolic sizes: sizes are plain numbers here.",
+        {
+            **_all(
+                "guard_size_oblivious guard_or_true guard_or_false guard_scalar statically_known_true guard_bool",
+                Answer("The truth of the expression.", None, "expr", "bool(expr)"),
+            ),
+            "guard_int": Answer("The number.", None, "value", "int(value)"),
+            **_all("is_symbolic has_free_symbols", Answer("False.", False, "value")),
+            **_all("free_symbols free_unbacked_symbols", set),
+            "ShapeEnv": Unused("What is known of sizes: all."),
+        },
+    ),
+    "multiprocessing.reductions": (
+        "How tensors are pickled for other processes, under PyTorch's path.",
+        {
+            "ForkingPickler": From("multiprocessing.reduction"),
+            **_all("rebuild_tensor reduce_storage reduce_tensor", From("wisp.multiprocessing.shared")),
+        },
+    ),
+    "utils.deterministic": ("Whether new memory is filled; it is not.", {"fill_uninitialized_memory": True}),
+    "utils.model_zoo": (
+        "The old place of `wisp.hub.load_state_dict_from_url`.",
+        {"load_url": From("wisp.hub", "load_state_dict_from_url")},
+    ),
+    "utils.cpp_extension": (
+        "PyTorch's C++ extensions: they are built against PyTorch's own library, and so do not load into Wisp.",
+        {
+            **_all("load load_inline CppExtension CUDAExtension BuildExtension", Refusal(_NO_EXTENSIONS)),
+            **_all("CUDA_HOME ROCM_HOME", None),
+        },
+    ),
+    "utils.data._utils": ("PyTorch's paths to the parts of the loader: `_utils.collate`, `_utils.worker`.", {}),
+    "utils.data._utils.pin_memory": ("Pinned memory, by PyTorch's path.", {"pin_memory": From("wisp.utils.data.dataloader", "_pinned")}),
+    "utils.data._utils.collate": (
+        "Joining samples, under PyTorch's path.",
+        {
+            **_all(
+                """
+                collate collate_float_fn collate_int_fn collate_numpy_array_fn collate_numpy_scalar_fn collate_str_fn collate_tensor_fn
+                default_collate default_collate_fn_map default_convert""",
+                From("wisp.utils.data._collate"),
+            ),
+            "np_str_obj_array_pattern": re.compile(r"[SaUO]"),  # dtypes of NumPy that do not become tensors
+        },
+    ),
+    "distributed.rpc": (
+        "`torch.distributed.rpc`: calls of functions in other processes, which Wisp does not make; what is called says so.",
+        {
+            "is_available": Answer("False.", False),
+            **_all("init_rpc rpc_sync rpc_async remote shutdown get_worker_info", Refusal(_NO_CALLS)),
+            **_all("RpcBackendOptions TensorPipeRpcBackendOptions WorkerInfo RRef PyRRef", Refusal(_NO_CALLS, is_class=True)),
+            "BackendType": types.SimpleNamespace(TENSORPIPE="TENSORPIPE"),
+        },
+    ),
+    "distributed.rpc.api": (
+        "The inner module.",
+        {
+            "_all_gather": Refusal(_NO_CALLS),
+            "_require_initialized": Answer("A function that refuses.", Refusal(_NO_CALLS).make("api", "wisp.distributed.rpc"), "function"),
+            "_is_current_rpc_agent_set": Answer("False.", False),
+        },
+    ),
+    "distributed.checkpoint.hf_storage": (
+        "Sharded checkpoints as safetensors files: not written or read; whole models are, by `wisp.utils.safetensors`.",
+        _all("HuggingFaceStorageReader HuggingFaceStorageWriter", Refusal(_NO_SHARDED_SAFETENSORS, is_class=True)),
+    ),
+    "distributed._composable": ("Older paths of `fully_shard` and `checkpoint`.", {}),
+    "distributed.elastic": ("What programs written for torchrun import.", {}),
+    "distributed.elastic.multiprocessing": ("What programs written for torchrun import.", {}),
+    "distributed.elastic.multiprocessing.errors": (
+        "The decorator with which programs for torchrun mark their main function.",
+        {
+            "record": Answer(
+                "The function itself: `wisp launch` shows the first failing rank's traceback without help.",
+                None,
+                "fn, error_handler=None",
+                "fn",
+            )
+        },
+    ),
+    "vision.ops.misc": (
+        "The old place of some layers.",
+        {
+            **_all("MLP Conv2dNormActivation FrozenBatchNorm2d Permute SqueezeExcitation", From("wisp.vision.ops.layers")),
+            "ConvNormActivation": From("wisp.vision.ops.layers", "Conv2dNormActivation"),
         },
     ),
 }
+# further paths at which PyTorch has what is in another module here
+PATHS = {
+    "quantization": "ao.quantization",
+    "_tensor_str": "_tensor.printing",
+    "autograd.profiler_util": "profiler",
+    "cuda.amp.autocast_mode": "cuda.amp",
+    "cuda.comm": "nn.parallel.scatter_gather",
+    "cuda.random": "cuda",
+    "distributed._composable.fsdp": "distributed.fsdp",
+    "distributed._tensor": "distributed.tensor",
+    "distributed.constants": "distributed",
+    "jit._script": "jit",
+    "jit._trace": "jit",
+    "nn.parallel.comm": "nn.parallel.scatter_gather",
+    "nn.parallel.parallel_apply": "nn.parallel.scatter_gather",
+    "nn.parallel.replicate": "nn.parallel.scatter_gather",
+    "profiler.profiler": "profiler",
+    "utils.data._utils.worker": "utils.data._worker_info",
+    "utils.tensorboard.summary": "utils.tensorboard._content",
+    "vision.models.segmentation.deeplabv3": "vision.models.segmentation",
+    "vision.models.segmentation.fcn": "vision.models.segmentation",
+}
+STUBS.update({path: (f"Another path of `wisp.{home}`.", f"wisp.{home}") for path, home in PATHS.items()})
 
 
 def fill(module, stub):
@@ -164,6 +326,8 @@ def fill(module, stub):
     if isinstance(names, str):
         same = import_module(names)
         namespace.update(__getattr__=lambda name: getattr(same, name), __dir__=lambda: dir(same))
+        if hasattr(same, "__all__"):
+            namespace["__all__"] = same.__all__
         return
     namespace.update({name: what.make(name, name_of_module) if hasattr(what, "make") else what for name, what in names.items()})
     namespace.setdefault("__all__", [name for name in names if not name.startswith("_")])

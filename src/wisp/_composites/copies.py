@@ -120,26 +120,6 @@ def unbind_copy(input, dim=0, *, out=None):
     return _copied_all(input.unbind(dim), out)
 
 
-FUNCTIONS = [
-    alias_copy,
-    detach_copy,
-    as_strided_copy,
-    expand_copy,
-    narrow_copy,
-    permute_copy,
-    select_copy,
-    slice_copy,
-    squeeze_copy,
-    unsqueeze_copy,
-    t_copy,
-    transpose_copy,
-    unfold_copy,
-    view_copy,
-    view_as_real_copy,
-    view_as_complex_copy,
-    split_copy,
-    split_with_sizes_copy,
-    unbind_copy,
-]
+FUNCTIONS = [function for name, function in globals().items() if name.endswith("_copy")]
 METHODS = [narrow_copy]
 INPLACE = []

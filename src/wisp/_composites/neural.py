@@ -1,4 +1,4 @@
-"""nn.functional's functions that PyTorch also has at its root, with the root's argument orders."""
+"""nn.functional's functions that PyTorch also has at its root, with other arguments there."""
 
 from wisp import _core
 
@@ -16,29 +16,19 @@ def prelu(input, weight):
     return _functional().prelu(input, weight)
 
 
-def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False):
-    """leaky_relu with a random slope in training."""
-    return _functional().rrelu(input, lower, upper, training)
-
-
-def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False):
-    """rrelu, in place."""
-    return _functional().rrelu_(input, lower, upper, training)
-
-
 def celu_(input, alpha=1.0):
     """celu, in place."""
-    return _functional().celu_(input, alpha)
+    return _core._operators["nn.functional"]["celu"](input, alpha, True)
 
 
 def selu_(input):
     """selu, in place."""
-    return _functional().selu_(input)
+    return _core._operators["nn.functional"]["selu"](input, True)
 
 
 def threshold_(input, threshold, value):
     """threshold, in place."""
-    return _functional().threshold_(input, threshold, value)
+    return _core._operators["nn.functional"]["threshold"](input, threshold, value, True)
 
 
 def alpha_dropout(input, p, train):
@@ -63,16 +53,12 @@ def feature_alpha_dropout_(input, p, train):
 
 def feature_dropout(input, p, train):
     """Dropout of whole channels."""
-    from wisp.nn.functional._dropout import _feature_dropout
-
-    return _feature_dropout(input, p, train, False)
+    return _functional()._dropout._feature_dropout(input, p, train, False)
 
 
 def feature_dropout_(input, p, train):
     """feature_dropout, in place."""
-    from wisp.nn.functional._dropout import _feature_dropout
-
-    return _feature_dropout(input, p, train, True)
+    return _functional()._dropout._feature_dropout(input, p, train, True)
 
 
 def native_dropout(input, p, train=True):
@@ -107,16 +93,9 @@ def embedding_bag(
     padding_idx=None,
 ):
     """Reduced bags of rows, each index's bag, the sizes of the bags, and an empty tensor."""
-    result = _functional().embedding_bag(
-        indices,
-        weight,
-        offsets,
-        scale_grad_by_freq=scale_grad_by_freq,
-        mode=("sum", "mean", "max")[mode],
-        per_sample_weights=per_sample_weights,
-        include_last_offset=include_last_offset,
-        padding_idx=padding_idx,
-    )
+    settings = {"scale_grad_by_freq": scale_grad_by_freq, "include_last_offset": include_last_offset, "padding_idx": padding_idx}
+    mode = ("sum", "mean", "max")[mode]
+    result = _functional().embedding_bag(indices, weight, offsets, mode=mode, per_sample_weights=per_sample_weights, **settings)
     ends = offsets
     if not include_last_offset:
         ends = _core.cat([offsets, _core.tensor([indices.numel()], dtype=offsets.dtype, device=offsets.device)])
@@ -127,9 +106,7 @@ def embedding_bag(
 
 def embedding_renorm_(input, indices, max_norm, norm_type):
     """Scales the rows of `input` that `indices` names down to a norm of at most `max_norm`, in place."""
-    from wisp.nn.functional._sparse import _renormalize
-
-    _renormalize(input, indices, max_norm, norm_type)
+    _functional()._sparse._renormalize(input, indices, max_norm, norm_type)
     return input
 
 
@@ -174,25 +151,8 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6,
     return _functional().triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=_REDUCTIONS[reduction])
 
 
-def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    """The cosine of the angle between vectors along `dim`."""
-    return _functional().cosine_similarity(x1, x2, dim, eps)
-
-
-def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    """The p-norm of the difference along the last dimension."""
-    return _functional().pairwise_distance(x1, x2, p, eps, keepdim)
-
-
-def pdist(input, p=2.0):
-    """The p-norm distance between every pair of rows."""
-    return _functional().pdist(input, p)
-
-
 FUNCTIONS = [
     prelu,
-    rrelu,
-    rrelu_,
     celu_,
     selu_,
     threshold_,
@@ -215,8 +175,5 @@ FUNCTIONS = [
     margin_ranking_loss,
     poisson_nll_loss,
     triplet_margin_loss,
-    cosine_similarity,
-    pairwise_distance,
-    pdist,
 ]
 METHODS = [prelu]

@@ -21,104 +21,24 @@ from wisp.distributions import (  # noqa: F401
     utils,
 )
 from wisp.distributions.constraint_registry import biject_to, transform_to
-from wisp.distributions.continuous import (
-    Beta,
-    Cauchy,
-    Chi2,
-    Dirichlet,
-    Exponential,
-    FisherSnedecor,
-    Gamma,
-    GeneralizedPareto,
-    Laplace,
-    Normal,
-    StudentT,
-    Uniform,
-    VonMises,
-)
+from wisp.distributions.continuous import *  # noqa: F403
 from wisp.distributions.continuous_bernoulli import ContinuousBernoulli
-from wisp.distributions.discrete import (
-    Bernoulli,
-    Binomial,
-    Categorical,
-    Geometric,
-    Multinomial,
-    NegativeBinomial,
-    OneHotCategorical,
-    OneHotCategoricalStraightThrough,
-    Poisson,
-)
-from wisp.distributions.distribution import Distribution, ExponentialFamily
-from wisp.distributions.kl import kl_divergence, register_kl
+from wisp.distributions.discrete import *  # noqa: F403
+from wisp.distributions.distribution import *  # noqa: F403
+from wisp.distributions.kl import *  # noqa: F403
 from wisp.distributions.mixture_same_family import MixtureSameFamily
-from wisp.distributions.multivariate import LKJCholesky, LowRankMultivariateNormal, MultivariateNormal, Wishart
-from wisp.distributions.transformed import (
-    Gumbel,
-    HalfCauchy,
-    HalfNormal,
-    Independent,
-    InverseGamma,
-    Kumaraswamy,
-    LogisticNormal,
-    LogNormal,
-    Pareto,
-    RelaxedBernoulli,
-    RelaxedOneHotCategorical,
-    TransformedDistribution,
-    Weibull,
-)
+from wisp.distributions.multivariate import *  # noqa: F403
+from wisp.distributions.transformed import *  # noqa: F403
 from wisp.distributions.transforms import *  # noqa: F403
 
-__all__ = [
-    "Bernoulli",
-    "Beta",
-    "Binomial",
-    "Categorical",
-    "Cauchy",
-    "Chi2",
-    "ContinuousBernoulli",
-    "Dirichlet",
-    "Distribution",
-    "Exponential",
-    "ExponentialFamily",
-    "FisherSnedecor",
-    "Gamma",
-    "GeneralizedPareto",
-    "Geometric",
-    "Gumbel",
-    "HalfCauchy",
-    "HalfNormal",
-    "Independent",
-    "InverseGamma",
-    "Kumaraswamy",
-    "LKJCholesky",
-    "Laplace",
-    "LogNormal",
-    "LogisticNormal",
-    "LowRankMultivariateNormal",
-    "MixtureSameFamily",
-    "Multinomial",
-    "MultivariateNormal",
-    "NegativeBinomial",
-    "Normal",
-    "OneHotCategorical",
-    "OneHotCategoricalStraightThrough",
-    "Pareto",
-    "Poisson",
-    "RelaxedBernoulli",
-    "RelaxedOneHotCategorical",
-    "StudentT",
-    "TransformedDistribution",
-    "Uniform",
-    "VonMises",
-    "Weibull",
-    "Wishart",
-    "biject_to",
-    "kl_divergence",
-    "register_kl",
-    "transform_to",
-    *transforms.__all__,
-]
+__all__ = ["ContinuousBernoulli", "MixtureSameFamily", "biject_to", "transform_to"]
+__all__ += continuous.__all__
+__all__ += discrete.__all__
+__all__ += distribution.__all__
+__all__ += kl.__all__
+__all__ += multivariate.__all__
+__all__ += transformed.__all__
+__all__ += transforms.__all__
 
 # PyTorch has a module per distribution; programs import from those too.
 for _home, _names in {

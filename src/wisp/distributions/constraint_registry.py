@@ -36,44 +36,16 @@ class ConstraintRegistry:
 biject_to, transform_to = ConstraintRegistry(), ConstraintRegistry()
 
 
-def _both(*kinds):
-    def decorate(factory):
-        for kind in kinds:
-            biject_to.register(kind, factory)
-            transform_to.register(kind, factory)
-        return factory
-
-    return decorate
-
-
-@_both(constraints.real)
-def _real(constraint):
-    return transforms.identity_transform
-
-
-@biject_to.register(constraints.independent)
-def _independent_bijection(constraint):
-    return transforms.IndependentTransform(biject_to(constraint.base_constraint), constraint.reinterpreted_batch_ndims)
-
-
-@transform_to.register(constraints.independent)
-def _independent(constraint):
-    return transforms.IndependentTransform(transform_to(constraint.base_constraint), constraint.reinterpreted_batch_ndims)
-
-
-@_both(constraints.greater_than, constraints.greater_than_eq)
 def _greater(constraint):
     if isinstance(constraint.lower_bound, numbers.Number) and constraint.lower_bound == 0:
         return transforms.ExpTransform()
     return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)])
 
 
-@_both(constraints.less_than)
 def _less(constraint):
     return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)])
 
 
-@_both(constraints.interval, constraints.half_open_interval)
 def _interval(constraint):
     low, high = constraint.lower_bound, constraint.upper_bound
     if isinstance(low, numbers.Number) and low == 0 and isinstance(high, numbers.Number) and high == 1:
@@ -81,47 +53,34 @@ def _interval(constraint):
     return transforms.ComposeTransform([transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)])
 
 
-@biject_to.register(constraints.simplex)
-def _simplex_bijection(constraint):
-    return transforms.StickBreakingTransform()
+def _fill(registry):
+    """What both maps have in common."""
+
+    def independent(constraint):
+        return transforms.IndependentTransform(registry(constraint.base_constraint), constraint.reinterpreted_batch_ndims)
+
+    def cat(constraint):
+        return transforms.CatTransform([registry(c) for c in constraint.cseq], constraint.dim, constraint.lengths)
+
+    def stack(constraint):
+        return transforms.StackTransform([registry(c) for c in constraint.cseq], constraint.dim)
+
+    registry.register(constraints.real, lambda constraint: transforms.identity_transform)
+    registry.register(constraints.corr_cholesky, lambda constraint: transforms.CorrCholeskyTransform())
+    registry.register(constraints.independent, independent)
+    registry.register(constraints.greater_than, _greater)
+    registry.register(constraints.greater_than_eq, _greater)
+    registry.register(constraints.less_than, _less)
+    registry.register(constraints.interval, _interval)
+    registry.register(constraints.half_open_interval, _interval)
+    registry.register(constraints.cat, cat)
+    registry.register(constraints.stack, stack)
 
 
-@transform_to.register(constraints.simplex)
-def _simplex(constraint):
-    return transforms.SoftmaxTransform()
-
-
-@transform_to.register(constraints.lower_cholesky)
-def _lower_cholesky(constraint):
-    return transforms.LowerCholeskyTransform()
-
-
-@transform_to.register(type(constraints.positive_definite))
-@transform_to.register(type(constraints.positive_semidefinite))
-def _positive_definite(constraint):
-    return transforms.PositiveDefiniteTransform()
-
-
-@_both(constraints.corr_cholesky)
-def _corr_cholesky(constraint):
-    return transforms.CorrCholeskyTransform()
-
-
-@biject_to.register(constraints.cat)
-def _cat_bijection(constraint):
-    return transforms.CatTransform([biject_to(c) for c in constraint.cseq], constraint.dim, constraint.lengths)
-
-
-@transform_to.register(constraints.cat)
-def _cat(constraint):
-    return transforms.CatTransform([transform_to(c) for c in constraint.cseq], constraint.dim, constraint.lengths)
-
-
-@biject_to.register(constraints.stack)
-def _stack_bijection(constraint):
-    return transforms.StackTransform([biject_to(c) for c in constraint.cseq], constraint.dim)
-
-
-@transform_to.register(constraints.stack)
-def _stack(constraint):
-    return transforms.StackTransform([transform_to(c) for c in constraint.cseq], constraint.dim)
+_fill(biject_to)
+_fill(transform_to)
+biject_to.register(constraints.simplex, lambda constraint: transforms.StickBreakingTransform())
+transform_to.register(constraints.simplex, lambda constraint: transforms.SoftmaxTransform())
+transform_to.register(constraints.lower_cholesky, lambda constraint: transforms.LowerCholeskyTransform())
+transform_to.register(constraints.positive_definite, lambda constraint: transforms.PositiveDefiniteTransform())
+transform_to.register(constraints.positive_semidefinite, lambda constraint: transforms.PositiveDefiniteTransform())

@@ -36,8 +36,6 @@ __all__ = [
     "RelaxedOneHotCategorical",
     "TransformedDistribution",
     "Weibull",
-    "ExpRelaxedCategorical",
-    "LogitRelaxedBernoulli",
 ]
 
 

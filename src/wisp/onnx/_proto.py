@@ -1,10 +1,10 @@
-"""ONNX files: the messages that an exporter needs, written as Protocol Buffers by hand.
+"""ONNX files: the messages that an exporter needs, as Protocol Buffers.
 
 A message is a list of (field number, value): ints become varints, floats four bytes, text, bytes and messages are preceded by their
 length. The numbers are those of onnx.proto.
 """
 
-import struct
+from wisp.utils import _protobuf
 
 FLOAT, INT, STRING, TENSOR, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 6, 7, 8
 DTYPES = {
@@ -24,16 +24,7 @@ DTYPES = {
     "complex128": 15,
     "bfloat16": 16,
 }
-
-
-def _varint(number):
-    number &= (1 << 64) - 1
-    parts = bytearray()
-    while number > 127:
-        parts.append(number & 127 | 128)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)
+_WRITERS = {int: _protobuf.varint, float: _protobuf.single, str: _protobuf.text}
 
 
 def message(*fields):
@@ -41,15 +32,9 @@ def message(*fields):
     parts = []
     for number, value in fields:
         for item in value if isinstance(value, list) else [value]:
-            if item is None:
-                continue
-            if isinstance(item, int):
-                parts += _varint(number << 3), _varint(item)
-            elif isinstance(item, float):
-                parts += _varint(number << 3 | 5), struct.pack("<f", item)
-            else:
-                item = item.encode() if isinstance(item, str) else item
-                parts += _varint(number << 3 | 2), _varint(len(item)), item
+            if item is not None:
+                write = next((_WRITERS[kind] for kind in _WRITERS if isinstance(item, kind)), _protobuf.message)
+                parts.append(write(number, item))
     return b"".join(parts)
 
 

@@ -1,48 +1,10 @@
 """Models cut over processes: `fully_shard`, and the older wrapper `FullyShardedDataParallel`."""
 
-from wisp.distributed.fsdp import wrap  # noqa: F401
-from wisp.distributed.fsdp._fully_shard import FSDPModule, UnshardHandle, fully_shard, register_fsdp_forward_method, share_comm_ctx
+from wisp.distributed.fsdp import _fully_shard, fully_sharded_data_parallel, wrap  # noqa: F401
+from wisp.distributed.fsdp._fully_shard import *  # noqa: F403
 from wisp.distributed.fsdp._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
-from wisp.distributed.fsdp.fully_sharded_data_parallel import (
-    BackwardPrefetch,
-    CPUOffload,
-    FullOptimStateDictConfig,
-    FullStateDictConfig,
-    FullyShardedDataParallel,
-    LocalOptimStateDictConfig,
-    LocalStateDictConfig,
-    MixedPrecision,
-    OptimStateDictConfig,
-    ShardedOptimStateDictConfig,
-    ShardedStateDictConfig,
-    ShardingStrategy,
-    StateDictConfig,
-    StateDictSettings,
-    StateDictType,
-)
+from wisp.distributed.fsdp.fully_sharded_data_parallel import *  # noqa: F403
 
-__all__ = [
-    "BackwardPrefetch",
-    "CPUOffload",
-    "CPUOffloadPolicy",
-    "FSDPModule",
-    "FullOptimStateDictConfig",
-    "FullStateDictConfig",
-    "FullyShardedDataParallel",
-    "LocalOptimStateDictConfig",
-    "LocalStateDictConfig",
-    "MixedPrecision",
-    "MixedPrecisionPolicy",
-    "OffloadPolicy",
-    "OptimStateDictConfig",
-    "ShardedOptimStateDictConfig",
-    "ShardedStateDictConfig",
-    "ShardingStrategy",
-    "StateDictConfig",
-    "StateDictSettings",
-    "StateDictType",
-    "UnshardHandle",
-    "fully_shard",
-    "register_fsdp_forward_method",
-    "share_comm_ctx",
-]
+__all__ = ["CPUOffloadPolicy", "MixedPrecisionPolicy", "OffloadPolicy"]
+__all__ += _fully_shard.__all__
+__all__ += fully_sharded_data_parallel.__all__

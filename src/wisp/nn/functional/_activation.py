@@ -2,6 +2,7 @@
 
 import wisp
 from wisp import _core
+from wisp._composites.neural import celu_, selu_, threshold_
 
 __all__ = ["celu_", "elu_", "glu", "gumbel_softmax", "hardtanh_", "leaky_relu_", "prelu", "relu_", "rrelu", "rrelu_", "selu_", "threshold_"]
 
@@ -13,19 +14,9 @@ def relu_(input):
     return _ops["relu"](input, True)
 
 
-def selu_(input):
-    """selu, in place."""
-    return _ops["selu"](input, True)
-
-
 def elu_(input, alpha=1.0):
     """elu, in place."""
     return _ops["elu"](input, alpha, True)
-
-
-def celu_(input, alpha=1.0):
-    """celu, in place."""
-    return _ops["celu"](input, alpha, True)
 
 
 def leaky_relu_(input, negative_slope=0.01):
@@ -36,11 +27,6 @@ def leaky_relu_(input, negative_slope=0.01):
 def hardtanh_(input, min_val=-1.0, max_val=1.0):
     """hardtanh, in place."""
     return _ops["hardtanh"](input, min_val, max_val, True)
-
-
-def threshold_(input, threshold, value):
-    """threshold, in place."""
-    return _ops["threshold"](input, threshold, value, True)
 
 
 def glu(input, dim=-1):

@@ -118,21 +118,8 @@ class _Conv(_ConvNd):
     ):
         sizes = _ntuple(self.dims)
         padding = padding if isinstance(padding, str) else sizes(padding)
-        super().__init__(
-            in_channels,
-            out_channels,
-            sizes(kernel_size),
-            sizes(stride),
-            padding,
-            sizes(dilation),
-            False,
-            sizes(0),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        shape = in_channels, out_channels, sizes(kernel_size), sizes(stride), padding, sizes(dilation)
+        super().__init__(*shape, False, sizes(0), groups, bias, padding_mode, device, dtype)
 
     def _conv_forward(self, input, weight, bias):
         if self.padding_mode != "zeros":
@@ -215,21 +202,8 @@ class _ConvTransposeNd(_ConvNd):
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         sizes = _ntuple(self.dims)
-        super().__init__(
-            in_channels,
-            out_channels,
-            sizes(kernel_size),
-            sizes(stride),
-            sizes(padding),
-            sizes(dilation),
-            True,
-            sizes(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        shape = in_channels, out_channels, sizes(kernel_size), sizes(stride), sizes(padding), sizes(dilation)
+        super().__init__(*shape, True, sizes(output_padding), groups, bias, padding_mode, device, dtype)
 
     def _output_padding(self, input, output_size, stride, padding, kernel_size, num_spatial_dims, dilation=None):
         """What must be added at one side so that the output has the size asked for."""

@@ -90,18 +90,8 @@ class Embedding(Module):
         """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        rows, columns = embeddings.shape
-        return cls(
-            rows,
-            columns,
-            padding_idx=padding_idx,
-            max_norm=max_norm,
-            norm_type=norm_type,
-            scale_grad_by_freq=scale_grad_by_freq,
-            sparse=sparse,
-            _weight=embeddings,
-            _freeze=freeze,
-        )
+        settings = padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
+        return cls(*embeddings.shape, *settings, _weight=embeddings, _freeze=freeze)
 
 
 class EmbeddingBag(Module):
@@ -144,19 +134,8 @@ class EmbeddingBag(Module):
     _fill_padding_idx_with_zero = Embedding._fill_padding_idx_with_zero
 
     def forward(self, input, offsets=None, per_sample_weights=None):
-        return F.embedding_bag(
-            input,
-            self.weight,
-            offsets,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.mode,
-            self.sparse,
-            per_sample_weights,
-            self.include_last_offset,
-            self.padding_idx,
-        )
+        settings = self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse
+        return F.embedding_bag(input, self.weight, offsets, *settings, per_sample_weights, self.include_last_offset, self.padding_idx)
 
     def extra_repr(self):
         return (
@@ -182,18 +161,7 @@ class EmbeddingBag(Module):
         """An embedding bag with the given table."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        rows, columns = embeddings.shape
-        bag = cls(
-            rows,
-            columns,
-            max_norm=max_norm,
-            norm_type=norm_type,
-            scale_grad_by_freq=scale_grad_by_freq,
-            mode=mode,
-            sparse=sparse,
-            _weight=embeddings,
-            include_last_offset=include_last_offset,
-            padding_idx=padding_idx,
-        )
+        settings = max_norm, norm_type, scale_grad_by_freq, mode, sparse
+        bag = cls(*embeddings.shape, *settings, embeddings, include_last_offset, padding_idx)
         bag.weight.requires_grad = not freeze
         return bag

@@ -291,22 +291,15 @@ class Transformer(Module):
         super().__init__()
         factory = {"device": device, "dtype": dtype}
         settings = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
-        if custom_encoder is not None:
-            self.encoder = custom_encoder
-        else:
-            self.encoder = TransformerEncoder(
-                TransformerEncoderLayer(*settings, **factory),
-                num_encoder_layers,
-                LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory),
-            )
-        if custom_decoder is not None:
-            self.decoder = custom_decoder
-        else:
-            self.decoder = TransformerDecoder(
-                TransformerDecoderLayer(*settings, **factory),
-                num_decoder_layers,
-                LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory),
-            )
+
+        def stack(kind, layer, count):
+            return kind(layer(*settings, **factory), count, LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory))
+
+        if custom_encoder is None:
+            custom_encoder = stack(TransformerEncoder, TransformerEncoderLayer, num_encoder_layers)
+        if custom_decoder is None:
+            custom_decoder = stack(TransformerDecoder, TransformerDecoderLayer, num_decoder_layers)
+        self.encoder, self.decoder = custom_encoder, custom_decoder
         self._reset_parameters()
         self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
 

@@ -30,18 +30,9 @@ __all__ = [
 ]
 
 _DATAPIPES = {
-    **dict.fromkeys(("DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe"), "datapipe"),
-    **dict.fromkeys(
-        (
-            "argument_validation",
-            "functional_datapipe",
-            "guaranteed_datapipes_determinism",
-            "non_deterministic",
-            "runtime_validation",
-            "runtime_validation_disabled",
-        ),
-        "_decorator",
-    ),
+    **dict.fromkeys("DFIterDataPipe DataChunk IterDataPipe MapDataPipe".split(), "datapipe"),
+    **dict.fromkeys("argument_validation functional_datapipe guaranteed_datapipes_determinism".split(), "_decorator"),
+    **dict.fromkeys("non_deterministic runtime_validation runtime_validation_disabled".split(), "_decorator"),
 }
 __all__ += list(_DATAPIPES)
 

@@ -20,14 +20,14 @@ __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
-def _pinned(batch):
-    """The batch with its tensors in pinned memory; an object with a `pin_memory` method of its own does that itself."""
+def _pinned(data, device=None):
+    """The data with its tensors in pinned memory; an object with a `pin_memory` method of its own does that itself."""
     from wisp.utils import _pytree
 
     def pin(leaf):
         return leaf.pin_memory() if isinstance(leaf, wisp.Tensor) or hasattr(leaf, "pin_memory") else leaf
 
-    return pin(batch) if hasattr(batch, "pin_memory") else _pytree.tree_map(pin, batch)
+    return pin(data) if hasattr(data, "pin_memory") else _pytree.tree_map(pin, data)
 
 
 class _PinThread:

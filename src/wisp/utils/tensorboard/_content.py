@@ -7,7 +7,8 @@ import wave
 import numpy as np
 
 import wisp
-from wisp.utils.tensorboard._events import double, message, metadata, packed, single, text, value, varint
+from wisp.utils._protobuf import double, message, packed, single, text, varint
+from wisp.utils.tensorboard._events import metadata, value
 from wisp.viz._display import encode_png
 
 __all__ = ["array", "audio", "encoded_image", "figure_pixels", "graph", "histogram", "hparams", "number", "picture", "pr_curve", "tile"]

@@ -1,4 +1,4 @@
-"""TensorBoard's event files: protocol buffers written by hand, in records framed by lengths and checksums.
+"""TensorBoard's event files: Protocol Buffers in records framed by lengths and checksums.
 
 The numbers of the fields are those of TensorBoard's event.proto, summary.proto, tensor.proto, graph.proto and of the protos of its
 plugins hparams, pr_curves and custom_scalars.
@@ -11,52 +11,9 @@ import threading
 import time
 
 from wisp import _core
+from wisp.utils._protobuf import double, message, packed, text, varint
 
-__all__ = ["EventFile", "double", "message", "metadata", "packed", "single", "text", "value", "varint"]
-
-
-# --- protocol buffers: a field is its number and kind, then its content
-
-
-def _number(n):
-    parts = bytearray()
-    n &= (1 << 64) - 1
-    while n > 127:
-        parts.append(n & 127 | 128)
-        n >>= 7
-    parts.append(n)
-    return bytes(parts)
-
-
-def varint(field, n):
-    """An integer, enumeration or boolean."""
-    return _number(field << 3) + _number(int(n))
-
-
-def double(field, x):
-    return _number(field << 3 | 1) + struct.pack("<d", x)
-
-
-def single(field, x):
-    """A 32-bit float; what does not fit is infinite."""
-    try:
-        return _number(field << 3 | 5) + struct.pack("<f", x)
-    except OverflowError:
-        return _number(field << 3 | 5) + struct.pack("<f", float("inf") if x > 0 else float("-inf"))
-
-
-def message(field, content):
-    """A message, or bytes."""
-    return _number(field << 3 | 2) + _number(len(content)) + content
-
-
-def text(field, string):
-    return message(field, str(string).encode())
-
-
-def packed(field, numbers, kind="d"):
-    """Many floats: kind "d" or "f"."""
-    return message(field, struct.pack(f"<{len(numbers)}{kind}", *numbers))
+__all__ = ["EventFile", "metadata", "value"]
 
 
 # --- summaries

@@ -9,9 +9,10 @@ import time
 import numpy as np
 
 import wisp
+from wisp.utils._protobuf import message, packed, single, text, varint
 from wisp.utils.tensorboard import _content
 from wisp.utils.tensorboard._content import array, number
-from wisp.utils.tensorboard._events import EventFile, float_tensor, message, metadata, packed, single, string_tensor, text, value, varint
+from wisp.utils.tensorboard._events import EventFile, float_tensor, metadata, string_tensor, value
 
 __all__ = ["FileWriter", "SummaryWriter"]
 

@@ -22,20 +22,8 @@ from wisp.vision.models._api import Weights, WeightsEnum, get_model, get_model_b
 
 __all__ = ["get_model", "get_model_builder", "get_model_weights", "get_weight", "list_models"]
 for _module in (
-    alexnet,
-    vgg,
-    resnet,
-    squeezenet,
-    densenet,
-    mobilenet,
-    efficientnet,
-    vision_transformer,
-    convnext,
-    googlenet,
-    inception,
-    shufflenetv2,
-    unet,
-    swin_transformer,
+    *(alexnet, vgg, resnet, squeezenet, densenet, mobilenet, efficientnet),
+    *(vision_transformer, convnext, googlenet, inception, shufflenetv2, unet, swin_transformer),
 ):
     for _name in _module.__all__:
         globals()[_name] = getattr(_module, _name)

@@ -78,11 +78,5 @@ _ALL = {
 
 
 for _size, (_widths, _counts, _depth, _file) in _ALL.items():
-    publish(
-        globals(),
-        f"convnext_{_size}",
-        weights_of(f"ConvNeXt_{_size.title()}", IMAGENET1K_V1=_file),
-        ConvNeXt,
-        list(zip(_widths, _counts)),
-        stochastic_depth_prob=_depth,
-    )
+    _kind = weights_of(f"ConvNeXt_{_size.title()}", IMAGENET1K_V1=_file)
+    publish(globals(), f"convnext_{_size}", _kind, ConvNeXt, list(zip(_widths, _counts)), stochastic_depth_prob=_depth)

@@ -113,12 +113,5 @@ _ALL = {
 
 
 for _depth, (_growth, _blocks, _first, _digest) in _ALL.items():
-    publish(
-        globals(),
-        f"densenet{_depth}",
-        weights_of(f"DenseNet{_depth}", IMAGENET1K_V1=f"densenet{_depth}-{_digest}.pth"),
-        DenseNet,
-        _growth,
-        _blocks,
-        _first,
-    )
+    _kind = weights_of(f"DenseNet{_depth}", IMAGENET1K_V1=f"densenet{_depth}-{_digest}.pth")
+    publish(globals(), f"densenet{_depth}", _kind, DenseNet, _growth, _blocks, _first)

@@ -165,13 +165,5 @@ for _name, (_width, _depth, _dropout, _size, _file) in _ALL.items():
     publish(globals(), f"efficientnet_{_name}", _kind, EfficientNet, _rows, dropout=_dropout, **_fixed)
 for _name, (_rows, _dropout, _file) in _V2.items():
     _kind = weights_of(f"EfficientNet_V2_{_name.upper()}", IMAGENET1K_V1=Weights(_file, 384, 384))
-    publish(
-        globals(),
-        f"efficientnet_v2_{_name}",
-        _kind,
-        EfficientNet,
-        _rows,
-        dropout=_dropout,
-        last_channel=1280,
-        norm_layer=functools.partial(nn.BatchNorm2d, eps=1e-03),
-    )
+    _fixed = {"dropout": _dropout, "last_channel": 1280, "norm_layer": functools.partial(nn.BatchNorm2d, eps=1e-03)}
+    publish(globals(), f"efficientnet_v2_{_name}", _kind, EfficientNet, _rows, **_fixed)

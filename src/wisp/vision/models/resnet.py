@@ -134,51 +134,21 @@ class ResNet(nn.Module):
         return self._forward_impl(x)
 
 
-# name: (class of the weights, block, blocks, arguments, files)
+# name: (class of the weights, block, blocks, arguments, the digests in the names of the files)
 _ALL = {
-    "resnet18": ("ResNet18", BasicBlock, [2, 2, 2, 2], {}, ["resnet18-f37072fd.pth"]),
-    "resnet34": ("ResNet34", BasicBlock, [3, 4, 6, 3], {}, ["resnet34-b627a593.pth"]),
-    "resnet50": ("ResNet50", Bottleneck, [3, 4, 6, 3], {}, ["resnet50-0676ba61.pth", "resnet50-11ad3fa6.pth"]),
-    "resnet101": ("ResNet101", Bottleneck, [3, 4, 23, 3], {}, ["resnet101-63fe2227.pth", "resnet101-cd907fc2.pth"]),
-    "resnet152": ("ResNet152", Bottleneck, [3, 8, 36, 3], {}, ["resnet152-394f9c45.pth", "resnet152-f82ba261.pth"]),
-    "resnext50_32x4d": (
-        "ResNeXt50_32X4D",
-        Bottleneck,
-        [3, 4, 6, 3],
-        {"groups": 32, "width_per_group": 4},
-        ["resnext50_32x4d-7cdf4587.pth", "resnext50_32x4d-1a0047aa.pth"],
-    ),
-    "resnext101_32x8d": (
-        "ResNeXt101_32X8D",
-        Bottleneck,
-        [3, 4, 23, 3],
-        {"groups": 32, "width_per_group": 8},
-        ["resnext101_32x8d-8ba56ff5.pth", "resnext101_32x8d-110c445d.pth"],
-    ),
-    "resnext101_64x4d": (
-        "ResNeXt101_64X4D",
-        Bottleneck,
-        [3, 4, 23, 3],
-        {"groups": 64, "width_per_group": 4},
-        ["resnext101_64x4d-173b62eb.pth"],
-    ),
-    "wide_resnet50_2": (
-        "Wide_ResNet50_2",
-        Bottleneck,
-        [3, 4, 6, 3],
-        {"width_per_group": 128},
-        ["wide_resnet50_2-95faca4d.pth", "wide_resnet50_2-9ba9bcbe.pth"],
-    ),
-    "wide_resnet101_2": (
-        "Wide_ResNet101_2",
-        Bottleneck,
-        [3, 4, 23, 3],
-        {"width_per_group": 128},
-        ["wide_resnet101_2-32ee1156.pth", "wide_resnet101_2-d733dc28.pth"],
-    ),
+    "resnet18": ("ResNet18", BasicBlock, [2, 2, 2, 2], {}, "f37072fd"),
+    "resnet34": ("ResNet34", BasicBlock, [3, 4, 6, 3], {}, "b627a593"),
+    "resnet50": ("ResNet50", Bottleneck, [3, 4, 6, 3], {}, "0676ba61 11ad3fa6"),
+    "resnet101": ("ResNet101", Bottleneck, [3, 4, 23, 3], {}, "63fe2227 cd907fc2"),
+    "resnet152": ("ResNet152", Bottleneck, [3, 8, 36, 3], {}, "394f9c45 f82ba261"),
+    "resnext50_32x4d": ("ResNeXt50_32X4D", Bottleneck, [3, 4, 6, 3], {"groups": 32, "width_per_group": 4}, "7cdf4587 1a0047aa"),
+    "resnext101_32x8d": ("ResNeXt101_32X8D", Bottleneck, [3, 4, 23, 3], {"groups": 32, "width_per_group": 8}, "8ba56ff5 110c445d"),
+    "resnext101_64x4d": ("ResNeXt101_64X4D", Bottleneck, [3, 4, 23, 3], {"groups": 64, "width_per_group": 4}, "173b62eb"),
+    "wide_resnet50_2": ("Wide_ResNet50_2", Bottleneck, [3, 4, 6, 3], {"width_per_group": 128}, "95faca4d 9ba9bcbe"),
+    "wide_resnet101_2": ("Wide_ResNet101_2", Bottleneck, [3, 4, 23, 3], {"width_per_group": 128}, "32ee1156 d733dc28"),
 }
 
 
-for _name, (_title, _block, _layers, _fixed, _files) in _ALL.items():
-    _kind = weights_of(_title, **{f"IMAGENET1K_V{index}": file for index, file in enumerate(_files, 1)})
-    publish(globals(), _name, _kind, ResNet, _block, _layers, **_fixed)
+for _name, (_title, _block, _layers, _fixed, _digests) in _ALL.items():
+    _files = {f"IMAGENET1K_V{version}": f"{_name}-{digest}.pth" for version, digest in enumerate(_digests.split(), 1)}
+    publish(globals(), _name, weights_of(_title, **_files), ResNet, _block, _layers, **_fixed)

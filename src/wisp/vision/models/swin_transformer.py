@@ -171,15 +171,5 @@ _ALL = {
 
 
 for _size, (_width, _depths, _heads, _drop, _file) in _ALL.items():
-    publish(
-        globals(),
-        f"swin_{_size}",
-        weights_of(f"Swin_{_size.upper()}", IMAGENET1K_V1=_file),
-        SwinTransformer,
-        [4, 4],
-        _width,
-        _depths,
-        _heads,
-        [7, 7],
-        stochastic_depth_prob=_drop,
-    )
+    _kind = weights_of(f"Swin_{_size.upper()}", IMAGENET1K_V1=_file)
+    publish(globals(), f"swin_{_size}", _kind, SwinTransformer, [4, 4], _width, _depths, _heads, [7, 7], stochastic_depth_prob=_drop)

@@ -74,12 +74,5 @@ def _with_layers(depth, batch_norm, **options):
 for _depth in _PLANS:
     for _norm in (False, True):
         _suffix = f"{_depth}_bn" if _norm else str(_depth)
-        publish(
-            globals(),
-            f"vgg{_suffix}",
-            weights_of(f"VGG{_suffix.upper()}", IMAGENET1K_V1=f"vgg{_suffix}-{_FILES[_suffix]}.pth"),
-            _with_layers,
-            _depth,
-            _norm,
-            fitting={"init_weights": False},
-        )
+        _kind = weights_of(f"VGG{_suffix.upper()}", IMAGENET1K_V1=f"vgg{_suffix}-{_FILES[_suffix]}.pth")
+        publish(globals(), f"vgg{_suffix}", _kind, _with_layers, _depth, _norm, fitting={"init_weights": False})

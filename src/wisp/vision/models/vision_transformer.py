@@ -134,17 +134,8 @@ _ALL = {
 }
 
 
-for _name, (_patch, _layers, _heads, _width, _inner, _file) in _ALL.items():
+for _name, (*_numbers, _file) in _ALL.items():
     _version = "IMAGENET1K_SWAG_E2E_V1" if _name == "vit_h_14" else "IMAGENET1K_V1"
-    publish(
-        globals(),
-        _name,
-        weights_of("ViT_" + _name[4:].upper(), **{_version: _file}),
-        VisionTransformer,
-        image_size=224,
-        patch_size=_patch,
-        num_layers=_layers,
-        num_heads=_heads,
-        hidden_dim=_width,
-        mlp_dim=_inner,
-    )
+    _kind = weights_of("ViT_" + _name[4:].upper(), **{_version: _file})
+    _sizes = dict(zip(("image_size", "patch_size", "num_layers", "num_heads", "hidden_dim", "mlp_dim"), (224, *_numbers)))
+    publish(globals(), _name, _kind, VisionTransformer, **_sizes)

@@ -203,22 +203,11 @@ def _mobile(num_classes=91, weights_backbone=None, trainable_backbone_layers=Non
 
 
 _TRAINED = {"num_classes": 91, "trained": True}
-for _name, _title, _file, _make, _fixed in (
-    ("fasterrcnn_resnet50_fpn", "FasterRCNN_ResNet50_FPN", "fasterrcnn_resnet50_fpn_coco-258fb6c6.pth", _first, {}),
-    ("fasterrcnn_resnet50_fpn_v2", "FasterRCNN_ResNet50_FPN_V2", "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth", _v2, {}),
-    (
-        "fasterrcnn_mobilenet_v3_large_fpn",
-        "FasterRCNN_MobileNet_V3_Large_FPN",
-        "fasterrcnn_mobilenet_v3_large_fpn-fb6a3cc7.pth",
-        _mobile,
-        {},
-    ),
-    (
-        "fasterrcnn_mobilenet_v3_large_320_fpn",
-        "FasterRCNN_MobileNet_V3_Large_320_FPN",
-        "fasterrcnn_mobilenet_v3_large_320_fpn-907ea3f9.pth",
-        _mobile,
-        {"min_size": 320, "max_size": 640, "rpn_pre_nms_top_n_test": 150, "rpn_post_nms_top_n_test": 150},
-    ),
+_SMALL = {"min_size": 320, "max_size": 640, "rpn_pre_nms_top_n_test": 150, "rpn_post_nms_top_n_test": 150}
+for _title, _file, _make, _fixed in (
+    ("FasterRCNN_ResNet50_FPN", "fasterrcnn_resnet50_fpn_coco-258fb6c6.pth", _first, {}),
+    ("FasterRCNN_ResNet50_FPN_V2", "fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth", _v2, {}),
+    ("FasterRCNN_MobileNet_V3_Large_FPN", "fasterrcnn_mobilenet_v3_large_fpn-fb6a3cc7.pth", _mobile, {}),
+    ("FasterRCNN_MobileNet_V3_Large_320_FPN", "fasterrcnn_mobilenet_v3_large_320_fpn-907ea3f9.pth", _mobile, _SMALL),
 ):
-    publish(globals(), _name, weights_of(_title, COCO_V1=Weights(_file)), _make, fitting=_TRAINED, **_fixed)
+    publish(globals(), _title.lower(), weights_of(_title, COCO_V1=Weights(_file)), _make, fitting=_TRAINED, **_fixed)

@@ -72,18 +72,7 @@ def _second(**options):
     return _v2(make=make, **options)
 
 
-publish(
-    globals(),
-    "maskrcnn_resnet50_fpn",
-    weights_of("MaskRCNN_ResNet50_FPN", COCO_V1=Weights("maskrcnn_resnet50_fpn_coco-bf2d0c1e.pth")),
-    on_resnet50,
-    MaskRCNN,
-    fitting=_TRAINED,
-)
-publish(
-    globals(),
-    "maskrcnn_resnet50_fpn_v2",
-    weights_of("MaskRCNN_ResNet50_FPN_V2", COCO_V1=Weights("maskrcnn_resnet50_fpn_v2_coco-73cbd019.pth")),
-    _second,
-    fitting=_TRAINED,
-)
+_kind = weights_of("MaskRCNN_ResNet50_FPN", COCO_V1=Weights("maskrcnn_resnet50_fpn_coco-bf2d0c1e.pth"))
+publish(globals(), "maskrcnn_resnet50_fpn", _kind, on_resnet50, MaskRCNN, fitting=_TRAINED)
+_kind = weights_of("MaskRCNN_ResNet50_FPN_V2", COCO_V1=Weights("maskrcnn_resnet50_fpn_v2_coco-73cbd019.pth"))
+publish(globals(), "maskrcnn_resnet50_fpn_v2", _kind, _second, fitting=_TRAINED)

@@ -90,19 +90,11 @@ def _on(resnet, kind, head, num_classes=21, aux_loss=None, weights_backbone=None
     return kind(IntermediateLayerGetter(backbone, layers), head(2048, num_classes), FCNHead(1024, num_classes) if aux_loss else None)
 
 
-for _name, _title, _file, _kind, _head, _resnet in (
-    ("fcn_resnet50", "FCN_ResNet50", "fcn_resnet50_coco-1167a1af.pth", FCN, FCNHead, resnet50),
-    ("fcn_resnet101", "FCN_ResNet101", "fcn_resnet101_coco-7ecb50ca.pth", FCN, FCNHead, resnet101),
-    ("deeplabv3_resnet50", "DeepLabV3_ResNet50", "deeplabv3_resnet50_coco-cd0a2569.pth", DeepLabV3, DeepLabHead, resnet50),
-    ("deeplabv3_resnet101", "DeepLabV3_ResNet101", "deeplabv3_resnet101_coco-586e9e4e.pth", DeepLabV3, DeepLabHead, resnet101),
+for _title, _file, _kind, _head, _resnet in (
+    ("FCN_ResNet50", "fcn_resnet50_coco-1167a1af.pth", FCN, FCNHead, resnet50),
+    ("FCN_ResNet101", "fcn_resnet101_coco-7ecb50ca.pth", FCN, FCNHead, resnet101),
+    ("DeepLabV3_ResNet50", "deeplabv3_resnet50_coco-cd0a2569.pth", DeepLabV3, DeepLabHead, resnet50),
+    ("DeepLabV3_ResNet101", "deeplabv3_resnet101_coco-586e9e4e.pth", DeepLabV3, DeepLabHead, resnet101),
 ):
-    publish(
-        globals(),
-        _name,
-        weights_of(_title, COCO_WITH_VOC_LABELS_V1=Weights(_file, 520, 520)),
-        _on,
-        _resnet,
-        _kind,
-        _head,
-        fitting={"aux_loss": True},
-    )
+    _weights = weights_of(_title, COCO_WITH_VOC_LABELS_V1=Weights(_file, 520, 520))
+    publish(globals(), _title.lower(), _weights, _on, _resnet, _kind, _head, fitting={"aux_loss": True})

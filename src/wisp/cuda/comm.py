@@ -1,3 +1,0 @@
-"""Copies between GPUs: see `wisp.nn.parallel`."""
-
-from wisp.nn.parallel.scatter_gather import gather, scatter  # noqa: F401

@@ -1,1 +1,0 @@
-"""Older paths of `fully_shard` and `checkpoint`."""

@@ -1,1 +1,0 @@
-"""What programs written for torchrun import."""

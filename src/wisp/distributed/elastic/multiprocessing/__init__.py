@@ -1,1 +1,0 @@
-"""Processes that torchrun starts; here `wisp launch` does."""

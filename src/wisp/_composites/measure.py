@@ -5,7 +5,7 @@ import warnings
 
 from wisp import _core
 from wisp._composites._autocast import in_float32
-from wisp._composites.reduce import into
+from wisp._composites.reduce import functions_of, into
 from wisp._composites.shape import broadcast_shapes
 from wisp._tensor import TYPE_NAMES
 
@@ -414,9 +414,8 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
         spacings = list(spacing)
         if len(spacings) != len(dims):
             raise RuntimeError(
-                f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to "
-                f"'self.dim() = {input.dim()}', since dim argument was not given, but got a list of length "
-                f"{len(spacings)}"
+                "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = "
+                f"{input.dim()}', since dim argument was not given, but got a list of length {len(spacings)}"
                 if dim is None
                 else "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to "
                 f"have the same length, but got a spacing argument of length {len(spacings)} and a dim "
@@ -429,21 +428,6 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
     return tuple(_derivative(input, d, s, edge_order) for d, s in zip(dims, spacings))
 
 
-FUNCTIONS = [
-    cdist,
-    pdist,
-    dist,
-    renorm,
-    cross,
-    vander,
-    cov,
-    corrcoef,
-    histogramdd,
-    native_group_norm,
-    trapezoid,
-    trapz,
-    cumulative_trapezoid,
-    gradient,
-]
+FUNCTIONS = functions_of(globals(), "linalg_cross", "linalg_vander")
 METHODS = [dist, renorm, cross, cov, corrcoef]
 INPLACE = [renorm]

@@ -1,6 +1,7 @@
 """nn.functional's functions that PyTorch also has at its root, with other arguments there."""
 
 from wisp import _core
+from wisp._composites.reduce import functions_of
 
 _REDUCTIONS = ("none", "mean", "sum")
 
@@ -151,29 +152,5 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6,
     return _functional().triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=_REDUCTIONS[reduction])
 
 
-FUNCTIONS = [
-    prelu,
-    celu_,
-    selu_,
-    threshold_,
-    alpha_dropout,
-    alpha_dropout_,
-    feature_alpha_dropout,
-    feature_alpha_dropout_,
-    feature_dropout,
-    feature_dropout_,
-    native_dropout,
-    native_group_norm,
-    instance_norm,
-    embedding_bag,
-    embedding_renorm_,
-    binary_cross_entropy_with_logits,
-    cosine_embedding_loss,
-    ctc_loss,
-    hinge_embedding_loss,
-    kl_div,
-    margin_ranking_loss,
-    poisson_nll_loss,
-    triplet_margin_loss,
-]
+FUNCTIONS = functions_of(globals())
 METHODS = [prelu]

@@ -2,6 +2,7 @@
 
 import wisp
 from wisp import _core
+from wisp._composites.reduce import functions_of
 
 
 def cond(pred, true_fn, false_fn, operands=()):
@@ -289,19 +290,5 @@ def resize(self, *sizes):
     return self.reshape(*sizes)
 
 
-FUNCTIONS = [
-    cond,
-    while_loop,
-    conv_tbc,
-    native_channel_shuffle,
-    lobpcg,
-    segment_reduce,
-    fake_quantize_per_tensor_affine,
-    fake_quantize_per_channel_affine,
-    hash_tensor,
-    from_file,
-    get_device_module,
-    compiled_with_cxx11_abi,
-    init_num_threads,
-]
+FUNCTIONS = functions_of(globals(), "grouped_mm", "resize")
 METHODS = [resize, hash_tensor]

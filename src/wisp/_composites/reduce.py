@@ -5,6 +5,12 @@ from wisp import _core
 _range = range  # some functions have a parameter of that name
 
 
+def functions_of(namespace, *but):
+    """The public functions that a family defines, all but those named: what its `FUNCTIONS` are."""
+    own = {name: f for name, f in namespace.items() if getattr(f, "__module__", None) == namespace["__name__"] and callable(f)}
+    return [f for name, f in own.items() if not name.startswith("_") and name not in but]
+
+
 def into(out, result):
     """`result`, written into `out` where that is given."""
     if out is None:

@@ -3,7 +3,7 @@
 import itertools
 
 from wisp import _core
-from wisp._composites.reduce import into
+from wisp._composites.reduce import functions_of, into
 
 _op = _core._operators[""]
 
@@ -143,9 +143,8 @@ def _split_at(input, indices_or_sections, dim, name, least):
         sections = indices_or_sections
         if sections == 0 or input.shape[dim] % sections:
             raise RuntimeError(
-                f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension "
-                f"{input.shape[dim]} "
-                f"is not divisible by the split_size {sections}!"
+                f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {input.shape[dim]} is not "
+                f"divisible by the split_size {sections}!"
             )
     return input.tensor_split(indices_or_sections, dim)
 
@@ -217,9 +216,8 @@ def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=Non
     """Uninitialised memory whose dimensions lie in memory in the order given."""
     if len(physical_layout) != len(size):
         raise RuntimeError(
-            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
-            f"{len(size)} "
-            f"is not equal to len(physical_layout) = {len(physical_layout)}"
+            f"Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {len(size)} is not equal "
+            f"to len(physical_layout) = {len(physical_layout)}"
         )
     stride, step = [0] * len(size), 1
     seen = set()
@@ -227,8 +225,7 @@ def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=Non
         if not 0 <= d < len(size):
             raise RuntimeError(
                 f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at index "
-                f"{list(physical_layout).index(d)}).  NB: negative dims not currently supported; file an "
-                "issue if you want it."
+                f"{list(physical_layout).index(d)}).  NB: negative dims not currently supported; file an issue if you want it."
             )
         if d in seen:
             raise RuntimeError("Duplicate dim not allowed")
@@ -262,26 +259,6 @@ def is_tensor(obj):
     return isinstance(obj, _core.Tensor)
 
 
-FUNCTIONS = [
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    broadcast_shapes,
-    broadcast_tensors,
-    meshgrid,
-    cartesian_prod,
-    combinations,
-    hsplit,
-    vsplit,
-    dsplit,
-    unsafe_chunk,
-    unsafe_split,
-    unsafe_split_with_sizes,
-    unravel_index,
-    nonzero_static,
-    empty_permuted,
-    resize_as_,
-    is_tensor,
-]
+FUNCTIONS = functions_of(globals(), "fill_diagonal_")
 METHODS = [hsplit, vsplit, dsplit, unsafe_chunk, unsafe_split, unsafe_split_with_sizes, nonzero_static, resize_as_, fill_diagonal_]
 INPLACE = []

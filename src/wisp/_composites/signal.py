@@ -13,9 +13,9 @@ def _shown(value):
     return int(value) if isinstance(value, bool) else value
 
 
-def _call(name, input, **arguments):
+def _call(name, input, arguments, names):
     """How a call is named in its errors."""
-    return f"{name}({input}, " + ", ".join(f"{k}={_shown(v)}" for k, v in arguments.items()) + ")"
+    return f"{name}({input}, " + ", ".join(f"{k}={_shown(arguments[k])}" for k in names.split()) + ")"
 
 
 def _centred(window, n_fft):
@@ -51,18 +51,8 @@ def stft(
         shape, half = input.shape, n_fft // 2
         padded = pad(input.reshape([1] * (3 - len(shape)) + list(shape)), (half, half), mode=pad_mode)
         input = padded.reshape(list(shape[:-1]) + [padded.shape[-1]])
-    call = _call(
-        "stft",
-        f"{input.type()}{list(input.shape)}",
-        n_fft=n_fft,
-        hop_length=hop_length,
-        win_length=win_length,
-        window=window,
-        normalized=normalized,
-        onesided=onesided,
-        return_complex=return_complex,
-        align_to_window=align_to_window,
-    )
+    names = "n_fft hop_length win_length window normalized onesided return_complex align_to_window"
+    call = _call("stft", f"{input.type()}{list(input.shape)}", locals(), names)
     is_complex = input.is_complex() or (window is not None and window.is_complex())
     if return_complex is None:
         if not is_complex:
@@ -120,19 +110,8 @@ def istft(
     hop_length = n_fft // 4 if hop_length is None else hop_length
     win_length = n_fft if win_length is None else win_length
     kind = f"{input.device.type.upper()}{TYPE_NAMES.get(input.dtype, '')}Type{list(input.shape)}"
-    call = _call(
-        "istft",
-        kind,
-        n_fft=n_fft,
-        hop_length=hop_length,
-        win_length=win_length,
-        window=window,
-        center=center,
-        normalized=normalized,
-        onesided=onesided,
-        length=length,
-        return_complex=return_complex,
-    )
+    names = "n_fft hop_length win_length window center normalized onesided length return_complex"
+    call = _call("istft", kind, locals(), names)
     if not input.is_complex():
         raise RuntimeError("istft requires a complex-valued input tensor matching the output from stft with return_complex=True.")
     if input.numel() == 0:
@@ -145,8 +124,7 @@ def istft(
         onesided = input.shape[-2] != n_fft
     if onesided and n_fft // 2 + 1 != input.shape[-2]:
         raise RuntimeError(
-            f"{call} : expected the frequency dimension (3rd to the last) of the input tensor to match n_fft "
-            "/ 2 + 1 when "
+            f"{call} : expected the frequency dimension (3rd to the last) of the input tensor to match n_fft / 2 + 1 when "
             f"onesided=True, but got {input.shape[-2]}"
         )
     if not onesided and n_fft != input.shape[-2]:
@@ -189,9 +167,8 @@ def istft(
     if end > full:
         if length is not None:
             warnings.warn(
-                "The length of signal is shorter than the length parameter. Result is being padded with "
-                "zeros in the tail. "
-                "Please check your center and hop_length settings.",
+                "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please "
+                "check your center and hop_length settings.",
                 stacklevel=2,
             )
         signal = _core.cat([signal, signal.new_zeros(list(signal.shape[:-1]) + [end - full])], -1)

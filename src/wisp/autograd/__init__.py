@@ -74,9 +74,8 @@ def _start_gradients(outputs, given, batched=False):
                 )
             if gradient.is_complex() != output.is_complex():
                 raise RuntimeError(
-                    "For complex Tensors, both grad_output and output are required to have the same "
-                    f"dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {gradient.dtype} "
-                    f"and output[{i}] has a dtype of {output.dtype}."
+                    "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                    f"grad_output[{i}] has a dtype of {gradient.dtype} and output[{i}] has a dtype of {output.dtype}."
                 )
     return given
 

@@ -83,8 +83,7 @@ def _enter(rank, size, init_method, timeout):
     size = _number("WORLD_SIZE") if size < 0 else size
     if size < 0:
         raise ValueError(
-            "init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable "
-            "WORLD_SIZE "
+            "init_process_group: Error initializing torch.distributed using env:// rendezvous: environment variable WORLD_SIZE "
             "expected, but not set; start the program with `wisp launch -n 2 script.py` or `mpiexec -n 2 python script.py`"
         )
     if rank < 0 and size == 1:
@@ -100,9 +99,8 @@ def _enter(rank, size, init_method, timeout):
         return Alone()
     if loaded and loaded.Is_initialized():
         raise RuntimeError(
-            "init_process_group: mpi4py started MPI in this process alone, before the other ranks were known; import "
-            "mpi4py.MPI "
-            "after init_process_group, or start the program with mpiexec"
+            "init_process_group: mpi4py started MPI in this process alone, before the other ranks were known; import mpi4py.MPI after "
+            "init_process_group, or start the program with mpiexec"
         )
     _meet(rank, size, init_method or "env://", timeout)
     try:

@@ -71,9 +71,8 @@ def vec_to_tril_matrix(vec, diag=0):
     n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * vec.shape[-1] + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
     if not round(n, 3).is_integer() and n - round(n) > wisp.finfo(vec.dtype).eps:
         raise ValueError(
-            f"The size of last dimension is {vec.shape[-1]} which cannot be expressed as the lower triangular "
-            f"part of a "
-            "square D x D matrix."
+            f"The size of last dimension is {vec.shape[-1]} which cannot be expressed as the lower triangular part of a square D x D "
+            "matrix."
         )
     n = round(n.real) if isinstance(n, complex) else round(n)
     rows, columns = wisp.tril_indices(n, n, diag, device=vec.device)

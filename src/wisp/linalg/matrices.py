@@ -102,9 +102,8 @@ def tensorinv(A, ind=2, *, out=None):
     rows, columns = tuple(A.shape[:ind]), tuple(A.shape[ind:])
     if math.prod(rows) != math.prod(columns):
         raise RuntimeError(
-            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == "
-            f"prod(self.shape[:ind]), but got "
-            f"{math.prod(columns)} != {math.prod(rows)}"
+            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {math.prod(columns)} "
+            f"!= {math.prod(rows)}"
         )
     return into(out, _op["inv"](A.reshape(math.prod(rows), math.prod(columns))).reshape(columns + rows))
 
@@ -117,8 +116,7 @@ def tensorsolve(A, B, dims=None, *, out=None):
     shape = tuple(A.shape[B.dim() :])
     if math.prod(A.shape[: B.dim()]) != B.numel() or B.numel() != math.prod(shape):
         raise RuntimeError(
-            f"Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
-            f"prod(self.shape[:other.ndim]), "
-            f"but got {math.prod(shape)} != {math.prod(A.shape[: B.dim()])}"
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
+            f"{math.prod(shape)} != {math.prod(A.shape[: B.dim()])}"
         )
     return into(out, _op["solve"](A.reshape(B.numel(), B.numel()), B.reshape(-1)).reshape(shape))

@@ -61,34 +61,17 @@ def conv(g, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
         pads = [n // 2 for n in total] + [n - n // 2 for n in total]
     else:
         pads = [0] * 2 * count if padding == "valid" else _per_dim(padding, count) * 2
-    return _batched(
-        g,
-        input,
-        count,
-        lambda x: g.op("Conv", x, weight, bias, kernel_shape=kernel, strides=stride, pads=pads, dilations=dilation, group=groups),
-    )
+    settings = {"kernel_shape": kernel, "strides": stride, "pads": pads, "dilations": dilation, "group": groups}
+    return _batched(g, input, count, lambda x: g.op("Conv", x, weight, bias, **settings))
 
 
 @rule("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def conv_transpose(g, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     count = weight.ndim - 2
-    return _batched(
-        g,
-        input,
-        count,
-        lambda x: g.op(
-            "ConvTranspose",
-            x,
-            weight,
-            bias,
-            kernel_shape=sizes_of(weight)[2:],
-            strides=_per_dim(stride, count),
-            group=groups,
-            pads=_per_dim(padding, count) * 2,
-            output_padding=_per_dim(output_padding, count),
-            dilations=_per_dim(dilation, count),
-        ),
-    )
+    settings = {"kernel_shape": sizes_of(weight)[2:], "strides": _per_dim(stride, count), "group": groups}
+    settings |= {"pads": _per_dim(padding, count) * 2, "output_padding": _per_dim(output_padding, count)}
+    settings["dilations"] = _per_dim(dilation, count)
+    return _batched(g, input, count, lambda x: g.op("ConvTranspose", x, weight, bias, **settings))
 
 
 def _batched(g, input, count, translate):
@@ -170,21 +153,7 @@ def max_pool(g, input, kernel_size, stride=None, padding=0, dilation=1, ceil_mod
     count = int(g.call.name[-2])
     if return_indices:
         raise UnsupportedOperatorError("onnx.export: max_pool with return_indices has no translation")
-    kernel = _per_dim(kernel_size, count)
-    return _batched(
-        g,
-        input,
-        count,
-        lambda x: g.op(
-            "MaxPool",
-            x,
-            kernel_shape=kernel,
-            strides=_per_dim(stride, count) if stride not in (None, ()) else kernel,
-            pads=_per_dim(padding, count) * 2,
-            dilations=_per_dim(dilation, count),
-            ceil_mode=int(ceil_mode),
-        ),
-    )
+    return _pool(g, "MaxPool", input, count, kernel_size, stride, padding, ceil_mode, dilations=_per_dim(dilation, count))
 
 
 @rule("avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -192,21 +161,14 @@ def avg_pool(g, input, kernel_size, stride=None, padding=0, ceil_mode=False, cou
     count = int(g.call.name[-2])
     if divisor_override is not None:
         raise UnsupportedOperatorError("onnx.export: avg_pool with divisor_override has no translation")
+    return _pool(g, "AveragePool", input, count, kernel_size, stride, padding, ceil_mode, count_include_pad=int(count_include_pad))
+
+
+def _pool(g, kind, input, count, kernel_size, stride, padding, ceil_mode, **more):
     kernel = _per_dim(kernel_size, count)
-    return _batched(
-        g,
-        input,
-        count,
-        lambda x: g.op(
-            "AveragePool",
-            x,
-            kernel_shape=kernel,
-            strides=_per_dim(stride, count) if stride not in (None, ()) else kernel,
-            pads=_per_dim(padding, count) * 2,
-            ceil_mode=int(ceil_mode),
-            count_include_pad=int(count_include_pad),
-        ),
-    )
+    strides = _per_dim(stride, count) if stride not in (None, ()) else kernel
+    settings = {"kernel_shape": kernel, "strides": strides, "pads": _per_dim(padding, count) * 2, "ceil_mode": int(ceil_mode), **more}
+    return _batched(g, input, count, lambda x: g.op(kind, x, **settings))
 
 
 @rule(

@@ -429,9 +429,8 @@ def _placement(map_location):
             return flat
         if device.type == "cuda" and not wisp.cuda.is_available():
             raise RuntimeError(
-                "Attempting to deserialize object on a CUDA device but wisp.cuda.is_available() is "
-                "False. If you are running on a CPU-only machine, please use load with "
-                "map_location='cpu' to map your storages to the CPU."
+                "Attempting to deserialize object on a CUDA device but wisp.cuda.is_available() is False. If you are running on a "
+                "CPU-only machine, please use load with map_location='cpu' to map your storages to the CPU."
             )
         return flat.to(device)
 

@@ -322,9 +322,8 @@ class Finder:
                 f"the file holds {what}, which Wisp does not have: convert them (say, to bfloat16) with PyTorch and save again"
             )
         raise pickle.UnpicklingError(
-            f"the file refers to {module}.{name}, which is not on the list of types that may be loaded. Files never "
-            f"run code here. If you trust this type, import it and say "
-            f"wisp.serialization.add_safe_globals([{name}]) before loading."
+            f"the file refers to {module}.{name}, which is not on the list of types that may be loaded. Files never run code here. If "
+            f"you trust this type, import it and say wisp.serialization.add_safe_globals([{name}]) before loading."
         )
 
 

@@ -65,9 +65,8 @@ def linear_cross_entropy(
         )
     if linear_weight.dim() > 2 and input.dim() == 1:
         raise RuntimeError(
-            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires "
-            f"batched input, (N, {input.shape[-1]}), got unbatched input with shape "
-            f"{tuple(input.shape)}"
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input, (N, "
+            f"{input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}"
         )
     outputs = linear_weight.shape[:-1]
     bias = None if linear_bias is None else linear_bias.reshape(-1)
@@ -154,9 +153,8 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if target.dim() == 1 and input1.dim() != 2 or target.dim() == 0 and input1.dim() != 1:
         raise RuntimeError(
-            f"{target.dim()}D target tensor expects {target.dim() + 1}D input tensors, but found "
-            f"inputs with "
-            f"sizes {list(input1.shape)} and {list(input2.shape)}."
+            f"{target.dim()}D target tensor expects {target.dim() + 1}D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
         )
     eps, dim = 1e-12, target.dim()
     product = (input1 * input2).sum(dim)

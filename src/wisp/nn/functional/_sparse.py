@@ -105,9 +105,8 @@ def _bags(input, offsets, include_last_offset):
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of "
-                "fixed "
-                f"length sequences. However, found offsets of type {type(offsets)}"
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. However, "
+                f"found offsets of type {type(offsets)}"
             )
         bags, length = input.shape
         return input.reshape(-1), wisp.arange(bags + 1, device=input.device) * length
@@ -120,9 +119,8 @@ def _bags(input, offsets, include_last_offset):
     offsets = offsets.to(wisp.int64)
     if offsets.numel() and int(offsets[0]) != 0:
         raise RuntimeError(
-            f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
-            f"position "
-            f"0. However, got {int(offsets[0])}"
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got "
+            f"{int(offsets[0])}"
         )
     if offsets.numel() and int(offsets[-1]) > input.numel():
         raise RuntimeError(
@@ -149,17 +147,15 @@ def embedding_bag(
     """The sum, mean or maximum of bags of rows of `weight`, without making the rows first."""
     if weight.dtype == wisp.int64 and input.is_floating_point():
         warnings.warn(
-            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, "
-            "...)` "
-            "is deprecated, and should now be `embedding_bag(input, weight, ...)`.",
+            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is deprecated, and "
+            "should now be `embedding_bag(input, weight, ...)`.",
             stacklevel=2,
         )
         weight, input = input, weight
     if per_sample_weights is not None and input.shape != per_sample_weights.shape:
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then "
-            f"it "
-            f"must have the same shape as the input ({tuple(input.shape)})"
+            f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have the same shape "
+            f"as the input ({tuple(input.shape)})"
         )
     if weight.dim() != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
@@ -171,9 +167,8 @@ def embedding_bag(
         raise ValueError("max mode does not support sparse weights")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
-            "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
-            "supported for "
-            f"mode='sum' (got mode='{mode}'). Please open a feature request on GitHub."
+            f"embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode='{mode}'). "
+            "Please open a feature request on GitHub."
         )
     padding = _padding(padding_idx, weight.shape[0])
     indices, ends = _bags(input, offsets, include_last_offset)

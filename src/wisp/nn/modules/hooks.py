@@ -186,10 +186,9 @@ class _BackwardHooks:
         grad_output, self.grad_output = self.grad_output, None
         if grad_output is None:
             raise RuntimeError(
-                "Module backward hook for grad_input is called before the grad_output one. "
-                "This happens because the gradient in your nn.Module flows to the Module's input "
-                "without passing through the Module's output. Make sure that the output depends on "
-                "the input and that the loss is computed based on the output."
+                "Module backward hook for grad_input is called before the grad_output one. This happens because the gradient in your "
+                "nn.Module flows to the Module's input without passing through the Module's output. Make sure that the output depends "
+                "on the input and that the loss is computed based on the output."
             )
         grad_input = self._spread(self.input_places, grads, self.input_count)
         grad_input = self._run(

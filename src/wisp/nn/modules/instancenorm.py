@@ -23,9 +23,8 @@ class _InstanceNorm(_NormBase):
             if found:
                 names = " and ".join(f'"{name}"' for name in found)
                 error_msgs.append(
-                    f"Unexpected running stats buffer(s) {names} for {type(self).__name__} with "
-                    "track_running_stats=False. The file is from a version in which instance "
-                    "normalisation tracked them by default; delete these keys to load it."
+                    f"Unexpected running stats buffer(s) {names} for {type(self).__name__} with track_running_stats=False. The file is "
+                    "from a version in which instance normalisation tracked them by default; delete these keys to load it."
                 )
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
 

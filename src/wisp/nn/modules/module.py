@@ -258,9 +258,8 @@ class Module(Hooks, State, _ModuleBase):
                 )
             if param.grad_fn is not None:
                 raise ValueError(
-                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
-                    f"created explicitly. To express '{name}' as a function of another Tensor, compute "
-                    "the value in the forward() method."
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To express "
+                    f"'{name}' as a function of another Tensor, compute the value in the forward() method."
                 )
         self._register_member("_parameters", name, param, _hooks._global_parameter_registration_hooks)
 

@@ -240,9 +240,8 @@ class RNNBase(Module):
             raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
         if dropout > 0 and num_layers == 1:
             warnings.warn(
-                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
-                f"expects num_layers greater than 1, but got dropout={dropout} and "
-                f"num_layers={num_layers}",
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater than "
+                f"1, but got dropout={dropout} and num_layers={num_layers}",
                 stacklevel=3,
             )
         for name, value, kind in (
@@ -322,8 +321,7 @@ class RNNBase(Module):
         """Raise if the input does not fit."""
         if input.dtype != self._flat_weights[0].dtype and not wisp.is_autocast_enabled(input.device.type):
             raise ValueError(
-                f"RNN input dtype ({input.dtype}) does not match weight dtype "
-                f"({self._flat_weights[0].dtype}). Convert input: "
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({self._flat_weights[0].dtype}). Convert input: "
                 f"input.to({self._flat_weights[0].dtype}), or convert model: model.to({input.dtype})"
             )
         expected = 2 if batch_sizes is not None else 3

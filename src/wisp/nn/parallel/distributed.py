@@ -241,11 +241,9 @@ class DistributedDataParallel(Module):
             self._started, self._done = True, set()
         if parameter in self._done or parameter in self._unused:
             raise RuntimeError(
-                f"DistributedDataParallel: Expected to mark a variable ready only once: the gradient of "
-                f"{self._names[parameter]} "
-                "was made twice in one backward, or after it was found unused. A part of the model that runs again "
-                "inside of "
-                "backward (reentrant checkpoints) does that: use checkpoint(..., use_reentrant=False)"
+                f"DistributedDataParallel: Expected to mark a variable ready only once: the gradient of {self._names[parameter]} was "
+                "made twice in one backward, or after it was found unused. A part of the model that runs again inside of backward "
+                "(reentrant checkpoints) does that: use checkpoint(..., use_reentrant=False)"
             )
         self._done.add(parameter)
         self._seen.append(parameter)

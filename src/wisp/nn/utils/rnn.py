@@ -31,9 +31,8 @@ class PackedSequence(namedtuple("PackedSequence", ["data", "batch_sizes", "sorte
             data, batch_sizes = data
         elif batch_sizes.device.type != "cpu":
             raise ValueError(
-                "batch_sizes should always be on CPU. Instances of PackedSequence should never be "
-                "created manually. They should be instantiated by functions like pack_sequence and "
-                "pack_padded_sequence in nn.utils.rnn."
+                "batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. They should be "
+                "instantiated by functions like pack_sequence and pack_padded_sequence in nn.utils.rnn."
             )
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)

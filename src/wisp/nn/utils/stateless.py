@@ -36,9 +36,8 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
             values = {id(given[n]): given[n] for n in names if n in given}
             if len(values) > 1:
                 raise ValueError(
-                    "functional_call got multiple values for keys "
-                    f"{sorted(n for n in names if n in given)}, which are tied. Consider using "
-                    "tie_weights=False"
+                    f"functional_call got multiple values for keys {sorted(n for n in names if n in given)}, which are tied. Consider "
+                    "using tie_weights=False"
                 )
             for name in names if values else ():
                 given[name] = next(iter(values.values()))

@@ -4,20 +4,9 @@ import contextlib as _contextlib
 
 from wisp._composites.settings import compile  # noqa: F401
 
-__all__ = [
-    "allow_in_graph",
-    "assume_constant_result",
-    "compile",
-    "cudagraph_mark_step_begin",
-    "disable",
-    "is_compiling",
-    "is_dynamo_compiling",
-    "is_exporting",
-    "list_backends",
-    "reset",
-    "set_stance",
-    "substitute_in_graph",
-]
+__all__ = """
+    allow_in_graph assume_constant_result compile cudagraph_mark_step_begin disable is_compiling is_dynamo_compiling is_exporting
+    list_backends reset set_stance substitute_in_graph""".split()
 
 
 def is_compiling():

@@ -13,17 +13,8 @@ from urllib.parse import urlparse  # noqa: F401 (programs import it from here)
 
 import wisp
 
-__all__ = [
-    "download_url_to_file",
-    "get_dir",
-    "help",
-    "list",
-    "load",
-    "load_safetensors",
-    "load_state_dict_from_url",
-    "save_safetensors",
-    "set_dir",
-]
+__all__ = """
+    download_url_to_file get_dir help list load load_safetensors load_state_dict_from_url save_safetensors set_dir""".split()
 
 _dir = None
 HASH_REGEX = re.compile(r"-([a-f0-9]{8,})\.")

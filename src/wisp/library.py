@@ -7,27 +7,9 @@ import typing
 import wisp
 from wisp._ops import OpOverload, OpOverloadPacket, ops
 
-__all__ = [
-    "CustomOpDef",
-    "Library",
-    "custom_op",
-    "define",
-    "fallthrough_kernel",
-    "get_ctx",
-    "get_kernel",
-    "impl",
-    "impl_abstract",
-    "infer_schema",
-    "opcheck",
-    "register_autocast",
-    "register_autograd",
-    "register_fake",
-    "register_kernel",
-    "register_torch_dispatch",
-    "register_vmap",
-    "triton_op",
-    "wrap_triton",
-]
+__all__ = """
+    CustomOpDef Library custom_op define fallthrough_kernel get_ctx get_kernel impl impl_abstract infer_schema opcheck
+    register_autocast register_autograd register_fake register_kernel register_torch_dispatch register_vmap triton_op wrap_triton""".split()
 
 _TYPES = {
     wisp.Tensor: "Tensor",

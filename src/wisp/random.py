@@ -12,16 +12,8 @@ import contextlib as _contextlib
 
 from wisp._core import default_generator
 
-__all__ = [
-    "default_generator",
-    "fork_rng",
-    "get_rng_state",
-    "initial_seed",
-    "manual_seed",
-    "seed",
-    "set_rng_state",
-    "thread_safe_generator",
-]
+__all__ = """
+    default_generator fork_rng get_rng_state initial_seed manual_seed seed set_rng_state thread_safe_generator""".split()
 
 
 def thread_safe_generator():

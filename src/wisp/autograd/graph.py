@@ -8,16 +8,9 @@ import wisp
 from wisp import _core
 from wisp.utils.hooks import RemovableHandle
 
-__all__ = [
-    "GradientEdge",
-    "allow_mutation_on_saved_tensors",
-    "disable_saved_tensors_hooks",
-    "get_gradient_edge",
-    "increment_version",
-    "register_multi_grad_hook",
-    "save_on_cpu",
-    "saved_tensors_hooks",
-]
+__all__ = """
+    GradientEdge allow_mutation_on_saved_tensors disable_saved_tensors_hooks get_gradient_edge increment_version
+    register_multi_grad_hook save_on_cpu saved_tensors_hooks""".split()
 
 
 def __getattr__(name):

@@ -9,26 +9,10 @@ from wisp.distributed import _groups, collectives
 from wisp.distributed._work import DistError
 from wisp.distributed.collectives import ReduceOp
 
-__all__ = [
-    "DebugLevel",
-    "GroupName",
-    "QueueEmptyError",
-    "all_gather_coalesced",
-    "all_gather_single",
-    "all_reduce_coalesced",
-    "breakpoint",
-    "get_backend_config",
-    "get_debug_level",
-    "get_pg_count",
-    "is_backend_available",
-    "new_subgroups_by_enumeration",
-    "record_comm",
-    "reduce_scatter_single",
-    "set_debug_level",
-    "set_debug_level_from_env",
-    "split_group",
-    "supports_complex",
-]
+__all__ = """
+    DebugLevel GroupName QueueEmptyError all_gather_coalesced all_gather_single all_reduce_coalesced breakpoint get_backend_config
+    get_debug_level get_pg_count is_backend_available new_subgroups_by_enumeration record_comm reduce_scatter_single set_debug_level
+    set_debug_level_from_env split_group supports_complex""".split()
 
 GroupName = str
 

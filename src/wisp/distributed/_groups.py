@@ -7,33 +7,11 @@ import warnings
 from wisp.distributed import _world
 from wisp.distributed._alone import AloneBackend
 
-__all__ = [
-    "Backend",
-    "GroupMember",
-    "ProcessGroup",
-    "default_pg_timeout",
-    "destroy_process_group",
-    "get_backend",
-    "get_default_backend_for_device",
-    "get_global_rank",
-    "get_group_rank",
-    "get_node_local_rank",
-    "get_process_group_ranks",
-    "get_rank",
-    "get_world_size",
-    "group",
-    "init_process_group",
-    "is_available",
-    "is_gloo_available",
-    "is_initialized",
-    "is_mpi_available",
-    "is_nccl_available",
-    "is_torchelastic_launched",
-    "is_ucc_available",
-    "is_xccl_available",
-    "new_group",
-    "new_subgroups",
-]
+__all__ = """
+    Backend GroupMember ProcessGroup default_pg_timeout destroy_process_group get_backend get_default_backend_for_device
+    get_global_rank get_group_rank get_node_local_rank get_process_group_ranks get_rank get_world_size group init_process_group
+    is_available is_gloo_available is_initialized is_mpi_available is_nccl_available is_torchelastic_launched is_ucc_available
+    is_xccl_available new_group new_subgroups""".split()
 
 default_pg_timeout = datetime.timedelta(minutes=30)
 _default = None

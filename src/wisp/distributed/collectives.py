@@ -374,20 +374,6 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 
 _all_gather_base = all_gather_into_tensor
 _reduce_scatter_base = reduce_scatter_tensor
-__all__ = [
-    "ReduceOp",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "barrier",
-    "broadcast",
-    "gather",
-    "monitored_barrier",
-    "reduce",
-    "reduce_op",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "scatter",
-]
+__all__ = """
+    ReduceOp all_gather all_gather_into_tensor all_reduce all_to_all all_to_all_single barrier broadcast gather monitored_barrier
+    reduce reduce_op reduce_scatter reduce_scatter_tensor scatter""".split()

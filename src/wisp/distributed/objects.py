@@ -12,20 +12,9 @@ from wisp.distributed._traffic import moved
 from wisp.distributed._work import Work, place
 from wisp.distributed.collectives import _in_place, _root, _tensor, collective, perform
 
-__all__ = [
-    "P2POp",
-    "all_gather_object",
-    "batch_isend_irecv",
-    "broadcast_object_list",
-    "gather_object",
-    "irecv",
-    "isend",
-    "recv",
-    "recv_object_list",
-    "scatter_object_list",
-    "send",
-    "send_object_list",
-]
+__all__ = """
+    P2POp all_gather_object batch_isend_irecv broadcast_object_list gather_object irecv isend recv recv_object_list
+    scatter_object_list send send_object_list""".split()
 
 
 def _bytes(obj):

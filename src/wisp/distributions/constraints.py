@@ -8,40 +8,11 @@ tensor([ True, False])
 
 import wisp
 
-__all__ = [
-    "Constraint",
-    "boolean",
-    "cat",
-    "corr_cholesky",
-    "dependent",
-    "dependent_property",
-    "greater_than",
-    "greater_than_eq",
-    "half_open_interval",
-    "independent",
-    "integer_interval",
-    "interval",
-    "is_dependent",
-    "less_than",
-    "lower_cholesky",
-    "lower_triangular",
-    "MixtureSameFamilyConstraint",
-    "multinomial",
-    "nonnegative",
-    "nonnegative_integer",
-    "one_hot",
-    "positive",
-    "positive_definite",
-    "positive_integer",
-    "positive_semidefinite",
-    "real",
-    "real_vector",
-    "simplex",
-    "square",
-    "stack",
-    "symmetric",
-    "unit_interval",
-]
+__all__ = """
+    Constraint boolean cat corr_cholesky dependent dependent_property greater_than greater_than_eq half_open_interval independent
+    integer_interval interval is_dependent less_than lower_cholesky lower_triangular MixtureSameFamilyConstraint multinomial
+    nonnegative nonnegative_integer one_hot positive positive_definite positive_integer positive_semidefinite real real_vector
+    simplex square stack symmetric unit_interval""".split()
 
 
 class Constraint:

@@ -7,21 +7,8 @@ from wisp.distributions import constraints
 from wisp.distributions.distribution import Distribution, ExponentialFamily
 from wisp.distributions.utils import broadcast_all, lazy_property, standard_gamma
 
-__all__ = [
-    "Beta",
-    "Cauchy",
-    "Chi2",
-    "Dirichlet",
-    "Exponential",
-    "FisherSnedecor",
-    "Gamma",
-    "GeneralizedPareto",
-    "Laplace",
-    "Normal",
-    "StudentT",
-    "Uniform",
-    "VonMises",
-]
+__all__ = """
+    Beta Cauchy Chi2 Dirichlet Exponential FisherSnedecor Gamma GeneralizedPareto Laplace Normal StudentT Uniform VonMises""".split()
 
 _LOCATION = {"loc": constraints.real, "scale": constraints.positive}
 

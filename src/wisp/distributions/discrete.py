@@ -7,17 +7,9 @@ from wisp.distributions import constraints
 from wisp.distributions.distribution import Distribution, ExponentialFamily
 from wisp.distributions.utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits, standard_gamma
 
-__all__ = [
-    "Bernoulli",
-    "Binomial",
-    "Categorical",
-    "Geometric",
-    "Multinomial",
-    "NegativeBinomial",
-    "OneHotCategorical",
-    "OneHotCategoricalStraightThrough",
-    "Poisson",
-]
+__all__ = """
+    Bernoulli Binomial Categorical Geometric Multinomial NegativeBinomial
+    OneHotCategorical OneHotCategoricalStraightThrough Poisson""".split()
 
 
 def _one_of(probs, logits):

@@ -22,21 +22,9 @@ from wisp.distributions.transforms import (
 )
 from wisp.distributions.utils import broadcast_all, clamp_probs, euler_constant, sum_rightmost
 
-__all__ = [
-    "Gumbel",
-    "HalfCauchy",
-    "HalfNormal",
-    "Independent",
-    "InverseGamma",
-    "Kumaraswamy",
-    "LogNormal",
-    "LogisticNormal",
-    "Pareto",
-    "RelaxedBernoulli",
-    "RelaxedOneHotCategorical",
-    "TransformedDistribution",
-    "Weibull",
-]
+__all__ = """
+    Gumbel HalfCauchy HalfNormal Independent InverseGamma Kumaraswamy LogNormal LogisticNormal Pareto RelaxedBernoulli
+    RelaxedOneHotCategorical TransformedDistribution Weibull""".split()
 
 
 class Independent(Distribution):

@@ -4,31 +4,13 @@ import math
 
 import wisp
 from wisp.distributions import constraints
-from wisp.distributions._transform import ComposeTransform, IndependentTransform, ReshapeTransform, Transform, identity_transform
+from wisp.distributions._transform import ComposeTransform, IndependentTransform, ReshapeTransform, Transform, identity_transform  # noqa: F401
 from wisp.distributions.utils import lazy_property, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 
-__all__ = [
-    "AbsTransform",
-    "AffineTransform",
-    "CatTransform",
-    "ComposeTransform",
-    "CorrCholeskyTransform",
-    "CumulativeDistributionTransform",
-    "ExpTransform",
-    "IndependentTransform",
-    "LowerCholeskyTransform",
-    "PositiveDefiniteTransform",
-    "PowerTransform",
-    "ReshapeTransform",
-    "SigmoidTransform",
-    "SoftplusTransform",
-    "TanhTransform",
-    "SoftmaxTransform",
-    "StackTransform",
-    "StickBreakingTransform",
-    "Transform",
-    "identity_transform",
-]
+__all__ = """
+    AbsTransform AffineTransform CatTransform ComposeTransform CorrCholeskyTransform CumulativeDistributionTransform ExpTransform
+    IndependentTransform LowerCholeskyTransform PositiveDefiniteTransform PowerTransform ReshapeTransform SigmoidTransform
+    SoftplusTransform TanhTransform SoftmaxTransform StackTransform StickBreakingTransform Transform identity_transform""".split()
 
 
 class _Simple(Transform):

@@ -5,26 +5,11 @@ from bisect import bisect_right
 from collections import Counter
 
 from wisp.optim._lr_base import LRScheduler, _Composite, _function_state, _set_value, _values
-from wisp.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR, ReduceLROnPlateau
+from wisp.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR, ReduceLROnPlateau  # noqa: F401
 
-__all__ = [
-    "LambdaLR",
-    "MultiplicativeLR",
-    "StepLR",
-    "MultiStepLR",
-    "ConstantLR",
-    "LinearLR",
-    "ExponentialLR",
-    "SequentialLR",
-    "CosineAnnealingLR",
-    "ChainedScheduler",
-    "ReduceLROnPlateau",
-    "CyclicLR",
-    "CosineAnnealingWarmRestarts",
-    "OneCycleLR",
-    "PolynomialLR",
-    "LRScheduler",
-]
+__all__ = """
+    LambdaLR MultiplicativeLR StepLR MultiStepLR ConstantLR LinearLR ExponentialLR SequentialLR CosineAnnealingLR ChainedScheduler
+    ReduceLROnPlateau CyclicLR CosineAnnealingWarmRestarts OneCycleLR PolynomialLR LRScheduler""".split()
 
 _LRScheduler = LRScheduler
 

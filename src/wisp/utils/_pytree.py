@@ -5,39 +5,11 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from typing import Any
 
-__all__ = [
-    "Context",
-    "GetAttrKey",
-    "KeyEntry",
-    "KeyPath",
-    "MappingKey",
-    "SUPPORTED_NODES",
-    "SequenceKey",
-    "keystr",
-    "register_constant",
-    "register_dataclass",
-    "tree_flatten_with_path",
-    "tree_leaves_with_path",
-    "tree_map_with_path",
-    "PyTree",
-    "LeafSpec",
-    "TreeSpec",
-    "register_pytree_node",
-    "tree_all",
-    "tree_all_only",
-    "tree_any",
-    "tree_any_only",
-    "tree_flatten",
-    "tree_iter",
-    "tree_leaves",
-    "tree_map",
-    "tree_map_",
-    "tree_map_only",
-    "tree_map_only_",
-    "tree_structure",
-    "tree_unflatten",
-    "treespec_pprint",
-]
+__all__ = """
+    Context GetAttrKey KeyEntry KeyPath MappingKey SUPPORTED_NODES SequenceKey keystr register_constant register_dataclass
+    tree_flatten_with_path tree_leaves_with_path tree_map_with_path PyTree LeafSpec TreeSpec register_pytree_node tree_all
+    tree_all_only tree_any tree_any_only tree_flatten tree_iter tree_leaves tree_map tree_map_ tree_map_only tree_map_only_
+    tree_structure tree_unflatten treespec_pprint""".split()
 
 PyTree = Any
 

@@ -10,18 +10,9 @@ from wisp.autograd.graph import saved_tensors_hooks
 from wisp.overrides import TorchFunctionMode
 from wisp.utils._pytree import tree_leaves, tree_map
 
-__all__ = [
-    "CheckpointError",
-    "CheckpointPolicy",
-    "DefaultDeviceType",
-    "SelectiveCheckpointContext",
-    "checkpoint",
-    "checkpoint_sequential",
-    "create_selective_checkpoint_contexts",
-    "noop_context_fn",
-    "set_checkpoint_debug_enabled",
-    "set_checkpoint_early_stop",
-]
+__all__ = """
+    CheckpointError CheckpointPolicy DefaultDeviceType SelectiveCheckpointContext checkpoint checkpoint_sequential
+    create_selective_checkpoint_contexts noop_context_fn set_checkpoint_debug_enabled set_checkpoint_early_stop""".split()
 
 _early_stop = True
 _debug = None

@@ -41,8 +41,25 @@ def test_modules_are_found_by_pytorch_s_names(name):
     assert all(hasattr(module, public) for public in getattr(module, "__all__", ()))
 
 
+def python(code):
+    environment = dict(os.environ, PYTHONPATH=os.path.dirname(PACKAGE))
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_what_a_module_says_it_has_is_there():
+    python("""
+import importlib, pkgutil, wisp
+for info in pkgutil.walk_packages(wisp.__path__, "wisp."):
+    if info.name not in ("wisp.__main__", "wisp.sklearn"):
+        module = importlib.import_module(info.name)
+        lacking = [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)]
+        assert not lacking, (info.name, lacking)
+""")
+
+
 def test_modules_under_torch_s_name():
-    code = """
+    python("""
 import wisp.as_torch, importlib
 import torch, torch._C, torch.xpu, torch._inductor.config as config, torch._dynamo.exc
 from torch._subclasses.fake_tensor import FakeTensor, is_fake
@@ -63,11 +80,7 @@ try:
     import torch.xpus
 except ModuleNotFoundError as error:
     assert "closest: torch.xpu" in str(error), error
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.path.dirname(PACKAGE))
-    )
-    assert result.returncode == 0, result.stderr
+""")
 
 
 def test_stubs_answer_and_say_why():

@@ -2,17 +2,9 @@
 
 import wisp as _wisp
 
-__all__ = [
-    "current_accelerator",
-    "current_device_idx",
-    "current_device_index",
-    "current_stream",
-    "device_count",
-    "is_available",
-    "set_device_idx",
-    "set_device_index",
-    "synchronize",
-]
+__all__ = """
+    current_accelerator current_device_idx current_device_index current_stream device_count is_available set_device_idx
+    set_device_index synchronize""".split()
 
 
 def is_available():

@@ -13,24 +13,10 @@ from wisp.distributed.fsdp._policies import CPUOffloadPolicy, MixedPrecisionPoli
 from wisp.distributed.fsdp.wrap import _wrap_recursively
 from wisp.distributed.tensor import DTensor
 
-__all__ = [
-    "BackwardPrefetch",
-    "CPUOffload",
-    "FullOptimStateDictConfig",
-    "FullStateDictConfig",
-    "FullyShardedDataParallel",
-    "LocalOptimStateDictConfig",
-    "LocalStateDictConfig",
-    "MixedPrecision",
-    "OptimStateDictConfig",
-    "OptimStateKeyType",
-    "ShardedOptimStateDictConfig",
-    "ShardedStateDictConfig",
-    "ShardingStrategy",
-    "StateDictConfig",
-    "StateDictSettings",
-    "StateDictType",
-]
+__all__ = """
+    BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel LocalOptimStateDictConfig
+    LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType ShardedOptimStateDictConfig ShardedStateDictConfig
+    ShardingStrategy StateDictConfig StateDictSettings StateDictType""".split()
 
 _INNER = "_fsdp_wrapped_module"
 

@@ -5,16 +5,9 @@ import functools
 
 import wisp
 
-__all__ = [
-    "CustomPolicy",
-    "ModuleWrapPolicy",
-    "always_wrap_policy",
-    "enable_wrap",
-    "lambda_auto_wrap_policy",
-    "size_based_auto_wrap_policy",
-    "transformer_auto_wrap_policy",
-    "wrap",
-]
+__all__ = """
+    CustomPolicy ModuleWrapPolicy always_wrap_policy enable_wrap lambda_auto_wrap_policy size_based_auto_wrap_policy
+    transformer_auto_wrap_policy wrap""".split()
 
 
 def always_wrap_policy(*args, **kwargs):

@@ -9,17 +9,8 @@ from typing import NamedTuple
 
 import wisp
 
-__all__ = [
-    "AuxOutput",
-    "AuxRequest",
-    "BlockMask",
-    "and_masks",
-    "create_block_mask",
-    "create_mask",
-    "flex_attention",
-    "noop_mask",
-    "or_masks",
-]
+__all__ = """
+    AuxOutput AuxRequest BlockMask and_masks create_block_mask create_mask flex_attention noop_mask or_masks""".split()
 
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128

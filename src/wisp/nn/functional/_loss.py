@@ -8,21 +8,10 @@ from wisp import _core
 from wisp._composites._autocast import in_float32
 from wisp.nn.functional._distance import pairwise_distance
 
-__all__ = [
-    "cosine_embedding_loss",
-    "gaussian_nll_loss",
-    "hinge_embedding_loss",
-    "kl_div",
-    "linear_cross_entropy",
-    "margin_ranking_loss",
-    "multi_margin_loss",
-    "multilabel_margin_loss",
-    "multilabel_soft_margin_loss",
-    "poisson_nll_loss",
-    "soft_margin_loss",
-    "triplet_margin_loss",
-    "triplet_margin_with_distance_loss",
-]
+__all__ = """
+    cosine_embedding_loss gaussian_nll_loss hinge_embedding_loss kl_div linear_cross_entropy margin_ranking_loss multi_margin_loss
+    multilabel_margin_loss multilabel_soft_margin_loss poisson_nll_loss soft_margin_loss triplet_margin_loss
+    triplet_margin_with_distance_loss""".split()
 
 _ops = _core._operators["nn.functional"]
 

@@ -4,42 +4,14 @@ import warnings
 
 import wisp
 from wisp.nn import functional as F
-from wisp.nn.modules.attention import MultiheadAttention
+from wisp.nn.modules.attention import MultiheadAttention  # noqa: F401
 from wisp.nn.modules.module import Module
 from wisp.nn.modules.utils import if_inplace, join_repr
 from wisp.nn.parameter import Parameter
 
-__all__ = [
-    "Threshold",
-    "ReLU",
-    "RReLU",
-    "Hardtanh",
-    "ReLU6",
-    "Sigmoid",
-    "Hardsigmoid",
-    "Tanh",
-    "SiLU",
-    "Mish",
-    "Hardswish",
-    "ELU",
-    "CELU",
-    "SELU",
-    "GLU",
-    "GELU",
-    "Hardshrink",
-    "LeakyReLU",
-    "LogSigmoid",
-    "Softplus",
-    "Softshrink",
-    "MultiheadAttention",
-    "PReLU",
-    "Softsign",
-    "Tanhshrink",
-    "Softmin",
-    "Softmax",
-    "Softmax2d",
-    "LogSoftmax",
-]
+__all__ = """
+    Threshold ReLU RReLU Hardtanh ReLU6 Sigmoid Hardsigmoid Tanh SiLU Mish Hardswish ELU CELU SELU GLU GELU Hardshrink LeakyReLU
+    LogSigmoid Softplus Softshrink MultiheadAttention PReLU Softsign Tanhshrink Softmin Softmax Softmax2d LogSoftmax""".split()
 
 
 class _Inplace(Module):

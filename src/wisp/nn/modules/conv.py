@@ -10,20 +10,9 @@ from wisp.nn.modules.module import Module
 from wisp.nn.modules.utils import _ntuple, _reverse_repeat_tuple, _unusual
 from wisp.nn.parameter import Parameter, UninitializedParameter
 
-__all__ = [
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "LazyConv1d",
-    "LazyConv2d",
-    "LazyConv3d",
-    "LazyConvTranspose1d",
-    "LazyConvTranspose2d",
-    "LazyConvTranspose3d",
-]
+__all__ = """
+    Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d
+    LazyConvTranspose2d LazyConvTranspose3d""".split()
 
 _PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
 

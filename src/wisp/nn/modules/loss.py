@@ -8,32 +8,11 @@ from wisp.nn.modules.distance import PairwiseDistance
 from wisp.nn.modules.linear import Linear
 from wisp.nn.modules.module import Module
 
-__all__ = [
-    "L1Loss",
-    "NLLLoss",
-    "NLLLoss2d",
-    "PoissonNLLLoss",
-    "GaussianNLLLoss",
-    "KLDivLoss",
-    "MSELoss",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "HingeEmbeddingLoss",
-    "MultiLabelMarginLoss",
-    "SmoothL1Loss",
-    "HuberLoss",
-    "SoftMarginLoss",
-    "CrossEntropyLoss",
-    "LinearCrossEntropyLoss",
-    "LinearCrossEntropyOptions",
-    "MultiLabelSoftMarginLoss",
-    "CosineEmbeddingLoss",
-    "MarginRankingLoss",
-    "MultiMarginLoss",
-    "TripletMarginLoss",
-    "TripletMarginWithDistanceLoss",
-    "CTCLoss",
-]
+__all__ = """
+    L1Loss NLLLoss NLLLoss2d PoissonNLLLoss GaussianNLLLoss KLDivLoss MSELoss BCELoss BCEWithLogitsLoss HingeEmbeddingLoss
+    MultiLabelMarginLoss SmoothL1Loss HuberLoss SoftMarginLoss CrossEntropyLoss LinearCrossEntropyLoss LinearCrossEntropyOptions
+    MultiLabelSoftMarginLoss CosineEmbeddingLoss MarginRankingLoss MultiMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss
+    CTCLoss""".split()
 
 
 def _legacy_reduction(size_average, reduce):

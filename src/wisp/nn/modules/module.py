@@ -22,17 +22,10 @@ from wisp.nn.modules.registry import Registry
 from wisp.nn.modules.state import _EXTRA_STATE_KEY_SUFFIX, State, _IncompatibleKeys  # noqa: F401
 from wisp.nn.parameter import Parameter, is_lazy
 
-__all__ = [
-    "register_module_forward_pre_hook",
-    "register_module_forward_hook",
-    "register_module_full_backward_pre_hook",
-    "register_module_backward_hook",
-    "register_module_full_backward_hook",
-    "register_module_buffer_registration_hook",
-    "register_module_module_registration_hook",
-    "register_module_parameter_registration_hook",
-    "Module",
-]
+__all__ = """
+    register_module_forward_pre_hook register_module_forward_hook register_module_full_backward_pre_hook
+    register_module_backward_hook register_module_full_backward_hook register_module_buffer_registration_hook
+    register_module_module_registration_hook register_module_parameter_registration_hook Module""".split()
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 

@@ -9,25 +9,10 @@ from collections.abc import Iterable
 
 import wisp
 
-__all__ = [
-    "BasePruningMethod",
-    "PruningContainer",
-    "Identity",
-    "RandomUnstructured",
-    "L1Unstructured",
-    "RandomStructured",
-    "LnStructured",
-    "CustomFromMask",
-    "identity",
-    "random_unstructured",
-    "l1_unstructured",
-    "random_structured",
-    "ln_structured",
-    "global_unstructured",
-    "custom_from_mask",
-    "remove",
-    "is_pruned",
-]
+__all__ = """
+    BasePruningMethod PruningContainer Identity RandomUnstructured L1Unstructured RandomStructured LnStructured CustomFromMask
+    identity random_unstructured l1_unstructured random_structured ln_structured global_unstructured custom_from_mask remove
+    is_pruned""".split()
 
 
 class BasePruningMethod(ABC):

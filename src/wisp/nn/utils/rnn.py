@@ -4,16 +4,9 @@ from collections import namedtuple
 
 import wisp
 
-__all__ = [
-    "PackedSequence",
-    "invert_permutation",
-    "pack_padded_sequence",
-    "pad_packed_sequence",
-    "pad_sequence",
-    "unpad_sequence",
-    "pack_sequence",
-    "unpack_sequence",
-]
+__all__ = """
+    PackedSequence invert_permutation pack_padded_sequence pad_packed_sequence pad_sequence unpad_sequence pack_sequence
+    unpack_sequence""".split()
 
 
 class PackedSequence(namedtuple("PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])):

@@ -5,16 +5,8 @@ import os
 from wisp.vision._pil import image_module
 from wisp.vision.datasets.vision import VisionDataset
 
-__all__ = [
-    "DatasetFolder",
-    "ImageFolder",
-    "default_loader",
-    "find_classes",
-    "has_file_allowed_extension",
-    "is_image_file",
-    "make_dataset",
-    "pil_loader",
-]
+__all__ = """
+    DatasetFolder ImageFolder default_loader find_classes has_file_allowed_extension is_image_file make_dataset pil_loader""".split()
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 

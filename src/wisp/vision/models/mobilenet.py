@@ -7,16 +7,9 @@ from wisp import nn
 from wisp.vision.models._api import initialize, make_divisible, model, weights_of
 from wisp.vision.ops.layers import Conv2dNormActivation, SqueezeExcitation
 
-__all__ = [
-    "MobileNetV2",
-    "MobileNetV3",
-    "MobileNet_V2_Weights",
-    "MobileNet_V3_Large_Weights",
-    "MobileNet_V3_Small_Weights",
-    "mobilenet_v2",
-    "mobilenet_v3_large",
-    "mobilenet_v3_small",
-]
+__all__ = """
+    MobileNetV2 MobileNetV3 MobileNet_V2_Weights MobileNet_V3_Large_Weights MobileNet_V3_Small_Weights mobilenet_v2
+    mobilenet_v3_large mobilenet_v3_small""".split()
 MobileNet_V2_Weights = weights_of("MobileNet_V2", IMAGENET1K_V1="mobilenet_v2-b0353104.pth", IMAGENET1K_V2="mobilenet_v2-7ebf99e0.pth")
 MobileNet_V3_Large_Weights = weights_of(
     "MobileNet_V3_Large", IMAGENET1K_V1="mobilenet_v3_large-8738ca79.pth", IMAGENET1K_V2="mobilenet_v3_large-5c1a4163.pth"

@@ -4,19 +4,9 @@ import math
 
 import wisp
 
-__all__ = [
-    "batched_nms",
-    "box_area",
-    "box_convert",
-    "box_iou",
-    "clip_boxes_to_image",
-    "complete_box_iou",
-    "distance_box_iou",
-    "generalized_box_iou",
-    "masks_to_boxes",
-    "nms",
-    "remove_small_boxes",
-]
+__all__ = """
+    batched_nms box_area box_convert box_iou clip_boxes_to_image complete_box_iou distance_box_iou generalized_box_iou
+    masks_to_boxes nms remove_small_boxes""".split()
 
 
 def _wide(values):

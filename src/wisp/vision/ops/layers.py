@@ -6,22 +6,9 @@ import wisp
 from wisp import nn
 from wisp.nn import functional as F
 
-__all__ = [
-    "Conv2dNormActivation",
-    "DropBlock2d",
-    "FrozenBatchNorm2d",
-    "MLP",
-    "Permute",
-    "RoIAlign",
-    "RoIPool",
-    "SqueezeExcitation",
-    "StochasticDepth",
-    "drop_block2d",
-    "roi_align",
-    "roi_pool",
-    "sigmoid_focal_loss",
-    "stochastic_depth",
-]
+__all__ = """
+    Conv2dNormActivation DropBlock2d FrozenBatchNorm2d MLP Permute RoIAlign RoIPool SqueezeExcitation StochasticDepth drop_block2d
+    roi_align roi_pool sigmoid_focal_loss stochastic_depth""".split()
 
 
 class Conv2dNormActivation(nn.Sequential):

@@ -8,48 +8,14 @@ import wisp
 from wisp.vision.transforms._base import Maybe, Transform, integer, uniform
 from wisp.vision.transforms._convert import channels_of, pair, size_of
 from wisp.vision.transforms._geometry import InterpolationMode, interpolation_of
-from wisp.vision.transforms._random import ColorJitter, ElasticTransform, RandomAffine, RandomErasing, RandomPerspective, RandomRotation
+from wisp.vision.transforms._random import ColorJitter, ElasticTransform, RandomAffine, RandomErasing, RandomPerspective, RandomRotation  # noqa: F401
 
-__all__ = [
-    "CenterCrop",
-    "ColorJitter",
-    "Compose",
-    "ConvertImageDtype",
-    "ElasticTransform",
-    "FiveCrop",
-    "GaussianBlur",
-    "Grayscale",
-    "InterpolationMode",
-    "Lambda",
-    "LinearTransformation",
-    "Normalize",
-    "PILToTensor",
-    "Pad",
-    "RandomAdjustSharpness",
-    "RandomAffine",
-    "RandomApply",
-    "RandomAutocontrast",
-    "RandomChoice",
-    "RandomCrop",
-    "RandomEqualize",
-    "RandomErasing",
-    "RandomGrayscale",
-    "RandomHorizontalFlip",
-    "RandomInvert",
-    "RandomOrder",
-    "RandomPerspective",
-    "RandomPosterize",
-    "RandomResizedCrop",
-    "RandomRotation",
-    "RandomSizedCrop",
-    "RandomSolarize",
-    "RandomVerticalFlip",
-    "Resize",
-    "Scale",
-    "TenCrop",
-    "ToPILImage",
-    "ToTensor",
-]
+__all__ = """
+    CenterCrop ColorJitter Compose ConvertImageDtype ElasticTransform FiveCrop GaussianBlur Grayscale InterpolationMode Lambda
+    LinearTransformation Normalize PILToTensor Pad RandomAdjustSharpness RandomAffine RandomApply RandomAutocontrast RandomChoice
+    RandomCrop RandomEqualize RandomErasing RandomGrayscale RandomHorizontalFlip RandomInvert RandomOrder RandomPerspective
+    RandomPosterize RandomResizedCrop RandomRotation RandomSizedCrop RandomSolarize RandomVerticalFlip Resize Scale TenCrop
+    ToPILImage ToTensor""".split()
 
 
 class Compose:

@@ -12,26 +12,9 @@ from wisp.utils.data.datapipes._decorator import functional_datapipe
 from wisp.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, Shuffling
 from wisp.utils.data.sampler import SequentialSampler
 
-__all__ = [
-    "Batcher",
-    "Collator",
-    "Concater",
-    "Demultiplexer",
-    "FileLister",
-    "FileOpener",
-    "Filter",
-    "Forker",
-    "Grouper",
-    "IterableWrapper",
-    "Mapper",
-    "Multiplexer",
-    "Sampler",
-    "ShardingFilter",
-    "Shuffler",
-    "StreamReader",
-    "UnBatcher",
-    "Zipper",
-]
+__all__ = """
+    Batcher Collator Concater Demultiplexer FileLister FileOpener Filter Forker Grouper IterableWrapper Mapper Multiplexer Sampler
+    ShardingFilter Shuffler StreamReader UnBatcher Zipper""".split()
 
 
 class IterableWrapper(IterDataPipe):

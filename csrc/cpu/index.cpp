@@ -416,9 +416,19 @@ void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t co
     });
 }
 
+void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
+    for (int64_t i = 0; i < n; i++) out[i] = first + i * step;
+}
+
+bool holds(const bool* good, int64_t n, const char*) {
+    for (int64_t i = 0; i < n; i++)
+        if (!good[i]) return false;
+    return true;
+}
+
 }  // namespace
 
-extern const IndexKernels index_table = {&first_out_of_range, &offsets,        &take,    &put,     &gather, &scatter,
-                                         &masked_select,      &masked_scatter, &nonzero, &triangle};
+extern const IndexKernels index_table = {&first_out_of_range, &offsets,        &take,    &put,      &gather,   &scatter,
+                                         &masked_select,      &masked_scatter, &nonzero, &triangle, &count_up, &holds};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -57,6 +57,12 @@ struct IndexKernels {
 
     // Copies of contiguous matrices with what lies above (tril) or below (triu) the diagonal zeroed.
     void (*triangle)(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper, int64_t item);
+
+    // out[i] = first + i * step
+    void (*count_up)(int64_t* out, int64_t n, int64_t first, int64_t step);
+    // Whether all are true. The GPU says yes, and raises RuntimeError with the message, which is static text, at the next
+    // synchronisation.
+    bool (*holds)(const bool* good, int64_t n, const char* message);
 };
 
 }  // namespace wisp::kernels

@@ -4,7 +4,6 @@
 
 #include "../core/threads.h"
 #include "../kernels/index.h"
-#include "../cuda/index.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "reduce.h"
@@ -261,7 +260,7 @@ static Tensor repeated_indices(const Tensor& given, std::optional<int64_t> size)
         if (repeats.numel() == 0) return empty({0}, DType::i64);
         GradMode off(false);
         const Tensor valid = ge(repeats, Scalar(0)), ends = cumsum(repeats, 0);
-        cuda::require(valid.device_data<bool>(), valid.numel(), "repeats can not be negative");
+        kernels::index().holds(valid.device_data<bool>(), valid.numel(), "repeats can not be negative");
         const int64_t total = size ? *size : item(select(ends, 0, -1)).to_int();
         if (total < 0) throw RuntimeError("repeats can not be negative");
         return searchsorted(ends, arange(total), true);

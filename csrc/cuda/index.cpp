@@ -36,9 +36,6 @@ template <int Which> Kernel* plain(const char* file, const char* name) {
     return kernel;
 }
 
-// The kernels that use indices look at them: a bad one is raised at the next synchronisation.
-int64_t first_out_of_range(const int64_t*, int64_t, int64_t, bool) { return -1; }
-
 void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, int64_t n, bool wrap,
              const char* name) {
     struct {
@@ -222,9 +219,10 @@ void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
 
 }  // namespace
 
-const IndexKernels index = {first_out_of_range, offsets,        take,    put,      gather,   scatter,
-                            masked_select,      masked_scatter, nonzero, triangle, count_up, holds};
-const EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag, Absent()};  // the gradient of bags is composed
+// Kernels that use indices look at them: a bad one is raised at the next synchronisation.
+const IndexKernels index = {nullptr,        offsets, take,     put,     gather,  scatter,  masked_select,
+                            masked_scatter, nonzero, triangle, nullptr, nullptr, count_up, holds};
+const EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag, nullptr};
 const ScanKernels scan = {scan_};
 
 }  // namespace wisp::cuda

@@ -108,7 +108,7 @@ BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor
                [padding, mode, by_count](Backward& bw) {
                    const Tensor g = bw.grad(), weight = bw.saved(0), index = bw.saved(1), offsets = bw.saved(2),
                                 sample_weight = bw.saved(3), picked = bw.saved(4);
-                   if (needs_grad(g, weight, sample_weight) || by_count || g.is_cuda()) {
+                   if (needs_grad(g, weight, sample_weight) || by_count || !kernels::embedding().bag_backward) {
                        if (mode == 2) {
                            const Tensor rows = where(lt(picked, Scalar(0)), Scalar(0), picked);
                            const Tensor kept = where(lt(picked, Scalar(0)), Scalar(0.0), g);

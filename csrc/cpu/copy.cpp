@@ -442,10 +442,13 @@ void copy_any(void* dst, DType dst_dtype, const int64_t* dst_strides, const void
     });
 }
 
-void fill(void* dst, const int64_t* strides, const int64_t* sizes, int ndim, const void* value, int64_t item) {
+void copy_bytes(void* dst, const void* src, size_t bytes) { std::memmove(dst, src, bytes); }
+void zero(void* dst, size_t bytes) { std::memset(dst, 0, bytes); }
+
+void fill(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, int ndim, const void* value) {
     const Plan p(strides, nullptr, sizes, ndim);
     if (p.count == 0) return;
-    by_item(item, [&](auto* tag) {
+    by_item(item_size(dtype), [&](auto* tag) {
         using T = std::remove_pointer_t<decltype(tag)>;
         T x;
         std::memcpy(&x, value, sizeof(T));
@@ -458,6 +461,6 @@ void fill(void* dst, const int64_t* strides, const int64_t* sizes, int ndim, con
 
 }  // namespace
 
-extern const CopyKernels copy_table = {&convert, &gather_block, &scatter_block, &copy_any, &fill};
+extern const CopyKernels copy_table = {&convert, &gather_block, &scatter_block, &copy_any, &copy_bytes, &fill, &zero};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -1,5 +1,9 @@
-// Vertical Fourier transforms: see fft.h. Stockham's stages between two buffers, with radices 2, 3, 4, 5, 7, 8, 11, 13.
-#include "kernels/fft.h"
+// Fourier transforms: Stockham's stages between two buffers, with radices 2, 3, 4, 5, 7, 8, 11, 13.
+//
+// Every transform is worked vertically: a tile holds one vector of lanes per point, each lane a transform of its own,
+// so that all butterflies are whole-vector arithmetic with broadcast twiddles. The lanes are neighbouring columns,
+// neighbouring rows (transposed on the way in), or the columns of one long row that is folded into a matrix.
+#include "cpu/fft_plan.h"
 
 #include <cstring>
 
@@ -475,19 +479,38 @@ template <class T> void rows_of(const FftPlan& plan, FftKind kind, const T* in, 
     });
 }
 
-void columns(const FftPlan& plan, bool f64, const void* in, void* out, int64_t outer, int64_t inner, bool inverse, double scale) {
+struct Plan {
+    HeldPlan held;
+    Plan(int64_t n, bool f64, bool real) : held(hold_plan(n, f64, real)) {}
+    ~Plan() { let_go_of_plan(held); }
+    const FftPlan& operator*() const { return *held.plan; }
+};
+
+bool columns(bool f64, const void* in, void* out, int64_t outer, int64_t n, int64_t inner, bool inverse, double scale) {
+    const Plan held(n, f64, false);
+    const FftPlan& plan = *held;
+    if ((plan.bluestein() ? plan.convolution->n : n) > fft_tile_limit || (inner < 4 && outer >= 4)) return false;
     if (f64) columns_of(plan, static_cast<const double*>(in), static_cast<double*>(out), outer, inner, inverse, scale);
     else columns_of(plan, static_cast<const float*>(in), static_cast<float*>(out), outer, inner, inverse, float(scale));
+    return true;
 }
 
-void rows(const FftPlan& plan, bool f64, FftKind kind, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t count,
-          bool inverse, double scale) {
-    if (f64) rows_of(plan, kind, static_cast<const double*>(in), in_stride, static_cast<double*>(out), out_stride, count, inverse, scale);
-    else rows_of(plan, kind, static_cast<const float*>(in), in_stride, static_cast<float*>(out), out_stride, count, inverse, float(scale));
+void rows(FftKind kind, bool f64, int, const int64_t* sizes, const void* in, void* out, int64_t count, bool inverse, double scale) {
+    const bool real = kind != FftKind::complex;
+    const int64_t n = sizes[0], half = 2 * (n / 2 + 1);
+    const int64_t in_stride = kind == FftKind::half_to_real ? half
+                              : real                        ? n
+                                                            : 2 * n,
+                  out_stride = kind == FftKind::real_to_half ? half
+                               : real                        ? n
+                                                             : 2 * n;
+    const Plan plan(real ? n / 2 : n, f64, real);
+    if (f64) rows_of(*plan, kind, static_cast<const double*>(in), in_stride, static_cast<double*>(out), out_stride, count, inverse, scale);
+    else rows_of(*plan, kind, static_cast<const float*>(in), in_stride, static_cast<float*>(out), out_stride, count, inverse, float(scale));
 }
 
 }  // namespace
 
-extern const FftKernels fft_table = {&columns, &rows};
+extern const FftKernels fft_table = {&rows, &columns, 1, false};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -7,10 +7,13 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/fft.h"
+#include "core/errors.h"
+#include "fft_plan.h"
 
 namespace wisp::cpu {
 namespace {
+
+std::shared_ptr<const FftPlan> fft_plan(int64_t n, bool f64, bool real = false);
 
 using Complex = std::complex<double>;
 
@@ -171,8 +174,6 @@ std::shared_ptr<const FftPlan> make_plan(int64_t n, bool f64, bool real) {
     return plan;
 }
 
-}  // namespace
-
 std::shared_ptr<const FftPlan> fft_plan(int64_t n, bool f64, bool real) {
     static std::mutex lock;
     static auto& plans = *new std::map<std::tuple<int64_t, bool, bool>, std::shared_ptr<const FftPlan>>;
@@ -185,5 +186,15 @@ std::shared_ptr<const FftPlan> fft_plan(int64_t n, bool f64, bool real) {
     if (plans.size() >= 96) plans.clear();  // those in use are kept by their users
     return plans.emplace(std::tuple(n, f64, real), plan).first->second;
 }
+
+}  // namespace
+
+HeldPlan hold_plan(int64_t n, bool f64, bool real) {
+    if (n >= int64_t(1) << 30) throw RuntimeError("fft: transforms of 2**30 points or more are not supported, got ", n);
+    auto* owner = new std::shared_ptr(fft_plan(n, f64, real));
+    return {owner->get(), owner};
+}
+
+void let_go_of_plan(HeldPlan held) { delete static_cast<std::shared_ptr<const FftPlan>*>(held.owner); }
 
 }  // namespace wisp::cpu

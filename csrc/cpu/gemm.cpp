@@ -748,6 +748,6 @@ void matmul(DType dtype, const GemmArgs& g) {
 
 }  // namespace
 
-extern const GemmKernels gemm_table = {&matmul, &real_one<float>};
+extern const GemmKernels gemm_table = {&matmul, &real_one<float>, nullptr};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -188,6 +188,27 @@ void contiguous_strides(const Slice& s, int64_t* strides) {
 
 void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* offsets, int64_t n, const Slice& slice,
           int64_t item) {
+    // Dimensions outside of the indexed one, one after the other, so that what is read and written stays in order.
+    int64_t outer = 1;
+    int before = 0;
+    while (before < slice.ndim && out_strides[before] >= n * out_step) outer *= slice.sizes[before++];
+    if (outer > 1 && n >= 16) {
+        int64_t inner = 1;
+        for (int d = before; d < slice.ndim; d++) inner *= slice.sizes[d];
+        const Slice rest{slice.ndim - before, slice.sizes + before, slice.strides + before};
+        parallel_for(outer, most(1, grain / most(1, n * inner)), [&](int64_t begin, int64_t end) {
+            for (int64_t o = begin; o < end; o++) {
+                int64_t from = 0, to = 0;
+                for (int64_t d = before - 1, left = o; d >= 0; left /= slice.sizes[d], d--) {
+                    from += left % slice.sizes[d] * slice.strides[d];
+                    to += left % slice.sizes[d] * out_strides[d];
+                }
+                take(static_cast<char*>(out) + to * item, out_step, out_strides + before, static_cast<const char*>(in) + from * item,
+                     offsets, n, rest, item);
+            }
+        });
+        return;
+    }
     const Rows rows(slice, out_strides);
     if (rows.count == 0 || n == 0) return;
     const int last = rows.ndim - 1;
@@ -416,9 +437,30 @@ void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t co
     });
 }
 
+int64_t count_true(const bool* mask, int64_t n) {
+    const auto* m = reinterpret_cast<const Bool*>(mask);
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) count += m[i];
+    return count;
+}
+void repeat(int64_t* out, const int64_t* repeats, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < repeats[i]; k++) *out++ = i;
+}
+void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
+    for (int64_t i = 0; i < n; i++) out[i] = first + i * step;
+}
+
+bool holds(const bool* good, int64_t n, const char*) {
+    const auto* g = reinterpret_cast<const Bool*>(good);
+    for (int64_t i = 0; i < n; i++)
+        if (!g[i]) return false;
+    return true;
+}
+
 }  // namespace
 
-extern const IndexKernels index_table = {&first_out_of_range, &offsets,        &take,    &put,     &gather, &scatter,
-                                         &masked_select,      &masked_scatter, &nonzero, &triangle};
+extern const IndexKernels index_table = {&first_out_of_range, &offsets, &take,     &put,        &gather, &scatter,  &masked_select,
+                                         &masked_scatter,     &nonzero, &triangle, &count_true, &repeat, &count_up, &holds};
 
 }  // namespace wisp::cpu::WISP_ISA

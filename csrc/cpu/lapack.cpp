@@ -399,7 +399,7 @@ template <class T> constexpr LapackKernels kernels = {
 
 }  // namespace
 
-bool lapack_is_open() { return is_open; }
+void (*find_lapack)() = nullptr;
 
 std::string open_lapack(const char* path) {
     if (is_open) return {};
@@ -434,6 +434,7 @@ std::string open_lapack(const char* path) {
 }
 
 const LapackKernels& lapack(DType dtype) {
+    if (!is_open) find_lapack();
     switch (dtype) {
     case DType::f32: return kernels<float>;
     case DType::f64: return kernels<double>;

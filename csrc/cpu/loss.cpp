@@ -260,47 +260,33 @@ template <class T> void nll_backward_as(const LossArgs& a, const Compute<T>* gra
     }
 }
 
-int64_t cross_entropy(const LossArgs& a, void* losses, void* logsumexp, double* total_weight) {
+int64_t forward(const LossArgs& a, void* losses, void* logsumexp, void* result, double* total) {
     int64_t bad = -1;
     with_floating(a.dtype, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        bad = cross_entropy_as<T>(a, (C*)losses, (C*)logsumexp, total_weight);
+        double weights;
+        bad = a.entropy ? cross_entropy_as<T>(a, (C*)losses, (C*)logsumexp, &weights) : nll_as<T>(a, (C*)losses, &weights);
+        if (total) *total = weights;
+        if (!result || bad >= 0) return;
+        double sum = 0;
+        for (int64_t i = 0; i < a.outer * a.inner; i++) sum += double(((const C*)losses)[i]);
+        *(C*)result = C(sum / (total ? weights : 1));
     });
     return bad;
 }
-void cross_entropy_backward(const LossArgs& a, const void* logsumexp, const void* grad, bool one_grad, double factor, void* grad_input) {
+void backward(const LossArgs& a, const void* logsumexp, const void* grad, bool one_grad, const double* total, void* grad_input) {
+    const double factor = total ? 1 / *total : 1;
     with_floating(a.dtype, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        cross_entropy_backward_as<T>(a, (const C*)logsumexp, (const C*)grad, one_grad, factor, (T*)grad_input);
+        if (a.entropy) cross_entropy_backward_as<T>(a, (const C*)logsumexp, (const C*)grad, one_grad, factor, (T*)grad_input);
+        else nll_backward_as<T>(a, (const C*)grad, one_grad, factor, (T*)grad_input);
     });
-}
-int64_t nll(const LossArgs& a, void* losses, double* total_weight) {
-    int64_t bad = -1;
-    with_floating(a.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        bad = nll_as<T>(a, (Compute<T>*)losses, total_weight);
-    });
-    return bad;
-}
-void nll_backward(const LossArgs& a, const void* grad, bool one_grad, double factor, void* grad_input) {
-    with_floating(a.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        nll_backward_as<T>(a, (const Compute<T>*)grad, one_grad, factor, (T*)grad_input);
-    });
-}
-double sum(DType d, const void* losses, int64_t n) {
-    double total = 0;
-    if (d == DType::f64)
-        for (int64_t i = 0; i < n; i++) total += ((const double*)losses)[i];
-    else
-        for (int64_t i = 0; i < n; i++) total += double(((const float*)losses)[i]);
-    return total;
 }
 
 }  // namespace
 
-extern const LossKernels loss_table = {&cross_entropy, &cross_entropy_backward, &nll, &nll_backward, &sum};
+extern const LossKernels loss_table = {&forward, &backward};
 
 }  // namespace wisp::cpu::WISP_ISA

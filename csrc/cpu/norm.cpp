@@ -449,50 +449,50 @@ void group_norm_backward(DType d, const void* grad, const void* x, const void* w
                                (T*)grad_bias, batch, groups, channels, spatial);
     });
 }
-void batch_norm_stats(DType d, const void* x, void* mean, void* rstd, DType running, void* running_mean, void* running_var, double momentum,
-                      int64_t batch, int64_t channels, int64_t spatial, double eps) {
-    with_floating(d, [&](auto zero) {
+void batch_norm_stats(const BatchNorm& n, const void* x, void* mean, void* rstd, DType running, void* running_mean, void* running_var,
+                      double momentum, double eps) {
+    with_floating(n.dtype, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        stats_as((const T*)x, (C*)mean, (C*)rstd, running, running_mean, running_var, momentum, batch, channels, spatial, eps);
+        stats_as((const T*)x, (C*)mean, (C*)rstd, running, running_mean, running_var, momentum, n.batch, n.channels, n.spatial, eps);
     });
 }
-void batch_norm_from_running(DType d, DType running, const void* running_mean, const void* running_var, void* mean, void* rstd,
-                             int64_t channels, double eps) {
+void batch_norm_from_running(const BatchNorm& n, DType running, const void* running_mean, const void* running_var, void* mean, void* rstd,
+                             double eps) {
     with_floating(running, [&](auto zero) {
         using R = decltype(zero);
         auto fill = [&](auto* mean_out, auto* rstd_out) {
             using C = std::remove_pointer_t<decltype(mean_out)>;
-            for (int64_t c = 0; c < channels; c++) {
+            for (int64_t c = 0; c < n.channels; c++) {
                 mean_out[c] = C(((const R*)running_mean)[c]);
                 rstd_out[c] = C(1 / __builtin_sqrt(double(Compute<R>(((const R*)running_var)[c])) + eps));
             }
         };
-        if (d == DType::f64) fill((double*)mean, (double*)rstd);
+        if (n.dtype == DType::f64) fill((double*)mean, (double*)rstd);
         else fill((float*)mean, (float*)rstd);
     });
 }
-void batch_norm_apply(DType d, const void* x, const void* mean, const void* rstd, const void* weight, const void* bias, void* y,
-                      int64_t batch, int64_t channels, int64_t spatial) {
-    with_floating(d, [&](auto zero) {
+void batch_norm_apply(const BatchNorm& n, const void* x, const void* mean, const void* rstd, void* y) {
+    with_floating(n.dtype, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        apply_as((const T*)x, (const C*)mean, (const C*)rstd, (const T*)weight, (const T*)bias, (T*)y, batch, channels, spatial);
+        apply_as((const T*)x, (const C*)mean, (const C*)rstd, (const T*)n.weight, (const T*)n.bias, (T*)y, n.batch, n.channels, n.spatial);
     });
 }
-void batch_norm_backward(DType d, const void* grad, const void* x, const void* mean, const void* rstd, const void* weight, void* grad_x,
-                         void* grad_weight, void* grad_bias, int64_t batch, int64_t channels, int64_t spatial, bool training) {
-    with_floating(d, [&](auto zero) {
+void batch_norm_backward(const BatchNorm& n, const void* grad, const void* x, const void* mean, const void* rstd, void* grad_x,
+                         void* grad_weight, void* grad_bias, bool training) {
+    with_floating(n.dtype, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        batch_norm_backward_as((const T*)grad, (const T*)x, (const C*)mean, (const C*)rstd, (const T*)weight, (T*)grad_x, (T*)grad_weight,
-                               (T*)grad_bias, batch, channels, spatial, training);
+        batch_norm_backward_as((const T*)grad, (const T*)x, (const C*)mean, (const C*)rstd, (const T*)n.weight, (T*)grad_x, (T*)grad_weight,
+                               (T*)grad_bias, n.batch, n.channels, n.spatial, training);
     });
 }
 
 }  // namespace
 
-extern const NormKernels norm_table = {&layer_norm,       &layer_norm_backward,     &group_norm,       &group_norm_backward,
-                                       &batch_norm_stats, &batch_norm_from_running, &batch_norm_apply, &batch_norm_backward};
+extern const NormKernels norm_table = {&layer_norm,          &layer_norm_backward, &group_norm,
+                                       &group_norm_backward, &batch_norm_stats,    &batch_norm_from_running,
+                                       &batch_norm_apply,    &batch_norm_backward, false};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -6,6 +6,7 @@
 #include "core/threads.h"
 #include "cpu/bits.h"
 
+#include <math.h>
 #include <cstring>
 
 namespace wisp::cpu::WISP_ISA {
@@ -144,8 +145,73 @@ void normal_f64(double* out, int64_t n, RandomStream stream, int64_t first, doub
 void bits32(uint32_t* out, int64_t n, RandomStream stream, int64_t first) { fill(out, n, stream, first, Bits32{}); }
 void bits64(uint64_t* out, int64_t n, RandomStream stream, int64_t first) { fill(out, n, stream, first, Bits64{}); }
 
+constexpr int64_t block = 1024;
+
+void integers(int64_t* out, int64_t n, RandomStream stream, int64_t from, uint64_t range) {
+    const bool narrow = range != 0 && range <= (uint64_t(1) << 32);
+    parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+        uint32_t words[block];
+        for (int64_t i = begin; i < end; i += block) {
+            const int64_t m = least(block, end - i);
+            if (narrow) {  // the upper part of bits * range: no division, and all values as likely to 2^-32
+                bits32(words, m, stream, i);
+                for (int64_t j = 0; j < m; j++) out[i + j] = int64_t(uint64_t(from) + (uint64_t(words[j]) * range >> 32));
+            } else {
+                auto* bits = reinterpret_cast<uint64_t*>(out + i);
+                bits64(bits, m, stream, i);
+                for (int64_t j = 0; j < m; j++) {
+                    const uint64_t x = range == 0 ? bits[j] : uint64_t((unsigned __int128)bits[j] * range >> 64);
+                    out[i + j] = int64_t(uint64_t(from) + x);
+                }
+            }
+        }
+    });
+}
+
+void bernoulli(float* out, int64_t n, RandomStream stream, uint64_t limit) {
+    parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+        uint32_t words[block];
+        for (int64_t i = begin; i < end; i += block) {
+            const int64_t m = least(block, end - i);
+            bits32(words, m, stream, i);
+            for (int64_t j = 0; j < m; j++) out[i + j] = uint64_t(words[j]) < limit;
+        }
+    });
+}
+
+#define WISP_SAMPLER inline
+double log_factorial(double k) {
+    int sign;
+    return lgamma_r(k + 1, &sign);
+}
+#include "kernels/sampler_rules.h"
+
+// out[i] = sample(i, a sequence of its own)
+template <class F> void sample_each(double* out, int64_t n, RandomStream stream, F sample) {
+    parallel_for(n, 1024, [&](int64_t begin, int64_t end) {
+        uint64_t seeds[block];
+        for (int64_t i = begin; i < end; i += block) {
+            const int64_t m = least(block, end - i);
+            bits64(seeds, m, stream, i);
+            for (int64_t j = 0; j < m; j++) out[i + j] = sample(i + j, Sequence{seeds[j]});
+        }
+    });
+}
+void poisson(double* out, const double* rate, int64_t n, RandomStream stream) {
+    sample_each(out, n, stream, [=](int64_t i, Sequence s) { return sample_poisson(rate[i], s); });
+}
+void binomial(double* out, const double* count, const double* probability, int64_t n, RandomStream stream) {
+    sample_each(out, n, stream, [=](int64_t i, Sequence s) { return sample_binomial(count[i], probability[i], s); });
+}
+void transform(Distribution distribution, double* values, int64_t n, double a, double b) {
+    parallel_for(n, 4096, [=](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) values[i] = sample_of(distribution, values[i], a, b);
+    });
+}
+
 }  // namespace
 
-extern const RandomKernels random_table = {&uniform_f32, &uniform_f64, &normal_f32, &normal_f64, &bits32, &bits64};
+extern const RandomKernels random_table = {&uniform_f32, &uniform_f64, &normal_f32, &normal_f64, &bits32,   &bits64,
+                                           &integers,    &bernoulli,   &poisson,    &binomial,   &transform};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -90,8 +90,8 @@ template <class P> P* moved(P* p, int64_t elements, DType d) {
 
 }  // namespace
 
-void batch_norm_statistics(const BatchNorm& n, const void* x, void* mean, void* rstd, DType running, void* running_mean, void* running_var,
-                           double momentum, double eps) {
+void batch_norm_stats(const BatchNorm& n, const void* x, void* mean, void* rstd, DType running, void* running_mean, void* running_var,
+                      double momentum, double eps) {
     const Cut c = cut_of(n, {x});
     Scratch partial(partial_bytes(n, c));
     const void* p = sums(n, c, x, nullptr, nullptr, partial.data());

@@ -1,11 +1,13 @@
 // Fourier transforms by cuFFT. Plans are made once per shape and kept.
-#include "fft.h"
+#include "../kernels/fft.h"
 
 #include <unordered_map>
 
 #include "../core/device.h"
 #include "../core/errors.h"
+#include "../core/scalar.h"
 #include "plan_key.h"
+#include "pointwise.h"
 #include "runtime.h"
 
 namespace wisp::cuda {
@@ -65,9 +67,8 @@ const Plan& plan_for(const Key& key) {
     return plans.emplace(key, p).first->second;
 }
 
-}  // namespace
-
-void transform(FftKind kind, bool f64, int rank, const int64_t* sizes, int64_t batch, void* in, void* out, bool inverse) {
+// Without scaling; half_to_real destroys its input.
+void execute(FftKind kind, bool f64, int rank, const int64_t* sizes, int64_t batch, void* in, void* out, bool inverse) {
     Key key{};
     key.type = (kind == FftKind::complex ? 0x29 : kind == FftKind::real_to_half ? 0x2a : 0x2c) + (f64 ? 0x40 : 0);
     key.rank = rank;
@@ -83,5 +84,36 @@ void transform(FftKind kind, bool f64, int rank, const int64_t* sizes, int64_t b
     Timed timed("cuFFT transform");
     must(c.execute(p.handle, in, out, inverse ? 1 : -1), "a transform");
 }
+
+void rows(FftKind kind, bool f64, int rank, const int64_t* sizes, const void* in, void* out, int64_t count, bool inverse, double scale) {
+    const int64_t n = sizes[rank - 1], half = n / 2 + 1;
+    const DType real = f64 ? DType::f64 : DType::f32, complex = complex_of(real);
+    const bool to_real = kind == FftKind::half_to_real;
+    void* from = const_cast<void*>(in);
+    Scratch spectrum(to_real ? size_t(count * half * item_size(complex)) : 0);
+    if (to_real) {  // a copy, in which frequencies that stand for themselves are real, whatever is given
+        from = spectrum.data();
+        within(from, in, size_t(count * half * item_size(complex)));
+        const double zero = 0;
+        const int64_t apart = 2 * half;
+        for (int64_t at = 0; at < half; at += n % 2 == 0 ? half - 1 : half)
+            copy_elements({static_cast<char*>(from) + (2 * at + 1) * item_size(real), real, &apart, nullptr},
+                          {nullptr, real, nullptr, &zero}, Dims{count}, false);
+    }
+    execute(kind, f64, rank, sizes, count, from, out, inverse);
+    if (scale == 1) return;
+    int64_t all = count * (kind == FftKind::real_to_half ? half : n);
+    for (int i = 0; i + 1 < rank; i++) all *= sizes[i];
+    const DType d = to_real ? real : complex;
+    const int64_t one = 1;
+    alignas(16) char number[16];
+    Scalar(scale).store(number, d);
+    const Operand result{static_cast<char*>(out), d, &one, nullptr}, operands[3] = {result, result, {nullptr, d, nullptr, number}};
+    elementwise(Pointwise::mul, which_forward, d, operands, 3, Dims{all}, nullptr);
+}
+
+}  // namespace
+
+const FftKernels fft = {rows, nullptr, 3, true};
 
 }  // namespace wisp::cuda

@@ -3,10 +3,12 @@
 // cuBLASLt thinks in columns: our row-major C = A B is its C' = B' A', the same memory read the other way.
 #include "gemm.h"
 
+#include <optional>
 #include <unordered_map>
 
 #include "../core/device.h"
 #include "../core/errors.h"
+#include "../core/scalar.h"
 #include "plan_key.h"
 #include "pointwise.h"
 #include "runtime.h"
@@ -192,18 +194,108 @@ void batches(DType dtype, const GemmArgs& g, int dim, const char* a, const char*
                 d ? d + i * g.batch_d[dim] * item : nullptr);
 }
 
-}  // namespace
-
+// Whether A (or B) can be read as it lies.
 bool takes(const GemmArgs& g, bool a) {
     const int64_t rows = a ? g.m : g.k, columns = a ? g.k : g.n, row = a ? g.a_row : g.b_row, column = a ? g.a_col : g.b_col;
     if (column == 1 || columns == 1) return row >= columns || rows == 1;
     return (row == 1 || rows == 1) && (column >= rows || columns == 1);
 }
 
-void matmul(DType dtype, const GemmArgs& g) {
+// All of C, or what lies like it: the batch, rows, columns.
+Dims all_sizes(const GemmArgs& g) {
+    Dims sizes(g.batch_size, g.batch_dims);
+    sizes.push_back(g.m);
+    sizes.push_back(g.n);
+    return sizes;
+}
+Dims all_strides(const GemmArgs& g, const int64_t* batch, int64_t row, int64_t column) {
+    Dims strides(batch, g.batch_dims);
+    strides.push_back(row);
+    strides.push_back(column);
+    return strides;
+}
+
+// Puts a dense copy in the place of A (or B), conjugated where that was asked for. What the batch repeats stays one matrix.
+void make_dense(std::optional<Scratch>& memory, GemmArgs& g, DType dtype, bool of_a) {
+    const void*& data = of_a ? g.a : g.b;
+    int64_t &row = of_a ? g.a_row : g.b_row, &column = of_a ? g.a_col : g.b_col, *batch = of_a ? g.batch_a : g.batch_b;
+    bool& conjugate = of_a ? g.conj_a : g.conj_b;
+    Dims sizes = all_sizes(g), to(sizes.size()), from = all_strides(g, batch, row, column);
+    sizes[g.batch_dims] = of_a ? g.m : g.k, sizes[g.batch_dims + 1] = of_a ? g.k : g.n;
+    int64_t n = 1;
+    for (int64_t t = sizes.size() - 1; t >= 0; t--) {
+        if (t < g.batch_dims && from[t] == 0) sizes[t] = 1;
+        else to[t] = n, n *= sizes[t];
+    }
+    memory.emplace(size_t(n * item_size(dtype)));
+    copy_elements({memory->as<char>(), dtype, to.data(), nullptr},
+                  {const_cast<char*>(static_cast<const char*>(data)), dtype, from.data(), nullptr}, sizes, conjugate);
+    data = memory->data(), row = to[g.batch_dims], column = 1, conjugate = false;
+    std::copy(to.begin(), to.begin() + g.batch_dims, batch);
+}
+
+// Whether the library would be called for many small batches that copies of A and B would make one of.
+bool is_scattered(const GemmArgs& g) {
+    int64_t outer = 1, a = g.m * g.k, b = g.k * g.n, c = g.m * g.n;
+    bool dense = (g.a_col == 1 && g.a_row == g.k) && (g.b_col == 1 && g.b_row == g.n), merges = g.c_row == g.n;
+    for (int t = g.batch_dims - 1; t >= 0; t--) {
+        merges = merges && g.batch_c[t] == c && g.batch_a[t] != 0 && g.batch_b[t] != 0;
+        dense = dense && g.batch_a[t] == a && g.batch_b[t] == b;
+        a *= g.batch_size[t], b *= g.batch_size[t], c *= g.batch_size[t];
+        if (t + 1 < g.batch_dims) outer *= g.batch_size[t];
+    }
+    return outer > 2 && merges && !dense;
+}
+
+void matmul(DType dtype, const GemmArgs& given) {
+    if (is_integral(dtype)) return integer_matmul(dtype, given);
+    GemmArgs g = given;
+    const bool with_d = g.d && (g.beta != 0 || g.beta_imag != 0);
+    if (!with_d) g.d = nullptr;
+    const Dims sizes = all_sizes(g), c_strides = all_strides(g, g.batch_c, g.c_row, 1);
+    const Operand c{static_cast<char*>(g.c), dtype, c_strides.data(), nullptr};
+    const Dims d_strides = with_d ? all_strides(g, g.batch_d, g.d_row, g.d_col) : Dims();
+    const Operand d{const_cast<char*>(static_cast<const char*>(g.d)), dtype, d_strides.data(), nullptr};
+    if (g.k == 0) {  // nothing is added up, which the library refuses
+        alignas(16) char number[16] = {};
+        if (!with_d) return copy_elements(c, {nullptr, dtype, nullptr, number}, sizes, false);
+        const DType compute = compute_dtype(dtype);
+        (is_complex(dtype) ? Scalar(std::complex<double>(g.beta, g.beta_imag)) : Scalar(g.beta)).store(number, compute);
+        const Operand operands[3] = {c, d, {nullptr, compute, nullptr, number}};
+        return elementwise(Pointwise::mul, which_forward, compute, operands, 3, sizes, nullptr);
+    }
+    std::optional<Scratch> dense_a, dense_b;
+    if (g.batch_dims > 1 && is_scattered(g)) {
+        make_dense(dense_a, g, dtype, true);
+        make_dense(dense_b, g, dtype, false);
+        if (with_d && g.d != g.c) {
+            copy_elements(c, d, sizes, false);
+            g.d = g.c, g.d_row = g.c_row, g.d_col = 1;
+            std::copy(g.batch_c, g.batch_c + g.batch_dims, g.batch_d);
+        }
+        const GemmArgs apart = g;
+        g.batch_dims = 0;
+        for (int t = 0; t < apart.batch_dims; t++)
+            g.add_batch(apart.batch_size[t], apart.batch_a[t], apart.batch_b[t], apart.batch_c[t], apart.batch_d[t]);
+    }
+    if (g.conj_a) make_dense(dense_a, g, dtype, true);
+    if (g.conj_b) make_dense(dense_b, g, dtype, false);
+    if (small_matmul(dtype, g, nullptr)) return;
+    if (!takes(g, true)) make_dense(dense_a, g, dtype, true);
+    if (!takes(g, false)) make_dense(dense_b, g, dtype, false);
+    if (dense_a) g.fold_batch_into_rows();
+    library_matmul(dtype, g);
+}
+
+}  // namespace
+
+void library_matmul(DType dtype, const GemmArgs& g) {
     batches(dtype, g, 0, static_cast<const char*>(g.a), static_cast<const char*>(g.b), static_cast<char*>(g.c),
             static_cast<const char*>(g.d));
 }
+
+const GemmKernels gemm = {matmul, [](const GemmArgs& g) { matmul(DType::f32, g); },
+                          [](const GemmArgs& g, void* row_sums) { return small_matmul(DType::f32, g, row_sums); }};
 
 void allow_tf32(bool allowed) { tf32 = allowed; }
 bool tf32_allowed() { return tf32; }

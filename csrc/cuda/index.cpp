@@ -2,7 +2,6 @@
 #include "../kernels/embedding.h"
 #include "../kernels/index.h"
 #include "../kernels/scan.h"
-#include "index.h"
 #include "pairs.h"
 #include "pointwise.h"
 
@@ -36,9 +35,6 @@ template <int Which> Kernel* plain(const char* file, const char* name) {
     static Kernel* const kernel = find_kernel(file, name);
     return kernel;
 }
-
-// The kernels that use indices look at them: a bad one is raised at the next synchronisation.
-int64_t first_out_of_range(const int64_t*, int64_t, int64_t, bool) { return -1; }
 
 void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, int64_t n, bool wrap,
              const char* name) {
@@ -212,18 +208,21 @@ void scan_(Scan kind, void* out, int64_t* indices, const void* in, DType d, int6
                     {128}, 0, in, out, indices, outer * inner, n, inner);
 }
 
-}  // namespace
-
-const IndexKernels index = {first_out_of_range, offsets, take, put, gather, scatter, masked_select, masked_scatter, nonzero, triangle};
-const EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag, Absent()};  // the gradient of bags is composed
-const ScanKernels scan = {scan_};
-
-void require(const bool* good, int64_t n, const char* message) {
+bool holds(const bool* good, int64_t n, const char* message) {
     if (n) launch_with(plain<20>(file, "report_false"), threads(n), {256}, 0, good, n, message, report_cell());
+    return true;
 }
 
 void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
     if (n) launch_with(plain<21>(file, "count_up"), threads(n), {256}, 0, out, n, first, step);
 }
+
+}  // namespace
+
+// Kernels that use indices look at them: a bad one is raised at the next synchronisation.
+const IndexKernels index = {nullptr,        offsets, take,     put,     gather,  scatter,  masked_select,
+                            masked_scatter, nonzero, triangle, nullptr, nullptr, count_up, holds};
+const EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag, nullptr};
+const ScanKernels scan = {scan_};
 
 }  // namespace wisp::cuda

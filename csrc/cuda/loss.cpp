@@ -1,5 +1,5 @@
 // Launches the kernels of class losses.
-#include "loss.h"
+#include "../kernels/loss.h"
 
 #include "../core/errors.h"
 #include "pointwise.h"
@@ -31,17 +31,18 @@ unsigned threads_for(int64_t classes) {
     return threads;
 }
 
-}  // namespace
-
-void class_loss(const LossArgs& a, bool entropy, void* losses, void* logsumexp, void* shares, void* result, void* total) {
+int64_t forward(const LossArgs& a, void* losses, void* logsumexp, void* result, double* total) {
     const int64_t samples = a.outer * a.inner;
+    const bool entropy = a.entropy;
+    Scratch weights(size_t(samples * item_size(compute_dtype(a.dtype))));  // that each target has in a mean
+    void* shares = weights.data();
     const Arguments p = arguments(a);
     const int which = int(a.dtype) * 2 + entropy;
     if (result && a.inner == 1 && samples <= 1024 && samples * a.classes <= 32768) {
         static Instances<32> few(file);
         launch_with(few(which, [&] { return instance("loss_of_few", a.dtype, entropy); }), {1}, {1024}, 0, p, a.input, a.target, a.weight,
                     losses, logsumexp, shares, result, total);
-        return;
+        return -1;
     }
     if (samples == 0) {
     } else if (a.inner == 1) {
@@ -52,14 +53,16 @@ void class_loss(const LossArgs& a, bool entropy, void* losses, void* logsumexp, 
         launch_with(find_kernel(file, instance("loss_columns", a.dtype, entropy)), {unsigned((samples + 255) / 256)}, {256}, 0, p, a.input,
                     a.target, a.weight, losses, logsumexp, shares);
     }
-    if (!result) return;
+    if (!result) return -1;
     static Instances<16> totals(file);
     launch_with(totals(int(a.dtype), [&] { return str("loss_total<", type_text(a.dtype), ">"); }), {1}, {1024}, 0, losses, shares, result,
                 total, samples);
+    return -1;
 }
 
-void class_loss_backward(const LossArgs& a, bool entropy, const void* logsumexp, const void* grad, bool one, const void* total, void* dx) {
+void backward(const LossArgs& a, const void* logsumexp, const void* grad, bool one, const double* total, void* dx) {
     const int64_t n = a.outer * a.classes * a.inner;
+    const bool entropy = a.entropy;
     if (n == 0) return;
     const bool by_weight = a.weight && a.label_smoothing != 0;
     Scratch sum(by_weight ? 8 : 0);
@@ -73,9 +76,13 @@ void class_loss_backward(const LossArgs& a, bool entropy, const void* logsumexp,
                     {threads_for(a.classes)}, 0, p, a.input, a.target, a.weight, logsumexp, grad, int(one), total, all, dx);
         return;
     }
-    static Instances<32> backward(file);
-    launch_with(backward(which, [&] { return instance("loss_backward", a.dtype, entropy); }), {unsigned((n + 255) / 256)}, {256}, 0, p,
+    static Instances<32> columns(file);
+    launch_with(columns(which, [&] { return instance("loss_backward", a.dtype, entropy); }), {unsigned((n + 255) / 256)}, {256}, 0, p,
                 a.input, a.target, a.weight, logsumexp, grad, int(one), total, all, dx);
 }
+
+}  // namespace
+
+const LossKernels loss = {forward, backward};
 
 }  // namespace wisp::cuda

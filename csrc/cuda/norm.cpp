@@ -1,5 +1,5 @@
 // Launches the kernels of normalisation.
-#include "../kernels/norm.h"
+#include "batch_norm.h"
 #include "pointwise.h"
 #include "rows.h"
 #include "runtime.h"
@@ -119,7 +119,7 @@ void group_norm_backward(DType d, const void* g, const void* x, const void* weig
 
 }  // namespace
 
-// Batch norms have their own kernels: batch_norm.h.
-const NormKernels norm = {layer_norm, layer_norm_backward, group_norm, group_norm_backward, Absent(), Absent(), Absent(), Absent()};
+const NormKernels norm = {layer_norm,       layer_norm_backward, group_norm, group_norm_backward, batch_norm_stats, batch_norm_from_running,
+                          batch_norm_apply, batch_norm_backward, true};
 
 }  // namespace wisp::cuda

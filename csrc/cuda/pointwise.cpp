@@ -1,5 +1,6 @@
 // Chooses, names and launches the pointwise kernel for a call.
 #include "pointwise.h"
+#include "../kernels/copy.h"
 
 #include <cstring>
 #include <unordered_map>
@@ -239,5 +240,32 @@ void copy_elements(const Operand& to, const Operand& from, const Dims& sizes, bo
     run(conjugate ? row_conjugate : row_identity, which_forward, from.number ? to.dtype : compute_dtype(from.dtype), operands, 2, sizes,
         nullptr);
 }
+
+namespace {
+
+void copy_strided(void* dst, DType dst_dtype, const int64_t* dst_strides, const void* src, DType src_dtype, const int64_t* src_strides,
+                  const int64_t* sizes, int ndim, bool conjugate) {
+    copy_elements({static_cast<char*>(dst), dst_dtype, dst_strides, nullptr},
+                  {static_cast<char*>(const_cast<void*>(src)), src_dtype, src_strides, nullptr}, Dims(sizes, ndim), conjugate);
+}
+
+void copy_bytes(void* dst, const void* src, size_t bytes) {
+    const char *to = static_cast<char*>(dst), *from = static_cast<const char*>(src);
+    if (to < from + bytes && from < to + bytes) {
+        Scratch between(bytes);
+        within(between.data(), src, bytes);
+        within(dst, between.data(), bytes);
+    } else {
+        within(dst, src, bytes);
+    }
+}
+
+void fill(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, int ndim, const void* value) {
+    copy_elements({static_cast<char*>(dst), dtype, strides, nullptr}, {nullptr, dtype, nullptr, value}, Dims(sizes, ndim), false);
+}
+
+}  // namespace
+
+const CopyKernels copy = {Absent(), Absent(), Absent(), copy_strided, copy_bytes, fill, fill_zero};
 
 }  // namespace wisp::cuda

@@ -50,24 +50,19 @@ void apply_dropout(DType d, const void* x, void* y, int64_t n, RandomStream s, u
                 threshold, scale);
 }
 
-}  // namespace
-
-const RandomKernels random = {uniform_f32, uniform_f64, normal_f32, normal_f64, bits32, bits64};
-const DropoutKernels dropout = {apply_dropout};
-
-void random_integers(int64_t* out, int64_t n, RandomStream s, int64_t from, uint64_t range) {
+void integers(int64_t* out, int64_t n, RandomStream s, int64_t from, uint64_t range) {
     if (n == 0) return;
     const bool narrow = range != 0 && range <= (uint64_t(1) << 32);
     launch_with(find_kernel("cuda/kernels/random.cuh", "random_integers"), blocks_for(n, narrow ? 4 : 2), {256}, 0, out, n, draw_of(s),
                 from, range);
 }
 
-void random_bernoulli(float* out, int64_t n, RandomStream s, uint64_t limit) {
+void bernoulli(float* out, int64_t n, RandomStream s, uint64_t limit) {
     if (n == 0) return;
     launch_with(find_kernel("cuda/kernels/random.cuh", "random_bernoulli"), blocks_for(n, 4), {256}, 0, out, n, draw_of(s), limit);
 }
 
-void random_poisson(double* out, const double* rate, int64_t n, RandomStream s) {
+void poisson(double* out, const double* rate, int64_t n, RandomStream s) {
     if (n == 0) return;
     Scratch seeds(size_t(n) * 8);
     bits64(seeds.as<uint64_t>(), n, s, 0);
@@ -75,13 +70,25 @@ void random_poisson(double* out, const double* rate, int64_t n, RandomStream s) 
                 seeds.as<uint64_t>(), n);
 }
 
-void random_binomial(double* out, const double* count, const double* probability, int64_t n, RandomStream s) {
+void binomial(double* out, const double* count, const double* probability, int64_t n, RandomStream s) {
     if (n == 0) return;
     Scratch seeds(size_t(n) * 8);
     bits64(seeds.as<uint64_t>(), n, s, 0);
     launch_with(find_kernel("cuda/kernels/random.cuh", "random_binomial"), {unsigned((n + 127) / 128)}, {128}, 0, out, count, probability,
                 seeds.as<uint64_t>(), n);
 }
+
+void transform(Distribution distribution, double* values, int64_t n, double a, double b) {
+    if (n == 0) return;
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_transform"), {unsigned((n + 127) / 128)}, {128}, 0, values, n,
+                int(distribution), a, b);
+}
+
+}  // namespace
+
+const RandomKernels random = {uniform_f32, uniform_f64, normal_f32, normal_f64, bits32,   bits64,
+                              integers,    bernoulli,   poisson,    binomial,   transform};
+const DropoutKernels dropout = {apply_dropout};
 
 void set_capture_cell(const void* cell) { cell_of_capture = cell; }
 const void* capture_cell() { return cell_of_capture; }

@@ -21,7 +21,7 @@ struct Layer {
     void multiply(const void* x, const void* y, void* c, int64_t m, int64_t n, int64_t k, const void* add, int64_t d_row) const {
         GemmArgs g{m, n, k, x, k, 1, y, n, 1, c, n};
         if (add) g.d = add, g.d_row = d_row, g.d_col = 1, g.beta = 1;
-        matmul(d, g);
+        library_matmul(d, g);
     }
     int64_t live(int64_t s) const { return a.starts[s + 1] - a.starts[s]; }
 };

@@ -1,6 +1,7 @@
-// Moving elements: between layouts, between dtypes, and into and out of the small contiguous blocks that the
-// pointwise driver computes on. Strides count elements, and may be 0 or negative.
+// Moving elements: between layouts, between dtypes, and (the CPU's alone) into and out of the small contiguous blocks
+// that the pointwise driver computes on. Strides count elements, and may be 0 or negative.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "core/dtype.h"
@@ -21,8 +22,12 @@ struct CopyKernels {
     void (*copy)(void* dst, DType dst_dtype, const int64_t* dst_strides, const void* src, DType src_dtype, const int64_t* src_strides,
                  const int64_t* sizes, int ndim, bool conjugate);
 
-    // Every element of dst = the one of `item` bytes at value.
-    void (*fill)(void* dst, const int64_t* strides, const int64_t* sizes, int ndim, const void* value, int64_t item);
+    // The same for contiguous elements of one dtype, in bytes; they may overlap.
+    void (*copy_bytes)(void* dst, const void* src, size_t bytes);
+
+    // Every element of dst = the one of its dtype at value, which is the host's memory; of contiguous ones, all bits 0.
+    void (*fill)(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, int ndim, const void* value);
+    void (*zero)(void* dst, size_t bytes);
 };
 
 }  // namespace wisp::kernels

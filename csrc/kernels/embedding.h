@@ -31,6 +31,7 @@ struct EmbeddingKernels {
                      int64_t padding_index, bool scale_by_count);
     // out (bags, width); picked (bags, width): in max mode, the table row of each result, -1 where a bag is empty.
     void (*bag)(const BagArgs&, void* out, int64_t* picked);
+    // Null: the front door composes it.
     void (*bag_backward)(const BagArgs&, const void* grad, const int64_t* picked, void* grad_table, void* grad_sample_weight);
 };
 

@@ -20,7 +20,7 @@ struct Slice {
 };
 
 struct IndexKernels {
-    // Position of the first index outside [-size, size) (or [0, size) unless wrap), or -1; always that on the GPU.
+    // Position of the first index outside [-size, size) (or [0, size) unless wrap), or -1. Null: the kernels look themselves.
     int64_t (*first_out_of_range)(const int64_t* index, int64_t n, int64_t size, bool wrap);
 
     // out[i] = sum over k of indices[k][i] * strides[k]; with `wrap` a negative index counts from the end of sizes[k].
@@ -57,6 +57,16 @@ struct IndexKernels {
 
     // Copies of contiguous matrices with what lies above (tril) or below (triu) the diagonal zeroed.
     void (*triangle)(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper, int64_t item);
+
+    // How many are true. Null: the front door finds out by a reduction.
+    int64_t (*count_true)(const bool* mask, int64_t n);
+    // out: index i as often as repeats[i] says. Null: the front door composes it.
+    void (*repeat)(int64_t* out, const int64_t* repeats, int64_t n);
+    // out[i] = first + i * step
+    void (*count_up)(int64_t* out, int64_t n, int64_t first, int64_t step);
+    // Whether all are true. The GPU says yes, and raises RuntimeError with the message, which is static text, at the next
+    // synchronisation.
+    bool (*holds)(const bool* good, int64_t n, const char* message);
 };
 
 }  // namespace wisp::kernels

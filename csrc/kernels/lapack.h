@@ -39,12 +39,16 @@ struct LapackKernels {
 }  // namespace wisp::kernels
 
 namespace wisp::cpu {
-bool lapack_is_open();
 // Opens the library; an empty string, or what went wrong.
 std::string open_lapack(const char* path);
+extern void (*find_lapack)();  // calls open_lapack, when the first routine is asked for
 const kernels::LapackKernels& lapack(DType dtype);
 }  // namespace wisp::cpu
 
 namespace wisp::cuda {
 const kernels::LapackKernels& lapack(DType dtype);  // by cuSOLVER and cuBLAS
 }
+
+namespace wisp::kernels {
+inline const LapackKernels& lapack(DType dtype) { return here(cpu::lapack, cuda::lapack)(dtype); }
+}  // namespace wisp::kernels

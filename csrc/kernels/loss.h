@@ -17,17 +17,16 @@ struct LossArgs {
     const void* weight;  // one per class, in `dtype`; may be null
     int64_t ignore_index;
     double label_smoothing;  // cross entropy only
+    bool entropy;            // cross entropy, not nll
 };
 
 struct LossKernels {
-    // losses: per sample. logsumexp: per sample, for backward; may be null. total_weight: sum of the targets' weights.
-    int64_t (*cross_entropy)(const LossArgs&, void* losses, void* logsumexp, double* total_weight);
-    // grad_input from the gradient of each sample's loss (or, with one_grad, a single one) times `factor`.
-    void (*cross_entropy_backward)(const LossArgs&, const void* logsumexp, const void* grad, bool one_grad, double factor,
-                                   void* grad_input);
-    int64_t (*nll)(const LossArgs&, void* losses, double* total_weight);
-    void (*nll_backward)(const LossArgs&, const void* grad, bool one_grad, double factor, void* grad_input);
-    double (*sum)(DType, const void* losses, int64_t n);  // of per-sample losses, in a fixed order
+    // losses, logsumexp (for backward; may be null): per sample, in the dtype that is computed in. result (likewise, or null):
+    // the sum of the losses, over the sum of the targets' weights if `total` is given, which gets that.
+    // A target that is out of range: its position, else -1; or, on the GPU, raised at the next synchronisation.
+    int64_t (*forward)(const LossArgs&, void* losses, void* logsumexp, void* result, double* total);
+    // grad_input from the gradient of each sample's loss, or with one_grad a single one, over *total where it is given.
+    void (*backward)(const LossArgs&, const void* logsumexp, const void* grad, bool one_grad, const double* total, void* grad_input);
 };
 
 }  // namespace wisp::kernels

@@ -8,6 +8,13 @@
 
 namespace wisp::kernels {
 
+// x is (batch, channels, spatial) in memory; with the channels last, all positions are the batch, and spatial is 1.
+struct BatchNorm {
+    DType dtype, weight_dtype;  // of x and its gradient; of weight, bias and their gradients
+    int64_t batch, channels, spatial;
+    const void *weight, *bias;
+};
+
 struct NormKernels {
     // Rows of n. With mean == null: RMS normalisation, x * rstd * weight.
     void (*layer_norm)(DType, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd, int64_t rows, int64_t n,
@@ -20,19 +27,18 @@ struct NormKernels {
     void (*group_norm_backward)(DType, const void* grad, const void* x, const void* weight, const void* mean, const void* rstd,
                                 void* grad_x, void* grad_weight, void* grad_bias, int64_t batch, int64_t groups, int64_t channels,
                                 int64_t spatial);
-    // x is (batch, channels, spatial). Takes mean and variance over batch and spatial, writes mean and rstd, and moves
-    // the running statistics (of dtype `running`, may be null) by `momentum` towards mean and unbiased variance.
-    void (*batch_norm_stats)(DType, const void* x, void* mean, void* rstd, DType running, void* running_mean, void* running_var,
-                             double momentum, int64_t batch, int64_t channels, int64_t spatial, double eps);
-    // mean and rstd of dtype `d`'s compute type from the running statistics.
-    void (*batch_norm_from_running)(DType d, DType running, const void* running_mean, const void* running_var, void* mean, void* rstd,
-                                    int64_t channels, double eps);
-    void (*batch_norm_apply)(DType, const void* x, const void* mean, const void* rstd, const void* weight, const void* bias, void* y,
-                             int64_t batch, int64_t channels, int64_t spatial);
+    // Takes mean and variance over batch and spatial, writes mean and rstd, and moves the running statistics (of dtype
+    // `running`, may be null) by `momentum` towards mean and unbiased variance.
+    void (*batch_norm_stats)(const BatchNorm&, const void* x, void* mean, void* rstd, DType running, void* running_mean, void* running_var,
+                             double momentum, double eps);
+    void (*batch_norm_from_running)(const BatchNorm&, DType running, const void* running_mean, const void* running_var, void* mean,
+                                    void* rstd, double eps);
+    void (*batch_norm_apply)(const BatchNorm&, const void* x, const void* mean, const void* rstd, void* y);
     // With training, mean and rstd depend on x.
-    void (*batch_norm_backward)(DType, const void* grad, const void* x, const void* mean, const void* rstd, const void* weight,
-                                void* grad_x, void* grad_weight, void* grad_bias, int64_t batch, int64_t channels, int64_t spatial,
-                                bool training);
+    void (*batch_norm_backward)(const BatchNorm&, const void* grad, const void* x, const void* mean, const void* rstd, void* grad_x,
+                                void* grad_weight, void* grad_bias, bool training);
+    // Whether batch norms take channels last, as rows of channels, and weights of another dtype than x.
+    bool any_batch_norm;
 };
 
 }  // namespace wisp::kernels

@@ -1,4 +1,4 @@
-// Random numbers on the CPU: Philox 4x32-10 keyed by (seed, offset of the call, index of the element).
+// Random numbers: Philox 4x32-10 keyed by (seed, offset of the call, index of the element).
 //
 // Element i of a call is a function of (seed, offset, i) alone: any number of threads and any split of the call into
 // pieces give the same numbers, and so does another backend that follows these rules:
@@ -9,9 +9,11 @@
 //   words (2, 3) likewise; of 64-bit elements h = 0 and h = 1 are the pair.
 // No product and sum is fused into one rounding, and logarithm, sine and cosine are the polynomials of random.cpp.
 #pragma once
+#ifndef __CUDACC_RTC__  // the GPU's compiler gets this text too
 #include <cstdint>
 
 #include "kernels/families.h"
+#endif
 
 namespace wisp::kernels {
 
@@ -19,6 +21,9 @@ struct RandomStream {
     uint64_t seed, offset;
 };
 
+enum class Distribution : uint8_t { exponential, geometric, cauchy, log_normal };
+
+#ifndef __CUDACC_RTC__
 // Each writes elements [first, first + n) of the call to out[0..n), in several threads where n is large.
 struct RandomKernels {
     void (*uniform_f32)(float* out, int64_t n, RandomStream, int64_t first, float from, float range);     // 24 bits
@@ -27,6 +32,15 @@ struct RandomKernels {
     void (*normal_f64)(double* out, int64_t n, RandomStream, int64_t first, double mean, double deviation);
     void (*bits32)(uint32_t* out, int64_t n, RandomStream, int64_t first);
     void (*bits64)(uint64_t* out, int64_t n, RandomStream, int64_t first);
+
+    // These write whole calls.
+    void (*integers)(int64_t* out, int64_t n, RandomStream, int64_t from, uint64_t range);  // range 0 stands for 2^64
+    void (*bernoulli)(float* out, int64_t n, RandomStream, uint64_t limit);                 // 1 where 32 bits are below limit
+    void (*poisson)(double* out, const double* rate, int64_t n, RandomStream);
+    void (*binomial)(double* out, const double* count, const double* probability, int64_t n, RandomStream);
+    // Uniform numbers in [0, 1) become numbers of the distribution, whose parameters are a and b (see sampler_rules.h).
+    void (*transform)(Distribution, double* values, int64_t n, double a, double b);
 };
+#endif
 
 }  // namespace wisp::kernels

@@ -58,3 +58,19 @@ WISP_SAMPLER double sample_binomial(double n, double p, Sequence s) {
         if (::log(v * alpha / (a / (us * us) + b)) <= peak - log_factorial(k) - log_factorial(n - k) + (k - mode) * log_odds) return k;
     }
 }
+
+// One number of a distribution from u, uniform in [0, 1); log_normal: from a normal number.
+WISP_SAMPLER double sample_of(Distribution distribution, double u, double a, double b) {
+    switch (distribution) {
+    case Distribution::exponential: {  // of rate a; never zero, for the logarithm of such a sample is common (Gumbel noise)
+        const double x = -::log1p(-u);
+        return (x > 0x1p-54 ? x : 0x1p-54) / a;
+    }
+    case Distribution::geometric: {  // a: the logarithm of the probability to fail
+        const double k = ::ceil(::log1p(-u) / a);
+        return k > 1 ? k : 1;
+    }
+    case Distribution::cauchy: return a + b * ::tan(3.14159265358979323846 * (u - 0.5));  // median a, scale b
+    default: return ::exp(u);
+    }
+}

@@ -3,15 +3,18 @@
 
 #include <cstring>
 
-#include "../cuda/pointwise.h"
-#include "../cuda/index.h"
 #include "../cuda/runtime.h"
+#include "../kernels/index.h"
 #include "../python/registry.h"
 #include "format.h"
 
 namespace wisp {
 
-static cuda::Operand on_gpu(const Tensor& t) { return {t.device_data(), t.dtype(), t.strides().data(), nullptr}; }
+// to = from of the same shape, on the current device.
+static void copy_here(const Tensor& to, const Tensor& from, bool conjugate = false) {
+    kernels::copy().copy(to.device_data(), to.dtype(), to.strides().data(), from.device_data(), from.dtype(), from.strides().data(),
+                         from.sizes().data(), int(from.dim()), conjugate);
+}
 
 // Between devices: as dense bytes of the target's dtype where the target can take them, else through a copy there.
 static void copy_across(const Tensor& to, const Tensor& from, bool wait) {
@@ -55,32 +58,22 @@ void copy_values(const Tensor& to, const Tensor& from, bool wait) {
             throw NotImplemented("Cannot copy out of meta tensor; no data! (shape ", from.sizes(),
                                  "; use Module.to_empty() to move a module off meta)");
         if (!(to.device() == from.device())) return copy_across(to, from, wait);
-        if (to.is_cuda()) {
+        if (!(to.device() == current_device())) {
             OnDevice on(to.device());
-            Tensor source = from;
-            if (to.storage() == from.storage()) {
-                if (to.device_data() == from.device_data() && to.strides() == from.strides() && to.dtype() == from.dtype()) return;
-                source = empty(from.sizes(), from.dtype());
-                cuda::copy_elements(on_gpu(source), on_gpu(from), from.sizes(), false);
-            }
-            cuda::copy_elements(on_gpu(to), on_gpu(source), to.sizes(), false);
-            return;
+            return copy_values(to, from, wait);
         }
     }
     if (to.dtype() == from.dtype() && to.is_contiguous() && from.is_contiguous() && n < 65536) {
-        std::memmove(to.data(), from.data(), size_t(n * to.item_size()));
-        return;
+        return kernels::copy().copy_bytes(to.device_data(), from.device_data(), size_t(n * to.item_size()));
     }
     Tensor source = from;
     if (to.storage() == from.storage()) {
-        if (to.data() == from.data() && to.strides() == from.strides() && to.dtype() == from.dtype()) return;
+        if (to.device_data() == from.device_data() && to.strides() == from.strides() && to.dtype() == from.dtype()) return;
         source = empty(from.sizes(), from.dtype(), from.device());  // overlapping memory: through a copy
-        cpu::copy.copy(source.data(), source.dtype(), source.strides().data(), from.data(), from.dtype(), from.strides().data(),
-                       from.sizes().data(), int(from.dim()), false);
+        copy_here(source, from);
     }
     Unlocked unlocked(n);
-    cpu::copy.copy(to.data(), to.dtype(), to.strides().data(), source.data(), source.dtype(), source.strides().data(), to.sizes().data(),
-                   int(to.dim()), false);
+    copy_here(to, source);
 }
 
 Tensor expanded(const Tensor& t, const Dims& sizes) {
@@ -153,25 +146,15 @@ static void fill_values(const Tensor& t, const Scalar& value) {
     if (t.numel() == 0 || t.device().type == DeviceType::meta) return;
     alignas(16) char cell[16];
     value.store(cell, t.dtype());
-    if (t.is_cuda()) {
-        OnDevice on(t.device());
-        cuda::copy_elements(on_gpu(t), {nullptr, t.dtype(), nullptr, cell}, t.sizes(), false);
-        return;
-    }
-    cpu::copy.fill(t.data(), t.strides().data(), t.sizes().data(), int(t.dim()), cell, t.item_size());
+    OnDevice on(t.device());
+    kernels::copy().fill(t.device_data(), t.dtype(), t.strides().data(), t.sizes().data(), int(t.dim()), cell);
 }
 
 static void zero_values(const Tensor& t) {
-    const size_t bytes = size_t(t.numel() * t.item_size());
+    if (!t.is_contiguous()) return fill_values(t, Scalar(0));
     if (t.device().type == DeviceType::meta) return;
-    if (t.is_cuda() && t.is_contiguous()) {
-        OnDevice on(t.device());
-        cuda::fill_zero(t.device_data(), bytes);
-    } else if (t.is_contiguous()) {
-        std::memset(t.data(), 0, bytes);
-    } else {
-        fill_values(t, Scalar(0));
-    }
+    OnDevice on(t.device());
+    kernels::copy().zero(t.device_data(), size_t(t.numel() * t.item_size()));
 }
 
 Tensor fill_(const Tensor& self, const Scalar& value) {
@@ -199,12 +182,10 @@ Tensor detach(const Tensor& t) { return alias(t); }
 Tensor conj(const Tensor& t) {
     if (!is_complex(t.dtype())) return t;
     Tensor r = empty_like(t);
-    if (t.is_cuda()) {
+    if (t.numel()) {
         OnDevice on(t.device());
-        cuda::copy_elements(on_gpu(r), on_gpu(t), t.sizes(), true);
-    } else if (t.numel())
-        cpu::copy.copy(r.data(), r.dtype(), r.strides().data(), t.data(), t.dtype(), t.strides().data(), t.sizes().data(), int(t.dim()),
-                       true);
+        copy_here(r, t, true);
+    }
     if (needs_grad(t)) record(r, "ConjBackward0", {t}, {}, [](Backward& bw) { bw.set(0, conj(bw.grad())); });
     return r;
 }
@@ -233,13 +214,7 @@ Tensor zeros_like(const Tensor& t) {
 Tensor ones_like(const Tensor& t) { return full_like(t, Scalar(1)); }
 Tensor arange(int64_t n) {
     Tensor t = empty({n}, DType::i64);
-    if (t.is_cuda()) {
-        cuda::count_up(t.device_data<int64_t>(), n, 0, 1);
-        return t;
-    }
-    if (t.device().type == DeviceType::meta) return t;
-    int64_t* p = t.data<int64_t>();
-    for (int64_t i = 0; i < n; i++) p[i] = i;
+    if (t.device().type != DeviceType::meta) kernels::index().count_up(t.device_data<int64_t>(), n, 0, 1);
     return t;
 }
 

@@ -1,7 +1,7 @@
 // Making tensors: zeros, ones, full, empty, arange, linspace, logspace, eye, their _like and new_ forms, complex.
 #include <cmath>
 
-#include "../cuda/index.h"
+#include "../kernels/index.h"
 #include "../python/registry.h"
 #include "ops.h"
 
@@ -82,12 +82,7 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
     if (integral && d == DType::i64) {
         Tensor t = empty({n}, d);
         const int64_t first = start.to_int(), k = step.to_int();
-        if (t.is_cuda()) {
-            cuda::count_up(t.device_data<int64_t>(), n, first, k);
-            return t;
-        }
-        int64_t* p = t.data<int64_t>();
-        for (int64_t i = 0; i < n; i++) p[i] = first + i * k;
+        kernels::index().count_up(t.device_data<int64_t>(), n, first, k);
         return t;
     }
     Tensor wide = empty({n}, is_integral(d) ? DType::i64 : DType::f64);
@@ -105,8 +100,8 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
 Tensor arange_on(const std::optional<Device>& device, const Scalar& start, const Scalar& end, const Scalar& step,
                  std::optional<DType> dtype, bool requires_grad) {
     const Device target = device ? resolve(*device) : current_device();
-    const bool there =
-        target.is_cuda() && start.is_integral() && end.is_integral() && step.is_integral() && dtype.value_or(DType::i64) == DType::i64;
+    const bool there = target.type != DeviceType::meta && start.is_integral() && end.is_integral() && step.is_integral() &&
+                       dtype.value_or(DType::i64) == DType::i64;
     if (!there) return counted(device, requires_grad, [&] { return arange(start, end, step, dtype, false); });
     OnDevice on(target);
     return finish(arange(start, end, step, dtype, false), requires_grad);

@@ -1,7 +1,7 @@
 // Front doors of embedding and embedding_bag.
 #include "../kernels/embedding.h"
 
-#include "../cuda/index.h"
+#include "../kernels/index.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -108,7 +108,7 @@ BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor
                [padding, mode, by_count](Backward& bw) {
                    const Tensor g = bw.grad(), weight = bw.saved(0), index = bw.saved(1), offsets = bw.saved(2),
                                 sample_weight = bw.saved(3), picked = bw.saved(4);
-                   if (needs_grad(g, weight, sample_weight) || by_count || g.is_cuda()) {
+                   if (needs_grad(g, weight, sample_weight) || by_count || !kernels::embedding().bag_backward) {
                        if (mode == 2) {
                            const Tensor rows = where(lt(picked, Scalar(0)), Scalar(0), picked);
                            const Tensor kept = where(lt(picked, Scalar(0)), Scalar(0.0), g);
@@ -169,8 +169,8 @@ static const Operators operators = {
                  const Tensor rising = le(narrow(ends, 0, 0, ends.numel() - 1), narrow(ends, 0, 1, ends.numel() - 1));
                  good = cat({good, rising}, 0);
              }
-             cuda::require(good.device_data<bool>(), good.numel(),
-                           "embedding_bag: offsets must rise from 0 to at most the number of indices");
+             kernels::index().holds(good.device_data<bool>(), good.numel(),
+                                    "embedding_bag: offsets must rise from 0 to at most the number of indices");
              BagResult r = embedding_bag(weight, index, kept, sample_weight, padding, int(mode), by_count);
              return std::tuple<Tensor, Tensor>(r.y, r.picked);
          }

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "../cuda/fft.h"
 #include "../python/registry.h"
 #include "ops.h"
 #include "views.h"
@@ -14,72 +13,55 @@ namespace {
 
 bool is_f64(const Tensor& t) { return t.dtype() == DType::f64 || t.dtype() == DType::c128; }
 
-std::shared_ptr<const kernels::FftPlan> plan_for(int64_t n, bool f64, bool real = false) {
-    if (n >= int64_t(1) << 30) throw RuntimeError("fft: transforms of 2**30 points or more are not supported, got ", n);
-    auto plan = cpu::fft_plan(n, f64, real);
-    return plan;
-}
-
-// Transforms dimension `dim` of the contiguous tensor `from` into `to`, of the same layout; they may be the same.
-void transform_dim(const Tensor& from, const Tensor& to, int64_t dim, bool forward, double scale) {
-    const int64_t n = from.size(dim);
-    int64_t outer = 1, inner = 1;
-    for (int64_t i = 0; i < dim; i++) outer *= from.size(i);
-    for (int64_t i = dim + 1; i < from.dim(); i++) inner *= from.size(i);
-    const bool f64 = is_f64(from);
-    const auto plan = plan_for(n, f64);
-    const int64_t length = plan->bluestein() ? plan->convolution->n : n;
-    if (inner == 1) {
-        Unlocked u(from.numel() * 8);
-        cpu::fft.rows(*plan, f64, kernels::FftKind::complex, from.data(), 2 * n, to.data(), 2 * n, outer, !forward, scale);
-    } else if (length <= kernels::fft_tile_limit && (inner >= 4 || outer < 4)) {
-        Unlocked u(from.numel() * 8);
-        cpu::fft.columns(*plan, f64, from.data(), to.data(), outer, inner, !forward, scale);
-    } else {
-        const Tensor rows = contiguous(transpose(alias(from), dim, -1));
-        {
-            Unlocked u(from.numel() * 8);
-            cpu::fft.rows(*plan, f64, kernels::FftKind::complex, rows.data(), 2 * n, rows.data(), 2 * n, rows.numel() / n, !forward, scale);
-        }
-        copy_values(to, transpose(rows, dim, -1));
-    }
-}
-
-void scale_values(const Tensor& t, double scale) {
-    if (scale == 1) return;
-    GradMode off(false);
-    mul_(t, scale);
-}
-
-// On the GPU the dims of a transform, three at a time, are brought to the end.
-Tensor transform_on_gpu(const Tensor& x, Dims dims, bool forward, double scale) {
+// Dimensions are transformed from the last to the first, as many at a time as the kernels take.
+Tensor transform(const Tensor& x, Dims dims, bool forward, double scale) {
+    const kernels::FftKernels& fft = kernels::fft();
     Tensor result = alias(x);
+    bool in_place = false;  // whether it is contiguous memory of ours
     while (!dims.empty()) {
         Dims order, back(x.dim()), group;
-        for (int i = 0; i < 3 && !dims.empty(); i++) {
+        for (int i = 0; i < fft.most_dims && !dims.empty(); i++) {
             group.insert(0, dims[dims.size() - 1]);
             dims.erase(dims.size() - 1);
         }
-        for (int64_t d = 0; d < x.dim(); d++) {
-            bool chosen = false;
-            for (int64_t g : group) chosen = chosen || g == d;
-            if (!chosen) order.push_back(d);
-        }
-        int64_t sizes[3], batch = x.numel();
+        for (int64_t d = 0; d < x.dim(); d++)
+            if (!group.contains(d)) order.push_back(d);
+        int64_t sizes[3], count = x.numel();
+        bool at_end = true;
         for (int64_t i = 0; i < group.size(); i++) {
+            at_end = at_end && group[i] == order.size();
             order.push_back(group[i]);
             sizes[i] = x.size(group[i]);
-            batch /= sizes[i];
+            count /= sizes[i];
+        }
+        const double factor = dims.empty() ? scale : 1.0;
+        auto rows = [&](const Tensor& from, const Tensor& to) {
+            Unlocked u(from.numel() * 8);
+            fft.rows(kernels::FftKind::complex, is_f64(x), int(group.size()), sizes, from.device_data(), to.device_data(), count, !forward,
+                     factor);
+        };
+        if (at_end || (group.size() == 1 && fft.columns)) {
+            const Tensor from = contiguous(result), to = in_place ? from : empty(x.sizes(), x.dtype());
+            bool done = at_end;
+            if (at_end) {
+                rows(from, to);
+            } else {
+                int64_t inner = 1;
+                for (int64_t i = group[0] + 1; i < x.dim(); i++) inner *= x.size(i);
+                Unlocked u(from.numel() * 8);
+                done = fft.columns(is_f64(x), from.device_data(), to.device_data(), count / inner, sizes[0], inner, !forward, factor);
+            }
+            if (done) {
+                result = to, in_place = true;
+                continue;
+            }
         }
         for (int64_t i = 0; i < x.dim(); i++) back[order[i]] = i;
-        const Tensor from = contiguous(permute(result, order)), to = empty(from.sizes(), x.dtype());
-        cuda::transform(kernels::FftKind::complex, is_f64(x), int(group.size()), sizes, batch, from.device_data(), to.device_data(),
-                        !forward);
-        result = permute(to, back);
+        const Tensor from = contiguous(permute(result, order)), to = from.storage() == x.storage() ? empty(from.sizes(), x.dtype()) : from;
+        rows(from, to);
+        result = permute(to, back), in_place = false;
     }
-    result = contiguous(result);
-    scale_values(result, scale);
-    return alias(result);
+    return alias(contiguous(result));
 }
 
 // scale * the transform of complex x over dims.
@@ -87,15 +69,8 @@ Tensor complex_transform(const Tensor& x, const Dims& dims, bool forward, double
     Tensor y;
     if (dims.empty() || x.numel() == 0) {
         y = contiguous(clone(alias(x)));
-    } else if (x.is_cuda()) {
-        y = transform_on_gpu(x, dims, forward, scale);
     } else {
-        y = empty(x.sizes(), x.dtype());
-        Tensor from = contiguous(alias(x));
-        for (int64_t i = dims.size() - 1; i >= 0; i--) {
-            transform_dim(from, y, dims[i], forward, i == 0 ? scale : 1.0);
-            from = y;
-        }
+        y = transform(x, dims, forward, scale);
     }
     if (needs_grad(x))
         record(y, "FftC2CBackward0", {x}, {},
@@ -120,17 +95,11 @@ Tensor real_to_half(const Tensor& x, double scale) {
     sizes[x.dim() - 1] = half;
     const bool f64 = is_f64(x);
     Tensor y;
-    if (x.is_cuda() && rows > 0) {
+    if (rows > 0 && (n % 2 == 0 || kernels::fft().odd_real)) {
         y = empty(sizes, complex_of(x.dtype()));
         const Tensor from = contiguous(alias(x));
-        cuda::transform(kernels::FftKind::real_to_half, f64, 1, &n, rows, from.device_data(), y.device_data(), false);
-        scale_values(y, scale);
-    } else if (n % 2 == 0 && rows > 0) {
-        y = empty(sizes, complex_of(x.dtype()));
-        const Tensor from = contiguous(alias(x));
-        const auto plan = plan_for(n / 2, f64, true);
         Unlocked u(from.numel() * 4);
-        cpu::fft.rows(*plan, f64, kernels::FftKind::real_to_half, from.data(), n, y.data(), 2 * half, rows, false, scale);
+        kernels::fft().rows(kernels::FftKind::real_to_half, f64, 1, &n, from.device_data(), y.device_data(), rows, false, scale);
     } else {
         const Tensor all = complex_transform(to(alias(x), complex_of(x.dtype())), {x.dim() - 1}, true, scale);
         y = contiguous(narrow(all, -1, 0, half));
@@ -150,21 +119,11 @@ Tensor half_to_real(const Tensor& x, int64_t n, double scale) {
     sizes[x.dim() - 1] = n;
     const bool f64 = is_f64(x);
     Tensor y;
-    if (x.is_cuda() && rows > 0) {
-        y = empty(sizes, f64 ? DType::f64 : DType::f32);
-        const Tensor from = contiguous(clone(alias(x)));
-        // Frequencies that stand for themselves are real, whatever is given.
-        const Tensor parts = select(view_as_real(from), -1, 1);
-        zero_(narrow(parts, -1, 0, 1));
-        if (n % 2 == 0) zero_(narrow(parts, -1, half - 1, 1));
-        cuda::transform(kernels::FftKind::half_to_real, f64, 1, &n, rows, from.device_data(), y.device_data(), true);
-        scale_values(y, scale);
-    } else if (n % 2 == 0 && rows > 0) {
+    if (rows > 0 && (n % 2 == 0 || kernels::fft().odd_real)) {
         y = empty(sizes, f64 ? DType::f64 : DType::f32);
         const Tensor from = contiguous(alias(x));
-        const auto plan = plan_for(n / 2, f64, true);
         Unlocked u(from.numel() * 8);
-        cpu::fft.rows(*plan, f64, kernels::FftKind::half_to_real, from.data(), 2 * half, y.data(), n, rows, true, scale);
+        kernels::fft().rows(kernels::FftKind::half_to_real, f64, 1, &n, from.device_data(), y.device_data(), rows, true, scale);
     } else {
         const Tensor known = contiguous(alias(x));
         const Tensor mirrored = conj(flip(narrow(known, -1, 1, half - 1), {-1}));

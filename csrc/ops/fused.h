@@ -16,8 +16,7 @@ inline Tensor kernel_input(const Tensor& t, DType dtype) {
     return contiguous(to(t, dtype));
 }
 inline Tensor kernel_input(const Tensor& t) { return t ? kernel_input(t, t.dtype()) : t; }
-inline const void* pointer(const Tensor& t) { return t ? t.device_data() : nullptr; }
-// Statistics and per-sample losses of a dtype are kept in this one.
+inline void* pointer(const Tensor& t) { return t ? t.device_data() : nullptr; }
 
 inline void check_floating(const char* kernel, const Tensor& t) {
     if (!is_floating(t.dtype())) throw NotImplemented('"', kernel, "\" not implemented for '", type_name(t.dtype()), "'");

@@ -23,12 +23,13 @@ Tensor as_index(const Tensor& index, const char* name) {
 }
 
 void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, const char* name) {
-    if (index.numel() == 0 || index.is_cuda()) return;  // kernels of the GPU look at the indices as they use them
-    Layout layout = index.layout();                     // what is repeated needs one look
+    const auto first_out_of_range = kernels::index().first_out_of_range;
+    if (index.numel() == 0 || !first_out_of_range) return;
+    Layout layout = index.layout();  // what is repeated needs one look
     for (int64_t i = 0; i < layout.dim(); i++)
         if (layout.strides[i] == 0) layout.sizes[i] = 1;
     const Tensor once = reshape(contiguous(alias(index, layout)), {-1});
-    const int64_t at = kernels::index().first_out_of_range(once.device_data<int64_t>(), once.numel(), size, wrap);
+    const int64_t at = first_out_of_range(once.device_data<int64_t>(), once.numel(), size, wrap);
     if (at >= 0)
         throw IndexError(name, "(): index ", item(select(once, 0, at)).to_int(), " is out of bounds for dimension ", dim, " with size ",
                          size);
@@ -301,29 +302,11 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
     Dims sizes, from, to;
     int64_t inner = 1;
     for (int64_t i = before + indexed; i < x.dim(); i++) inner *= x.size(i);
-    int64_t outer = 1;
-    for (int64_t i = 0; i < before; i++) outer *= x.size(i);
     for (int64_t i = before + indexed; i < x.dim(); i++) {
         sizes.push_back(x.size(i));
         from.push_back(x.stride(i));
     }
     to = contiguous_strides(sizes);
-    if (outer > 1 && n >= 16 && !y.is_cuda()) {  // one outer index after the other, so that what is read and written stays in order
-        const Slice slice{int(sizes.size()), sizes.data(), from.data()};
-        const int64_t per_thread = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, n * inner));
-        char* const written = y.device_data();
-        const char* const read = x.device_data();
-        const int64_t* const places = offsets.device_data<int64_t>();
-        parallel_for(outer, per_thread, [&](int64_t begin, int64_t end) {
-            for (int64_t o = begin; o < end; o++) {
-                int64_t start = 0;
-                for (int64_t i = before - 1, rest = o; i >= 0; rest /= x.size(i), i--) start += rest % x.size(i) * x.stride(i);
-                cpu::index.take(written + o * n * inner * x.item_size(), inner, to.data(), read + start * x.item_size(), places, n, slice,
-                                x.item_size());
-            }
-        });
-        return;
-    }
     int64_t step = n * inner;
     for (int64_t i = before - 1; i >= 0; i--) {
         sizes.insert(0, x.size(i));

@@ -73,7 +73,8 @@ Picked pick(const Tensor& t, const TensorList& indices) {
         i = to(to(i, DType::i64), t.device());
         GradMode off(false);
         Tensor c = contiguous(expanded(i, p.index_sizes));
-        const int64_t bad = kernels::index().first_out_of_range(c.device_data<int64_t>(), n, t.size(d), true);
+        const auto first_out_of_range = kernels::index().first_out_of_range;
+        const int64_t bad = first_out_of_range ? first_out_of_range(c.device_data<int64_t>(), n, t.size(d), true) : -1;
         if (bad >= 0)
             throw IndexError("index ", item(select(reshape(c, {-1}), 0, bad)).to_int(), " is out of bounds for dimension ", d,
                              " with size ", t.size(d));

@@ -4,7 +4,6 @@
 
 #include "../core/threads.h"
 #include "../kernels/index.h"
-#include "../cuda/index.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "reduce.h"
@@ -257,25 +256,17 @@ static Tensor repeated_indices(const Tensor& given, std::optional<int64_t> size)
     if (given.dim() > 1) throw RuntimeError("repeat_interleave only accept 1D vector as repeat");
     if (!is_integral(given.dtype())) throw RuntimeError("repeats has to be Long or Int tensor");
     const Tensor repeats = contiguous(to(given, DType::i64));
-    if (repeats.is_cuda()) {
-        if (repeats.numel() == 0) return empty({0}, DType::i64);
-        GradMode off(false);
-        const Tensor valid = ge(repeats, Scalar(0)), ends = cumsum(repeats, 0);
-        cuda::require(valid.device_data<bool>(), valid.numel(), "repeats can not be negative");
-        const int64_t total = size ? *size : item(select(ends, 0, -1)).to_int();
-        if (total < 0) throw RuntimeError("repeats can not be negative");
-        return searchsorted(ends, arange(total), true);
-    }
-    const int64_t* r = repeats.data<int64_t>();
-    int64_t total = 0;
-    for (int64_t i = 0; i < repeats.numel(); i++) {
-        if (r[i] < 0) throw RuntimeError("repeats can not be negative");
-        total += r[i];
-    }
-    Tensor out = empty({total}, DType::i64);
-    int64_t* p = out.data<int64_t>();
-    for (int64_t i = 0; i < repeats.numel(); i++)
-        for (int64_t k = 0; k < r[i]; k++) *p++ = i;
+    if (repeats.numel() == 0) return empty({0}, DType::i64);
+    GradMode off(false);
+    const Tensor valid = ge(repeats, Scalar(0)), ends = cumsum(repeats, 0);
+    const char* negative = "repeats can not be negative";
+    if (!kernels::index().holds(valid.device_data<bool>(), valid.numel(), negative)) throw RuntimeError(negative);
+    const auto repeat = kernels::index().repeat;
+    const int64_t total = size && !repeat ? *size : item(select(ends, 0, -1)).to_int();
+    if (total < 0) throw RuntimeError(negative);
+    if (!repeat) return searchsorted(ends, arange(total), true);
+    const Tensor out = empty({total}, DType::i64);
+    repeat(out.device_data<int64_t>(), repeats.device_data<int64_t>(), repeats.numel());
     return out;
 }
 static Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim, std::optional<int64_t> size) {

@@ -12,14 +12,14 @@ namespace wisp {
 
 // --- what all share -------------------------------------------------------------------------------------------------
 
-const kernels::LapackKernels& lapack_for(DType dtype) {
-    if (current_device().is_cuda()) return cuda::lapack(dtype);
-    if (!cpu::lapack_is_open()) {
+// Python knows where the library is.
+static const bool finds_lapack = [] {
+    cpu::find_lapack = [] {
         Ref module(PyImport_ImportModule("wisp.linalg._library"));
         Ref opened(PyObject_CallMethod(module.get(), "open", nullptr));
-    }
-    return cpu::lapack(dtype);
-}
+    };
+    return true;
+}();
 
 void check_matrix(const Tensor& a, const char* name) {
     if (a.dim() < 2) throw RuntimeError(name, ": The input tensor A must have at least 2 dimensions.");
@@ -96,10 +96,10 @@ static Factors factorise(const Tensor& a) {
     const Dims batch = batch_sizes(a);
     Factors f{column_major_copy(a), empty(with(batch, {std::min(a.size(-1), a.size(-2))}), DType::i32), no_info(batch)};
     if (a.numel()) {
-        const auto& kernels = lapack_for(a.dtype());
+        const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.lu(batch_of_matrices(a), a.size(-2), a.size(-1), f.lu.device_data(), f.pivots.device_data<int32_t>(),
-                   f.info.device_data<int32_t>());
+        lapack.lu(batch_of_matrices(a), a.size(-2), a.size(-1), f.lu.device_data(), f.pivots.device_data<int32_t>(),
+                  f.info.device_data<int32_t>());
     }
     return f;
 }
@@ -187,13 +187,13 @@ static Tensor lu_solve_values(const Tensor& lu_, const Tensor& pivots_, const Te
         if (b.numel()) copy_values(x, conjugated ? conj(b) : b);
     }
     if (x.numel()) {
-        const auto& kernels = lapack_for(x.dtype());
+        const auto& lapack = kernels::lapack(x.dtype());
         Unlocked unlocked(x.numel() * n);
-        kernels.lu_solve(product(batch),
-                         left      ? adjoint ? 'C' : 'N'
-                         : adjoint ? 'N'
-                                   : 'T',
-                         n, columns, lu.device_data(), pivots.device_data<int32_t>(), x.device_data());
+        lapack.lu_solve(product(batch),
+                        left      ? adjoint ? 'C' : 'N'
+                        : adjoint ? 'N'
+                                  : 'T',
+                        n, columns, lu.device_data(), pivots.device_data<int32_t>(), x.device_data());
     }
     return conjugated ? conj(x) : x;
 }
@@ -286,11 +286,11 @@ static std::tuple<Tensor, Tensor> inv_ex(const Tensor& a, bool check_errors, con
             throw LinAlgError(name, ": ", failure->where, "The diagonal element ", failure->info,
                               " is zero, the inversion could not be completed because the input matrix is singular.");
     if (a.numel()) {
-        const auto& kernels = lapack_for(a.dtype());
+        const auto& lapack = kernels::lapack(a.dtype());
         const Tensor ignored = no_info(batch_sizes(a));
         Unlocked unlocked(cube(a));
-        kernels.lu_inverse(batch_of_matrices(a), a.size(-1), f.lu.device_data(), f.pivots.device_data<int32_t>(),
-                           ignored.device_data<int32_t>());
+        lapack.lu_inverse(batch_of_matrices(a), a.size(-1), f.lu.device_data(), f.pivots.device_data<int32_t>(),
+                          ignored.device_data<int32_t>());
     }
     if (needs_grad(a))
         record(f.lu, "LinalgInvExBackward0", {a}, {f.lu}, [](Backward& bw) {
@@ -377,9 +377,9 @@ static std::tuple<Tensor, Tensor> cholesky_ex(const Tensor& a, bool upper, bool 
     check_inexact(a, name);
     Tensor L = column_major_copy(a), info = no_info(batch_sizes(a));
     if (a.numel()) {
-        const auto& kernels = lapack_for(a.dtype());
+        const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.cholesky(batch_of_matrices(a), upper ? 'U' : 'L', a.size(-1), L.device_data(), info.device_data<int32_t>());
+        lapack.cholesky(batch_of_matrices(a), upper ? 'U' : 'L', a.size(-1), L.device_data(), info.device_data<int32_t>());
     }
     if (check_errors)
         if (auto failure = first_failure(info))
@@ -424,10 +424,10 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
     if (as_transpose) matrix = contiguous(matrix);
     Tensor x = column_major_copy(batched(b, batch));
     if (x.numel()) {
-        const auto& kernels = lapack_for(x.dtype());
+        const auto& lapack = kernels::lapack(x.dtype());
         Unlocked unlocked(x.numel() * a.size(-1));
-        kernels.triangular_solve(product(batch), left ? 'L' : 'R', upper != as_transpose ? 'U' : 'L', as_transpose ? 'T' : 'N',
-                                 unitriangular ? 'U' : 'N', x.size(-2), x.size(-1), matrix.device_data(), x.device_data());
+        lapack.triangular_solve(product(batch), left ? 'L' : 'R', upper != as_transpose ? 'U' : 'L', as_transpose ? 'T' : 'N',
+                                unitriangular ? 'U' : 'N', x.size(-2), x.size(-1), matrix.device_data(), x.device_data());
     }
     if (needs_grad(a, b))
         record(x, "LinalgSolveTriangularBackward0", {a, b}, {a, x}, [upper, left, unitriangular](Backward& bw) {
@@ -463,10 +463,10 @@ static std::tuple<Tensor, Tensor, Tensor> ldl_factor_ex(const Tensor& a, bool he
     const Dims batch = batch_sizes(a);
     Tensor ld = column_major_copy(a), pivots = empty(with(batch, {a.size(-1)}), DType::i32), info = no_info(batch);
     if (a.numel()) {
-        const auto& kernels = lapack_for(a.dtype());
+        const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.ldl(batch_of_matrices(a), hermitian, a.size(-1), ld.device_data(), pivots.device_data<int32_t>(),
-                    info.device_data<int32_t>());
+        lapack.ldl(batch_of_matrices(a), hermitian, a.size(-1), ld.device_data(), pivots.device_data<int32_t>(),
+                   info.device_data<int32_t>());
     }
     if (check_errors)
         if (auto failure = first_failure(info))
@@ -495,10 +495,10 @@ static Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b,
             throw RuntimeError(name, ": pivots must come from ldl_factor, got ", int64_t(order.data<int32_t>()[i]));
     Tensor x = column_major_copy(batched(b, batch));
     if (x.numel()) {
-        const auto& kernels = lapack_for(x.dtype());
+        const auto& lapack = kernels::lapack(x.dtype());
         Unlocked unlocked(x.numel() * ld.size(-1));
-        kernels.ldl_solve(product(batch), hermitian, ld.size(-1), x.size(-1), factors.device_data(), order.device_data<int32_t>(),
-                          x.device_data());
+        lapack.ldl_solve(product(batch), hermitian, ld.size(-1), x.size(-1), factors.device_data(), order.device_data<int32_t>(),
+                         x.device_data());
     }
     if (needs_grad(ld, b)) no_gradient(x, "LinalgLdlSolveBackward0", {ld, b});
     return x;

@@ -8,7 +8,6 @@
 namespace wisp {
 
 // The table for a dtype; opens the library on first use.
-const kernels::LapackKernels& lapack_for(DType dtype);
 
 // --- checks ---
 void check_matrix(const Tensor& a, const char* name);  // at least two dimensions

@@ -34,9 +34,9 @@ struct Reflections {
 Reflections reflections(const Tensor& a) {
     Reflections r{column_major_copy(a), zeros(with(batch_sizes(a), {std::min(a.size(-1), a.size(-2))}), a.dtype())};
     if (a.numel()) {
-        const auto& kernels = lapack_for(a.dtype());
+        const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.qr(batch_of_matrices(a), a.size(-2), a.size(-1), r.a.device_data(), r.tau.device_data());
+        lapack.qr(batch_of_matrices(a), a.size(-2), a.size(-1), r.a.device_data(), r.tau.device_data());
     }
     return r;
 }
@@ -51,9 +51,9 @@ Tensor orthonormal(const Tensor& reflected, const Tensor& tau, int64_t columns) 
         copy_values(alias(q, q.layout().slice(q.dim() - 1, 0, shared, 1)),
                     alias(reflected, reflected.layout().slice(reflected.dim() - 1, 0, shared, 1)));
     const Tensor t = contiguous(alias(tau));
-    const auto& kernels = lapack_for(q.dtype());
+    const auto& lapack = kernels::lapack(q.dtype());
     Unlocked unlocked(q.numel() * std::max<int64_t>(1, k));
-    kernels.householder(batch_of_matrices(q), m, columns, k, q.device_data(), t.device_data());
+    lapack.householder(batch_of_matrices(q), m, columns, k, q.device_data(), t.device_data());
     return q;
 }
 
@@ -191,9 +191,9 @@ Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left,
     Tensor c = column_major_copy(other);
     if (c.numel()) {
         const Tensor reflected = column_major_packed(a), t = contiguous(alias(tau));
-        const auto& kernels = lapack_for(a.dtype());
+        const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(c.numel() * std::max<int64_t>(1, k));
-        kernels.householder_apply(product(batch), left ? 'L' : 'R', transposed ? 'C' : 'N', c.size(-2), c.size(-1), k, m, n,
+        lapack.householder_apply(product(batch), left ? 'L' : 'R', transposed ? 'C' : 'N', c.size(-2), c.size(-1), k, m, n,
                                   reflected.device_data(), t.device_data(), c.device_data());
     }
     return c;
@@ -235,9 +235,9 @@ Singular singular(const Tensor& a, char job, const char* name) {
     const Tensor copy = column_major_copy(a), info = no_info(batch);
     check_finite(copy, name);
     {
-        const auto& kernels = lapack_for(a.dtype());
+        const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(cube(a));
-        kernels.svd(product(batch), job, m, n, copy.device_data(), r.s.device_data(), job == 'N' ? nullptr : r.u.device_data(),
+        lapack.svd(product(batch), job, m, n, copy.device_data(), r.s.device_data(), job == 'N' ? nullptr : r.u.device_data(),
                     job == 'N' ? nullptr : r.vh.device_data(), info.device_data<int32_t>());
     }
     check_converged(info, name, "singular values");
@@ -307,9 +307,9 @@ std::tuple<Tensor, Tensor> eigh(const Tensor& a, const std::string& uplo, bool v
         check_finite(v, name);
         const Tensor info = no_info(batch);
         {
-            const auto& kernels = lapack_for(a.dtype());
+            const auto& lapack = kernels::lapack(a.dtype());
             Unlocked unlocked(cube(a));
-            kernels.eigh(product(batch), vectors, part, a.size(-1), v.device_data(), values.device_data(), info.device_data<int32_t>());
+            lapack.eigh(product(batch), vectors, part, a.size(-1), v.device_data(), values.device_data(), info.device_data<int32_t>());
         }
         check_converged(info, name, "eigenvalues");
     }
@@ -341,9 +341,9 @@ std::tuple<Tensor, Tensor> eig(const Tensor& a, bool vectors, const char* name) 
         const Tensor copy = column_major_copy(a), info = no_info(batch);
         if (!is_nonzero(all(isfinite(copy)))) throw RuntimeError("torch.", name, ": input tensor should not contain infs or NaNs.");
         {
-            const auto& kernels = lapack_for(a.dtype());
+            const auto& lapack = kernels::lapack(a.dtype());
             Unlocked unlocked(6 * cube(a));
-            kernels.eig(product(batch), a.size(-1), copy.device_data(), values.device_data(), vectors ? v.device_data() : nullptr,
+            lapack.eig(product(batch), a.size(-1), copy.device_data(), values.device_data(), vectors ? v.device_data() : nullptr,
                         info.device_data<int32_t>());
         }
         check_converged(info, name, "eigenvalues");
@@ -455,9 +455,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
     Tensor values = has_values ? zeros(with(batch, {k}), real_of(a.dtype())) : empty({0}, real_of(a.dtype()));
     const Tensor info = no_info(batch);
     if (full.numel() && copy.numel()) {
-        const auto& kernels = lapack_for(a.dtype());
+        const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(cube(a) + full.numel() * k);
-        kernels.least_squares(product(batch), driver == "gels" ? 'g' : driver.back(), m, n, columns, copy.device_data(), full.device_data(),
+        lapack.least_squares(product(batch), driver == "gels" ? 'g' : driver.back(), m, n, columns, copy.device_data(), full.device_data(),
                               rcond.value_or(epsilon(a.dtype()) * double(rows)), has_rank ? rank.device_data<int64_t>() : nullptr,
                               has_values ? values.device_data() : nullptr, info.device_data<int32_t>());
     }

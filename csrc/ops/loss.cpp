@@ -1,7 +1,6 @@
 // Front doors of the losses: cross_entropy and nll_loss with their own kernels, the others as formulas.
 #include "../kernels/loss.h"
 
-#include "../cuda/loss.h"
 #include "../python/autocast.h"
 #include "../python/registry.h"
 #include "fused.h"
@@ -75,16 +74,14 @@ Samples samples_of(const Tensor& x, const Tensor& target, const Tensor& weight) 
 // What a node remembers of a loss.
 struct LossKind {
     int64_t outer, classes, inner, ignore_index;
-    double smoothing, total_weight;
+    double smoothing;
     Reduction reduction;
     bool entropy;  // cross entropy, not nll
-
-    double factor() const { return reduction == Reduction::mean ? 1 / total_weight : 1; }
 };
 
 kernels::LossArgs loss_args(const LossKind& k, const Tensor& x, const Tensor& target, const Tensor& weight) {
-    return {x.dtype(),       k.outer,        k.classes,  k.inner, x.device_data(), target.device_data<int64_t>(),
-            pointer(weight), k.ignore_index, k.smoothing};
+    return {x.dtype(),       k.outer,        k.classes,   k.inner,  x.device_data(), target.device_data<int64_t>(),
+            pointer(weight), k.ignore_index, k.smoothing, k.entropy};
 }
 
 // t, as something that also depends on x, with a gradient of zero: PyTorch keeps the path though nothing flows.
@@ -99,14 +96,15 @@ Tensor tied_to(const Tensor& t, const Tensor& x) {
 }
 
 // The gradient as a formula. `constant` is what each sample's loss gives per unit of log-probability.
-Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor& x, const Tensor& target, const Tensor& weight) {
+Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor& x, const Tensor& target, const Tensor& weight,
+                               const Tensor& total) {
     const int64_t class_dim = x.dim() == 1 ? 0 : 1;
     Tensor constant = empty(x.sizes(), x.dtype());
     {
         const Tensor one = full({1}, 1.0, compute_dtype(x.dtype()));
-        const kernels::LossArgs args = loss_args(k, kernel_input(x), target, weight);
-        if (x.is_cuda()) cuda::class_loss_backward(args, false, nullptr, one.device_data(), true, nullptr, constant.device_data());
-        else cpu::loss.nll_backward(args, one.data(), true, 1.0, constant.data());
+        kernels::LossArgs args = loss_args(k, kernel_input(x), target, weight);
+        args.entropy = false;
+        kernels::loss().backward(args, nullptr, one.device_data(), true, nullptr, constant.device_data());
     }
     auto per_sample = [&](const Tensor& t) { return t.dim() == 0 || x.dim() == 1 ? t : unsqueeze(t, class_dim); };
     if (k.smoothing != 0) {
@@ -119,43 +117,10 @@ Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor
         }
         constant = constant * Scalar(1 - k.smoothing) + even;
     }
-    const Tensor g = per_sample(k.reduction == Reduction::none ? g_ : g_ * Scalar(k.factor()));
+    const Tensor g = per_sample(total ? g_ * Scalar(1 / item(total).to_double()) : g_);
     const Tensor through = constant * g;
     if (!k.entropy) return tied_to(through, x);
     return through - softmax(x, class_dim) * sum(through, {class_dim}, true);
-}
-
-// The same where numbers stay on the device: the mean's divisor is a tensor.
-Tensor class_loss_on_gpu(LossKind kind, const kernels::LossArgs& args, const Tensor& x, const Tensor& target, const Tensor& w,
-                         const Tensor& losses, const Tensor& lse) {
-    const Tensor shares = empty(losses.sizes(), losses.dtype());
-    Tensor result, total;
-    const bool reduced = kind.reduction != Reduction::none;
-    result = reduced ? empty({}, losses.dtype()) : losses;
-    if (kind.reduction == Reduction::mean) total = empty({}, losses.dtype());
-    cuda::class_loss(args, kind.entropy, losses.device_data(), lse ? lse.device_data() : nullptr, shares.device_data(),
-                     reduced ? result.device_data() : nullptr, total ? total.device_data() : nullptr);
-    {
-        GradMode off(false);
-        // Under autocast losses are float32, as they are computed.
-        if (!(kind.entropy && autocast_enabled())) result = to(result, x.dtype());
-        if (result.same(losses)) result = alias(losses);
-    }
-    if (needs_grad(x))
-        record(result, kind.entropy ? "CrossEntropyBackward0" : "NllLossBackward0", {x}, {x, target, w, lse, total}, [kind](Backward& bw) {
-            const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2), lse = bw.saved(3), total = bw.saved(4);
-            if (needs_grad(g, x)) {
-                LossKind known = kind;
-                known.total_weight = total ? item(total).to_double() : 0;
-                return bw.set(0, differentiable_gradient(known, g, x, target, weight));
-            }
-            const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
-            Tensor dx = empty(x.sizes(), x.dtype());
-            cuda::class_loss_backward(loss_args(kind, in, target, weight), kind.entropy, pointer(lse), grad.device_data(),
-                                      kind.reduction != Reduction::none, pointer(total), dx.device_data());
-            bw.set(0, dx);
-        });
-    return result;
 }
 
 Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, Reduction reduction, int64_t ignore_index, double smoothing,
@@ -164,34 +129,33 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
     const Samples s = samples_of(x, target_, weight);
     const DType d = x.dtype(), c = compute_dtype(d);
     const Tensor in = kernel_input(x), target = kernel_input(target_, DType::i64), w = kernel_input(weight);
-    LossKind kind{s.outer, s.classes, s.inner, ignore_index, smoothing, 0, reduction, entropy};
+    const LossKind kind{s.outer, s.classes, s.inner, ignore_index, smoothing, reduction, entropy};
     const kernels::LossArgs args = loss_args(kind, in, target, w);
-    const bool recording = needs_grad(x);
-    Tensor losses = empty(s.sizes, c), lse = entropy && recording ? empty(s.sizes, c) : Tensor();
-    if (x.is_cuda()) return class_loss_on_gpu(kind, args, x, target, w, losses, lse);
+    const bool recording = needs_grad(x), reduced = reduction != Reduction::none;
+    const Tensor losses = empty(s.sizes, c), lse = entropy && recording ? empty(s.sizes, c) : Tensor();
+    const Tensor total = reduction == Reduction::mean ? empty({}, DType::f64) : Tensor();
+    Tensor result = reduced ? empty({}, c) : losses;
     int64_t bad;
     {
         Unlocked unlocked(x.numel());
-        bad = entropy ? cpu::loss.cross_entropy(args, losses.data(), lse ? lse.data() : nullptr, &kind.total_weight)
-                      : cpu::loss.nll(args, losses.data(), &kind.total_weight);
+        bad = kernels::loss().forward(args, losses.device_data(), pointer(lse), reduced ? result.device_data() : nullptr,
+                                      static_cast<double*>(pointer(total)));
     }
     if (bad >= 0) throw IndexError("Target ", target.data<int64_t>()[bad], " is out of bounds.");
-    Tensor result;
-    if (reduction == Reduction::none) result = to(losses, d);
-    else
-        result = scalar_tensor(cpu::loss.sum(c, losses.data(), losses.numel()) / (reduction == Reduction::mean ? kind.total_weight : 1), d);
+    if (!(entropy && autocast_enabled())) {  // under autocast losses are float32, as they are computed
+        GradMode off(false);
+        result = to(result, d);
+    }
     if (recording)
-        record(result, entropy ? "CrossEntropyBackward0" : "NllLossBackward0", {x}, {x, target, w, lse}, [kind](Backward& bw) {
-            const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2), lse = bw.saved(3);
-            if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight));
+        record(result, entropy ? "CrossEntropyBackward0" : "NllLossBackward0", {x}, {x, target, w, lse, total}, [kind](Backward& bw) {
+            const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2), lse = bw.saved(3), total = bw.saved(4);
+            if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight, total));
             const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
             Tensor dx = empty(x.sizes(), x.dtype());
-            const kernels::LossArgs args = loss_args(kind, in, target, weight);
-            const bool one = kind.reduction != Reduction::none;
             {
                 Unlocked unlocked(x.numel());
-                if (kind.entropy) cpu::loss.cross_entropy_backward(args, lse.data(), grad.data(), one, kind.factor(), dx.data());
-                else cpu::loss.nll_backward(args, grad.data(), one, kind.factor(), dx.data());
+                kernels::loss().backward(loss_args(kind, in, target, weight), pointer(lse), grad.device_data(),
+                                         kind.reduction != Reduction::none, static_cast<double*>(pointer(total)), dx.device_data());
             }
             bw.set(0, dx);
         });
@@ -222,8 +186,8 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight
                      std::optional<bool> reduce, const std::string& reduction_name, double smoothing) {
     const Reduction reduction = reduction_of(reduction_name, size_average, reduce);
     if (smoothing < 0 || smoothing > 1) throw RuntimeError("label_smoothing must be between 0.0 and 1.0. Got: ", smoothing);
-    // Autocast on the GPU: the kernel for class indices reads lower precision itself, all else gets float32.
-    if (x.is_cuda() && is_reduced(x.dtype()) && (weight || x.sizes() == target.sizes()) && autocast_enabled())
+    // Where autocast leaves it to us: the kernel for class indices reads lower precision itself, all else gets float32.
+    if (is_reduced(x.dtype()) && (weight || x.sizes() == target.sizes()) && autocast_enabled())
         return cross_entropy(to(x, DType::f32), target, weight, size_average, ignore_index, reduce, reduction_name, smoothing);
     if (x.sizes() == target.sizes() && x.dim() > 0) {
         if (!is_floating(target.dtype()))

@@ -15,11 +15,9 @@ static Tensor as_mask(const Tensor& x) {
 }
 static int64_t count_true(const Tensor& mask) {
     if (mask.device().type == DeviceType::meta) mask.data();  // refuses: how many there are depends on the data
-    if (mask.is_cuda() || mask.numel() > 4096) return item(count_nonzero(mask, {})).to_int();
-    const uint8_t* p = mask.data<uint8_t>();
-    int64_t count = 0;
-    for (int64_t i = 0; i < mask.numel(); i++) count += p[i] != 0;
-    return count;
+    const auto count_true = kernels::index().count_true;
+    if (!count_true || mask.numel() > 4096) return item(count_nonzero(mask, {})).to_int();
+    return count_true(mask.data<bool>(), mask.numel());
 }
 
 Tensor nonzero(const Tensor& x) {
@@ -180,27 +178,16 @@ static Tensor one_hot(const Tensor& given, int64_t classes) {
             type_name(given.dtype()));
     const Tensor x = contiguous(given);
     if (x.numel() == 0 && classes <= 0) throw RuntimeError("Can not infer total number of classes from empty tensor.");
-    if (x.is_cuda()) {  // a class out of range is raised by scatter
-        if (classes == -1) classes = item(amax(reshape(x, {-1}), {0})).to_int() + 1;
-        if (classes <= 0) throw RuntimeError("Class values must be smaller than num_classes.");
-        Dims sizes = x.sizes();
-        sizes.push_back(classes);
-        return scatter(zeros(sizes, DType::i64), -1, unsqueeze(x, -1), Scalar(1));
-    }
-    int64_t high = -1, low = 0;
-    const int64_t* p = x.data<int64_t>();
-    for (int64_t i = 0; i < x.numel(); i++) {
-        high = std::max(high, p[i]);
-        low = std::min(low, p[i]);
-    }
-    if (low < 0) throw RuntimeError("Class values must be non-negative.");
-    if (classes == -1) classes = high + 1;
-    if (classes <= 0 || high >= classes) throw RuntimeError("Class values must be smaller than num_classes.");
+    auto must_hold = [](const Tensor& good, const char* message) {
+        if (!kernels::index().holds(good.device_data<bool>(), good.numel(), message)) throw RuntimeError(message);
+    };
+    must_hold(ge(x, Scalar(0)), "Class values must be non-negative.");
+    if (classes == -1) classes = item(amax(reshape(x, {-1}), {0})).to_int() + 1;
+    if (classes <= 0) throw RuntimeError("Class values must be smaller than num_classes.");
+    must_hold(lt(x, Scalar(classes)), "Class values must be smaller than num_classes.");
     Dims sizes = x.sizes();
     sizes.push_back(classes);
-    Tensor y = zeros(sizes, DType::i64);
-    for (int64_t i = 0; i < x.numel(); i++) y.data<int64_t>()[i * classes + p[i]] = 1;
-    return y;
+    return scatter(zeros(sizes, DType::i64), -1, unsqueeze(x, -1), Scalar(1));
 }
 
 static const Operators operators = {

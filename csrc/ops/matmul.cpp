@@ -4,7 +4,6 @@
 #include "matmul.h"
 
 #include "../kernels/gemm.h"
-#include "../cuda/gemm.h"
 #include "../python/registry.h"
 
 namespace wisp {
@@ -50,47 +49,12 @@ void set_factors(kernels::GemmArgs& g, DType dtype, const Scalar& alpha, const S
     g.beta = b.real(), g.beta_imag = b.imag();
 }
 
-// Adds a batch dimension, outermost first, merging it with the one outside it where it can. False: no room.
-bool add_batch(kernels::GemmArgs& g, int64_t size, int64_t a, int64_t b, int64_t c, int64_t d) {
-    if (size == 1) return true;
-    int t = g.batch_dims - 1;
-    if (t >= 0 && g.batch_a[t] == a * size && g.batch_b[t] == b * size && g.batch_c[t] == c * size && (!g.d || g.batch_d[t] == d * size)) {
-        g.batch_size[t] *= size;
-    } else {
-        if (g.batch_dims == kernels::GemmArgs::max_batch_dims) return false;
-        t = g.batch_dims++;
-        g.batch_size[t] = size;
-    }
-    g.batch_a[t] = a, g.batch_b[t] = b, g.batch_c[t] = c, g.batch_d[t] = d;
-    return true;
-}
-
-// One B for all of A's batch, with rows that follow one another: a single, taller matrix.
-void fold_batch_into_rows(kernels::GemmArgs& g) {
-    while (g.batch_dims > 0) {
-        const int t = g.batch_dims - 1;
-        const bool d_fits = !g.d || g.batch_d[t] == g.m * g.d_row;
-        if (g.batch_b[t] != 0 || g.batch_a[t] != g.m * g.a_row || g.batch_c[t] != g.m * g.c_row || !d_fits) return;
-        g.m *= g.batch_size[t];
-        g.batch_dims--;
-    }
-}
-
-Tensor clone_dense(const Tensor& t) {
-    Tensor r = empty(t.sizes(), t.dtype());
-    copy_values(r, t);
-    return r;
-}
-
 // out = alpha * form(a)·form(b) + beta * d, where all but out may be broadcast over the batch and d over everything.
 // The rows of out must be contiguous. No checks, no history.
 void multiply(const Tensor& out, const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm form_b, const Tensor& d = {},
               const Scalar* alpha = nullptr, const Scalar* beta = nullptr) {
     if (out.numel() == 0 || out.device().type == DeviceType::meta) return;
     OnDevice on(out.device());
-    if (out.is_cuda() && (form_a.conjugated || form_b.conjugated))  // its kernels conjugate only what they transpose
-        return multiply(out, form_a.conjugated ? conj(a) : a, {form_a.transposed, false}, form_b.conjugated ? conj(b) : b,
-                        {form_b.transposed, false}, d, alpha, beta);
     kernels::GemmArgs g;
     const int64_t *sa = a.strides().end(), *sb = b.strides().end();
     g.m = rows_of(a, form_a), g.n = columns_of(b, form_b), g.k = columns_of(a, form_a);
@@ -114,18 +78,10 @@ void multiply(const Tensor& out, const Tensor& a, MatrixForm form_a, const Tenso
     bool room = true;
     for (int64_t t = 0; t < batch && room; t++) {
         const int64_t from_end = batch - 1 - t;
-        room = add_batch(g, out.size(t), batch_stride(a, from_end), batch_stride(b, from_end), out.stride(t),
-                         d.defined() ? batch_stride(d, from_end) : 0);
+        room = g.add_batch(out.size(t), batch_stride(a, from_end), batch_stride(b, from_end), out.stride(t),
+                           d.defined() ? batch_stride(d, from_end) : 0);
     }
-    // Dense copies of a whole batch merge into one dimension: where the kernel does not take as many, in no order, and where a
-    // library would be called once for each matrix of all but the last.
-    auto scattered = [&] {
-        int64_t outer = 1, matrices = 1;
-        for (int t = 0; t < g.batch_dims; t++) matrices *= g.batch_size[t], outer *= t + 1 < g.batch_dims ? g.batch_size[t] : 1;
-        return outer > 2 && out.is_contiguous() && a.numel() == matrices * g.m * g.k && b.numel() == matrices * g.k * g.n &&
-               !(a.is_contiguous() && b.is_contiguous());
-    };
-    if (!room || (out.is_cuda() && g.batch_dims > 1 && scattered())) {
+    if (!room) {  // dense copies of a whole batch merge into one dimension
         auto dense = [&](const Tensor& t, int64_t rows, int64_t columns) {
             Dims sizes = out.sizes();
             sizes[batch] = rows, sizes[batch + 1] = columns;
@@ -134,25 +90,12 @@ void multiply(const Tensor& out, const Tensor& a, MatrixForm form_a, const Tenso
         return multiply(out, dense(a, a.size(-2), a.size(-1)), form_a, dense(b, b.size(-2), b.size(-1)), form_b,
                         d.defined() ? dense(d, out.size(-2), out.size(-1)) : d, alpha, beta);
     }
-    fold_batch_into_rows(g);
-    if (out.is_cuda()) {
-        if (g.k == 0) {  // nothing is added up, which the library refuses
-            GradMode off(false);
-            const bool nothing = !d.defined() || (beta && !beta->to_bool());
-            copy_values(out, nothing ? zeros(out.sizes(), out.dtype()) : expanded(alias(beta ? d * *beta : d), out.sizes()));
-            return;
-        }
-        if (is_integral(out.dtype())) return cuda::integer_matmul(out.dtype(), g);
-        if (cuda::small_matmul(out.dtype(), g, nullptr)) return;
-        const bool takes_a = cuda::takes(g, true), takes_b = cuda::takes(g, false);
-        if (takes_a && takes_b) return cuda::matmul(out.dtype(), g);
-        GradMode off(false);
-        return multiply(out, takes_a ? a : clone_dense(a), form_a, takes_b ? b : clone_dense(b), form_b, d, alpha, beta);
-    }
+    g.fold_batch_into_rows();
+    const kernels::GemmKernels& gemm = kernels::gemm();
     const int64_t work = out.numel() * std::max<int64_t>(1, g.k);
-    if (work < 4096 && g.batch_dims == 0 && out.dtype() == DType::f32) return cpu::gemm.f32(g);
+    if (work < 4096 && g.batch_dims == 0 && out.dtype() == DType::f32) return gemm.f32(g);
     Unlocked unlocked(work / 8);
-    cpu::gemm.matmul(out.dtype(), g);
+    gemm.matmul(out.dtype(), g);
 }
 
 Dims batch_of(const Tensor& a, const Tensor& b) {
@@ -164,7 +107,8 @@ Tensor flat_rows(const Tensor& t) { return t.dim() == 2 ? t : reshape(t, {produc
 
 // The gradients of linear's weight and bias in one launch, where there is a kernel for it. No history.
 bool linear_gradients(Backward& bw, const Tensor& g, const Tensor& x) {
-    if (!g.is_cuda() || g.dtype() != DType::f32 || g.dim() < 2 || bw.create_graph || needs_grad(g, x)) return false;
+    const auto both = kernels::gemm().f32_with_row_sums;
+    if (!both || g.dtype() != DType::f32 || g.dim() < 2 || bw.create_graph || needs_grad(g, x)) return false;
     const Tensor rows_g = flat_rows(g), rows_x = flat_rows(x);
     kernels::GemmArgs a;
     a.m = rows_g.size(1), a.n = rows_x.size(1), a.k = rows_g.size(0);
@@ -173,7 +117,7 @@ bool linear_gradients(Backward& bw, const Tensor& g, const Tensor& x) {
     const Tensor weight = empty({a.m, a.n}, DType::f32, g.device()), bias = empty({a.m}, DType::f32, g.device());
     a.a = rows_g.device_data(), a.b = rows_x.device_data(), a.c = weight.device_data();
     a.c_row = a.n;
-    if (!cuda::small_matmul(DType::f32, a, bias.device_data())) return false;
+    if (!both(a, bias.device_data())) return false;
     bw.set(1, weight);
     bw.set(2, bias);
     return true;

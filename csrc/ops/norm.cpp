@@ -3,7 +3,6 @@
 // The backward pass is one kernel. Where it must itself be differentiable it is the formula, on tensors.
 #include "../kernels/norm.h"
 
-#include "../cuda/batch_norm.h"
 #include "../python/registry.h"
 #include "format.h"
 #include "fused.h"
@@ -102,8 +101,7 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
                    {
                        Unlocked unlocked(x.numel());
                        kernels::norm().layer_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), pointer(mean),
-                                                           rstd.device_data(), dx ? dx.device_data() : nullptr,
-                                                           dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, rows, n);
+                                                           rstd.device_data(), pointer(dx), pointer(dw), pointer(db), rows, n);
                    }
                    bw.set(0, dx);
                    bw.set(1, dw);
@@ -174,8 +172,7 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
                    {
                        Unlocked unlocked(x.numel());
                        kernels::norm().group_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), mean.device_data(),
-                                                           rstd.device_data(), dx ? dx.device_data() : nullptr,
-                                                           dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, batch, groups,
+                                                           rstd.device_data(), pointer(dx), pointer(dw), pointer(db), batch, groups,
                                                            channels / groups, spatial);
                    }
                    bw.set(0, dx);
@@ -192,13 +189,22 @@ struct BatchStatistics {
 };
 
 // How the GPU sees x: with channels last, all positions are the batch. Weights keep their dtype there.
-cuda::BatchNorm on_gpu(const Tensor& x, MemoryFormat format, const Tensor& weight, const Tensor& bias) {
-    int64_t spatial = 1;
-    for (int64_t i = 2; i < x.dim(); i++) spatial *= x.size(i);
-    const bool last = format != MemoryFormat::contiguous;
-    const DType w = weight ? weight.dtype() : bias ? bias.dtype() : x.dtype();
-    return {x.dtype(), w, last ? x.size(0) * spatial : x.size(0), x.size(1), last ? 1 : spatial, pointer(weight), pointer(bias)};
-}
+// How the kernels of this device take a call, and the values of weight and bias for them.
+struct BatchNormCall {
+    MemoryFormat format = MemoryFormat::contiguous;
+    Tensor weight, bias;
+    kernels::BatchNorm shape;
+    BatchNormCall(const Tensor& x, const Tensor& weight_, const Tensor& bias_) {
+        const bool any = kernels::norm().any_batch_norm;
+        if (any) format = format_of(x);
+        const DType d = x.dtype(), w = any && weight_ ? weight_.dtype() : any && bias_ ? bias_.dtype() : d;
+        weight = kernel_input(weight_, w), bias = kernel_input(bias_, w);
+        int64_t spatial = 1;
+        for (int64_t i = 2; i < x.dim(); i++) spatial *= x.size(i);
+        const bool last = format != MemoryFormat::contiguous;
+        shape = {d, w, last ? x.size(0) * spatial : x.size(0), x.size(1), last ? 1 : spatial, pointer(weight), pointer(bias)};
+    }
+};
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
                   bool training, double momentum, double eps, BatchStatistics* statistics = nullptr) {
@@ -220,25 +226,17 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
         throw RuntimeError("Expected running_mean and running_var to be defined when training=False");
     check_floating("batch_norm", x);
     const DType d = x.dtype(), c = compute_dtype(d);
-    const bool gpu = x.is_cuda();
-    const MemoryFormat format = gpu ? format_of(x) : MemoryFormat::contiguous;
-    const DType weights = gpu ? weight ? weight.dtype() : bias ? bias.dtype() : d : d;
-    const Tensor in = values_in(x, format), w = kernel_input(weight, weights), b = kernel_input(bias, weights);
-    Tensor y = empty_in(x.sizes(), d, format), mean = empty({channels}, c), rstd = empty({channels}, c);
+    const BatchNormCall call(x, weight, bias);
+    const Tensor in = values_in(x, call.format);
+    Tensor y = empty_in(x.sizes(), d, call.format), mean = empty({channels}, c), rstd = empty({channels}, c);
     if (training) {
         // The kernel moves contiguous running statistics in place.
         const DType running = running_mean ? running_mean.dtype() : running_var ? running_var.dtype() : d;
         const Tensor moved_mean = kernel_input(running_mean, running), moved_var = kernel_input(running_var, running);
         if (x.numel()) {
             Unlocked unlocked(x.numel());
-            if (gpu)
-                cuda::batch_norm_statistics(on_gpu(x, format, w, b), in.device_data(), mean.device_data(), rstd.device_data(), running,
-                                            moved_mean ? moved_mean.device_data() : nullptr, moved_var ? moved_var.device_data() : nullptr,
-                                            momentum, eps);
-            else
-                kernels::norm().batch_norm_stats(d, in.device_data(), mean.device_data(), rstd.device_data(), running,
-                                                 moved_mean ? moved_mean.device_data() : nullptr,
-                                                 moved_var ? moved_var.device_data() : nullptr, momentum, batch, channels, spatial, eps);
+            kernels::norm().batch_norm_stats(call.shape, in.device_data(), mean.device_data(), rstd.device_data(), running,
+                                             pointer(moved_mean), pointer(moved_var), momentum, eps);
         }
         for (auto [t, moved] : {std::pair{&running_mean, &moved_mean}, {&running_var, &moved_var}})
             if (*t) {
@@ -247,12 +245,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
             }
     } else {
         const Tensor m = kernel_input(running_mean), v = kernel_input(running_var, running_mean.dtype());
-        if (gpu)
-            cuda::batch_norm_from_running(on_gpu(x, format, w, b), m.dtype(), m.device_data(), v.device_data(), mean.device_data(),
-                                          rstd.device_data(), eps);
-        else
-            kernels::norm().batch_norm_from_running(d, m.dtype(), m.device_data(), v.device_data(), mean.device_data(), rstd.device_data(),
-                                                    channels, eps);
+        kernels::norm().batch_norm_from_running(call.shape, m.dtype(), m.device_data(), v.device_data(), mean.device_data(),
+                                                rstd.device_data(), eps);
     }
     if (statistics) {
         *statistics = {mean, rstd};
@@ -260,10 +254,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     }
     if (x.numel()) {
         Unlocked unlocked(x.numel());
-        if (gpu) cuda::batch_norm_apply(on_gpu(x, format, w, b), in.device_data(), mean.device_data(), rstd.device_data(), y.device_data());
-        else
-            kernels::norm().batch_norm_apply(d, in.device_data(), mean.device_data(), rstd.device_data(), pointer(w), pointer(b),
-                                             y.device_data(), batch, channels, spatial);
+        kernels::norm().batch_norm_apply(call.shape, in.device_data(), mean.device_data(), rstd.device_data(), y.device_data());
     }
     if (needs_grad(x, weight, bias))
         record(y, "NativeBatchNormBackward0", {x, weight, bias}, {x, weight, mean, rstd},
@@ -285,25 +276,16 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                        if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
                        return;
                    }
-                   const DType d = x.dtype();
-                   const bool gpu = x.is_cuda();
-                   const MemoryFormat format = gpu ? format_of(x) : MemoryFormat::contiguous;
-                   const DType weights = gpu && weight ? weight.dtype() : d;
-                   const Tensor grad = values_in(to(alias(g), d), format), in = values_in(x, format), w = kernel_input(weight, weights);
-                   Tensor dx = bw.needs(0) ? empty_in(x.sizes(), d, format) : Tensor();
+                   const BatchNormCall call(x, weight, {});
+                   const DType d = x.dtype(), weights = call.shape.weight_dtype;
+                   const Tensor grad = values_in(to(alias(g), d), call.format), in = values_in(x, call.format);
+                   Tensor dx = bw.needs(0) ? empty_in(x.sizes(), d, call.format) : Tensor();
                    auto per_channel = [&] { return x.numel() ? empty({channels}, weights) : zeros({channels}, weights); };
                    Tensor dw = bw.needs(1) ? per_channel() : Tensor(), db = bw.needs(2) ? per_channel() : Tensor();
                    if (x.numel()) {
                        Unlocked unlocked(x.numel());
-                       if (gpu)
-                           cuda::batch_norm_backward(on_gpu(x, format, w, {}), grad.device_data(), in.device_data(), mean.device_data(),
-                                                     rstd.device_data(), dx ? dx.device_data() : nullptr, dw ? dw.device_data() : nullptr,
-                                                     db ? db.device_data() : nullptr, training);
-                       else
-                           kernels::norm().batch_norm_backward(d, grad.device_data(), in.device_data(), mean.device_data(),
-                                                               rstd.device_data(), pointer(w), dx ? dx.device_data() : nullptr,
-                                                               dw ? dw.device_data() : nullptr, db ? db.device_data() : nullptr, batch,
-                                                               channels, spatial, training);
+                       kernels::norm().batch_norm_backward(call.shape, grad.device_data(), in.device_data(), mean.device_data(),
+                                                           rstd.device_data(), pointer(dx), pointer(dw), pointer(db), training);
                    }
                    bw.set(0, dx);
                    bw.set(1, dw);

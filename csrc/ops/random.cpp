@@ -9,12 +9,14 @@
 
 #include "../core/threads.h"
 #include "../kernels/random.h"
-#include "../cuda/index.h"
-#include "../cuda/random.h"
+#include "../kernels/index.h"
+#include "../kernels/sort.h"
 #include "../python/registry.h"
 
 namespace wisp {
 namespace {
+
+using kernels::Distribution;
 
 kernels::RandomStream draw(Generator& g) { return {g.seed, g.next()}; }
 
@@ -41,10 +43,10 @@ template <class F> void fill_values(const Tensor& self, DType dtype, F&& fill) {
     copy_values(self, t);
 }
 
-// RuntimeError at the next synchronisation unless all elements are true.
+// RuntimeError, on the GPU at the next synchronisation, unless all elements are true.
 void must_hold(const Tensor& condition, const char* message) {
     const Tensor c = contiguous(condition);
-    cuda::require(c.device_data<bool>(), c.numel(), message);
+    if (!kernels::index().holds(c.device_data<bool>(), c.numel(), message)) throw RuntimeError(message);
 }
 
 DType sampled_dtype(DType d) { return is_reduced(d) ? DType::f32 : d; }
@@ -57,15 +59,9 @@ void uniform_values(const Tensor& self, double from, double to, Generator& g) {
         if (!is_reduced(self.dtype())) return uniform_fill(t.device_data(), n, real_of(t.dtype()), stream, from, to - from);
         // As many bits as the short type holds: rounding more of them could give `to` itself.
         uniform_fill(t.device_data(), n, DType::f32, stream, 0, 1);
-        if (t.is_cuda()) {
-            GradMode off(false);
-            const double steps = self.dtype() == DType::f16 ? 2048 : 256;
-            copy_values(t, trunc(t * Scalar(steps)) / Scalar(steps) * Scalar(double(float(to - from))) + Scalar(double(float(from))));
-            return;
-        }
-        const float steps = self.dtype() == DType::f16 ? 2048.f : 256.f, range = float(to - from), start = float(from);
-        float* p = t.data<float>();
-        for (int64_t i = 0; i < n; i++) p[i] = float(int(p[i] * steps)) / steps * range + start;
+        GradMode off(false);
+        const double steps = self.dtype() == DType::f16 ? 2048 : 256;
+        copy_values(t, trunc(t * Scalar(steps)) / Scalar(steps) * Scalar(double(float(to - from))) + Scalar(double(float(from))));
     });
 }
 
@@ -84,46 +80,21 @@ void integer_values(const Tensor& self, int64_t from, uint64_t range, Generator&
     OnDevice on(self.device());
     const kernels::RandomStream stream = draw(g);
     fill_values(self, DType::i64, [&](const Tensor& t) {
-        if (t.is_cuda()) return cuda::random_integers(t.device_data<int64_t>(), t.numel(), stream, from, range);
-        int64_t* out = t.data<int64_t>();
         Unlocked unlocked(t.numel());
-        const bool narrow = range != 0 && range <= (uint64_t(1) << 32);
-        parallel_for(t.numel(), 16384, [&](int64_t begin, int64_t end) {
-            constexpr int64_t block = 1024;
-            uint32_t words[block];
-            for (int64_t i = begin; i < end; i += block) {
-                const int64_t n = std::min(block, end - i);
-                if (narrow) {  // the upper part of bits * range: no division, and all values as likely to 2^-32
-                    cpu::random.bits32(words, n, stream, i);
-                    for (int64_t j = 0; j < n; j++) out[i + j] = int64_t(uint64_t(from) + (uint64_t(words[j]) * range >> 32));
-                } else {
-                    auto* bits = reinterpret_cast<uint64_t*>(out + i);
-                    cpu::random.bits64(bits, n, stream, i);
-                    for (int64_t j = 0; j < n; j++) {
-                        const uint64_t x = range == 0 ? bits[j] : uint64_t((unsigned __int128)bits[j] * range >> 64);
-                        out[i + j] = int64_t(uint64_t(from) + x);
-                    }
-                }
-            }
-        });
+        kernels::random().integers(t.device_data<int64_t>(), t.numel(), stream, from, range);
     });
 }
 
-// out = f(uniform in [0, 1)) in double for each element, into any dtype; `composed` is f on a tensor, for the GPU.
-template <class F, class C> void transform_values(const Tensor& self, Generator& g, F f, C composed) {
+// Numbers of a distribution, made in double, into any dtype.
+void distributed_values(const Tensor& self, Generator& g, Distribution distribution, double a, double b) {
     OnDevice on(self.device());
     const kernels::RandomStream stream = draw(g);
     fill_values(self, DType::f64, [&](const Tensor& t) {
-        uniform_fill(t.device_data(), t.numel(), DType::f64, stream, 0, 1);
-        if (t.is_cuda()) {
-            GradMode off(false);
-            return copy_values(t, composed(t));
-        }
+        auto* p = t.device_data<double>();
+        if (distribution == Distribution::log_normal) normal_fill(p, t.numel(), DType::f64, stream, a, b);
+        else uniform_fill(p, t.numel(), DType::f64, stream, 0, 1);
         Unlocked unlocked(t.numel());
-        double* p = t.data<double>();
-        parallel_for(t.numel(), 4096, [=](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; i++) p[i] = f(p[i]);
-        });
+        kernels::random().transform(distribution, p, t.numel(), a, b);
     });
 }
 
@@ -281,19 +252,12 @@ Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& 
     OnDevice on(self.device());
     // The comparison needs as fine a uniform as the probability is.
     const Tensor p = to(to(contiguous(expanded(detach(probabilities), self.sizes())), DType::f64), self.device());
-    if (!p.is_cuda() && p.device().type != DeviceType::meta)
-        for (int64_t i = 0; i < p.numel(); i++)
-            if (!(p.data<double>()[i] >= 0 && p.data<double>()[i] <= 1)) throw RuntimeError(bad_probability);
+    GradMode off(false);
+    if (p.device().type != DeviceType::meta) must_hold(logical_and(ge(p, Scalar(0.0)), le(p, Scalar(1.0))), bad_probability);
     const kernels::RandomStream stream = draw(g);
     fill_values(self, DType::f64, [&](const Tensor& t) {
         uniform_fill(t.device_data(), t.numel(), DType::f64, stream, 0, 1);
-        if (t.is_cuda()) {
-            GradMode off(false);
-            must_hold(logical_and(ge(p, Scalar(0.0)), le(p, Scalar(1.0))), bad_probability);
-            return copy_values(t, lt(t, p));
-        }
-        double* u = t.data<double>();
-        for (int64_t i = 0; i < t.numel(); i++) u[i] = u[i] < p.data<double>()[i];
+        copy_values(t, lt(t, p));
     });
     return self;
 }
@@ -306,34 +270,24 @@ void bernoulli_values(const Tensor& self, double p, Generator& g) {
     fill_values(self, wide && self.dtype() == DType::f64 ? DType::f64 : DType::f32, [&](const Tensor& t) {
         if (t.dtype() == DType::f64) {
             uniform_fill(t.device_data(), t.numel(), DType::f64, stream, 0, 1);
-            if (t.is_cuda()) {
-                GradMode off(false);
-                return copy_values(t, lt(t, Scalar(p)));
-            }
-            double* u = t.data<double>();
-            for (int64_t i = 0, n = t.numel(); i < n; i++) u[i] = u[i] < p;
-            return;
+            GradMode off(false);
+            return copy_values(t, lt(t, Scalar(p)));
         }
         const uint64_t limit = uint64_t(std::ldexp(p, 32));
-        if (t.is_cuda()) return cuda::random_bernoulli(t.device_data<float>(), t.numel(), stream, limit);
-        float* out = t.data<float>();
         Unlocked unlocked(t.numel());
-        parallel_for(t.numel(), 16384, [&](int64_t begin, int64_t end) {
-            constexpr int64_t block = 1024;
-            uint32_t words[block];
-            for (int64_t i = begin; i < end; i += block) {
-                const int64_t n = std::min(block, end - i);
-                cpu::random.bits32(words, n, stream, i);
-                for (int64_t j = 0; j < n; j++) out[i + j] = uint64_t(words[j]) < limit;
-            }
-        });
+        kernels::random().bernoulli(t.device_data<float>(), t.numel(), stream, limit);
     });
 }
 
-// The same draws on the GPU, composed. What is wrong with the weights is raised at the next synchronisation.
-Tensor multinomial_on_gpu(const Tensor& input, int64_t samples, bool replacement, Generator& g) {
-    GradMode off(false);
+Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Generator& g) {
+    if (input.dim() < 1 || input.dim() > 2) throw RuntimeError("prob_dist must be 1 or 2 dim");
+    if (!is_floating(input.dtype()))
+        throw RuntimeError("multinomial only supports floating-point dtypes for input, got: ", type_name(input.dtype()));
+    if (samples <= 0) throw RuntimeError("cannot sample n_sample <= 0 samples");
     const int64_t categories = input.size(-1), rows = input.dim() == 2 ? input.size(0) : 1, draws = replacement ? samples : categories;
+    if (!replacement && samples > categories) throw RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+    if (categories > (1 << 24)) throw RuntimeError("number of categories cannot exceed 2^24");
+    GradMode off(false);
     const Tensor p = reshape(contiguous(to(detach(input), DType::f64)), {rows, categories});
     must_hold(logical_and(ge(p, Scalar(0.0)), isfinite(p)), "probability tensor contains either `inf`, `nan` or element < 0");
     const Tensor u = empty({rows, draws}, DType::f64);
@@ -345,95 +299,25 @@ Tensor multinomial_on_gpu(const Tensor& input, int64_t samples, bool replacement
         const Tensor last = amax(where(gt(p, Scalar(0.0)), arange(categories), Scalar(0)), {1}, true);  // that can be drawn
         out = minimum(searchsorted(sums, mul(u, total), true), last);
     } else {
-        out = contiguous(narrow(argsort(div(p, neg(log(u))), 1, true), 1, 0, samples));  // the largest of p / exponential
+        const Tensor keys = div(p, neg(log(u))), best = empty({rows, samples}, DType::f64);  // the largest of p / exponential
+        out = empty({rows, samples}, DType::i64);
+        kernels::sort().topk(best.device_data(), out.device_data<int64_t>(), keys.device_data(), DType::f64, rows, categories, samples,
+                             true);
     }
     return input.dim() == 2 ? out : reshape(out, {samples});
-}
-
-Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Generator& g) {
-    if (input.dim() < 1 || input.dim() > 2) throw RuntimeError("prob_dist must be 1 or 2 dim");
-    if (!is_floating(input.dtype()))
-        throw RuntimeError("multinomial only supports floating-point dtypes for input, got: ", type_name(input.dtype()));
-    if (samples <= 0) throw RuntimeError("cannot sample n_sample <= 0 samples");
-    const int64_t categories = input.size(-1), rows = input.dim() == 2 ? input.size(0) : 1;
-    if (!replacement && samples > categories) throw RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
-    if (categories > (1 << 24)) throw RuntimeError("number of categories cannot exceed 2^24");
-    if (input.is_cuda()) return multinomial_on_gpu(input, samples, replacement, g);
-    const Tensor weights = contiguous(to(detach(input), DType::f64));
-    const double* w = weights.data<double>();
-    Tensor out = empty(input.dim() == 2 ? Dims{rows, samples} : Dims{samples}, DType::i64);
-    int64_t* result = out.data<int64_t>();
-    const int64_t draws = replacement ? samples : categories;
-    std::vector<double> u(size_t(rows * draws));
-    uniform_fill(u.data(), rows * draws, DType::f64, draw(g), 0x1p-54, 1);
-    std::vector<double> keys(static_cast<size_t>(categories));
-    std::vector<int64_t> order(static_cast<size_t>(categories));
-    for (int64_t r = 0; r < rows; r++) {
-        const double *p = w + r * categories, *random = u.data() + r * draws;
-        double total = 0;
-        int64_t last = 0;  // the last category that can be drawn
-        for (int64_t c = 0; c < categories; c++) {
-            if (!(p[c] >= 0) || std::isinf(p[c])) throw RuntimeError("probability tensor contains either `inf`, `nan` or element < 0");
-            total += p[c];
-            if (p[c] > 0) last = c;
-            keys[size_t(c)] = total;
-        }
-        if (!(total > 0)) throw RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)");
-        if (replacement) {
-            for (int64_t s = 0; s < samples; s++) {
-                const auto at = std::upper_bound(keys.begin(), keys.end(), random[s] * total) - keys.begin();
-                result[r * samples + s] = std::min<int64_t>(at, last);
-            }
-            continue;
-        }
-        // The largest of p / exponential are a draw without replacement.
-        for (int64_t c = 0; c < categories; c++) keys[size_t(c)] = p[c] / -std::log(random[c]), order[size_t(c)] = c;
-        auto before = [&](int64_t a, int64_t b) { return keys[size_t(a)] != keys[size_t(b)] ? keys[size_t(a)] > keys[size_t(b)] : a < b; };
-        std::partial_sort(order.begin(), order.begin() + samples, order.end(), before);
-        std::copy(order.begin(), order.begin() + samples, result + r * samples);
-    }
-    return out;
-}
-
-#define WISP_SAMPLER inline
-double log_factorial(double k) {
-    int sign;
-    return lgamma_r(k + 1, &sign);
-}
-#include "../kernels/sampler_rules.h"
-
-// out[i] = sample(i, a sequence of its own) for all elements, in double, then to `dtype`.
-template <class F> Tensor sample_each(const Dims& sizes, DType dtype, Generator& g, F sample) {
-    Tensor t = empty(sizes, DType::f64);
-    double* out = t.data<double>();
-    const int64_t n = t.numel();
-    std::vector<uint64_t> seeds(static_cast<size_t>(n));
-    cpu::random.bits64(seeds.data(), n, draw(g), 0);
-    {
-        Unlocked unlocked(16 * n);
-        parallel_for(n, 1024, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; i++) out[i] = sample(i, Sequence{seeds[size_t(i)]});
-        });
-    }
-    return to(t, dtype);
 }
 
 Tensor poisson(const Tensor& rates, Generator& g) {
     if (!is_floating(rates.dtype())) throw NotImplemented("\"poisson_cpu\" not implemented for '", type_name(rates.dtype()), "'");
     const Tensor r = contiguous(to(detach(rates), DType::f64));
-    if (r.is_cuda()) {
-        GradMode off(false);
-        must_hold(ge(r, Scalar(0.0)), "invalid Poisson rate, expected rate to be non-negative");
-        const Tensor out = empty(r.sizes(), DType::f64);
-        cuda::random_poisson(out.device_data<double>(), r.device_data<double>(), out.numel(), draw(g));
-        return with_zero_gradient(to(out, rates.dtype()), "PoissonBackward0", rates);
+    GradMode off(false);
+    must_hold(ge(r, Scalar(0.0)), "invalid Poisson rate, expected rate to be non-negative");
+    const Tensor out = empty(r.sizes(), DType::f64);
+    {
+        Unlocked unlocked(16 * out.numel());
+        kernels::random().poisson(out.device_data<double>(), r.device_data<double>(), out.numel(), draw(g));
     }
-    const double* rate = r.data<double>();
-    for (int64_t i = 0; i < r.numel(); i++)
-        if (!(rate[i] >= 0)) throw RuntimeError("invalid Poisson rate, expected rate to be non-negative");
-    return with_zero_gradient(
-        sample_each(rates.sizes(), rates.dtype(), g, [=](int64_t i, Sequence s) { return sample_poisson(rate[i], s); }), "PoissonBackward0",
-        rates);
+    return with_zero_gradient(to(out, rates.dtype()), "PoissonBackward0", rates);
 }
 
 Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {
@@ -444,14 +328,12 @@ Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {
     const Dims sizes = broadcast(count.sizes(), probability.sizes());
     const Tensor ns = contiguous(to(expanded(detach(count), sizes), DType::f64)),
                  ps = contiguous(to(expanded(detach(probability), sizes), DType::f64));
-    if (ns.is_cuda()) {
-        const Tensor out = empty(sizes, DType::f64);
-        cuda::random_binomial(out.device_data<double>(), ns.device_data<double>(), ps.device_data<double>(), out.numel(), draw(g));
-        return with_zero_gradient(to(out, count.dtype()), "BinomialBackward0", count);
+    const Tensor out = empty(sizes, DType::f64);
+    {
+        Unlocked unlocked(16 * out.numel());
+        kernels::random().binomial(out.device_data<double>(), ns.device_data<double>(), ps.device_data<double>(), out.numel(), draw(g));
     }
-    const double *n = ns.data<double>(), *p = ps.data<double>();
-    return with_zero_gradient(sample_each(sizes, count.dtype(), g, [=](int64_t i, Sequence s) { return sample_binomial(n[i], p[i], s); }),
-                              "BinomialBackward0", count);
+    return with_zero_gradient(to(out, count.dtype()), "BinomialBackward0", count);
 }
 
 // ---- normal ----
@@ -459,9 +341,7 @@ Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {
 Tensor normal_tensors(const Tensor& mean, const Tensor& deviation, Generator& g) {
     const Tensor d = detach(deviation);
     if (is_complex(d.dtype())) throw RuntimeError("normal expects standard deviation to be non-complex");
-    if (d.is_cuda()) must_hold(ge(d, Scalar(0)), "normal expects all elements of std >= 0.0");
-    else if (d.numel() && !is_nonzero(amin(reshape(d, {-1}), {0}) >= Scalar(0)))
-        throw RuntimeError("normal expects all elements of std >= 0.0");
+    must_hold(ge(d, Scalar(0)), "normal expects all elements of std >= 0.0");
     const Dims sizes = broadcast(mean.sizes(), deviation.sizes());
     Tensor z = empty(sizes, is_differentiable(mean.dtype()) ? mean.dtype() : default_dtype());
     check_floating("normal_kernel_cpu", mean.dtype());
@@ -602,12 +482,8 @@ const Operators operators = {
      [](const Tensor& self, double rate, Generator& g) {
          check_continuous("Exponential", self.dtype());
          if (!(rate > 0)) throw RuntimeError("exponential_ expects lambda > 0.0, but found lambda=", rate);
-         return sample_inplace(self, "exponential_", "ExponentialBackward0", [&] {
-             // Never zero: the logarithm of such a sample is common (Gumbel noise).
-             transform_values(
-                 self, g, [rate](double u) { return std::max(-std::log1p(-u), 0x1p-54) / rate; },
-                 [rate](const Tensor& u) { return div(maximum(neg(log1p(neg(u))), Scalar(0x1p-54)), Scalar(rate)); });
-         });
+         return sample_inplace(self, "exponential_", "ExponentialBackward0",
+                               [&] { distributed_values(self, g, Distribution::exponential, rate, 0); });
      },
      method},
     {"geometric_(Tensor self, float p, *, Generator? generator=None)",
@@ -615,42 +491,24 @@ const Operators operators = {
          if (!(p > 0 && p < 1)) throw RuntimeError("geometric_ expects p to be in (0, 1), but got p=", p);
          if (is_complex(self.dtype()) || self.dtype() == DType::boolean)
              throw NotImplemented("\"geometric_cpu\" not implemented for '", type_name(self.dtype()), "'");
-         return sample_inplace(self, "geometric_", "GeometricBackward0", [&] {
-             const double log_q = std::log1p(-p);
-             transform_values(
-                 self, g, [=](double u) { return std::max(1., std::ceil(std::log1p(-u) / log_q)); },
-                 [=](const Tensor& u) { return maximum(ceil(div(log1p(neg(u)), Scalar(log_q))), Scalar(1.0)); });
-         });
+         return sample_inplace(self, "geometric_", "GeometricBackward0",
+                               [&] { distributed_values(self, g, Distribution::geometric, std::log1p(-p), 0); });
      },
      method},
     {"cauchy_(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)",
      [](const Tensor& self, double median, double sigma, Generator& g) {
          check_continuous("Cauchy", self.dtype());
          if (!(sigma > 0)) throw RuntimeError("cauchy_ expects sigma > 0.0, but found sigma=", sigma);
-         return sample_inplace(self, "cauchy_", "CauchyBackward0", [&] {
-             transform_values(
-                 self, g, [=](double u) { return median + sigma * std::tan(M_PI * (u - 0.5)); },
-                 [=](const Tensor& u) { return add(mul(tan(mul(sub(u, Scalar(0.5)), Scalar(M_PI))), Scalar(sigma)), Scalar(median)); });
-         });
+         return sample_inplace(self, "cauchy_", "CauchyBackward0",
+                               [&] { distributed_values(self, g, Distribution::cauchy, median, sigma); });
      },
      method},
     {"log_normal_(Tensor self, float mean=1, float std=2, *, Generator? generator=None)",
      [](const Tensor& self, double mean, double deviation, Generator& g) {
          if (!(deviation > 0)) throw RuntimeError("log_normal_ expects std > 0.0, but found std=", deviation);
          if (!is_floating(self.dtype())) throw NotImplemented("\"log_normal_cpu\" not implemented for '", type_name(self.dtype()), "'");
-         return sample_inplace(self, "log_normal_", "LogNormalBackward0", [&] {
-             OnDevice on(self.device());
-             const kernels::RandomStream stream = draw(g);
-             fill_values(self, DType::f64, [&](const Tensor& t) {
-                 normal_fill(t.device_data(), t.numel(), DType::f64, stream, mean, deviation);
-                 if (t.is_cuda()) {
-                     GradMode off(false);
-                     return copy_values(t, exp(t));
-                 }
-                 double* p = t.data<double>();
-                 for (int64_t i = 0; i < t.numel(); i++) p[i] = std::exp(p[i]);
-             });
-         });
+         return sample_inplace(self, "log_normal_", "LogNormalBackward0",
+                               [&] { distributed_values(self, g, Distribution::log_normal, mean, deviation); });
      },
      method},
 };

@@ -88,7 +88,7 @@ template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
 
 // The sum of all losses, over the sum of all shares for a mean, by the threads of one block.
 template <class T>
-WISP_INLINE void reduce_losses(const compute<T>* loss, const compute<T>* share, compute<T>* result, compute<T>* total, int64_t samples) {
+WISP_INLINE void reduce_losses(const compute<T>* loss, const compute<T>* share, compute<T>* result, double* total, int64_t samples) {
     using C = compute<T>;
     __shared__ C reduced[32];
     C sum = 0, shares = 0;
@@ -103,14 +103,14 @@ WISP_INLINE void reduce_losses(const compute<T>* loss, const compute<T>* share, 
     if (total) *total = shares;
 }
 template <class T> __global__ void __launch_bounds__(1024)
-    loss_total(const compute<T>* loss, const compute<T>* share, compute<T>* result, compute<T>* total, int64_t samples) {
+    loss_total(const compute<T>* loss, const compute<T>* share, compute<T>* result, double* total, int64_t samples) {
     reduce_losses<T>(loss, share, result, total, samples);
 }
 
 // All of it in one block of 32 warps: few samples of few classes, a warp or a thread a sample.
 template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
     loss_of_few(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept,
-                compute<T>* share, compute<T>* result, compute<T>* total) {
+                compute<T>* share, compute<T>* result, double* total) {
     using C = compute<T>;
     if (p.classes <= 32) {  // a thread a sample
         for (int64_t r = threadIdx.x; r < p.outer; r += 1024) {
@@ -188,7 +188,7 @@ template <class T, bool Entropy> WISP_INLINE compute<T> loss_derivative(const Lo
 // dx of a row: g (one for all, or one each) over *total (where given) times the derivative of its loss. x and dx are aligned alike.
 template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
     loss_rows_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse,
-                       const compute<T>* g, int one, const compute<T>* total, const compute<T>* all_weights, T* dx) {
+                       const compute<T>* g, int one, const double* total, const compute<T>* all_weights, T* dx) {
     using C = compute<T>;
     constexpr int V = 16 / int(sizeof(T));
     const int64_t r = blockIdx.x, n = p.classes, t = target[r];
@@ -197,7 +197,7 @@ template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
     const bool there = t != p.ignore_index && t >= 0 && t < n;
     const C w = !there ? C(0) : weight ? convert<C>(weight[t]) : C(1), sum = Entropy ? lse[r] : C(0);
     C factor = g[one ? 0 : r];
-    if (total) factor /= *total;
+    if (total) factor /= compute<T>(*total);
     auto gradient = [&](int64_t i, T v) {
         return there ? convert<T>(factor * loss_derivative<T, Entropy>(p, convert<C>(v), i, t, weight, w, sum, all_weights))
                      : convert<T>(C(0));
@@ -217,7 +217,7 @@ template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
 // The same for any layout, an element a thread.
 template <class T, bool Entropy> __global__ void __launch_bounds__(256)
     loss_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse, const compute<T>* g,
-                  int one, const compute<T>* total, const compute<T>* all_weights, T* dx) {
+                  int one, const double* total, const compute<T>* all_weights, T* dx) {
     using C = compute<T>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= p.outer * p.classes * p.inner) return;
@@ -227,7 +227,7 @@ template <class T, bool Entropy> __global__ void __launch_bounds__(256)
         const C w = weight ? convert<C>(weight[t]) : C(1);
         d = loss_derivative<T, Entropy>(p, convert<C>(x[i]), c, t, weight, w, Entropy ? lse[sample] : C(0), all_weights) *
             g[one ? 0 : sample];
-        if (total) d /= *total;
+        if (total) d /= compute<T>(*total);
     }
     dx[i] = convert<T>(d);
 }

@@ -1,6 +1,7 @@
 // Random numbers and dropout, by the rules of csrc/kernels/random.h: the same bits as the CPU's. Compiled without fused
 // products and sums.
 #include "cuda/kernels/philox.cuh"
+#include "kernels/random.h"
 
 namespace wisp {
 
@@ -138,6 +139,10 @@ __global__ void __launch_bounds__(128)
     random_binomial(double* out, const double* count, const double* probability, const uint64_t* seeds, int64_t n) {
     const int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x;
     if (i < n) out[i] = sample_binomial(count[i], probability[i], Sequence{seeds[i]});
+}
+__global__ void __launch_bounds__(128) random_transform(double* values, int64_t n, int distribution, double a, double b) {
+    const int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x;
+    if (i < n) values[i] = sample_of(Distribution(distribution), values[i], a, b);
 }
 
 }  // namespace wisp

@@ -5,6 +5,8 @@
 // What the steps record becomes the inside of the node. Backward runs it as a graph of its own, differentiably if asked,
 // so such an operator needs no derivative; one that is hot has its own (record() in node.h), which is quicker.
 #pragma once
+#include <tuple>
+
 #include "node.h"
 
 namespace wisp {
@@ -20,6 +22,19 @@ template <class F> Tensor whole(const char* name, std::initializer_list<Tensor> 
     const Tensor result = steps();
     fold({&result, 1}, name, spanned(inputs), since);
     return result;
+}
+
+// The same with several results.
+template <class F> auto whole_of_many(const char* name, std::initializer_list<Tensor> inputs, F&& steps) {
+    const uint64_t since = upcoming_sequence();
+    auto results = steps();
+    std::apply(
+        [&](const auto&... t) {
+            const Tensor list[] = {t...};
+            fold(list, name, spanned(inputs), since);
+        },
+        results);
+    return results;
 }
 
 }  // namespace wisp

@@ -122,7 +122,6 @@ REFERENCES = {
     "squared_error": lambda a, b: (a - b) ** 2,
     "logits_error": lambda a, b: (1 - b) * a + np.log1p(np.exp(-a)),
     "absolute_error": lambda a, b: np.abs(a - b),
-    "logits_error": lambda a, b: F.binary_cross_entropy_with_logits(a, b, reduction="none"),
     "addcmul": lambda a, b, c: a + 2 * b * c,
     "addcdiv": lambda a, b, c: a + 2 * b / c,
     "lerp": lambda a, b, c: a + c * (b - a),

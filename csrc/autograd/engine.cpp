@@ -102,6 +102,10 @@ void find_dependencies(Task& task, const Small<Edge, 2>& roots) {
     }
 }
 
+// A node that a run hands gradients to, but neither runs nor looks behind.
+constexpr int32_t never = 1 << 30;
+bool is_end(const NodeState& s) { return s.dependencies >= never; }
+
 // Marks the nodes from which a captured node can be reached, children before parents.
 void mark_needed(Task& task, const Small<Edge, 2>& roots) {
     std::unordered_map<Node*, bool> done;
@@ -117,7 +121,7 @@ void mark_needed(Task& task, const Small<Edge, 2>& roots) {
             NodeState* s = task.find(n);
             if (i < n->next.size()) {
                 Node* m = n->next[i++].node.get();
-                if (m && !done.count(m)) {
+                if (m && !done.count(m) && !is_end(*task.find(m))) {
                     done[m] = true;
                     stack.emplace_back(m, 0);
                 }
@@ -220,7 +224,7 @@ void run_node(Task& task, Node& node) {
         if (anomaly_checks_nan()) check_for_nan(node, results.data(), n);
         if (!task.retain_graph) {
             release_saved(node);
-            if (node.inner) release_saved(*node.inner);
+            if (node.inner) release_inner(node);
         }
     } else {
         results.resize(n);
@@ -239,6 +243,19 @@ void run_node(Task& task, Node& node) {
         }
         if (--s.dependencies == 0) task.push(next);
     }
+}
+
+// Gives the roots their gradients, and makes those ready that wait for nothing.
+void start(Task& task, const Small<Edge, 2>& roots, TensorList& grads) {
+    for (int64_t i = 0; i < roots.size(); i++)
+        deliver(task, *task.find(roots[i].node.get()), *roots[i].node, roots[i].number, std::move(grads[i]));
+    grads.clear();
+    Small<Node*, 2> started;
+    for (const Edge& e : roots)
+        if (task.find(e.node.get())->dependencies == 0 && std::find(started.begin(), started.end(), e.node.get()) == started.end()) {
+            started.push_back(e.node.get());
+            task.push(e.node.get());
+        }
 }
 
 Tensor starting_gradient(const Tensor& root, const Tensor& given) {
@@ -430,15 +447,7 @@ TensorList run_backward(const BackwardRequest& request) {
         }
         mark_needed(task, roots);
     }
-    for (int64_t i = 0; i < roots.size(); i++)
-        deliver(task, *task.find(roots[i].node.get()), *roots[i].node, roots[i].number, std::move(grads[i]));
-    grads.clear();
-    Small<Node*, 2> started;
-    for (Edge& e : roots)
-        if (task.find(e.node.get())->dependencies == 0 && std::find(started.begin(), started.end(), e.node.get()) == started.end()) {
-            started.push_back(e.node.get());
-            task.push(e.node.get());
-        }
+    start(task, roots, grads);
     while (!task.heap.empty()) run_node(task, *task.pop());
     for (size_t i = 0; i < task.callbacks.size(); i++) {  // one may queue more
         const Ref callback = std::move(task.callbacks[i]);
@@ -458,6 +467,37 @@ TensorList run_backward(const BackwardRequest& request) {
         }
     }
     return std::move(task.captured);
+}
+
+// Backward of a node with steps inside (whole.h): a run from their results to the inputs of the node.
+void run_steps(Backward& bw) {
+    if (!bw.node.inner) unpack_saved(bw.node, 0, false);  // raises: a backward pass has freed them
+    Task task{bw.create_graph, true, false, true, {}, {}, {}, {}, {}};
+    Running running(task);
+    const NodePtr steps = NodePtr::borrow(bw.node.inner);
+    for (int64_t i = 0; i < bw.node.next.size(); i++) {
+        const Edge& e = bw.node.next[i];
+        if (!e.node) continue;
+        if (!task.find(e.node.get())) task.claim(e.node.get()).dependencies = never;
+        bool first = true;  // an input that is given twice gets its gradient once
+        for (int64_t j = 0; j < i; j++) first &= bw.node.next[j].node.get() != e.node.get() || bw.node.next[j].number != e.number;
+        if (first && bw.needs(int(i))) task.captures.push_back({e.node.get(), e.number, i});
+    }
+    Small<Edge, 2> roots;
+    TensorList grads;
+    for (int64_t i = 0; i < steps->next.size(); i++)
+        if (steps->next[i].node && bw.has_grad(int(i))) {
+            roots.push_back(steps->next[i]);
+            grads.push_back(bw.grad(int(i)));
+        }
+    find_dependencies(task, roots);
+    mark_needed(task, roots);
+    start(task, roots, grads);
+    while (!task.heap.empty()) run_node(task, *task.pop());
+    for (auto& c : task.captures) {
+        NodeState& s = *task.find(c.node);
+        if (c.output < s.buffer.size()) bw.set(int(c.input), s.buffer[c.output]);
+    }
 }
 
 void queue_callback(PyObject* callback) {

@@ -7,7 +7,9 @@ namespace wisp {
 void accumulate_grad(Backward& bw);  // apply of an AccumulateGrad node
 void set_as_strided_backward(Node& node, const Layout& base, const Layout& view);
 void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view);
+void run_steps(Backward& bw);
 void release_saved(Node& node);
+void release_inner(Node& node);
 void queue_callback(PyObject* callback);  // called without arguments when the outermost run of this thread has ended
 uint64_t upcoming_sequence();             // of the next node that is made
 Tensor unpack_saved(Node& node, int64_t i, bool with_history);

@@ -383,6 +383,13 @@ void release_saved(Node& node) {
     node.released = true;
 }
 
+// Of the node that CopySlices holds, or the steps of a whole operator.
+void release_inner(Node& node) {
+    if (node.inner->apply) return release_saved(*node.inner);
+    Py_CLEAR(node.inner);
+    node.released = true;
+}
+
 // --- views and in-place writes -------------------------------------------------------------------------------------
 
 Tensor make_view(const Tensor& t, Layout layout, ViewKind kind) {

@@ -243,13 +243,14 @@ bool is_nonzero(const Tensor& t) {
 
 // --- names -----------------------------------------------------------------------------------------------------------------
 
-static Tensor clone_as(const Tensor& t, std::optional<MemoryFormat> format) {
-    const MemoryFormat f = format.value_or(MemoryFormat::preserve);
-    if (f == MemoryFormat::preserve) return clone(t);
-    Tensor r = empty_strided(t.sizes(), strides_for(t.sizes(), f), t.dtype(), t.device());
+static Tensor copied(const Tensor& t, MemoryFormat f, const char* name) {
+    Tensor r = f == MemoryFormat::preserve ? empty_like(t) : empty_strided(t.sizes(), strides_for(t.sizes(), f), t.dtype(), t.device());
     copy_values(r, t);
-    if (needs_grad(t)) record_identity(r, "CloneBackward0", t);
+    if (needs_grad(t)) record_identity(r, name, t);
     return r;
+}
+static Tensor clone_as(const Tensor& t, std::optional<MemoryFormat> format) {
+    return copied(t, format.value_or(MemoryFormat::preserve), "CloneBackward0");
 }
 
 static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking, bool copy,
@@ -259,8 +260,8 @@ static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optiona
     Tensor r = dtype && (!moves || item_size(*dtype) <= t.item_size()) ? to(t, *dtype) : t;
     if (moves) r = to(r, resolve(*device), !non_blocking);
     if (dtype) r = to(r, *dtype);
-    if (format && *format != MemoryFormat::preserve && !r.layout().is_contiguous(*format)) r = clone_as(r, format);
-    if (copy && r.same(t)) r = clone(t);
+    if (format && *format != MemoryFormat::preserve && !r.layout().is_contiguous(*format)) r = copied(r, *format, "ToCopyBackward0");
+    if (copy && r.same(t)) r = copied(t, MemoryFormat::preserve, "ToCopyBackward0");
     return r;
 }
 

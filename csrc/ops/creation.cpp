@@ -1,6 +1,7 @@
 // Making tensors: zeros, ones, full, empty, arange, linspace, logspace, eye, their _like and new_ forms, complex.
 #include <cmath>
 
+#include "../autograd/whole.h"
 #include "../kernels/index.h"
 #include "../python/registry.h"
 #include "ops.h"
@@ -179,7 +180,17 @@ Tensor complex_of_parts(const Tensor& re, const Tensor& im) {
         throw RuntimeError("Expected both inputs to be Half, Float or Double tensors but got ", type_name(re.dtype()), " and ",
                            type_name(im.dtype()));
     const Dims sizes = broadcast(re.sizes(), im.sizes());
-    return view_as_complex(stack({expand(re, sizes), expand(im, sizes)}, -1));
+    Tensor y;
+    {
+        GradMode off(false);
+        y = alias(view_as_complex(stack({expand(re, sizes), expand(im, sizes)}, -1)));
+    }
+    if (needs_grad(re, im))
+        record(y, "ComplexBackward0", {re, im}, {}, [](Backward& bw) {
+            if (bw.needs(0)) bw.set(0, real(bw.grad()));
+            if (bw.needs(1)) bw.set(1, imag(bw.grad()));
+        });
+    return y;
 }
 
 const Operators operators = {
@@ -313,7 +324,10 @@ const Operators operators = {
      function},
     {"complex(Tensor real, Tensor imag, *, Tensor!? out=None)", complex_of_parts, function},
     {"polar(Tensor abs, Tensor angle, *, Tensor? out=None)",
-     [](const Tensor& r, const Tensor& a) { return complex_of_parts(r * cos(a), r * sin(a)); }, function},
+     [](const Tensor& r, const Tensor& a) {
+         return whole("PolarBackward0", {r, a}, [&] { return complex_of_parts(r * cos(a), r * sin(a)); });
+     },
+     function},
 };
 
 }  // namespace

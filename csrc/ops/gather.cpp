@@ -5,6 +5,7 @@
 
 #include "gather.h"
 
+#include "../autograd/whole.h"
 #include "../kernels/index.h"
 #include "../core/threads.h"
 #include "../python/registry.h"
@@ -425,7 +426,7 @@ Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 }
 
 // value: a 0-dim tensor of x's dtype, which may want a gradient.
-static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& value, bool in_place) {
+static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& value, bool in_place, bool number = false) {
     dim = wrap_dim(dim, x.dim());
     if (value.dim() != 0)
         throw RuntimeError(
@@ -437,11 +438,11 @@ static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, 
     check_range(index, x.dim() ? x.size(dim) : 1, dim, true, "index_fill");
     const Tensor filler = to(detach(value), x.dtype());
     return written(
-        x, in_place, "index_fill_", "IndexFillBackward0", value, spanned({index}),
+        x, in_place, "index_fill_", number ? "IndexFillBackward0" : "IndexFillBackward1", number ? Tensor() : value, spanned({index}),
         [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, filler, "index_fill", true); },
-        [dim](Backward& bw) {
+        [dim, number](Backward& bw) {
             if (bw.needs(0)) bw.set(0, index_fill(bw.grad(), dim, bw.saved(0), Scalar(0)));
-            if (!bw.needs(1)) return;
+            if (number || !bw.needs(1)) return;
             // Each place counts once, however often it was named.
             const Tensor index = bw.saved(0);
             const int64_t n = bw.grad().dim() ? bw.grad().size(dim) : 1;
@@ -450,7 +451,7 @@ static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, 
         });
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
-    return index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), false);
+    return index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), false, true);
 }
 
 static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> given) {
@@ -542,7 +543,7 @@ static const Operators operators = {
     WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value),
               index_fill_any(x, dim, index, value, in_place)),
     WISP_PAIR(index_fill, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
-              index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place)),
+              index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place, true)),
     {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, "
      "Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
@@ -553,7 +554,7 @@ static const Operators operators = {
              shape[dim] = index.numel();
              at = expand(view(index, shape), source.sizes());
          }
-         return scatter_reduce(x, dim, at, source, reduce, include_self);
+         return whole("IndexReduceBackward0", {x, source}, [&] { return scatter_reduce(x, dim, at, source, reduce, include_self); });
      },
      function | method | inplace},
     {"take_along_dim(Tensor input, Tensor indices, int? dim=None, *, Tensor? out=None)",

@@ -21,7 +21,7 @@ void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, cons
 void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t indexed, const Tensor& offsets, int64_t n);
 
 // The body of a writer f and its in-place form: write(y) changes y, which is self or a contiguous clone of it, and the
-// gradient is recorded for (self, source).
+// gradient is recorded for (self, source), or for self if there is no source.
 template <class Write, class Gradient> Tensor written(const Tensor& self, bool in_place, const char* name, const char* grad_name,
                                                       const Tensor& source, std::span<const Tensor> saved, Write&& write,
                                                       Gradient&& gradient) {
@@ -39,12 +39,13 @@ template <class Write, class Gradient> Tensor written(const Tensor& self, bool i
     if (!recording) return y;
     NodePtr node = NodePtr::steal(new_node(grad_name));
     add_input(*node, self);
-    add_input(*node, source);
+    if (source) add_input(*node, source);
     set_closure(*node, std::forward<Gradient>(gradient));
     if (in_place) rebase_history(self, *node);
     else add_output(*node, y);
     for (const Tensor& t : saved) save(*node, t);
-    end_record(*node, spanned({self, source}), {&y, 1}, in_place);
+    const Tensor inputs[] = {self, source};
+    end_record(*node, {inputs, source ? 2u : 1u}, {&y, 1}, in_place);
     return y;
 }
 

@@ -2,6 +2,7 @@
 // diagonals, and writing into a part (select_scatter and relatives).
 #include <cstring>
 
+#include "../autograd/whole.h"
 #include "../core/threads.h"
 #include "../kernels/index.h"
 #include "../python/registry.h"
@@ -108,9 +109,15 @@ Tensor stack(const TensorList& given, int64_t dim) {
         if (!(given[k].sizes() == given[0].sizes()))
             throw RuntimeError("stack expects each tensor to be equal size, but got ", given[0].sizes(), " at entry 0 and ",
                                given[k].sizes(), " at entry ", k);
-        parts.push_back(unsqueeze(given[k], dim));
+        parts.push_back(alias(given[k], given[k].layout().unsqueeze(dim)));
     }
-    return cat(parts, dim);
+    Tensor y = cat(parts, dim);
+    if (is_differentiable(y.dtype()) && any_needs_grad(given))
+        record_many({&y, 1}, "StackBackward0", spanned(given), {}, [dim, n = given.size()](Backward& bw) {
+            for (int64_t k = 0; k < n; k++)
+                if (bw.needs(int(k))) bw.set(int(k), select(bw.grad(), dim, k));
+        });
+    return y;
 }
 
 static Tensor atleast(const Tensor& t, int64_t dims) {
@@ -159,14 +166,29 @@ static Tensor block_diag(const TensorList& given) {
         dtype = promote(dtype, t.dtype());
     }
     if (list.empty()) return empty({1, 0}, dtype);
-    TensorList bands;
-    int64_t left = 0;
+    Tensor y = zeros({rows, columns}, dtype);
+    int64_t top = 0, left = 0;
     for (const Tensor& t : list) {
-        const int64_t h = t.size(0), right = columns - left - t.size(1);
-        bands.push_back(cat({zeros({h, left}, dtype), t, zeros({h, right}, dtype)}, 1));
+        const Layout block = y.layout().slice(0, top, top + t.size(0), 1).slice(1, left, left + t.size(1), 1);
+        copy_values(alias(y, block), t);
+        top += t.size(0);
         left += t.size(1);
     }
-    return cat(bands, 0);
+    if (is_differentiable(dtype) && any_needs_grad(given)) {
+        std::vector<Dims> shapes;
+        for (const Tensor& t : given) shapes.push_back(t.sizes());
+        record_many({&y, 1}, "BlockDiagBackward0", spanned(given), {}, [shapes](Backward& bw) {
+            int64_t top = 0, left = 0;
+            for (size_t k = 0; k < shapes.size(); k++) {
+                const Dims& s = shapes[k];
+                const int64_t h = s.size() == 2 ? s[0] : 1, w = s.empty() ? 1 : s.back();
+                if (bw.needs(int(k))) bw.set(int(k), reshape(narrow(narrow(bw.grad(), 0, top, h), 1, left, w), s));
+                top += h;
+                left += w;
+            }
+        });
+    }
+    return y;
 }
 
 // --- rearranging ---------------------------------------------------------------------------------------------------
@@ -185,10 +207,10 @@ Tensor flip(const Tensor& x, const Dims& given) {
     return y;
 }
 
-static Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+static Tensor rolled(const Tensor& x, const Dims& shifts, const Dims& dims) {
     if (dims.empty()) {
         if (shifts.size() != 1) throw RuntimeError("shifts and dimensions must align. shifts: ", shifts.size(), ", dims: 0");
-        return reshape(roll(reshape(x, {x.numel()}), shifts, {0}), x.sizes());
+        return alias(reshape(rolled(reshape(x, {x.numel()}), shifts, {0}), x.sizes()));
     }
     if (shifts.size() != dims.size())
         throw RuntimeError("shifts and dimensions must align. shifts: ", shifts.size(), ", dims: ", dims.size());
@@ -202,16 +224,34 @@ static Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
     }
     return y.same(x) ? clone(x) : y;
 }
+static Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+    Tensor y;
+    {
+        GradMode off(false);
+        y = rolled(x, shifts, dims);
+    }
+    if (needs_grad(x))
+        record(y, "RollBackward0", {x}, {}, [shifts, dims](Backward& bw) {
+            Dims back = shifts;
+            for (int64_t& n : back) n = -n;
+            bw.set(0, roll(bw.grad(), back, dims));
+        });
+    return y;
+}
 
 static Tensor rot90(const Tensor& x, int64_t k, const Dims& given) {
     if (given.size() != 2) throw RuntimeError("expected total rotation dims == 2, but got dims = ", given.size());
     if (x.dim() < 2) throw RuntimeError("expected total dims >= 2, but got total dims = ", x.dim());
     const Dims dims = wrap_dims(given, x.dim());
     k = ((k % 4) + 4) % 4;
-    if (k == 1) return transpose(flip(x, {dims[1]}), dims[0], dims[1]);
-    if (k == 2) return flip(x, dims);
-    if (k == 3) return transpose(flip(x, {dims[0]}), dims[0], dims[1]);
-    return clone(x);
+    Tensor y;
+    {
+        GradMode off(false);
+        y = k == 0 ? clone(x) : k == 2 ? flip(x, dims) : flip(x, {dims[k == 1 ? 1 : 0]});
+        if (k % 2) y = alias(y, y.layout().transpose(dims[0], dims[1]));
+    }
+    if (needs_grad(x)) record(y, "Rot90Backward0", {x}, {}, [k, dims](Backward& bw) { bw.set(0, rot90(bw.grad(), -k, dims)); });
+    return y;
 }
 
 static Tensor repeat(const Tensor& x, const Dims& times) {
@@ -231,7 +271,19 @@ static Tensor repeat(const Tensor& x, const Dims& times) {
         spread.push_back(n);
         sizes.push_back(times[i] * n);
     }
-    return clone(reshape(expand(reshape(x, apart), spread), sizes));
+    Tensor y;
+    {
+        GradMode off(false);
+        y = alias(reshape(expand(reshape(x, apart), spread), sizes));
+        if (y.storage() == x.storage()) y = clone(y);
+    }
+    if (needs_grad(x))
+        record(y, "RepeatBackward0", {x}, {}, [spread, own = x.sizes()](Backward& bw) {
+            Dims copies;
+            for (int64_t i = 0; i < spread.size(); i += 2) copies.push_back(i);
+            bw.set(0, reshape(sum(reshape(bw.grad(), spread), copies), own));
+        });
+    return y;
 }
 
 static Tensor tile(const Tensor& x, const Dims& given) {
@@ -248,7 +300,8 @@ static Tensor repeat_interleave(const Tensor& x, int64_t times, std::optional<in
     Dims spread = one.sizes(), sizes = one.sizes();
     spread.insert(d + 1, times);
     sizes[d] *= times;
-    return clone(reshape(expand(unsqueeze(one, d + 1), spread), sizes));
+    const Tensor all = expand(unsqueeze(one, d + 1), spread);
+    return view(all.is_contiguous() ? clone(all) : contiguous(all), sizes);
 }
 
 // Each index as often as repeats says.
@@ -314,12 +367,22 @@ Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
     sizes.pop_back();
     sizes.insert(std::min(dim1, dim2), side);
     sizes.insert(std::max(dim1, dim2), side);
-    return embed(x, sizes, Layout{sizes, contiguous_strides(sizes), 0}.diagonal(offset, dim1, dim2));
+    Tensor y;
+    {
+        GradMode off(false);
+        y = embed(x, sizes, Layout{sizes, contiguous_strides(sizes), 0}.diagonal(offset, dim1, dim2));
+    }
+    if (needs_grad(x)) record(y, "DiagEmbedBackward0", {x}, {}, [=](Backward& bw) { bw.set(0, diagonal(bw.grad(), offset, dim1, dim2)); });
+    return y;
+}
+
+static Tensor diagonal_copy(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+    return whole("DiagonalBackward0_copy", {x}, [&] { return clone(diagonal(x, offset, dim1, dim2)); });
 }
 
 static Tensor diag(const Tensor& x, int64_t diagonal_) {
     if (x.dim() == 1) return diag_embed(x, diagonal_, 0, 1);
-    if (x.dim() == 2) return clone(diagonal(x, diagonal_, 0, 1));
+    if (x.dim() == 2) return diagonal_copy(x, diagonal_, 0, 1);
     throw RuntimeError("diag(): Supports 1D or 2D tensors. Got ", x.dim(), "D");
 }
 
@@ -329,13 +392,26 @@ static Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bo
     return contiguous(transpose(nonzero(triangle(mask, offset, upper)), 0, 1));
 }
 
-// A clone of x with src written to a view of it; autograd sees a copy into a view.
-template <class View> static Tensor scattered(const char* name, const Tensor& x, const Tensor& src, View&& part_of) {
-    Tensor y = clone(x);
-    const Tensor part = part_of(y);
-    if (!(part.sizes() == src.sizes()))
-        throw RuntimeError(name, ": expected src to have a size equal to the part of self, ", part.sizes(), ", got ", src.sizes());
-    copy_(part, src);
+// A clone of x with src written to a part of it. part_of: a tensor -> the view of it.
+template <class View> static Tensor scattered(const char* name, const char* node, const Tensor& x, const Tensor& src, View part_of) {
+    Tensor y;
+    {
+        GradMode off(false);
+        y = clone(x);
+        const Tensor part = part_of(y);
+        if (!(part.sizes() == src.sizes()))
+            throw RuntimeError(name, ": expected src to have a size equal to the part of self, ", part.sizes(), ", got ", src.sizes());
+        copy_values(part, src);
+    }
+    if (needs_grad(x, src))
+        record(y, node, {x, src}, {}, [part_of, sizes = y.sizes(), strides = y.strides()](Backward& bw) {
+            const Tensor all = empty_strided(sizes, strides, bw.grad().dtype());  // as the result lies in memory
+            copy_(all, bw.grad());
+            if (bw.needs(1)) bw.set(1, clone(part_of(all)));
+            if (!bw.needs(0)) return;
+            zero_(part_of(all));
+            bw.set(0, all);
+        });
     return y;
 }
 
@@ -400,27 +476,27 @@ static const Operators operators = {
      [](const Tensor& x, int64_t o, int64_t a, int64_t b) { return diag_embed(x, o, a, b); }, function | method},
     {"select_scatter(Tensor input, Tensor src, int dim, int index, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& src, int64_t dim, int64_t at) {
-         return scattered("select_scatter", x, src, [&](const Tensor& y) { return select(y, dim, at); });
+         return scattered("select_scatter", "SelectScatterBackward0", x, src, [=](const Tensor& y) { return select(y, dim, at); });
      },
      function | method},
     {"slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1, *, Tensor? "
      "out=None)",
      [](const Tensor& x, const Tensor& src, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
-         return scattered("slice_scatter", x, src,
-                          [&](const Tensor& y) { return slice(y, dim, start.value_or(0), end.value_or(INT64_MAX), step); });
+         return scattered("slice_scatter", "SliceScatterBackward0", x, src,
+                          [=](const Tensor& y) { return slice(y, dim, start.value_or(0), end.value_or(INT64_MAX), step); });
      },
      function | method},
     {"as_strided_scatter(Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None, *, Tensor? "
      "out=None)",
      [](const Tensor& x, const Tensor& src, Dims size, Dims stride, std::optional<int64_t> offset) {
-         return scattered("as_strided_scatter", x, src, [&](const Tensor& y) { return as_strided(y, size, stride, offset); });
+         return scattered("as_strided_scatter", "AsStridedScatterBackward0", x, src,
+                          [=](const Tensor& y) { return as_strided(y, size, stride, offset); });
      },
      function | method},
-    {"diagonal_copy(Tensor input, int offset=0, int dim1=0, int dim2=1, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t o, int64_t a, int64_t b) { return clone(diagonal(x, o, a, b)); }, function},
+    {"diagonal_copy(Tensor input, int offset=0, int dim1=0, int dim2=1, *, Tensor? out=None)", diagonal_copy, function},
     {"diagonal_scatter(Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& src, int64_t o, int64_t a, int64_t b) {
-         return scattered("diagonal_scatter", x, src, [&](const Tensor& y) { return diagonal(y, o, a, b); });
+         return scattered("diagonal_scatter", "DiagonalScatterBackward0", x, src, [=](const Tensor& y) { return diagonal(y, o, a, b); });
      },
      function | method},
 };

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "../autograd/whole.h"
 #include "../kernels/lapack.h"
 #include "../python/registry.h"
 #include "reduce.h"
@@ -518,8 +519,10 @@ static const Operators operators = {
      [](const Tensor& a, bool pivot) { return first_two(lu_factor_ex(a, pivot, true, "torch.linalg.lu_factor")); }, function},
     {"linalg.lu(Tensor A, *, bool pivot=True, Tensor[]? out=None) -> (P, L, U)",
      [](const Tensor& a, bool pivot) {
-         const auto [lu, pivots, info] = lu_factor_ex(a, pivot, false, "linalg.lu");
-         return lu_unpack(lu, pivots, true, true);
+         return whole_of_many("LinalgLuBackward0", {a}, [&] {
+             const auto [lu, pivots, info] = lu_factor_ex(a, pivot, false, "linalg.lu");
+             return lu_unpack(lu, pivots, true, true);
+         });
      },
      function},
     {"linalg.lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor? out=None)", lu_solve, function},
@@ -527,7 +530,10 @@ static const Operators operators = {
      [](const Tensor& b, const Tensor& lu, const Tensor& pivots) { return lu_solve(lu, pivots, b, true, false); }, function | method},
     {"lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor[]? "
      "out=None) -> (P, L, U)",
-     lu_unpack, function},
+     [](const Tensor& lu, const Tensor& pivots, bool data, bool permutation) {
+         return whole_of_many("LuUnpackBackward0", {lu}, [&] { return lu_unpack(lu, pivots, data, permutation); });
+     },
+     function},
     {"linalg.solve(Tensor A, Tensor B, *, bool left=True, Tensor? out=None)", solve, function},
     {"linalg.solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor[]? out=None) -> "
      "(result, info)",
@@ -541,17 +547,27 @@ static const Operators operators = {
     {"linalg.slogdet(Tensor A, *, Tensor[]? out=None) -> (sign, logabsdet)", slogdet, function},
     {"slogdet(Tensor input, *, Tensor[]? out=None) -> (sign, logabsdet)", slogdet, function | method},
     {"linalg.cholesky(Tensor A, *, bool upper=False, Tensor? out=None)", cholesky, function},
-    {"cholesky(Tensor input, bool upper=False, *, Tensor? out=None)", cholesky, function | method},
+    {"cholesky(Tensor input, bool upper=False, *, Tensor? out=None)",
+     [](const Tensor& a, bool upper) { return whole("CholeskyBackward0", {a}, [&] { return cholesky(a, upper); }); }, function | method},
     {"linalg.cholesky_ex(Tensor A, *, bool upper=False, bool check_errors=False, Tensor[]? out=None) -> (L, info)",
      [](const Tensor& a, bool upper, bool check) { return cholesky_ex(a, upper, check); }, function},
-    {"cholesky_solve(Tensor input, Tensor L, bool upper=False, *, Tensor? out=None)", cholesky_solve, function | method},
-    {"cholesky_inverse(Tensor L, bool upper=False, *, Tensor? out=None)", cholesky_inverse, function | method},
+    {"cholesky_solve(Tensor input, Tensor L, bool upper=False, *, Tensor? out=None)",
+     [](const Tensor& b, const Tensor& l, bool upper) {
+         return whole("CholeskySolveBackward0", {b, l}, [&] { return cholesky_solve(b, l, upper); });
+     },
+     function | method},
+    {"cholesky_inverse(Tensor L, bool upper=False, *, Tensor? out=None)",
+     [](const Tensor& l, bool upper) { return whole("CholeskyInverseBackward0", {l}, [&] { return cholesky_inverse(l, upper); }); },
+     function | method},
     {"linalg.solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False, Tensor? "
      "out=None)",
      solve_triangular, function},
     {"triangular_solve(Tensor b, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False, *, "
      "Tensor[]? out=None) -> (solution, cloned_coefficient)",
-     triangular_solve, function | method},
+     [](const Tensor& b, const Tensor& a, bool upper, bool transposed, bool unitriangular) {
+         return whole_of_many("TriangularSolveBackward0", {b, a}, [&] { return triangular_solve(b, a, upper, transposed, unitriangular); });
+     },
+     function | method},
     {"linalg.ldl_factor_ex(Tensor A, *, bool hermitian=False, bool check_errors=False, Tensor[]? out=None) -> (LD, "
      "pivots, info)",
      [](const Tensor& a, bool hermitian, bool check) { return ldl_factor_ex(a, hermitian, check); }, function},

@@ -1,6 +1,7 @@
 // Front doors of decompositions: QR and its reflections, SVD, eigenvalues, least squares, the pseudo-inverse.
 #include <cmath>
 
+#include "../autograd/whole.h"
 #include "../python/registry.h"
 #include "linalg.h"
 #include "reduce.h"
@@ -517,7 +518,11 @@ static const Operators operators = {
     {"geqrf(Tensor input, *, Tensor[]? out=None) -> (a, tau)", geqrf, function | method},
     {"linalg.householder_product(Tensor A, Tensor tau, *, Tensor? out=None)", householder_product, function},
     {"orgqr(Tensor input, Tensor tau, *, Tensor? out=None)", householder_product, function | method},
-    {"ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, bool transpose=False, *, Tensor? out=None)", ormqr, function | method},
+    {"ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, bool transpose=False, *, Tensor? out=None)",
+     [](const Tensor& a, const Tensor& tau, const Tensor& other, bool left, bool transposed) {
+         return whole("OrmqrBackward0", {a, tau, other}, [&] { return ormqr(a, tau, other, left, transposed); });
+     },
+     function | method},
     {"linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor[]? out=None) -> (U, S, Vh)",
      [](const Tensor& a, bool full, std::optional<std::string>) { return svd(a, full); }, function},
     {"linalg.svdvals(Tensor A, *, str? driver=None, Tensor? out=None)",

@@ -1,6 +1,7 @@
 // Front doors of the losses: cross_entropy and nll_loss with their own kernels, the others as formulas.
 #include "../kernels/loss.h"
 
+#include "../autograd/whole.h"
 #include "../python/autocast.h"
 #include "../python/registry.h"
 #include "fused.h"
@@ -84,6 +85,9 @@ kernels::LossArgs loss_args(const LossKind& k, const Tensor& x, const Tensor& ta
             pointer(weight), k.ignore_index, k.smoothing, k.entropy};
 }
 
+// PyTorch's cross entropy is this node after a LogSoftmaxBackward0; here it is one.
+const char* node_name(const Tensor& x) { return x.dim() > 2 ? "NllLoss2DBackward0" : "NllLossBackward0"; }
+
 // t, as something that also depends on x, with a gradient of zero: PyTorch keeps the path though nothing flows.
 Tensor tied_to(const Tensor& t, const Tensor& x) {
     Tensor tied = alias(t);
@@ -147,7 +151,7 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
         result = to(result, d);
     }
     if (recording)
-        record(result, entropy ? "CrossEntropyBackward0" : "NllLossBackward0", {x}, {x, target, w, lse, total}, [kind](Backward& bw) {
+        record(result, node_name(x), {x}, {x, target, w, lse, total}, [kind](Backward& bw) {
             const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2), lse = bw.saved(3), total = bw.saved(4);
             if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight, total));
             const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
@@ -206,38 +210,68 @@ void warn_of_broadcast(const Tensor& x, const Tensor& target) {
              ")). This will likely lead to incorrect results due to broadcasting. ", "Please ensure they have the same size."));
 }
 
+// A row of the table between input and target, reduced: one node, and one pass over the memory to go back.
+Tensor row_loss(Pointwise op, const Tensor& x, const Tensor& target, Reduction r, const Params& params = {}, const char* name = nullptr) {
+    if (r == Reduction::none || !needs_grad(x, target)) return reduced(pointwise(op, x, target, {}, &params, name), r);
+    Tensor each, result;
+    {
+        GradMode off(false);
+        each = pointwise(op, x, target, {}, &params);
+        result = reduced(each, r);
+    }
+    record(result, name ? name : pointwise_info(op).grad_name.c_str(), {x, target}, {x, target},
+           [op, params, r, sizes = each.sizes(), n = each.numel()](Backward& bw) {
+               const Tensor abcy[4] = {bw.saved(0), bw.saved(1), {}, {}};
+               const Tensor g = expand(r == Reduction::mean ? bw.grad() / Scalar(double(n)) : bw.grad(), sizes);
+               for (int i = 0; i < 2; i++)
+                   if (bw.needs(i)) bw.set(i, pointwise_gradient(op, i, g, abcy, params, bw.create_graph));
+           });
+    return result;
+}
+
 Tensor weighted(const Tensor& losses, const Tensor& x, const Tensor& weight, Reduction r) {
-    if (!weight) return reduced(losses, r);
     if (!(weight.sizes() == x.sizes())) throw ValueError("Weights and input must have the same size.");
     const Tensor each = losses * weight;
     return r == Reduction::none ? each : r == Reduction::sum ? sum(each) : sum(each) / sum(weight);
+}
+Tensor row_loss(Pointwise op, const Tensor& x, const Tensor& target, const Tensor& weight, Reduction r, const Params& params = {}) {
+    return weight ? weighted(row_loss(op, x, target, Reduction::none, params), x, weight, r) : row_loss(op, x, target, r, params);
+}
+
+// As PyTorch's nodes look from outside, who takes a difference, its absolute values and their mean or sum.
+Tensor absolute_loss(const Tensor& x, const Tensor& target, Reduction r) {
+    return row_loss(Pointwise::absolute_error, x, target, r, {},
+                    r == Reduction::mean  ? "MeanBackward0"
+                    : r == Reduction::sum ? "SumBackward0"
+                                          : nullptr);
 }
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, std::optional<bool> size_average, std::optional<bool> reduce,
                 const std::string& reduction, const Tensor& weight) {
     warn_of_broadcast(x, target);
-    return weighted(squared_error(x, target), x, weight, reduction_of(reduction, size_average, reduce));
+    return row_loss(Pointwise::squared_error, x, target, weight, reduction_of(reduction, size_average, reduce));
 }
 Tensor l1_loss(const Tensor& x, const Tensor& target, std::optional<bool> size_average, std::optional<bool> reduce,
                const std::string& reduction, const Tensor& weight) {
     warn_of_broadcast(x, target);
-    const bool complex = is_complex(x.dtype()) || is_complex(target.dtype());
-    return weighted(complex ? abs(x - target) : absolute_error(x, target), x, weight, reduction_of(reduction, size_average, reduce));
+    const Reduction r = reduction_of(reduction, size_average, reduce);
+    if (is_complex(x.dtype()) || is_complex(target.dtype())) {
+        const Tensor each = abs(x - target);
+        return weight ? weighted(each, x, weight, r) : reduced(each, r);
+    }
+    return weight ? weighted(absolute_loss(x, target, Reduction::none), x, weight, r) : absolute_loss(x, target, r);
 }
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, std::optional<bool> size_average, std::optional<bool> reduce,
                       const std::string& reduction, double beta) {
     warn_of_broadcast(x, target);
     if (beta < 0) throw RuntimeError("smooth_l1_loss does not support negative values for beta.");
     const Reduction r = reduction_of(reduction, size_average, reduce);
-    if (beta == 0) return reduced(absolute_error(x, target), r);
-    const Params params = params_of(beta);
-    return reduced(pointwise(Pointwise::smooth_error, x, target, {}, &params), r);
+    return beta == 0 ? absolute_loss(x, target, r) : row_loss(Pointwise::smooth_error, x, target, r, params_of(beta));
 }
 Tensor huber_loss(const Tensor& x, const Tensor& target, const std::string& reduction, double delta, const Tensor& weight) {
     warn_of_broadcast(x, target);
     if (!(delta > 0)) throw RuntimeError("huber_loss does not support non-positive values for delta.");
-    const Params params = params_of(delta);
-    return weighted(pointwise(Pointwise::huber_error, x, target, {}, &params), x, weight, reduction_of(reduction));
+    return row_loss(Pointwise::huber_error, x, target, weight, reduction_of(reduction), params_of(delta));
 }
 
 // ---- binary cross entropy
@@ -252,21 +286,25 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor&
                          x.sizes(), ")) is deprecated. Please ensure they have the same size.");
     check_floating("binary_cross_entropy", x);
     if (x.dtype() != target.dtype()) throw RuntimeError("Found dtype ", type_name(target.dtype()), " but expected ", type_name(x.dtype()));
-    Tensor losses;
+    if (weight && needs_grad(weight)) return reduced(binary_cross_entropy(x, target, {}, {}, {}, "none") * weight, r);
+    Tensor losses, result;
     {
         GradMode off(false);
         const Tensor outside = logical_or(logical_or(x<Scalar(0.0), x> Scalar(1.0)), isnan(x));
         if (x.numel() && item(amax(to(outside, DType::u8), {})).to_bool())
             throw RuntimeError("all elements of input should be between 0 and 1");
         losses = (target - Scalar(1.0)) * clamp_least(log1p(-x), -100) - target * clamp_least(log(x), -100);
+        result = reduced(weight ? losses * weight : losses, r);
     }
     if (needs_grad(x, target))
-        record(losses, "BinaryCrossEntropyBackward0", {x, target}, {x, target}, [](Backward& bw) {
-            const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1);
+        record(result, "BinaryCrossEntropyBackward0", {x, target}, {x, target, weight}, [r, n = losses.numel()](Backward& bw) {
+            const Tensor x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2);
+            Tensor g = r == Reduction::mean ? bw.grad() / Scalar(double(n)) : bw.grad();
+            if (weight) g = g * weight;
             if (bw.needs(0)) bw.set(0, g * (x - target) / clamp_least((Scalar(1.0) - x) * x, 1e-12));
             if (bw.needs(1)) bw.set(1, g * (log1p(-x) - log(x)));
         });
-    return reduced(weight ? losses * weight : losses, r);
+    return result;
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average,
@@ -274,10 +312,13 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
     const Reduction r = reduction_of(reduction, size_average, reduce);
     if (!(x.sizes() == target.sizes()))
         throw ValueError("Target size (torch.Size(", target.sizes(), ")) must be the same as input size (torch.Size(", x.sizes(), "))");
-    const Tensor log_p = pointwise(Pointwise::logsigmoid, x);
-    Tensor losses = (Scalar(1.0) - target) * x;
-    losses = losses - (pos_weight ? ((pos_weight - Scalar(1.0)) * target + Scalar(1.0)) * log_p : log_p);
-    return reduced(weight ? losses * weight : losses, r);
+    if (!weight && !pos_weight && is_floating(x.dtype())) return row_loss(Pointwise::logits_error, x, target, r);
+    return whole("BinaryCrossEntropyWithLogitsBackward0", {x, target}, [&] {
+        const Tensor log_p = pointwise(Pointwise::logsigmoid, x);
+        Tensor losses = (Scalar(1.0) - target) * x;
+        losses = losses - (pos_weight ? ((pos_weight - Scalar(1.0)) * target + Scalar(1.0)) * log_p : log_p);
+        return reduced(weight ? losses * weight : losses, r);
+    });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Front doors of masks and nonzero, and those made of advanced indexing: take, put, index_put, one_hot.
+#include "../autograd/whole.h"
 #include "../kernels/index.h"
 #include "../python/registry.h"
 #include "gather.h"
@@ -65,7 +66,7 @@ Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& value
 Tensor take(const Tensor& x, const Tensor& given) {
     const Tensor at = as_index(given, "take");
     if (x.numel() == 0 && at.numel() > 0) throw IndexError("take(): tried to take from an empty tensor");
-    return index(reshape(x, {x.numel()}), TensorList{at});
+    return whole("TakeBackward0", {x}, [&] { return index(reshape(x, {x.numel()}), TensorList{at}); });
 }
 static Tensor put(const Tensor& x, const Tensor& given, const Tensor& source, bool accumulate) {
     const Tensor at = as_index(given, "put_");
@@ -74,8 +75,10 @@ static Tensor put(const Tensor& x, const Tensor& given, const Tensor& source, bo
             "put_(): Expected source and index to have the same number of elements, but got "
             "source.numel() = ",
             source.numel(), ", index.numel() = ", at.numel());
-    return reshape(index_put(reshape(x, {x.numel()}), {reshape(at, {at.numel()})}, reshape(source, {source.numel()}), accumulate),
-                   x.sizes());
+    return whole("PutBackward0", {x, source}, [&] {
+        const Tensor flat = reshape(x, {x.numel()}), values = reshape(source, {source.numel()});
+        return reshape(index_put(flat, {reshape(at, {at.numel()})}, values, accumulate), x.sizes());
+    });
 }
 
 // --- masks ---------------------------------------------------------------------------------------------------------
@@ -99,7 +102,7 @@ static Tensor filler(const Tensor& x, const Tensor& mask, const Arg& value) {
 static void masked_fill_gradient(Backward& bw) {
     const Tensor mask = bw.saved(0), g = bw.grad();
     if (bw.needs(0)) bw.set(0, masked_fill(g, mask, Scalar(0)));
-    if (bw.needs(1)) bw.set(1, sum(where(mask, g, Scalar(0))));
+    if (bw.node.next.size() > 1 && bw.needs(1)) bw.set(1, sum(where(mask, g, Scalar(0))));
 }
 static Tensor filled(const Tensor& x, const Tensor& mask, const Tensor& value) {
     GradMode off(false);
@@ -109,8 +112,9 @@ static Tensor filled(const Tensor& x, const Tensor& mask, const Tensor& value) {
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& given) {
     const Tensor value = filler(x, mask, given);
     Tensor y = filled(x, mask, value);
-    if (is_differentiable(y.dtype()) && needs_grad(x, value))
-        record(y, "MaskedFillBackward0", {x, value}, {mask}, [](Backward& bw) { masked_fill_gradient(bw); });
+    if (!is_differentiable(y.dtype()) || !needs_grad(x, value)) return y;
+    if (given.tensor) record(y, "MaskedFillBackward1", {x, value}, {mask}, masked_fill_gradient);
+    else record(y, "MaskedFillBackward0", {x}, {mask}, masked_fill_gradient);
     return y;
 }
 Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& given) {
@@ -119,8 +123,8 @@ Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& given) {
         throw RuntimeError("masked_fill_: a mask of shape ", mask.sizes(), " can't be broadcast to self of shape ", self.sizes());
     const Tensor saved[] = {mask};
     return written(
-        self, true, "masked_fill_", "MaskedFillBackward0", value, saved, [&](const Tensor& y) { copy_values(y, filled(y, mask, value)); },
-        [](Backward& bw) { masked_fill_gradient(bw); });
+        self, true, "masked_fill_", given.tensor ? "MaskedFillBackward1" : "MaskedFillBackward0", given.tensor ? value : Tensor(), saved,
+        [&](const Tensor& y) { copy_values(y, filled(y, mask, value)); }, [](Backward& bw) { masked_fill_gradient(bw); });
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& given) {

@@ -3,6 +3,7 @@
 
 #include "matmul.h"
 
+#include "../autograd/whole.h"
 #include "../kernels/gemm.h"
 #include "../python/registry.h"
 
@@ -298,8 +299,7 @@ Tensor dot(const Tensor& a, const Tensor& b) {
 
 Tensor vdot(const Tensor& a, const Tensor& b) {
     check_vectors("vdot", a, b);
-    if (!is_complex(a.dtype())) return dot(a, b);
-    Tensor out = dot_product(a, true, b);
+    Tensor out = dot_product(a, is_complex(a.dtype()), b);
     if (needs_grad(a, b))
         record(out, "VdotBackward0", {a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()}, [](Backward& bw) {
             if (bw.needs(0)) bw.set(0, conj(bw.grad()) * bw.saved(1));
@@ -444,8 +444,22 @@ Tensor addmv(const Tensor& input, const Tensor& matrix, const Tensor& vector, co
     if (matrix.dtype() != vector.dtype() || matrix.dtype() != input.dtype())
         throw RuntimeError("addmv input tensors must have the same dtype, but got ", type_name(input.dtype()), ", ",
                            type_name(matrix.dtype()), ", and ", type_name(vector.dtype()));
-    const Tensor column = input.dim() == 1 ? unsqueeze(input, 1) : input;
-    return squeeze(addmm(column, matrix, unsqueeze(vector, 1), beta, alpha), {1});
+    Tensor y;
+    {
+        GradMode off(false);
+        const Tensor column = input.dim() == 1 ? unsqueeze(input, 1) : input;
+        y = alias(squeeze(addmm(column, matrix, unsqueeze(vector, 1), beta, alpha), {1}));
+    }
+    if (needs_grad(input, matrix, vector))
+        record(y, "AddmvBackward0", {input, matrix, vector},
+               {wants_grad(vector) ? matrix : Tensor(), wants_grad(matrix) ? vector : Tensor()},
+               [alpha = conjugate(alpha), beta = conjugate(beta)](Backward& bw) {
+                   const Tensor g = bw.grad();
+                   if (bw.needs(0)) bw.set(0, scaled(g, beta));
+                   if (bw.needs(1)) bw.set(1, scaled(outer(g, conj(bw.saved(1))), alpha));
+                   if (bw.needs(2)) bw.set(2, scaled(mv(transpose(conj(bw.saved(0)), 0, 1), g), alpha));
+               });
+    return y;
 }
 
 Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
@@ -467,9 +481,10 @@ Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar&
         const Tensor scaled_outer = alpha.to_bool() ? outer(a, b) : zeros({a.size(0), b.size(0)}, dtype);
         return beta.to_bool() ? logical_or(scaled_outer, input) : scaled_outer;
     }
-    const Tensor cross = outer(scaled(a, alpha), b);
-    if (beta == 0.) return to(cross, dtype);
-    return scaled(input, beta) + cross;
+    return whole("AddrBackward0", {input, a, b}, [&] {
+        const Tensor cross = outer(scaled(a, alpha), b);
+        return beta == 0. ? to(cross, dtype) : scaled(input, beta) + cross;
+    });
 }
 
 // ---- linear ----

@@ -259,52 +259,66 @@ Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, cons
     return out;
 }
 
+// The operands that a node has edges to, and its name.
+struct Recorded {
+    const char* name;
+    int first = 0, end;
+    Recorded(const PointwiseInfo& info, const Arg* args, const char* given = nullptr)
+        : name(given ? given : info.grad_name.c_str()), end(info.arity) {
+        if (info.arity != 2) return;
+        for (int i = 0; i < 2; i++)
+            if (!args[i].tensor && !info.number_name[i].empty()) {
+                name = info.number_name[i].c_str();
+                first = 1 - i;
+                end = first + 1;
+            }
+    }
+};
+
 struct PointwiseBackward {
     Pointwise op;
+    int first;  // operand that the first edge belongs to
     Params params;
     void operator()(Backward& bw) const {
         const PointwiseInfo& info = pointwise_info(op);
         Tensor abcy[4];
         for (int i = 0; i < 4; i++) abcy[i] = bw.saved(i);
-        for (int i = 0; i < info.arity; i++) {
-            if (!bw.needs(i)) continue;
+        for (int edge = 0; edge < bw.node.next.size(); edge++) {
+            if (!bw.needs(edge)) continue;
+            const int i = first + edge;
             if (info.uses[i] == uses_g && op == Pointwise::add) {
-                bw.set(i, bw.grad());
+                bw.set(edge, bw.grad());
                 continue;
             }
-            if (!info.gradient[i])
-                throw NotImplemented("the derivative for '", info.name, ": ", i ? "other" : "input", "' is not implemented.");
-            Tensor r;
-            if (!bw.create_graph) r = fused_gradient(op, info, i, bw.grad(), abcy, params);
-            if (!r) r = info.gradient[i](bw.grad(), abcy[0], abcy[1], abcy[2], abcy[3], params.data());
-            bw.set(i, std::move(r));
+            bw.set(edge, pointwise_gradient(op, i, bw.grad(), abcy, params, bw.create_graph));
         }
     }
 };
 
-void save_operands(Node& node, Pointwise op, const PointwiseInfo& info, const Arg* args, const Tensor& y, const Tensor* original) {
+void save_operands(Node& node, const Recorded& as, const PointwiseInfo& info, const Arg* args, const Tensor& y, const Tensor* original) {
     int used = 0;
-    for (int i = 0; i < info.arity; i++)
-        if (node.next[i].node) used |= info.uses[i];
+    for (int i = as.first; i < as.end; i++)
+        if (node.next[i - as.first].node) used |= info.uses[i];
     for (int i = 0; i < 3; i++)
         save(node, (used & (uses_a << i)) && args[i].given ? (i == 0 && original ? *original : as_saved(args[i])) : Tensor());
     save(node, used & uses_y ? y : Tensor());
 }
 
-void end_pointwise(Node& node, const PointwiseInfo& info, const Arg* args, const Tensor& y, bool in_place) {
+void end_pointwise(Node& node, const Recorded& as, const Arg* args, const Tensor& y, bool in_place) {
     if (!node.forward) return;
     TensorList inputs;
-    for (int i = 0; i < info.arity; i++) inputs.push_back(args[i].tensor ? *args[i].tensor : Tensor());
+    for (int i = as.first; i < as.end; i++) inputs.push_back(args[i].tensor ? *args[i].tensor : Tensor());
     end_record(node, spanned(inputs), {&y, 1}, in_place, true);
 }
 
-void record_pointwise(const Tensor& y, Pointwise op, const PointwiseInfo& info, const Arg* args, const Params* params) {
-    NodePtr node = NodePtr::steal(new_node(info.grad_name.c_str()));
-    for (int i = 0; i < info.arity; i++) add_input(*node, args[i].tensor ? *args[i].tensor : Tensor());
-    set_closure(*node, PointwiseBackward{op, params ? *params : Params{}});
+void record_pointwise(const Tensor& y, Pointwise op, const PointwiseInfo& info, const Arg* args, const Params* params, const char* name) {
+    const Recorded as(info, args, name);
+    NodePtr node = NodePtr::steal(new_node(as.name));
+    for (int i = as.first; i < as.end; i++) add_input(*node, args[i].tensor ? *args[i].tensor : Tensor());
+    set_closure(*node, PointwiseBackward{op, as.first, params ? *params : Params{}});
     add_output(*node, y);
-    save_operands(*node, op, info, args, y, nullptr);
-    end_pointwise(*node, info, args, y, false);
+    save_operands(*node, as, info, args, y, nullptr);
+    end_pointwise(*node, as, args, y, false);
 }
 
 bool any_wants_grad(const Arg* args, int n) {
@@ -327,6 +341,15 @@ Tensor make_result(const Arg* args, int arity, const Dims& sizes, DType dtype) {
 
 }  // namespace
 
+Tensor pointwise_gradient(Pointwise op, int operand, const Tensor& g, const Tensor* abcy, const Params& params, bool create_graph) {
+    const PointwiseInfo& info = pointwise_info(op);
+    if (!info.gradient[operand])
+        throw NotImplemented("the derivative for '", info.name, ": ", operand ? "other" : "input", "' is not implemented.");
+    if (!create_graph)
+        if (Tensor r = fused_gradient(op, info, operand, g, abcy, params)) return r;
+    return info.gradient[operand](g, abcy[0], abcy[1], abcy[2], abcy[3], params.data());
+}
+
 DType result_type(const Tensor& a, const Tensor& b) {
     Promotion p;
     p.see(Arg(a));
@@ -346,7 +369,7 @@ void check_same_device(const char* op, const Tensor& a, const Tensor& b) {
                        text_of(b.device()), "! (", op, " of shapes ", a.sizes(), " and ", b.sizes(), "; move one with .to(device))");
 }
 
-Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const Params* params) {
+Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const Params* params, const char* node) {
     const PointwiseInfo& info = pointwise_info(op);
     const Arg args[3] = {a, b, c};
     const int arity = info.arity;
@@ -354,7 +377,7 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
         const Device d = device_of(args, arity);
         if (!(d == current_device())) {
             OnDevice on(d);
-            return pointwise(op, a, b, c, params);
+            return pointwise(op, a, b, c, params, node);
         }
     }
 
@@ -387,7 +410,8 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
                     kernel(at, std::min(end * unit, n) - begin * unit, p, 0);
                 });
             }
-            if (any_wants_grad(args, arity) && grad_enabled() && is_differentiable_row(info)) record_pointwise(y, op, info, args, params);
+            if (any_wants_grad(args, arity) && grad_enabled() && is_differentiable_row(info))
+                record_pointwise(y, op, info, args, params, node);
             return y;
         }
     }
@@ -408,7 +432,7 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
     Tensor y = make_result(args, arity, sizes, t.result);
     compute_values(y, op, kernel, args, arity, t, params);
     if (any_wants_grad(args, arity) && grad_enabled() && is_differentiable(t.result) && is_differentiable_row(info))
-        record_pointwise(y, op, info, args, params);
+        record_pointwise(y, op, info, args, params, node);
     return y;
 }
 
@@ -477,16 +501,17 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
     compute_values(self, op, kernel, safe, arity, t, params);
     bump_version(self);
     if (recording) {
-        NodePtr node = NodePtr::steal(new_node(info.grad_name.c_str()));
-        for (int i = 0; i < arity; i++) add_input(*node, args[i].tensor ? *args[i].tensor : Tensor());
+        const Recorded as(info, args);
+        NodePtr node = NodePtr::steal(new_node(as.name));
+        for (int i = as.first; i < as.end; i++) add_input(*node, args[i].tensor ? *args[i].tensor : Tensor());
         if (is_differentiable_row(info)) {
-            set_closure(*node, PointwiseBackward{op, params ? *params : Params{}});
+            set_closure(*node, PointwiseBackward{op, as.first, params ? *params : Params{}});
         } else {
             set_closure(*node, [](Backward&) {});
         }
         rebase_history(self, *node);
-        if (is_differentiable_row(info)) save_operands(*node, op, info, safe, self, &original);
-        end_pointwise(*node, info, args, self, true);
+        if (is_differentiable_row(info)) save_operands(*node, as, info, safe, self, &original);
+        end_pointwise(*node, as, args, self, true);
     }
     return self;
 }

@@ -28,14 +28,23 @@ inline Params params_of(const Scalar& p0 = {}, const Scalar& p1 = {}, const Scal
     return {param(p0), param(p1), param(p2), Param{}};
 }
 
-Tensor pointwise(Pointwise op, const Arg& a, const Arg& b = {}, const Arg& c = {}, const Params* params = nullptr);
+// `node`: how the gradient's node is called, if not as the row's.
+Tensor pointwise(Pointwise op, const Arg& a, const Arg& b = {}, const Arg& c = {}, const Params* params = nullptr,
+                 const char* node = nullptr);
 // self = op(self, b, c), in self's memory.
 Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b = {}, const Arg& c = {}, const Params* params = nullptr);
+
+// The gradient of a row for one of its operands, of which those are undefined that it does not use: by a fused kernel, or
+// differentiable.
+Tensor pointwise_gradient(Pointwise op, int operand, const Tensor& g, const Tensor* abcy, const Params& params, bool create_graph);
 
 // What the table says of an operator.
 struct PointwiseInfo {
     const char* name;
     std::string grad_name;
+    // PyTorch has operators of their own for some calls with a number in place of an operand: names of their nodes, which have
+    // no edge for it. Empty: the same name, and an edge that leads nowhere.
+    std::string number_name[2];
     int arity, types, result;
     int uses[3];  // of the gradient by operand: bits of g, a, b, c, y
     Tensor (*gradient[3])(const Tensor& g, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& y, const Param* params);

@@ -106,37 +106,69 @@ auto gradient_expression(const T& g, const T& a, const T& b, const T& c, const T
     else return Row::template gradient2<T>(g, a, b, c, y, params);
 }
 
-std::string camel_case(const char* name) {
+// As PyTorch spells it: a letter after a digit is a capital, too (Log1P).
+std::string camel_case(std::string_view name) {
     std::string s;
     bool up = true;
-    for (const char* p = name; *p; p++) {
-        if (*p == '_') up = true;
-        else {
-            s += up ? char(std::toupper(*p)) : *p;
-            up = false;
-        }
+    for (const char c : name) {
+        if (c != '_') s += up ? char(std::toupper(c)) : c;
+        up = c == '_' || std::isdigit(c);
     }
     return s;
 }
 
-// Rows whose nodes have another name in PyTorch than the row.
-std::string grad_name(std::string_view name) {
-    if (name == "add_scaled") return "AddBackward0";
-    if (name == "div_floor" || name == "div_trunc") return "DivBackward1";
-    if (name == "pow") return "PowBackward1";
-    if (name == "pow_number") return "PowBackward0";
-    if (name == "logsigmoid") return "LogSigmoidBackward0";
-    if (name == "gelu_tanh") return "GeluBackward0";
-    if (name == "logit_clamped") return "LogitBackward0";
-    if (name == "round_decimals") return "RoundBackward1";
-    if (name == "lerp_number") return "LerpBackward0";
-    if (name == "lerp") return "LerpBackward1";
-    if (name == "clamp") return "ClampBackward1";
-    if (name == "squared_error") return "MseLossBackward0";
-    if (name == "absolute_error") return "L1LossBackward0";
-    if (name == "smooth_error") return "SmoothL1LossBackward0";
-    if (name == "huber_error") return "HuberLossBackward0";
-    return camel_case(std::string(name).c_str()) + "Backward0";
+// What nodes are called: as the row and without exception, but for these.
+struct NodeNames {
+    const char* row;
+    const char *name, *number_first = "", *number_second = "";
+};
+constexpr NodeNames other_names[] = {
+    {"add_scaled", "AddBackward0"},
+    {"sub", "SubBackward0", "RsubBackward1"},
+    {"div_floor", "DivBackward2"},
+    {"div_trunc", "DivBackward2"},
+    {"remainder", "RemainderBackward1", "", "RemainderBackward0"},
+    {"fmod", "FmodBackward1", "", "FmodBackward0"},
+    {"copysign", "CopysignBackward0", "", "CopysignBackward1"},
+    {"xlogy", "XlogyBackward0", "XlogyBackward1", "XlogyBackward2"},
+    {"pow", "PowBackward1", "PowBackward2"},
+    {"pow_number", "PowBackward0"},
+    {"square", "PowBackward0"},
+    {"logsigmoid", "LogSigmoidBackward0"},
+    {"gelu_tanh", "GeluBackward0"},
+    {"selu", "EluBackward0"},
+    {"relu6", "HardtanhBackward0"},
+    {"logit_clamped", "LogitBackward0"},
+    {"round_decimals", "RoundBackward1"},
+    {"lerp_number", "LerpBackward0"},
+    {"lerp", "LerpBackward1"},
+    {"clamp", "ClampBackward1"},
+    {"squared_error", "MseLossBackward0"},
+    {"absolute_error", "AbsBackward0"},
+    {"smooth_error", "SmoothL1LossBackward0"},
+    {"huber_error", "HuberLossBackward0"},
+    {"logits_error", "BinaryCrossEntropyWithLogitsBackward0"},
+    {"i0e", "SpecialI0EBackward0"},
+    {"i1", "SpecialI1Backward0"},
+    {"i1e", "SpecialI1EBackward0"},
+    {"entr", "SpecialEntrBackward0"},
+    {"ndtri", "SpecialNdtriBackward0"},
+    {"log_ndtr", "SpecialLogNdtrBackward0"},
+    {"erfcx", "SpecialErfcxBackward0"},
+    {"bessel_j0", "SpecialBesselJ0Backward0"},
+    {"bessel_j1", "SpecialBesselJ1Backward0"},
+    {"xlog1py", "SpecialXlog1PyBackward0", "SpecialXlog1PyBackward1", "SpecialXlog1PyBackward2"},
+    {"zeta", "SpecialZetaBackward0", "SpecialZetaBackward1", "SpecialZetaBackward2"},
+};
+
+void name_nodes(PointwiseInfo& info) {
+    info.grad_name = camel_case(info.name) + "Backward0";
+    for (const NodeNames& n : other_names)
+        if (std::string_view(info.name) == n.row) {
+            info.grad_name = n.name;
+            info.number_name[0] = n.number_first;
+            info.number_name[1] = n.number_second;
+        }
 }
 
 template <class Row, int N> void fill_gradient(PointwiseInfo& info) {
@@ -152,7 +184,8 @@ template <class Row, int N> void fill_gradient(PointwiseInfo& info) {
 }
 
 template <class Row> PointwiseInfo make_info(const char* name) {
-    PointwiseInfo info{name, grad_name(name), Row::arity, Row::types, Row::result, {}, {}};
+    PointwiseInfo info{name, {}, {}, Row::arity, Row::types, Row::result, {}, {}};
+    name_nodes(info);
     fill_gradient<Row, 0>(info);
     fill_gradient<Row, 1>(info);
     fill_gradient<Row, 2>(info);

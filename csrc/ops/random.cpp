@@ -347,7 +347,7 @@ Tensor normal_tensors(const Tensor& mean, const Tensor& deviation, Generator& g)
     check_floating("normal_kernel_cpu", mean.dtype());
     normal_values(z, 0, 1, g);
     Tensor out = to(z * d + detach(mean), mean.dtype());
-    return with_zero_gradient(out, "NormalBackward0", wants_grad(mean) ? mean : deviation);
+    return with_zero_gradient(out, "NormalBackward3", wants_grad(mean) ? mean : deviation);
 }
 Tensor normal_mean(const Tensor& mean, double deviation, Generator& g) {
     check_deviation(deviation);

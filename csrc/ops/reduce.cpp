@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "../autograd/whole.h"
 #include "../kernels/reduce.h"
 #include "../python/registry.h"
 #include "gather.h"
@@ -319,6 +320,21 @@ Tensor arg_extreme(Reduction kind, const Tensor& x, std::optional<int64_t> dim, 
     return indices;
 }
 
+static Tensor trace(const Tensor& x) {
+    Tensor y;
+    {
+        GradMode off(false);
+        y = sum(diagonal(x));
+    }
+    if (needs_grad(x))
+        record(y, "TraceBackward0", {x}, {}, [rows = x.size(0), columns = x.size(1)](Backward& bw) {
+            const int64_t side = std::max(rows, columns);
+            const Tensor all = diag_embed(expand(bw.grad(), {side}));
+            bw.set(0, narrow(narrow(all, 0, 0, rows), 1, 0, columns));
+        });
+    return y;
+}
+
 static std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
     check_ordered("aminmax", x);
     const Dims dims = dim ? Dims{wrap_dim(*dim, x.dim())} : Dims();
@@ -326,7 +342,7 @@ static std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t
         throw RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the "
             "operation has no identity.");
-    return {amin(x, dims, keepdim), amax(x, dims, keepdim)};
+    return whole_of_many("AminmaxBackward0", {x}, [&] { return std::tuple{amin(x, dims, keepdim), amax(x, dims, keepdim)}; });
 }
 
 // --- truth --------------------------------------------------------------------------------------------------------
@@ -605,7 +621,7 @@ static const Operators operators = {
     {"trace(Tensor input)",
      [](const Tensor& x) {
          if (x.dim() != 2) throw RuntimeError("trace: expected a matrix, but got tensor with dim ", x.dim());
-         return sum(diagonal(x));
+         return trace(x);
      },
      function | method},
 };

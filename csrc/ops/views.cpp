@@ -120,7 +120,7 @@ static Tensor squeezed(const Tensor& t, Layout layout, const char* name) {
 
 Tensor squeeze(const Tensor& t) { return squeezed(t, t.layout().squeeze(), "SqueezeBackward0"); }
 
-Tensor squeeze(const Tensor& t, const Dims& dims) {
+static Tensor squeeze(const Tensor& t, const Dims& dims, const char* name) {
     const Dims wrapped = wrap_dims(dims, t.dim());
     Layout layout;
     layout.offset = t.offset();
@@ -129,8 +129,9 @@ Tensor squeeze(const Tensor& t, const Dims& dims) {
             layout.sizes.push_back(t.size(i));
             layout.strides.push_back(t.stride(i));
         }
-    return squeezed(t, std::move(layout), dims.size() == 1 ? "SqueezeBackward1" : "SqueezeBackward2");
+    return squeezed(t, std::move(layout), name);
 }
+Tensor squeeze(const Tensor& t, const Dims& dims) { return squeeze(t, dims, dims.size() == 1 ? "SqueezeBackward1" : "SqueezeBackward2"); }
 
 Tensor unsqueeze(const Tensor& t, int64_t dim) {
     dim = wrap_dim(dim, t.dim() + 1);
@@ -236,10 +237,8 @@ TensorList unbind(const Tensor& t, int64_t dim) {
     return parts;
 }
 
-TensorList split(const Tensor& t, const Dims& lengths, int64_t dim) {
+static void check_lengths(const Tensor& t, const Dims& lengths, int64_t dim) {
     if (t.dim() == 0) throw RuntimeError("split expects at least a 1-dimensional tensor");
-    dim = wrap_dim(dim, t.dim());
-    TensorList parts;
     int64_t at = 0;
     for (int64_t n : lengths) {
         if (n < 0) throw RuntimeError("split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes=", lengths);
@@ -247,20 +246,31 @@ TensorList split(const Tensor& t, const Dims& lengths, int64_t dim) {
     }
     if (at != t.size(dim))
         throw RuntimeError("split_with_sizes expects split_sizes to sum exactly to ", t.size(dim), " (input tensor's size at dimension ",
-                           dim, "), but got split_sizes=", lengths);
-    at = 0;
+                           wrap_dim(dim, t.dim()), "), but got split_sizes=", lengths);
+}
+
+// The pieces as part(layout) makes them.
+template <class F> static TensorList split_as(const Tensor& t, const Dims& lengths, int64_t dim, const char* name, F&& part) {
+    check_lengths(t, lengths, dim);
+    dim = wrap_dim(dim, t.dim());
+    TensorList parts;
+    int64_t at = 0;
     for (int64_t n : lengths) {
-        parts.push_back(make_view(t, t.layout().slice(dim, at, at + n, 1), view_multi_output));
+        parts.push_back(part(t.layout().slice(dim, at, at + n, 1)));
         at += n;
     }
     if (needs_grad(t) && !parts.empty())
-        record_many(spanned(parts), "SplitBackward0", spanned({t}), {}, [dim](Backward& bw) {
+        record_many(spanned(parts), name, spanned({t}), {}, [dim](Backward& bw) {
             TensorList grads;
             for (int i = 0; i < bw.node.outputs.size(); i++) grads.push_back(bw.grad(i));
             bw.set(0, cat(grads, dim));
         });
     return parts;
 }
+static TensorList split(const Tensor& t, const Dims& lengths, int64_t dim, const char* name) {
+    return split_as(t, lengths, dim, name, [&](Layout l) { return make_view(t, std::move(l), view_multi_output); });
+}
+TensorList split(const Tensor& t, const Dims& lengths, int64_t dim) { return split(t, lengths, dim, "SplitWithSizesBackward0"); }
 
 // --- complex numbers seen as pairs ------------------------------------------------------------------------------------
 
@@ -357,7 +367,7 @@ static TensorList split_evenly(const Tensor& t, int64_t size, int64_t dim) {
     Dims lengths;
     for (int64_t at = 0; at < n; at += size) lengths.push_back(std::min(size, n - at));
     if (lengths.empty()) lengths.push_back(0);
-    return split(t, lengths, dim);
+    return split(t, lengths, dim, "SplitBackward0");
 }
 
 static TensorList chunk(const Tensor& t, int64_t chunks, int64_t dim) {
@@ -461,7 +471,8 @@ static const Operators operators = {
     {"expand_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return expand(t, o.sizes()); }, method},
     {"broadcast_to(Tensor input, int[] size)", [](const Tensor& t, Dims s) { return expand(t, s); }, function | method},
     {"squeeze(Tensor input)", [](const Tensor& t) { return squeeze(t); }, function | method},
-    {"squeeze(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return squeeze(t, d); }, function | method},
+    {"squeeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return squeeze(t, {d}); }, function | method},
+    {"squeeze(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return squeeze(t, d, "SqueezeBackward2"); }, function | method},
     {"squeeze_(Tensor input)", [](const Tensor& t) { return become(t, squeeze(t)); }, method},
     {"squeeze_(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return become(t, squeeze(t, d)); }, method},
     {"unsqueeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return unsqueeze(t, d); }, function | method},
@@ -495,6 +506,12 @@ static const Operators operators = {
     {"split(Tensor input, int[] split_size, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); }, method},
     {"split_with_sizes(Tensor input, int[] split_sizes, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); },
      function | method},
+    // Pieces that are no views, and may be changed in place without a check.
+    {"_unsafe_split(Tensor input, int[] split_sizes, int dim, bool even)",
+     [](const Tensor& t, Dims n, int64_t d, bool even) {
+         return split_as(t, n, d, even ? "UnsafeSplitBackward0" : "UnsafeSplitWithSizesBackward0", [&](Layout l) { return alias(t, l); });
+     },
+     function},
     {"chunk(Tensor input, int chunks, int dim=0)", chunk, function | method},
     {"tensor_split(Tensor input, int indices_or_sections, int dim=0)", tensor_split, function | method},
     {"tensor_split(Tensor input, Tensor tensor_indices_or_sections, int dim=0)",

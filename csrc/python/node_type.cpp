@@ -3,6 +3,7 @@
 
 #include "../autograd/engine.h"
 #include "../autograd/source.h"
+#include "../autograd/whole.h"
 #include "../ops/ops.h"
 #include "conjugate.h"
 #include "registry.h"
@@ -267,7 +268,39 @@ PyObject* function_record(PyObject*, PyObject* args) {
     });
 }
 
-PyMethodDef functions[] = {{"_set_grad_enabled", set_grad_enabled_c, METH_O, nullptr},
+// The tensors of an argument or a result, which may be a list; false if one is of a class that keeps a graph of its own.
+bool plain_tensors(PyObject* o, TensorList& found) {
+    if (is_tensor(o)) {
+        if (Py_TYPE(o) != tensor_type && Py_TYPE(o) != parameter_type) return false;
+        found.push_back(Tensor::borrow(as_tensor_object(o)));
+    } else if (PyTuple_Check(o) || PyList_Check(o)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+            if (!plain_tensors(PySequence_Fast_GET_ITEM(o, i), found)) return false;
+    }
+    return true;
+}
+
+// _whole(name, function, *arguments): what the function makes of them, as one node of the graph (autograd/whole.h).
+PyObject* whole_operator(PyObject*, PyObject* const* args, Py_ssize_t n) {
+    return guarded([&]() -> PyObject* {
+        const uint64_t since = upcoming_sequence();
+        Ref result(PyObject_Vectorcall(args[1], args + 2, size_t(n - 2), nullptr));
+        if (!grad_enabled() || upcoming_sequence() == since) return result.release();
+        TensorList inputs, results;
+        bool plain = plain_tensors(result.get(), results);
+        for (Py_ssize_t i = 2; plain && i < n; i++) plain = plain_tensors(args[i], inputs);
+        if (plain) {
+            PyObject* name = args[0];
+            Py_INCREF(name);
+            PyUnicode_InternInPlace(&name);  // kept for ever: nodes point to its characters
+            fold(spanned(results), PyUnicode_AsUTF8(name), spanned(inputs), since);
+        }
+        return result.release();
+    });
+}
+
+PyMethodDef functions[] = {{"_whole", reinterpret_cast<PyCFunction>(whole_operator), METH_FASTCALL, nullptr},
+                           {"_set_grad_enabled", set_grad_enabled_c, METH_O, nullptr},
                            {"is_grad_enabled", is_grad_enabled_c, METH_NOARGS, "is_grad_enabled() -> bool"},
                            {"_set_inference_mode", set_inference_mode_c, METH_O, nullptr},
                            {"is_inference_mode_enabled", is_inference_mode_enabled_c, METH_NOARGS, "is_inference_mode_enabled() -> bool"},

@@ -2,9 +2,9 @@
 // Rows whose call is not simply name(input) or name(input, other) are spelled out below.
 #include <cmath>
 
+#include "../autograd/whole.h"
 #include "../ops/gather.h"
 #include "../ops/ops.h"
-#include "../ops/second_order.h"
 #include "registry.h"
 
 namespace wisp {
@@ -36,7 +36,8 @@ bool has_special_call(Pointwise op) {
     case Pointwise::squared_error:
     case Pointwise::absolute_error:
     case Pointwise::smooth_error:
-    case Pointwise::huber_error: return true;
+    case Pointwise::huber_error:
+    case Pointwise::logits_error: return true;
     default: return false;
     }
 }
@@ -130,7 +131,8 @@ template <bool in_place> Tensor add_or_sub(const Arg& a, const Arg& b, const Sca
     }
     check_alpha(subtract ? "sub" : "add", a, b, alpha);
     const Params params = params_of(subtract ? -alpha : alpha);
-    return in_place ? pointwise_(Pointwise::add_scaled, *a.tensor, b, {}, &params) : pointwise(Pointwise::add_scaled, a, b, {}, &params);
+    return in_place ? pointwise_(Pointwise::add_scaled, *a.tensor, b, {}, &params)
+                    : pointwise(Pointwise::add_scaled, a, b, {}, &params, subtract ? "SubBackward0" : nullptr);
 }
 
 Pointwise rounded_division(const std::optional<std::string>& mode) {
@@ -156,63 +158,12 @@ Tensor power_number(const Tensor& x, const Scalar& e) {
     return pointwise(Pointwise::pow_number, base, {}, {}, &params);
 }
 
-Tensor prelu(const Tensor& x, const Tensor& weight) {
-    Tensor y;
-    {
-        GradMode off(false);
-        y = where(x > Scalar(0), x, weight * x);
-    }
-    if (needs_grad(x, weight))
-        record(y, "PreluKernelBackward0", {x, weight}, {x, weight}, [](Backward& bw) {
-            const Tensor x = bw.saved(0), positive = x > Scalar(0);
-            if (bw.needs(0)) set_piecewise_linear(bw, 0, where(positive, bw.grad(), bw.grad() * bw.saved(1)), "PreluKernelBackward0");
-            if (bw.needs(1)) bw.set(1, where(positive, Scalar(0.0), bw.grad() * x));
-        });
-    return y;
-}
-
 Tensor power(const Arg& a, const Arg& b) {
     if (a.tensor && !b.tensor) return power_number(*a.tensor, b.number);
     if (!a.tensor && !b.tensor) throw TypeError("pow(): expected at least one Tensor");
     if (a.tensor && a.tensor->dtype() == DType::boolean && is_bool(b))
         return pointwise(Pointwise::bitwise_or, *a.tensor, pointwise(Pointwise::logical_not, *b.tensor));
     return pointwise(Pointwise::pow, a, b);
-}
-
-// clamp with numbers: a missing bound is an infinite one; with tensors: minimum and maximum.
-Tensor clamp(const Tensor& x, const Arg& low, const Arg& high) {
-    if (!low.given && !high.given) throw RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None");
-    if (is_complex(x.dtype())) throw RuntimeError("clamp is not supported for complex types");
-    if (low.tensor || high.tensor) {
-        Tensor y = x;
-        if (low.given) y = pointwise(Pointwise::maximum, y, low);
-        if (high.given) y = pointwise(Pointwise::minimum, y, high);
-        return y;
-    }
-    if ((low.given && low.number.is_complex()) || (high.given && high.number.is_complex()))
-        throw RuntimeError("clamp is not supported for complex types");
-    DType d = x.dtype();
-    if (low.given) d = promote(d, is_floating(d) && !low.number.is_complex() ? d : result_type(x, low.number));
-    if (high.given) d = promote(d, is_floating(d) && !high.number.is_complex() ? d : result_type(x, high.number));
-    const Scalar lowest = is_integral(d) ? Scalar(int64_t(INT64_MIN)) : Scalar(-Py_HUGE_VAL),
-                 highest = is_integral(d) ? Scalar(int64_t(INT64_MAX)) : Scalar(Py_HUGE_VAL);
-    const Scalar lo = low.given ? low.number : lowest, hi = high.given ? high.number : highest;
-    Tensor base = d == x.dtype() ? x : to(x, d);
-    if (low.given && high.given && lo.to_double() > hi.to_double()) return with(Pointwise::clamp, base, hi, hi);
-    if ((low.given && lo.is_floating() && lo.to_double() != lo.to_double()) ||
-        (high.given && hi.is_floating() && hi.to_double() != hi.to_double()))
-        return base + Scalar(Py_NAN);
-    return with(Pointwise::clamp, base, lo, hi);
-}
-
-Tensor round_to(const Tensor& x, int64_t decimals) {
-    if (decimals == 0) return pointwise(Pointwise::round, x);
-    if (is_integral(x.dtype())) throw RuntimeError("\"round_cpu\" not implemented for '", type_name(x.dtype()), "' with decimals");
-    if (decimals < 0) {
-        const double scale = std::pow(10.0, double(-decimals));
-        return pointwise(Pointwise::round, x / Scalar(scale)) * Scalar(scale);
-    }
-    return with(Pointwise::round_decimals, x, Scalar(std::pow(10.0, double(decimals))));
 }
 
 Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
@@ -244,7 +195,11 @@ const Operators operators = {
     {"sub_(Tensor input, Operand other, *, Number alpha=1)",
      [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<true>(a, b, s, true); }, method},
     {"rsub(Tensor input, Operand other, *, Number alpha=1)",
-     [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<false>(b, Arg(a), s, true); }, function},
+     [](const Tensor& a, const Arg& b, Scalar s) {
+         auto difference = [&] { return add_or_sub<false>(b, Arg(a), s, true); };
+         return b.tensor ? whole("RsubBackward0", {a, *b.tensor}, difference) : difference();
+     },
+     function},
     {"div(Operand input, Operand other, *, str? rounding_mode=None, Tensor? out=None)",
      [](const Arg& a, const Arg& b, std::optional<std::string> m) { return pointwise(rounded_division(m), a, b); }, function | method},
     {"div_(Tensor input, Operand other, *, str? rounding_mode=None)",
@@ -278,13 +233,6 @@ const Operators operators = {
          return pointwise(Pointwise::pow, x, to(*b.tensor, d));
      },
      function | method},
-    {"clamp(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp, everywhere | inplace_function},
-    {"clip(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp, everywhere | inplace_function},
-    {"clamp_min(Tensor input, Operand min, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, m, {}); },
-     everywhere | inplace_function},
-    {"clamp_max(Tensor input, Operand max, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, {}, m); },
-     everywhere | inplace_function},
-    {"round(Tensor input, int decimals=0, *, Tensor? out=None)", round_to, everywhere | inplace_function},
     {"nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor? out=None)", nan_to_num,
      everywhere | inplace_function},
     {"logit(Tensor input, float? eps=None, *, Tensor? out=None)",
@@ -376,7 +324,6 @@ const Operators operators = {
      function},
     {"celu(Tensor input, float alpha=1.0)", [](const Tensor& x, double a) { return activation(Pointwise::celu, x, false, Scalar(a)); },
      function | inplace_function},
-    {"_prelu_kernel(Tensor input, Tensor weight)", prelu, function},
     {"nn.functional.leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False)",
      [](const Tensor& x, double s, bool i) { return activation(Pointwise::leaky_relu, x, i, Scalar(s)); }, function},
     {"nn.functional.hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False)",

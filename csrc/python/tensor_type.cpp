@@ -59,6 +59,8 @@ template <Pointwise op> PyObject* binary(PyObject* a, PyObject* b) {
         if constexpr (op == Pointwise::add || op == Pointwise::sub || op == Pointwise::mul || op == Pointwise::div)
             if (may_be_temporary(x) || may_be_temporary(y)) [[unlikely]]
                 if (Tensor result = pointwise_in_temporary(op, x, y)) return result.release();
+        if constexpr (op == Pointwise::add || op == Pointwise::mul)  // 2 * b is b * 2, in the graph too
+            if (!x.tensor) return pointwise(op, y, x).release();
         return pointwise(op, x, y).release();
     });
 }

@@ -52,6 +52,7 @@ BINARY(squared_error, F | C, same, (a - b) * (a - b), g * k(2) * conj(a - b), g 
 BINARY(absolute_error, F, same, abs(a - b), g * sgn(a - b), -g * sgn(a - b))
 BINARY(smooth_error, F, same, where(abs(a - b) < p(0), k(0.5) * (a - b) * (a - b) / p(0), abs(a - b) - k(0.5) * p(0)), g * where(abs(a - b) < p(0), (a - b) / p(0), sgn(a - b)), -g * where(abs(a - b) < p(0), (a - b) / p(0), sgn(a - b)))
 BINARY(huber_error, F, same, where(abs(a - b) <= p(0), k(0.5) * (a - b) * (a - b), p(0) * (abs(a - b) - k(0.5) * p(0))), g * where(abs(a - b) <= p(0), a - b, p(0) * sgn(a - b)), -g * where(abs(a - b) <= p(0), a - b, p(0) * sgn(a - b)))
+BINARY(logits_error, F, same, log1p(exp(-abs(a))) - where(a < k(0), a, k(0)) + (k(1) - b) * a, g * (sigmoid(a) - b), -g * a)
 // Of wisp.special alone, up to the ternary ones.
 BINARY(xlog1py, F | I | B, promote, xlog1py(a, b), where((a == k(0)) & (b <= k(-1)), nought(g), g * log1p(b)), g * a / (b + k(1)))
 BINARY(zeta, F | I | B, promote, zeta(a, b), none, -g * a * zeta(a + k(1), b))

@@ -61,8 +61,12 @@ def matrix_exp(input):
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(f"linalg.matrix_exp: Expected a floating point or complex tensor as input. Got {input.dtype}")
     _check_square(input, "linalg.matrix_exp")
+    return _core._whole("LinalgMatrixExpBackward0", _matrix_exp, input)
+
+
+def _matrix_exp(input):
     if input.dtype not in (_core.float64, _core.complex128):  # squaring doubles the rounding each time
-        return matrix_exp(input.to(_core.complex128 if input.is_complex() else _core.float64)).to(input.dtype)
+        return _matrix_exp(input.to(_core.complex128 if input.is_complex() else _core.float64)).to(input.dtype)
     n = input.shape[-1]
     if input.numel() == 0:
         return input.clone()

@@ -78,11 +78,14 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     rows, columns, width = x1.shape[-2], x2.shape[-2], x1.shape[-1]
     batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
     if p == 2 and compute_mode != modes[2] and (compute_mode == modes[1] or rows > 25 or columns > 25):
-        return _euclidean_function()(x1.expand(*batch, rows, width), x2.expand(*batch, columns, width))
+        distance = _euclidean_function()
+        return _core._whole(
+            "CdistBackward0", lambda a, b: distance(a.expand(*batch, rows, width), b.expand(*batch, columns, width)), x1, x2
+        )
     needs_grad = _core.is_grad_enabled() and (x1.requires_grad or x2.requires_grad)
     step = max(1, (1 << 24) // max(1, math.prod(batch) * columns * width))
     if needs_grad or step >= rows:
-        return _norm_of(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
+        return _core._whole("CdistBackward0", lambda a, b: _norm_of(a.unsqueeze(-2) - b.unsqueeze(-3), p), x1, x2)
     parts = [_norm_of(x1[..., i : i + step, :].unsqueeze(-2) - x2.unsqueeze(-3), p) for i in range(0, rows, step)]
     return _core.cat(parts, -2)
 
@@ -96,12 +99,12 @@ def pdist(input, p=2.0):
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     first, second = _core.triu_indices(input.shape[0], input.shape[0], 1, device=input.device).unbind(0)
-    return _norm_of(input[first] - input[second], p)
+    return _core._whole("PdistBackward0", lambda x: _norm_of(x[first] - x[second], p), input)
 
 
 def dist(input, other, p=2):
     """The p-norm of input - other."""
-    return _vector_norm(input - other, p)
+    return _core._whole("DistBackward0", lambda a, b: _vector_norm(a - b, p), input, other)
 
 
 def renorm(input, p, dim, maxnorm, *, out=None):
@@ -114,9 +117,13 @@ def renorm(input, p, dim, maxnorm, *, out=None):
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     dim = _wrapped(dim, input.dim())
     wide = input.dtype in (_core.float16, _core.bfloat16)
-    norm = _vector_norm(input, p, [d for d in range(input.dim()) if d != dim], True, dtype=_core.float32 if wide else None)
-    factor = _core.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
-    return into(out, input * factor.to(input.dtype))
+    dims = [d for d in range(input.dim()) if d != dim]
+
+    def scaled(x):
+        norm = _vector_norm(x, p, dims, True, dtype=_core.float32 if wide else None)
+        return x * _core.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0).to(x.dtype)
+
+    return into(out, _core._whole("RenormBackward0", scaled, input))
 
 
 def _wrapped(dim, ndim):
@@ -135,8 +142,11 @@ def linalg_cross(input, other, *, dim=-1, out=None):
     dim = _wrapped(dim, input.dim())
     if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}")
-    a1, a2, b1, b2 = input.roll(-1, dim), input.roll(-2, dim), other.roll(-1, dim), other.roll(-2, dim)
-    return into(out, a1 * b2 - a2 * b1)
+
+    def product(a, b):
+        return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
+
+    return into(out, _core._whole("LinalgCrossBackward0", product, input, other))
 
 
 def cross(input, other, dim=None, *, out=None):

@@ -12,12 +12,15 @@ def angle(input, *, out=None):
     >>> wisp.angle(wisp.tensor([1., -1.]))
     tensor([0.0000, 3.1416])
     """
-    if input.is_complex():
-        result = _core.atan2(input.imag, input.real)
-    else:
-        x = input if input.is_floating_point() else input.to(_core.get_default_dtype())
-        result = _core.where(x < 0, math.pi, x * 0 if x.requires_grad else _core.where(x != x, x, 0.0))
+    result = _core._whole("AngleBackward0", _angle, input)
     return result if out is None else out.copy_(result)
+
+
+def _angle(input):
+    if input.is_complex():
+        return _core.atan2(input.imag, input.real)
+    x = input if input.is_floating_point() else input.to(_core.get_default_dtype())
+    return _core.where(x < 0, math.pi, x * 0 if x.requires_grad else _core.where(x != x, x, 0.0))
 
 
 def isreal(input):
@@ -37,7 +40,8 @@ def frexp(input, *, out=None):
     mantissa = safe * _core.exp2(-exponent)
     exponent = _core.where(mantissa >= 1, exponent + 1, _core.where(mantissa < 0.5, exponent - 1, exponent))
     exponent = _core.where(_core.isfinite(wide) & (wide != 0), exponent, 0.0)
-    result = _Frexp((input * _core.exp2(-exponent).to(input.dtype), exponent.to(_core.int32)))
+    mantissa = _core._whole("FrexpBackward0", lambda x: x * _core.exp2(-exponent).to(x.dtype), input)
+    result = _Frexp((mantissa, exponent.to(_core.int32)))
     if out is not None:
         for target, value in zip(out, result):
             target.copy_(value)
@@ -52,10 +56,14 @@ def mvlgamma(input, p, *, out=None):
     """The logarithm of the multivariate gamma function of dimension p."""
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
+    result = _core._whole("MvlgammaBackward0", _mvlgamma, input, p)
+    return result if out is None else out.copy_(result)
+
+
+def _mvlgamma(input, p):
     x = input if input.is_floating_point() else input.to(_core.get_default_dtype())
     steps = _core.arange(0, p, dtype=x.dtype, device=x.device) * -0.5
-    result = _core.lgamma(x.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
-    return result if out is None else out.copy_(result)
+    return _core.lgamma(x.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
 
 
 FUNCTIONS = [angle, isreal, frexp, mvlgamma]

@@ -123,14 +123,12 @@ def combinations(input, r=2, with_replacement=False):
     if r == 0:
         return _core.empty(0, dtype=input.dtype, device=input.device)
     n = input.numel()
-    if r == 1:
-        return input.unsqueeze(1)
     if r == 2:
         chosen = _core.triu_indices(n, n, 0 if with_replacement else 1, device=input.device).t()
     else:
         choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
         chosen = _core.tensor(list(choose(range(n), r)), dtype=_core.int64, device=input.device).reshape(-1, r)
-    return input[chosen]
+    return _core.stack([input[column] for column in chosen.unbind(1)], 1)
 
 
 def _split_at(input, indices_or_sections, dim, name, least):
@@ -164,14 +162,18 @@ def dsplit(input, indices_or_sections):
     return _split_at(input, indices_or_sections, 2, "dsplit", 3)
 
 
+def _unsafe(input, pieces, dim, even=True):
+    return _core._unsafe_split(input, [p.shape[dim] for p in pieces], dim, even)
+
+
 def unsafe_chunk(input, chunks, dim=0):
     """`chunk` whose pieces may be changed in place without a check."""
-    return tuple(p.view_as(p) for p in input.chunk(chunks, dim))
+    return _unsafe(input, input.detach().chunk(chunks, dim), dim)
 
 
 def unsafe_split(tensor, split_size_or_sections, dim=0):
     """`split` whose pieces may be changed in place without a check."""
-    return tuple(p.view_as(p) for p in tensor.split(split_size_or_sections, dim))
+    return _unsafe(tensor, tensor.detach().split(split_size_or_sections, dim), dim, isinstance(split_size_or_sections, int))
 
 
 def unsafe_split_with_sizes(input, split_sizes, dim=0):

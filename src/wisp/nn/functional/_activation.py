@@ -42,7 +42,7 @@ def glu(input, dim=-1):
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim % input.dim()} is size {size}")
     half = size // 2
-    return input.narrow(dim, 0, half) * input.narrow(dim, half, half).sigmoid()
+    return _core._whole("GluBackward0", lambda x: x.narrow(dim, 0, half) * x.narrow(dim, half, half).sigmoid(), input)
 
 
 def prelu(input, weight):
@@ -71,9 +71,12 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     if lower > upper:
         raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower} and {upper}")
     if not training:
-        return _ops["leaky_relu"](input, (lower + upper) / 2, inplace)
+        slope = (lower + upper) / 2
+        if inplace:
+            return _ops["leaky_relu"](input, slope, True)
+        return _core._whole("RreluWithNoiseBackward0", _ops["leaky_relu"], input, slope)
     slope = wisp.empty_like(input, requires_grad=False).uniform_(lower, upper)
-    result = _core._prelu_kernel(input.clone() if inplace else input, slope)
+    result = _core._whole("RreluWithNoiseBackward0", lambda x: _core._prelu_kernel(x, slope), input.clone() if inplace else input)
     return _core._assign(input, result) if inplace else result
 
 

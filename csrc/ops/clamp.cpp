@@ -1,0 +1,95 @@
+// Bounds and rounding: clamp with numbers or tensors, round to decimals.
+#include <cmath>
+
+#include "../autograd/whole.h"
+#include "../python/registry.h"
+#include "ops.h"
+
+namespace wisp {
+namespace {
+
+constexpr int everywhere = function | method | inplace | inplace_function;
+
+Tensor row(Pointwise op, const Tensor& x, const Scalar& p0, const Scalar& p1 = {}, const char* node = nullptr) {
+    const Params params = params_of(p0, p1);
+    return pointwise(op, x, {}, {}, &params, node);
+}
+
+// The nodes of clamp, clamp_min and clamp_max, for numbers and for tensors.
+struct Names {
+    const char *numbers, *tensors;
+};
+constexpr Names clamp_names = {"ClampBackward1", "ClampBackward0"}, min_names = {"ClampMinBackward0", "ClampMinBackward1"},
+                max_names = {"ClampMaxBackward0", "ClampMaxBackward1"};
+
+Tensor bound(const Arg& a) { return !a.given ? Tensor() : a.tensor ? *a.tensor : wrapped_number(a.number); }
+
+Tensor clamp_to_tensors(const Tensor& x, const Arg& low, const Arg& high, const char* name) {
+    Tensor y = x;
+    {
+        GradMode off(false);
+        if (low.given) y = pointwise(Pointwise::maximum, y, low);
+        if (high.given) y = pointwise(Pointwise::minimum, y, high);
+    }
+    const Tensor lo = bound(low), hi = bound(high);
+    if (!needs_grad(x, lo, hi)) return y;
+    auto backward = [](Backward& bw) {
+        const bool both = bw.node.next.size() == 3;
+        const Tensor g = bw.grad(), x = bw.saved(0), lo = bw.saved(1), hi = bw.saved(2);
+        auto passes = [&](int edge, const Tensor& mask) { bw.set(edge, where(mask, g, Scalar(0))); };
+        const Tensor under = lo ? x < lo : Tensor(), over = hi ? x > hi : Tensor();
+        if (bw.needs(0)) passes(0, logical_not(!hi ? under : !lo ? over : logical_or(under, over)));
+        if (lo && bw.needs(1)) passes(1, hi ? logical_and(under, lo < hi) : under);
+        if (hi && bw.needs(both ? 2 : 1)) passes(both ? 2 : 1, lo ? logical_or(over, hi < lo) : over);
+    };
+    // clamp has an edge for a bound that is missing, too.
+    if (name == clamp_names.tensors) record(y, name, {x, lo, hi}, {x, lo, hi}, backward);
+    else record(y, name, {x, lo ? lo : hi}, {x, lo, hi}, backward);
+    return y;
+}
+
+// With numbers a missing bound is an infinite one.
+Tensor clamp(const Tensor& x, const Arg& low, const Arg& high, const Names& names) {
+    if (!low.given && !high.given) throw RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None");
+    if (is_complex(x.dtype())) throw RuntimeError("clamp is not supported for complex types");
+    if (low.tensor || high.tensor) return clamp_to_tensors(x, low, high, names.tensors);
+    if ((low.given && low.number.is_complex()) || (high.given && high.number.is_complex()))
+        throw RuntimeError("clamp is not supported for complex types");
+    DType d = x.dtype();
+    if (low.given) d = promote(d, is_floating(d) && !low.number.is_complex() ? d : result_type(x, low.number));
+    if (high.given) d = promote(d, is_floating(d) && !high.number.is_complex() ? d : result_type(x, high.number));
+    const Scalar lowest = is_integral(d) ? Scalar(int64_t(INT64_MIN)) : Scalar(-Py_HUGE_VAL),
+                 highest = is_integral(d) ? Scalar(int64_t(INT64_MAX)) : Scalar(Py_HUGE_VAL);
+    const Scalar lo = low.given ? low.number : lowest, hi = high.given ? high.number : highest;
+    const Tensor base = d == x.dtype() ? x : to(x, d);
+    if (low.given && high.given && lo.to_double() > hi.to_double()) return row(Pointwise::clamp, base, hi, hi, names.numbers);
+    if ((low.given && lo.is_floating() && lo.to_double() != lo.to_double()) ||
+        (high.given && hi.is_floating() && hi.to_double() != hi.to_double()))
+        return base + Scalar(Py_NAN);
+    return row(Pointwise::clamp, base, lo, hi, names.numbers);
+}
+Tensor clamp_both(const Tensor& x, const Arg& low, const Arg& high) { return clamp(x, low, high, clamp_names); }
+
+Tensor round_to(const Tensor& x, int64_t decimals) {
+    if (is_integral(x.dtype())) {
+        if (decimals == 0) return pointwise(Pointwise::round, x);
+        throw RuntimeError("\"round_cpu\" not implemented for '", type_name(x.dtype()), "' with decimals");
+    }
+    const double scale = std::pow(10.0, double(std::abs(decimals)));
+    if (decimals >= 0) return row(Pointwise::round_decimals, x, Scalar(scale));
+    return whole("RoundBackward1", {x}, [&] { return pointwise(Pointwise::round, x / Scalar(scale)) * Scalar(scale); });
+}
+
+const Operators operators = {
+    {"clamp(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp_both, everywhere},
+    {"clip(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp_both, everywhere},
+    {"clamp_min(Tensor input, Operand min, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, m, {}, min_names); },
+     everywhere},
+    {"clamp_max(Tensor input, Operand max, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, {}, m, max_names); },
+     everywhere},
+    {"round(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return pointwise(Pointwise::round, x); }, everywhere},
+    {"round(Tensor input, *, int decimals, Tensor? out=None)", round_to, everywhere},
+};
+
+}  // namespace
+}  // namespace wisp

@@ -1,0 +1,169 @@
+"""The recorded graph: nodes have PyTorch's names and edges, and what is one operator is one node."""
+
+import pytest
+
+import wisp
+from wisp import _core
+from wisp.nn import functional as F
+
+A = "AccumulateGrad"
+
+
+def tree(node):
+    if node is None:
+        return "-"
+    name = type(node).__name__.replace("Backward", "")
+    children = ", ".join(tree(child) for child, _ in node.next_functions)
+    return f"{name}({children})" if children else name
+
+
+# What `torch` 2.13 records for x and w, matrices that require a gradient, and a vector of classes; "." is a leaf.
+GRAPHS = """
+2 * x -> Mul0(., -)
+2 + x -> Add0(., -)
+2 - x -> Rsub1(.)
+2 ** x -> Pow2(.)
+x ** 2 -> Pow0(.)
+x.square() -> Pow0(.)
+x % 2 -> Remainder0(.)
+x % w -> Remainder1(., .)
+wisp.fmod(x, 2) -> Fmod0(.)
+wisp.xlogy(2, x) -> Xlogy1(.)
+wisp.rsub(x, w, alpha=2) -> Rsub0(., .)
+wisp.sub(x, w, alpha=2) -> Sub0(., .)
+wisp.div(x, 2, rounding_mode="floor") -> Div2(., -)
+wisp.log1p(x) -> Log1P0(.)
+wisp.special.i0e(x) -> SpecialI0E0(.)
+x.clamp(0, 1) -> Clamp1(.)
+x.clamp(max=w) -> Clamp0(., -, .)
+x.clamp_min(0) -> ClampMin0(.)
+x.clamp_max(w) -> ClampMax1(., .)
+x.round(decimals=1) -> Round1(.)
+x.double() -> ToCopy0(.)
+x.to(wisp.float32, copy=True) -> ToCopy0(.)
+wisp.stack([x, w], 1) -> Stack0(., .)
+wisp.block_diag(x, w) -> BlockDiag0(., .)
+x.repeat(2, 1) -> Repeat0(.)
+x.roll(1) -> Roll0(.)
+x.rot90() -> Rot900(.)
+x.trace() -> Trace0(.)
+x.diag() -> Diagonal0_copy(.)
+x[0].diag() -> DiagEmbed0(Select0(.))
+x.split([1, 2])[0] -> SplitWithSizes0(.)
+x.squeeze((0, 1)) -> Squeeze2(.)
+x.take(wisp.tensor([0])) -> Take0(.)
+x.masked_fill(x > 0, 0.0) -> MaskedFill0(.)
+x.select_scatter(w[0], 0, 1) -> SelectScatter0(., Select0(.))
+x.aminmax().min -> Aminmax0(.)
+wisp.complex(x, w) -> Complex0(., .)
+wisp.addmv(x[0], x, w[0]) -> Addmv0(Select0(.), ., Select0(.))
+wisp.cross(x, w) -> LinalgCross0(., .)
+x.dist(w) -> Dist0(., .)
+F.mse_loss(x, w) -> MseLoss0(., .)
+F.smooth_l1_loss(x, w, reduction="sum") -> SmoothL1Loss0(., .)
+F.huber_loss(x, w) -> HuberLoss0(., .)
+F.binary_cross_entropy(x, w.detach()) -> BinaryCrossEntropy0(., -)
+F.binary_cross_entropy_with_logits(x, w) -> BinaryCrossEntropyWithLogits0(., .)
+F.nll_loss(x, classes) -> NllLoss0(.)
+F.relu6(x) -> Hardtanh0(.)
+F.selu(x) -> Elu0(.)
+F.glu(wisp.cat([x, w]), 0) -> Glu0(Cat0(., .))
+F.cross_entropy(x, classes) -> NllLoss0(.)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", GRAPHS)
+def test_names_and_edges(line):
+    expression, expected = line.split(" -> ")
+    x, w = (wisp.rand(3, 3, requires_grad=True) for _ in range(2))
+    result = eval(expression, {"wisp": wisp, "F": F, "x": x, "w": w, "classes": wisp.tensor([0, 1, 2])})
+    assert tree(result.grad_fn).replace(A, ".") == expected
+
+
+def test_the_blitz_prints_what_pytorch_prints():
+    x = wisp.ones(2, 2, requires_grad=True)
+    y = x + 2
+    out = (y * y * 3).mean()
+    assert repr(y).endswith("grad_fn=<AddBackward0>)") and repr(out) == "tensor(27., grad_fn=<MeanBackward0>)"
+    loss = wisp.nn.MSELoss()(wisp.nn.Linear(3, 2)(wisp.randn(1, 3)), wisp.randn(1, 2))
+    assert loss.grad_fn.name() == "MseLossBackward0"
+    first = loss.grad_fn.next_functions[0][0]
+    assert first.name() == "AddmmBackward0" and A in {node.name() for node, _ in first.next_functions if node}
+
+
+# --- operators that others compute, as one node ------------------------------------------------------------------------------------
+
+
+def formula(a, b):
+    return (a * b).exp().sum(0) + a.sum()
+
+
+def inputs():
+    wisp.manual_seed(0)
+    return [wisp.randn(3, dtype=wisp.float64, requires_grad=True) for _ in range(2)]
+
+
+def test_a_whole_operator_differentiates_as_its_steps():
+    x, w = inputs()
+    z = x + 1
+    one, steps = _core._whole("FormulaBackward0", formula, z, w), formula(z, w)
+    assert tree(one.grad_fn) == f"Formula0(Add0({A}, -), {A})"
+    first, second = (wisp.autograd.grad(y, [x, w], create_graph=True) for y in (one, steps))
+    assert all(wisp.equal(a, b) for a, b in zip(first, second))
+    again = [wisp.autograd.grad((g[0] ** 2).sum() + g[1].sum(), [x, w], retain_graph=True) for g in (first, second)]
+    assert all(wisp.equal(a, b) for a, b in zip(*again))
+    assert wisp.autograd.gradgradcheck(lambda a, b: _core._whole("FormulaBackward0", formula, a, b), (x, w))
+
+
+def test_a_whole_operator_is_freed_by_backward_and_runs_hooks_once():
+    x, w = inputs()
+    seen = []
+    x.register_hook(lambda g: seen.append(g))
+    y = _core._whole("FormulaBackward0", formula, x, w)
+    y.backward()
+    assert len(seen) == 1
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+    kept = _core._whole("FormulaBackward0", formula, x, w)
+    kept.backward(retain_graph=True)
+    kept.backward()
+
+
+def test_an_input_given_twice_gets_its_gradient_once():
+    x, _ = inputs()
+    (one,) = wisp.autograd.grad(_core._whole("FormulaBackward0", formula, x, x), [x])
+    (steps,) = wisp.autograd.grad(formula(x, x), [x])
+    assert wisp.equal(one, steps)
+
+
+def test_the_graph_stays_as_it_is_where_steps_use_another_tensor():
+    x, w = inputs()
+    y = _core._whole("FormulaBackward0", lambda a: a * w, x)
+    assert y.grad_fn.name() == "MulBackward0"
+    y.sum().backward()
+    assert wisp.equal(w.grad, x.detach())
+
+
+def test_a_result_of_a_whole_operator_is_no_view():
+    x, _ = inputs()
+    y = _core._whole("FormulaBackward0", lambda a: (a * 3).reshape(3, 1), x)
+    assert y.grad_fn.name() == "FormulaBackward0" and not y._is_view()
+    y.mul_(2)
+    y.sum().backward()
+    assert wisp.equal(x.grad, wisp.full_like(x, 6.0))
+
+
+def test_several_results_are_outputs_of_one_node():
+    x, _ = inputs()
+    first, second = _core._whole("FormulaBackward0", lambda a: (a.exp(), a * 2), x)
+    assert first.grad_fn is second.grad_fn
+    second.sum().backward()
+    assert wisp.equal(x.grad, wisp.full_like(x, 2.0))
+
+
+def test_whole_operators_in_forward_mode_and_vmap():
+    x, w = (t.detach() for t in inputs())
+    whole = lambda a, b: _core._whole("FormulaBackward0", formula, a, b)  # noqa: E731
+    for transform in (lambda f: wisp.func.jvp(f, (x, w), (w, x)), lambda f: wisp.func.vmap(wisp.func.grad(f))(x[:, None], w[:, None])):
+        got, want = transform(whole), transform(formula)
+        assert all(wisp.allclose(a, b) for a, b in zip(got, want))

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "../kernels/gemm.h"
-#include "../cuda/gemm.h"
+#include "../kernels/gemm.h"
 #include "../python/registry.h"
 #include "fused.h"
 #include "matmul.h"
@@ -63,8 +63,7 @@ void project_input(const Layer& l, const Tensor& x, const Tensor& weight, const 
     kernels::GemmArgs g{l.rows, a.gates,    a.features,        x.device_data(), a.features, 1, weight.device_data(),
                         1,      a.features, out.device_data(), a.gates};
     if (bias) g.d = bias.device_data(), g.d_row = 0, g.d_col = 1, g.beta = 1;
-    if (x.is_cuda()) cuda::matmul(x.dtype(), g);
-    else cpu::gemm.matmul(x.dtype(), g);
+    kernels::gemm().matmul(x.dtype(), g);
 }
 
 // A weight as the forward kernel of its device takes it.

@@ -150,10 +150,6 @@ class Identity(BasePruningMethod):
     def compute_mask(self, t, default_mask):
         return default_mask
 
-    @classmethod
-    def apply(cls, module, name):
-        return super().apply(module, name)
-
 
 def _check_amount(amount):
     if not isinstance(amount, numbers.Real):
@@ -179,38 +175,35 @@ class _Amount(BasePruningMethod):
         self.amount = amount
 
 
-class RandomUnstructured(_Amount):
+class _Unstructured(_Amount):
+    def _choose(self, t, count):
+        """The elements to prune."""
+        raise NotImplementedError
+
+    def compute_mask(self, t, default_mask):
+        count = _count(self.amount, t.numel())
+        mask = default_mask.clone()
+        if count:
+            mask.view(-1)[self._choose(t, count)] = 0
+        return mask
+
+
+class RandomUnstructured(_Unstructured):
     """Prunes elements at random."""
 
-    PRUNING_TYPE = "unstructured"
-
-    def compute_mask(self, t, default_mask):
-        count = _count(self.amount, t.numel())
-        mask = default_mask.clone()
-        if count:
-            mask.view(-1)[wisp.randperm(t.numel(), device=t.device)[:count]] = 0
-        return mask
-
-    @classmethod
-    def apply(cls, module, name, amount):
-        return super().apply(module, name, amount=amount)
+    def _choose(self, t, count):
+        return wisp.randperm(t.numel(), device=t.device)[:count]
 
 
-class L1Unstructured(_Amount):
+class L1Unstructured(_Unstructured):
     """Prunes the elements of the smallest absolute value."""
 
-    PRUNING_TYPE = "unstructured"
-
-    def compute_mask(self, t, default_mask):
-        count = _count(self.amount, t.numel())
-        mask = default_mask.clone()
-        if count:
-            mask.view(-1)[wisp.topk(t.abs().reshape(-1), k=count, largest=False).indices] = 0
-        return mask
+    def _choose(self, t, count):
+        return wisp.topk(t.abs().reshape(-1), k=count, largest=False).indices
 
     @classmethod
     def apply(cls, module, name, amount, importance_scores=None):
-        return super().apply(module, name, amount=amount, importance_scores=importance_scores)
+        return super().apply(module, name, amount, importance_scores=importance_scores)
 
 
 class _Structured(_Amount):
@@ -246,10 +239,6 @@ class RandomStructured(_Structured):
     def _choose(self, t, count):
         return wisp.randperm(t.shape[self.dim], device=t.device)[:count]
 
-    @classmethod
-    def apply(cls, module, name, amount, dim=-1):
-        return super().apply(module, name, amount=amount, dim=dim)
-
 
 class LnStructured(_Structured):
     """Prunes the channels of the smallest n-norm."""
@@ -265,7 +254,7 @@ class LnStructured(_Structured):
 
     @classmethod
     def apply(cls, module, name, amount, n, dim, importance_scores=None):
-        return super().apply(module, name, amount=amount, n=n, dim=dim, importance_scores=importance_scores)
+        return super().apply(module, name, amount, n, dim, importance_scores=importance_scores)
 
 
 class CustomFromMask(BasePruningMethod):
@@ -278,10 +267,6 @@ class CustomFromMask(BasePruningMethod):
 
     def compute_mask(self, t, default_mask):
         return default_mask * self.mask.to(dtype=default_mask.dtype)
-
-    @classmethod
-    def apply(cls, module, name, mask):
-        return super().apply(module, name, mask=mask)
 
 
 def identity(module, name):

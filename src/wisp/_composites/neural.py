@@ -4,6 +4,7 @@ from wisp import _core
 from wisp._composites.reduce import functions_of
 
 _REDUCTIONS = ("none", "mean", "sum")
+_ops = _core._operators["nn.functional"]
 
 
 def _functional():
@@ -19,17 +20,17 @@ def prelu(input, weight):
 
 def celu_(input, alpha=1.0):
     """celu, in place."""
-    return _core._operators["nn.functional"]["celu"](input, alpha, True)
+    return _ops["celu"](input, alpha, True)
 
 
 def selu_(input):
     """selu, in place."""
-    return _core._operators["nn.functional"]["selu"](input, True)
+    return _ops["selu"](input, True)
 
 
 def threshold_(input, threshold, value):
     """threshold, in place."""
-    return _core._operators["nn.functional"]["threshold"](input, threshold, value, True)
+    return _ops["threshold"](input, threshold, value, True)
 
 
 def alpha_dropout(input, p, train):

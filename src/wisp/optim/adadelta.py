@@ -1,6 +1,6 @@
 """Adadelta: steps in the units of the parameters, without a global rate."""
 
-from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _settings, _zeros
+from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _rule, _settings, _zeros
 
 
 class Adadelta(Optimizer):
@@ -21,5 +21,7 @@ class Adadelta(Optimizer):
         state["acc_delta"] = _zeros(p)
 
     def _update(self, group):
-        settings = group["rho"], group["eps"], group["weight_decay"], group["maximize"]
-        self._step_by("adadelta", group, ("square_avg", "acc_delta"), settings)
+        params, grads, states = self._gather(group)
+        step, lr = _rule("adadelta", group, params)
+        squares, deltas, steps = [s["square_avg"] for s in states], [s["acc_delta"] for s in states], [s["step"] for s in states]
+        step(params, grads, squares, deltas, steps, lr, group["rho"], group["eps"], group["weight_decay"], group["maximize"])

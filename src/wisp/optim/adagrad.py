@@ -48,9 +48,9 @@ class Adagrad(Optimizer):
             _sparse_step(group, [entry for entry in zip(params, grads, states) if entry[1].is_sparse])
             params, grads, states = ([x[i] for x in zip(params, grads, states) if not x[1].is_sparse] for i in range(3))
         step = _formulas.adagrad_step if group["differentiable"] else _core._adagrad_step
-        buffers = [state["sum"] for state in states], [state["step"] for state in states]
-        settings = group["lr_decay"], group["weight_decay"], group["eps"], group["maximize"]
-        step(params, grads, *buffers, _number(group["lr"]), *settings)
+        sums, steps = [s["sum"] for s in states], [s["step"] for s in states]
+        lr, lr_decay, weight_decay = _number(group["lr"]), group["lr_decay"], group["weight_decay"]
+        step(params, grads, sums, steps, lr, lr_decay, weight_decay, group["eps"], group["maximize"])
 
 
 @wisp.no_grad()

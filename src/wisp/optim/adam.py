@@ -60,9 +60,8 @@ class Adam(Optimizer):
         step = _formulas.adam_step if differentiable else _core._adam_step
         # A learning rate on the GPU is read there, at every replay of a captured graph.
         follows = {"lr_tensor": lr} if group["capturable"] and isinstance(lr, wisp.Tensor) and lr.is_cuda and not differentiable else {}
-        moments = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq")]
-        largest = [state["max_exp_avg_sq"] for state in states] if amsgrad else []
-        rate = lr if differentiable else 0.0 if follows else _number(lr)
-        numbers = rate, _number(beta1), _number(beta2), group["eps"], group["weight_decay"]
-        flags = amsgrad, group["maximize"], group["decoupled_weight_decay"]
-        step(params, grads, *moments, largest, [state["step"] for state in states], *numbers, *flags, **follows)
+        means, squares = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states]
+        largest, steps = [s["max_exp_avg_sq"] for s in states] if amsgrad else [], [s["step"] for s in states]
+        rate, beta1, beta2 = lr if differentiable else 0.0 if follows else _number(lr), _number(beta1), _number(beta2)
+        eps, decay, up, decoupled = group["eps"], group["weight_decay"], group["maximize"], group["decoupled_weight_decay"]
+        step(params, grads, means, squares, largest, steps, rate, beta1, beta2, eps, decay, amsgrad, up, decoupled, **follows)

@@ -1,6 +1,6 @@
 """Adamax: Adam with the infinity norm."""
 
-from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _settings, _zeros
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _settings, _zeros
 
 
 class Adamax(Optimizer):
@@ -31,5 +31,8 @@ class Adamax(Optimizer):
         state["exp_inf"] = _zeros(p)
 
     def _update(self, group):
-        settings = *group["betas"], group["eps"], group["weight_decay"], group["maximize"]
-        self._step_by("adamax", group, ("exp_avg", "exp_inf"), settings)
+        params, grads, states = self._gather(group)
+        step, lr = _rule("adamax", group, params)
+        means, largest, steps = [s["exp_avg"] for s in states], [s["exp_inf"] for s in states], [s["step"] for s in states]
+        (beta1, beta2), eps, decay = group["betas"], group["eps"], group["weight_decay"]
+        step(params, grads, means, largest, steps, lr, beta1, beta2, eps, decay, group["maximize"])

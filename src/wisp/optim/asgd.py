@@ -1,6 +1,6 @@
 """ASGD: stochastic gradient descent with averaged iterates."""
 
-from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _settings, _zeros
+from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _rule, _settings, _zeros
 
 
 class ASGD(Optimizer):
@@ -30,5 +30,9 @@ class ASGD(Optimizer):
         state["ax"] = _zeros(p)
 
     def _update(self, group):
-        settings = group["lambd"], group["alpha"], group["t0"], group["weight_decay"], group["maximize"]
-        self._step_by("asgd", group, ("ax", "mu", "eta"), settings)
+        params, grads, states = self._gather(group)
+        step, lr = _rule("asgd", group, params)
+        means, mus = [s["ax"] for s in states], [s["mu"] for s in states]
+        etas, steps = [s["eta"] for s in states], [s["step"] for s in states]
+        lambd, alpha, t0, decay = group["lambd"], group["alpha"], group["t0"], group["weight_decay"]
+        step(params, grads, means, mus, etas, steps, lr, lambd, alpha, t0, decay, group["maximize"])

@@ -1,6 +1,6 @@
 """NAdam: Adam with Nesterov momentum."""
 
-from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _scalar, _settings, _zeros
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _scalar, _settings, _zeros
 
 
 class NAdam(Optimizer):
@@ -40,6 +40,9 @@ class NAdam(Optimizer):
         state["exp_avg_sq"] = _zeros(p)
 
     def _update(self, group):
-        decays = group["weight_decay"], group["momentum_decay"], group["decoupled_weight_decay"]
-        settings = *group["betas"], group["eps"], *decays, group["maximize"]
-        self._step_by("nadam", group, ("exp_avg", "exp_avg_sq", "mu_product"), settings)
+        params, grads, states = self._gather(group)
+        step, lr = _rule("nadam", group, params)
+        means, squares, steps = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [s["step"] for s in states]
+        products, (beta1, beta2), eps = [s["mu_product"] for s in states], group["betas"], group["eps"]
+        decay, momentum_decay, decoupled = group["weight_decay"], group["momentum_decay"], group["decoupled_weight_decay"]
+        step(params, grads, means, squares, products, steps, lr, beta1, beta2, eps, decay, momentum_decay, decoupled, group["maximize"])

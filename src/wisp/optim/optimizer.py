@@ -201,13 +201,6 @@ class Optimizer:
                     self._init_state(values, p, group)
         return params, [p.grad for p in params], states
 
-    def _step_by(self, rule, group, buffers, settings):
-        """Make the step of a rule (see `_rule`) over a group: `buffers` are names in the parameters' states, `settings` come after the
-        learning rate."""
-        params, grads, states = self._gather(group)
-        step, lr = _rule(rule, group, params)
-        step(params, grads, *[[state[name] for state in states] for name in (*buffers, "step")], lr, *settings)
-
     def zero_grad(self, set_to_none=True):
         """Drop the gradients of all parameters, or fill them with zeros."""
         if set_to_none and _clear_grads is not None:

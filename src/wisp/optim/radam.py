@@ -1,6 +1,6 @@
 """RAdam: Adam that rectifies the variance of its adaptive rate."""
 
-from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _settings, _zeros
+from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _settings, _zeros
 
 
 class RAdam(Optimizer):
@@ -32,5 +32,8 @@ class RAdam(Optimizer):
         state["exp_avg_sq"] = _zeros(p)
 
     def _update(self, group):
-        settings = *group["betas"], group["eps"], group["weight_decay"], group["decoupled_weight_decay"], group["maximize"]
-        self._step_by("radam", group, ("exp_avg", "exp_avg_sq"), settings)
+        params, grads, states = self._gather(group)
+        step, lr = _rule("radam", group, params)
+        means, squares, steps = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [s["step"] for s in states]
+        (beta1, beta2), eps, decay, decoupled = group["betas"], group["eps"], group["weight_decay"], group["decoupled_weight_decay"]
+        step(params, grads, means, squares, steps, lr, beta1, beta2, eps, decay, decoupled, group["maximize"])

@@ -36,6 +36,8 @@ class RMSprop(Optimizer):
         params, grads, states = self._gather(group)
         momentum, centered = group["momentum"], group["centered"]
         step, lr = _rule("rmsprop", group, params)
-        kept = {"square_avg": True, "grad_avg": centered, "momentum_buffer": momentum > 0, "step": True}
-        buffers = [[state[name] for state in states] if needed else [] for name, needed in kept.items()]
-        step(params, grads, *buffers, lr, group["alpha"], group["eps"], group["weight_decay"], momentum, centered, group["maximize"])
+        squares, steps = [s["square_avg"] for s in states], [s["step"] for s in states]
+        means = [s["grad_avg"] for s in states] if centered else []
+        buffers = [s["momentum_buffer"] for s in states] if momentum > 0 else []
+        alpha, eps, decay, up = group["alpha"], group["eps"], group["weight_decay"], group["maximize"]
+        step(params, grads, squares, means, buffers, steps, lr, alpha, eps, decay, momentum, centered, up)

@@ -33,5 +33,6 @@ class Rprop(Optimizer):
     def _update(self, group):
         params, grads, states = self._gather(group)
         step, _ = _rule("rprop", group, params)
-        buffers = [[state[name] for state in states] for name in ("prev", "step_size", "step")]
-        step(params, grads, *buffers, *group["step_sizes"], *group["etas"], group["maximize"])
+        before, lengths, steps = [s["prev"] for s in states], [s["step_size"] for s in states], [s["step"] for s in states]
+        (smallest, largest), (shrink, grow) = group["step_sizes"], group["etas"]
+        step(params, grads, before, lengths, steps, smallest, largest, shrink, grow, group["maximize"])

@@ -38,12 +38,13 @@ class SGD(Optimizer):
             states = [self.state[p] for p in params]
             buffers = [state.get("momentum_buffer") for state in states]
         new = [state for state, buffer in zip(states, buffers) if buffer is None]
-        lr, dampening, decay, flags = group["lr"], group["dampening"], group["weight_decay"], (group["nesterov"], group["maximize"])
+        lr, dampening, decay = group["lr"], group["dampening"], group["weight_decay"]
+        nesterov, up = group["nesterov"], group["maximize"]
         if group["differentiable"] or any(g.is_sparse for g in grads):
             step = _formulas.sgd_step if group["differentiable"] else wisp.no_grad()(_formulas.sgd_step)
-            step(params, grads, buffers, lr, momentum, dampening, decay, *flags)
+            step(params, grads, buffers, lr, momentum, dampening, decay, nesterov, up)
         else:
-            _core._sgd_step(params, grads, buffers, _number(lr), _number(momentum), _number(dampening), _number(decay), *flags)
+            _core._sgd_step(params, grads, buffers, _number(lr), _number(momentum), _number(dampening), _number(decay), nesterov, up)
         if new:  # the step has made their buffers
             for state, buffer in zip(states, buffers):
                 state["momentum_buffer"] = buffer

@@ -17,6 +17,7 @@ class Answer:
         self.text, self.value, self.parameters, self.result = text, value, parameters, result
 
     def make(self, name, module):
+        # evaluated, so that the function has its parameters by name: signatures are compared, and a wrong call is an error
         function = eval(f"lambda {self.parameters}: {self.result}", {"value": self.value})
         function.__name__, function.__qualname__, function.__module__, function.__doc__ = name, name, module, self.text
         return function
@@ -330,7 +331,6 @@ def fill(module, stub):
             namespace["__all__"] = same.__all__
         return
     namespace.update({name: what.make(name, name_of_module) if hasattr(what, "make") else what for name, what in names.items()})
-    namespace.setdefault("__all__", [name for name in names if not name.startswith("_")])
     below = {name[len(stub) + 1 :] for name in STUBS if name.startswith(stub + ".")}
 
     def __getattr__(name):

@@ -94,5 +94,8 @@ def test_stubs_answer_and_say_why():
     assert wisp._dynamo.optimize("eager")(f) is f
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = wisp._dynamo.nothing
+    names = {}
+    exec("from wisp._C import *; from wisp.xpu import *; from wisp.quantization import *", names)
+    assert {"Generator", "Size", "Graph", "is_available", "quantize_dynamic"} <= names.keys()
     assert pickle.loads(pickle.dumps(wisp.int3)) is wisp.int3
     assert pickle.loads(pickle.dumps(wisp._dynamo.OptimizedModule)) is wisp._dynamo.OptimizedModule

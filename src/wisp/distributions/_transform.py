@@ -58,24 +58,19 @@ class Transform:
     __hash__ = object.__hash__
 
     def __call__(self, x):
-        if self._cache_size == 0:
-            return self._call(x)
-        x_old, y_old = self._cached_x_y
-        if x is x_old:
-            return y_old
-        y = self._call(x)
-        self._cached_x_y = x, y
-        return y
+        return self._remembered(x, 0, self._call)
 
     def _inv_call(self, y):
+        return self._remembered(y, 1, self._inverse)
+
+    def _remembered(self, value, side, compute):
+        """compute(value), from the latest pair where the value is on this side of it."""
         if self._cache_size == 0:
-            return self._inverse(y)
-        x_old, y_old = self._cached_x_y
-        if y is y_old:
-            return x_old
-        x = self._inverse(y)
-        self._cached_x_y = x, y
-        return x
+            return compute(value)
+        if value is not self._cached_x_y[side]:
+            pair = value, compute(value)
+            self._cached_x_y = pair if side == 0 else pair[::-1]
+        return self._cached_x_y[1 - side]
 
     def _call(self, x):
         raise NotImplementedError

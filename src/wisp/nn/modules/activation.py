@@ -126,14 +126,10 @@ class Sigmoid(Module):
         return wisp.sigmoid(input)
 
 
-class Hardsigmoid(Module):
+class Hardsigmoid(_Inplace):
     """`clamp(x / 6 + 1 / 2, 0, 1)`."""
 
-    __constants__ = ["inplace"]
-
-    def __init__(self, inplace=False):
-        super().__init__()
-        self.inplace = inplace
+    extra_repr = Module.extra_repr  # as in PyTorch, which does not say it here
 
     def forward(self, input):
         return F.hardsigmoid(input, self.inplace)
@@ -160,14 +156,10 @@ class Mish(_Inplace):
         return F.mish(input, self.inplace)
 
 
-class Hardswish(Module):
+class Hardswish(_Inplace):
     """`x * hardsigmoid(x)`."""
 
-    __constants__ = ["inplace"]
-
-    def __init__(self, inplace=False):
-        super().__init__()
-        self.inplace = inplace
+    extra_repr = Module.extra_repr  # as in PyTorch, which does not say it here
 
     def forward(self, input):
         return F.hardswish(input, self.inplace)

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "../kernels/gemm.h"
-#include "../kernels/gemm.h"
 #include "../python/registry.h"
 #include "fused.h"
 #include "matmul.h"

@@ -356,6 +356,7 @@ void backward(const AttentionArgs& a, const AttentionTensor& grad, const Attenti
 
 }  // namespace
 
-extern const AttentionKernels attention_table = {&forward, &backward};
+extern const AttentionKernels attention_table = {
+    &forward, &backward, false, true, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, "ScaledDotProductFlashAttentionForCpuBackward0"};
 
 }  // namespace wisp::cpu::WISP_ISA

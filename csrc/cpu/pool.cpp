@@ -666,6 +666,7 @@ void adaptive_max(DType dtype, const PoolShape& s, const void* input, void* outp
 extern const PoolKernels pool_table;
 const PoolKernels pool_table = {
     &max,          &max_grad,       &indices_of_taps, &average, &average_grad, &adaptive_average, &adaptive_average_grad,
-    &adaptive_max, &fractional_max, &unpool};
+    &adaptive_max, &fractional_max, &unpool,          false,
+};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -241,6 +241,8 @@ void backward(const AttentionArgs& a, const AttentionTensor& grad, const Attenti
 
 }  // namespace
 
-const AttentionKernels attention = {forward, backward};
+// The widest tiles, the largest grid of the smallest ones, and masks that are counted along in 32 bits.
+const AttentionKernels attention = {
+    forward, backward, true, false, 256, 128, (1 << 20) - 1, (1 << 28) - 1, "ScaledDotProductFlashAttentionBackward0"};
 
 }  // namespace wisp::cuda

@@ -119,7 +119,9 @@ void adaptive_max(DType d, const PoolShape& s, const void* x, void* y, int64_t* 
 
 }  // namespace
 
-const PoolKernels pool = {max,          max_grad,       indices_of_taps, average, average_grad, adaptive_average, adaptive_average_grad,
-                          adaptive_max, fractional_max, unpool};
+const PoolKernels pool = {
+    max,          max_grad,       indices_of_taps, average, average_grad, adaptive_average, adaptive_average_grad,
+    adaptive_max, fractional_max, unpool,          true,
+};
 
 }  // namespace wisp::cuda

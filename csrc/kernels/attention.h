@@ -15,7 +15,7 @@ struct AttentionTensor {
 };
 
 struct AttentionArgs {
-    DType dtype;                      // f32 or f64; on the GPU half types too
+    DType dtype;                      // floating
     int64_t batch, heads, key_heads;  // query head h reads key head h / (heads / key_heads)
     int64_t queries, keys, width, value_width;
     AttentionTensor query, key, value;
@@ -47,6 +47,14 @@ struct AttentionKernels {
     void (*backward)(const AttentionArgs&, const AttentionTensor& grad, const AttentionTensor& out, const void* logsumexp,
                      const AttentionTensor& grad_query, const AttentionTensor& grad_key, const AttentionTensor& grad_value,
                      const AttentionMaskGradient& grad_mask);
+
+    // What they take; the rest goes by the formula.
+    bool half;                      // half types
+    bool mask_gradient;             // gradients of a mask
+    int64_t widest, widest_double;  // heads
+    int64_t longest;                // rows of queries and of keys
+    int64_t farthest;               // strides of a mask
+    const char* node;               // the name of the operator's gradient, which is PyTorch's
 };
 
 }  // namespace wisp::kernels

@@ -11,7 +11,7 @@ namespace wisp::kernels {
 struct PoolShape {
     int64_t planes;
     int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
-    int64_t inner;  // 1; on the GPU also the number of channels, where they come last: [planes / inner, in..., inner]
+    int64_t inner;  // 1, or with any_format the number of channels, where they come last: [planes / inner, in..., inner]
 };
 
 struct AveragePool {
@@ -37,6 +37,8 @@ struct PoolKernels {
     void (*fractional_max)(DType, const PoolShape&, const int64_t* const* starts, const void* input, void* output, int64_t* indices);
     // Zeros with values[plane][k] at indices[plane][k]; any dtype. The place of an index outside of [0, size), or -1.
     int64_t (*unpool)(DType, int64_t planes, int64_t count, int64_t size, const void* values, const int64_t* indices, void* output);
+
+    bool any_format;  // whether the kernels take half precision, and channels last
 };
 
 }  // namespace wisp::kernels

@@ -164,8 +164,7 @@ Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     sizes.back() = v.size(-1);
     Tensor y = q.dim() == 4 ? alias(y4) : reshape(y4, sizes);
     if (needs_grad(q, k, v) || (mask && needs_grad(mask)))
-        record(y, q.is_cuda() ? "ScaledDotProductFlashAttentionBackward0" : "ScaledDotProductFlashAttentionForCpuBackward0",
-               {q, k, v, mask}, {q, k, v, mask, y4, lse}, [p](Backward& bw) { attention_backward(bw, p); });
+        record(y, kernels::attention().node, {q, k, v, mask}, {q, k, v, mask, y4, lse}, [p](Backward& bw) { attention_backward(bw, p); });
     return y;
 }
 
@@ -175,13 +174,13 @@ bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     for (int64_t i = 0; i + 2 < q.dim(); i++)
         if (k.size(i) != v.size(i) || (i + 3 != q.dim() && q.size(i) != k.size(i))) return false;
     if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
-    if (q.is_cuda() && mask)  // kernels count along a mask in 32 bits
+    const kernels::AttentionKernels& takes = kernels::attention();
+    if (mask)
         for (int64_t i = 0; i < mask.dim(); i++)
-            if (mask.stride(i) >= (int64_t(1) << 28)) return false;
-    if (q.is_cuda())  // the widest tiles, and the largest grid of the smallest ones
-        return std::max(q.size(-1), v.size(-1)) <= (q.dtype() == DType::f64 ? 128 : 256) && std::max(q.size(-2), k.size(-2)) < (1 << 20) &&
-               !wants_grad(mask);
-    return !wants_grad(mask) || q.dim() <= 4;
+            if (mask.stride(i) > takes.farthest) return false;
+    if (std::max(q.size(-1), v.size(-1)) > (q.dtype() == DType::f64 ? takes.widest_double : takes.widest)) return false;
+    if (std::max(q.size(-2), k.size(-2)) > takes.longest) return false;
+    return !wants_grad(mask) || (takes.mask_gradient && q.dim() <= 4);
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p, bool causal,
@@ -201,7 +200,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
             "Expected attn_mask dtype to be bool or float or to match query dtype, "
             "but got attn_mask.dtype: ",
             mask.dtype(), " and  query.dtype: ", q.dtype(), " instead.");
-    if (is_reduced(q.dtype()) && !q.is_cuda()) {
+    if (is_reduced(q.dtype()) && !kernels::attention().half) {
         auto wide = [](const Tensor& t) { return t && is_reduced(t.dtype()) ? to(t, DType::f32) : t; };
         return to(scaled_dot_product_attention(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale_, enable_gqa), q.dtype());
     }

@@ -59,7 +59,7 @@ public:
                 }
             const std::vector<OptimizerTensor>& list = devices_in_use ? here : items_;
             OnDevice on(devices_[i]);
-            Unlocked unlocked(devices_[i].is_cuda() ? 0 : work);
+            Unlocked unlocked(work);
             kernels::optimizer().step(rule, settings, list.data(), int64_t(list.size()));
             if (!devices_in_use) break;
         }

@@ -19,14 +19,14 @@ using kernels::PoolShape;
 
 Tensor plain(const Tensor& t) { return t.is_contiguous() ? t : contiguous(alias(t)); }
 
-// Without history, in a format and a dtype that the kernels know: on the CPU half precision becomes float.
+// Without history, in a format and a dtype that the kernels know.
 Tensor widened(const Tensor& t, MemoryFormat format = MemoryFormat::contiguous) {
-    return values_in(is_reduced(t.dtype()) && !t.is_cuda() ? to(alias(t), DType::f32) : t, format);
+    return values_in(is_reduced(t.dtype()) && !kernels::pool().any_format ? to(alias(t), DType::f32) : t, format);
 }
 
-// The GPU's kernels keep the channels last; the shape says so.
+// Channels that come last stay there where the kernels take that; the shape says so.
 MemoryFormat keep_format(const Tensor& input, int dims, PoolShape& s) {
-    if (!input.is_cuda() || input.dim() != dims + 2) return MemoryFormat::contiguous;
+    if (input.device().type == DeviceType::meta || !kernels::pool().any_format || input.dim() != dims + 2) return MemoryFormat::contiguous;
     const MemoryFormat format = format_of(input);
     if (format != MemoryFormat::contiguous) s.inner = input.size(1);
     return format;

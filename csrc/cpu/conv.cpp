@@ -577,7 +577,34 @@ void input_grad_i64(const ConvShape& s, const int64_t* grad, const int64_t* weig
 
 }  // namespace
 
+extern const ConvWeightKernels conv_weight_table;
+
+namespace {
+
+template <class T> void product_as(ConvProduct product, const ConvShape& s, const void* a_, const void* b_, const void* bias_, void* out_) {
+    const T *a = static_cast<const T*>(a_), *b = static_cast<const T*>(b_), *bias = static_cast<const T*>(bias_);
+    T* out = static_cast<T*>(out_);
+    if (product == ConvProduct::output) forward<T>(s, a, b, bias, out);
+    else if (product == ConvProduct::input) input_grad<T>(s, a, b, bias, out);
+    else if constexpr (sizeof(T) == 4) conv_weight_table.weight_grad_f32(s, a, b, out);
+    else conv_weight_table.weight_grad_f64(s, a, b, out);
+}
+
+void product(ConvProduct product, DType d, const ConvShape& s, bool, const void* a, const void* b, const void* bias, void* out) {
+    if (d == DType::f32) return product_as<float>(product, s, a, b, bias, out);
+    if (d == DType::f64) return product_as<double>(product, s, a, b, bias, out);
+    const auto run = product == ConvProduct::output ? forward_i64 : input_grad_i64;
+    run(s, static_cast<const int64_t*>(a), static_cast<const int64_t*>(b), static_cast<const int64_t*>(bias), static_cast<int64_t*>(out));
+}
+
+void bias_grad(DType d, const ConvShape& s, const void* grad, void* out) {
+    if (d == DType::f32) conv_weight_table.bias_grad_f32(s, static_cast<const float*>(grad), static_cast<float*>(out));
+    else conv_weight_table.bias_grad_f64(s, static_cast<const double*>(grad), static_cast<double*>(out));
+}
+
+}  // namespace
+
 extern const ConvKernels conv_table;
-const ConvKernels conv_table = {&forward<float>, &forward<double>, &input_grad<float>, &input_grad<double>, &forward_i64, &input_grad_i64};
+const ConvKernels conv_table = {&product, &bias_grad, nullptr, false, true};
 
 }  // namespace wisp::cpu::WISP_ISA

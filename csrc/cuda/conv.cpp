@@ -10,6 +10,7 @@
 #include "../core/device.h"
 #include "../core/errors.h"
 #include "plan_key.h"
+#include "pointwise.h"
 #include "runtime.h"
 
 namespace wisp::cuda {
@@ -288,14 +289,7 @@ Plan make_plan(const Key& key, Handle cudnn_handle, const void* const* pointers)
     return make_plan(any, cudnn_handle, pointers);
 }
 
-}  // namespace
-
-int64_t cudnn_version() {
-    try {
-        return int64_t(cudnn().version());
-    } catch (const Error&) { return 0; }
-}
-
+// By cuDNN. The padding is the same on both sides.
 void convolve(ConvProduct product, DType dtype, const ConvShape& shape, bool channels_last, const void* a, const void* b, void* out) {
     const void* pointers[3] = {};  // x, w, y
     if (product == ConvProduct::output) pointers[0] = a, pointers[1] = b, pointers[2] = out;
@@ -320,6 +314,95 @@ void convolve(ConvProduct product, DType dtype, const ConvShape& shape, bool cha
                 : product == ConvProduct::input ? "cuDNN gradient of input"
                                                 : "cuDNN gradient of weight");
     run(it->second, h, pointers);
+}
+
+// Planes [n, channels, spatial...], contiguous or with the channels last.
+struct Planes {
+    int64_t sizes[5], strides[5];
+    Planes(int64_t n, int64_t channels, const int64_t* spatial, bool last) : sizes{n, channels, spatial[0], spatial[1], spatial[2]} {
+        int64_t step = last ? channels : 1;
+        for (int d = 4; d >= 2; d--) strides[d] = step, step *= sizes[d];
+        strides[1] = last ? 1 : step;
+        strides[0] = last ? step : step * channels;
+    }
+    int64_t count() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3] * sizes[4]; }
+};
+
+// `to` is `from` with before[d] zeros in front of each spatial dimension and what is missing behind; negative amounts cut.
+void frame(DType dtype, const Planes& to, void* out, const Planes& from, const void* in, const int64_t* before) {
+    fill_zero(out, size_t(to.count() * item_size(dtype)));
+    Dims sizes(from.sizes, 5);
+    char *target = static_cast<char*>(out), *source = static_cast<char*>(const_cast<void*>(in));
+    for (int d = 0; d < 3; d++) {
+        const int64_t skipped = std::max<int64_t>(-before[d], 0), first = std::max<int64_t>(before[d], 0);
+        sizes[2 + d] = std::min(from.sizes[2 + d] - skipped, to.sizes[2 + d] - first);
+        if (sizes[2 + d] <= 0) return;
+        source += skipped * from.strides[2 + d] * item_size(dtype);
+        target += first * to.strides[2 + d] * item_size(dtype);
+    }
+    copy_elements({target, dtype, to.strides, nullptr}, {source, dtype, from.strides, nullptr}, sizes, false);
+}
+
+void add_bias(DType dtype, const Planes& planes, const void* bias, void* out) {
+    const int64_t along[5] = {0, 1, 0, 0, 0};
+    const Operand result{static_cast<char*>(out), dtype, planes.strides, nullptr};
+    const Operand operands[3] = {result, result, {static_cast<char*>(const_cast<void*>(bias)), dtype, along, nullptr}};
+    elementwise(Pointwise::add, which_forward, compute_dtype(dtype), operands, 3, Dims(planes.sizes, 5), nullptr);
+}
+
+void multiply(ConvProduct product, DType dtype, const ConvShape& s, bool channels_last, const void* a, const void* b, const void* bias,
+              void* out) {
+    const Planes input(s.batch, s.in_channels, s.in, channels_last), output(s.batch, s.out_channels, s.out, channels_last);
+    const Planes& result = product == ConvProduct::output ? output : input;
+    const int64_t weights = s.out_channels * (s.in_channels / s.groups) * s.kernel[0] * s.kernel[1] * s.kernel[2];
+    if ((product != ConvProduct::input && input.count() == 0) || (product != ConvProduct::output && output.count() == 0) ||
+        (product != ConvProduct::weight && weights == 0)) {
+        fill_zero(out, size_t((product == ConvProduct::weight ? weights : result.count()) * item_size(dtype)));
+        if (bias) add_bias(dtype, result, bias, out);
+        return;
+    }
+    // cuDNN takes the same padding on both sides: what is left over is added to the input, or cut from it.
+    ConvShape even = s;
+    int64_t before[3] = {}, back[3] = {};
+    for (int d = 0; d < 3; d++) {
+        const int64_t window = s.dilation[d] * (s.kernel[d] - 1) + 1, room = s.in[d] + 2 * s.padding[d] - window;
+        if (s.padding[d] >= 0 && room >= 0 && room / s.stride[d] + 1 == s.out[d]) continue;
+        const int64_t behind = (s.out[d] - 1) * s.stride[d] + window - s.in[d] - s.padding[d],
+                      common = std::max<int64_t>(0, std::min(s.padding[d], behind));
+        before[d] = s.padding[d] - common, back[d] = -before[d];
+        even.in[d] += before[d] + behind - common;
+        even.padding[d] = common;
+    }
+    if (std::memcmp(&even, &s, sizeof s) != 0) {
+        const Planes whole(s.batch, s.in_channels, even.in, channels_last);
+        Scratch framed(size_t(whole.count() * item_size(dtype)));
+        if (product == ConvProduct::input) {
+            multiply(product, dtype, even, channels_last, a, b, nullptr, framed.data());
+            frame(dtype, input, out, whole, framed.data(), back);
+            if (bias) add_bias(dtype, result, bias, out);
+        } else {
+            frame(dtype, whole, framed.data(), input, a, before);
+            multiply(product, dtype, even, channels_last, framed.data(), b, bias, out);
+        }
+        return;
+    }
+    if (!channels_last && small_convolve(product, dtype, s, a, b, bias, out)) return;
+    convolve(product, dtype, s, channels_last, a, b, out);
+    if (bias) add_bias(dtype, result, bias, out);
+}
+
+bool gradients(const ConvShape& s, const void* input, const void* grad, void* weight, void* bias) {
+    return small_conv_gradients(DType::f32, s, input, grad, weight, bias);
+}
+
+}  // namespace
+
+const ConvKernels conv = {multiply, nullptr, gradients, true, false};
+
+int64_t cudnn_version() {
+    try {
+        return int64_t(cudnn().version());
+    } catch (const Error&) { return 0; }
 }
 
 }  // namespace wisp::cuda

@@ -1,14 +1,9 @@
-// Convolution on the GPU through cuDNN, with the shapes of csrc/kernels/conv.h.
+// The settings of cuDNN, and parts of the GPU's convolutions (csrc/kernels/conv.h).
 #pragma once
 #include "../core/dtype.h"
 #include "../kernels/conv.h"
 
 namespace wisp::cuda {
-
-enum class ConvProduct { output, input, weight };
-// output(input, weight), input gradient(grad, weight) or weight gradient(input, grad), of one floating dtype; all three
-// tensors are contiguous, or all have their channels last. The padding is the same on both sides.
-void convolve(ConvProduct product, DType dtype, const ConvShape& shape, bool channels_last, const void* a, const void* b, void* out);
 
 struct ConvSettings {           // wisp.backends.cudnn
     bool benchmark = false;     // try the algorithms and keep the fastest
@@ -18,8 +13,8 @@ struct ConvSettings {           // wisp.backends.cudnn
 extern ConvSettings conv_settings;
 int64_t cudnn_version();  // 91002; 0 where there is none
 
-// The same for shapes of little work by kernels of ours; the second gives the gradients of weight and bias (either may be null)
-// together. False: nothing was done.
+// Shapes of little work by kernels of ours; the second gives the gradients of weight and bias (either may be null) together.
+// False: nothing was done.
 bool small_convolve(ConvProduct product, DType dtype, const ConvShape& shape, const void* a, const void* b, const void* bias, void* out);
 bool small_conv_gradients(DType dtype, const ConvShape& shape, const void* input, const void* grad, void* weight_grad, void* bias_grad);
 

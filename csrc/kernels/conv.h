@@ -1,4 +1,4 @@
-// Convolution kernels for contiguous tensors, channels first, one to three spatial dimensions.
+// Convolution kernels for contiguous tensors of one to three spatial dimensions.
 //
 // input  [batch, in_channels, in...]      output [batch, out_channels, out...]
 // weight [out_channels, in_channels / groups, kernel...]
@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 
+#include "core/dtype.h"
 #include "kernels/families.h"
 
 namespace wisp::kernels {
@@ -18,17 +19,21 @@ struct ConvShape {
     int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
 };
 
+enum class ConvProduct { output, input, weight };
+
 struct ConvKernels {
-    // bias (one per channel of the result) may be null.
-    void (*forward_f32)(const ConvShape&, const float* input, const float* weight, const float* bias, float* output);
-    void (*forward_f64)(const ConvShape&, const double* input, const double* weight, const double* bias, double* output);
-    void (*input_grad_f32)(const ConvShape&, const float* grad, const float* weight, const float* bias, float* input_grad);
-    void (*input_grad_f64)(const ConvShape&, const double* grad, const double* weight, const double* bias, double* input_grad);
-    // Integers, which wrap around: correct, not fast.
-    void (*forward_i64)(const ConvShape&, const int64_t* input, const int64_t* weight, const int64_t* bias, int64_t* output);
-    void (*input_grad_i64)(const ConvShape&, const int64_t* grad, const int64_t* weight, const int64_t* bias, int64_t* input_grad);
+    // output(input, weight), input gradient(grad, weight) or weight gradient(input, grad), of one dtype. bias (one per channel of
+    // the result, none of a weight) may be null.
+    void (*product)(ConvProduct, DType, const ConvShape&, bool channels_last, const void* a, const void* b, const void* bias, void* out);
+    // Sums grad (f32 or f64) over the batch and all positions. Null: a reduction does as well.
+    void (*bias_grad)(DType, const ConvShape&, const void* grad, void* bias_grad);
+    // The gradients of weight and bias together (f32), either may be null. False: nothing was done. Null: it never is.
+    bool (*gradients)(const ConvShape&, const void* input, const void* grad, void* weight_grad, void* bias_grad);
+    bool any_float;  // whether they take half precision, and all tensors with their channels last
+    bool integers;   // whether they take int64, which wraps around: correct, not fast
 };
 
+// The CPU's products with respect to the weight, in a file of their own.
 struct ConvWeightKernels {
     void (*weight_grad_f32)(const ConvShape&, const float* input, const float* grad, float* weight_grad);
     void (*weight_grad_f64)(const ConvShape&, const double* input, const double* grad, double* weight_grad);

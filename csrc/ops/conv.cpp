@@ -6,15 +6,13 @@
 #include "conv.h"
 
 #include "../kernels/conv.h"
-#include "../cuda/conv.h"
-#include "../cuda/pointwise.h"
 #include "../python/registry.h"
 #include "format.h"
 
 namespace wisp {
 namespace {
 
-enum class Product { output, input, weight };
+using Product = kernels::ConvProduct;
 
 Dims sizes_of(Product product, const ConvGeometry& g) {
     if (product == Product::output) return g.output_sizes();
@@ -25,116 +23,34 @@ Tensor conjugate(const Tensor& t) { return is_complex(t.dtype()) ? conj(t) : t; 
 
 // Contiguous, without history.
 Tensor plain(const Tensor& t) { return !t.defined() || t.is_contiguous() ? t : contiguous(alias(t)); }
-Tensor plain_as(const Tensor& t, DType dtype) { return t.defined() ? plain(to(alias(t), dtype)) : t; }
 
-void call_kernel(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
-    const kernels::ConvShape& s = g.shape;
-    if (out.device().type == DeviceType::meta) return;
-    const int64_t taps = s.kernel[0] * s.kernel[1] * s.kernel[2] * s.in_channels / s.groups;
-    Unlocked unlocked(s.batch * s.out_channels * s.out[0] * s.out[1] * s.out[2] * std::max<int64_t>(1, taps) / 16);
-    auto run = [&]<class T>(auto output, auto input, auto weight) {
-        const T* bias_data = bias.defined() ? bias.data<T>() : nullptr;
-        if (product == Product::output) return output(s, a.data<T>(), b.data<T>(), bias_data, out.data<T>());
-        if (product == Product::input) return input(s, a.data<T>(), b.data<T>(), bias_data, out.data<T>());
-        if constexpr (!std::is_same_v<T, int64_t>) return weight(s, a.data<T>(), b.data<T>(), out.data<T>());
-    };
-    const kernels::ConvKernels& k = cpu::conv;
-    const kernels::ConvWeightKernels& w = cpu::conv_weight;
-    if (out.dtype() == DType::f32) run.operator()<float>(k.forward_f32, k.input_grad_f32, w.weight_grad_f32);
-    else if (out.dtype() == DType::f64) run.operator()<double>(k.forward_f64, k.input_grad_f64, w.weight_grad_f64);
-    else run.operator()<int64_t>(k.forward_i64, k.input_grad_i64, nullptr);
-}
-
-// --- on the GPU
-
-// t with `before` and `after` zeros added along each spatial dimension; negative amounts cut.
-Tensor framed(const Tensor& t, const Dims& before, const Dims& after) {
-    Dims sizes = t.sizes();
-    for (int64_t d = 0; d < before.size(); ++d) sizes[2 + d] += before[d] + after[d];
-    const Tensor out = zeros(sizes, t.dtype());
-    Tensor from = alias(t), to = out;
-    for (int64_t d = 0; d < before.size(); ++d) {
-        const int64_t skipped = std::max<int64_t>(-before[d], 0), first = std::max<int64_t>(before[d], 0);
-        const int64_t length = std::min(t.size(2 + d) - skipped, sizes[2 + d] - first);
-        if (length <= 0) return out;
-        from = narrow(from, 2 + d, skipped, length);
-        to = narrow(to, 2 + d, first, length);
-    }
-    copy_values(to, from);
-    return out;
-}
-
-void add_bias(const Tensor& out, const Tensor& bias) {
-    Dims strides(out.dim(), 0);
-    strides[1] = bias.stride(0);
-    const cuda::Operand result{out.device_data(), out.dtype(), out.strides().data(), nullptr};
-    const cuda::Operand operands[3] = {result, result, {bias.device_data(), bias.dtype(), strides.data(), nullptr}};
-    cuda::elementwise(kernels::Pointwise::add, cuda::which_forward, out.dtype() == DType::f64 ? DType::f64 : DType::f32, operands, 3,
-                      out.sizes(), nullptr);
-}
-
-// cuDNN takes the same padding on both sides: what is left over is added to the input, or cut from it.
-Tensor compute_on_gpu(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias) {
-    const kernels::ConvShape& s = g.shape;
-    Dims before(g.dims, 0), after(g.dims, 0), back_before(g.dims, 0), back_after(g.dims, 0);
-    ConvGeometry even = g;
-    bool one_sided = false;
-    for (int i = 0; i < g.dims; ++i) {
-        const int d = 3 - g.dims + i;
-        const int64_t window = s.dilation[d] * (s.kernel[d] - 1) + 1, room = s.in[d] + 2 * s.padding[d] - window;
-        if (s.padding[d] >= 0 && room >= 0 && room / s.stride[d] + 1 == s.out[d]) continue;
-        const int64_t behind = (s.out[d] - 1) * s.stride[d] + window - s.in[d] - s.padding[d],
-                      common = std::max<int64_t>(0, std::min(s.padding[d], behind));
-        before[i] = s.padding[d] - common, after[i] = behind - common;
-        back_before[i] = -before[i], back_after[i] = -after[i];
-        even.shape.in[d] += before[i] + after[i];
-        even.shape.padding[d] = common;
-        one_sided = true;
-    }
-    if (one_sided) {
-        if (product != Product::input) return compute_on_gpu(product, even, framed(a, before, after), b, bias);
-        const Tensor out = framed(compute_on_gpu(product, even, a, b, {}), back_before, back_after);
-        if (bias.defined()) add_bias(out, bias);
-        return out;
-    }
-    MemoryFormat format = MemoryFormat::contiguous;
-    if (g.dims > 1 && a.dtype() != DType::f64) {
-        format = format_of(a);
-        if (format == MemoryFormat::contiguous) format = format_of(b);
-    }
-    const Tensor out = empty_in(sizes_of(product, g), a.dtype(), format);
-    if (out.numel() == 0) return out;
-    if (a.numel() == 0 || b.numel() == 0) zero_(out);
-    else {
-        const Tensor left = values_in(a, format), right = values_in(b, format);
-        if (format == MemoryFormat::contiguous &&
-            cuda::small_convolve(cuda::ConvProduct(int(product)), a.dtype(), s, left.device_data(), right.device_data(),
-                                 bias.defined() ? plain(bias).device_data() : nullptr, out.device_data()))
-            return out;
-        cuda::convolve(cuda::ConvProduct(int(product)), a.dtype(), s, format != MemoryFormat::contiguous, left.device_data(),
-                       right.device_data(), out.device_data());
-    }
-    if (bias.defined()) add_bias(out, bias);
-    return out;
-}
-
-// The product without a gradient. Half precision is computed in float and rounded once, smaller integers in int64.
+// The product without a gradient. Where the kernels take no half precision it is computed in float and rounded once, and
+// smaller integers in int64.
 Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias) {
     const DType dtype = a.dtype();
     GradMode off(false);
-    if (a.is_cuda() && is_floating(dtype)) return compute_on_gpu(product, g, a, b, bias);
-    if (a.is_cuda() && !is_complex(dtype))  // PyTorch's CUDA has none either
-        throw MissingKernel("for ", dtype,
-                            " there is no kernel for tensors on cuda; move them with .cpu() for this operator, or use a floating dtype");
-    if (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64) {
-        const Tensor out = empty(sizes_of(product, g), dtype);
-        if (out.numel() > 0) call_kernel(product, g, plain(a), plain(b), plain(bias), out);
-        return out;
-    }
     if (!is_complex(dtype)) {
-        const DType wide = is_floating(dtype) ? DType::f32 : DType::i64;
-        const Tensor out = empty(sizes_of(product, g), wide);
-        if (out.numel() > 0) call_kernel(product, g, plain_as(a, wide), plain_as(b, wide), plain_as(bias, wide), out);
+        if (a.device().type == DeviceType::meta) return empty(sizes_of(product, g), dtype);
+        const kernels::ConvKernels& conv = kernels::conv();
+        if (is_integral(dtype) && !conv.integers)  // PyTorch's CUDA has none either
+            throw MissingKernel(
+                "for ", dtype, " there is no kernel for tensors on cuda; move them with .cpu() for this operator, or use a floating dtype");
+        const DType wide = is_integral(dtype) ? DType::i64 : is_reduced(dtype) && !conv.any_float ? DType::f32 : dtype;
+        MemoryFormat format = MemoryFormat::contiguous;
+        if (conv.any_float && g.dims > 1 && dtype != DType::f64) {
+            format = format_of(a);
+            if (format == MemoryFormat::contiguous) format = format_of(b);
+        }
+        const Tensor out = empty_in(sizes_of(product, g), wide, format);
+        if (out.numel() > 0) {
+            const Tensor left = values_in(to(a, wide), format), right = values_in(to(b, wide), format);
+            const Tensor added = bias.defined() ? plain(to(bias, wide)) : bias;
+            const kernels::ConvShape& s = g.shape;
+            const int64_t taps = s.kernel[0] * s.kernel[1] * s.kernel[2] * s.in_channels / s.groups;
+            Unlocked unlocked(s.batch * s.out_channels * s.out[0] * s.out[1] * s.out[2] * std::max<int64_t>(1, taps) / 16);
+            conv.product(product, wide, s, format != MemoryFormat::contiguous, left.device_data(), right.device_data(),
+                         added.defined() ? added.device_data() : nullptr, out.device_data());
+        }
         return to(out, dtype);
     }
     const Tensor ar = contiguous(real(alias(a))), ai = contiguous(imag(alias(a)));
@@ -147,10 +63,10 @@ Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Te
 }
 
 Tensor bias_grad(const ConvGeometry& g, const Tensor& grad, bool of_input, bool create_graph) {
-    if (!create_graph && !of_input && !grad.is_cuda() && (grad.dtype() == DType::f32 || grad.dtype() == DType::f64)) {
+    const auto kernel = kernels::conv().bias_grad;
+    if (!create_graph && !of_input && kernel && (grad.dtype() == DType::f32 || grad.dtype() == DType::f64)) {
         const Tensor from = plain(grad), out = empty({g.shape.out_channels}, grad.dtype());
-        if (grad.dtype() == DType::f32) cpu::conv_weight.bias_grad_f32(g.shape, from.data<float>(), out.data<float>());
-        else cpu::conv_weight.bias_grad_f64(g.shape, from.data<double>(), out.data<double>());
+        kernel(grad.dtype(), g.shape, from.device_data(), out.device_data());
         return out;
     }
     Dims dims{0};
@@ -160,13 +76,12 @@ Tensor bias_grad(const ConvGeometry& g, const Tensor& grad, bool of_input, bool 
 
 // The gradients of weight and bias together, where the device has kernels for that. No history.
 bool small_gradients(Backward& bw, const ConvGeometry& g, const Tensor& grad) {
-    if (!grad.is_cuda() || grad.dtype() != DType::f32 || grad.numel() == 0) return false;
+    const auto gradients = kernels::conv().gradients;
+    if (!gradients || grad.dtype() != DType::f32 || grad.numel() == 0) return false;
     const Tensor input = bw.saved(0);
     if (needs_grad(input, grad) || !grad.is_contiguous() || format_of(input) != MemoryFormat::contiguous) return false;
     const Tensor weight = empty(g.weight_sizes(), DType::f32), bias = empty({g.shape.out_channels}, DType::f32);
-    if (!cuda::small_conv_gradients(DType::f32, g.shape, plain(input).device_data(), grad.device_data(), weight.device_data(),
-                                    bias.device_data()))
-        return false;
+    if (!gradients(g.shape, plain(input).device_data(), grad.device_data(), weight.device_data(), bias.device_data())) return false;
     bw.set(1, weight);
     bw.set(2, bias);
     return true;
@@ -179,7 +94,8 @@ Tensor conv_output(const ConvGeometry& g, const Tensor& input, const Tensor& wei
     if (needs_grad(input, weight, bias))
         record(out, "ConvolutionBackward0", {input, weight, bias}, {input, weight}, [g](Backward& bw) {
             // The layout is changed once for all three.
-            const Tensor grad = bw.grad().is_cuda() ? contiguous(bw.grad(), format_of(bw.saved(0))) : contiguous(bw.grad());
+            const bool keep = bw.grad().device().type != DeviceType::meta && kernels::conv().any_float;
+            const Tensor grad = keep ? contiguous(bw.grad(), format_of(bw.saved(0))) : contiguous(bw.grad());
             // the input's gradient last: it is what the next node reads
             if (bw.needs(1) && bw.needs(2) && small_gradients(bw, g, grad)) {
                 if (bw.needs(0)) bw.set(0, conv_input(g, grad, bw.saved(1), {}));

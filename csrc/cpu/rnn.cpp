@@ -456,6 +456,6 @@ void backward(DType d, const RnnArgs& a) { d == DType::f32 ? backward_of<float>(
 
 }  // namespace
 
-extern const RnnKernels rnn_table = {&forward, &backward};
+extern const RnnKernels rnn_table = {&forward, &backward, true};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -105,6 +105,6 @@ void backward(DType d, const RnnArgs& a) {
 
 }  // namespace
 
-const RnnKernels rnn = {forward, backward};
+const RnnKernels rnn = {forward, backward, false};
 
 }  // namespace wisp::cuda

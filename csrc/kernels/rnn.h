@@ -25,9 +25,9 @@ struct RnnArgs {
     const void* input;
     const void* weight_input;
     const void* bias_input;
-    const void* weight;   // (gates, width); CUDA, forward: transposed, (width, gates)
+    const void* weight;   // (gates, width); forward: (width, gates) unless own_products
     const void* bias;     // (gates): GRU, whose hidden part must stay apart
-    const void* project;  // LSTM: (width, size); CUDA, forward: transposed, (size, width)
+    const void* project;  // LSTM: (width, size); likewise
     void* h;              // (sequences, width): forward: the first state, becomes the last; backward: the first
     void* c;              // (sequences, size): likewise: LSTM
     void* out;            // (rows, width)
@@ -42,14 +42,17 @@ struct RnnArgs {
     void* dx = nullptr;          // (rows, gates)
     void* dhidden = nullptr;     // the same for the hidden part: GRU; the others' is dx
     void* dprojected = nullptr;  // (rows, width): gradients of all outputs, where they are projected
-    void* dinput = nullptr;      // (rows, features): what `weight_input` makes of dx; null: not wanted here. CPU
-    void* dbias = nullptr;       // (gates): the sum of the rows of dx; behind it that of dhidden, where there is one. CPU
+    void* dinput = nullptr;      // (rows, features): what `weight_input` makes of dx; null: not wanted here
+    void* dbias = nullptr;       // (gates): the sum of the rows of dx; behind it that of dhidden, where there is one; may be null
     void* before = nullptr;      // (rows, width): the state before each step; null: not wanted
 };
 
 struct RnnKernels {
     void (*forward)(DType, const RnnArgs&);
     void (*backward)(DType, const RnnArgs&);
+    // Whether they make products with the weights as these lie, the input's too where `x` or `dinput` asks for it, and sum the
+    // biases' gradients (`dbias`). Else the forward weights come transposed.
+    bool own_products;
 };
 
 }  // namespace wisp::kernels

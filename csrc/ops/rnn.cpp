@@ -65,12 +65,12 @@ void project_input(const Layer& l, const Tensor& x, const Tensor& weight, const 
     kernels::gemm().matmul(x.dtype(), g);
 }
 
-// A weight as the forward kernel of its device takes it.
-Tensor forward_weight(const Tensor& t) { return t && t.is_cuda() ? contiguous(transpose(t, 0, 1)) : kernel_input(t); }
+// A weight as the forward kernel takes it.
+Tensor forward_weight(const Tensor& t) { return t && !kernels::rnn().own_products ? contiguous(transpose(t, 0, 1)) : kernel_input(t); }
 
 // Whether both weights of a layer stay in a core's cache, so that products with them are best made step by step.
 bool step_by_step(const kernels::RnnArgs& a, const Tensor& x) {
-    return !x.is_cuda() && (a.width + a.features) * a.gates * item_size(x.dtype()) <= (768 << 10);
+    return kernels::rnn().own_products && (a.width + a.features) * a.gates * item_size(x.dtype()) <= (768 << 10);
 }
 
 // A first state, which the kernels overwrite; none is zeros.
@@ -109,10 +109,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_forward(int64_t m
     const Tensor weight_input = kernel_input(weight_input_);
     a.input = x.device_data(), a.weight_input = pointer(weight_input), a.bias_input = pointer(bias_input);
     a.x = pointer(contributions);
-    a.h = h.device_data(), a.c = const_cast<void*>(pointer(c));
+    a.h = h.device_data(), a.c = pointer(c);
     a.weight = weight.device_data(), a.bias = pointer(bias), a.project = pointer(project);
     a.out = out.device_data();
-    a.kept = const_cast<void*>(pointer(kept)), a.cells = const_cast<void*>(pointer(cells)), a.wide = const_cast<void*>(pointer(wide));
+    a.kept = pointer(kept), a.cells = pointer(cells), a.wide = pointer(wide);
     a.starts = l.starts.data();
     Unlocked unlocked(l.rows * a.gates * (a.width + a.features));
     if (!later) project_input(l, x, weight_input, bias_input, contributions);
@@ -130,7 +130,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_b
     if (needs.size() != 8) throw RuntimeError("_rnn: expected eight needs, got ", needs.size());
     kernels::RnnArgs& a = l.args;
     const DType d = x_.dtype();
-    const bool here = !x_.is_cuda(), lstm = a.mode == kernels::RnnMode::lstm, gru = a.mode == kernels::RnnMode::gru;
+    const bool lstm = a.mode == kernels::RnnMode::lstm, gru = a.mode == kernels::RnnMode::gru;
     const Tensor x = kernel_input(x_), h = h_ ? kernel_input(h_) : zeros({l.sequences, a.width}, d),
                  c = c_ || !lstm ? kernel_input(c_) : zeros({l.sequences, a.size}, d), weight = kernel_input(weight_),
                  weight_input = kernel_input(weight_input_), project = kernel_input(project_), grad_out = kernel_input(grad_out_, d);
@@ -139,15 +139,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_b
     if (lstm) dc = start(grad_c, l.sequences, a.size, d);
     if (project) dprojected = empty({l.rows, a.width}, d);
     if (batch_sizes) before = empty({l.rows, a.width}, d);
-    if (here) dbias = empty({gru ? 2 : 1, a.gates}, d);
+    if (kernels::rnn().own_products) dbias = empty({gru ? 2 : 1, a.gates}, d);
     if (needs[0] && step_by_step(a, x)) dinput = empty({l.rows, a.features}, d);
-    auto writable = [](const Tensor& t) { return const_cast<void*>(pointer(t)); };
-    a.h = writable(h), a.c = writable(c);
+    a.h = pointer(h), a.c = pointer(c);
     a.weight = weight.device_data(), a.weight_input = weight_input.device_data(), a.project = pointer(project);
-    a.out = writable(out), a.kept = writable(kept), a.cells = writable(cells);
+    a.out = pointer(out), a.kept = pointer(kept), a.cells = pointer(cells);
     a.grad_out = pointer(grad_out);
-    a.dh = dh.device_data(), a.dc = writable(dc), a.dx = dx.device_data(), a.dhidden = writable(dhidden);
-    a.dprojected = writable(dprojected), a.dinput = writable(dinput), a.dbias = writable(dbias), a.before = writable(before);
+    a.dh = dh.device_data(), a.dc = pointer(dc), a.dx = dx.device_data(), a.dhidden = pointer(dhidden);
+    a.dprojected = pointer(dprojected), a.dinput = pointer(dinput), a.dbias = pointer(dbias), a.before = pointer(before);
     a.from_zeros = !needs[6];
     a.starts = l.starts.data();
     {
@@ -168,8 +167,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_b
             d_hh = d_hh ? addmm(d_hh, of_later, states, 1, 1) : mm(of_later, states);
         }
     }
-    if (needs[3]) d_b_ih = here ? clone(select(dbias, 0, 0)) : sum(dx, {0});
-    if (needs[4]) d_b_hh = here ? clone(select(dbias, 0, gru ? 1 : 0)) : sum(from_hidden, {0});
+    if (needs[3]) d_b_ih = dbias ? clone(select(dbias, 0, 0)) : sum(dx, {0});
+    if (needs[4]) d_b_hh = dbias ? clone(select(dbias, 0, gru ? 1 : 0)) : sum(from_hidden, {0});
     if (needs[5]) d_hr = mm(turned(dprojected, 0, l.rows), wide);
     if (dinput) dinput = view(dinput, x.sizes());
     return {dinput, d_ih, d_hh, d_b_ih, d_b_hh, d_hr, needs[6] ? dh : Tensor(), needs[7] ? dc : Tensor()};

@@ -593,6 +593,7 @@ template <class T> void product_as(ConvProduct product, const ConvShape& s, cons
 void product(ConvProduct product, DType d, const ConvShape& s, bool, const void* a, const void* b, const void* bias, void* out) {
     if (d == DType::f32) return product_as<float>(product, s, a, b, bias, out);
     if (d == DType::f64) return product_as<double>(product, s, a, b, bias, out);
+    if (product == ConvProduct::weight) return;  // integers have no gradients
     const auto run = product == ConvProduct::output ? forward_i64 : input_grad_i64;
     run(s, static_cast<const int64_t*>(a), static_cast<const int64_t*>(b), static_cast<const int64_t*>(bias), static_cast<int64_t*>(out));
 }

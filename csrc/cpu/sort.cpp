@@ -341,7 +341,7 @@ void searchsorted(int64_t* out, const void* boundaries, const int64_t* sorter, c
     });
 }
 
-constexpr SortKernels table = {&sort_rows, &topk, &select, &mode, &searchsorted};
+constexpr SortKernels table = {&sort_rows, &topk, &select, &mode, &searchsorted, nullptr, nullptr, nullptr};
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "pairs.h"
+#include "sorting.h"
 #include "pointwise.h"
 
 namespace wisp::cuda {
@@ -169,12 +169,12 @@ void grid_sample_grad(DType d, const GridSample& g, const void* grad, const void
     Kernel* points = typed<struct Points>("grid_sample_points", d);
     if (!input_grad) {
         launch_with(points, threads(n), {256}, 0, g, grad, input, grid, grid_grad, static_cast<uint64_t*>(nullptr),
-                    static_cast<int64_t*>(nullptr), static_cast<void*>(nullptr), n, taps);
+                    static_cast<void*>(nullptr), n, taps);
         return;
     }
     Pairs pairs(n * taps);
     Scratch weights(size_t(n * taps * item_size(d)));
-    launch_with(points, threads(n), {256}, 0, g, grad, input, grid, grid_grad, pairs.k, pairs.p, weights.data(), n, taps);
+    launch_with(points, threads(n), {256}, 0, g, grad, input, grid, grid_grad, pairs.k, weights.data(), n, taps);
     pairs.sort(Pairs::bits_for(g.batch * in_size + 1));
     launch_with(typed<struct Sums>("grid_sample_sums", d), {threads(n * taps).x, unsigned(std::min<int64_t>(g.channels, 1024))}, {256}, 0,
                 g, grad, pairs.k, pairs.p, weights.data(), input_grad, n * taps, taps);

@@ -1,30 +1,16 @@
-// Launches the kernels of indexing, scans and embeddings.
+// Launches the kernels of indexing and embeddings.
 #include "../kernels/embedding.h"
 #include "../kernels/index.h"
-#include "../kernels/scan.h"
-#include "pairs.h"
+#include "index_shape.h"
 #include "pointwise.h"
+#include "sorting.h"
 
 namespace wisp::cuda {
 namespace {
 
 constexpr const char* file = "cuda/kernels/index.cuh";
-constexpr int max_dims = 25;
-
-struct Shape {  // as IndexShape in the kernels
-    int dims = 0;
-    int64_t sizes[max_dims], a[max_dims], b[max_dims], c[max_dims];
-    void add(int64_t size, int64_t sa, int64_t sb, int64_t sc) {  // from the innermost outwards
-        if (size == 1) return;
-        if (dims && a[dims - 1] * sizes[dims - 1] == sa && b[dims - 1] * sizes[dims - 1] == sb && c[dims - 1] * sizes[dims - 1] == sc) {
-            sizes[dims - 1] *= size;
-            return;
-        }
-        if (dims == max_dims)
-            throw RuntimeError("indexing: more than ", max_dims, " dimensions that cannot be merged are not supported on cuda");
-        sizes[dims] = size, a[dims] = sa, b[dims] = sb, c[dims++] = sc;
-    }
-};
+// Division of numbers below n, 0 if they are too large for it.
+Divider divider_below(int64_t n, int64_t d) { return n < int64_t(1) << 31 ? divider(uint32_t(d)) : Divider{}; }
 
 template <int Which> Kernel* sized(const char* name, int64_t bytes) {
     static Instances<17> instances(file);
@@ -68,7 +54,10 @@ void take(void* out, int64_t out_step, const int64_t* out_strides, const void* i
           int64_t item) {
     Shape s;
     const int64_t count = slice_shape(s, slice, out_strides, slice.strides);
-    if (n * count) launch_with(sized<2>("take", item), threads(n * count), {256}, 0, out, out_step, in, at, n, count, s);
+    const int turned = out_step == 1 && count > 1;
+    if (n * count)
+        launch_with(sized<2>("take", item), threads(n * count), {256}, 0, out, out_step, in, at, n, count,
+                    divider_below(n * count, turned ? n : count), turned, s);
 }
 
 void put(Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, const Slice& slice, const void* values, int64_t value_step,
@@ -77,10 +66,10 @@ void put(Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, cons
     const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
     if (n * count == 0) return;
     Pairs pairs(n);
-    launch_with(plain<6>(file, "as_places"), threads(n), {256}, 0, at, pairs.k, pairs.p, n, int64_t(nowhere));
+    launch_with(plain<6>(file, "as_places"), threads(n), {256}, 0, at, pairs.k, n, int64_t(nowhere));
     pairs.sort(offset_bits);
     launch_with(find_kernel(file, str("put_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n * count), {256}, 0, out, pairs.k,
-                pairs.p, n, count, values, value_step, s);
+                pairs.p, n, count, values, value_step, divider_below(n * count, count), s);
 }
 
 void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,
@@ -92,58 +81,6 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
         s.add(sizes[d], d == dim ? 0 : in_strides[d], index_strides[d], 0);
     }
     if (n) launch_with(sized<3>("gather", item), threads(n), {256}, 0, out, in, index, n, in_strides[dim], size, name, report_cell(), s);
-}
-
-void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides,
-             const void* values, const int64_t* value_strides, const int64_t* sizes, int ndim, int dim, int64_t size, const char* name) {
-    Shape s;
-    int64_t n = 1;
-    for (int d = ndim - 1; d >= 0; d--) {
-        n *= sizes[d];
-        s.add(sizes[d], d == dim ? 0 : out_strides[d], index_strides[d], value_strides[d]);
-    }
-    if (n == 0) return;
-    Pairs pairs(n);
-    launch_with(plain<7>(file, "scatter_places"), threads(n), {256}, 0, pairs.k, pairs.p, index, n, out_strides[dim], size, name,
-                report_cell(), s);
-    pairs.sort(offset_bits);
-    launch_with(find_kernel(file, str("scatter_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n), {256}, 0, out, pairs.k,
-                pairs.p, n, values, s);
-}
-
-void ranks_of(const bool* mask, int64_t* ranks, int64_t n) {
-    launch_with(plain<8>(file, "mask_as_counts"), threads(n), {256}, 0, mask, ranks, n);
-    launch_with(plain<9>(sort_file, "exclusive_sums"), {1}, {1024}, 0, ranks, n);
-}
-
-void masked_select(void* out, const void* in, const bool* mask, int64_t n, int64_t, int64_t item) {
-    if (n == 0) return;
-    Scratch ranks(size_t(n) * 8);
-    int64_t* r = ranks.as<int64_t>();
-    ranks_of(mask, r, n);
-    launch_with(sized<4>("masked_select", item), threads(n), {256}, 0, out, in, mask, r, n);
-}
-
-void masked_scatter(void* out, const bool* mask, const void* values, int64_t n, int64_t item) {
-    if (n == 0) return;
-    Scratch ranks(size_t(n) * 8);
-    int64_t* r = ranks.as<int64_t>();
-    ranks_of(mask, r, n);
-    launch_with(sized<5>("masked_scatter", item), threads(n), {256}, 0, out, mask, values, r, n);
-}
-
-void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* mask, const int64_t* sizes, int ndim, int64_t) {
-    int64_t n = 1;
-    Shape s;
-    for (int d = ndim - 1; d >= 0; d--) {
-        n *= sizes[d];
-        s.sizes[s.dims++] = sizes[d];
-    }
-    if (n == 0) return;
-    Scratch ranks(size_t(n) * 8);
-    int64_t* r = ranks.as<int64_t>();
-    ranks_of(mask, r, n);
-    launch_with(plain<10>(file, "nonzero"), threads(n), {256}, 0, out, row_step, column_step, mask, r, n, s);
 }
 
 void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper, int64_t item) {
@@ -178,7 +115,7 @@ void embedding_backward(DType d, const void* grad, const int64_t* index, void* t
         return;
     }
     Pairs pairs(n);
-    launch_with(plain<11>(file, "as_places"), threads(n), {256}, 0, index, pairs.k, pairs.p, n, rows);
+    launch_with(plain<11>(file, "as_places"), threads(n), {256}, 0, index, pairs.k, n, rows);
     pairs.sort(Pairs::bits_for(rows + 1));
     launch_with(find_kernel(file, str("embedding_sums<", type_text(d), ">")),
                 {unsigned(n), unsigned(std::min<int64_t>((width + 255) / 256, 64))}, {256}, 0, grad, pairs.k, pairs.p, table, n, rows,
@@ -197,17 +134,6 @@ void bag(const BagArgs& a, void* out, int64_t* picked) {
                     out, picked);
 }
 
-// --- scans
-
-void scan_(Scan kind, void* out, int64_t* indices, const void* in, DType d, int64_t outer, int64_t n, int64_t inner) {
-    if (outer * n * inner == 0) return;
-    if (inner == 1 && !indices && n > 64 && (kind == Scan::sum || kind == Scan::prod))
-        launch_with(find_kernel(file, str("scan_rows<", int(kind), ", ", type_text(d), ">")), {unsigned(outer)}, {256}, 0, in, out, n);
-    else
-        launch_with(find_kernel(file, str("scan_columns<", int(kind), ", ", type_text(d), ">")), {unsigned((outer * inner + 127) / 128)},
-                    {128}, 0, in, out, indices, outer * inner, n, inner);
-}
-
 bool holds(const bool* good, int64_t n, const char* message) {
     if (n) launch_with(plain<20>(file, "report_false"), threads(n), {256}, 0, good, n, message, report_cell());
     return true;
@@ -223,6 +149,5 @@ void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
 const IndexKernels index = {nullptr,        offsets, take,     put,     gather,  scatter,  masked_select,
                             masked_scatter, nonzero, triangle, nullptr, nullptr, count_up, holds};
 const EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag, nullptr};
-const ScanKernels scan = {scan_};
 
 }  // namespace wisp::cuda

@@ -1,7 +1,7 @@
 // Launches the products of integer matrices, which cuBLASLt has not.
 #include "../core/errors.h"
 #include "gemm.h"
-#include "pairs.h"
+#include "sorting.h"
 #include "pointwise.h"
 
 namespace wisp::cuda {

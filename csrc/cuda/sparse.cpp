@@ -1,7 +1,7 @@
 // Launches the kernels of sparse products.
 #include "../kernels/sparse.h"
 
-#include "pairs.h"
+#include "sorting.h"
 #include "pointwise.h"
 
 namespace wisp::cuda {
@@ -27,7 +27,7 @@ void sampled(DType d, const CsrPattern& p, const void* left, const void* right, 
 void transpose(const CsrPattern& p, int64_t* start, int64_t* column, int64_t* order) {
     Pairs pairs(std::max<int64_t>(p.entries, 1));
     if (p.entries) {
-        launch_with(only_kernel<struct CsrKeys>(file, "csr_keys"), threads(p.entries), {256}, 0, p, pairs.k, pairs.p);
+        launch_with(only_kernel<struct CsrKeys>(file, "csr_keys"), threads(p.entries), {256}, 0, p, pairs.k);
         pairs.sort(Pairs::bits_for(p.columns + 1));
     }
     launch_with(only_kernel<struct CsrTransposed>(file, "csr_transposed"), threads(std::max(p.entries, p.columns + 1)), {256}, 0, p,

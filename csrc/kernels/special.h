@@ -19,6 +19,13 @@ constexpr double half_sqrt_d = 0.70710678118654752440;
 #define WISP_SPECIAL [[maybe_unused]] static
 #define WISP_FLOAT_1(name) \
     WISP_SPECIAL float name(float x) { return float(name(double(x))); }
+// The same, where the GPU has one in float.
+#ifdef __CUDACC_RTC__
+#define WISP_FLOAT_OR(name, gpu) \
+    WISP_SPECIAL float name(float x) { return ::gpu(x); }
+#else
+#define WISP_FLOAT_OR(name, gpu) WISP_FLOAT_1(name)
+#endif
 #define WISP_FLOAT_2(name) \
     WISP_SPECIAL float name(float a, float b) { return float(name(double(a), double(b))); }
 
@@ -56,7 +63,7 @@ WISP_SPECIAL double lgamma(double x) {
     return ::lgamma_r(x, &sign);  // plain lgamma writes a global
 }
 #endif
-WISP_FLOAT_1(lgamma)
+WISP_FLOAT_OR(lgamma, lgammaf)
 
 // cot(pi x), exact reduction of x first.
 WISP_SPECIAL double cotangent_of_turns(double x) {
@@ -79,7 +86,21 @@ WISP_SPECIAL double digamma(double x) {
     const double tail = x > 1e17 ? 0.0 : z * horner(z, 1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12);
     return shift + __builtin_log(x) - 0.5 / x - tail;
 }
+#ifdef __CUDACC_RTC__
+// The same in float: double is slow on most GPUs.
+WISP_SPECIAL float digamma(float x) {
+    if (!(x > 0.0f) || x > 1e8f) return float(digamma(double(x)));
+    float shift = 0.0f;
+    while (x < 6.0f) {
+        shift -= 1.0f / x;
+        x += 1.0f;
+    }
+    const float z = 1.0f / (x * x);
+    return shift + ::logf(x) - 0.5f / x - z * horner(z, 1.0f / 12, -1.0f / 120, 1.0f / 252, -1.0f / 240, 1.0f / 132);
+}
+#else
 WISP_FLOAT_1(digamma)
+#endif
 
 // Hurwitz' zeta function: the first terms one by one, the rest by Euler and Maclaurin.
 WISP_SPECIAL double zeta(double x, double q) {
@@ -201,7 +222,7 @@ WISP_SPECIAL double erfcx(double x) {
     for (int k = x < 4.0 ? 120 : 50; k > 0; k--) tail = x + 0.5 * k / tail;
     return 0.56418958354775628695 / tail;
 }
-WISP_FLOAT_1(erfcx)
+WISP_FLOAT_OR(erfcx, erfcxf)
 WISP_SPECIAL double ndtr(double x) { return 0.5 * __builtin_erfc(-x * half_sqrt_d); }
 WISP_FLOAT_1(ndtr)
 WISP_SPECIAL double log_ndtr(double x) {
@@ -209,7 +230,14 @@ WISP_SPECIAL double log_ndtr(double x) {
     if (x < -1.0) return __builtin_log(0.5 * erfcx(-t)) - t * t;
     return __builtin_log1p(-0.5 * __builtin_erfc(t));
 }
+#ifdef __CUDACC_RTC__
+WISP_SPECIAL float log_ndtr(float x) {
+    const float t = x * float(half_sqrt_d);
+    return x < -1.0f ? ::logf(::erfcxf(-t) * 0.5f) - t * t : ::log1pf(::erfcf(t) * -0.5f);
+}
+#else
 WISP_FLOAT_1(log_ndtr)
+#endif
 // The x <= 0 whose distribution function is p <= 1/2: a first guess, then Newton steps on the logarithm.
 WISP_SPECIAL double lower_quantile(double p) {
     const double log_p = __builtin_log(p), t = __builtin_sqrt(-2.0 * log_p);
@@ -239,7 +267,7 @@ WISP_SPECIAL double erfinv(double x) {
     }
     return __builtin_copysign(y, x);
 }
-WISP_FLOAT_1(erfinv)
+WISP_FLOAT_OR(erfinv, erfinvf)
 WISP_SPECIAL double ndtri(double p) {
     if (!(p >= 0.0 && p <= 1.0)) return nan_d;
     if (p == 0.0) return -infinity_d;
@@ -247,7 +275,7 @@ WISP_SPECIAL double ndtri(double p) {
     if (p > 0.25 && p < 0.75) return 1.41421356237309504880 * erfinv(2.0 * (p - 0.5));
     return p < 0.5 ? lower_quantile(p) : -lower_quantile(1.0 - p);
 }
-WISP_FLOAT_1(ndtri)
+WISP_FLOAT_OR(ndtri, normcdfinvf)
 
 // ---- Bessel functions
 
@@ -255,8 +283,8 @@ WISP_SPECIAL double bessel_j0(double x) { return ::j0(x); }
 WISP_SPECIAL double bessel_j1(double x) { return ::j1(x); }
 WISP_SPECIAL double bessel_y0(double x) { return x < 0.0 ? nan_d : x == 0.0 ? -infinity_d : ::y0(x); }
 WISP_SPECIAL double bessel_y1(double x) { return x < 0.0 ? nan_d : x == 0.0 ? -infinity_d : ::y1(x); }
-WISP_FLOAT_1(bessel_j0)
-WISP_FLOAT_1(bessel_j1)
+WISP_FLOAT_OR(bessel_j0, j0f)
+WISP_FLOAT_OR(bessel_j1, j1f)
 WISP_FLOAT_1(bessel_y0)
 WISP_FLOAT_1(bessel_y1)
 
@@ -289,9 +317,9 @@ WISP_SPECIAL double i1(double x) {
     const double h = __builtin_exp(0.5 * abs(x));
     return abs(x) == infinity_d ? x : i1e(x) * h * h;
 }
-WISP_FLOAT_1(i0)
+WISP_FLOAT_OR(i0, cyl_bessel_i0f)
 WISP_FLOAT_1(i0e)
-WISP_FLOAT_1(i1)
+WISP_FLOAT_OR(i1, cyl_bessel_i1f)
 WISP_FLOAT_1(i1e)
 WISP_SPECIAL double modified_bessel_i0(double x) { return i0(x); }
 WISP_SPECIAL double modified_bessel_i1(double x) { return i1(x); }

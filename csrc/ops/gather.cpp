@@ -352,6 +352,14 @@ static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor
     }
     const Sliced s(out, dim), v(values, dim);
     const bool single = values.dim() == 0;
+    if (out.is_cuda() && how == Scatter::add && !single && out.dim() && product(s.sizes) < 16) {  // few elements of many slices
+        Dims along(out.dim());
+        along[dim] = 1;
+        kernels::index().scatter(how, out.device_data(), out.dtype(), out.strides().data(), index.device_data<int64_t>(), along.data(),
+                                 values.device_data(), values.strides().data(), values.sizes().data(), int(out.dim()), int(dim),
+                                 out.size(dim), name);
+        return;
+    }
     const Dims none(s.sizes.size());
     const Tensor offsets = offsets_of(index, s.size, s.stride, name, wrap);
     Unlocked unlocked(index.numel() * product(s.sizes));

@@ -3,6 +3,7 @@
 // A call takes one offset from its generator; element i then depends on (seed, offset, i) alone. Samplers that need an
 // unknown number of draws per element (Poisson, binomial) start a small sequence of their own from element i.
 #include "random.h"
+#include "reduce.h"
 
 #include <cmath>
 #include <vector>
@@ -218,15 +219,24 @@ Tensor integers_into(Tensor t, int64_t low, int64_t high, MaybeBool requires_gra
     return finish(t, requires_grad);
 }
 
+constexpr int64_t shuffled_at_once = 1 << 17;
+
 Tensor randperm(int64_t n, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool requires_grad) {
     const DType d = dtype.value_or(DType::i64);
     const Device target = device ? resolve(*device) : current_device();
     if (n < 0) throw RuntimeError("Trying to create tensor with negative dimension ", n, ": ", Dims{n});
-    OnDevice host(Device{});
     if (is_complex(d) || d == DType::boolean) throw NotImplemented("\"randperm\" not implemented for '", type_name(d), "'");
     if (n > 0 && uint64_t(n - 1) > uint64_t(bounds_of(d).high))
         throw RuntimeError("value cannot be converted to type ", is_integral(d) ? std::string(name_of(d)) + "_t" : name_of(d),
                            " without overflow");
+    if (n > shuffled_at_once) {  // the order of random numbers, which the GPU finds as well
+        OnDevice on(target);
+        GradMode off(false);
+        const Tensor bits = empty({n}, DType::u64);
+        kernels::random().bits64(bits.device_data<uint64_t>(), n, draw(g), 0);
+        return finish(to(argsort(bits, 0, false), d), requires_grad);
+    }
+    OnDevice host(Device{});
     Tensor t = empty({n}, DType::i64);
     std::vector<uint64_t> bits(static_cast<size_t>(n));
     cpu::random.bits64(bits.data(), n, draw(g), 0);

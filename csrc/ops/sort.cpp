@@ -228,6 +228,11 @@ static Tensor quantile_at(const Tensor& x, const Arg& q, std::optional<int64_t> 
 // A new run starts at 0 and wherever row i differs from row i - 1.
 static Tensor starts_of(const Tensor& rows) {
     const int64_t n = rows.size(0);
+    if (kernels::sort().run_starts && rows.dim() == 1) {
+        const Tensor in = contiguous(rows), starts = empty({n}, DType::boolean);
+        kernels::sort().run_starts(starts.device_data<bool>(), in.device_data(), rows.dtype(), n);
+        return starts;
+    }
     Tensor change = ne(narrow(rows, 0, 1, n - 1), narrow(rows, 0, 0, n - 1));
     if (rows.dim() > 1) change = any(reshape(change, {n - 1, rows.numel() / n}), Dims{1}, false);
     return cat({full({1}, Scalar(true), DType::boolean), change}, 0);
@@ -237,16 +242,20 @@ struct Unique {
     Tensor values, inverse, counts;
 };
 // Of sorted rows, whose original positions are `order` (undefined: as they are).
-static Unique runs_of(const Tensor& rows, const Tensor& order) {
+static Unique runs_of(const Tensor& rows, const Tensor& order, bool inverse, bool counts) {
     const int64_t n = rows.size(0);
     if (n == 0) return {rows, empty({0}, DType::i64), empty({0}, DType::i64)};
     const Tensor starts = starts_of(rows), first = reshape(nonzero(starts), {-1});
-    const Tensor number = sub(cumsum(starts, 0), Scalar(1));
     Unique u;
     u.values = index_select(rows, 0, first);
-    u.inverse = order ? scatter(empty({n}, DType::i64), 0, order, number) : number;
-    const int64_t k = first.numel();
-    u.counts = sub(cat({narrow(first, 0, 1, k - 1), full({1}, Scalar(n), DType::i64)}, 0), first);
+    if (inverse) {
+        const Tensor number = sub(cumsum(starts, 0), Scalar(1));
+        u.inverse = order ? scatter(empty({n}, DType::i64), 0, order, number) : number;
+    }
+    if (counts) {
+        const int64_t k = first.numel();
+        u.counts = sub(cat({narrow(first, 0, 1, k - 1), full({1}, Scalar(n), DType::i64)}, 0), first);
+    }
     return u;
 }
 
@@ -276,12 +285,19 @@ static PyObject* unique(const Tensor& given, bool inverse, bool counts, std::opt
     if (!dim) {
         const Tensor flat = reshape(x, {x.numel()});
         if (consecutive) {
-            u = runs_of(flat, Tensor());
-        } else {
+            u = runs_of(flat, Tensor(), inverse, counts);
+        } else if (inverse) {
             auto [sorted, order] = sort(flat, 0, false);
-            u = runs_of(sorted, order);
+            u = runs_of(sorted, order, inverse, counts);
+        } else {
+            const Tensor given_order = contiguous(flat), sorted = empty(flat.sizes(), x.dtype());
+            {
+                Unlocked unlocked(x.numel());
+                kernels::sort().sort(sorted.device_data(), nullptr, given_order.device_data(), x.dtype(), 1, x.numel(), false);
+            }
+            u = runs_of(sorted, Tensor(), inverse, counts);
         }
-        u.inverse = reshape(u.inverse, x.sizes());
+        if (inverse) u.inverse = reshape(u.inverse, x.sizes());
     } else {
         const int64_t d = wrap_dim(*dim, x.dim());
         if (x.dim() == 0) throw RuntimeError("unique(): a 0-dim tensor has no dimension to compare along");
@@ -292,7 +308,7 @@ static PyObject* unique(const Tensor& given, bool inverse, bool counts, std::opt
                     "applied");
         const Tensor rows = contiguous(movedim(x, {d}, {0}));
         const Tensor order = consecutive ? Tensor() : row_order(rows);
-        u = runs_of(order ? index_select(rows, 0, order) : rows, order);
+        u = runs_of(order ? index_select(rows, 0, order) : rows, order, inverse, counts);
         u.values = contiguous(movedim(u.values, {0}, {d}));
     }
     return unique_result(u, inverse, counts);
@@ -358,6 +374,14 @@ static Tensor values_of(const Arg& a, DType like) {
     return scalar_tensor(a.number, a.number.is_floating() && is_integral(like) ? default_dtype() : like);
 }
 
+// How often each number below n is in `at`.
+static Tensor counted(const Tensor& at, int64_t n) {
+    if (!kernels::sort().count) return index_add(zeros({n}, DType::i64), 0, at, ones({at.numel()}, DType::i64));
+    const Tensor in = contiguous(at), y = empty({n}, DType::i64);
+    kernels::sort().count(y.device_data<int64_t>(), in.device_data<int64_t>(), in.numel(), n);
+    return y;
+}
+
 static Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
     if (x.dim() != 1 || !is_integral(x.dtype()) || x.dtype() == DType::boolean)
         throw RuntimeError("bincount only supports 1-d non-negative integral inputs.");
@@ -370,13 +394,14 @@ static Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength
     const Tensor at = to(x, DType::i64);
     int64_t n = minlength;
     if (at.numel()) {
-        if (item(amin(at, {}, false)).to_int() < 0)
+        const Tensor ends = to(stack({amin(at, {}, false), amax(at, {}, false)}, 0), Device{});
+        if (ends.data<int64_t>()[0] < 0)
             throw RuntimeError(
                 "bincount only supports 1-d non-negative integral "
                 "inputs.");
-        n = std::max(n, item(amax(at, {}, false)).to_int() + 1);
+        n = std::max(n, ends.data<int64_t>()[1] + 1);
     }
-    if (!weights) return index_add(zeros({n}, DType::i64), 0, at, ones({at.numel()}, DType::i64));
+    if (!weights) return counted(at, n);
     const DType dtype = weights.dtype() == DType::f32 ? DType::f32 : DType::f64;
     return index_add(zeros({n}, dtype), 0, at, to(detach(weights), dtype));
 }
@@ -396,11 +421,16 @@ static Tensor histc(const Tensor& x, int64_t bins, const Scalar& low_, const Sca
     }
     if (!std::isfinite(low) || !std::isfinite(high)) throw RuntimeError("range of [", low, ", ", high, "] is not finite");
     if (low > high) throw RuntimeError("max must be larger than min");
+    if (kernels::sort().histogram) {
+        const Tensor in = contiguous(flat), y = empty({bins}, DType::i64);
+        kernels::sort().histogram(y.device_data<int64_t>(), in.device_data(), x.dtype(), in.numel(), bins, low, high);
+        return to(y, x.dtype());
+    }
     const Tensor inside = masked_select(flat, logical_and(ge(flat, Scalar(low)), le(flat, Scalar(high))));
     const DType compute = x.dtype() == DType::f64 || is_integral(x.dtype()) ? DType::f64 : DType::f32;
     Tensor at = to(div(mul(sub(to(inside, compute), Scalar(low)), Scalar(double(bins))), Scalar(high - low)), DType::i64);
     at = where(ge(at, Scalar(bins)), Scalar(bins - 1), at);
-    return to(index_add(zeros({bins}, DType::i64), 0, at, ones({at.numel()}, DType::i64)), x.dtype());
+    return to(counted(at, bins), x.dtype());
 }
 
 static Tensor isin(const Tensor& elements, const Tensor& tests, bool invert) {

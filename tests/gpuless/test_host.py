@@ -33,7 +33,7 @@ def test_operators_run_or_say_uniformly_that_they_cannot(walked):
 
 
 # Launched only for a count that a kernel made, which is zero here.
-BY_VALUE = {"cuda/kernels/index.cuh": {"masked_select<4>", "nonzero"}}
+BY_VALUE = {"cuda/kernels/scan.cuh": {"masked_select<4>", "nonzero"}}
 
 
 def asked_for(stand_in):

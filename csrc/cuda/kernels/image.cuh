@@ -133,7 +133,7 @@ template <class T> __global__ void __launch_bounds__(256)
 // The gradient of the grid, and, for that of the input, where each neighbour of each point is (batch * in_size + place) and its weight.
 template <class T> __global__ void __launch_bounds__(256)
     grid_sample_points(const GridSample g, const T* grad, const T* input, const T* grid, T* grid_grad, uint64_t* places,
-                       int64_t* positions, T* weights, int64_t n, int taps) {
+                       T* weights, int64_t n, int taps) {
     const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (item >= n) return;
     const int64_t in_size = image_size(g.in), out_size = image_size(g.out), batch = item / out_size, o = item % out_size;
@@ -143,7 +143,6 @@ template <class T> __global__ void __launch_bounds__(256)
         for (int k = 0; k < taps; k++) {
             const bool used = k < near.count;
             places[item * taps + k] = used ? uint64_t(batch * in_size + near.at[k]) : uint64_t(g.batch * in_size);
-            positions[item * taps + k] = item * taps + k;
             weights[item * taps + k] = used ? near.weight[k] : T(0);
         }
     if (!grid_grad) return;

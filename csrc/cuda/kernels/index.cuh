@@ -1,49 +1,10 @@
 // Reading and writing by index. Scatters work on destinations that were sorted with their positions: every destination is
 // the work of one thread, which takes what goes there in order, so repeated indices give the same result every time.
-#include "cuda/kernels/base.cuh"
+#include "cuda/kernels/index_shape.cuh"
 
 namespace wisp {
 
-constexpr int index_dims = 25;
-
-struct IndexShape {
-    int dims;                                                                // innermost first
-    int64_t sizes[index_dims], a[index_dims], b[index_dims], c[index_dims];  // strides of up to three tensors, in elements
-};
-
-template <int Bytes> struct Cell;
-template <> struct Cell<1> {
-    using type = uint8_t;
-};
-template <> struct Cell<2> {
-    using type = uint16_t;
-};
-template <> struct Cell<4> {
-    using type = uint32_t;
-};
-template <> struct Cell<8> {
-    using type = uint64_t;
-};
-template <> struct Cell<16> {
-    using type = Vector<uint64_t, 2>;
-};
-
-struct Offsets {
-    int64_t a, b, c;
-};
-WISP_INLINE Offsets offsets_of(const IndexShape& s, int64_t i) {
-    Offsets o = {0, 0, 0};
-    for (int d = 0; d < s.dims; d++) {
-        const int64_t next = i / s.sizes[d], k = i - next * s.sizes[d];
-        i = next;
-        o.a += k * s.a[d];
-        o.b += k * s.b[d];
-        o.c += k * s.c[d];
-    }
-    return o;
-}
-
-constexpr uint64_t nowhere = (uint64_t(1) << 40) - 1;  // the destination of what is dropped, as in pairs.h
+constexpr uint64_t nowhere = (uint64_t(1) << 40) - 1;  // the destination of what is dropped, as in sorting.h
 
 __global__ void __launch_bounds__(256)
     report_bad_indices(const int64_t* index, int64_t n, int64_t size, unsigned long long name, Report* report) {
@@ -85,14 +46,17 @@ __global__ void __launch_bounds__(256) index_offsets(int64_t* out, const IndexLi
     out[i] = offset;
 }
 
-// a: strides of a slice of out, b: of in.
+// a: strides of a slice of out, b: of in. turned: the slices lie beside each other in out, and neighbours are of neighbouring slices. `by`
+// divides by the inner count; 0 if there are too many elements.
 template <int Bytes> __global__ void __launch_bounds__(256)
-    take(void* out, int64_t out_step, const void* in, const int64_t* offsets, int64_t n, int64_t slice, const IndexShape s) {
+    take(void* out, int64_t out_step, const void* in, const int64_t* offsets, int64_t n, int64_t slice, const Divider by, int turned,
+         const IndexShape s) {
     using T = typename Cell<Bytes>::type;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * slice) return;
-    const int64_t k = i / slice;
-    const Offsets o = offsets_of(s, i - k * slice);
+    const int64_t inner = turned ? n : slice, high = by.divisor ? int64_t(by.divide(uint32_t(i))) : i / inner, low = i - high * inner;
+    const int64_t k = turned ? low : high;
+    const Offsets o = offsets_of(s, turned ? high : low);
     static_cast<T*>(out)[k * out_step + o.a] = offsets[k] < 0 ? T{} : static_cast<const T*>(in)[offsets[k] + o.b];
 }
 
@@ -113,7 +77,21 @@ template <int H, class T, class Value> WISP_INLINE void combine_run(T* target, c
     } else {
         using C = compute<T>;
         C sum = convert<C>(*target);
-        for (int64_t j = k; j < n && places[j] == places[k]; j++) sum = combine<H>(sum, convert<C>(value(j)));
+        constexpr int ahead = 4;  // elements that are read before they are needed
+        const uint64_t place = places[k];
+        for (bool more = true; more; k += ahead) {
+            bool here[ahead];
+            C x[ahead];
+#pragma unroll
+            for (int a = 0; a < ahead; a++) here[a] = k + a < n && places[k + a] == place;
+#pragma unroll
+            for (int a = 0; a < ahead; a++)
+                if (here[a]) x[a] = convert<C>(value(k + a));
+#pragma unroll
+            for (int a = 0; a < ahead; a++)
+                if (here[a]) sum = combine<H>(sum, x[a]);
+            more = here[ahead - 1];
+        }
         *target = convert<T>(sum);
     }
 }
@@ -121,10 +99,10 @@ template <int H, class T, class Value> WISP_INLINE void combine_run(T* target, c
 // places: destinations in order, with the positions that they had. a: strides of a slice of out, b: of values.
 template <int H, class T> __global__ void __launch_bounds__(256)
     put_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, int64_t slice, const T* values, int64_t value_step,
-               const IndexShape s) {
+               const Divider by_slice, const IndexShape s) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * slice) return;
-    const int64_t k = i / slice;
+    const int64_t k = by_slice.divisor ? int64_t(by_slice.divide(uint32_t(i))) : i / slice;
     if (places[k] == nowhere || (k > 0 && places[k - 1] == places[k])) return;  // not the first of its destination
     const Offsets o = offsets_of(s, i - k * slice);
     T* target = out + int64_t(places[k]) + o.a;
@@ -144,60 +122,29 @@ template <int Bytes> __global__ void __launch_bounds__(256)
     if (!good) report_index(report, at, size, name);
     static_cast<T*>(out)[i] = good ? static_cast<const T*>(in)[o.a + at * along] : T{};
 }
-// Where each element of a scatter goes.
-__global__ void __launch_bounds__(256) scatter_places(uint64_t* places, int64_t* positions, const int64_t* index, int64_t n, int64_t along,
-                                                      int64_t size, unsigned long long name, Report* report, const IndexShape s) {
+// Where each element of a scatter goes; `limit`: nowhere.
+__global__ void __launch_bounds__(256) scatter_places(uint64_t* places, const int64_t* index, int64_t n, int64_t along,
+                                                      int64_t size, uint64_t limit, unsigned long long name, Report* report, const IndexShape s) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const Offsets o = offsets_of(s, i);
     const int64_t at = index[o.b];
     const bool good = at >= 0 && at < size;
     if (!good) report_index(report, at, size, name);
-    places[i] = good ? uint64_t(o.a + at * along) : nowhere;
-    positions[i] = i;
+    places[i] = good ? uint64_t(o.a + at * along) : limit;
 }
 // c: strides of values.
 template <int H, class T> __global__ void __launch_bounds__(256)
-    scatter_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, const T* values, const IndexShape s) {
+    scatter_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, uint64_t limit, const T* values, const IndexShape s) {
     const int64_t k = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (k >= n || places[k] == nowhere || (k > 0 && places[k - 1] == places[k])) return;
+    if (k >= n || places[k] == limit || (k > 0 && places[k - 1] == places[k])) return;
     combine_run<H>(out + places[k], places, k, n, [&](int64_t j) { return values[offsets_of(s, positions[j]).c]; });
 }
 
-__global__ void __launch_bounds__(256) as_places(const int64_t* offsets, uint64_t* places, int64_t* positions, int64_t n, int64_t limit) {
+__global__ void __launch_bounds__(256) as_places(const int64_t* offsets, uint64_t* places, int64_t n, int64_t limit) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     places[i] = uint64_t(offsets[i] < 0 || offsets[i] > limit ? limit : offsets[i]);
-    positions[i] = i;
-}
-
-// Masks: ranks[i] is the number of true elements before i.
-__global__ void __launch_bounds__(256) mask_as_counts(const Bool* mask, int64_t* ranks, int64_t n) {
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i < n) ranks[i] = bool(mask[i]);
-}
-template <int Bytes> __global__ void __launch_bounds__(256)
-    masked_select(void* out, const void* in, const Bool* mask, const int64_t* ranks, int64_t n) {
-    using T = typename Cell<Bytes>::type;
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i < n && mask[i]) static_cast<T*>(out)[ranks[i]] = static_cast<const T*>(in)[i];
-}
-template <int Bytes> __global__ void __launch_bounds__(256)
-    masked_scatter(void* out, const Bool* mask, const void* values, const int64_t* ranks, int64_t n) {
-    using T = typename Cell<Bytes>::type;
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i < n && mask[i]) static_cast<T*>(out)[i] = static_cast<const T*>(values)[ranks[i]];
-}
-__global__ void __launch_bounds__(256)
-    nonzero(int64_t* out, int64_t row_step, int64_t column_step, const Bool* mask, const int64_t* ranks, int64_t n, const IndexShape s) {
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= n || !mask[i]) return;
-    int64_t rest = i;
-    for (int d = 0; d < s.dims; d++) {
-        const int64_t next = rest / s.sizes[d];
-        out[ranks[i] * row_step + (s.dims - 1 - d) * column_step] = rest - next * s.sizes[d];
-        rest = next;
-    }
 }
 
 template <int Bytes> __global__ void __launch_bounds__(256)
@@ -296,84 +243,6 @@ template <class T> __global__ void __launch_bounds__(256)
     }
     out[i] = convert<T>(b.mode == 1 && count > 0 ? C(sum / C(count)) : sum);
     if (picked) picked[i] = best;
-}
-
-// --- running sums, products and extremes along the middle of (outer, n, inner): a thread a column ---
-
-enum ScanKind : int { scan_sum, scan_prod, scan_max, scan_min, scan_logsumexp };
-template <int K, class T> __global__ void __launch_bounds__(128)
-    scan_columns(const T* in, T* out, int64_t* indices, int64_t columns, int64_t n, int64_t inner) {
-    using C = compute<T>;
-    const int64_t c = int64_t(blockIdx.x) * 128 + threadIdx.x;
-    if (c >= columns) return;
-    const int64_t base = c / inner * n * inner + c % inner;
-    C acc = C();
-    int64_t where = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const C x = convert<C>(in[base + i * inner]);
-        if (i == 0) acc = x;
-        else if constexpr (K == scan_sum) acc = acc + x;
-        else if constexpr (K == scan_prod) acc = acc * x;
-        else if constexpr (K == scan_logsumexp && !is_complex<C> && !std::is_integral_v<C>) {
-            const C m = acc > x ? acc : x;
-            acc = acc != acc || x != x ? acc + x : m == C(-INFINITY) || m == C(INFINITY) ? m : m + ::log(::exp(acc - m) + ::exp(x - m));
-        } else if constexpr (K == scan_logsumexp && is_complex<C>) {  // the one with the larger real part is taken out
-            const C m = acc.re > x.re ? acc : x, rest = acc.re > x.re ? x - acc : acc - x;
-            const auto grown = ::exp(rest.re);
-            const auto re = 1 + grown * ::cos(rest.im), im = grown * ::sin(rest.im);
-            acc = acc.re != acc.re || x.re != x.re ? acc + x : C(m.re + ::log(::hypot(re, im)), m.im + ::atan2(im, re));
-        } else if constexpr (!is_complex<C>) {
-            const bool better = acc == acc && (x != x || (K == scan_max ? x >= acc : x <= acc));
-            if (better || (acc != acc && x != x)) {
-                acc = x;
-                where = i;
-            }
-        }
-        out[base + i * inner] = convert<T>(acc);
-        if (indices) indices[base + i * inner] = where;
-    }
-}
-// A block a row: pieces of 1024 elements one after another.
-template <int K, class T> __global__ void __launch_bounds__(256) scan_rows(const T* in, T* out, int64_t n) {
-    using C = compute<T>;
-    __shared__ C sums[256];
-    __shared__ C carried;
-    in += blockIdx.x * n;
-    out += blockIdx.x * n;
-    if (threadIdx.x == 0) carried = K == scan_prod ? C(1) : C(0);
-    __syncthreads();
-    for (int64_t base = 0; base < n; base += 1024) {
-        C own[4], total = K == scan_prod ? C(1) : C(0);
-        for (int k = 0; k < 4; k++) {
-            const int64_t i = base + threadIdx.x * 4 + k;
-            own[k] = i < n ? convert<C>(in[i]) : K == scan_prod ? C(1) : C(0);
-            if constexpr (K == scan_prod) total = total * own[k];
-            else total = total + own[k];
-        }
-        sums[threadIdx.x] = total;
-        __syncthreads();
-        for (int by = 1; by < 256; by *= 2) {
-            const C before = threadIdx.x >= by ? sums[threadIdx.x - by] : K == scan_prod ? C(1) : C(0);
-            __syncthreads();
-            if constexpr (K == scan_prod) sums[threadIdx.x] = sums[threadIdx.x] * before;
-            else sums[threadIdx.x] = sums[threadIdx.x] + before;
-            __syncthreads();
-        }
-        C running = carried;
-        if (threadIdx.x > 0) {
-            if constexpr (K == scan_prod) running = running * sums[threadIdx.x - 1];
-            else running = running + sums[threadIdx.x - 1];
-        }
-        __syncthreads();
-        for (int k = 0; k < 4; k++) {
-            const int64_t i = base + threadIdx.x * 4 + k;
-            if constexpr (K == scan_prod) running = running * own[k];
-            else running = running + own[k];
-            if (i < n) out[i] = convert<T>(running);
-        }
-        if (threadIdx.x == 255) carried = running;
-        __syncthreads();
-    }
 }
 
 }  // namespace wisp

@@ -1,183 +1,368 @@
-// A stable radix sort of keys with their positions, eight bits a pass; what sorting, scatters and embeddings build on.
-#include "cuda/kernels/base.cuh"
+// A stable radix sort of elements with their positions, eight bits a pass; what sorting, scatters and embeddings build on. Each pass reads
+// and writes once: a tile ranks its elements by digit, and learns from the tiles before it where its share of each digit begins.
+#include "cuda/kernels/keys.cuh"
+#include "cuda/kernels/tiles.cuh"
 
 namespace wisp {
 
-constexpr int tile = 2048;  // elements of a block of 256 threads
+constexpr int radix_items = 16, radix_tile = 256 * radix_items, radix_passes = 8;
 
-// An unsigned number whose order is that of x; NaN is the largest.
-template <class T> WISP_INLINE uint64_t sort_key(T x, bool descending) {
-    uint64_t k;
-    if constexpr (is_half<T>) return sort_key(float(x), descending);
-    else if constexpr (std::is_same_v<T, float>) {
-        const uint32_t b = x != x ? 0x7fffffffu : __float_as_uint(x == 0 ? 0.0f : x);
-        k = b & 0x80000000u ? uint32_t(~b) : b | 0x80000000u;
-        if (descending) k = uint32_t(~uint32_t(k));
-        return k;
-    } else if constexpr (std::is_same_v<T, double>) {
-        const uint64_t b = x != x ? 0x7fffffffffffffffULL : uint64_t(__double_as_longlong(x == 0 ? 0.0 : x));
-        k = b >> 63 ? ~b : b | 0x8000000000000000ULL;
-    } else if constexpr (sizeof(T) == 8) k = std::is_signed_v<T> ? uint64_t(x) ^ 0x8000000000000000ULL : uint64_t(x);
-    else {  // as few bits as the type has
-        constexpr uint64_t all = (uint64_t(1) << (8 * sizeof(T))) - 1;
-        k = uint64_t(int64_t(x)) & all;
-        if constexpr (std::is_signed_v<T>) k ^= (all >> 1) + 1;
-        return descending ? ~k & all : k;
+// Threads whose digit is that of this one.
+WISP_INLINE unsigned same_digit(unsigned digit) {
+    unsigned same = 0xffffffffu;
+#pragma unroll
+    for (int bit = 0; bit < 8; bit++) {
+        const unsigned set = unsigned(int(digit << (31 - bit)) >> 31);  // all ones or none
+        same &= ~(__ballot_sync(0xffffffffu, set) ^ set);
     }
-    return descending ? ~k : k;
+    return same;
 }
 
-template <class T> __global__ void __launch_bounds__(256)
-    make_keys(const T* x, uint64_t* keys, int64_t* positions, int64_t n, int64_t row, int descending) {
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= n) return;
-    keys[i] = sort_key(x[i], descending);
-    positions[i] = i;
-}
-// Keys for the second sort: the row that each element came from.
-__global__ void __launch_bounds__(256) row_keys(const int64_t* positions, uint64_t* keys, int64_t n, int64_t row) {
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i < n) keys[i] = uint64_t(positions[i] / row);
-}
+// K: the key, or a key with the number of its row above it. P: a position, W: what a pass counts in.
+template <class T, class K, class P, class W> struct RadixSort {
+    const T* in;
+    K *keys, *other_keys;
+    P *positions, *other_positions;
+    W* starts;        // [pass][digit]: counts, then where each digit begins
+    W* told;          // [pass][tile][digit]: zero, then what tiles say about a digit
+    unsigned* begun;  // [pass]
+    unsigned* from;   // [pass]: 0: read `in`, 1 or 2: `keys` or `other_keys`; 3: all digits are the same, nothing to do
+    T* values;        // the results, or null
+    int64_t* indices;
+    int64_t n, row;  // in all, and of a row
+    int passes, descending, rows;
+    Divider by_row;
+};
 
-// counts[digit][block]
-__global__ void __launch_bounds__(256) radix_count(const uint64_t* keys, int64_t n, int shift, int64_t* counts) {
-    __shared__ int bins[256];
-    bins[threadIdx.x] = 0;
-    __syncthreads();
-    const int64_t base = int64_t(blockIdx.x) * tile;
-    for (int k = threadIdx.x; k < tile; k += 256)
-        if (base + k < n) atomicAdd(&bins[keys[base + k] >> shift & 255], 1);
-    __syncthreads();
-    counts[int64_t(threadIdx.x) * gridDim.x + blockIdx.x] = bins[threadIdx.x];
-}
-
-// Exclusive sums of one long array, by one block.
-__global__ void __launch_bounds__(1024) exclusive_sums(int64_t* values, int64_t n) {
-    __shared__ int64_t sums[1024];
-    __shared__ int64_t carried;
-    if (threadIdx.x == 0) carried = 0;
-    __syncthreads();
-    for (int64_t base = 0; base < n; base += 4096) {
-        int64_t own[4], total = 0;
-        for (int k = 0; k < 4; k++) {
-            const int64_t i = base + threadIdx.x * 4 + k;
-            own[k] = i < n ? values[i] : 0;
-            total += own[k];
-        }
-        sums[threadIdx.x] = total;
-        __syncthreads();
-        for (int by = 1; by < 1024; by *= 2) {
-            const int64_t before = threadIdx.x >= by ? sums[threadIdx.x - by] : 0;
-            __syncthreads();
-            sums[threadIdx.x] += before;
-            __syncthreads();
-        }
-        int64_t running = carried + sums[threadIdx.x] - total;
-        for (int k = 0; k < 4; k++) {
-            const int64_t i = base + threadIdx.x * 4 + k;
-            if (i < n) values[i] = running;
-            running += own[k];
-        }
-        __syncthreads();
-        if (threadIdx.x == 1023) carried = running;
-        __syncthreads();
+template <class T, class K> WISP_INLINE unsigned digit_of(K key, int pass, bool descending) {
+    if constexpr (has_nan<T>) {
+        const K above = sizeof(K) * 8 > key_bits<T> ? key & ~K(key_mask<T>) : K(0);
+        key = above | same_zero<T>(Key<T>(key & K(key_mask<T>)), descending);
     }
+    return unsigned(key >> (pass * 8)) & 255;
+}
+template <class T, class K, class P, class W> WISP_INLINE K first_key(const RadixSort<T, K, P, W>& s, int64_t i) {
+    K key = to_key(s.in[i], s.descending);
+    if constexpr (sizeof(K) > sizeof(Key<T>))
+        if (s.rows > 1) key |= K(s.n < (int64_t(1) << 31) ? s.by_row.divide(uint32_t(i)) : i / s.row) << key_bits<T>;
+    return key;
 }
 
-// Each warp takes 256 neighbouring elements of the tile in order, so that equal digits keep theirs.
-__global__ void __launch_bounds__(256) radix_scatter(const uint64_t* keys, const int64_t* positions, int64_t n, int shift,
-                                                     const int64_t* starts, uint64_t* keys_out, int64_t* positions_out) {
-    __shared__ int before[8][256];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (int k = threadIdx.x; k < 8 * 256; k += 256) before[k / 256][k % 256] = 0;
+template <class T, class K, class P, class W> __global__ void __launch_bounds__(256) radix_count(const RadixSort<T, K, P, W> s) {
+    __shared__ unsigned bins[sizeof(K)][256];
+    for (int p = 0; p < int(sizeof(K)); p++) bins[p][threadIdx.x] = 0;
     __syncthreads();
-    const int64_t base = int64_t(blockIdx.x) * tile + warp * 256;
-    for (int k = 0; k < 256; k += 32)
-        if (base + k + lane < n) atomicAdd(&before[warp][keys[base + k + lane] >> shift & 255], 1);
-    __syncthreads();
-    int running = 0;
-    for (int w = 0; w < 8; w++) {  // a thread a digit: counts become starts within the tile
-        const int count = before[w][threadIdx.x];
-        before[w][threadIdx.x] = running;
-        running += count;
+    constexpr int ahead = 4;  // elements that are read before they are counted
+    for (int64_t base = int64_t(blockIdx.x) * (256 * ahead); base < s.n; base += int64_t(gridDim.x) * (256 * ahead)) {
+        K keys[ahead];
+#pragma unroll
+        for (int k = 0; k < ahead; k++)
+            if (const int64_t i = base + k * 256 + threadIdx.x; i < s.n) keys[k] = first_key(s, i);
+#pragma unroll
+        for (int k = 0; k < ahead; k++) {
+            const bool valid = base + k * 256 + threadIdx.x < s.n;
+#pragma unroll
+            for (int p = 0; p < int(sizeof(K)); p++) {
+                if (p >= s.passes) break;
+                const unsigned digit = valid ? digit_of<T>(keys[k], p, s.descending) : 256;
+                // Keys of few bits have the same digit everywhere: one addition for the warp.
+                if (__all_sync(0xffffffffu, digit == __shfl_sync(0xffffffffu, digit, 0))) {
+                    if (threadIdx.x % 32 == 0 && valid) atomicAdd(&bins[p][digit], 32u);
+                } else if (valid) atomicAdd(&bins[p][digit], 1u);
+            }
+        }
     }
     __syncthreads();
-    for (int k = 0; k < 256; k += 32) {
-        const int64_t i = base + k + lane;
-        const bool valid = i < n;
-        const uint64_t key = valid ? keys[i] : 0;
-        const int digit = valid ? int(key >> shift & 255) : 256;
-        const unsigned same = __match_any_sync(0xffffffffu, digit), below = same & ((1u << lane) - 1);
-        int rank = 0;
-        if (valid) rank = before[warp][digit] + __popc(below);
+    for (int p = 0; p < s.passes; p++)
+        if (bins[p][threadIdx.x]) atomicAdd(&s.starts[p * 256 + threadIdx.x], W(bins[p][threadIdx.x]));
+}
+
+// Counts become starts, and it is known which passes have nothing to do; the last one always writes the results.
+template <class T, class K, class P, class W> __global__ void __launch_bounds__(256) radix_plan(const RadixSort<T, K, P, W> s) {
+    __shared__ W sums[8];
+    unsigned from = 0;
+    for (int p = 0; p < s.passes; p++) {
+        const W count = s.starts[p * 256 + threadIdx.x];
+        W total;
+        const W before = block_prefix(count, W(0), total, sums, Plus());
+        s.starts[p * 256 + threadIdx.x] = before;
+        const bool same = __syncthreads_or(int64_t(count) == s.n) && p + 1 < s.passes;
+        if (threadIdx.x == 0) s.from[p] = same ? 3 : from;
+        if (!same) from = from == 1 ? 2 : 1;
+    }
+}
+
+// Ranks a warp's elements, which are in the order (k, lane), among those of the warp with the same digit. `place` has the digits, and gets
+// the ranks above bit 8. `counts` begins with zeros; afterwards counts[warp][digit] is what the warps before have, and `total` what all
+// have of digit threadIdx.x.
+template <int Warps, int Items> WISP_INLINE void rank_digits(uint16_t (&counts)[Warps][256], unsigned (&place)[Items], int& total) {
+    const int warp = threadIdx.x >> 5;
+    const unsigned before = (1u << (threadIdx.x & 31)) - 1;
+#pragma unroll
+    for (int k = 0; k < Items; k++) {
+        const unsigned same = same_digit(place[k]);
+        uint16_t* count = &counts[warp][place[k]];
+        const unsigned old = *count;
         __syncwarp();
-        if (valid && below == 0) before[warp][digit] += __popc(same);
+        if ((same & before) == 0) *count = uint16_t(old + __popc(same));
         __syncwarp();
-        if (valid) {
-            const int64_t to = starts[int64_t(digit) * gridDim.x + blockIdx.x] + rank;
-            keys_out[to] = key;
-            positions_out[to] = positions[i];
+        place[k] |= (old + __popc(same & before)) << 8;
+    }
+    __syncthreads();
+    total = 0;
+    if (threadIdx.x < 256)
+#pragma unroll
+        for (int w = 0; w < Warps; w++) {
+            const int count = counts[w][threadIdx.x];
+            counts[w][threadIdx.x] = uint16_t(total);
+            total += count;
+        }
+}
+
+template <class T, class K, class P, class W> __global__ void __launch_bounds__(256, sizeof(K) == 4 ? 3 : 2)
+    radix_pass(const RadixSort<T, K, P, W> s, int pass) {
+    constexpr W has_own = W(1) << (sizeof(W) * 8 - 2), has_all = has_own << 1, value = has_own - 1;
+    __shared__ uint16_t counts[8][256];
+    __shared__ K exchange[radix_tile];
+    __shared__ W shift[256];
+    __shared__ int sums[8], local[256];
+    __shared__ unsigned number;
+    const unsigned from = s.from[pass];
+    if (from == 3) return;
+    const bool last = pass + 1 == s.passes;
+    if (threadIdx.x == 0) number = atomicAdd(s.begun + pass, 1u);
+    for (int w = 0; w < 8; w++) counts[w][threadIdx.x] = 0;
+    __syncthreads();
+    const unsigned tile = number;
+    const int64_t base = int64_t(tile) * radix_tile;
+    const int warp = threadIdx.x >> 5, first = warp * (radix_items * 32) + (threadIdx.x & 31);
+    const int size = s.n - base < radix_tile ? int(s.n - base) : radix_tile;
+    K key[radix_items];
+    if (from == 0) {
+#pragma unroll
+        for (int k = 0; k < radix_items; k++)
+            if (first + k * 32 < size) key[k] = first_key(s, base + first + k * 32);
+    } else {
+        const K* keys = (from == 1 ? s.keys : s.other_keys) + base + first;
+#pragma unroll
+        for (int k = 0; k < radix_items; k++)
+            if (first + k * 32 < size) key[k] = keys[k * 32];
+    }
+    // What is beyond the end counts as the last digit: it comes behind all others, and is not written.
+    unsigned place[radix_items];
+#pragma unroll
+    for (int k = 0; k < radix_items; k++) place[k] = first + k * 32 < size ? digit_of<T>(key[k], pass, s.descending) : 255u;
+    int total;
+    rank_digits(counts, place, total);
+    const int beyond = threadIdx.x == 255 ? radix_tile - size : 0;
+    volatile W* told = s.told + (int64_t(pass) * gridDim.x + tile) * 256 + threadIdx.x;
+    *told = W(total - beyond) | (tile == 0 ? has_all : has_own);
+    int all;
+    local[threadIdx.x] = block_prefix(total, 0, all, sums, Plus());
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < radix_items; k++) {
+        const unsigned d = place[k] & 255;
+        place[k] = (place[k] >> 8) + local[d] + counts[warp][d];
+        exchange[place[k]] = key[k];
+    }
+    W before = 0;
+    if (tile > 0) {
+        constexpr int window = 8;  // tiles that are looked at at once
+        bool done = false;
+        for (int64_t at = int64_t(tile) - 1; !done; at -= window) {
+            W words[window];
+#pragma unroll
+            for (int k = 0; k < window; k++) words[k] = at - k >= 0 ? told[(at - k - int64_t(tile)) * 256] : has_all;
+#pragma unroll
+            for (int k = 0; k < window; k++) {
+                if (done) break;
+                while (words[k] == 0) words[k] = told[(at - k - int64_t(tile)) * 256];
+                before += words[k] & value;
+                done = words[k] & has_all;
+            }
+        }
+        *told = (before + W(total - beyond)) | has_all;
+    }
+    shift[threadIdx.x] = s.starts[pass * 256 + threadIdx.x] + before - W(local[threadIdx.x]);
+    __syncthreads();
+    W to[radix_items];
+    K* keys_out = from == 1 ? s.other_keys : s.keys;
+#pragma unroll
+    for (int k = 0; k < radix_items; k++) {
+        const int j = k * 256 + threadIdx.x;
+        if (j >= size) break;
+        const K moved = exchange[j];
+        to[k] = shift[digit_of<T>(moved, pass, s.descending)] + W(j);
+        if (!last) keys_out[to[k]] = moved;
+        else if (s.values) s.values[to[k]] = from_key<T>(Key<T>(moved & K(key_mask<T>)), s.descending);
+    }
+    if (!s.positions) return;
+    __syncthreads();
+    P* moving = reinterpret_cast<P*>(exchange);
+    const P* positions = (from == 1 ? s.positions : s.other_positions) + base + first;
+#pragma unroll
+    for (int k = 0; k < radix_items; k++)
+        if (first + k * 32 < size) moving[place[k]] = from ? positions[k * 32] : P(base + first + k * 32);
+    __syncthreads();
+    P* positions_out = from == 1 ? s.other_positions : s.positions;
+#pragma unroll
+    for (int k = 0; k < radix_items; k++) {
+        const int j = k * 256 + threadIdx.x;
+        if (j >= size) break;
+        if (!last) positions_out[to[k]] = moving[j];
+        else {
+            int64_t at = int64_t(moving[j]);
+            if (s.rows > 1) at -= (s.n < (int64_t(1) << 31) ? int64_t(s.by_row.divide(uint32_t(at))) : at / s.row) * s.row;
+            s.indices[to[k]] = at;
         }
     }
 }
 
-template <class T> __global__ void __launch_bounds__(256)
-    sorted_results(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t n, int64_t row, int64_t kept) {
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= n) return;
-    const int64_t r = i / row, k = i - r * row;
-    if (k >= kept) return;
-    const int64_t p = positions[i];
-    if (values) values[r * kept + k] = x[p];
-    if (indices) indices[r * kept + k] = p - r * row;
-}
-
-template <class T> WISP_INLINE bool is_nan(T x) {
-    if constexpr (std::is_integral_v<T>) return false;
-    else {
-        const compute<T> v = convert<compute<T>>(x);
-        return v != v;
-    }
-}
-
-// One element of each sorted row: that of a rank, or a median; NaNs are at the end.
-enum Selecting : int { select_kth, select_median, select_nanmedian };
-template <class T> __global__ void __launch_bounds__(256)
-    select_sorted(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t rows, int64_t n, int what, int64_t k) {
-    const int64_t r = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (r >= rows) return;
-    const int64_t* order = positions + r * n;
-    int64_t rank = k;
-    if (what != select_kth) {
-        int64_t numbers = 0;  // elements that are not NaN
-        for (int64_t count = n; count > 0;) {
-            const int64_t half = count / 2;
-            const bool number = !is_nan(x[order[numbers + half]]);
-            numbers = number ? numbers + half + 1 : numbers;
-            count = number ? count - half - 1 : half;
+// Rows that a block holds: all passes in one launch. `kept`: how many of each row are wanted.
+template <class T, int Threads, int Items> __global__ void __launch_bounds__(Threads, Threads == 256 && sizeof(T) <= 4 ? 3 : 1)
+    sort_rows(const T* in, T* values, int64_t* indices, int64_t n, int64_t kept, int descending, int passes) {
+    using K = Key<T>;
+    constexpr int warps = Threads / 32;
+    __shared__ uint16_t counts[warps][256];
+    __shared__ int sums[8], local[256];
+    __shared__ K differ[2];
+    extern __shared__ unsigned long long memory[];
+    K* exchange = reinterpret_cast<K*>(memory);
+    in += blockIdx.x * n;
+    const int warp = threadIdx.x >> 5, first = warp * (Items * 32) + (threadIdx.x & 31);
+    K key[Items];
+    uint16_t position[Items];
+    const int size = int(n);
+    K ones = 0, zeros = 0;  // bits that some element has, and that some lacks
+#pragma unroll
+    for (int k = 0; k < Items; k++) {
+        const int i = first + k * 32;
+        position[k] = uint16_t(i);
+        key[k] = ~K(0);
+        if (i < size) {
+            key[k] = to_key(in[i], descending);
+            ones |= same_zero<T>(key[k], descending);
+            zeros |= ~same_zero<T>(key[k], descending);
         }
-        rank = numbers < n && what == select_median ? numbers : numbers == 0 ? 0 : (numbers - 1) / 2;
     }
-    values[r] = x[order[rank]];
-    indices[r] = order[rank] - r * n;
+    if (threadIdx.x < 2) differ[threadIdx.x] = 0;
+    __syncthreads();
+    for (int by = 16; by > 0; by /= 2) {
+        ones |= __shfl_xor_sync(0xffffffffu, ones, by);
+        zeros |= __shfl_xor_sync(0xffffffffu, zeros, by);
+    }
+    if ((threadIdx.x & 31) == 0) {
+        atomicOr(&differ[0], ones);
+        atomicOr(&differ[1], zeros);
+    }
+    for (int pass = 0; pass < passes; pass++) {
+        for (int i = threadIdx.x; i < warps * 256; i += Threads) counts[i / 256][i % 256] = 0;
+        __syncthreads();
+        if (((differ[0] & differ[1]) >> (pass * 8) & 255) == 0) continue;
+        int total, all;
+        // What is beyond the end has the last digit every time, and so stays behind all others.
+        unsigned place[Items];
+#pragma unroll
+        for (int k = 0; k < Items; k++) place[k] = position[k] < size ? digit_of<T>(key[k], pass, descending) : 255u;
+        rank_digits(counts, place, total);
+        if constexpr (Threads == 256) local[threadIdx.x] = block_prefix(total, 0, all, sums, Plus());
+        else {
+            // block_prefix is for 256 threads: the others wait
+            const int lane = threadIdx.x & 31;
+            int inclusive = total;
+            for (int by = 1; by < 32; by *= 2) {
+                const int before = __shfl_up_sync(0xffffffffu, inclusive, by);
+                if (lane >= by) inclusive += before;
+            }
+            if (threadIdx.x < 256 && lane == 31) sums[warp] = inclusive;
+            __syncthreads();
+            if (threadIdx.x < 256) {
+                int before = 0;
+                for (int w = 0; w < warp; w++) before += sums[w];
+                local[threadIdx.x] = before + inclusive - total;
+            }
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < Items; k++) {
+            const unsigned d = place[k] & 255;
+            place[k] = (place[k] >> 8) + local[d] + counts[warp][d];
+            exchange[place[k]] = key[k];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < Items; k++) key[k] = exchange[first + k * 32];
+        __syncthreads();
+        uint16_t* moving = reinterpret_cast<uint16_t*>(exchange);
+#pragma unroll
+        for (int k = 0; k < Items; k++) moving[place[k]] = position[k];
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < Items; k++) position[k] = moving[first + k * 32];
+    }
+#pragma unroll
+    for (int k = 0; k < Items; k++) {
+        const int i = first + k * 32;
+        if (i >= size || i >= kept) continue;
+        if (values) values[blockIdx.x * kept + i] = from_key<T>(key[k], descending);
+        if (indices) indices[blockIdx.x * kept + i] = position[k];
+    }
 }
-// The longest run of equal elements of each sorted row, the first of several; its last element.
+
+// Rows of at most 64: a warp each, which counts for every element those that come before it.
 template <class T> __global__ void __launch_bounds__(256)
-    mode_sorted(const T* x, const int64_t* positions, T* values, int64_t* indices, int64_t rows, int64_t n) {
-    const int64_t r = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (r >= rows) return;
-    const int64_t* order = positions + r * n;
-    int64_t best = 0, longest = 0;
-    for (int64_t i = 0; i < n;) {
-        const uint64_t key = sort_key(x[order[i]], false);
-        int64_t end = i + 1;
-        while (end < n && sort_key(x[order[end]], false) == key) end++;
-        if (end - i > longest) longest = end - i, best = end - 1;
-        i = end;
+    sort_short_rows(const T* in, T* values, int64_t* indices, int64_t rows, int n, int kept, int descending) {
+    using K = Key<T>;
+    const int64_t row = int64_t(blockIdx.x) * 8 + (threadIdx.x >> 5);
+    const int lane = threadIdx.x & 31;
+    if (row >= rows) return;
+    in += row * n;
+    const T a = lane < n ? in[lane] : T(), b = lane + 32 < n ? in[lane + 32] : T();
+    const K ka = order_key(a, descending), kb = order_key(b, descending);
+    int rank_a = 0, rank_b = 0;
+    for (int j = 0; j < n; j++) {
+        const K other = __shfl_sync(0xffffffffu, j < 32 ? ka : kb, j & 31);
+        rank_a += other < ka || (other == ka && j < lane);
+        rank_b += other < kb || (other == kb && j < lane + 32);
     }
-    values[r] = x[order[best]];
-    indices[r] = order[best] - r * n;
+    if (lane < n && rank_a < kept) {
+        if (values) values[row * kept + rank_a] = a;
+        if (indices) indices[row * kept + rank_a] = lane;
+    }
+    if (lane + 32 < n && rank_b < kept) {
+        if (values) values[row * kept + rank_b] = b;
+        if (indices) indices[row * kept + rank_b] = lane + 32;
+    }
+}
+
+// The longest run of equal elements of each sorted row, the first of several; where its last element was.
+template <class T> __global__ void __launch_bounds__(256)
+    mode_of_sorted(const T* sorted, const int64_t* order, T* values, int64_t* indices, int64_t n) {
+    // A thread a run: it is counted from its first element, by halving steps.
+    __shared__ unsigned long long best;
+    sorted += blockIdx.x * n;
+    order += blockIdx.x * n;
+    if (threadIdx.x == 0) best = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < n; i += 256) {
+        const Key<T> key = order_key(sorted[i], false);
+        if (i > 0 && order_key(sorted[i - 1], false) == key) continue;
+        int64_t low = i + 1, high = n;  // the first element that differs
+        while (low < high) {
+            const int64_t middle = (low + high) / 2;
+            if (order_key(sorted[middle], false) == key) low = middle + 1;
+            else high = middle;
+        }
+        // The longest, then the first: 32 bits for each
+        atomicMax(&best, (unsigned long long)(low - i) << 32 | (0xffffffffu - (unsigned)i));
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const int64_t start = int64_t(0xffffffffu - unsigned(best)), end = start + int64_t(best >> 32) - 1;
+        values[blockIdx.x] = sorted[end];
+        indices[blockIdx.x] = order[end];
+    }
 }
 
 // sorter: null, or for each row of boundaries the permutation that sorts it.
@@ -188,8 +373,20 @@ template <class T> __global__ void __launch_bounds__(256)
     if (i >= all) return;
     const int64_t row = shared ? 0 : i / n;
     const T* base = boundaries + row * m;
-    const uint64_t wanted = sort_key(values[i], false);
+    const Key<T> wanted = order_key(values[i], false);
     int64_t low = 0;
+    if (!sorter && m < (int64_t(1) << 31)) {
+        unsigned found = 0;
+        for (unsigned count = unsigned(m); count > 0;) {
+            const unsigned half = count / 2;
+            const Key<T> x = order_key(base[found + half], false);
+            const bool after = right ? x <= wanted : x < wanted;
+            found = after ? found + half + 1 : found;
+            count = after ? count - half - 1 : half;
+        }
+        out[i] = found;
+        return;
+    }
     for (int64_t count = m; count > 0;) {
         const int64_t half = count / 2;
         int64_t at = sorter ? sorter[row * m + low + half] : low + half;
@@ -197,7 +394,7 @@ template <class T> __global__ void __launch_bounds__(256)
             report_index(report, at, m, name);
             at = 0;
         }
-        const uint64_t x = sort_key(base[at], false);
+        const Key<T> x = order_key(base[at], false);
         const bool after = right ? x <= wanted : x < wanted;
         low = after ? low + half + 1 : low;
         count = after ? count - half - 1 : half;

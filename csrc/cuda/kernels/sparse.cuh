@@ -52,11 +52,10 @@ template <class T> __global__ void __launch_bounds__(256)
     if (lane == 0) out[e] = sum;
 }
 
-__global__ void __launch_bounds__(256) csr_keys(const CsrPattern p, uint64_t* keys, int64_t* positions) {
+__global__ void __launch_bounds__(256) csr_keys(const CsrPattern p, uint64_t* keys) {
     const int64_t e = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (e >= p.entries) return;
     keys[e] = uint64_t(p.column[e] < 0 || p.column[e] >= p.columns ? p.columns : p.column[e]);
-    positions[e] = e;
 }
 // From entries sorted by column: the transposed pattern, and which entry each was.
 __global__ void __launch_bounds__(256)

@@ -1,0 +1,121 @@
+// Launches scatters and counts, each in a way whose result does not depend on the order of its elements.
+#include <algorithm>
+
+#include "index_shape.h"
+#include "pointwise.h"
+#include "sorting.h"
+
+namespace wisp::cuda {
+namespace {
+
+constexpr const char* file = "cuda/kernels/scatter.cuh";
+constexpr const char* index_file = "cuda/kernels/index.cuh";
+
+struct Items {  // as in the kernels
+    const int64_t* index;
+    const void* values;
+    int64_t along, size;
+    const char* name;
+    void* report;
+    Shape s;
+};
+
+// A thread takes four elements.
+Grid taken(int64_t n) { return {unsigned((n + 1023) / 1024)}; }
+
+template <class Tag, int Variants = 1, class Name> Kernel* instance(DType d, int variant, Name name) {
+    static Instances<int(DType::count) * Variants> instances(file);
+    return instances(int(d) * Variants + variant, name);
+}
+
+void add_floats(float* out, const Items& items, int64_t n, int64_t span) {
+    int bits = 62;
+    while (bits > 24 && (n >> (62 - bits)) > 0) bits--;
+    Scratch memory(size_t(span * 12));
+    fill_zero(memory.data(), size_t(span * 12));
+    auto* sums = memory.as<unsigned long long>();
+    auto* exponents = reinterpret_cast<unsigned*>(sums + span);
+    launch_with(only_kernel<struct Exponents>(file, "sum_exponents"), taken(n), {256}, 0, items, exponents, n);
+    launch_with(only_kernel<struct SumItems>(file, "sum_items"), taken(n), {256}, 0, items, exponents, sums, n, bits);
+    if (n >= span / 2)
+        launch_with(only_kernel<struct Results>(file, "sum_results"), threads(span), {256}, 0, out, exponents, sums, span, bits);
+    else launch_with(only_kernel<struct ResultsOf>(file, "sum_results_of"), taken(n), {256}, 0, items, out, exponents, sums, n, bits);
+}
+
+// Places are sorted with their positions, and each is the work of one thread.
+void scatter_sorted(Scatter how, void* out, DType d, const Items& items, int64_t n, int64_t span) {
+    Pairs pairs(n);
+    const uint64_t limit = uint64_t(span);
+    launch_with(only_kernel<struct Places>(index_file, "scatter_places"), threads(n), {256}, 0, pairs.k, items.index, n, items.along,
+                items.size, limit, items.name, items.report, items.s);
+    pairs.sort(Pairs::bits_for(span + 1));
+    launch_with(find_kernel(index_file, str("scatter_sorted<", int(how), ", ", type_text(d), ">")), threads(n), {256}, 0, out, pairs.k,
+                pairs.p, n, limit, items.values, items.s);
+}
+
+}  // namespace
+
+void scatter(Scatter how, void* out, DType d, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides,
+             const void* values, const int64_t* value_strides, const int64_t* sizes, int ndim, int dim, int64_t size, const char* name) {
+    Items items = {index, values, out_strides[dim], size, name, report_cell(), {}};
+    int64_t n = 1, span = 1 + (size - 1) * out_strides[dim];  // from out's first element to its last
+    for (int i = ndim - 1; i >= 0; i--) {
+        n *= sizes[i];
+        items.s.add(sizes[i], i == dim ? 0 : out_strides[i], index_strides[i], value_strides[i]);
+        if (i != dim) span += (sizes[i] - 1) * out_strides[i];
+    }
+    if (n == 0 || size == 0) return;
+    const int64_t item = item_size(d);
+    const bool extreme = how == Scatter::minimum || how == Scatter::maximum;
+    if (how == Scatter::add && d == DType::f32) return add_floats(static_cast<float*>(out), items, n, span);
+    if (how == Scatter::add && is_integral(d) && item >= 4) {
+        launch_with(instance<struct Integers>(d, 0, [&] { return str("add_integers<", type_text(d), ">"); }), taken(n), {256}, 0, items,
+                    out, n);
+        return;
+    }
+    if (extreme && !is_complex(d)) {
+        const size_t bytes = size_t(span * (item > 4 ? 8 : 4));
+        Scratch keys(bytes);
+        fill_zero(keys.data(), bytes);
+        const bool high = how == Scatter::maximum;
+        auto named = [&](const char* kernel) { return [=] { return str(kernel, "<", int(how), ", ", type_text(d), ">"); }; };
+        launch_with(instance<struct Keys, 2>(d, high, named("extreme_keys")), taken(n), {256}, 0, items, keys.data(), n);
+        launch_with(instance<struct Extremes, 2>(d, high, named("extreme_results")), taken(n), {256}, 0, items, out, keys.data(), n);
+        return;
+    }
+    if (how == Scatter::set && n < (int64_t(1) << 32) - 1 && item <= 8) {
+        Scratch last(size_t(span * 4));
+        fill_zero(last.data(), size_t(span * 4));
+        const DType cell = item == 1 ? DType::u8 : item == 2 ? DType::u16 : item == 4 ? DType::u32 : DType::u64;
+        auto named = [&](const char* kernel) { return [=] { return str(kernel, "<", type_text(cell), ">"); }; };
+        launch_with(instance<struct Last>(cell, 0, named("last_ones")), taken(n), {256}, 0, items, last.data(), n);
+        launch_with(instance<struct SetLast>(cell, 0, named("set_last_ones")), taken(n), {256}, 0, items, out, last.data(), n);
+        return;
+    }
+    scatter_sorted(how, out, d, items, n, span);
+}
+
+namespace {
+constexpr int64_t few_bins = 8192;  // that shared memory counts in
+unsigned counting_blocks(int64_t n) {
+    return unsigned(std::clamp<int64_t>((n + 2047) / 2048, 1, device_info(current_index()).multiprocessors * 4));
+}
+}  // namespace
+
+void count_places(int64_t* out, const int64_t* index, int64_t n, int64_t bins) {
+    fill_zero(out, size_t(bins * 8));
+    if (n * bins == 0) return;
+    const bool few = bins <= few_bins;
+    static Kernel* const kernels[2] = {find_kernel(file, "count_places<false>"), find_kernel(file, "count_places<true>")};
+    launch_with(kernels[few], {counting_blocks(n)}, {512}, few ? unsigned(bins * 4) : 0, out, index, n, bins);
+}
+
+void count_values(int64_t* out, const void* values, DType d, int64_t n, int64_t bins, double low, double high) {
+    fill_zero(out, size_t(bins * 8));
+    if (n == 0) return;
+    const bool few = bins <= few_bins;
+    launch_with(instance<struct Values, 2>(d, few, [&] { return str("count_values<", type_text(d), few ? ", true>" : ", false>"); }),
+                {counting_blocks(n)}, {512}, few ? unsigned(bins * 4) : 0, out, values, n, bins, low, high);
+}
+
+}  // namespace wisp::cuda

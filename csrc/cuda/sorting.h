@@ -1,0 +1,71 @@
+// Sorting on the GPU, and what tiles of a launch tell each other: what selection, compaction, scans and scatters build on.
+#pragma once
+#include <cstdint>
+#include <utility>
+
+#include "../core/dtype.h"
+#include "runtime.h"
+
+namespace wisp::cuda {
+
+inline Grid threads(int64_t n) { return {unsigned((n + 255) / 256)}; }
+
+// A kernel that has one instance; `Tag`: one type for each use.
+template <class Tag> Kernel* only_kernel(const char* file, const char* name) {
+    static Kernel* const kernel = find_kernel(file, name);
+    return kernel;
+}
+
+// Rows of n elements, stable; NaN is the largest. values or indices may be null, and values may be `in`. `bits`: of the elements, which are
+// unsigned then, that can differ; 0: all.
+void sort_rows(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, bool descending, int bits = 0);
+
+// For the table of sorting; scatter.cpp has the first two, scan.cpp the last.
+void count_places(int64_t* out, const int64_t* index, int64_t n, int64_t bins);
+void count_values(int64_t* out, const void* values, DType dtype, int64_t n, int64_t bins, double low, double high);
+void run_starts(bool* out, const void* in, DType dtype, int64_t n);
+
+constexpr int offset_bits = 40;  // of an element in a storage
+// A destination that none has: what was to go there is dropped.
+constexpr uint64_t nowhere = (uint64_t(1) << offset_bits) - 1;
+
+// Fill `k`, sort by its lowest bits (stable); then `k` is in order, and `p` has the positions that its elements had.
+struct Pairs {
+    Scratch keys, sorted, positions;
+    int64_t n;
+    uint64_t* k;
+    int64_t* p;
+    explicit Pairs(int64_t n)
+        : keys(size_t(n) * 8), sorted(size_t(n) * 8), positions(size_t(n) * 8), n(n), k(keys.as<uint64_t>()), p(positions.as<int64_t>()) {}
+    void sort(int bits) {
+        sort_rows(sorted.data(), p, k, DType::u64, 1, n, false, bits);
+        k = sorted.as<uint64_t>();
+    }
+    // How many bits keys below `limit` have.
+    static int bits_for(int64_t limit) {
+        int bits = 1;
+        while (bits < 63 && (int64_t(1) << bits) < limit) bits++;
+        return bits;
+    }
+};
+
+// As Tiles in kernels/tiles.cuh, for so many tiles that hold numbers of so many bytes.
+struct Tiles {
+    unsigned *begun, *has_sum, *has_start;
+    char *sums, *starts;
+};
+class TileMemory {
+public:
+    TileMemory(int64_t tiles, int64_t bytes) : flags_(size_t(2 * tiles + 1) * 4), sums_(size_t(2 * tiles * bytes)) {
+        fill_zero(flags_.data(), size_t(2 * tiles + 1) * 4);
+        unsigned* f = flags_.as<unsigned>();
+        tiles_ = {f, f + 1, f + 1 + tiles, sums_.as<char>(), sums_.as<char>() + tiles * bytes};
+    }
+    const Tiles& tiles() const { return tiles_; }
+
+private:
+    Scratch flags_, sums_;
+    Tiles tiles_;
+};
+
+}  // namespace wisp::cuda

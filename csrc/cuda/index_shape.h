@@ -11,7 +11,7 @@ constexpr int max_dims = 25;
 struct Shape {
     int dims = 0, small = 0;
     Divider by[max_dims];
-    int64_t sizes[max_dims], a[max_dims], b[max_dims], c[max_dims];
+    int64_t sizes[max_dims], a[max_dims] = {}, b[max_dims] = {}, c[max_dims] = {};
     void add(int64_t size, int64_t sa, int64_t sb, int64_t sc) {  // from the innermost outwards
         if (size == 1) return;
         if (dims && a[dims - 1] * sizes[dims - 1] == sa && b[dims - 1] * sizes[dims - 1] == sb && c[dims - 1] * sizes[dims - 1] == sc) {
@@ -24,9 +24,15 @@ struct Shape {
         finish();
     }
     void finish() {
-        int64_t all = 1;
-        for (int d = 0; d < dims; d++) all *= sizes[d];
-        small = all < int64_t(1) << 31;
+        int64_t all = 1, last[3] = {0, 0, 0};
+        for (int d = 0; d < dims; d++) {
+            all *= sizes[d];
+            last[0] += (sizes[d] - 1) * a[d];
+            last[1] += (sizes[d] - 1) * b[d];
+            last[2] += (sizes[d] - 1) * c[d];
+        }
+        constexpr int64_t limit = int64_t(1) << 31;
+        small = all >= limit ? 0 : last[0] < limit && last[1] < limit && last[2] < limit ? 2 : 1;
         by[dims - 1] = divider(uint32_t(sizes[dims - 1]));
     }
 };

@@ -21,7 +21,7 @@ void scan_(Scan kind, void* out, int64_t* indices, const void* in, DType d, int6
     const bool extreme = kind == Scan::max || kind == Scan::min;
     const int items = n <= 256 ? 1 : n <= 1024 ? 4 : extreme || item_size(d) > 4 ? 8 : 16;
     const int64_t tile = 256 * items, tiles = (n + tile - 1) / tile;
-    TileMemory memory(tiles > 1 ? outer * tiles : 0, 16);
+    TileMemory memory(tiles > 1 ? outer * tiles : 0, extreme ? 16 : item_size(d));
     launch_with(find_kernel(file, str("scan_tiles<", int(kind), ", ", type_text(d), ", ", items, ">")), {unsigned(outer * tiles)}, {256}, 0,
                 in, out, indices, n, unsigned(tiles), memory.tiles());
 }

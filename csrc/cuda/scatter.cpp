@@ -28,9 +28,53 @@ template <class Tag, int Variants = 1, class Name> Kernel* instance(DType d, int
     return instances(int(d) * Variants + variant, name);
 }
 
-void add_floats(float* out, const Items& items, int64_t n, int64_t span) {
+// Of a sum of n elements, that its largest may fill.
+int bits_of_largest(int64_t n) {
     int bits = 62;
     while (bits > 24 && (n >> (62 - bits)) > 0) bits--;
+    return bits;
+}
+
+struct Lines {  // as in the kernels
+    const int64_t* index;
+    const float* values;
+    float* out;
+    int64_t along, size, count, index_step, value_step;
+    const char* name;
+    void* report;
+    unsigned* exponents;
+    unsigned long long* sums;
+    unsigned parts;
+    int bits;
+    Shape s;
+};
+constexpr int64_t longest_line = 16384;  // 12 bytes a place in shared memory
+
+// Whether there are enough lines to give each a block, or one only that many blocks can share.
+bool add_lines(Lines& l, int64_t lines) {
+    const int processors = device_info(current_index()).multiprocessors;
+    if (l.size > longest_line || l.index_step > 1 || l.value_step > 1 || (lines > 1 && lines < processors)) return false;
+    const unsigned shared = unsigned(l.size * 12);
+    l.bits = bits_of_largest(l.count);
+    if (lines > 1 || l.count <= 16384) {
+        l.parts = 1;
+        launch_with(only_kernel<struct LineAll>(file, "sum_lines<line_all>"), {unsigned(lines)}, {512}, shared, l);
+        return true;
+    }
+    if (l.along != 1) return false;
+    l.parts = unsigned(std::min<int64_t>((l.count + 16383) / 16384, processors * (l.size <= 4096 ? 4 : 1)));
+    Scratch memory(size_t(l.size * 12));
+    fill_zero(memory.data(), size_t(l.size * 12));
+    l.sums = memory.as<unsigned long long>();
+    l.exponents = reinterpret_cast<unsigned*>(l.sums + l.size);
+    launch_with(only_kernel<struct LineExponents>(file, "sum_lines<line_exponents>"), {l.parts}, {512}, shared, l);
+    launch_with(only_kernel<struct LineSums>(file, "sum_lines<line_sums>"), {l.parts}, {512}, shared, l);
+    launch_with(only_kernel<struct Results>(file, "sum_results"), threads(l.size), {256}, 0, l.out, l.exponents, l.sums, l.size, l.bits);
+    return true;
+}
+
+void add_floats(float* out, const Items& items, int64_t n, int64_t span) {
+    const int bits = bits_of_largest(n);
     Scratch memory(size_t(span * 12));
     fill_zero(memory.data(), size_t(span * 12));
     auto* sums = memory.as<unsigned long long>();
@@ -67,7 +111,27 @@ void scatter(Scatter how, void* out, DType d, const int64_t* out_strides, const 
     if (n == 0 || size == 0) return;
     const int64_t item = item_size(d);
     const bool extreme = how == Scatter::minimum || how == Scatter::maximum;
-    if (how == Scatter::add && d == DType::f32) return add_floats(static_cast<float*>(out), items, n, span);
+    if (how == Scatter::add && d == DType::f32) {
+        Lines l = {index,
+                   static_cast<const float*>(values),
+                   static_cast<float*>(out),
+                   out_strides[dim],
+                   size,
+                   sizes[dim],
+                   index_strides[dim],
+                   value_strides[dim],
+                   name,
+                   items.report,
+                   nullptr,
+                   nullptr,
+                   1,
+                   0,
+                   {}};
+        for (int i = ndim - 1; i >= 0; i--)
+            if (i != dim) l.s.add(sizes[i], out_strides[i], index_strides[i], value_strides[i]);
+        if (!add_lines(l, n / sizes[dim])) add_floats(static_cast<float*>(out), items, n, span);
+        return;
+    }
     if (how == Scatter::add && is_integral(d) && item >= 4) {
         launch_with(instance<struct Integers>(d, 0, [&] { return str("add_integers<", type_text(d), ">"); }), taken(n), {256}, 0, items,
                     out, n);

@@ -51,20 +51,21 @@ struct Pairs {
 
 // As Tiles in kernels/tiles.cuh, for so many tiles that hold numbers of so many bytes.
 struct Tiles {
-    unsigned *begun, *has_sum, *has_start;
+    unsigned* begun;
     char *sums, *starts;
 };
 class TileMemory {
 public:
-    TileMemory(int64_t tiles, int64_t bytes) : flags_(size_t(2 * tiles + 1) * 4), sums_(size_t(2 * tiles * bytes)) {
-        fill_zero(flags_.data(), size_t(2 * tiles + 1) * 4);
-        unsigned* f = flags_.as<unsigned>();
-        tiles_ = {f, f + 1, f + 1 + tiles, sums_.as<char>(), sums_.as<char>() + tiles * bytes};
+    TileMemory(int64_t tiles, int64_t bytes) : memory_(size_t(16 + 2 * tiles * cell(bytes))) {
+        fill_zero(memory_.data(), size_t(16 + 2 * tiles * cell(bytes)));
+        char* m = memory_.as<char>();
+        tiles_ = {memory_.as<unsigned>(), m + 16, m + 16 + tiles * cell(bytes)};
     }
     const Tiles& tiles() const { return tiles_; }
 
 private:
-    Scratch flags_, sums_;
+    static int64_t cell(int64_t bytes) { return bytes > 8 ? 32 : 16; }
+    Scratch memory_;
     Tiles tiles_;
 };
 

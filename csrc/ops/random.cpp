@@ -3,7 +3,6 @@
 // A call takes one offset from its generator; element i then depends on (seed, offset, i) alone. Samplers that need an
 // unknown number of draws per element (Poisson, binomial) start a small sequence of their own from element i.
 #include "random.h"
-#include "reduce.h"
 
 #include <cmath>
 #include <vector>

@@ -47,6 +47,12 @@ __global__ void __launch_bounds__(256) sum_exponents(const Items<float> items, u
         if (const unsigned e = exponent_of(x[a]); at[a] >= 0 && there[a] < e) atomicMax(exponents + at[a], e);
 }
 
+// x in units of a place whose largest element has exponent e. x is below 2^(e - 127); 1 and 2 have the same unit.
+WISP_INLINE long long in_units(float x, unsigned e, int bits) {
+    const int shift = bits - (int(e < 2 ? 2 : e) - 127);
+    return __double2ll_rn(double(x) * __longlong_as_double((long long)(shift + 1023) << 52));
+}
+
 constexpr unsigned long long sum_nan = 1, sum_plus = 2, sum_minus = 4;  // what a sum of exponent 256 has
 // `bits`: of a sum that its largest element may fill.
 __global__ void __launch_bounds__(256)
@@ -65,9 +71,7 @@ __global__ void __launch_bounds__(256)
             if (exponent_of(x[a]) == 256) atomicOr(sums + at[a], x[a] != x[a] ? sum_nan : x[a] > 0 ? sum_plus : sum_minus);
             continue;
         }
-        // x is below 2^(e - 127); 1 and 0 have the same unit
-        const int shift = bits - (int(e < 2 ? 2 : e) - 127);
-        const long long fixed = __double2ll_rn(double(x[a]) * __longlong_as_double((long long)(shift + 1023) << 52));
+        const long long fixed = in_units(x[a], e, bits);
         if (fixed) atomicAdd(sums + at[a], (unsigned long long)fixed);
     }
 }
@@ -99,6 +103,88 @@ __global__ void __launch_bounds__(256)
     for (int a = 0; a < ahead; a++)
         if (there[a])
             if (const unsigned e = atomicExch(exponents + at[a], 0u)) out[at[a]] = sum_joined(out[at[a]], e, sums[at[a]], bits);
+}
+
+// The same of lines along the indexed dimension that shared memory holds.
+struct Lines {
+    const int64_t* index;
+    const float* values;
+    float* out;
+    int64_t along, size, count, index_step, value_step;  // a line of out, and of what comes
+    unsigned long long name;
+    Report* report;
+    unsigned* exponents;  // of all places, where several blocks work on the only line
+    unsigned long long* sums;
+    unsigned parts;  // such blocks
+    int bits;
+    IndexShape s;  // of lines. a: of out, b: of index, c: of values
+};
+enum LinePhase : int { line_all, line_exponents, line_sums };
+template <int Phase> __global__ void __launch_bounds__(512) sum_lines(const Lines l) {
+    extern __shared__ unsigned cells[];
+    const int size = int(l.size);
+    unsigned *e = cells, *low = cells + size, *high = low + size;
+    const unsigned line = blockIdx.x / l.parts, part = blockIdx.x - line * l.parts;
+    const Offsets o = offsets_of(l.s, line);
+    const int64_t* index = l.index + o.b;
+    const float* values = l.values + o.c;
+    float* out = l.out + o.a;
+    const int64_t share = (l.count + l.parts - 1) / l.parts, begin = part * share, end = begin + share < l.count ? begin + share : l.count;
+    for (int i = threadIdx.x; i < size; i += 512) {
+        e[i] = Phase == line_sums ? l.exponents[i] : 0;
+        if (Phase != line_exponents) low[i] = high[i] = 0;
+    }
+    __syncthreads();
+    // f(place, value) of this block's elements
+    auto each = [&](bool report_it, auto f) {
+        for (int64_t first = begin + threadIdx.x; first < end; first += 512 * ahead) {
+            int64_t at[ahead];
+            float x[ahead];
+#pragma unroll
+            for (int a = 0; a < ahead; a++)
+                if (const int64_t j = first + a * 512; j < end) {
+                    at[a] = index[j * l.index_step];
+                    x[a] = values[j * l.value_step];
+                }
+#pragma unroll
+            for (int a = 0; a < ahead; a++) {
+                if (first + a * 512 >= end) break;
+                if (at[a] >= 0 && at[a] < l.size) f(int(at[a]), x[a]);
+                else if (report_it) report_index(l.report, at[a], l.size, l.name);
+            }
+        }
+    };
+    if constexpr (Phase != line_sums) {
+        each(true, [&](int at, float x) {
+            const unsigned mine = exponent_of(x);
+            if (*static_cast<volatile unsigned*>(e + at) < mine) atomicMax(e + at, mine);
+        });
+        __syncthreads();
+    }
+    if constexpr (Phase == line_exponents) {
+        for (int i = threadIdx.x; i < size; i += 512)
+            if (e[i]) atomicMax(l.exponents + i, e[i]);
+        return;
+    }
+    each(false, [&](int at, float x) {
+        if (e[at] == 256) {
+            if (exponent_of(x) == 256) atomicOr(low + at, unsigned(x != x ? sum_nan : x > 0 ? sum_plus : sum_minus));
+            return;
+        }
+        const unsigned long long fixed = (unsigned long long)in_units(x, e[at], l.bits);
+        const unsigned less = unsigned(fixed), old = atomicAdd(low + at, less), more = unsigned(fixed >> 32) + (old + less < old);
+        if (more) atomicAdd(high + at, more);
+    });
+    __syncthreads();
+    for (int i = threadIdx.x; i < size; i += 512) {
+        const unsigned long long sum = (unsigned long long)high[i] << 32 | low[i];
+        if constexpr (Phase == line_all) {
+            if (e[i]) out[i * l.along] = sum_joined(out[i * l.along], e[i], sum, l.bits);
+        } else if (sum) {
+            if (e[i] == 256) atomicOr(l.sums + i, sum);
+            else atomicAdd(l.sums + i, sum);
+        }
+    }
 }
 
 // Sums of integers of 4 or 8 bytes need no preparation.

@@ -52,12 +52,14 @@ template <class C, class Op> WISP_INLINE C block_prefix(C own, C identity, C& to
 // the sums of those before it in its group of 256, always in the same order, and one number of the groups before: results do not depend
 // on timing, and the chain that one tile after another must wait for is short.
 constexpr unsigned tile_group = 256;
+template <class C> struct alignas(16) Told {  // zero before the launch
+    C value;
+    unsigned there;
+};
 template <class C> struct Tiles {
-    unsigned* begun;    // zero before the launch, as are the next two
-    unsigned* has_sum;  // by tile
-    unsigned* has_start;
-    C* sums;    // by tile
-    C* starts;  // by first tile of a group: all before it
+    unsigned* begun;  // zero before the launch
+    Told<C>* sums;    // by tile
+    Told<C>* starts;  // by first tile of a group: all before it
 };
 
 template <class C> WISP_INLINE unsigned next_tile(const Tiles<C>& tiles, unsigned* number) {
@@ -65,36 +67,56 @@ template <class C> WISP_INLINE unsigned next_tile(const Tiles<C>& tiles, unsigne
     __syncthreads();
     return *number;
 }
-template <class C> WISP_INLINE void tell(C* cell, unsigned* flag, C value) {
-    *cell = value;
-    __threadfence();
-    atomicExch(flag, 1u);
-}
-template <class C> WISP_INLINE C wait_for(const C* cell, const unsigned* flag) {
-    while (*static_cast<const volatile unsigned*>(flag) == 0) {
+// A value of at most eight bytes and its flag are written and read as one; larger ones have the flag written last.
+template <class C> WISP_INLINE void tell(Told<C>* cell, C value) {
+    if constexpr (sizeof(Told<C>) == 16) {
+        Told<C> told;
+        told.value = value;
+        told.there = 1;
+        uint32_t w[4];
+        memcpy(w, &told, 16);
+        asm volatile("st.volatile.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(cell), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+    } else {
+        cell->value = value;
+        __threadfence();
+        atomicExch(&cell->there, 1u);
     }
-    __threadfence();
-    return load_shared_by_blocks(cell);
+}
+template <class C> WISP_INLINE C wait_for(const Told<C>* cell) {
+    if constexpr (sizeof(Told<C>) == 16) {
+        Told<C> told;
+        do {
+            uint32_t w[4];
+            asm volatile("ld.volatile.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                         : "l"(cell)
+                         : "memory");
+            memcpy(&told, w, 16);
+        } while (!told.there);
+        return told.value;
+    } else {
+        while (*static_cast<const volatile unsigned*>(&cell->there) == 0) {
+        }
+        __threadfence();
+        return load_shared_by_blocks(&cell->value);
+    }
 }
 // All before this tile, which is number `at` of its row of `count` tiles and holds `own` (known to all threads).
 template <class C, class Op>
 WISP_INLINE C tile_prefix(const Tiles<C>& tiles, unsigned tile, unsigned at, unsigned count, C own, C identity, C* sums, C* result, Op op) {
     if (count == 1) return identity;
-    if (threadIdx.x == 0 && at + 1 < count) tell(tiles.sums + tile, tiles.has_sum + tile, own);
+    if (threadIdx.x == 0 && at + 1 < count) tell(tiles.sums + tile, own);
     const unsigned inside = at % tile_group, first = tile - inside;
-    constexpr unsigned share = tile_group / 256;
-    C one = identity, total;
-#pragma unroll
-    for (unsigned k = 0; k < share; k++)
-        if (const unsigned i = threadIdx.x * share + k; i < inside) one = op(one, wait_for(tiles.sums + first + i, tiles.has_sum + first + i));
+    const C one = threadIdx.x < inside ? wait_for(tiles.sums + first + threadIdx.x) : identity;
+    C total;
     block_prefix(one, identity, total, sums, op);
     if (threadIdx.x == 0) {
         C before = total;
         if (at >= tile_group) {
-            const C start = wait_for(tiles.starts + first, tiles.has_start + first);
+            const C start = wait_for(tiles.starts + first);
             before = op(start, total);
         }
-        if (inside == tile_group - 1 && at + 1 < count) tell(tiles.starts + tile + 1, tiles.has_start + tile + 1, op(before, own));
+        if (inside == tile_group - 1 && at + 1 < count) tell(tiles.starts + tile + 1, op(before, own));
         *result = before;
     }
     __syncthreads();

@@ -119,7 +119,8 @@ template <class T> __global__ void __launch_bounds__(256)
     grid_sample(const GridSample g, const T* input, const T* grid, T* output, int64_t n, int64_t share) {
     const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (item >= n) return;
-    const int64_t in_size = image_size(g.in), out_size = image_size(g.out), batch = item / out_size, first = int64_t(blockIdx.y) * share;
+    const int64_t in_size = image_size(g.in), out_size = image_size(g.out), first = int64_t(blockIdx.y) * share;
+    const int64_t batch = n < (int64_t(1) << 31) ? int64_t(uint32_t(item) / uint32_t(out_size)) : item / out_size;
     const int64_t last = first + share < g.channels ? first + share : g.channels;
     Neighbours<T> near;
     neighbours(g, grid + item * g.dims, near);
@@ -127,7 +128,7 @@ template <class T> __global__ void __launch_bounds__(256)
         const T* from = input + (batch * g.channels + c) * in_size;
         T sum = T(0);
         for (int k = 0; k < near.count; k++) sum += near.weight[k] * from[near.at[k]];
-        output[(batch * g.channels + c) * out_size + item % out_size] = sum;
+        output[(batch * g.channels + c) * out_size + item - batch * out_size] = sum;
     }
 }
 // The gradient of the grid, and, for that of the input, where each neighbour of each point is (batch * in_size + place) and its weight.

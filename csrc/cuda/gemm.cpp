@@ -44,6 +44,14 @@ void must(Result r, const char* what) {
     if (r != 0) throw RuntimeError("cuBLASLt error ", r, " (", what, ")");
 }
 
+// The library's numbers, by its names.
+enum DataType : int { real_32 = 0, real_64 = 1, real_16 = 2, complex_32 = 4, complex_64 = 5, bfloat_16 = 14 };  // cudaDataType_t
+enum ComputeType : int { compute_32f = 68, compute_64f = 70, compute_32f_fast_tf32 = 77 };                      // cublasComputeType_t
+enum Description : int { desc_transa = 3, desc_transb = 4, desc_epilogue = 7, desc_bias_pointer = 8 };          // cublasLtMatmulDesc…
+enum LayoutPart : int { layout_batch_count = 5, layout_strided_batch_offset = 6 };                              // cublasLtMatrixLayout…
+enum Preference : int { pref_max_workspace = 1, pref_min_alignment_a = 5, pref_min_alignment_d = 8 };           // cublasLtMatmulPreference…
+constexpr int32_t op_n = 0, op_t = 1, epilogue_bias = 4;
+
 bool tf32 = false;
 constexpr size_t workspace_bytes = size_t(32) << 20;
 
@@ -63,14 +71,14 @@ struct Plan {
     } found;
 };
 
-int data_type(DType d) {
+DataType data_type(DType d) {
     switch (d) {
-    case DType::f32: return 0;
-    case DType::f64: return 1;
-    case DType::f16: return 2;
-    case DType::c64: return 4;
-    case DType::c128: return 5;
-    case DType::bf16: return 14;
+    case DType::f32: return real_32;
+    case DType::f64: return real_64;
+    case DType::f16: return real_16;
+    case DType::c64: return complex_32;
+    case DType::c128: return complex_64;
+    case DType::bf16: return bfloat_16;
     default: throw RuntimeError("\"addmm_cuda\" not implemented for '", name_of(d), "'");
     }
 }
@@ -88,25 +96,21 @@ const Plan& plan_for(const Shape& s) {
     const DType dtype = DType(s.dtype);
     const int type = data_type(dtype);
     const bool wide = dtype == DType::f64 || dtype == DType::c128;
-    const int compute = wide ? 70 : s.fast ? 77 : 68;
-    const int scale = dtype == DType::c64 ? 4 : dtype == DType::c128 ? 5 : dtype == DType::f64 ? 1 : 0;
+    const ComputeType compute = wide ? compute_64f : s.fast ? compute_32f_fast_tf32 : compute_32f;
+    const DataType scale = data_type(compute_dtype(dtype));
     Plan p{};
     const Lt& l = lt();
     must(l.description(&p.description, compute, scale), "describing a product");
-    const int32_t none = 0, transposed = 1;
     // Its first operand is our B.
-    must(l.set_description(p.description, 3, s.transpose_b ? &transposed : &none, 4), "describing a product");
-    must(l.set_description(p.description, 4, s.transpose_a ? &transposed : &none, 4), "describing a product");
-    if (s.bias) {
-        const int32_t epilogue = 4;
-        must(l.set_description(p.description, 7, &epilogue, 4), "asking for a bias");
-    }
+    must(l.set_description(p.description, desc_transa, s.transpose_b ? &op_t : &op_n, 4), "describing a product");
+    must(l.set_description(p.description, desc_transb, s.transpose_a ? &op_t : &op_n, 4), "describing a product");
+    if (s.bias) must(l.set_description(p.description, desc_epilogue, &epilogue_bias, 4), "asking for a bias");
     auto layout = [&](Handle* h, int64_t rows, int64_t columns, int64_t leading, int64_t stride) {
         must(l.layout(h, type, uint64_t(rows), uint64_t(columns), leading), "describing a matrix");
         if (s.batch > 1) {
             const int32_t count = int32_t(s.batch);
-            must(l.set_layout(*h, 5, &count, 4), "describing a batch");
-            must(l.set_layout(*h, 6, &stride, 8), "describing a batch");
+            must(l.set_layout(*h, layout_batch_count, &count, 4), "describing a batch");
+            must(l.set_layout(*h, layout_strided_batch_offset, &stride, 8), "describing a batch");
         }
     };
     layout(&p.b, s.transpose_b ? s.k : s.n, s.transpose_b ? s.n : s.k, s.ldb, s.stride_b);
@@ -116,9 +120,9 @@ const Plan& plan_for(const Shape& s) {
     Handle preference;
     must(l.preference(&preference), "choosing an algorithm");
     const size_t workspace = workspace_bytes;
-    l.set_preference(preference, 1, &workspace, 8);
+    l.set_preference(preference, pref_max_workspace, &workspace, 8);
     const uint32_t alignment = uint32_t(s.alignment);
-    for (int which = 5; which <= 8; which++) l.set_preference(preference, which, &alignment, 4);
+    for (int which = pref_min_alignment_a; which <= pref_min_alignment_d; which++) l.set_preference(preference, which, &alignment, 4);
     int found = 0;
     must(l.heuristic(handle(s.device), p.description, p.b, p.a, p.d, p.c, preference, 1, &p.found, &found), "choosing an algorithm");
     if (found == 0)
@@ -174,7 +178,7 @@ void one(DType dtype, const GemmArgs& g, const char* a, const char* b, char* c, 
     s.beta = with_d && !row_bias;
     s.alignment = int32_t(alignment_of({a, b, c, addend}));
     const Plan& p = plan_for(s);
-    if (row_bias) must(lt().set_description(p.description, 8, &d, 8), "giving a bias");
+    if (row_bias) must(lt().set_description(p.description, desc_bias_pointer, &d, 8), "giving a bias");
     Scratch workspace(p.found.workspace);
     const double alpha[2] = {g.alpha, g.alpha_imag}, beta[2] = {s.beta ? g.beta : 0, s.beta ? g.beta_imag : 0};
     const float alpha_f[2] = {float(g.alpha), float(g.alpha_imag)}, beta_f[2] = {float(beta[0]), float(beta[1])};

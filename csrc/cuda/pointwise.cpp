@@ -230,10 +230,6 @@ void elementwise(Pointwise op, int which, DType compute, const Operand* operands
     run(int(op), which, compute, operands, count, sizes, params);
 }
 
-void where(DType compute, const Operand* operands, const Dims& sizes) {
-    run(row_where, which_forward, compute, operands, 4, sizes, nullptr);
-}
-
 void copy_elements(const Operand& to, const Operand& from, const Dims& sizes, bool conjugate) {
     if (!conjugate && transposed_copy(to, from, sizes)) return;
     const Operand operands[2] = {to, from};
@@ -266,6 +262,11 @@ void fill(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, 
 
 }  // namespace
 
+const PointwiseKernels pointwise = {[](Pointwise op, int which, DType compute, DType, const Operand* operands, int count, const Dims& sizes,
+                                       int64_t, const Param* params) { elementwise(op, which, compute, operands, count, sizes, params); },
+                                    [](DType compute, const Operand* operands, const Dims& sizes, int64_t) {
+                                        run(row_where, which_forward, compute, operands, 4, sizes, nullptr);
+                                    }};
 const CopyKernels copy = {Absent(), Absent(), Absent(), copy_strided, copy_bytes, fill, fill_zero};
 
 }  // namespace wisp::cuda

@@ -1,5 +1,5 @@
 // Pointwise kernels: for every row of the table (csrc/ops/table), loops over contiguous blocks of one compute type.
-// The driver in csrc/ops/pointwise.cpp brings operands of any layout and dtype into such blocks.
+// The driver in csrc/cpu/pointwise.cpp brings operands of any layout and dtype into such blocks.
 #pragma once
 #include <cstdint>
 

@@ -2,7 +2,7 @@
 #include "pointwise.h"
 
 #include "../core/threads.h"
-#include "../cuda/pointwise.h"
+#include "../kernels/pointwise_call.h"
 #include "onto.h"
 #include "ops.h"
 
@@ -58,17 +58,6 @@ struct Promotion {
     }
 };
 
-int compute_index(DType d) {
-    switch (d) {
-    case DType::f32: return kernels::compute_f32;
-    case DType::f64: return kernels::compute_f64;
-    case DType::c64: return kernels::compute_c64;
-    case DType::c128: return kernels::compute_c128;
-    case DType::u64: return kernels::compute_u64;
-    default: return kernels::compute_i64;
-    }
-}
-
 [[noreturn]] void not_implemented(const PointwiseInfo& info, DType d) {
     throw NotImplemented("\"", info.name, "\" not implemented for '", type_name(d), "'");
 }
@@ -111,35 +100,6 @@ struct NumberCell {
     alignas(16) char bytes[16];
 };
 
-struct Call {
-    BlockOperand operands[4];
-    Dims strides[4];
-    NumberCell cells[3];
-    int count = 1;
-    void add(const Arg& a, const Types& t, const Dims& sizes) {
-        BlockOperand& o = operands[count];
-        if (a.tensor) {
-            o.data = a.tensor->data();
-            o.dtype = a.tensor->dtype();
-            strides[count] = broadcast_strides(a.tensor->sizes(), a.tensor->strides(), sizes);
-        } else {
-            a.number.store(cells[count - 1].bytes, t.compute);
-            o.data = cells[count - 1].bytes;
-            o.dtype = t.compute;
-            strides[count] = Dims(sizes.size());
-        }
-        o.block = t.compute;
-        count++;
-    }
-    void run(kernels::PointwiseKernel kernel, const Tensor& out, DType block, const Params* params) {
-        operands[0] = {out.data(), out.dtype(), block, nullptr};
-        strides[0] = out.strides();
-        for (int i = 0; i < count; i++) operands[i].strides = strides[i].data();
-        run_blocks(kernel, operands, count, out.sizes(), out.numel(), params ? params->data() : nullptr,
-                   kernels::takes_constants(count - 1, operands[1].block));
-    }
-};
-
 // The device that a call works on: that of its tensors, of which 0-dim ones on the CPU join any other. One that meets
 // a second device is refused where its memory is asked for.
 Device device_of(const Arg* args, int n) {
@@ -161,18 +121,16 @@ Device device_of(const Arg* args, int n) {
     return d;
 }
 
-// The same call on the GPU.
-struct CudaCall {
-    cuda::Operand operands[6];
-    Dims strides[6];
-    NumberCell cells[6];
+// A call of a row with at most N operands and the result, on the current device.
+template <int N> struct Call {
+    kernels::PointwiseOperand operands[N + 1];
+    Dims strides[N + 1];
+    NumberCell cells[N + 1];
     int count = 1;
-    explicit CudaCall(const Tensor& out) {
-        strides[0] = out.strides();
-        operands[0] = {out.device_data(), out.dtype(), strides[0].data(), nullptr};
-    }
+    explicit Call(const Tensor& out) { operands[0] = {out.device_data(), out.dtype(), out.strides().data(), nullptr}; }
     void add(const Tensor& t, DType compute, const Dims& sizes) {
-        if (t.device().type == DeviceType::cpu && t.dim() == 0) return add(item(t), compute);
+        // A number of the CPU joins tensors of any device.
+        if (t.dim() == 0 && t.device().type == DeviceType::cpu && !(t.device() == current_device())) return add(item(t), compute);
         strides[count] = broadcast_strides(t.sizes(), t.strides(), sizes);
         operands[count] = {t.device_data(), t.dtype(), strides[count].data(), nullptr};
         count++;
@@ -194,23 +152,18 @@ Pointwise actual_row(Pointwise op, const Types& t) {
 }
 
 kernels::PointwiseKernel forward_kernel(Pointwise op, const Types& t) {
-    return cpu::pointwise_row(actual_row(op, t)).forward[compute_index(t.compute)];
+    return cpu::pointwise_row(actual_row(op, t)).forward[kernels::compute_index(t.compute)];
 }
 
-// out = op(args), on the device of out. `kernel`: the CPU's.
-void compute_values(const Tensor& out, Pointwise op, kernels::PointwiseKernel kernel, const Arg* args, int arity, const Types& t,
-                    const Params* params) {
+// out = op(args), on the device of out.
+void compute_values(const Tensor& out, Pointwise op, const Arg* args, int arity, const Types& t, const Params* params) {
     if (out.numel() == 0 || out.device().type == DeviceType::meta) return;
     const Pointwise row = actual_row(op, t);
-    if (out.is_cuda()) {
-        CudaCall call(out);
-        for (int i = 0; i < arity; i++) call.add(args[i], t.compute, out.sizes());
-        cuda::elementwise(row, cuda::which_forward, t.compute, call.operands, call.count, out.sizes(), params ? params->data() : nullptr);
-        return;
-    }
-    Call call;
-    for (int i = 0; i < arity; i++) call.add(args[i], t, out.sizes());
-    call.run(kernel, out, row == op ? t.block : DType::boolean, params);
+    Call<3> call(out);
+    for (int i = 0; i < arity; i++) call.add(args[i], t.compute, out.sizes());
+    Unlocked unlocked(out.numel());
+    kernels::pointwise().row(row, kernels::which_forward, t.compute, row == op ? t.block : DType::boolean, call.operands, call.count,
+                             out.sizes(), out.numel(), params ? params->data() : nullptr);
 }
 
 // The gradient of one operand by the fused kernel.
@@ -224,38 +177,19 @@ Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, cons
         }
     DType common = promotion.result();
     const DType compute = compute_dtype(common);
-    const kernels::PointwiseKernel kernel =
-        is_integral(compute) ? nullptr : cpu::pointwise_row(op).gradient[operand][compute_index(compute)];
-    if (!kernel) return {};
+    if (is_integral(compute) || !cpu::pointwise_row(op).gradient[operand][kernels::compute_index(compute)]) return {};
     if (g.device().type == DeviceType::meta) return empty_like(g, common);
     OnDevice on(g.device());
     // An expanded gradient has no layout of its own worth keeping.
     bool keep = !g.is_contiguous();
     for (int i = 0; keep && i < 4; i++) keep = !(abcy[i] && abcy[i].is_contiguous() && abcy[i].sizes() == g.sizes());
     Tensor out = keep ? empty_like(g, common) : empty(g.sizes(), common);
-    if (g.is_cuda()) {
-        CudaCall call(out);
-        call.add(g, compute, g.sizes());
-        for (int i = 0; i < 4; i++) abcy[i] && (info.uses[operand] & (uses_a << i)) ? call.add(abcy[i], compute, g.sizes()) : call.skip();
-        cuda::elementwise(op, 1 + operand, compute, call.operands, call.count, g.sizes(), params.data());
-        return out;
-    }
-    BlockOperand operands[6];
-    Dims strides[6];
-    operands[0] = {out.data(), common, compute, out.strides().data()};
-    operands[1] = {g.data(), g.dtype(), compute, g.strides().data()};
-    int count = 2;
-    // Unused operands are given as g: the kernel's reads of them are dead, but must be valid.
-    for (int i = 0; i < 4; i++, count++) {
-        const bool used = abcy[i] && (info.uses[operand] & (uses_a << i));
-        if (used) {
-            strides[count] = broadcast_strides(abcy[i].sizes(), abcy[i].strides(), g.sizes());
-            operands[count] = {abcy[i].data(), abcy[i].dtype(), compute, strides[count].data()};
-        } else {
-            operands[count] = operands[1];
-        }
-    }
-    run_blocks(kernel, operands, count, g.sizes(), g.numel(), params.data());
+    if (g.numel() == 0) return out;
+    Call<5> call(out);
+    call.add(g, compute, g.sizes());
+    for (int i = 0; i < 4; i++) abcy[i] && (info.uses[operand] & (uses_a << i)) ? call.add(abcy[i], compute, g.sizes()) : call.skip();
+    Unlocked unlocked(g.numel());
+    kernels::pointwise().row(op, 1 + operand, compute, compute, call.operands, call.count, g.sizes(), g.numel(), params.data());
     return out;
 }
 
@@ -427,10 +361,9 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
     }
     const Types t = types_of(op, info, promotion.result());
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
-    const kernels::PointwiseKernel kernel = forward_kernel(op, t);
-    if (!kernel) not_implemented(info, t.common);
+    if (!forward_kernel(op, t)) not_implemented(info, t.common);
     Tensor y = make_result(args, arity, sizes, t.result);
-    compute_values(y, op, kernel, args, arity, t, params);
+    compute_values(y, op, args, arity, t, params);
     if (any_wants_grad(args, arity) && grad_enabled() && is_differentiable(t.result) && is_differentiable_row(info))
         record_pointwise(y, op, info, args, params, node);
     return y;
@@ -476,8 +409,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
     const bool wants = any_wants_grad(args, arity), recording = wants && grad_enabled() && is_differentiable(own);
     check_inplace(self, info.name, recording);
-    const kernels::PointwiseKernel kernel = forward_kernel(op, t);
-    if (!kernel) not_implemented(info, t.common);
+    if (!forward_kernel(op, t)) not_implemented(info, t.common);
 
     Tensor original;  // of self, if a gradient needs it
     int used = 0;
@@ -498,7 +430,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
         copies[i] = clone(other);
         safe[i] = Arg(copies[i]);
     }
-    compute_values(self, op, kernel, safe, arity, t, params);
+    compute_values(self, op, safe, arity, t, params);
     bump_version(self);
     if (recording) {
         const Recorded as(info, args);
@@ -526,9 +458,9 @@ Tensor pointwise_onto(Pointwise op, const Tensor& own, const Arg& a, const Arg& 
         if (arg.tensor) sizes = broadcast(sizes, arg.tensor->sizes());
     }
     const Types t = types_of(op, info, promotion.result());
-    const kernels::PointwiseKernel kernel = forward_kernel(op, t);
-    if (!kernel || t.result != own.dtype() || !(sizes == own.sizes()) || (is_integral(t.common) && is_integer_division(op))) return {};
-    compute_values(own, op, kernel, args, info.arity, t, nullptr);
+    if (!forward_kernel(op, t) || t.result != own.dtype() || !(sizes == own.sizes()) || (is_integral(t.common) && is_integer_division(op)))
+        return {};
+    compute_values(own, op, args, info.arity, t, nullptr);
     own.storage()->version = 0;
     return own;
 }
@@ -547,30 +479,11 @@ Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
     const Arg args[3] = {condition, a, b};
     OnDevice on(devices_in_use ? device_of(args, 3) : current_device());
     Tensor y = empty(sizes, d);
-    if (y.is_cuda()) {
-        CudaCall call(y);
-        const DType compute = compute_dtype(d);
-        for (const Arg& arg : args) call.add(arg, compute, sizes);
-        if (y.numel()) cuda::where(compute, call.operands, sizes);
-    } else if (y.numel() && y.device().type == DeviceType::cpu) {
-        BlockOperand operands[4];
-        Dims strides[4] = {y.strides(), broadcast_strides(condition.sizes(), condition.strides(), sizes), {}, {}};
-        NumberCell cells[2];
-        operands[0] = {y.data(), d, d, nullptr};
-        operands[1] = {condition.data(), DType::boolean, DType::boolean, nullptr};
-        for (int i = 0; i < 2; i++) {
-            if (values[i]->tensor) {
-                const Tensor& t = *values[i]->tensor;
-                operands[2 + i] = {t.data(), t.dtype(), d, nullptr};
-                strides[2 + i] = broadcast_strides(t.sizes(), t.strides(), sizes);
-            } else {
-                values[i]->number.store(cells[i].bytes, d);
-                operands[2 + i] = {cells[i].bytes, d, d, nullptr};
-                strides[2 + i] = Dims(sizes.size());
-            }
-        }
-        for (int i = 0; i < 4; i++) operands[i].strides = strides[i].data();
-        run_blocks(cpu::pointwise_binary.where[__builtin_ctz(unsigned(item_size(d)))], operands, 4, sizes, y.numel(), nullptr);
+    if (y.numel() && y.device().type != DeviceType::meta) {
+        Call<3> call(y);
+        for (const Arg& arg : args) call.add(arg, compute_dtype(d), sizes);
+        Unlocked unlocked(y.numel());
+        kernels::pointwise().where(compute_dtype(d), call.operands, sizes, y.numel());
     }
     const Tensor ta = a.tensor ? *a.tensor : Tensor(), tb = b.tensor ? *b.tensor : Tensor();
     if (needs_grad(ta, tb))

@@ -52,17 +52,6 @@ struct PointwiseInfo {
 const PointwiseInfo& pointwise_info(Pointwise op);
 enum { uses_g = 1, uses_a = 2, uses_b = 4, uses_c = 8, uses_y = 16 };
 
-// Runs a kernel over operands of any layout and dtype; operands[0] is written.
-struct BlockOperand {
-    char* data;
-    DType dtype;             // in memory
-    DType block;             // that the kernel reads or writes
-    const int64_t* strides;  // of the result's shape, 0 where broadcast
-};
-void run_blocks(kernels::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel,
-                const Param* params,
-                bool constants = false);  // whether the kernel takes one constant operand in place
-
 #define UNARY(name, ...) \
     inline Tensor name(const Tensor& x) { return pointwise(Pointwise::name, x); }
 #define BINARY(name, ...)                                                                             \

@@ -2,12 +2,20 @@
 // result out again; contiguous operands of the right type are used where they lie.
 #include <cstring>
 
-#include "../core/threads.h"
-#include "../kernels/copy.h"
-#include "pointwise.h"
+#include "core/errors.h"
+#include "core/threads.h"
+#include "kernels/copy.h"
+#include "kernels/pointwise_call.h"
 
-namespace wisp {
+namespace wisp::cpu {
 namespace {
+
+struct BlockOperand {
+    char* data;
+    DType dtype;             // in memory
+    DType block;             // that the kernel reads or writes
+    const int64_t* strides;  // of the result's shape, 0 where broadcast
+};
 
 constexpr int64_t block = 1024;  // elements: a few kilobytes per operand, within L1
 constexpr int64_t direct_block = 16384;
@@ -43,7 +51,7 @@ void fill_block(char* to, const char* value, int64_t item, int64_t n) {
 enum Mode : uint8_t { direct, constant, gathered };
 
 struct Plan {
-    kernels::PointwiseKernel kernel;
+    PointwiseKernel kernel;
     const BlockOperand* operands;
     int count;
     const Param* params;
@@ -168,11 +176,9 @@ void run_units(const Plan& p, int64_t begin, int64_t end) {
     }
 }
 
-}  // namespace
-
-void run_blocks(kernels::PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel,
-                const Param* params, bool constants) {
-    if (numel == 0) return;
+// constants: whether the kernel takes one constant operand in place.
+void run_blocks(PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel, const Param* params,
+                bool constants) {
     Plan p;
     p.kernel = kernel;
     p.operands = operands;
@@ -238,8 +244,40 @@ void run_blocks(kernels::PointwiseKernel kernel, const BlockOperand* operands, i
         run(p, 0, units);
         return;
     }
-    Unlocked unlocked(numel);
     parallel_for(units, std::max<int64_t>(1, grain / (p.piece * p.tile_rows)), [&](int64_t b, int64_t e) { run(p, b, e); });
 }
 
-}  // namespace wisp
+constexpr int64_t nowhere[max_dims] = {};  // strides of a number
+
+BlockOperand block_of(const PointwiseOperand& o, DType compute, DType block) {
+    if (o.number) return {static_cast<char*>(const_cast<void*>(o.number)), compute, block, nowhere};
+    return {o.data, o.dtype, block, o.strides};
+}
+
+void row(Pointwise op, int which, DType compute, DType result, const PointwiseOperand* operands, int count, const Dims& sizes,
+         int64_t numel, const Param* params) {
+    BlockOperand blocks[max_operands];
+    // What is not there is given as the first operand: the kernel's reads of it are dead, but must be valid.
+    for (int k = 0; k < count; k++)
+        blocks[k] = operands[k].data || operands[k].number ? block_of(operands[k], compute, k ? compute : result) : blocks[1];
+    const PointwiseKernelRow& kernels = pointwise_row(op);
+    const Compute type = compute_index(compute);
+    run_blocks(which ? kernels.gradient[which - 1][type] : kernels.forward[type], blocks, count, sizes, numel, params,
+               !which && takes_constants(count - 1, compute));
+}
+
+void where(DType compute, const PointwiseOperand* operands, const Dims& sizes, int64_t numel) {
+    const DType d = operands[0].dtype;
+    BlockOperand blocks[4];
+    for (int k = 0; k < 4; k++) blocks[k] = block_of(operands[k], compute, k == 1 ? DType::boolean : d);
+    blocks[1].dtype = DType::boolean;
+    run_blocks(pointwise_binary.where[__builtin_ctz(unsigned(item_size(d)))], blocks, 4, sizes, numel, nullptr, false);
+}
+
+const PointwiseKernels table = {row, where};
+
+}  // namespace
+
+const PointwiseKernels& pointwise = table;
+
+}  // namespace wisp::cpu

@@ -34,6 +34,13 @@ template <> inline constexpr bool is_signed_v<int16_t> = true;
 template <> inline constexpr bool is_signed_v<int8_t> = true;
 template <class A, class B> inline constexpr bool is_same_v = false;
 template <class A> inline constexpr bool is_same_v<A, A> = true;
+template <bool, class A, class B> struct conditional {
+    using type = A;
+};
+template <class A, class B> struct conditional<false, A, B> {
+    using type = B;
+};
+template <bool condition, class A, class B> using conditional_t = typename conditional<condition, A, B>::type;
 
 template <class T> struct alignas(2 * sizeof(T)) complex {
     using value_type = T;
@@ -103,31 +110,9 @@ template <class T> inline constexpr bool is_complex<std::complex<T>> = true;
 template <class T> inline constexpr bool is_half = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
 
 // The type that elements of T are computed in.
-template <class T> struct compute_type {
-    using type = int64_t;
-};
-template <> struct compute_type<float> {
-    using type = float;
-};
-template <> struct compute_type<f16> {
-    using type = float;
-};
-template <> struct compute_type<bf16> {
-    using type = float;
-};
-template <> struct compute_type<double> {
-    using type = double;
-};
-template <> struct compute_type<c64> {
-    using type = c64;
-};
-template <> struct compute_type<c128> {
-    using type = c128;
-};
-template <> struct compute_type<uint64_t> {
-    using type = uint64_t;
-};
-template <class T> using compute = typename compute_type<T>::type;
+template <class T> using compute =
+    std::conditional_t<is_half<T>, float,
+                       std::conditional_t<(std::is_integral_v<T> && !std::is_same_v<T, uint64_t>) || std::is_same_v<T, Bool>, int64_t, T>>;
 
 // PyTorch's conversions: floats are cut to integers, anything but 0 is true, a complex number gives its real part.
 template <class To, class From> WISP_INLINE To convert(From x) {
@@ -155,6 +140,12 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vector {
     T at[N];
 };
 
+// An element of so many bytes that is moved without being understood.
+template <int Bytes> using Cell = std::conditional_t<
+    Bytes == 1, uint8_t,
+    std::conditional_t<Bytes == 2, uint16_t,
+                       std::conditional_t<Bytes == 4, uint32_t, std::conditional_t<Bytes == 8, uint64_t, Vector<uint64_t, 2>>>>>;
+
 // What was wrong with an input, for the host to raise at the next synchronisation (see runtime.h). The first one stays.
 struct Report {
     unsigned long long flag;
@@ -176,5 +167,5 @@ WISP_INLINE void report_error(Report* report, unsigned long long message) {
 }  // namespace wisp
 
 namespace wisp::kernels {}
-namespace wisp { using namespace kernels; }  // the arguments that host and GPU share
-using namespace wisp;  // instances are named from outside
+namespace wisp { using namespace kernels; }  // namespace wisp
+using namespace wisp;                        // instances are named from outside

@@ -3,27 +3,10 @@
 
 namespace wisp {
 
-template <int Bytes> struct Word;
-template <> struct Word<1> {
-    using type = uint8_t;
-};
-template <> struct Word<2> {
-    using type = uint16_t;
-};
-template <> struct Word<4> {
-    using type = uint32_t;
-};
-template <> struct Word<8> {
-    using type = uint64_t;
-};
-template <> struct Word<16> {
-    using type = Vector<uint64_t, 2>;
-};
-
 // out[batch][i][j] = in[batch][j][i]: in has `columns` rows of `rows` elements; strides in elements.
 template <int Bytes> __global__ void __launch_bounds__(256)
     transpose(const void* in_, void* out_, int rows, int columns, int64_t in_row, int64_t out_row, int64_t in_batch, int64_t out_batch) {
-    using T = typename Word<Bytes>::type;
+    using T = Cell<Bytes>;
     __shared__ T tile[64][65];
     const T* in = static_cast<const T*>(in_) + blockIdx.z * in_batch;
     T* out = static_cast<T*>(out_) + blockIdx.z * out_batch;

@@ -12,28 +12,11 @@ WISP_INLINE float nearest_of(float x) { return ::nearbyintf(x); }
 WISP_INLINE double nearest_of(double x) { return ::nearbyint(x); }
 #include "kernels/grid_rules.h"
 
-template <int Bytes> struct ImageCell;
-template <> struct ImageCell<1> {
-    using type = uint8_t;
-};
-template <> struct ImageCell<2> {
-    using type = uint16_t;
-};
-template <> struct ImageCell<4> {
-    using type = uint32_t;
-};
-template <> struct ImageCell<8> {
-    using type = uint64_t;
-};
-template <> struct ImageCell<16> {
-    using type = Vector<uint64_t, 2>;
-};
-
 WISP_INLINE int64_t image_size(const int64_t* v) { return v[0] * v[1] * v[2]; }
 
 template <int Bytes> __global__ void __launch_bounds__(256)
     image_gather(const ImageMap m, const void* input, void* output, int64_t n) {
-    using T = typename ImageCell<Bytes>::type;
+    using T = Cell<Bytes>;
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
     const int64_t k = at % m.out[2], row = at / m.out[2], j = row % m.out[1], i = row / m.out[1] % m.out[0],
@@ -86,7 +69,7 @@ template <class T> __global__ void __launch_bounds__(256)
 
 template <int Bytes> __global__ void __launch_bounds__(256)
     image_unfold(const ImageWindows w, const void* input, void* columns, int64_t n) {
-    using T = typename ImageCell<Bytes>::type;
+    using T = Cell<Bytes>;
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
     const int64_t positions = w.out[0] * w.out[1], kernel = w.kernel[0] * w.kernel[1], position = at % positions, item = at / positions,

@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(256) index_offsets(int64_t* out, const IndexLi
 template <int Bytes> __global__ void __launch_bounds__(256)
     take(void* out, int64_t out_step, const void* in, const int64_t* offsets, int64_t n, int64_t slice, const Divider by, int turned,
          const IndexShape s) {
-    using T = typename Cell<Bytes>::type;
+    using T = Cell<Bytes>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * slice) return;
     const int64_t inner = turned ? n : slice, high = by.divisor ? int64_t(by.divide(uint32_t(i))) : i / inner, low = i - high * inner;
@@ -113,7 +113,7 @@ template <int H, class T> __global__ void __launch_bounds__(256)
 template <int Bytes> __global__ void __launch_bounds__(256)
     gather(void* out, const void* in, const int64_t* index, int64_t n, int64_t along, int64_t size, unsigned long long name, Report* report,
            const IndexShape s) {
-    using T = typename Cell<Bytes>::type;
+    using T = Cell<Bytes>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const Offsets o = offsets_of(s, i);
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(256) as_places(const int64_t* offsets, uint64_
 
 template <int Bytes> __global__ void __launch_bounds__(256)
     triangle(void* out, const void* in, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, int upper) {
-    using T = typename Cell<Bytes>::type;
+    using T = Cell<Bytes>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const int64_t c = i % columns, r = i / columns % rows;
@@ -213,7 +213,7 @@ template <class T> __global__ void __launch_bounds__(256)
 }
 template <int Bytes> __global__ void __launch_bounds__(256)
     embedding_rows(const void* table, int64_t rows, const int64_t* index, void* out, int64_t n, int64_t cells) {
-    using T = typename Cell<Bytes>::type;
+    using T = Cell<Bytes>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * cells) return;
     const int64_t k = i / cells, r = index[k];

@@ -14,23 +14,6 @@ struct IndexShape {
 };
 WISP_INLINE int64_t divided(const IndexShape& s, int d, int64_t i) { return s.small ? int64_t(s.by[d].divide(uint32_t(i))) : i / s.sizes[d]; }
 
-template <int Bytes> struct Cell;
-template <> struct Cell<1> {
-    using type = uint8_t;
-};
-template <> struct Cell<2> {
-    using type = uint16_t;
-};
-template <> struct Cell<4> {
-    using type = uint32_t;
-};
-template <> struct Cell<8> {
-    using type = uint64_t;
-};
-template <> struct Cell<16> {
-    using type = Vector<uint64_t, 2>;
-};
-
 struct Offsets {
     int64_t a, b, c;
 };

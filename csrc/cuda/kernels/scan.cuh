@@ -204,7 +204,7 @@ WISP_INLINE int true_places(const Bool* mask, int64_t n, const Tiles<int64_t>& t
 
 template <int Bytes> __global__ void __launch_bounds__(256)
     masked_select(void* out, const void* in, const Bool* mask, int64_t n, const Tiles<int64_t> tiles) {
-    using T = typename Cell<Bytes>::type;
+    using T = Cell<Bytes>;
     __shared__ uint16_t list[mask_tile];
     __shared__ int64_t shared[9];
     __shared__ unsigned number;
@@ -214,7 +214,7 @@ template <int Bytes> __global__ void __launch_bounds__(256)
 }
 template <int Bytes> __global__ void __launch_bounds__(256)
     masked_scatter(void* out, const Bool* mask, const void* values, int64_t n, const Tiles<int64_t> tiles) {
-    using T = typename Cell<Bytes>::type;
+    using T = Cell<Bytes>;
     __shared__ uint16_t list[mask_tile];
     __shared__ int64_t shared[9];
     __shared__ unsigned number;

@@ -50,8 +50,6 @@ Device resolve(Device device) {
 }
 
 // Each thread starts on the default device: its own copy is the plain CPU until it is told.
-Device default_device() { return current_device_; }
-
 void set_default_device(Device device) {
     current_device_ = resolve(device);
     if (!(current_device_ == Device{})) devices_in_use = true;

@@ -24,7 +24,6 @@ Device resolve(Device device);          // with its index filled in; RuntimeErro
 extern bool devices_in_use;
 extern thread_local Device current_device_ __attribute__((tls_model("initial-exec")));
 inline Device current_device() { return current_device_; }
-Device default_device();
 void set_default_device(Device device);
 void set_virtual_devices(int count);  // cpu:0 … cpu:count-1 become devices of their own; 0: off
 int virtual_devices();

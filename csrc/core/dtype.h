@@ -34,12 +34,22 @@ using c128 = std::complex<double>;
 enum class DType : uint8_t { u8, i8, i16, i32, i64, f16, f32, f64, c64, c128, boolean, bf16, u16, u32, u64, count };
 
 // WISP_DTYPES(X) calls X(enumerator, C++ type, Python name) for each dtype, in the order of the enum.
-#define WISP_DTYPES(X)                                                                                                               \
-    X(u8, uint8_t, "uint8")                                                                                                          \
-    X(i8, int8_t, "int8")                                                                                                            \
-    X(i16, int16_t, "int16") X(i32, int32_t, "int32") X(i64, int64_t, "int64") X(f16, wisp::f16, "float16") X(f32, float, "float32") \
-        X(f64, double, "float64") X(c64, wisp::c64, "complex64") X(c128, wisp::c128, "complex128") X(boolean, bool, "bool")          \
-            X(bf16, wisp::bf16, "bfloat16") X(u16, uint16_t, "uint16") X(u32, uint32_t, "uint32") X(u64, uint64_t, "uint64")
+#define WISP_DTYPES(X)                \
+    X(u8, uint8_t, "uint8")           \
+    X(i8, int8_t, "int8")             \
+    X(i16, int16_t, "int16")          \
+    X(i32, int32_t, "int32")          \
+    X(i64, int64_t, "int64")          \
+    X(f16, wisp::f16, "float16")      \
+    X(f32, float, "float32")          \
+    X(f64, double, "float64")         \
+    X(c64, wisp::c64, "complex64")    \
+    X(c128, wisp::c128, "complex128") \
+    X(boolean, bool, "bool")          \
+    X(bf16, wisp::bf16, "bfloat16")   \
+    X(u16, uint16_t, "uint16")        \
+    X(u32, uint32_t, "uint32")        \
+    X(u64, uint64_t, "uint64")
 
 constexpr int64_t item_size(DType d) {
     constexpr uint8_t sizes[] = {1, 1, 2, 4, 8, 2, 4, 8, 8, 16, 1, 2, 2, 4, 8};

@@ -7,7 +7,6 @@
 namespace wisp {
 
 PyTypeObject* tensor_type = nullptr;
-PyTypeObject* parameter_type = nullptr;
 
 namespace {
 

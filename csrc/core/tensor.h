@@ -43,8 +43,7 @@ struct TensorObject {
 // How a view came about decides what an in-place write to it may do.
 enum ViewKind : uint8_t { view_plain, view_no_grad, view_multi_output, view_other_dtype };
 
-extern PyTypeObject* tensor_type;     // wisp.Tensor
-extern PyTypeObject* parameter_type;  // wisp.nn.Parameter once it is imported, else null
+extern PyTypeObject* tensor_type;  // wisp.Tensor
 
 class Tensor {
 public:

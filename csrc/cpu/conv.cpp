@@ -111,9 +111,9 @@ template <class T> struct Problem {
     int64_t result_size[3], result_start[3], result_stride[3];
 };
 
-template <class T> struct Plan {
+template <class T> struct ConvPlan {
     ImageLayout layout;
-    int64_t depth, positions, tiles, panels;
+    int64_t depth, positions, vectors, tiles, panels;
     int64_t depth_blocks, depth_step;
     const int64_t* offsets;
     const int64_t* tile_offsets;  // of a tile that was copied: k * lanes * tile_vectors
@@ -138,7 +138,7 @@ template <class T, int height> void pack_run(const T* from, int64_t row, const i
 }
 
 // Weights of each panel as [term][row of the panel].
-template <class T> void pack_weight(const Problem<T>& p, const Plan<T>& plan, bool ordered, T* packed) {
+template <class T> void pack_weight(const Problem<T>& p, const ConvPlan<T>& plan, bool ordered, T* packed) {
     using Run = void (*)(const T*, int64_t, const int64_t*, int64_t, T*);
     static constexpr Run runs[tile_rows] = {pack_run<T, 1>, pack_run<T, 2>, pack_run<T, 3>, pack_run<T, 4>, pack_run<T, 5>, pack_run<T, 6>};
     // One run is all terms of a panel if they lie in order, else the taps of one channel.
@@ -192,7 +192,7 @@ template <class T> void fill_masks(const ImageLayout& l, int64_t vectors, uint32
 
 // Rows [begin, end) of `images` images from [row][position] to the result of the first of them.
 template <class T>
-void copy_out(const Problem<T>& p, const Plan<T>& plan, const T* from, int64_t images, T* result, int64_t begin, int64_t end) {
+void copy_out(const Problem<T>& p, const ConvPlan<T>& plan, const T* from, int64_t images, T* result, int64_t begin, int64_t end) {
     const ImageLayout& l = plan.layout;
     const int64_t *size = p.result_size, *start = p.result_start, *stride = p.result_stride;
     const int64_t plane = size[0] * size[1] * size[2], width = l.axis[2].out;
@@ -212,7 +212,7 @@ void copy_out(const Problem<T>& p, const Plan<T>& plan, const T* from, int64_t i
 }
 
 // One block of terms of one tile, `vectors` from position q on: panels [begin, end).
-template <class T> void run_tile(const Plan<T>& plan, const T* source, int64_t limit, int64_t rows, int64_t group, T* out, int64_t q,
+template <class T> void run_tile(const ConvPlan<T>& plan, const T* source, int64_t limit, int64_t rows, int64_t group, T* out, int64_t q,
                                  int64_t vectors, int64_t block, int64_t begin, int64_t end) {
     constexpr int64_t lanes = lanes_of<T>, width = lanes * tile_vectors;
     const int64_t k0 = block * plan.depth_step, depth = least(plan.depth_step, plan.depth - k0);
@@ -244,8 +244,8 @@ template <class T> void run_tile(const Plan<T>& plan, const T* source, int64_t l
 
 // Units [begin, end) of (tile, panel) of one group; `source` is the layout's position 0, `limit` how many elements may
 // be read from there, `images` how many of the layout's images are real.
-template <class T> void run_units(const Plan<T>& plan, const T* source, int64_t limit, int64_t images, int64_t rows, int64_t group, T* out,
-                                  int64_t begin, int64_t end) {
+template <class T> void run_units(const ConvPlan<T>& plan, const T* source, int64_t limit, int64_t images, int64_t rows, int64_t group,
+                                  T* out, int64_t begin, int64_t end) {
     constexpr int64_t lanes = lanes_of<T>;
     const int64_t positions = plan.positions - (plan.layout.images - images) * plan.layout.plane;
     const int64_t vectors = divide_up(positions, lanes), tiles = divide_up(vectors, tile_vectors);
@@ -268,17 +268,10 @@ template <class T> void run_units(const Plan<T>& plan, const T* source, int64_t 
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-template <class T> void solve(const Problem<T>& p) {
-    if constexpr (sizeof(T) == 4)
-        if (solve_with_winograd(p)) return;
+// How the work is cut: images that are treated together, tiles, panels, blocks of terms, and where tiles are written.
+template <class T> void cut_work(const Problem<T>& p, ConvPlan<T>& plan) {
     constexpr int64_t lanes = lanes_of<T>, width = lanes * tile_vectors;
-    const int64_t in_size = p.axis[0].in * p.axis[1].in * p.axis[2].in;
-    const int64_t result_plane = p.result_size[0] * p.result_size[1] * p.result_size[2];
-    const int threads = num_threads();
-
-    Plan<T> plan{};
-    ImageLayout& l = plan.layout = make_layout(p.axis, p.channels, p.rows, true);
-    if (p.batch * p.groups * p.rows * l.wanted() == 0) return;
+    ImageLayout& l = plan.layout;
     plan.depth = l.depth();
     plan.blocks_outside = p.rows * plan.depth * int64_t(sizeof(T)) > (int64_t(1) << 19);
     // Images too small to fill tiles of their own are treated together, and those that would each make a thread read
@@ -286,30 +279,36 @@ template <class T> void solve(const Problem<T>& p) {
     if (p.batch > 1 && (l.positions() < width || (l.positions() < 4 * width && (l.im2col || plan.blocks_outside)))) {
         if (l.in_place) l = make_layout(p.axis, p.channels, p.rows, false);
         const int64_t memory = most(1, (int64_t(1) << 22) / (int64_t(sizeof(T)) * most(1, l.size())));
-        l.images = least(least(divide_up(p.batch, threads), memory), divide_up(8 * width, l.plane));
+        l.images = least(least(divide_up(p.batch, num_threads()), memory), divide_up(8 * width, l.plane));
     }
     plan.positions = l.positions();
-    const int64_t vectors = divide_up(plan.positions, lanes);
+    plan.vectors = divide_up(plan.positions, lanes);
     plan.tiles = divide_up(plan.positions, width);
     plan.panels = divide_up(p.rows, tile_rows);
     plan.depth_blocks = most(1, divide_up(plan.depth, depth_block));
     plan.depth_step = divide_up(plan.depth, plan.depth_blocks);
-    plan.result_group = p.rows * result_plane;
-    plan.result_image = p.groups * plan.result_group;
     plan.bias = p.bias;
     plan.copy_tiles = l.in_place && plan.panels >= 4 && plan.depth >= 32;
     plan.direct = l.images == 1;
     for (int d = 0; d < 3; ++d)
         if (p.result_stride[d] != 1 || p.result_start[d] != 0 || p.result_size[d] != p.axis[d].out) plan.direct = false;
-    plan.target_row = plan.direct ? result_plane : vectors * lanes;
+    const int64_t result_plane = p.result_size[0] * p.result_size[1] * p.result_size[2];
+    plan.result_group = p.rows * result_plane;
+    plan.result_image = p.groups * plan.result_group;
+    plan.target_row = plan.direct ? result_plane : plan.vectors * lanes;
+}
 
+// One block of memory holds the packed weight and all tables: offsets, tile offsets, destinations, masks.
+template <class T> void fill_tables(const Problem<T>& p, ConvPlan<T>& plan) {
+    constexpr int64_t lanes = lanes_of<T>, width = lanes * tile_vectors;
+    const ImageLayout& l = plan.layout;
+    const int64_t vectors = plan.vectors;
     // The weight can be read as it lies if its terms are in order; packing pays only if it is used more than twice.
     bool ordered = p.weight_channel == l.taps;
     for (int d = 0; d < 3; ++d)
         if (p.axis[d].taps > 1 && (p.axis[d].kernel_step != 1 || p.axis[d].kernel_first != 0)) ordered = false;
     const bool pack = plan.depth > 0 && !(ordered && (p.rows == 1 || p.batch * plan.tiles <= 2 * l.images));
 
-    // One block holds the packed weight and all tables: offsets, tile offsets, destinations, masks.
     const size_t weight_bytes = (size_t(pack ? p.groups * p.rows * plan.depth : 0) * sizeof(T) + 63) / 64 * 64;
     char* block = static_cast<char*>(scratch(0, weight_bytes + size_t(plan.depth + plan.depth_step + vectors) * 8 + size_t(vectors) * 4));
     T* packed = reinterpret_cast<T*>(block);
@@ -337,58 +336,81 @@ template <class T> void solve(const Problem<T>& p) {
         plan.weight_row = p.weight_row;
         plan.weight_step = 1;
     }
+}
 
-    const int64_t sets = divide_up(p.batch, l.images);
-    const int64_t source_group = p.channels * in_size, source_image = p.groups * source_group;
-    const int64_t copy_size = l.size() + width, target_size = plan.direct ? 0 : p.rows * plan.target_row;
-    const int64_t work = most(1, l.images * p.rows * l.wanted() * most(1, plan.depth));  // per set and group
-    const int64_t grain_work = 60000;                                                    // multiply-adds that are worth waking a thread for
+// The items of work: each group of each set of images, with the memory that its images are copied to and its tiles come from.
+template <class T> struct ConvItems {
     struct Item {
         const T* source;
         T* result;
         int64_t group, images, limit;
     };
-    auto item_at = [&](int64_t index) {
+    const Problem<T>& p;
+    const ConvPlan<T>& plan;
+    const ImageLayout& l = plan.layout;
+    int64_t in_size = p.axis[0].in * p.axis[1].in * p.axis[2].in;
+    int64_t source_group = p.channels * in_size, source_image = p.groups * source_group;
+    int64_t copy_size = l.size() + lanes_of<T> * tile_vectors;
+
+    int64_t count() const { return divide_up(p.batch, l.images) * p.groups; }
+    int64_t units() const { return plan.tiles * plan.panels; }
+    int64_t channels(const Item& item) const { return l.in_place ? 0 : item.images * p.channels; }  // to be copied
+    Item at(int64_t index) const {
         const int64_t n0 = index / p.groups * l.images, group = index % p.groups;
         const T* source = p.source + n0 * source_image + group * source_group;
-        return Item{source, p.result + n0 * plan.result_image + group * plan.result_group, group, least(l.images, p.batch - n0),
-                    l.in_place ? p.source + p.batch * source_image - source : copy_size};
-    };
-    auto copy_in = [&](const Item& item, T* copy, int64_t i) {
-        const int64_t n = i / p.channels, channel = i % p.channels;
-        copy_channel(l, item.source + n * source_image + channel * in_size, copy, channel, n);
-    };
-    auto memory = [&](int slot, int64_t size) { return static_cast<T*>(scratch(slot, size_t(size) * sizeof(T))); };
+        return {source, p.result + n0 * plan.result_image + group * plan.result_group, group, least(l.images, p.batch - n0),
+                l.in_place ? p.source + p.batch * source_image - source : copy_size};
+    }
+    static T* memory(int slot, int64_t size) { return static_cast<T*>(scratch(slot, size_t(size) * sizeof(T))); }
+    T* memory_for_copy() const { return l.in_place ? nullptr : memory(1, copy_size); }
+    T* memory_for_tiles() const { return plan.direct ? nullptr : memory(3, p.rows * plan.target_row); }
 
-    if (sets * p.groups >= 3 * threads || sets * p.groups % threads == 0 || work < 2 * grain_work) {
-        parallel_for(sets * p.groups, divide_up(grain_work, work), [&](int64_t begin, int64_t end) {
-            T* copy = l.in_place ? nullptr : memory(1, copy_size);
-            T* target = plan.direct ? nullptr : memory(3, target_size);
+    void copy_in(const Item& item, T* copy, int64_t begin, int64_t end) const {
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / p.channels, channel = i % p.channels;
+            copy_channel(l, item.source + n * source_image + channel * in_size, copy, channel, n);
+        }
+    }
+    void multiply(const Item& item, const T* copy, T* target, int64_t begin, int64_t end) const {
+        run_units(plan, l.in_place ? item.source : copy, item.limit, item.images, p.rows, item.group, plan.direct ? item.result : target,
+                  begin, end);
+    }
+};
+
+template <class T> void solve(const Problem<T>& p) {
+    if constexpr (sizeof(T) == 4)
+        if (solve_with_winograd(p)) return;
+    ConvPlan<T> plan{};
+    const ImageLayout& l = plan.layout = make_layout(p.axis, p.channels, p.rows, true);
+    if (p.batch * p.groups * p.rows * l.wanted() == 0) return;
+    cut_work(p, plan);
+    fill_tables(p, plan);
+
+    const ConvItems<T> items{p, plan};
+    const int64_t count = items.count(), units = items.units(), threads = num_threads();
+    const int64_t work = most(1, l.images * p.rows * l.wanted() * most(1, plan.depth));  // per item
+    const int64_t grain_work = 60000;                                                    // multiply-adds that are worth waking a thread for
+    if (count >= 3 * threads || count % threads == 0 || work < 2 * grain_work) {
+        parallel_for(count, divide_up(grain_work, work), [&](int64_t begin, int64_t end) {
+            T *copy = items.memory_for_copy(), *target = items.memory_for_tiles();
             for (int64_t index = begin; index < end; ++index) {
-                const Item item = item_at(index);
-                if (!l.in_place)
-                    for (int64_t i = 0; i < item.images * p.channels; ++i) copy_in(item, copy, i);
-                run_units(plan, l.in_place ? item.source : copy, item.limit, item.images, p.rows, item.group,
-                          plan.direct ? item.result : target, 0, plan.tiles * plan.panels);
+                const auto item = items.at(index);
+                items.copy_in(item, copy, 0, items.channels(item));
+                items.multiply(item, copy, target, 0, units);
                 if (!plan.direct) copy_out(p, plan, target, item.images, item.result, 0, p.rows);
             }
         });
         return;
     }
     // Few images: the threads share each of them.
-    const int64_t units = plan.tiles * plan.panels;
-    T* copy = l.in_place ? nullptr : memory(1, copy_size);
-    T* target = plan.direct ? nullptr : memory(3, target_size);
-    for (int64_t index = 0; index < sets * p.groups; ++index) {
-        const Item item = item_at(index);
+    T *copy = items.memory_for_copy(), *target = items.memory_for_tiles();
+    for (int64_t index = 0; index < count; ++index) {
+        const auto item = items.at(index);
         if (!l.in_place)
-            parallel_for(item.images * p.channels, divide_up(30000, most(1, l.phases * l.plane)), [&](int64_t begin, int64_t end) {
-                for (int64_t i = begin; i < end; ++i) copy_in(item, copy, i);
-            });
-        parallel_for(units, most(1, grain_work * units / work), [&](int64_t begin, int64_t end) {
-            run_units(plan, l.in_place ? item.source : copy, item.limit, item.images, p.rows, item.group,
-                      plan.direct ? item.result : target, begin, end);
-        });
+            parallel_for(items.channels(item), divide_up(30000, most(1, l.phases * l.plane)),
+                         [&](int64_t begin, int64_t end) { items.copy_in(item, copy, begin, end); });
+        parallel_for(units, most(1, grain_work * units / work),
+                     [&](int64_t begin, int64_t end) { items.multiply(item, copy, target, begin, end); });
         if (!plan.direct)
             parallel_for(p.rows, divide_up(30000, most(1, plan.target_row)),
                          [&](int64_t begin, int64_t end) { copy_out(p, plan, target, item.images, item.result, begin, end); });

@@ -164,8 +164,9 @@ template <class T> void run_dots(const WeightJob<T>& w, const T* source, const T
             const int64_t panel = item / tap_tiles, k = item % tap_tiles * dot_taps;
             const int64_t taps = least(dot_taps, w.depth - k);
             const int64_t r0 = w.rows * panel / panels, rows = w.rows * (panel + 1) / panels - r0;
-            dots<T>[taps - 1][rows - 1](stretch, grad + r0* grad_row + q, grad_row, source + q, w.offsets + k, out + r0* w.depth + k,
-                                        w.depth, accumulate || from > 0);
+            const T* const grad_at = grad + r0 * grad_row + q;
+            T* const out_at = out + r0 * w.depth + k;
+            dots<T>[taps - 1][rows - 1](stretch, grad_at, grad_row, source + q, w.offsets + k, out_at, w.depth, accumulate || from > 0);
         }
     }
 }
@@ -201,6 +202,74 @@ template <class T> void weight_product(const ConvShape& s, int64_t k, const T* i
     gemm.matmul(dtype_of<T>, args);
 }
 
+// What the loops below share: the job, its operands, and how they are read from a copy or where they lie.
+template <class T> struct WeightSums {
+    const WeightJob<T>& w;
+    const T* input;
+    const T* grad;
+    T* out;
+    const ImageLayout& l = w.layout;
+    int64_t weights = w.rows * w.depth;
+    int64_t tiles = divide_up(w.rows, dot_rows) * divide_up(w.depth, dot_taps);
+    int64_t copy_size = group_copy_size(w);
+    int64_t grad_row = w.grad_in_place ? w.wanted : off_powers(l.images * l.plane);
+
+    T* memory() const { return static_cast<T*>(scratch(1, size_t(copy_size) * sizeof(T))); }
+    int64_t images_from(int64_t n0) const { return least(l.images, w.batch - n0); }
+    void copy(T* to, int64_t group, int64_t n0, int64_t begin, int64_t end) const {
+        const T *x = input + group * w.channels * w.in_size, *g = grad + group * w.rows * w.wanted;
+        for (int64_t c = begin; c < end; ++c) copy_for_dot(w, x, g, to, n0, images_from(n0), c);
+    }
+    void multiply(const T* copy, int64_t group, int64_t n0, T* to, bool accumulate, int64_t begin, int64_t end) const {
+        const T* source = l.in_place ? input + n0 * w.input_image + group * w.channels * w.in_size : copy;
+        const T* g = w.grad_in_place ? grad + n0 * w.grad_image + group * w.rows * w.wanted : copy + (l.in_place ? 0 : l.size());
+        run_dots(w, source, g, grad_row, images_from(n0), to, accumulate, begin, end);
+    }
+
+    // Each set of images is summed on its own by one thread, and the sets' sums are added in the end.
+    void by_sets(int64_t grain_work, int64_t group_work) const {
+        const int64_t sets = divide_up(w.batch, l.images);
+        T* sums = static_cast<T*>(scratch(2, size_t(sets * weights) * sizeof(T)));
+        parallel_for(sets, divide_up(grain_work, group_work / sets), [&](int64_t begin, int64_t end) {
+            T* to = memory();
+            for (int64_t i = begin; i < end; ++i) {
+                copy(to, 0, i * l.images, 0, w.channels + w.rows);
+                multiply(to, 0, i * l.images, sums + i * weights, false, 0, tiles);
+            }
+        });
+        parallel_for(weights, divide_up(30000, sets), [&](int64_t begin, int64_t end) {
+            for (int64_t k = begin; k < end; ++k) out[k] = sums[k];
+            for (int64_t i = 1; i < sets; ++i)
+                for (int64_t k = begin; k < end; ++k) out[k] += sums[i * weights + k];
+        });
+    }
+    // Each thread takes whole groups.
+    void by_groups(int64_t groups, int64_t grain_work, int64_t group_work) const {
+        parallel_for(groups, divide_up(grain_work, group_work), [&](int64_t begin, int64_t end) {
+            T* to = memory();
+            for (int64_t group = begin; group < end; ++group)
+                for (int64_t n0 = 0; n0 < w.batch; n0 += l.images) {
+                    copy(to, group, n0, 0, w.channels + w.rows);
+                    multiply(to, group, n0, out + group * weights, n0 > 0, 0, tiles);
+                }
+        });
+    }
+    // The threads share the tiles of a group.
+    void by_tiles(int64_t groups, int64_t grain_work) const {
+        T* to = memory();
+        for (int64_t group = 0; group < groups; ++group)
+            for (int64_t n0 = 0; n0 < w.batch; n0 += l.images) {
+                const int64_t images = images_from(n0);
+                if (copy_size > 0)
+                    parallel_for(w.channels + w.rows, divide_up(8000, l.phases * images * l.plane),
+                                 [&](int64_t begin, int64_t end) { copy(to, group, n0, begin, end); });
+                const int64_t work = most(1, dot_rows * dot_taps * images * w.wanted);
+                parallel_for(tiles, divide_up(grain_work, work),
+                             [&](int64_t begin, int64_t end) { multiply(to, group, n0, out + group * weights, n0 > 0, begin, end); });
+            }
+    }
+};
+
 template <class T> void weight_grad(const ConvShape& s, const T* input, const T* grad, T* out) {
     if (is_product(s)) return weight_product(s, s.in_channels / s.groups * s.in[0] * s.in[1] * s.in[2], input, grad, out);
     if (depthwise_weight_grad(s, input, grad, out)) return;
@@ -226,8 +295,8 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
         return;
     }
     if (l.in_place && l.positions() < 1024 && s.batch > 1) l = make_layout(axes, w.channels, w.rows, false);
-    // Small weights: each set of images is summed on its own by one thread, and the sets' sums are added in the end.
-    // A set is long enough for long dot products, small enough for the cache, one of eight if it can be.
+    // Small weights are summed by sets of images. A set is long enough for long dot products, small enough for the cache, one of
+    // eight if it can be.
     const int64_t image_bytes = (l.in_place ? 0 : l.size() + w.rows * l.plane) * int64_t(sizeof(T));
     const int64_t cached = (int64_t(1) << 19) / most(1, image_bytes), fewest = divide_up(1000, l.plane);
     const int64_t set = least(s.batch, most(fewest, least(cached, divide_up(s.batch, 8))));
@@ -242,65 +311,12 @@ template <class T> void weight_grad(const ConvShape& s, const T* input, const T*
     fill_offsets(l, offsets);
     w.offsets = offsets;
 
-    const int64_t tiles = divide_up(w.rows, dot_rows) * divide_up(w.depth, dot_taps);
-    const int64_t copy_size = group_copy_size(w);
-    const int64_t grad_row = w.grad_in_place ? w.wanted : off_powers(l.images * l.plane);
-    const int64_t grain_work = 60000;
+    const int64_t grain_work = 60000;  // multiply-adds that are worth waking a thread for
     const int64_t group_work = weights * s.batch * w.wanted;
-    auto source_of = [&](const T* copy, int64_t group, int64_t n0) {
-        return l.in_place ? input + n0 * w.input_image + group * w.channels * w.in_size : copy;
-    };
-    auto grad_of = [&](const T* copy, int64_t group, int64_t n0) {
-        return w.grad_in_place ? grad + n0 * w.grad_image + group * w.rows * w.wanted : copy + (l.in_place ? 0 : l.size());
-    };
-
-    if (by_sets) {
-        const int64_t sets = divide_up(s.batch, l.images);
-        T* sums = static_cast<T*>(scratch(2, size_t(sets * weights) * sizeof(T)));
-        parallel_for(sets, divide_up(grain_work, group_work / sets), [&](int64_t begin, int64_t end) {
-            T* copy = static_cast<T*>(scratch(1, size_t(copy_size) * sizeof(T)));
-            for (int64_t i = begin; i < end; ++i) {
-                const int64_t n0 = i * l.images, images = least(l.images, s.batch - n0);
-                for (int64_t c = 0; c < w.channels + w.rows; ++c) copy_for_dot(w, input, grad, copy, n0, images, c);
-                run_dots(w, source_of(copy, 0, n0), grad_of(copy, 0, n0), grad_row, images, sums + i * weights, false, 0, tiles);
-            }
-        });
-        parallel_for(weights, divide_up(30000, sets), [&](int64_t begin, int64_t end) {
-            for (int64_t k = begin; k < end; ++k) out[k] = sums[k];
-            for (int64_t i = 1; i < sets; ++i)
-                for (int64_t k = begin; k < end; ++k) out[k] += sums[i * weights + k];
-        });
-        return;
-    }
-    if (s.groups >= 2 * num_threads()) {  // each thread takes whole groups
-        parallel_for(s.groups, divide_up(grain_work, group_work), [&](int64_t begin, int64_t end) {
-            T* copy = static_cast<T*>(scratch(1, size_t(copy_size) * sizeof(T)));
-            for (int64_t group = begin; group < end; ++group)
-                for (int64_t n0 = 0; n0 < s.batch; n0 += l.images) {
-                    const int64_t images = least(l.images, s.batch - n0);
-                    for (int64_t c = 0; c < w.channels + w.rows; ++c)
-                        copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy, n0, images, c);
-                    run_dots(w, source_of(copy, group, n0), grad_of(copy, group, n0), grad_row, images, out + group * weights, n0 > 0, 0,
-                             tiles);
-                }
-        });
-        return;
-    }
-    T* copy = static_cast<T*>(scratch(1, size_t(copy_size) * sizeof(T)));
-    for (int64_t group = 0; group < s.groups; ++group)
-        for (int64_t n0 = 0; n0 < s.batch; n0 += l.images) {
-            const int64_t images = least(l.images, s.batch - n0);
-            if (copy_size > 0)
-                parallel_for(w.channels + w.rows, divide_up(8000, l.phases * images * l.plane), [&](int64_t begin, int64_t end) {
-                    for (int64_t c = begin; c < end; ++c)
-                        copy_for_dot(w, input + group * w.channels * w.in_size, grad + group * w.rows * w.wanted, copy, n0, images, c);
-                });
-            const int64_t work = most(1, dot_rows * dot_taps * images * w.wanted);
-            parallel_for(tiles, divide_up(grain_work, work), [&](int64_t begin, int64_t end) {
-                run_dots(w, source_of(copy, group, n0), grad_of(copy, group, n0), grad_row, images, out + group * weights, n0 > 0, begin,
-                         end);
-            });
-        }
+    const WeightSums<T> sums{w, input, grad, out};
+    if (by_sets) sums.by_sets(grain_work, group_work);
+    else if (s.groups >= 2 * num_threads()) sums.by_groups(s.groups, grain_work, group_work);
+    else sums.by_tiles(s.groups, grain_work);
 }
 
 template <class T> void bias_grad(const ConvShape& s, const T* grad, T* out) {

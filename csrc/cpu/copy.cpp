@@ -274,12 +274,12 @@ template <class T> void transpose(T* dst, int64_t dst_stride, const T* src, int6
 // ---- any layout ------------------------------------------------------------------------------------------------
 
 // Sizes and strides with dimensions dropped, ordered by the strides of dst (largest first) and merged.
-struct Plan {
+struct CopyPlan {
     int ndim = 0;
     int64_t sizes[max_dims], dst[max_dims], src[max_dims];
     int64_t dst_offset = 0, src_offset = 0, count = 1;
 
-    Plan(const int64_t* dst_strides, const int64_t* src_strides, const int64_t* n, int dims) {
+    CopyPlan(const int64_t* dst_strides, const int64_t* src_strides, const int64_t* n, int dims) {
         for (int k = 0; k < dims; k++) {
             count *= n[k];
             if (n[k] == 1) continue;
@@ -351,7 +351,7 @@ struct Plan {
 
 // The dimension along which src is contiguous while dst isn't, if swapping it with the last one gives transposes
 // that are worth it; otherwise -1.
-int transposed_dimension(const Plan& p) {
+int transposed_dimension(const CopyPlan& p) {
     const int last = p.ndim - 1;
     if (p.dst[last] != 1 || p.src[last] == 1 || p.src[last] == 0 || p.sizes[last] < 4) return -1;
     for (int k = 0; k < last; k++)
@@ -359,7 +359,7 @@ int transposed_dimension(const Plan& p) {
     return -1;
 }
 
-template <class T> void copy_transposed(T* dst, const T* src, const Plan& p, int k) {
+template <class T> void copy_transposed(T* dst, const T* src, const CopyPlan& p, int k) {
     const int last = p.ndim - 1;
     constexpr int64_t tile = 64;
     // The other dimensions make the batch; each job is a band of `tile` rows of one 2-D transpose.
@@ -381,7 +381,7 @@ template <class T> void copy_transposed(T* dst, const T* src, const Plan& p, int
     });
 }
 
-template <class T> void copy_same(T* dst, const T* src, const Plan& p) {
+template <class T> void copy_same(T* dst, const T* src, const CopyPlan& p) {
     const int last = p.ndim - 1;
     if (const int k = transposed_dimension(p); k >= 0) return copy_transposed(dst, src, p, k);
     const int64_t ds = p.dst[last], ss = p.src[last];
@@ -402,7 +402,7 @@ WISP_INLINE void conjugate_block(void* x, DType dtype, int64_t n) {
 }
 
 // Rows that change dtype or are conjugated, through blocks on the stack where a side is not contiguous.
-void copy_converted(char* dst, DType dst_dtype, const char* src, DType src_dtype, const Plan& p, bool conjugate) {
+void copy_converted(char* dst, DType dst_dtype, const char* src, DType src_dtype, const CopyPlan& p, bool conjugate) {
     const int last = p.ndim - 1;
     const int64_t ds = p.dst[last], ss = p.src[last], dst_item = item_size(dst_dtype), src_item = item_size(src_dtype);
     parallel_for(p.count, grain, [&](int64_t begin, int64_t end) {
@@ -432,7 +432,7 @@ void copy_converted(char* dst, DType dst_dtype, const char* src, DType src_dtype
 
 void copy_any(void* dst, DType dst_dtype, const int64_t* dst_strides, const void* src, DType src_dtype, const int64_t* src_strides,
               const int64_t* sizes, int ndim, bool conjugate) {
-    const Plan p(dst_strides, src_strides, sizes, ndim);
+    const CopyPlan p(dst_strides, src_strides, sizes, ndim);
     if (p.count == 0) return;
     if (dst_dtype != src_dtype || (conjugate && is_complex(src_dtype)))
         return copy_converted(static_cast<char*>(dst), dst_dtype, static_cast<const char*>(src), src_dtype, p, conjugate);
@@ -446,7 +446,7 @@ void copy_bytes(void* dst, const void* src, size_t bytes) { std::memmove(dst, sr
 void zero(void* dst, size_t bytes) { std::memset(dst, 0, bytes); }
 
 void fill(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, int ndim, const void* value) {
-    const Plan p(strides, nullptr, sizes, ndim);
+    const CopyPlan p(strides, nullptr, sizes, ndim);
     if (p.count == 0) return;
     by_item(item_size(dtype), [&](auto* tag) {
         using T = std::remove_pointer_t<decltype(tag)>;

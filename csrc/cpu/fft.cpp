@@ -479,15 +479,15 @@ template <class T> void rows_of(const FftPlan& plan, FftKind kind, const T* in, 
     });
 }
 
-struct Plan {
+struct PlanInUse {
     HeldPlan held;
-    Plan(int64_t n, bool f64, bool real) : held(hold_plan(n, f64, real)) {}
-    ~Plan() { let_go_of_plan(held); }
+    PlanInUse(int64_t n, bool f64, bool real) : held(hold_plan(n, f64, real)) {}
+    ~PlanInUse() { let_go_of_plan(held); }
     const FftPlan& operator*() const { return *held.plan; }
 };
 
 bool columns(bool f64, const void* in, void* out, int64_t outer, int64_t n, int64_t inner, bool inverse, double scale) {
-    const Plan held(n, f64, false);
+    const PlanInUse held(n, f64, false);
     const FftPlan& plan = *held;
     if ((plan.bluestein() ? plan.convolution->n : n) > fft_tile_limit || (inner < 4 && outer >= 4)) return false;
     if (f64) columns_of(plan, static_cast<const double*>(in), static_cast<double*>(out), outer, inner, inverse, scale);
@@ -504,7 +504,7 @@ void rows(FftKind kind, bool f64, int, const int64_t* sizes, const void* in, voi
                   out_stride = kind == FftKind::real_to_half ? half
                                : real                        ? n
                                                              : 2 * n;
-    const Plan plan(real ? n / 2 : n, f64, real);
+    const PlanInUse plan(real ? n / 2 : n, f64, real);
     if (f64) rows_of(*plan, kind, static_cast<const double*>(in), in_stride, static_cast<double*>(out), out_stride, count, inverse, scale);
     else rows_of(*plan, kind, static_cast<const float*>(in), in_stride, static_cast<float*>(out), out_stride, count, inverse, float(scale));
 }

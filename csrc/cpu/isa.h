@@ -7,7 +7,7 @@
 //     namespace wisp::cpu::WISP_ISA { namespace { ...kernels... }  extern const GemmKernels gemm_table = {&sgemm}; }
 // select.cpp picks. Everything in a kernel file lives in the anonymous namespace of WISP_ISA: a shared inline
 // function or std template that is not inlined would be merged by the linker into one copy, maybe of the wrong
-// instruction set. A test looks for such weak symbols.
+// instruction set. `.ci/run` looks for such weak symbols.
 #pragma once
 
 #include <cstdint>

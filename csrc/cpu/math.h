@@ -424,15 +424,14 @@ WISP_INLINE float pow(float x, float y) {
 
 #define WISP_DOUBLE(name) \
     WISP_INLINE double name(double x) { return __builtin_##name(x); }
-WISP_DOUBLE(exp)
-WISP_DOUBLE(exp2) WISP_DOUBLE(expm1) WISP_DOUBLE(log) WISP_DOUBLE(log2) WISP_DOUBLE(log10) WISP_DOUBLE(log1p) WISP_DOUBLE(sin)
-    WISP_DOUBLE(cos) WISP_DOUBLE(tan) WISP_DOUBLE(asin) WISP_DOUBLE(acos) WISP_DOUBLE(atan) WISP_DOUBLE(sinh) WISP_DOUBLE(cosh)
-        WISP_DOUBLE(tanh) WISP_DOUBLE(asinh) WISP_DOUBLE(acosh) WISP_DOUBLE(atanh) WISP_DOUBLE(erf) WISP_DOUBLE(erfc) WISP_DOUBLE(sqrt)
-            WISP_DOUBLE(floor) WISP_DOUBLE(ceil) WISP_DOUBLE(trunc)
+// clang-format off: a list of names
+WISP_DOUBLE(exp) WISP_DOUBLE(exp2) WISP_DOUBLE(expm1) WISP_DOUBLE(log) WISP_DOUBLE(log2) WISP_DOUBLE(log10) WISP_DOUBLE(log1p)
+WISP_DOUBLE(sin) WISP_DOUBLE(cos) WISP_DOUBLE(tan) WISP_DOUBLE(asin) WISP_DOUBLE(acos) WISP_DOUBLE(atan) WISP_DOUBLE(sinh)
+WISP_DOUBLE(cosh) WISP_DOUBLE(tanh) WISP_DOUBLE(asinh) WISP_DOUBLE(acosh) WISP_DOUBLE(atanh) WISP_DOUBLE(erf) WISP_DOUBLE(erfc)
+WISP_DOUBLE(sqrt) WISP_DOUBLE(floor) WISP_DOUBLE(ceil) WISP_DOUBLE(trunc)
+// clang-format on
 #undef WISP_DOUBLE
-                WISP_INLINE double rsqrt(double x) {
-    return 1.0 / __builtin_sqrt(x);
-}
+WISP_INLINE double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 WISP_INLINE double atan2(double y, double x) { return __builtin_atan2(y, x); }
 WISP_INLINE double pow(double x, double y) { return __builtin_pow(x, y); }
 WISP_INLINE double hypot(double x, double y) { return __builtin_hypot(x, y); }
@@ -469,13 +468,13 @@ WISP_INLINE _Complex double c_complex(std::complex<double> z) {
 #define WISP_COMPLEX(name)                                                                                                     \
     WISP_INLINE std::complex<float> name(std::complex<float> z) { return complex_result(__builtin_c##name##f(c_complex(z))); } \
     WISP_INLINE std::complex<double> name(std::complex<double> z) { return complex_result(__builtin_c##name(c_complex(z))); }
-WISP_COMPLEX(exp)
-WISP_COMPLEX(log) WISP_COMPLEX(sin) WISP_COMPLEX(cos) WISP_COMPLEX(tan) WISP_COMPLEX(asin) WISP_COMPLEX(acos) WISP_COMPLEX(atan)
-    WISP_COMPLEX(sinh) WISP_COMPLEX(cosh) WISP_COMPLEX(tanh) WISP_COMPLEX(asinh) WISP_COMPLEX(acosh) WISP_COMPLEX(atanh) WISP_COMPLEX(sqrt)
+// clang-format off: a list of names
+WISP_COMPLEX(exp) WISP_COMPLEX(log) WISP_COMPLEX(sin) WISP_COMPLEX(cos) WISP_COMPLEX(tan) WISP_COMPLEX(asin) WISP_COMPLEX(acos)
+WISP_COMPLEX(atan) WISP_COMPLEX(sinh) WISP_COMPLEX(cosh) WISP_COMPLEX(tanh) WISP_COMPLEX(asinh) WISP_COMPLEX(acosh)
+WISP_COMPLEX(atanh) WISP_COMPLEX(sqrt)
+// clang-format on
 #undef WISP_COMPLEX
-        WISP_INLINE float abs(std::complex<float> z) {
-    return __builtin_cabsf(c_complex(z));
-}
+WISP_INLINE float abs(std::complex<float> z) { return __builtin_cabsf(c_complex(z)); }
 WISP_INLINE double abs(std::complex<double> z) { return __builtin_cabs(c_complex(z)); }
 WISP_INLINE float arg(std::complex<float> z) { return __builtin_cargf(c_complex(z)); }
 WISP_INLINE double arg(std::complex<double> z) { return __builtin_carg(c_complex(z)); }

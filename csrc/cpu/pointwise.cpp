@@ -50,7 +50,7 @@ void fill_block(char* to, const char* value, int64_t item, int64_t n) {
 
 enum Mode : uint8_t { direct, constant, gathered };
 
-struct Plan {
+struct BlockPlan {
     PointwiseKernel kernel;
     const BlockOperand* operands;
     int count;
@@ -67,7 +67,7 @@ struct Plan {
 };
 
 // The usual broadcast: rows of contiguous elements, or a number per row.
-void run_rows(const Plan& p, int64_t begin, int64_t end) {
+void run_rows(const BlockPlan& p, int64_t begin, int64_t end) {
     char* row[max_operands];
     int64_t step[max_operands];
     for (int k = 0; k < p.count; k++) {
@@ -83,7 +83,7 @@ void run_rows(const Plan& p, int64_t begin, int64_t end) {
 
 // One row against many (a bias): the repeated row is laid out several times, so that the kernel runs over long stretches
 // of the others, which then begin on cache lines even where a row does not end on one. A unit is a tile of rows.
-void run_tiles(const Plan& p, int64_t begin, int64_t end) {
+void run_tiles(const BlockPlan& p, int64_t begin, int64_t end) {
     alignas(64) char buffers[max_operands - 1][tile * 8];
     char* pointers[max_operands] = {};
     const int64_t rows = p.shape[0];
@@ -101,7 +101,7 @@ void run_tiles(const Plan& p, int64_t begin, int64_t end) {
 }
 
 // Runs units [begin, end); a unit is one piece of one row.
-void run_units(const Plan& p, int64_t begin, int64_t end) {
+void run_units(const BlockPlan& p, int64_t begin, int64_t end) {
     alignas(64) char buffers[max_operands][block * 16];
     int64_t index[max_dims];
     char* row[max_operands];
@@ -179,7 +179,7 @@ void run_units(const Plan& p, int64_t begin, int64_t end) {
 // constants: whether the kernel takes one constant operand in place.
 void run_blocks(PointwiseKernel kernel, const BlockOperand* operands, int count, const Dims& sizes, int64_t numel, const Param* params,
                 bool constants) {
-    Plan p;
+    BlockPlan p;
     p.kernel = kernel;
     p.operands = operands;
     p.count = count;

@@ -61,31 +61,31 @@ int width_class(const AttentionArgs& a) {
 }
 
 // How a kernel of attention.cuh cuts its work.
-struct Plan {
+struct TilePlan {
     int rows, columns, blocks;
     bool overlap;
     int halves = 1, ahead = 1;
     int slice = 0;  // columns of the gradients of keys and values that one block makes; 0: all
 };
-Plan plan(Pass pass, int width, bool is_float, bool wide, bool general, bool few) {
+TilePlan tile_plan(Pass pass, int width, bool is_float, bool wide, bool general, bool few) {
     if (is_float) {
-        if (width <= 64) return wide && pass == queries_pass ? Plan{128, 64, 1, false} : Plan{64, 32, wide ? 2 : 1, false};
-        return wide && pass == forward_pass && !few ? Plan{128, 32, 1, false} : Plan{64, 32, 1, false};
+        if (width <= 64) return wide && pass == queries_pass ? TilePlan{128, 64, 1, false} : TilePlan{64, 32, wide ? 2 : 1, false};
+        return wide && pass == forward_pass && !few ? TilePlan{128, 32, 1, false} : TilePlan{64, 32, 1, false};
     }
     const int slice = width == 256 && pass == keys_pass ? 128 : 0;
     if (!wide) return {64, width <= 64 ? 64 : 32, 1, false, 1, 1, slice};
     if (width == 256) {
-        if (pass == forward_pass) return few ? Plan{64, 64, 1, false} : Plan{128, general ? 32 : 64, 1, false};
+        if (pass == forward_pass) return few ? TilePlan{64, 64, 1, false} : TilePlan{128, general ? 32 : 64, 1, false};
         return {128, 32, 1, false, 1, 1, slice};
     }
     if (width <= 64) return {64, 64, general && pass == keys_pass ? 2 : 3, !general && pass != keys_pass};
     if (general) return {64, 64, 2, false};
-    if (pass == forward_pass) return few ? Plan{64, 64, 2, false, 1, 2} : Plan{128, 64, 2, false, 2};
-    return pass == queries_pass ? Plan{128, 64, 1, true} : Plan{64, 64, 2, true};
+    if (pass == forward_pass) return few ? TilePlan{64, 64, 2, false, 1, 2} : TilePlan{128, 64, 2, false, 2};
+    return pass == queries_pass ? TilePlan{128, 64, 1, true} : TilePlan{64, 64, 2, true};
 }
 
 unsigned tile_bytes(int rows, int width) { return unsigned((width + 63) / 64 * rows * 128); }
-unsigned shared_bytes(Pass pass, const Plan& p, int width, bool is_float) {
+unsigned shared_bytes(Pass pass, const TilePlan& p, int width, bool is_float) {
     const int stages = p.ahead + (p.overlap && pass != keys_pass ? 2 : 1);
     const unsigned tiles = tile_bytes(p.rows, width) * (pass == forward_pass ? 1 : 2) + tile_bytes(p.columns, width) * 2 * stages;
     return tiles * (is_float ? 3 : 1) + (pass == keys_pass ? 8 * stages * p.columns + 512 : 0);
@@ -124,7 +124,7 @@ void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x) {
     const bool is_float = a.dtype == DType::f32, few = pass == forward_pass && a.queries <= 64;
     const int c = width_class(a), width = widths[c];
     const bool wide = is_wide(), aligned = is_float || is_aligned(x), general = a.mask || a.dropout || !(a.scale > 0) || !aligned;
-    const Plan p = plan(pass, width, is_float, wide, general, few);
+    const TilePlan p = tile_plan(pass, width, is_float, wide, general, few);
     const int slice = p.slice ? p.slice : width, type = is_float ? 2 : a.dtype == DType::bf16;
     Kernel* k = instances((((((pass * 3 + type) * 5 + c) * 2 + wide) * 2 + general) * 2 + aligned) * 2 + few, [&] {
         const std::string sliced = pass == keys_pass ? str(slice, ", ") : std::string(),
@@ -210,7 +210,7 @@ bool has_tiles(const AttentionArgs& a, bool backward) {
     unsigned most = 0;
     for (Pass pass : {forward_pass, queries_pass, keys_pass})
         if (backward == (pass != forward_pass))
-            most = std::max(most, shared_bytes(pass, plan(pass, width, true, wide, true, false), width, true));
+            most = std::max(most, shared_bytes(pass, tile_plan(pass, width, true, wide, true, false), width, true));
     return int(most) <= device_info(current_device().index).shared_per_block;
 }
 

@@ -114,7 +114,7 @@ struct Key {
     ConvShape shape;
     int32_t product, dtype, device, channels_last, alignment, benchmark, deterministic, tf32;
 };
-struct Plan {
+struct EnginePlan {
     Handle plan = nullptr;
     int64_t workspace = 0;
 };
@@ -216,7 +216,7 @@ bool ruled_out(const Key& key, Handle configuration) {
     return false;
 }
 
-void run(const Plan& p, Handle cudnn_handle, const void* const* pointers) {
+void run_engine(const EnginePlan& p, Handle cudnn_handle, const void* const* pointers) {
     const Cudnn& c = cudnn();
     const int64_t names[3] = {0, 1, 2};
     Scratch workspace(size_t(std::max<int64_t>(p.workspace, 1)));
@@ -228,7 +228,7 @@ void run(const Plan& p, Handle cudnn_handle, const void* const* pointers) {
     must(r, "a convolution");
 }
 
-float time_of(const Plan& p, Handle cudnn_handle, const void* const* pointers) {
+float time_of(const EnginePlan& p, Handle cudnn_handle, const void* const* pointers) {
     const Driver& d = driver();
     Handle from, to;
     float best = 1e30f;
@@ -237,7 +237,7 @@ float time_of(const Plan& p, Handle cudnn_handle, const void* const* pointers) {
     for (int round = 0; round < 4; round++) {
         float time = 0;
         d.event_record(from, current_stream());
-        run(p, cudnn_handle, pointers);
+        run_engine(p, cudnn_handle, pointers);
         d.event_record(to, current_stream());
         d.event_synchronize(to);
         if (d.event_elapsed(&time, from, to) == 0 && round > 0) best = std::min(best, time);
@@ -247,10 +247,10 @@ float time_of(const Plan& p, Handle cudnn_handle, const void* const* pointers) {
     return best;
 }
 
-Plan make_plan(const Key& key, Handle cudnn_handle, const void* const* pointers) {
+EnginePlan make_plan(const Key& key, Handle cudnn_handle, const void* const* pointers) {
     const Cudnn& c = cudnn();
     const Handle graph = graph_of(key, cudnn_handle);
-    Plan best;
+    EnginePlan best;
     float best_time = 1e30f;
     int tried = 0;
     for (int mode : {int(best_mode), int(fallback_mode)}) {
@@ -264,7 +264,7 @@ Plan make_plan(const Key& key, Handle cudnn_handle, const void* const* pointers)
         if (count) c.get(heuristic, 202, type_descriptor, count, &given, configurations.data());
         for (int64_t i = 0; i < given; i++) {
             if (ruled_out(key, configurations[i])) continue;
-            Plan p;
+            EnginePlan p;
             p.plan = describe(plan_kind, {{400, type_handle, 1, &cudnn_handle}, {401, type_descriptor, 1, &configurations[i]}});
             if (!p.plan) continue;
             int64_t one = 0;
@@ -306,14 +306,14 @@ void convolve(ConvProduct product, DType dtype, const ConvShape& shape, bool cha
     key.benchmark = conv_settings.benchmark;
     key.deterministic = conv_settings.deterministic;
     key.tf32 = conv_settings.tf32;
-    static std::unordered_map<Key, Plan, HashBytes<Key>, SameBytes<Key>> plans;
+    static std::unordered_map<Key, EnginePlan, HashBytes<Key>, SameBytes<Key>> plans;
     const Handle h = handle(key.device);
     auto it = plans.find(key);
     if (it == plans.end()) it = plans.emplace(key, make_plan(key, h, pointers)).first;
     Timed timed(product == ConvProduct::output  ? "cuDNN convolution"
                 : product == ConvProduct::input ? "cuDNN gradient of input"
                                                 : "cuDNN gradient of weight");
-    run(it->second, h, pointers);
+    run_engine(it->second, h, pointers);
 }
 
 // Planes [n, channels, spatial...], contiguous or with the channels last.

@@ -43,20 +43,20 @@ void must(Result r, const char* what) {
 struct Key {
     int64_t type, rank, sizes[3], batch, device;
 };
-struct Plan {
+struct TransformPlan {
     int handle;
     size_t work;
 };
 
-const Plan& plan_for(const Key& key) {
-    static std::unordered_map<Key, Plan, HashBytes<Key>, SameBytes<Key>> plans;
+const TransformPlan& plan_for(const Key& key) {
+    static std::unordered_map<Key, TransformPlan, HashBytes<Key>, SameBytes<Key>> plans;
     if (auto it = plans.find(key); it != plans.end()) return it->second;
     const Cufft& c = cufft();
     if (plans.size() >= 1024) {  // shapes that never come back
         for (auto& [k, p] : plans) c.destroy(p.handle);
         plans.clear();
     }
-    Plan p{};
+    TransformPlan p{};
     must(c.create(&p.handle), "making a plan");
     must(c.own_memory(p.handle, 0), "making a plan");
     long long sizes[3];
@@ -77,7 +77,7 @@ void execute(FftKind kind, bool f64, int rank, const int64_t* sizes, int64_t bat
     key.device = current_device().index;
     const Cufft& c = cufft();
     const Handle stream = current_stream();
-    const Plan& p = plan_for(key);
+    const TransformPlan& p = plan_for(key);
     Scratch work(std::max<size_t>(p.work, 1));
     must(c.set_stream(p.handle, stream), "choosing the stream");
     must(c.set_memory(p.handle, work.data()), "giving memory");

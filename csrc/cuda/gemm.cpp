@@ -60,7 +60,7 @@ struct Shape {
     int64_t m, n, k, lda, ldb, ldc, ldd, batch, stride_a, stride_b, stride_c, stride_d;
     int32_t dtype, transpose_a, transpose_b, bias, alignment, device, fast, beta;
 };
-struct Plan {
+struct ProductPlan {
     Handle description, a, b, c, d;
     struct {  // cublasLtMatmulHeuristicResult_t
         uint64_t algorithm[8];
@@ -89,8 +89,8 @@ Handle handle(int device) {
     return handles[device];
 }
 
-const Plan& plan_for(const Shape& s) {
-    static std::unordered_map<Shape, Plan, HashBytes<Shape>, SameBytes<Shape>> plans;
+const ProductPlan& plan_for(const Shape& s) {
+    static std::unordered_map<Shape, ProductPlan, HashBytes<Shape>, SameBytes<Shape>> plans;
     auto it = plans.find(s);
     if (it != plans.end()) return it->second;
     const DType dtype = DType(s.dtype);
@@ -98,7 +98,7 @@ const Plan& plan_for(const Shape& s) {
     const bool wide = dtype == DType::f64 || dtype == DType::c128;
     const ComputeType compute = wide ? compute_64f : s.fast ? compute_32f_fast_tf32 : compute_32f;
     const DataType scale = data_type(compute_dtype(dtype));
-    Plan p{};
+    ProductPlan p{};
     const Lt& l = lt();
     must(l.description(&p.description, compute, scale), "describing a product");
     // Its first operand is our B.
@@ -177,7 +177,7 @@ void one(DType dtype, const GemmArgs& g, const char* a, const char* b, char* c, 
     }
     s.beta = with_d && !row_bias;
     s.alignment = int32_t(alignment_of({a, b, c, addend}));
-    const Plan& p = plan_for(s);
+    const ProductPlan& p = plan_for(s);
     if (row_bias) must(lt().set_description(p.description, desc_bias_pointer, &d, 8), "giving a bias");
     Scratch workspace(p.found.workspace);
     const double alpha[2] = {g.alpha, g.alpha_imag}, beta[2] = {s.beta ? g.beta : 0, s.beta ? g.beta_imag : 0};

@@ -22,7 +22,6 @@ unsigned threads_for(int64_t n) {
     while (t < 1024 && int64_t(t) * 4 < n) t *= 2;
     return t;
 }
-unsigned blocks(int64_t n) { return unsigned((n + 255) / 256); }
 
 void rows_forward(DType d, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd, int64_t rows, int64_t n,
                   int64_t groups, int64_t channels, int64_t spatial, double eps) {

@@ -49,135 +49,173 @@ struct Key {
 
 enum { operand_absent = 31, operand_number = 30 };  // in the place of a dtype, of which there are fewer
 
-Kernel* kernel_for(int row, int which, DType compute, const Operand* operands, int count, bool flat, int vector) {
+// A row of the table, or of the three below it, and what it is called with.
+struct RowCall {
+    int row, which;
+    DType compute;
+    const Operand* operands;
+    int count;
+    const Param* params;
+};
+
+Kernel* kernel_for(const RowCall& c, bool flat, int vector) {
     Key key;
-    key.add(uint64_t(row), 9);
-    key.add(uint64_t(which), 2);
-    key.add(uint64_t(compute), 4);
+    key.add(uint64_t(c.row), 9);
+    key.add(uint64_t(c.which), 2);
+    key.add(uint64_t(c.compute), 4);
     key.add(flat, 1);
     key.add(uint64_t(vector), 5);
     for (int k = 0; k < max_operands; k++) {
-        const bool there = k < count && (operands[k].data || operands[k].number);
-        key.add(!there ? operand_absent : operands[k].number ? operand_number : uint64_t(operands[k].dtype), 5);
+        const bool there = k < c.count && (c.operands[k].data || c.operands[k].number);
+        key.add(!there ? operand_absent : c.operands[k].number ? operand_number : uint64_t(c.operands[k].dtype), 5);
     }
     static std::unordered_map<uint64_t, Kernel*> known;
     Kernel*& kernel = known[key.bits];
     if (kernel) return kernel;
     std::string name =
-        str(flat ? "pointwise_flat<" : "pointwise_strided<", row_name(row), ", ", which, ", ", type_text(compute), ", ", vector);
+        str(flat ? "pointwise_flat<" : "pointwise_strided<", row_name(c.row), ", ", c.which, ", ", type_text(c.compute), ", ", vector);
     if (flat) name += vector > 1 ? ", 2" : ", 1";
-    for (int k = 0; k < count; k++)
-        name += std::string(", ") + (operands[k].number ? "Number" : operands[k].data ? type_text(operands[k].dtype) : "Absent");
+    for (int k = 0; k < c.count; k++)
+        name += std::string(", ") + (c.operands[k].number ? "Number" : c.operands[k].data ? type_text(c.operands[k].dtype) : "Absent");
     return kernel = find_kernel("cuda/kernels/pointwise.cuh", name + ">");
 }
 
-void run(int row, int which, DType compute, const Operand* operands, int count, const Dims& sizes, const Param* params) {
-    const int64_t n = product(sizes);
-    if (n == 0) return;
-    PointwiseArguments a;
-    std::memset(a.data, 0, sizeof a.data);
-    if (params) std::memcpy(a.params, params, sizeof a.params);
-
-    // Dimensions by falling stride of the result, neighbours merged where every operand allows it.
-    int order[64], dims = 0;
-    for (int64_t d = 0; d < sizes.size() && dims < 64; d++)
-        if (sizes[d] > 1) order[dims++] = int(d);
-    for (int i = 1; i < dims; i++)
-        for (int j = i; j > 0 && operands[0].strides[order[j - 1]] < operands[0].strides[order[j]]; j--) std::swap(order[j - 1], order[j]);
+// Dimensions by falling stride of the result, neighbours merged where every operand allows it.
+struct MergedDims {
+    int count = 0;
+    int outermost = 0;  // which of the tensors' dimensions has the largest stride
     int64_t shape[64], strides[max_operands][64];
-    int merged = 0;
-    for (int i = 0; i < dims; i++) {
-        const int d = order[i];
-        bool merge = merged > 0;
-        for (int k = 0; merge && k < count; k++)
-            if (operands[k].strides) merge = strides[k][merged - 1] == operands[k].strides[d] * sizes[d];
-        if (!merge) shape[merged++] = 1;
-        shape[merged - 1] *= sizes[d];
-        for (int k = 0; k < count; k++)
-            if (operands[k].strides) strides[k][merged - 1] = operands[k].strides[d];
-    }
-    if (merged == 0) {
-        shape[0] = 1;
-        for (int k = 0; k < count; k++) strides[k][0] = 1;
-        merged = 1;
-    }
-    if (merged > max_dims) {  // a launch for each index of the outermost
-        Operand part[max_operands];
-        std::copy_n(operands, count, part);
-        for (int k = 0; k < count; k++)
-            if (part[k].strides) part[k].strides = strides[k] + 1;
-        for (int64_t i = 0; i < shape[0]; i++) {
-            for (int k = 0; k < count; k++)
-                if (part[k].strides && part[k].data) part[k].data = operands[k].data + i * strides[k][0] * item_size(part[k].dtype);
-            run(row, which, compute, part, count, Dims(shape + 1, merged - 1), params);
-        }
-        return;
-    }
 
-    bool flat = merged == 1;
-    int widest = 1;
-    for (int k = 0; k < count; k++) {
-        const Operand& o = operands[k];
-        a.data[k] = o.data;
-        if (o.number) std::memcpy(a.numbers[k], o.number, 16);
-        if (!o.strides) continue;
-        flat &= strides[k][merged - 1] == 1;
-        widest = std::max(widest, int(item_size(o.dtype)));
+    MergedDims(const RowCall& c, const Dims& sizes) {
+        const Operand* operands = c.operands;
+        int order[64], dims = 0;
+        for (int64_t d = 0; d < sizes.size() && dims < 64; d++)
+            if (sizes[d] > 1) order[dims++] = int(d);
+        for (int i = 1; i < dims; i++)
+            for (int j = i; j > 0 && operands[0].strides[order[j - 1]] < operands[0].strides[order[j]]; j--)
+                std::swap(order[j - 1], order[j]);
+        for (int i = 0; i < dims; i++) {
+            const int d = order[i];
+            bool merge = count > 0;
+            for (int k = 0; merge && k < c.count; k++)
+                if (operands[k].strides) merge = strides[k][count - 1] == operands[k].strides[d] * sizes[d];
+            if (!merge) shape[count++] = 1;
+            shape[count - 1] *= sizes[d];
+            for (int k = 0; k < c.count; k++)
+                if (operands[k].strides) strides[k][count - 1] = operands[k].strides[d];
+        }
+        if (dims > 0) outermost = order[0];
+        if (count == 0) {  // one element
+            shape[count++] = 1;
+            for (int k = 0; k < c.count; k++) strides[k][0] = 1;
+        }
     }
-    // As many neighbours at a time as fill 16 bytes of the widest operand, where addresses and strides allow it.
-    int vector = 16 / widest;
-    const int64_t inner = shape[merged - 1];
-    unsigned spread = 0;
-    if (!flat && inner % vector != 0) vector = 1;
-    for (int k = 0; k < count && vector > 1; k++) {
-        const Operand& o = operands[k];
+};
+
+void launch_row(const RowCall& c, const Dims& sizes);
+
+// More dimensions than a kernel takes: a launch for each index of the outermost.
+void launch_by_index(const RowCall& c, const MergedDims& m) {
+    Operand part[max_operands];
+    std::copy_n(c.operands, c.count, part);
+    for (int k = 0; k < c.count; k++)
+        if (part[k].strides) part[k].strides = m.strides[k] + 1;
+    RowCall inner = c;
+    inner.operands = part;
+    for (int64_t i = 0; i < m.shape[0]; i++) {
+        for (int k = 0; k < c.count; k++)
+            if (part[k].strides && part[k].data) part[k].data = c.operands[k].data + i * m.strides[k][0] * item_size(part[k].dtype);
+        launch_row(inner, Dims(m.shape + 1, m.count - 1));
+    }
+}
+
+// More elements than the 32 bits of a kernel's indices: the two halves of a dimension, one after the other.
+void launch_halves(const RowCall& c, const Dims& sizes, int dim) {
+    Operand parts[max_operands];
+    RowCall half = c;
+    half.operands = parts;
+    for (int64_t at : {int64_t(0), sizes[dim] / 2}) {
+        Dims half_sizes = sizes;
+        half_sizes[dim] = at ? sizes[dim] - at : sizes[dim] / 2;
+        for (int k = 0; k < c.count; k++) {
+            parts[k] = c.operands[k];
+            if (parts[k].strides) parts[k].data += at * parts[k].strides[dim] * item_size(parts[k].dtype);
+        }
+        launch_row(half, half_sizes);
+    }
+}
+
+// Whether all operands lie in one line without gaps.
+bool is_flat(const RowCall& c, const MergedDims& m) {
+    bool flat = m.count == 1;
+    for (int k = 0; flat && k < c.count; k++)
+        if (c.operands[k].strides) flat = m.strides[k][0] == 1;
+    return flat;
+}
+
+// As many neighbours at a time as fill 16 bytes of the widest operand, where addresses and strides allow it. Bits of `spread`:
+// operands that have one value for all of them.
+int vector_of(const RowCall& c, const MergedDims& m, bool flat, unsigned& spread) {
+    int widest = 1;
+    for (int k = 0; k < c.count; k++)
+        if (c.operands[k].strides) widest = std::max(widest, int(item_size(c.operands[k].dtype)));
+    const int vector = 16 / widest, last = m.count - 1;
+    spread = 0;
+    if (vector == 1 || (!flat && m.shape[last] % vector != 0)) return 1;
+    unsigned repeated = 0;
+    for (int k = 0; k < c.count; k++) {
+        const Operand& o = c.operands[k];
         if (!o.strides) continue;
-        const int64_t s = strides[k][merged - 1], item = item_size(o.dtype);
-        if (s == 0 && k > 0) {
-            spread |= 1u << k;
+        if (m.strides[k][last] == 0 && k > 0) {
+            repeated |= 1u << k;
             continue;
         }
-        if (s != 1 || uintptr_t(o.data) % uintptr_t(item * vector) != 0) vector = 1;
-        for (int d = 0; d + 1 < merged; d++)
-            if (strides[k][d] % vector != 0) vector = 1;
+        if (m.strides[k][last] != 1 || uintptr_t(o.data) % uintptr_t(item_size(o.dtype) * vector) != 0) return 1;
+        for (int d = 0; d < last; d++)
+            if (m.strides[k][d] % vector != 0) return 1;
     }
-    Kernel* kernel = kernel_for(row, which, compute, operands, count, flat, vector);
+    spread = repeated;
+    return vector;
+}
+
+PointwiseShape shape_of(const RowCall& c, const MergedDims& m, int vector, unsigned spread) {
+    PointwiseShape s;
+    s.dims = m.count;
+    s.spread = spread;
+    for (int d = 0; d < m.count; d++) {
+        const int from = m.count - 1 - d;
+        s.sizes[d] = divider(uint32_t(d == 0 ? m.shape[from] / vector : m.shape[from]));
+        for (int k = 0; k < c.count; k++)
+            s.strides[k][d] = c.operands[k].strides ? m.strides[k][from] * item_size(c.operands[k].dtype) * (d == 0 ? vector : 1) : 0;
+    }
+    return s;
+}
+
+void launch_row(const RowCall& c, const Dims& sizes) {
+    const int64_t n = product(sizes);
+    if (n == 0) return;
+    const MergedDims m(c, sizes);
+    if (m.count > max_dims) return launch_by_index(c, m);
+    const bool flat = is_flat(c, m);
+    unsigned spread;
+    const int vector = vector_of(c, m, flat, spread);
+    PointwiseArguments a;
+    a.n = flat ? n : n / vector;
+    if (!flat && a.n >= (int64_t(1) << 31)) return launch_halves(c, sizes, m.outermost);
+    std::memset(a.data, 0, sizeof a.data);
+    if (c.params) std::memcpy(a.params, c.params, sizeof a.params);
+    for (int k = 0; k < c.count; k++) {
+        a.data[k] = c.operands[k].data;
+        if (c.operands[k].number) std::memcpy(a.numbers[k], c.operands[k].number, 16);
+    }
+    Kernel* kernel = kernel_for(c, flat, vector);
     if (flat) {
-        a.n = n;
         const int64_t units = std::max<int64_t>(n / vector, 1), per_block = vector > 1 ? 512 : 256;
         launch_with(kernel, {unsigned((units + per_block - 1) / per_block)}, {256}, 0, a);
-        return;
+    } else {
+        const unsigned blocks = unsigned(std::min<int64_t>((a.n + 255) / 256, int64_t(1) << 30));
+        launch_with(kernel, {blocks}, {256}, 0, a, shape_of(c, m, vector, spread));
     }
-    PointwiseShape s;
-    s.dims = merged;
-    s.spread = vector > 1 ? spread : 0;
-    a.n = n / vector;
-    if (a.n >= (int64_t(1) << 31)) {
-        // Indices of the kernel are 32 bits wide: cut the outermost dimension in two.
-        Dims halves[2];
-        int64_t at = 0;
-        Operand parts[max_operands];
-        const int d = order[0];
-        for (int part = 0; part < 2; part++) {
-            halves[part] = sizes;
-            halves[part][d] = part ? sizes[d] - sizes[d] / 2 : sizes[d] / 2;
-            for (int k = 0; k < count; k++) {
-                parts[k] = operands[k];
-                if (operands[k].strides) parts[k].data += at * operands[k].strides[d] * item_size(operands[k].dtype);
-            }
-            run(row, which, compute, parts, count, halves[part], params);
-            at += halves[part][d];
-        }
-        return;
-    }
-    for (int d = 0; d < merged; d++) {
-        const int from = merged - 1 - d;
-        s.sizes[d] = divider(uint32_t(d == 0 ? shape[from] / vector : shape[from]));
-        for (int k = 0; k < count; k++)
-            s.strides[k][d] = operands[k].strides ? strides[k][from] * item_size(operands[k].dtype) * (d == 0 ? vector : 1) : 0;
-    }
-    const unsigned blocks = unsigned(std::min<int64_t>((a.n + 255) / 256, int64_t(1) << 30));
-    launch_with(kernel, {blocks}, {256}, 0, a, s);
 }
 
 // A copy whose fast dimension differs on both sides goes through shared memory. True if it was done.
@@ -227,14 +265,14 @@ const char* type_text(DType dtype) {
 }
 
 void elementwise(Pointwise op, int which, DType compute, const Operand* operands, int count, const Dims& sizes, const Param* params) {
-    run(int(op), which, compute, operands, count, sizes, params);
+    launch_row({int(op), which, compute, operands, count, params}, sizes);
 }
 
 void copy_elements(const Operand& to, const Operand& from, const Dims& sizes, bool conjugate) {
     if (!conjugate && transposed_copy(to, from, sizes)) return;
     const Operand operands[2] = {to, from};
-    run(conjugate ? row_conjugate : row_identity, which_forward, from.number ? to.dtype : compute_dtype(from.dtype), operands, 2, sizes,
-        nullptr);
+    const DType compute = from.number ? to.dtype : compute_dtype(from.dtype);
+    launch_row({conjugate ? row_conjugate : row_identity, which_forward, compute, operands, 2, nullptr}, sizes);
 }
 
 namespace {
@@ -265,7 +303,7 @@ void fill(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, 
 const PointwiseKernels pointwise = {[](Pointwise op, int which, DType compute, DType, const Operand* operands, int count, const Dims& sizes,
                                        int64_t, const Param* params) { elementwise(op, which, compute, operands, count, sizes, params); },
                                     [](DType compute, const Operand* operands, const Dims& sizes, int64_t) {
-                                        run(row_where, which_forward, compute, operands, 4, sizes, nullptr);
+                                        launch_row({row_where, which_forward, compute, operands, 4, nullptr}, sizes);
                                     }};
 const CopyKernels copy = {Absent(), Absent(), Absent(), copy_strided, copy_bytes, fill, fill_zero};
 

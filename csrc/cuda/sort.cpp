@@ -70,7 +70,7 @@ void radix_sort(void* values, int64_t* indices, const void* in, DType d, int64_t
     const int variant = (key == 8) + 2 * large;
     const unsigned counting = unsigned(std::min<int64_t>((n + 1023) / 1024, device_info(current_index()).multiprocessors * 8));
     launch_with(instance<struct Count, 4>(sort_file, d, variant, named("radix_count")), {counting}, {256}, 0, s);
-    launch_with(instance<struct Plan, 4>(sort_file, d, variant, named("radix_plan")), {1}, {256}, 0, s);
+    launch_with(instance<struct RadixPlan, 4>(sort_file, d, variant, named("radix_plan")), {1}, {256}, 0, s);
     for (int pass = 0; pass < passes; pass++)
         launch_with(instance<struct Pass, 4>(sort_file, d, variant, named("radix_pass")), {unsigned(tiles)}, {256}, 0, s, pass);
 }

@@ -77,7 +77,7 @@ Scalar operator-(const Scalar& a, const Scalar& b) {
     return a.is_integral() && b.is_integral() ? Scalar(a.to_int() - b.to_int()) : Scalar(a.to_double() - b.to_double());
 }
 Scalar operator+(const Scalar& a, const Scalar& b) { return a - (-b); }
-Scalar operator*(const Scalar& a, const Scalar& b) {
+[[maybe_unused]] Scalar operator*(const Scalar& a, const Scalar& b) {  // no row needs it now
     if (a.is_complex() || b.is_complex()) return Scalar(a.to_complex() * b.to_complex());
     return a.is_integral() && b.is_integral() ? Scalar(a.to_int() * b.to_int()) : Scalar(a.to_double() * b.to_double());
 }

@@ -49,7 +49,8 @@ static Tensor with_ones(const Tensor& y, const Dims& sizes, uint64_t mask, bool 
 }
 
 // Runs the kernel; `arguments` has what is particular to the operation.
-static void run(Reduction kind, const Tensor& x, uint64_t mask, const Tensor& out, DType out_dtype, ReduceArguments arguments = {}) {
+static void run_reduction(Reduction kind, const Tensor& x, uint64_t mask, const Tensor& out, DType out_dtype,
+                          ReduceArguments arguments = {}) {
     arguments.in = x.device_data();
     arguments.in_dtype = x.dtype();
     arguments.sizes = x.sizes().data();
@@ -65,7 +66,7 @@ static void run(Reduction kind, const Tensor& x, uint64_t mask, const Tensor& ou
 
 static Tensor reduce(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, DType dtype, ReduceArguments arguments = {}) {
     Tensor y = empty(reduced_sizes(x.sizes(), mask, keepdim), dtype);
-    run(kind, x, mask, y, dtype, arguments);
+    run_reduction(kind, x, mask, y, dtype, arguments);
     return y;
 }
 
@@ -299,7 +300,7 @@ std::tuple<Tensor, Tensor> extreme(Reduction kind, const Tensor& x, std::optiona
     Tensor values = empty(sizes, x.dtype()), indices = empty(sizes, DType::i64);
     ReduceArguments arguments{};
     arguments.indices = indices.device_data<int64_t>();
-    run(kind, x, mask, values, x.dtype(), arguments);
+    run_reduction(kind, x, mask, values, x.dtype(), arguments);
     record_selection(values, indices, kind == Reduction::max ? "MaxBackward0" : "MinBackward0", x, d, keepdim);
     return {values, indices};
 }
@@ -316,7 +317,7 @@ Tensor arg_extreme(Reduction kind, const Tensor& x, std::optional<int64_t> dim, 
     Tensor indices = empty(reduced_sizes(x.sizes(), mask, keepdim), DType::i64);
     ReduceArguments arguments{};
     arguments.indices = indices.device_data<int64_t>();
-    run(kind, x, mask, Tensor(), x.dtype(), arguments);
+    run_reduction(kind, x, mask, Tensor(), x.dtype(), arguments);
     return indices;
 }
 
@@ -409,7 +410,7 @@ std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& 
     arguments.mean = m ? m.device_data() : nullptr;
     arguments.parameter = correction;
     arguments.root = root;
-    run(Reduction::variance, x, mask, v, x.dtype(), arguments);
+    run_reduction(Reduction::variance, x, mask, v, x.dtype(), arguments);
     if (!needs_grad(x)) return {v, m};
     auto gradient = [mask, keepdim, correction, root](Backward& bw) {
         const Tensor x = bw.saved(0);

@@ -13,8 +13,8 @@ namespace wisp {
 using kernels::Scan;
 
 // Runs the kernel along dim of a contiguous tensor; half precision is widened and cut again.
-static Tensor run(Scan kind, const Tensor& x, int64_t dim, const Tensor& indices) {
-    if (is_reduced(x.dtype())) return to(run(kind, to(x, DType::f32), dim, indices), x.dtype());
+static Tensor run_scan(Scan kind, const Tensor& x, int64_t dim, const Tensor& indices) {
+    if (is_reduced(x.dtype())) return to(run_scan(kind, to(x, DType::f32), dim, indices), x.dtype());
     const Tensor in = contiguous(x);
     Tensor y = empty(x.sizes(), x.dtype());
     int64_t outer = 1, inner = 1;
@@ -29,7 +29,7 @@ static Tensor run(Scan kind, const Tensor& x, int64_t dim, const Tensor& indices
 }
 static Tensor run_plain(Scan kind, const Tensor& x, int64_t dim, const Tensor& indices = {}) {
     GradMode off(false);
-    return run(kind, x, dim, indices);
+    return run_scan(kind, x, dim, indices);
 }
 
 static DType scan_dtype(const Tensor& x, std::optional<DType> dtype) {

@@ -301,7 +301,6 @@ void ready(PyTypeObject& type, const char* name, Py_ssize_t size, const char* do
 }  // namespace
 
 Generator& default_generator() { return generator_of(generator); }
-PyObject* default_generator_object() { return generator; }
 
 PyObject* dtype_object(DType d) {
     PyObject* o = dtypes[int(d)];

@@ -55,9 +55,8 @@ PyObject* device_object(Device d);            // new reference
 PyObject* size_object(const Dims& sizes);     // wisp.Size, new reference
 PyObject* tuple_of_ints(const Dims& values);  // plain tuple
 PyObject* scalar_object(const Scalar& s);
-bool truth_of(PyObject* o);            // bool(o); throws what that raises
-PyObject* layout_strided();            // borrowed
-PyObject* default_generator_object();  // borrowed
+bool truth_of(PyObject* o);  // bool(o); throws what that raises
+PyObject* layout_strided();  // borrowed
 void add_types(PyObject* module);
 
 // Runs f and turns C++ errors into Python ones.

@@ -103,7 +103,6 @@ template <class T> struct FromPython<std::optional<T>> {
 
 // --- to Python -------------------------------------------------------------------------------------------------------
 
-struct NamedFields;  // a structseq-like type for tuple results with names
 PyObject* make_tuple(const Tensor* tensors, int64_t n, PyTypeObject* named);
 
 struct ToPython {

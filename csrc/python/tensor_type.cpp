@@ -701,7 +701,6 @@ static const Operators operators = {
          PyType_Modified(&type);
      },
      function},
-    {"_set_parameter_type(any cls)", [](PyObject* cls) { parameter_type = reinterpret_cast<PyTypeObject*>(cls); }, function},
     {"_assign(Tensor input, Tensor result)",
      [](const Tensor& self, const Tensor& result) {
          assign_inplace(self, result, "in-place operator");

@@ -166,6 +166,124 @@ template <class T, int Rows, bool Aligned, int N> WISP_INLINE void store_sums(co
     else store_rows<T, Rows, Aligned>(sums, factor, tile, to, stride, rows, width);
 }
 
+// What mask and dropout make of a tile; nothing unless General.
+template <bool Transposed, bool General, class T, int N> struct SeenTile {
+    MaskTile<Transposed, T, General ? N : 1> mask;
+    uint32_t kept = 0xffffffffu;
+
+    WISP_INLINE void load(const Visibility<T>& visible, int row, int column, uint32_t exchange = 0) {
+        if constexpr (General) {
+            mask.load(visible, row, column);
+            if (visible.a.dropout) kept = kept_weights<Transposed, T, N>(visible, row, column, exchange);
+        }
+    }
+    WISP_INLINE void apply(float (&s)[N][4], const AttentionArguments& a, float scale) const {
+        if constexpr (General) mask.apply(s, a, scale);
+    }
+    WISP_INLINE void drop(float (&s)[N][4], const AttentionArguments& a) const {
+        if constexpr (General)
+            if (a.dropout) {
+#pragma unroll
+                for (int n = 0; n < N; n++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++) s[n][e] = kept >> (n * 4 + e) & 1 ? s[n][e] * float(a.keep_scale) : 0.f;
+            }
+    }
+};
+
+// Rows of softmax that come tile by tile: the scores of one tile, and for each row the largest so far, the sum of weights and of
+// weighted values below it.
+template <class E, class T, int D, int N> struct SoftRows {
+    float sums[D / 8][4], top[2], total[2], s[N][4], shrink[2];
+    Left<T, N> weights;
+
+    WISP_INLINE void clear() {
+        E::clear(sums);
+        top[0] = top[1] = -INFINITY;
+        total[0] = total[1] = 0;
+    }
+    // From scores to weights.
+    WISP_INLINE void soften(float to_base_2) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float some[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};  // short chains of dependent instructions
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int e = 0; e < 2; e++) some[n % 2 * 2 + e] = fmaxf(some[n % 2 * 2 + e], s[n][2 * r + e]);
+            float most = fmaxf(fmaxf(some[0], some[1]), fmaxf(some[2], some[3]));
+            most = fmaxf(top[r], over_quad(most, [](float a, float b) { return fmaxf(a, b); }));
+            const float base = most == -INFINITY ? 0.f : most * to_base_2;  // nothing seen yet: all weights are zero
+            shrink[r] = power_of_2(top[r] * to_base_2 - base);
+            top[r] = most;
+#pragma unroll
+            for (int e = 0; e < 4; e++) some[e] = 0;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    s[n][2 * r + e] = power_of_2(s[n][2 * r + e] * to_base_2 - base);
+                    some[n % 2 * 2 + e] += s[n][2 * r + e];
+                }
+            total[r] = total[r] * shrink[r] + ((some[0] + some[1]) + (some[2] + some[3]));
+        }
+    }
+    // The sums so far for the new maximum, before the weights of this tile are used.
+    WISP_INLINE void rescale() {
+        E::hold(sums);
+#pragma unroll
+        for (int n = 0; n < D / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) sums[n][e] *= shrink[e / 2];
+        pack_left<T>(s, weights);
+    }
+    // What the sums are to be multiplied with, and the logarithms of the rows' sums.
+    WISP_INLINE void finish(float to_base_2, float* logsumexp, int rows, float (&factor)[2]) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const float all = sum_of_quad(total[r]);
+            factor[r] = all == 0 ? 0.f : 1 / all;
+            // A row that sees nothing: +inf, which makes its weights zero when they are recomputed.
+            if (threadIdx.x % 4 == 0 && row_of(2 * r) < rows)
+                logsumexp[row_of(2 * r)] = all == 0 ? INFINITY : top[r] * to_base_2 + log2f(all);
+        }
+    }
+};
+
+// The tiles of keys and values that a block of queries sees, one after the other from `begin` on.
+template <class T, int D, int Columns, int Threads, bool Aligned> struct KeyTiles {
+    using S = typename Parts<T>::Element;
+    using Loader = TileLoader<Columns, D, Threads, Aligned, S, parts_of<T>>;
+    const AttentionArguments& a;
+    Loader keys, values;
+
+    template <class Block> WISP_INLINE KeyTiles(const AttentionArguments& a, const Block& block, int begin)
+        : a(a),
+          keys(block.template other<S>(a.key, a.share) + begin * a.key.row, a.key.row, tile_width<T>(a.width)),
+          values(block.template other<S>(a.value, a.share) + begin * a.value.row, a.value.row, tile_width<T>(a.value_width)) {}
+    WISP_INLINE void load(uint32_t to_key, uint32_t to_value, int k0) {
+        keys.next(to_key, a.keys - k0);
+        values.next(to_value, a.keys - k0);
+    }
+};
+
+// Results of a block's rows from `first` on, or of its piece of the keys, by way of the shared memory at `tile`.
+template <class T, int Rows, bool Aligned, class Soft, class Block>
+WISP_INLINE void store_soft_rows(const Soft& x, const AttentionArguments& a, const Block& block, int first, uint32_t tile,
+                                 float to_base_2) {
+    const int rows = a.queries - block.q0 - first;
+    float* lse = gridDim.z > 1 ? static_cast<float*>(a.piece_logsumexp) + block.piece : static_cast<float*>(a.logsumexp) + block.row;
+    float factor[2];
+    x.finish(to_base_2, lse + first, rows, factor);
+    if (gridDim.z > 1) {
+        float* to = static_cast<float*>(a.pieces) + (block.piece + first) * a.value_width;
+        store_floats(x.sums, factor, to, a.value_width, rows, a.value_width);
+    } else {
+        T* to = block.template own<T>(a.out) + first * a.out.row;
+        store_sums<T, Rows, Aligned>(x.sums, factor, tile, to, a.out.row, rows, a.value_width);
+    }
+}
+
 template <class T, int D, int Rows, int Columns, int Halves, int Blocks, int Ahead, bool Overlap, bool Wide, bool General, bool Aligned>
 __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(const __grid_constant__ AttentionArguments a) {
     using E = Engine<Wide>;
@@ -178,14 +296,8 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
     const Places<T, D, Rows, Columns, 1, Ahead + (Overlap ? 2 : 1)> place;
     const int2 part = block.part_of((block.limit + Columns - 1) / Columns);
     const int begin = part.x, end = part.y;
-    TileLoader<Columns, D, threads, Aligned, S, parts> key_loader(block.template other<S>(a.key, a.share) + begin * Columns * a.key.row,
-                                                                  a.key.row, tile_width<T>(a.width));
-    TileLoader<Columns, D, threads, Aligned, S, parts> value_loader(
-        block.template other<S>(a.value, a.share) + begin * Columns * a.value.row, a.value.row, tile_width<T>(a.value_width));
-    auto load = [&](int i, int stage) {
-        key_loader.next(place.first + stage * place.tile, a.keys - i * Columns);
-        value_loader.next(place.second + stage * place.tile, a.keys - i * Columns);
-    };
+    KeyTiles<T, D, Columns, threads, Aligned> keys(a, block, begin * Columns);
+    auto load = [&](int i, int stage) { keys.load(place.first + stage * place.tile, place.second + stage * place.tile, i * Columns); };
     TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width))
         .next(place.own, a.queries - q0);
 #pragma unroll
@@ -196,16 +308,9 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
 
     const Visibility<T> visible(a, b, h);
     const float scale = float(a.scale) * log2_e<float>, to_base_2 = General ? 1.f : scale;
-    struct Half {
-        float sums[D / 8][4], top[2], total[2], s[N][4], shrink[2];
-        Left<T, N> weights;
-    } half[Halves];
+    SoftRows<E, T, D, N> half[Halves];
 #pragma unroll
-    for (Half& x : half) {
-        E::clear(x.sums);
-        x.top[0] = x.top[1] = -INFINITY;
-        x.total[0] = x.total[1] = 0;
-    }
+    for (auto& x : half) x.clear();
     int stage = 0;
     auto arrive = [&](int i) {
         copies_wait<Wide, Ahead - 1>();
@@ -218,63 +323,24 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
         E::end();
     };
     auto add_values = [&](int which, int stage) {
-        E::template left_by_columns<T, D, true>(half[which].sums, half[which].weights, place.second + stage * place.tile);
-        E::end();
-    };
-    MaskTile<false, T, General ? N : 1> mask;
-    uint32_t kept = 0;
-    auto prepare = [&](int i) {  // while scores are made
-        if constexpr (General) {
-            mask.load(visible, q0, i * Columns);
-            if (a.dropout) kept = kept_weights<false, T, N>(visible, q0, i * Columns);
+        auto& x = half[which];
+        if constexpr (apart) {
+            E::template add_apart<T, D>(x.sums, x.weights, place.second + stage * place.tile);
+        } else {
+            E::template left_by_columns<T, D, true>(x.sums, x.weights, place.second + stage * place.tile);
+            E::end();
         }
     };
-    // From scores to weights, with the running maximum and sum of each row.
+    SeenTile<false, General, T, N> seen;
+    auto prepare = [&](int i) { seen.load(visible, q0, i * Columns); };  // while scores are made
     auto soften = [&](int which, int i) {
-        Half& x = half[which];
+        auto& x = half[which];
         E::hold(x.s);
         const int k0 = i * Columns, first = q0 + which * 64;
-        if constexpr (General) mask.apply(x.s, a, scale);
+        seen.apply(x.s, a, scale);
         if (k0 + Columns > a.keys || (a.causal && k0 + Columns - 1 > first)) hide<false>(x.s, a, first, k0);
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float some[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};  // short chains of dependent instructions
-#pragma unroll
-            for (int n = 0; n < N; n++)
-#pragma unroll
-                for (int e = 0; e < 2; e++) some[n % 2 * 2 + e] = fmaxf(some[n % 2 * 2 + e], x.s[n][2 * r + e]);
-            float most = fmaxf(fmaxf(some[0], some[1]), fmaxf(some[2], some[3]));
-            most = fmaxf(x.top[r], over_quad(most, [](float a, float b) { return fmaxf(a, b); }));
-            const float base = most == -INFINITY ? 0.f : most * to_base_2;  // nothing seen yet: all weights are zero
-            x.shrink[r] = power_of_2(x.top[r] * to_base_2 - base);
-            x.top[r] = most;
-#pragma unroll
-            for (int e = 0; e < 4; e++) some[e] = 0;
-#pragma unroll
-            for (int n = 0; n < N; n++)
-#pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    x.s[n][2 * r + e] = power_of_2(x.s[n][2 * r + e] * to_base_2 - base);
-                    some[n % 2 * 2 + e] += x.s[n][2 * r + e];
-                }
-            x.total[r] = x.total[r] * x.shrink[r] + ((some[0] + some[1]) + (some[2] + some[3]));
-        }
-        if constexpr (General)
-            if (a.dropout) {
-#pragma unroll
-                for (int n = 0; n < N; n++)
-#pragma unroll
-                    for (int e = 0; e < 4; e++) x.s[n][e] = kept >> (n * 4 + e) & 1 ? x.s[n][e] * float(a.keep_scale) : 0.f;
-            }
-    };
-    auto rescale = [&](int which) {
-        Half& x = half[which];
-        E::hold(x.sums);
-#pragma unroll
-        for (int n = 0; n < D / 8; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) x.sums[n][e] *= x.shrink[e / 2];
-        pack_left<T>(x.s, x.weights);
+        x.soften(to_base_2);
+        seen.drop(x.s, a);
     };
     if constexpr (Overlap) {
         arrive(begin);
@@ -296,7 +362,7 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
             soften(0, i);
             E::settle(half[0].s);
             E::template wait<0>();
-            rescale(0);
+            half[0].rescale();
         }
         E::begin();
         add_values(0, stage);
@@ -312,13 +378,9 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
             for (int which = 0; which < Halves; which++) {  // one half's scores become weights while the other's products are made
                 E::template wait<Halves == 1 ? 0 : 1>();
                 soften(which, i);
-                rescale(which);
-                if constexpr (apart) {
-                    E::template add_apart<T, D>(half[which].sums, half[which].weights, place.second + stage * place.tile);
-                } else {
-                    E::begin();
-                    add_values(which, stage);
-                }
+                half[which].rescale();
+                if constexpr (!apart) E::begin();
+                add_values(which, stage);
             }
             if constexpr (!apart) E::template wait<0>();
             stage = place.next(stage);
@@ -328,25 +390,8 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
     __syncthreads();
 #pragma unroll
     for (int which = 0; which < Halves; which++) {
-        Half& x = half[which];
-        E::hold(x.sums);
-        const int rows = a.queries - q0 - which * 64;
-        float factor[2],
-            *lse = (gridDim.z > 1 ? static_cast<float*>(a.piece_logsumexp) + block.piece : static_cast<float*>(a.logsumexp) + block.row) +
-                   which * 64;
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const float all = sum_of_quad(x.total[r]);
-            factor[r] = all == 0 ? 0.f : 1 / all;
-            // A row that sees nothing: +inf, which makes its weights zero when they are recomputed.
-            if (threadIdx.x % 4 == 0 && row_of(2 * r) < rows) lse[row_of(2 * r)] = all == 0 ? INFINITY : x.top[r] * to_base_2 + log2f(all);
-        }
-        if (gridDim.z > 1)
-            store_floats(x.sums, factor, static_cast<float*>(a.pieces) + (block.piece + which * 64) * a.value_width, a.value_width, rows,
-                         a.value_width);
-        else
-            store_sums<T, Rows, Aligned>(x.sums, factor, place.own + which * (64 * 128),
-                                         block.template own<T>(a.out) + which * 64 * a.out.row, a.out.row, rows, a.value_width);
+        E::hold(half[which].sums);
+        store_soft_rows<T, Rows, Aligned>(half[which], a, block, which * 64, place.own + which * (64 * 128), to_base_2);
     }
 }
 
@@ -374,6 +419,20 @@ template <class T, bool Aligned> WISP_INLINE float product_of_rows(const Attenti
     return sum;
 }
 
+// What backward needs of a thread's two rows: the logarithm of the sum of weights, and the product of grad and out, which is left
+// for attention_backward_keys.
+template <class T, bool Aligned, int Rows>
+WISP_INLINE void numbers_of_rows(const AttentionArguments& a, const QueryBlock<Rows>& block, float (&lse)[2], float (&product)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int q = block.q0 + row_of(2 * r);
+        const int64_t at = block.row + row_of(2 * r);
+        product[r] = sum_of_quad(product_of_rows<T, Aligned>(a, block.b, block.h, q));
+        lse[r] = q < a.queries ? static_cast<const float*>(a.logsumexp)[at] : INFINITY;
+        if (threadIdx.x % 4 == 0 && q < a.queries) static_cast<float*>(a.product)[at] = product[r];
+    }
+}
+
 // The gradient of the queries; leaves the products of rows of grad and out for attention_backward_keys.
 template <class T, int D, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General, bool Aligned>
 __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(const __grid_constant__ AttentionArguments a) {
@@ -387,14 +446,8 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
     const Places<T, D, Rows, Columns, 2, Overlap ? 3 : 2> place;
     const uint32_t query = place.own, grad = query + place.own_tile;
     const int tiles = (block.limit + Columns - 1) / Columns;
-    TileLoader<Columns, D, threads, Aligned, S, parts> key_loader(block.template other<S>(a.key, a.share), a.key.row,
-                                                                  tile_width<T>(a.width));
-    TileLoader<Columns, D, threads, Aligned, S, parts> value_loader(block.template other<S>(a.value, a.share), a.value.row,
-                                                                    tile_width<T>(a.value_width));
-    auto load = [&](int i, int stage) {
-        key_loader.next(place.first + stage * place.tile, a.keys - i * Columns);
-        value_loader.next(place.second + stage * place.tile, a.keys - i * Columns);
-    };
+    KeyTiles<T, D, Columns, threads, Aligned> keys(a, block, 0);
+    auto load = [&](int i, int stage) { keys.load(place.first + stage * place.tile, place.second + stage * place.tile, i * Columns); };
     TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width))
         .next(query, a.queries - q0);
     TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.grad), a.grad.row, tile_width<T>(a.value_width))
@@ -405,14 +458,7 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
     const Visibility<T> visible(a, b, h);
     const float scale = float(a.scale) * log2_e<float>, to_base_2 = General ? 1.f : scale;
     float lse[2], product[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int q = q0 + row_of(2 * r);
-        const int64_t at = block.row + row_of(2 * r);
-        product[r] = sum_of_quad(product_of_rows<T, Aligned>(a, b, h, q));
-        lse[r] = q < a.queries ? static_cast<const float*>(a.logsumexp)[at] : INFINITY;
-        if (threadIdx.x % 4 == 0 && q < a.queries) static_cast<float*>(a.product)[at] = product[r];
-    }
+    numbers_of_rows<T, Aligned>(a, block, lse, product);
     float sums[D / 8][4] = {};
     Left<T, N> slopes;
     int stage = 0;
@@ -432,15 +478,11 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
             E::end();
         }
         const int k0 = i * Columns;
-        MaskTile<false, T, General ? N : 1> mask;
-        uint32_t kept = 0;
-        if constexpr (General) {
-            mask.load(visible, q0, k0);
-            if (a.dropout) kept = kept_weights<false, T, N>(visible, q0, k0);
-        }
+        SeenTile<false, General, T, N> seen;
+        seen.load(visible, q0, k0);
         E::template wait<Overlap ? 2 : 1>();
         E::hold(s);
-        if constexpr (General) mask.apply(s, a, scale);
+        seen.apply(s, a, scale);
         if (k0 + Columns > a.keys || (a.causal && k0 + Columns - 1 > q0)) hide<false>(s, a, q0, k0);
 #pragma unroll
         for (int n = 0; n < N; n++)
@@ -448,13 +490,7 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
             for (int e = 0; e < 4; e++) s[n][e] = power_of_2(s[n][e] * to_base_2 - lse[e / 2]);
         E::template wait<Overlap ? 1 : 0>();
         E::hold(d);
-        if constexpr (General)
-            if (a.dropout) {
-#pragma unroll
-                for (int n = 0; n < N; n++)
-#pragma unroll
-                    for (int e = 0; e < 4; e++) d[n][e] = kept >> (n * 4 + e) & 1 ? d[n][e] * float(a.keep_scale) : 0.f;
-            }
+        seen.drop(d, a);
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
@@ -487,6 +523,71 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
     store_sums<T, Rows, Aligned>(sums, factor, query, block.template own<T>(a.grad_query), a.grad_query.row, a.queries - q0, a.width);
 }
 
+// The tiles of queries that see a block of keys, of all heads that share it, with grad and, as floats, logsumexp and product.
+template <class T, int D, int Columns, int Threads, bool Aligned> struct QueryTiles {
+    using S = typename Parts<T>::Element;
+    using Loader = TileLoader<Columns, D, Threads, Aligned, S, parts_of<T>>;
+    const AttentionArguments& a;
+    int b, head, first, query;  // the next tile's, but for `first`: the tile that a head begins with
+    int64_t row = 0;            // of the next tile's first query among those of all heads
+    Loader queries, grads;
+
+    WISP_INLINE QueryTiles(const AttentionArguments& a, int b, int key_head, int first)
+        : a(a),
+          b(b),
+          head(key_head * a.share),
+          first(first),
+          query(a.queries),
+          queries(nullptr, a.query.row, tile_width<T>(a.width)),
+          grads(nullptr, a.grad.row, tile_width<T>(a.value_width)) {}
+    WISP_INLINE void load(uint32_t to_query, uint32_t to_grad, uint32_t to_numbers) {
+        if (query >= a.queries) {  // a head begins
+            query = first * Columns;
+            row = (int64_t(b) * a.heads + head) * a.queries + query;
+            queries.begin(a.query.at<S>(b, head) + query * a.query.row);
+            grads.begin(a.grad.at<S>(b, head) + query * a.grad.row);
+            head++;
+        }
+        const int rows = a.queries - query;
+        queries.next(to_query, rows);
+        grads.next(to_grad, rows);
+        if (threadIdx.x < 2 * Columns) {
+            const int q = threadIdx.x % Columns;
+            const float* from = static_cast<const float*>(threadIdx.x >= Columns ? a.product : a.logsumexp);
+            copy_async_4(to_numbers + threadIdx.x * 4, from + row + q, q < rows);
+        }
+        query += Columns;
+        row += Columns;
+    }
+};
+
+// Scores become weights where columns are queries, whose logsumexp are in shared memory.
+template <int N> WISP_INLINE void weights_of_columns(float (&s)[N][4], uint32_t logsumexp, float to_base_2) {
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float lse[2];
+        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(lse[0]), "=f"(lse[1]) : "r"(logsumexp + n * 32) : "memory");
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[n][e] = power_of_2(s[n][e] * to_base_2 - lse[e % 2]);
+    }
+}
+
+// Gradients of weights become those of scores, in d; the weights in s become what dropout makes of them.
+template <bool General, int N>
+WISP_INLINE void slopes_of_columns(float (&s)[N][4], float (&d)[N][4], uint32_t products, uint32_t kept, float keep_scale) {
+    auto factor = [&](int n, int e) { return kept >> (n * 4 + e) & 1 ? keep_scale : 0.f; };
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float product[2];
+        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(product[0]), "=f"(product[1]) : "r"(products + n * 32) : "memory");
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            d[n][e] = s[n][e] * ((General ? d[n][e] * factor(n, e) : d[n][e]) - product[e % 2]);
+            if constexpr (General) s[n][e] *= factor(n, e);
+        }
+    }
+}
+
 // The gradients of keys and values, `Slice` columns of them: scores are transposed, rows are keys.
 template <class T, int D, int Slice, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General, bool Aligned>
 __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(const __grid_constant__ AttentionArguments a) {
@@ -501,28 +602,9 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
     const uint32_t key = place.own, value = key + place.own_tile, numbers = place.end;
     const int first = a.causal ? k0 / Columns : 0, tiles = (a.queries + Columns - 1) / Columns, of_head = max(tiles - first, 0),
               all = of_head * a.share;
-    TileLoader<Columns, D, threads, Aligned, S, parts> query_loader(nullptr, a.query.row, tile_width<T>(a.width)),
-        grad_loader(nullptr, a.grad.row, tile_width<T>(a.value_width));
-    int64_t row = 0;  // of the next tile's first query among those of all heads
-    int next_head = kh * a.share, next_query = a.queries;
+    QueryTiles<T, D, Columns, threads, Aligned> queries(a, b, kh, first);
     auto load = [&](int stage) {
-        if (next_query >= a.queries) {  // a head begins
-            next_query = first * Columns;
-            row = (int64_t(b) * a.heads + next_head) * a.queries + next_query;
-            query_loader.begin(a.query.at<S>(b, next_head) + next_query * a.query.row);
-            grad_loader.begin(a.grad.at<S>(b, next_head) + next_query * a.grad.row);
-            next_head++;
-        }
-        const int rows = a.queries - next_query;
-        query_loader.next(place.first + stage * place.tile, rows);
-        grad_loader.next(place.second + stage * place.tile, rows);
-        if (threadIdx.x < 2 * Columns) {
-            const int q = threadIdx.x % Columns;
-            const float* from = static_cast<const float*>(threadIdx.x >= Columns ? a.product : a.logsumexp);
-            copy_async_4(numbers + stage * (8 * Columns) + threadIdx.x * 4, from + row + q, q < rows);
-        }
-        next_query += Columns;
-        row += Columns;
+        queries.load(place.first + stage * place.tile, place.second + stage * place.tile, numbers + stage * (8 * Columns));
     };
     TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.key), a.key.row, tile_width<T>(a.width)).next(key, a.keys - k0);
     TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.value), a.value.row, tile_width<T>(a.value_width))
@@ -546,26 +628,14 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
         E::template rows_by_rows<T, D, Rows>(d, value, place.second + stage * place.tile);
         E::end();
         const Visibility<T> visible(a, b, head);
-        MaskTile<true, T, General ? N : 1> mask;
-        uint32_t kept = 0xffffffffu;
-        if constexpr (General) {
-            mask.load(visible, k0, q0);
-            if (a.dropout) kept = kept_weights<true, T, N>(visible, k0, q0, numbers + place.stages * (8 * Columns));
-        }
+        SeenTile<true, General, T, N> seen;
+        seen.load(visible, k0, q0, numbers + place.stages * (8 * Columns));
         E::template wait<1>();
         E::hold(s);
-        if constexpr (General) mask.apply(s, a, scale);
+        seen.apply(s, a, scale);
         if (q0 + Columns > a.queries || (a.causal && k0 + Rows - 1 > q0)) hide<true>(s, a, k0, q0);
-        const float keep_scale = General && a.dropout ? float(a.keep_scale) : 1.f;
-        auto factor = [&](int n, int e) { return kept >> (n * 4 + e) & 1 ? keep_scale : 0.f; };
         const uint32_t number = numbers + stage * (8 * Columns) + threadIdx.x % 4 * 8;
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            float lse[2];
-            asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(lse[0]), "=f"(lse[1]) : "r"(number + n * 32) : "memory");
-#pragma unroll
-            for (int e = 0; e < 4; e++) s[n][e] = power_of_2(s[n][e] * to_base_2 - lse[e % 2]);
-        }
+        weights_of_columns(s, number, to_base_2);
         if constexpr (Overlap) {
             pack_left<T>(s, weights);
             E::begin();
@@ -576,19 +646,7 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
             E::template wait<0>();
         }
         E::hold(d);
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            float product[2];
-            asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                         : "=f"(product[0]), "=f"(product[1])
-                         : "r"(number + n * 32 + 4 * Columns)
-                         : "memory");
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                d[n][e] = s[n][e] * ((General ? d[n][e] * factor(n, e) : d[n][e]) - product[e % 2]);
-                if constexpr (General) s[n][e] *= factor(n, e);
-            }
-        }
+        slopes_of_columns<General>(s, d, number + 4 * Columns, seen.kept, General && a.dropout ? float(a.keep_scale) : 1.f);
         if constexpr (Overlap) {
             pack_left<T>(d, slopes);
             E::begin();

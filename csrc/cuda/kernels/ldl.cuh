@@ -51,21 +51,22 @@ template <class R> WISP_INLINE void block_largest(R& value, int64_t& place, R* v
     place = places[0];
 }
 
-// `work`: 2 n numbers for each matrix.
-template <class T, bool Hermitian> __global__ void __launch_bounds__(ldl_threads)
-    ldl_factor(T* all, int64_t n, int32_t* all_pivots, int32_t* info, T* all_work) {
+// A matrix on its way to its factors; the block's threads do each step together.
+template <class T, bool Hermitian> struct LdlMatrix {
     using R = typename ldl_real<T>::type;
-    __shared__ R values[ldl_threads];
-    __shared__ int64_t places[ldl_threads];
-    T* a = all + int64_t(blockIdx.x) * n * n;
-    T* w = all_work + int64_t(blockIdx.x) * 2 * n;
-    int32_t* pivots = all_pivots + int64_t(blockIdx.x) * n;
-    const int t = threadIdx.x;
-    auto at = [&](int64_t i, int64_t j) -> T& { return a[i + j * n]; };
-    const R alpha = R(0.6403882032022076);  // (1 + sqrt(17)) / 8 bounds how much elements grow
-    int32_t failed = 0;
-    for (int64_t k = 0; k < n;) {
-        __syncthreads();
+    T* a;
+    T* w;  // 2 n numbers
+    int64_t n;
+    R* values;  // of shared memory, one for each thread, as are places
+    int64_t* places;
+    int t = threadIdx.x;
+
+    WISP_INLINE T& at(int64_t i, int64_t j) const { return a[i + j * n]; }
+
+    // What eliminates columns from k on: one diagonal element or a block of two (`step`), whose last comes from row `other`.
+    // False if there is nothing to eliminate with.
+    WISP_INLINE bool choose(int64_t k, int64_t& other, int& step) const {
+        const R alpha = R(0.6403882032022076);  // (1 + sqrt(17)) / 8 bounds how much elements grow
         const R here = ldl_size(diagonal<Hermitian>(at(k, k)));
         R below = R(-1);
         int64_t row = n;
@@ -76,54 +77,40 @@ template <class T, bool Hermitian> __global__ void __launch_bounds__(ldl_threads
             }
         block_largest(below, row, values, places);
         if (row == n) below = R(0);  // the last column, or nothing but NaN
-        int64_t other = k;
-        int step = 1;
-        if (here != here || (here == R(0) && below == R(0))) {  // nothing to eliminate with
-            if (!failed) failed = int32_t(k + 1);
-            if (t == 0) {
-                pivots[k] = int32_t(k + 1);
-                at(k, k) = diagonal<Hermitian>(at(k, k));
-            }
-            k++;
-            continue;
+        other = k;
+        step = 1;
+        if (here != here || (here == R(0) && below == R(0))) return false;
+        if (here >= alpha * below) return true;
+        R along = R(-1);
+        int64_t unused = n;
+        for (int64_t j = k + t; j < n; j += ldl_threads)
+            if (j != row)
+                if (const R size = ldl_size(j < row ? at(row, j) : at(j, row)); size > along) along = size;
+        block_largest(along, unused, values, places);
+        if (here >= alpha * below * (below / along)) return true;
+        other = row;
+        step = ldl_size(diagonal<Hermitian>(at(row, row))) >= alpha * along ? 1 : 2;
+        return true;
+    }
+
+    // Exchanges rows and columns `first` and `other` of the triangle.
+    WISP_INLINE void swap(int64_t k, int64_t first, int64_t other) const {
+        for (int64_t i = other + 1 + t; i < n; i += ldl_threads) exchange(at(i, first), at(i, other));
+        for (int64_t i = first + 1 + t; i < other; i += ldl_threads) {
+            const T kept = turned<Hermitian>(at(i, first));
+            at(i, first) = turned<Hermitian>(at(other, i));
+            at(other, i) = kept;
         }
-        if (here < alpha * below) {
-            R along = R(-1);
-            int64_t unused = n;
-            for (int64_t j = k + t; j < n; j += ldl_threads)
-                if (j != row)
-                    if (const R size = ldl_size(j < row ? at(row, j) : at(j, row)); size > along) along = size;
-            block_largest(along, unused, values, places);
-            if (here >= alpha * below * (below / along)) other = k;
-            else if (ldl_size(diagonal<Hermitian>(at(row, row))) >= alpha * along) other = row;
-            else {
-                other = row;
-                step = 2;
-            }
+        if (t == 0) {
+            at(other, first) = turned<Hermitian>(at(other, first));
+            exchange(at(first, first), at(other, other));
+            if (first != k) exchange(at(k + 1, k), at(other, k));
         }
-        const int64_t first = k + step - 1;  // is exchanged with `other`
         __syncthreads();
-        if (other != first) {
-            for (int64_t i = other + 1 + t; i < n; i += ldl_threads) exchange(at(i, first), at(i, other));
-            for (int64_t i = first + 1 + t; i < other; i += ldl_threads) {
-                const T kept = turned<Hermitian>(at(i, first));
-                at(i, first) = turned<Hermitian>(at(other, i));
-                at(other, i) = kept;
-            }
-            if (t == 0) {
-                at(other, first) = turned<Hermitian>(at(other, first));
-                exchange(at(first, first), at(other, other));
-                if (step == 2) exchange(at(k + 1, k), at(other, k));
-            }
-            __syncthreads();
-        }
-        if (t == 0)
-            for (int64_t i = k; i < k + step; i++) {
-                at(i, i) = diagonal<Hermitian>(at(i, i));
-                pivots[i] = int32_t(step == 1 ? other + 1 : -(other + 1));
-            }
-        __syncthreads();
-        // w holds the new columns of L; the rest of the matrix loses their products with the old ones.
+    }
+
+    // w holds the new columns of L; the rest of the matrix loses their products with the old ones.
+    WISP_INLINE void eliminate(int64_t k, int step) const {
         const int64_t begin = k + step, left = n - begin;
         if (step == 1) {
             const T d = at(k, k);
@@ -151,9 +138,37 @@ template <class T, bool Hermitian> __global__ void __launch_bounds__(ldl_threads
             at(i, k) = w[i];
             if (step == 2) at(i, k + 1) = w[n + i];
         }
+    }
+};
+
+// `work`: 2 n numbers for each matrix.
+template <class T, bool Hermitian> __global__ void __launch_bounds__(ldl_threads)
+    ldl_factor(T* all, int64_t n, int32_t* all_pivots, int32_t* info, T* all_work) {
+    using R = typename ldl_real<T>::type;
+    __shared__ R values[ldl_threads];
+    __shared__ int64_t places[ldl_threads];
+    const LdlMatrix<T, Hermitian> m{all + int64_t(blockIdx.x) * n * n, all_work + int64_t(blockIdx.x) * 2 * n, n, values, places};
+    int32_t* pivots = all_pivots + int64_t(blockIdx.x) * n;
+    int32_t failed = 0;
+    for (int64_t k = 0; k < n;) {
+        __syncthreads();
+        int64_t other;
+        int step;
+        const bool found = m.choose(k, other, step);
+        if (!found && !failed) failed = int32_t(k + 1);
+        const int64_t first = k + step - 1;
+        __syncthreads();
+        if (other != first) m.swap(k, first, other);
+        if (threadIdx.x == 0)
+            for (int64_t i = k; i < k + step; i++) {
+                m.at(i, i) = diagonal<Hermitian>(m.at(i, i));
+                pivots[i] = int32_t(step == 1 ? other + 1 : -(other + 1));
+            }
+        __syncthreads();
+        if (found) m.eliminate(k, step);
         k += step;
     }
-    if (t == 0) info[blockIdx.x] = failed;
+    if (threadIdx.x == 0) info[blockIdx.x] = failed;
 }
 
 // The sum over the block's threads, in a fixed order, for all of them.

@@ -31,10 +31,11 @@ TYPES = {
     "format": "memory_format",
     "Generator": "Generator",
 }
+RESULTS = {"bool": "_bool", "Number": "_Number"}  # names that mean something else in the stub
 HEAD = """# Written by tools/make_stub.py from the registered signatures; a test checks that it is fresh.
 # ruff: noqa: E501
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 _Number = int | float | complex
 _bool = bool
@@ -55,8 +56,8 @@ def parameter(text):
 
 
 def parse(signature):
-    """-> the parameters as text"""
-    inside, _, _ = re.fullmatch(r"[\w.]+\((.*?)\)(\s*->\s*(.*))?", signature).groups()
+    """-> the parameters as text, and the names of the parts of the result"""
+    inside, _, names = re.fullmatch(r"[\w.]+\((.*?)\)(\s*->\s*(.*))?", signature).groups()
     parts, depth, word = [], 0, ""
     for c in inside + ",":
         depth += (c in "[(") - (c in "])")
@@ -65,20 +66,29 @@ def parse(signature):
             word = ""
         else:
             word += c
-    return [p if p == "*" else parameter(p) for p in parts if p]
+    parts = [p if p == "*" else parameter(p) for p in parts if p]
+    return parts, re.findall(r"\w+", names) if names and names.startswith("(") else []
 
 
-def definitions(name, signatures, method):
+def named(name, fields, classes):
+    """The type of a result whose parts have names."""
+    kind = "_" + "".join(word.capitalize() for word in name.split("_"))
+    classes[kind] = [f"class {kind}(NamedTuple):", *(f"    {field}: Tensor" for field in fields)]
+    return kind
+
+
+def definitions(name, operator, method, classes):
     lines, seen = [], []
-    for signature in signatures:
-        parameters = parse(signature)
+    for signature, result in zip(operator._signatures, operator._results):
+        parameters, fields = parse(signature)
+        result = named(signature[: signature.index("(")], fields, classes) if fields else RESULTS.get(result, result)
         if method:
             parameters = ["self", *parameters[1:]]
         if any(p.startswith("*") and len(p) > 1 for p in parameters):
             parameters = [p for p in parameters if p != "*"]
         if parameters and parameters[-1] == "*":
             parameters.pop()
-        line = f"def {name}({', '.join(parameters)}) -> Any: ..."
+        line = f"def {name}({', '.join(parameters)}) -> {result}: ..."
         if line not in seen:
             seen.append(line)
     for line in seen:
@@ -87,7 +97,7 @@ def definitions(name, signatures, method):
 
 
 def make():
-    lines = []
+    lines, classes = [], {}
     for name in ("dtype", "device", "layout", "memory_format", "Generator", "Size", "Node"):
         lines.append(f"class {name}{'(tuple[int, ...])' if name == 'Size' else ''}: ...")
     lines += ["", "class Tensor:"]
@@ -98,7 +108,7 @@ def make():
             continue
         value = getattr(_core.Tensor, name)
         if hasattr(value, "_signatures"):
-            lines += ["    " + line for line in definitions(name, value._signatures, True)]
+            lines += ["    " + line for line in definitions(name, value, True, classes)]
         elif callable(value):
             lines.append(f"    def {name}(self, *args: Any, **kwargs: Any) -> Any: ...")
         else:
@@ -111,11 +121,12 @@ def make():
         if name.startswith("__") or keyword.iskeyword(name):
             continue
         if hasattr(value, "_signatures"):
-            lines += definitions(name, value._signatures, False)
+            lines += definitions(name, value, False, classes)
         elif isinstance(value, (_core.dtype, _core.layout, _core.memory_format)):
             lines.append(f"{name}: {type(value).__name__}")
         else:
             lines.append(f"{name}: Any")
+    lines += ["", *(line for kind in sorted(classes) for line in classes[kind])]
     return HEAD + "\n".join(lines) + "\n"
 
 

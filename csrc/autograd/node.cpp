@@ -404,12 +404,10 @@ Tensor make_view(const Tensor& t, Layout layout, ViewKind kind) {
     return v;
 }
 
-void check_inplace(const Tensor& self, const char* name, bool recording) {
+void check_inplace(const Tensor& self, const char* name, bool recording, bool one_value) {
     if (self.storage()->read_only)
         throw RuntimeError(name, ": the memory of this tensor is read-only (it came from a read-only array); clone() it first");
-    // The same value may be written to a place twice.
-    const bool uniform = std::strcmp(name, "fill_") == 0 || std::strcmp(name, "zero_") == 0;
-    if (!self.is_contiguous() && self.numel() > 1 && !uniform && self.layout().may_overlap_itself()) {
+    if (!self.is_contiguous() && self.numel() > 1 && !one_value && self.layout().may_overlap_itself()) {
         for (int64_t i = 0; i < self.dim(); i++)
             if (self.strides()[i] == 0 && self.sizes()[i] > 1)
                 throw RuntimeError(

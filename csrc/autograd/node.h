@@ -242,7 +242,8 @@ Tensor make_view(const Tensor& t, Layout layout, ViewKind kind = view_plain);
 
 // --- in-place operators ---
 // Before writing: refuses leaves that require grad, overlapping memory, read-only memory, views it can't rewrite.
-void check_inplace(const Tensor& self, const char* name, bool recording);
+// one_value: the same is written everywhere, so that elements may share memory.
+void check_inplace(const Tensor& self, const char* name, bool recording, bool one_value = false);
 void rebase_history(const Tensor& self, Node& node);
 // After writing: bumps the version; if `recording`, makes the node the new history of self and of its base.
 template <class F> void record_inplace(const Tensor& self, const char* name, std::initializer_list<Tensor> inputs,

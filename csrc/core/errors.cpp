@@ -25,9 +25,9 @@ void TypeError::restore() const { PyErr_SetString(PyExc_TypeError, what()); }
 void ValueError::restore() const { PyErr_SetString(PyExc_ValueError, what()); }
 void IndexError::restore() const { PyErr_SetString(PyExc_IndexError, what()); }
 void NotImplemented::restore() const { PyErr_SetString(PyExc_NotImplementedError, what()); }
-void OutOfMemory::restore() const {
-    // PyTorch has a class of its own for devices alone.
-    PyObject* module = std::string(what()).starts_with("CUDA") ? PyImport_ImportModule("wisp") : nullptr;
+void OutOfMemory::restore() const { PyErr_SetString(PyExc_RuntimeError, what()); }
+void DeviceOutOfMemory::restore() const {
+    PyObject* module = PyImport_ImportModule("wisp");
     PyObject* type = module ? PyObject_GetAttrString(module, "OutOfMemoryError") : nullptr;
     PyErr_SetString(type ? type : PyExc_RuntimeError, what());
     Py_XDECREF(type);

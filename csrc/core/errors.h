@@ -54,7 +54,8 @@ WISP_ERROR(ValueError)
 WISP_ERROR(IndexError)
 WISP_ERROR(NotImplemented)
 WISP_ERROR(OutOfMemory)
-WISP_ERROR(MissingKernel)  // NotImplementedError: an operator that a device lacks
+WISP_ERROR(DeviceOutOfMemory)  // for which PyTorch has a class of its own
+WISP_ERROR(MissingKernel)      // NotImplementedError: an operator that a device lacks
 WISP_ERROR(LinAlgError)
 #undef WISP_ERROR
 

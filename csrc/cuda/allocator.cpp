@@ -182,7 +182,7 @@ Block* allocate(size_t asked, int index) {
     const bool small = bytes <= small_limit;
     const Handle stream = current_stream(), key = key_for(stream);
     if (asked > size_t(INT64_MAX) - large_segment)
-        throw OutOfMemory("CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index);
+        throw DeviceOutOfMemory("CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index);
     if (!pool.waiting.empty()) collect(pool, false);
     Block* b = nullptr;
     if (small) {
@@ -209,7 +209,7 @@ Block* allocate(size_t asked, int index) {
         pool.stats.failures++;
         size_t free = 0, total = 0;
         driver().memory_info(&free, &total);
-        throw OutOfMemory(
+        throw DeviceOutOfMemory(
             "CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index, ": ", int64_t(total), " bytes in all, ",
             int64_t(free), " free, ", pool.stats.allocated.now, " held by tensors, ", pool.stats.reserved.now - pool.stats.allocated.now,
             " cached in pieces that are too small",

@@ -36,7 +36,7 @@ const Cufft& cufft() {
 }
 
 void must(Result r, const char* what) {
-    if (r == 2) throw OutOfMemory("CUDA out of memory: cuFFT, ", what);
+    if (r == 2) throw DeviceOutOfMemory("CUDA out of memory: cuFFT, ", what);
     if (r != 0) throw RuntimeError("cuFFT error ", r, " (", what, ")");
 }
 

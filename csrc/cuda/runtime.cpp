@@ -89,7 +89,7 @@ void check(Result result, const char* what) {
         return;
     const char* text = "unknown error";
     driver().error_text(result, &text);
-    if (result == 2) throw OutOfMemory("CUDA out of memory: ", what);
+    if (result == 2) throw DeviceOutOfMemory("CUDA out of memory: ", what);
     throw RuntimeError("CUDA error: ", text, " (", what, ")");
 }
 

@@ -14,7 +14,7 @@ namespace wisp { struct Storage; }
 
 namespace wisp::cuda {
 
-// Throws a RuntimeError (OutOfMemory for error 2) that names the call, for any result but success.
+// Throws a RuntimeError (DeviceOutOfMemory for error 2) that names the call, for any result but success.
 void check(Result result, const char* what);
 
 int device_count();           // 0 where there is no driver or GPU; never throws

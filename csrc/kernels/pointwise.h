@@ -43,15 +43,25 @@ enum class Pointwise : int {
 #undef TERNARY
     count
 };
+#define UNARY(...) +1
+#define ACTIVATION(...) +1
+constexpr int unary_count = 0
+#include "../ops/table/unary.h"
+    ;
+constexpr int activation_count = 0
+#include "../ops/table/activation.h"
+    ;
+#undef UNARY
+#undef ACTIVATION
 
 struct UnaryKernels {
-    PointwiseKernelRow rows[int(Pointwise::clamp)];
+    PointwiseKernelRow rows[unary_count];
 };
 struct ActivationKernels {
-    PointwiseKernelRow rows[int(Pointwise::add) - int(Pointwise::clamp)];
+    PointwiseKernelRow rows[activation_count];
 };
 struct BinaryKernels {
-    PointwiseKernelRow rows[int(Pointwise::count) - int(Pointwise::add)];
+    PointwiseKernelRow rows[int(Pointwise::count) - unary_count - activation_count];
     PointwiseKernel where[5];  // of elements of 1, 2, 4, 8, 16 bytes: condition (bool), a, b
 };
 
@@ -59,8 +69,9 @@ struct BinaryKernels {
 
 namespace wisp::cpu {
 inline const PointwiseKernelRow& pointwise_row(Pointwise op) {
-    if (op < Pointwise::clamp) return pointwise_unary.rows[int(op)];
-    if (op < Pointwise::add) return pointwise_activation.rows[int(op) - int(Pointwise::clamp)];
-    return pointwise_binary.rows[int(op) - int(Pointwise::add)];
+    const int row = int(op);
+    if (row < unary_count) return pointwise_unary.rows[row];
+    if (row < unary_count + activation_count) return pointwise_activation.rows[row - unary_count];
+    return pointwise_binary.rows[row - unary_count - activation_count];
 }
 }  // namespace wisp::cpu

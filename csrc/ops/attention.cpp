@@ -231,7 +231,10 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
 static const Operators operators = {
     {"nn.functional.scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
      "float dropout_p=0.0, bool is_causal=False, float? scale=None, bool enable_gqa=False)",
-     scaled_dot_product_attention, function},
+     scaled_dot_product_attention, function | in_lower,
+     R"(`softmax(query @ key.T * scale) @ value`, with a mask, causal masking, dropout.
+        >>> wisp.nn.functional.scaled_dot_product_attention(wisp.ones(1, 2, 4), wisp.ones(1, 3, 4), wisp.ones(1, 3, 4)).shape
+        torch.Size([1, 2, 4]))"},
 };
 
 }  // namespace wisp

@@ -8,7 +8,7 @@
 namespace wisp {
 namespace {
 
-constexpr int everywhere = function | method | inplace | inplace_function;
+constexpr Facts all_forms = everywhere | inplace_function;
 
 Tensor row(Pointwise op, const Tensor& x, const Scalar& p0, const Scalar& p1 = {}, const char* node = nullptr) {
     const Params params = params_of(p0, p1);
@@ -81,14 +81,30 @@ Tensor round_to(const Tensor& x, int64_t decimals) {
 }
 
 const Operators operators = {
-    {"clamp(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp_both, everywhere},
-    {"clip(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp_both, everywhere},
+    {"clamp(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp_both, all_forms | elementwise,
+     R"(Each element, moved to `min` or `max` where it lies outside of them; either may be a number, a tensor or None.
+        >>> wisp.clamp(wisp.tensor([-2.0, 0.5, 3.0]), min=-1, max=1)
+        tensor([-1.0000,  0.5000,  1.0000]))"},
+    {"clip(Tensor input, Operand? min=None, Operand? max=None, *, Tensor? out=None)", clamp_both, all_forms | elementwise,
+     R"(The same as `clamp`.
+        >>> wisp.clip(wisp.tensor([-2, 5]), 0, 3)
+        tensor([0, 3]))"},
     {"clamp_min(Tensor input, Operand min, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, m, {}, min_names); },
-     everywhere},
+     all_forms | elementwise,
+     R"(Each element, but at least `min`.
+        >>> wisp.clamp_min(wisp.tensor([1, 5]), 3)
+        tensor([3, 5]))"},
     {"clamp_max(Tensor input, Operand max, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, {}, m, max_names); },
-     everywhere},
-    {"round(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return pointwise(Pointwise::round, x); }, everywhere},
-    {"round(Tensor input, *, int decimals, Tensor? out=None)", round_to, everywhere},
+     all_forms | elementwise,
+     R"(Each element, but at most `max`.
+        >>> wisp.clamp_max(wisp.tensor([1, 5]), 3)
+        tensor([1, 3]))"},
+    {"round(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return pointwise(Pointwise::round, x); },
+     all_forms | elementwise | keeps_zero | in_foreach,
+     R"(Each element rounded to the nearest integer, halves to the even one; or to `decimals` digits.
+        >>> wisp.round(wisp.tensor([0.5, 1.5, 2.345]), decimals=1)
+        tensor([0.5000, 1.5000, 2.3000]))"},
+    {"round(Tensor input, *, int decimals, Tensor? out=None)", round_to, all_forms},
 };
 
 }  // namespace

@@ -401,13 +401,26 @@ Tensor chain_matmul(const TensorList& matrices) {
 }
 
 static const Operators operators = {
-    {"_einsum(str equation, Tensor[] operands)", einsum, function},
-    {"_chain_matmul(Tensor[] matrices)", chain_matmul, function},
-    {"_tensordot(Tensor a, Tensor b, int[] dims_a, int[] dims_b)", tensordot, function},
-    {"inner(Tensor input, Tensor other, *, Tensor? out=None)", inner, function | method},
-    {"kron(Tensor input, Tensor other, *, Tensor? out=None)", kron, function | method},
-    {"linalg.vecdot(Tensor x, Tensor y, *, int dim=-1, Tensor? out=None)", vecdot, function},
-    {"linalg.multi_dot(Tensor[] tensors, *, Tensor? out=None)", multi_dot, function},
+    {"_einsum(str equation, Tensor[] operands)", einsum, function | in_lower},
+    {"_chain_matmul(Tensor[] matrices)", chain_matmul, function | in_lower},
+    {"_tensordot(Tensor a, Tensor b, int[] dims_a, int[] dims_b)", tensordot, function | cpu_lower | cuda_widest},
+    {"inner(Tensor input, Tensor other, *, Tensor? out=None)", inner, function | method | in_lower,
+     R"(The products of the last dimensions, summed.
+        >>> wisp.inner(wisp.tensor([[1, 2], [3, 4]]), wisp.tensor([1, 1]))
+        tensor([3, 7]))"},
+    {"kron(Tensor input, Tensor other, *, Tensor? out=None)", kron, function | method,
+     R"(The Kronecker product.
+        >>> wisp.kron(wisp.eye(2), wisp.tensor([[1.0, 2.0]]))
+        tensor([[1., 2., 0., 0.],
+                [0., 0., 1., 2.]]))"},
+    {"linalg.vecdot(Tensor x, Tensor y, *, int dim=-1, Tensor? out=None)", vecdot, function | in_lower,
+     R"(The sums of products along a dimension, the first operand conjugated.
+        >>> wisp.linalg.vecdot(wisp.ones(2, 3), wisp.ones(2, 3))
+        tensor([3., 3.]))"},
+    {"linalg.multi_dot(Tensor[] tensors, *, Tensor? out=None)", multi_dot, function | in_lower,
+     R"(The product of several matrices, in the cheapest order.
+        >>> wisp.linalg.multi_dot([wisp.ones(1, 2), wisp.ones(2, 3), wisp.ones(3, 1)])
+        tensor([[6.]]))"},
 };
 
 }  // namespace wisp

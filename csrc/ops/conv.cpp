@@ -312,13 +312,13 @@ Tensor convolution(int dims, const Tensor& input, const Tensor& weight, const Te
      [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, Dims padding, Dims dilation, int64_t groups) { \
          return convolution(dims, input, weight, bias, {stride, padding, dilation, groups, false, {}});                            \
      },                                                                                                                            \
-     function},                                                                                                                    \
+     function | in_lower},                                                                                                         \
     {                                                                                                                              \
         name "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, str padding='valid', int[] dilation=1, "            \
              "int groups=1)",                                                                                                      \
             [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, std::string padding, Dims dilation,     \
                int64_t groups) { return conv_padded_as(dims, input, weight, bias, stride, padding, dilation, groups); },           \
-            function                                                                                                               \
+            function | in_lower                                                                                                    \
     }
 #define WISP_CONV_TRANSPOSE(name, dims)                                                                                                \
     {name                                                                                                                              \
@@ -326,7 +326,7 @@ Tensor convolution(int dims, const Tensor& input, const Tensor& weight, const Te
      "int groups=1, int[] dilation=1)",                                                                                                \
      [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, Dims padding, Dims output_padding, int64_t groups, \
         Dims dilation) { return convolution(dims, input, weight, bias, {stride, padding, dilation, groups, true, output_padding}); },  \
-     function}
+     function | in_lower}
 
 static const Operators operators = {
     WISP_CONV("conv1d", 1),
@@ -341,6 +341,33 @@ static const Operators operators = {
     WISP_CONV_TRANSPOSE("nn.functional.conv_transpose1d", 1),
     WISP_CONV_TRANSPOSE("nn.functional.conv_transpose2d", 2),
     WISP_CONV_TRANSPOSE("nn.functional.conv_transpose3d", 3),
+    {"conv1d",
+     R"(Convolution over one dimension: `input` [N, C, L], `weight` [O, C / groups, K].
+        >>> wisp.conv1d(wisp.arange(5.0).reshape(1, 1, 5), wisp.ones(1, 1, 3))
+        tensor([[[3., 6., 9.]]]))"},
+    {"conv2d",
+     R"(Convolution of images: `input` [N, C, H, W], `weight` [O, C / groups, KH, KW].
+        >>> wisp.conv2d(wisp.ones(1, 1, 3, 3), wisp.ones(1, 1, 2, 2))
+        tensor([[[[4., 4.],
+                  [4., 4.]]]]))"},
+    {"conv3d",
+     R"(Convolution of volumes: `input` [N, C, D, H, W], `weight` [O, C / groups, KD, KH, KW].
+        >>> wisp.conv3d(wisp.ones(1, 1, 2, 2, 2), wisp.ones(1, 1, 2, 2, 2)).flatten()
+        tensor([8.]))"},
+    {"conv_transpose1d",
+     R"(The gradient of `conv1d` as an operator: each element spreads the kernel.
+        >>> wisp.conv_transpose1d(wisp.ones(1, 1, 2), wisp.ones(1, 1, 2))
+        tensor([[[1., 2., 1.]]]))"},
+    {"conv_transpose2d",
+     R"(The gradient of `conv2d` as an operator: each element spreads the kernel.
+        >>> wisp.conv_transpose2d(wisp.ones(1, 1, 2, 2), wisp.ones(1, 1, 2, 2))
+        tensor([[[[1., 2., 1.],
+                  [2., 4., 2.],
+                  [1., 2., 1.]]]]))"},
+    {"conv_transpose3d",
+     R"(The gradient of `conv3d` as an operator: each element spreads the kernel.
+        >>> wisp.conv_transpose3d(wisp.ones(1, 1, 1, 1, 1), wisp.ones(1, 1, 2, 2, 2)).shape
+        torch.Size([1, 1, 2, 2, 2]))"},
 };
 
 }  // namespace wisp

@@ -161,7 +161,7 @@ Tensor fill_(const Tensor& self, const Scalar& value) {
     if (value.is_complex() && !is_complex(self.dtype()) && value.to_complex().imag() != 0)
         throw RuntimeError("fill_: value ", value, " cannot be converted to type ", self.dtype(), " without overflow");
     const bool recording = grad_enabled() && self.requires_grad();
-    check_inplace(self, "fill_", recording);
+    check_inplace(self, "fill_", recording, true);
     fill_values(self, value);
     bump_version(self);
     if (recording) record_inplace(self, "FillBackward0", {self}, {}, [](Backward& bw) { bw.set(0, zeros_like(bw.grad())); });
@@ -170,7 +170,7 @@ Tensor fill_(const Tensor& self, const Scalar& value) {
 
 Tensor zero_(const Tensor& self) {
     const bool recording = grad_enabled() && self.requires_grad();
-    check_inplace(self, "zero_", recording);
+    check_inplace(self, "zero_", recording, true);
     zero_values(self);
     bump_version(self);
     if (recording) record_inplace(self, "ZeroBackward0", {self}, {}, [](Backward& bw) { bw.set(0, zeros_like(bw.grad())); });
@@ -285,21 +285,47 @@ Tensor pinned(const Tensor& t) {
 }
 
 static const Operators operators = {
-    {"pin_memory(Tensor input, device? device=None)", [](const Tensor& t, std::optional<Device>) { return pinned(t); }, method},
+    {"pin_memory(Tensor input, device? device=None)", [](const Tensor& t, std::optional<Device>) { return pinned(t); },
+     method | elementwise,
+     R"(The tensor in pinned memory of the host, from which copies to a GPU run while the host goes on (`non_blocking=True`); needs a GPU.
+        >>> wisp.ones(2).pin_memory() if wisp.cuda.is_available() else wisp.ones(2)
+        tensor([1., 1.]))"},
     {"is_pinned(Tensor input, device? device=None)", [](const Tensor& t, std::optional<Device>) { return cuda::is_pinned(t.storage()); },
-     method},
-    {"clone(Tensor input, *, format? memory_format=None)", clone_as, function | method},
+     method,
+     R"(Whether the tensor lies in pinned memory.
+        >>> wisp.ones(2).is_pinned()
+        False)"},
+    {"clone(Tensor input, *, format? memory_format=None)", clone_as, function | method | elementwise,
+     R"(A copy with memory of its own; gradients flow through.
+        >>> wisp.clone(wisp.tensor([1, 2]))
+        tensor([1, 2]))"},
     {"contiguous(Tensor input, format? memory_format=None)",
-     [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? contiguous(t, *f) : contiguous(t); }, method},
+     [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? contiguous(t, *f) : contiguous(t); }, method | elementwise,
+     R"(The tensor itself if its elements lie in order in memory, else a copy that does.
+        >>> wisp.ones(2, 3).T.contiguous().stride()
+        (2, 1))"},
     {"is_contiguous(Tensor input, format? memory_format=None)",
-     [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? t.layout().is_contiguous(*f) : t.is_contiguous(); }, method},
-    {"detach(Tensor input)", [](const Tensor& t) { return detach(t); }, function | method},
-    {"alias(Tensor input)", [](const Tensor& t) { return view(t, t.sizes()); }, method},
+     [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? t.layout().is_contiguous(*f) : t.is_contiguous(); },
+     method | shape_only,
+     R"(Whether the elements lie in order in memory.
+        >>> wisp.ones(2, 3).T.is_contiguous()
+        False)"},
+    {"detach(Tensor input)", [](const Tensor& t) { return detach(t); }, function | method | makes_view | elementwise,
+     R"(A tensor on the same memory without a history.
+        >>> wisp.ones(1, requires_grad=True).detach().requires_grad
+        False)"},
+    {"alias(Tensor input)", [](const Tensor& t) { return view(t, t.sizes()); }, method | makes_view | takes_batches,
+     R"(Another tensor on the same memory; gradients flow through.
+        >>> wisp.ones(2).alias()
+        tensor([1., 1.]))"},
     {"copy_(Tensor input, Operand src, bool non_blocking=False)",
      [](const Tensor& t, const Arg& src, bool non_blocking) {
          return src.tensor ? copy_(t, *src.tensor, !non_blocking) : fill_(t, src.number);
      },
-     method},
+     method | any_device | elementwise,
+     R"(Writes the elements of `src`, with broadcasting and conversion, into the tensor.
+        >>> wisp.zeros(2).copy_(wisp.tensor(3))
+        tensor([3., 3.]))"},
     {"fill_(Tensor input, Operand value)",
      [](const Tensor& t, const Arg& v) {
          if (!v.tensor) return fill_(t, v.number);
@@ -307,7 +333,7 @@ static const Operators operators = {
              throw RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
          return copy_(t, *v.tensor);
      },
-     function | method},
+     function | method | elementwise},
     {"fill(Tensor input, Operand value)",
      [](const Tensor& t, const Arg& v) {
          Tensor r = clone(t);
@@ -316,10 +342,20 @@ static const Operators operators = {
              throw RuntimeError("fill only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
          return copy_(r, *v.tensor);
      },
-     function},
-    {"zero_(Tensor input)", [](const Tensor& t) { return zero_(t); }, function | method},
+     function | elementwise,
+     R"(A tensor of the same shape full of one number.
+        >>> wisp.fill(wisp.zeros(2), 7)
+        tensor([7., 7.]))"},
+    {"zero_(Tensor input)", [](const Tensor& t) { return zero_(t); }, function | method | elementwise,
+     R"(Sets all elements to 0.
+        >>> wisp.ones(2).zero_()
+        tensor([0., 0.]))"},
     {"to(Tensor input, dtype dtype, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
-     [](const Tensor& t, DType d, bool, bool copy, std::optional<MemoryFormat> f) { return to_all(t, {}, d, false, copy, f); }, method},
+     [](const Tensor& t, DType d, bool, bool copy, std::optional<MemoryFormat> f) { return to_all(t, {}, d, false, copy, f); },
+     method | any_device | elementwise,
+     R"(The tensor in another dtype or on another device; itself if there is nothing to do.
+        >>> wisp.ones(2).to(wisp.int64)
+        tensor([1, 1]))"},
     {"to(Tensor input, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, format? memory_format=None)",
      [](const Tensor& t, std::optional<Device> dev, std::optional<DType> d, bool nb, bool copy, std::optional<MemoryFormat> f) {
          return to_all(t, dev, d, nb, copy, f);
@@ -330,51 +366,125 @@ static const Operators operators = {
          return to_all(t, o.device(), o.dtype(), nb, copy, f);
      },
      method},
-    {"type_as(Tensor input, Tensor other)",
-     [](const Tensor& t, const Tensor& o) { return to_all(t, o.device(), o.dtype(), false, false, {}); }, method},
+    {"type_as(Tensor input, Tensor other|tensor)",
+     [](const Tensor& t, const Tensor& o) { return to_all(t, o.device(), o.dtype(), false, false, {}); }, method | any_device | elementwise,
+     R"(The tensor in the dtype of another.
+        >>> wisp.ones(2).type_as(wisp.tensor([1]))
+        tensor([1, 1]))"},
     {"cpu(Tensor input, format? memory_format=None)",
-     [](const Tensor& t, std::optional<MemoryFormat> f) { return to_all(t, Device{}, {}, false, false, f); }, method},
-    {"float(Tensor input, format? memory_format=None)", cast<DType::f32>, method},
-    {"double(Tensor input, format? memory_format=None)", cast<DType::f64>, method},
-    {"half(Tensor input, format? memory_format=None)", cast<DType::f16>, method},
-    {"bfloat16(Tensor input, format? memory_format=None)", cast<DType::bf16>, method},
-    {"long(Tensor input, format? memory_format=None)", cast<DType::i64>, method},
-    {"int(Tensor input, format? memory_format=None)", cast<DType::i32>, method},
-    {"short(Tensor input, format? memory_format=None)", cast<DType::i16>, method},
-    {"char(Tensor input, format? memory_format=None)", cast<DType::i8>, method},
-    {"byte(Tensor input, format? memory_format=None)", cast<DType::u8>, method},
-    {"bool(Tensor input, format? memory_format=None)", cast<DType::boolean>, method},
-    {"cfloat(Tensor input, format? memory_format=None)", cast<DType::c64>, method},
-    {"cdouble(Tensor input, format? memory_format=None)", cast<DType::c128>, method},
-    {"is_nonzero(Tensor input)", [](const Tensor& t) { return is_nonzero(t); }, function | method},
-    {"is_floating_point(Tensor input)", [](const Tensor& t) { return is_floating(t.dtype()); }, function | method},
-    {"is_complex(Tensor input)", [](const Tensor& t) { return is_complex(t.dtype()); }, function | method},
-    {"is_signed(Tensor input)", [](const Tensor& t) { return is_signed(t.dtype()); }, method},
+     [](const Tensor& t, std::optional<MemoryFormat> f) { return to_all(t, Device{}, {}, false, false, f); }, method | elementwise,
+     R"(The tensor in main memory.
+        >>> wisp.ones(1).cpu().device
+        device(type='cpu'))"},
+    {"float(Tensor input, format? memory_format=None)", cast<DType::f32>, method | elementwise,
+     R"(The tensor as float32.
+        >>> wisp.tensor([1]).float()
+        tensor([1.]))"},
+    {"double(Tensor input, format? memory_format=None)", cast<DType::f64>, method | elementwise,
+     R"(The tensor as float64.
+        >>> wisp.tensor([1]).double()
+        tensor([1.], dtype=torch.float64))"},
+    {"half(Tensor input, format? memory_format=None)", cast<DType::f16>, method | elementwise,
+     R"(The tensor as float16.
+        >>> wisp.tensor([1]).half()
+        tensor([1.], dtype=torch.float16))"},
+    {"bfloat16(Tensor input, format? memory_format=None)", cast<DType::bf16>, method | elementwise,
+     R"(The tensor as bfloat16.
+        >>> wisp.tensor([1]).bfloat16()
+        tensor([1.], dtype=torch.bfloat16))"},
+    {"long(Tensor input, format? memory_format=None)", cast<DType::i64>, method | elementwise,
+     R"(The tensor as int64.
+        >>> wisp.tensor([1.5]).long()
+        tensor([1]))"},
+    {"int(Tensor input, format? memory_format=None)", cast<DType::i32>, method | elementwise,
+     R"(The tensor as int32.
+        >>> wisp.tensor([1.5]).int()
+        tensor([1], dtype=torch.int32))"},
+    {"short(Tensor input, format? memory_format=None)", cast<DType::i16>, method | elementwise,
+     R"(The tensor as int16.
+        >>> wisp.tensor([1.5]).short()
+        tensor([1], dtype=torch.int16))"},
+    {"char(Tensor input, format? memory_format=None)", cast<DType::i8>, method | elementwise,
+     R"(The tensor as int8.
+        >>> wisp.tensor([1.5]).char()
+        tensor([1], dtype=torch.int8))"},
+    {"byte(Tensor input, format? memory_format=None)", cast<DType::u8>, method | elementwise,
+     R"(The tensor as uint8.
+        >>> wisp.tensor([1.5]).byte()
+        tensor([1], dtype=torch.uint8))"},
+    {"bool(Tensor input, format? memory_format=None)", cast<DType::boolean>, method | elementwise,
+     R"(The tensor as booleans: what is not zero is true.
+        >>> wisp.tensor([0, 2]).bool()
+        tensor([False,  True]))"},
+    {"cfloat(Tensor input, format? memory_format=None)", cast<DType::c64>, method | elementwise,
+     R"(The tensor as complex64.
+        >>> wisp.tensor([1.0]).cfloat()
+        tensor([1.+0.j]))"},
+    {"cdouble(Tensor input, format? memory_format=None)", cast<DType::c128>, method | elementwise,
+     R"(The tensor as complex128.
+        >>> wisp.tensor([1.0]).cdouble()
+        tensor([1.+0.j], dtype=torch.complex128))"},
+    {"is_nonzero(Tensor input)", [](const Tensor& t) { return is_nonzero(t); }, function | method,
+     R"(Whether a tensor of one element is not zero.
+        >>> wisp.is_nonzero(wisp.tensor([1]))
+        True)"},
+    {"is_floating_point(Tensor input)", [](const Tensor& t) { return is_floating(t.dtype()); }, function | method | shape_only,
+     R"(Whether the dtype is a floating-point type.
+        >>> wisp.is_floating_point(wisp.ones(1))
+        True)"},
+    {"is_complex(Tensor input)", [](const Tensor& t) { return is_complex(t.dtype()); }, function | method | shape_only,
+     R"(Whether the dtype is complex.
+        >>> wisp.is_complex(wisp.tensor([1j]))
+        True)"},
+    {"is_signed(Tensor input)", [](const Tensor& t) { return is_signed(t.dtype()); }, method | shape_only,
+     R"(Whether the dtype has negative numbers.
+        >>> wisp.ones(1).is_signed()
+        True)"},
     {"is_same_size(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return a.sizes() == b.sizes(); },
-     function | method},
+     function | method | any_device | shape_only,
+     R"(Whether two tensors have the same shape.
+        >>> wisp.is_same_size(wisp.ones(2), wisp.zeros(2))
+        True)"},
     {"result_type(Operand tensor1, Operand tensor2)",
      [](const Arg& a, const Arg& b) {
          if (a.tensor) return b.tensor ? result_type(*a.tensor, *b.tensor) : result_type(*a.tensor, b.number);
          if (b.tensor) return result_type(*b.tensor, a.number);
          return promote(a.number.dtype(), b.number.dtype());
      },
-     function},
-    {"promote_types(dtype type1, dtype type2)", [](DType a, DType b) { return promote(a, b); }, function},
+     function | any_device | shape_only,
+     R"(The dtype that arithmetic with these operands gives.
+        >>> wisp.result_type(wisp.tensor([1]), 1.5)
+        torch.float32)"},
+    {"promote_types(dtype type1, dtype type2)", [](DType a, DType b) { return promote(a, b); }, function,
+     R"(The smallest dtype that holds both.
+        >>> wisp.promote_types(wisp.int32, wisp.float32)
+        torch.float32)"},
     {"can_cast(dtype from_, dtype to)",
      [](DType from, DType to) {
          if (is_complex(from) && !is_complex(to)) return false;
          if (is_floating(from) && is_integral(to)) return false;
          return !(is_integral(from) && from != DType::boolean && to == DType::boolean);
      },
-     function},
-    {"get_default_dtype()", []() { return default_dtype(); }, function},
+     function | shape_only,
+     R"(Whether promotion may turn one dtype into another.
+        >>> wisp.can_cast(wisp.float32, wisp.int32)
+        False)"},
+    {"get_default_dtype()", []() { return default_dtype(); }, function,
+     R"(The dtype of new floating-point tensors.
+        >>> wisp.get_default_dtype()
+        torch.float32)"},
     {"set_default_dtype(dtype d)",
      [](DType d) {
          if (!is_floating(d)) throw TypeError("only floating-point types are supported as the default type, got ", d);
          set_default_dtype(d);
      },
-     function},
-    {"numel(Tensor input)", [](const Tensor& t) { return t.numel(); }, function},
+     function,
+     R"(Sets the dtype of new floating-point tensors.
+        >>> wisp.set_default_dtype(wisp.float32))"},
+    {"numel(Tensor input)", [](const Tensor& t) { return t.numel(); }, function | shape_only,
+     R"(How many elements a tensor has.
+        >>> wisp.numel(wisp.ones(2, 3))
+        6)"},
     // All bytes of the memory that a tensor views, and a tensor over such bytes.
     {"_storage(Tensor input)",
      [](const Tensor& t) { return from_storage(t.storage(), Layout{{int64_t(t.storage()->bytes)}, {1}, 0}, DType::u8); }, function},
@@ -390,7 +500,7 @@ static const Operators operators = {
          bump_version(t);
          return t;
      },
-     function},
+     function | keeps_memory | any_device},
     {"resize_(Tensor input, int... size, *, format? memory_format=None)",
      [](const Tensor& t, Dims sizes, std::optional<MemoryFormat>) {
          if (t.requires_grad()) throw RuntimeError("cannot resize variables that require grad");
@@ -408,7 +518,10 @@ static const Operators operators = {
          bump_version(t);
          return t;
      },
-     method},
+     method,
+     R"(Gives the tensor another size; elements that are added are not initialised.
+        >>> wisp.arange(4).resize_(2)
+        tensor([0, 1]))"},
 };
 
 }  // namespace wisp

@@ -196,91 +196,139 @@ Tensor complex_of_parts(const Tensor& re, const Tensor& im) {
 const Operators operators = {
     {"zeros(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
      "Tensor? out=None)",
-     constant<0>, function},
+     constant<0>, function,
+     R"(A tensor full of zeros.
+        >>> wisp.zeros(2, 2)
+        tensor([[0., 0.],
+                [0., 0.]]))"},
     {"ones(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
      "Tensor? out=None)",
-     constant<1>, function},
+     constant<1>, function,
+     R"(A tensor full of ones.
+        >>> wisp.ones(2, 2)
+        tensor([[1., 1.],
+                [1., 1.]]))"},
     {"empty(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
      "format? memory_format=None, Tensor? out=None)",
-     uninitialised, function},
+     uninitialised, function,
+     R"(A tensor whose elements are whatever was in its memory.
+        >>> wisp.empty(2, 3).shape
+        torch.Size([2, 3]))"},
     {"full(int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool "
      "requires_grad=False, Tensor? out=None)",
      [](Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          Where here(dev);
          return finish(full_of(s, v, d), rg);
      },
-     function},
+     function,
+     R"(A tensor full of one number.
+        >>> wisp.full((2, 2), 7.0)
+        tensor([[7., 7.],
+                [7., 7.]]))"},
     {"empty_strided(int[] size, int[] stride, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, bool "
      "pin_memory=False)",
      [](Dims s, Dims st, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, bool) {
          Where here(dev);
          return finish(empty_strided(s, st, d.value_or(default_dtype())), rg);
      },
-     function},
+     function,
+     R"(A tensor of given sizes and strides, not initialised.
+        >>> wisp.empty_strided((2, 3), (1, 2)).stride()
+        (1, 2))"},
     {"zeros_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? "
      "memory_format=None, bool pin_memory=False)",
      [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
          return finish(zero_(shaped_like(t, d, dev, f)), rg);
      },
-     function},
+     function | elementwise,
+     R"(A tensor with the shape of another, full of zeros.
+        >>> wisp.zeros_like(wisp.ones(2))
+        tensor([0., 0.]))"},
     {"ones_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? "
      "memory_format=None, bool pin_memory=False)",
      [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
          return finish(fill_(shaped_like(t, d, dev, f), Scalar(1)), rg);
      },
-     function},
+     function | elementwise,
+     R"(A tensor with the shape of another, full of ones.
+        >>> wisp.ones_like(wisp.zeros(2))
+        tensor([1., 1.]))"},
     {"empty_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? "
      "memory_format=None, bool pin_memory=False)",
      [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
          return finish(shaped_like(t, d, dev, f), rg);
      },
-     function},
+     function | elementwise,
+     R"(A tensor with the shape and dtype of another, not initialised.
+        >>> wisp.empty_like(wisp.ones(2, 3)).shape
+        torch.Size([2, 3]))"},
     {"full_like(Tensor input, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, "
      "format? memory_format=None, bool pin_memory=False)",
      [](const Tensor& t, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f,
         bool) { return finish(fill_(shaped_like(t, d, dev, f), v.tensor ? item(*v.tensor) : v.number), rg); },
-     function},
+     function | elementwise,
+     R"(A tensor with the shape of another, full of one number.
+        >>> wisp.full_like(wisp.zeros(2), 7)
+        tensor([7., 7.]))"},
     {"new_zeros(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool "
      "requires_grad=False)",
      [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          Where here(dev, t);
          return finish(zeros(s, d.value_or(t.dtype())), rg);
      },
-     method},
+     method,
+     R"(A tensor of this one's dtype and device, full of zeros.
+        >>> wisp.ones(1).new_zeros(2)
+        tensor([0., 0.]))"},
     {"new_ones(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool "
      "requires_grad=False)",
      [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          Where here(dev, t);
          return finish(ones(s, d.value_or(t.dtype())), rg);
      },
-     method},
+     method,
+     R"(A tensor of this one's dtype and device, full of ones.
+        >>> wisp.ones(1).new_ones(2)
+        tensor([1., 1.]))"},
     {"new_empty(Tensor input, int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool "
      "requires_grad=False)",
      [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          Where here(dev, t);
          return finish(empty(s, d.value_or(t.dtype())), rg);
      },
-     method},
+     method,
+     R"(A tensor of this one's dtype and device, not initialised.
+        >>> wisp.ones(1).new_empty(2, 3).shape
+        torch.Size([2, 3]))"},
     {"new_empty_strided(Tensor input, int[] size, int[] stride, dtype? dtype=None, device? device=None, bool requires_grad=False, any "
      "layout=None, bool pin_memory=False)",
      [](const Tensor& t, Dims s, Dims st, std::optional<DType> d, std::optional<Device> dev, bool rg, PyObject*, bool) {
          Where here(dev, t);
          return finish(empty_strided(s, st, d.value_or(t.dtype())), rg);
      },
-     method},
+     method,
+     R"(A tensor of this one's dtype and device with given strides, not initialised.
+        >>> wisp.ones(1).new_empty_strided((2, 2), (1, 2)).shape
+        torch.Size([2, 2]))"},
     {"new_full(Tensor input, int[] size, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool "
      "pin_memory=False, bool requires_grad=False)",
      [](const Tensor& t, Dims s, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          Where here(dev, t);
          return finish(full_of(s, v, d.value_or(t.dtype())), rg);
      },
-     method},
+     method,
+     R"(A tensor of this one's dtype and device, full of one number.
+        >>> wisp.ones(1).new_full((2,), 3.0)
+        tensor([3., 3.]))"},
     {"arange(Number end, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
      "Tensor? out=None)",
      [](Scalar e, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          return arange_on(dev, Scalar(0), e, Scalar(1), d, rg);
      },
-     function},
+     function,
+     R"(The numbers from `start` to `end` (which is left out) in steps.
+        >>> wisp.arange(0, 10, 3)
+        tensor([0, 3, 6, 9]))"},
     {"arange(Number start, Number end, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, "
      "bool requires_grad=False, Tensor? out=None)",
      [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
@@ -296,38 +344,60 @@ const Operators operators = {
                            false);
          });
      },
-     function},
+     function,
+     R"(The numbers from `start` to `end` (included) in steps; prefer `arange`.
+        >>> wisp.arange(1, 4)
+        tensor([1, 2, 3]))"},
     {"linspace(Operand start, Operand end, int steps, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, "
      "bool requires_grad=False, Tensor? out=None)",
      [](const Arg& a, const Arg& e, int64_t n, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          return counted(dev, rg, [&] { return linspace(a, e, n, d, false); });
      },
-     function},
+     function,
+     R"(`steps` numbers from `start` to `end`, evenly spaced, both included.
+        >>> wisp.linspace(0, 1, 5)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000]))"},
     {"logspace(Operand start, Operand end, int steps, float base=10.0, *, dtype? dtype=None, any layout=None, device? device=None, bool "
      "pin_memory=False, bool requires_grad=False, Tensor? out=None)",
      [](const Arg& a, const Arg& e, int64_t n, double b, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          return counted(dev, rg, [&] { return logspace(a, e, n, b, d, false); });
      },
-     function},
+     function,
+     R"(`steps` numbers from `base ** start` to `base ** end`, evenly spaced on a logarithmic scale.
+        >>> wisp.logspace(0, 2, 3)
+        tensor([  1.,  10., 100.]))"},
     {"eye(int n, int? m=None, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
      "Tensor? out=None)",
      [](int64_t n, std::optional<int64_t> m, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          Where here(dev);
          return eye(n, m, d, rg);
      },
-     function},
+     function,
+     R"(The identity matrix.
+        >>> wisp.eye(2, 3)
+        tensor([[1., 0., 0.],
+                [0., 1., 0.]]))"},
     {"scalar_tensor(Number s, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
      [](Scalar v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          Where here(dev);
          return finish(scalar_tensor(v, d.value_or(default_dtype())), rg);
      },
-     function},
-    {"complex(Tensor real, Tensor imag, *, Tensor!? out=None)", complex_of_parts, function},
+     function,
+     R"(A tensor without dimensions.
+        >>> wisp.scalar_tensor(3.0)
+        tensor(3.))"},
+    {"complex(Tensor real, Tensor imag, *, Tensor!? out=None)", complex_of_parts, function,
+     R"(Complex numbers from their real and imaginary parts.
+        >>> wisp.complex(wisp.tensor([1.0]), wisp.tensor([2.0]))
+        tensor([1.+2.j]))"},
     {"polar(Tensor abs, Tensor angle, *, Tensor? out=None)",
      [](const Tensor& r, const Tensor& a) {
          return whole("PolarBackward0", {r, a}, [&] { return complex_of_parts(r * cos(a), r * sin(a)); });
      },
-     function},
+     function | cpu_float32,
+     R"(Complex numbers from absolute values and angles.
+        >>> wisp.polar(wisp.tensor([2.0]), wisp.tensor([0.0]))
+        tensor([2.+0.j]))"},
 };
 
 }  // namespace

@@ -47,11 +47,17 @@ Tensor dropout(const Tensor& x, double p, bool training) {
 
 static const Operators operators = {
     {"dropout(Tensor input, float p, bool train)", [](const Tensor& x, double p, bool training) { return dropout(x, p, training); },
-     function},
-    {"dropout_(Tensor input, float p, bool train)", dropout_, function},
+     function | draws | elementwise | keeps_zero,
+     R"(In training, zeros with probability `p`, and the rest scaled to keep the mean; else the input.
+        >>> wisp.dropout(wisp.ones(3), 0.5, False)
+        tensor([1., 1., 1.]))"},
+    {"dropout_(Tensor input, float p, bool train)", dropout_, function | draws | elementwise},
     {"nn.functional.dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False)",
      [](const Tensor& x, double p, bool training, bool inplace) { return inplace ? dropout_(x, p, training) : dropout(x, p, training); },
-     function},
+     function | draws | elementwise | keeps_zero,
+     R"(In training, zeros with probability `p`, and the rest scaled to keep the mean; else the input.
+        >>> wisp.nn.functional.dropout(wisp.ones(3), 0.5, training=False)
+        tensor([1., 1., 1.]))"},
 };
 
 }  // namespace wisp

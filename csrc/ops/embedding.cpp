@@ -155,7 +155,11 @@ static const Operators operators = {
      [](const Tensor& weight, const Tensor& index, int64_t padding, bool by_count, bool) {
          return embedding_rows(weight, index, padding, by_count);
      },
-     function},
+     function,
+     R"(Rows of `weight` by their numbers.
+        >>> wisp.embedding(wisp.tensor([[1.0, 2.0], [3.0, 4.0]]), wisp.tensor([1, 0]))
+        tensor([[3., 4.],
+                [1., 2.]]))"},
     // The checked core of embedding_bag: 1-D indices, offsets with the end of the last bag, mode 0 sum, 1 mean, 2 max.
     {"_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, Tensor? per_sample_weights, int padding_idx, "
      "int mode, bool scale_grad_by_freq)",

@@ -291,11 +291,97 @@ Tensor one(const char* name, const Tensor& x, std::optional<int64_t> n, int64_t 
      function},                                                                                                                       \
         {"fft." NAME "2(Tensor input, int[]? s=None, int[] dim=[-2,-1], str? norm=None, *, Tensor? out=None)",                        \
          [](const Tensor& x, Shape s, Dims dim, Norm norm) { return FUNCTION(NAME "2", x, s, dim, norm, FORWARD); }, function},       \
-        {"fft." NAME "n(Tensor input, int[]? s=None, int[]? dim=None, str? norm=None, *, Tensor? out=None)",                          \
-         [](const Tensor& x, Shape s, Shape dim, Norm norm) { return FUNCTION(NAME "n", x, s, dim, norm, FORWARD); }, function},
+    {                                                                                                                                 \
+        "fft." NAME "n(Tensor input, int[]? s=None, int[]? dim=None, str? norm=None, *, Tensor? out=None)",                           \
+            [](const Tensor& x, Shape s, Shape dim, Norm norm) { return FUNCTION(NAME "n", x, s, dim, norm, FORWARD); }, function     \
+    }
 
-const Operators operators = {WISP_TRANSFORM("fft", fftn, true) WISP_TRANSFORM("ifft", fftn, false) WISP_TRANSFORM(
-    "rfft", rfftn, true) WISP_TRANSFORM("ihfft", rfftn, false) WISP_TRANSFORM("irfft", irfftn, false) WISP_TRANSFORM("hfft", irfftn, true)};
+const Operators operators = {
+    WISP_TRANSFORM("fft", fftn, true),
+    WISP_TRANSFORM("ifft", fftn, false),
+    WISP_TRANSFORM("rfft", rfftn, true),
+    WISP_TRANSFORM("ihfft", rfftn, false),
+    WISP_TRANSFORM("irfft", irfftn, false),
+    WISP_TRANSFORM("hfft", irfftn, true),
+    {"fft.fft", cpu_float32,
+     R"(The discrete Fourier transform along one dimension.
+        >>> wisp.fft.fft(wisp.tensor([1.0, 0.0]))
+        tensor([1.+0.j, 1.+0.j]))"},
+    {"fft.fft2", cpu_float32,
+     R"(The discrete Fourier transform of the last two dimensions.
+        >>> wisp.fft.fft2(wisp.ones(2, 2)).real
+        tensor([[4., 0.],
+                [0., 0.]]))"},
+    {"fft.fftn", cpu_float32,
+     R"(The discrete Fourier transform along several dimensions.
+        >>> wisp.fft.fftn(wisp.ones(2, 2)).real
+        tensor([[4., 0.],
+                [0., 0.]]))"},
+    {"fft.hfft", cpu_float32,
+     R"(The transform of half of a Hermitian signal: real results.
+        >>> wisp.fft.hfft(wisp.tensor([1.0, 0.0]))
+        tensor([1., 1.]))"},
+    {"fft.hfft2",
+     R"(The transform of half of a Hermitian signal in two dimensions.
+        >>> wisp.fft.hfft2(wisp.ones(2, 2)).shape
+        torch.Size([2, 2]))"},
+    {"fft.hfftn",
+     R"(The transform of half of a Hermitian signal in several dimensions.
+        >>> wisp.fft.hfftn(wisp.ones(2, 2)).shape
+        torch.Size([2, 2]))"},
+    {"fft.ifft", cpu_float32,
+     R"(The inverse of `fft`.
+        >>> wisp.fft.ifft(wisp.fft.fft(wisp.tensor([1.0, 2.0]))).real
+        tensor([1., 2.]))"},
+    {"fft.ifft2", cpu_float32,
+     R"(The inverse of `fft2`.
+        >>> wisp.fft.ifft2(wisp.fft.fft2(wisp.ones(2, 2))).real
+        tensor([[1., 1.],
+                [1., 1.]]))"},
+    {"fft.ifftn", cpu_float32,
+     R"(The inverse of `fftn`.
+        >>> wisp.fft.ifftn(wisp.fft.fftn(wisp.ones(2, 2))).real
+        tensor([[1., 1.],
+                [1., 1.]]))"},
+    {"fft.ihfft", cpu_float32,
+     R"(The inverse of `hfft`.
+        >>> wisp.fft.ihfft(wisp.tensor([1.0, 1.0])).shape
+        torch.Size([2]))"},
+    {"fft.ihfft2",
+     R"(The inverse of `hfft2`.
+        >>> wisp.fft.ihfft2(wisp.ones(2, 2)).shape
+        torch.Size([2, 2]))"},
+    {"fft.ihfftn",
+     R"(The inverse of `hfftn`.
+        >>> wisp.fft.ihfftn(wisp.ones(2, 2)).shape
+        torch.Size([2, 2]))"},
+    {"fft.irfft", cpu_float32,
+     R"(The inverse of `rfft`; `n` is the length of the result.
+        >>> wisp.fft.irfft(wisp.fft.rfft(wisp.tensor([1.0, 2.0, 3.0])), n=3)
+        tensor([1., 2., 3.]))"},
+    {"fft.irfft2", cpu_float32,
+     R"(The inverse of `rfft2`.
+        >>> wisp.fft.irfft2(wisp.fft.rfft2(wisp.ones(2, 2)))
+        tensor([[1., 1.],
+                [1., 1.]]))"},
+    {"fft.irfftn", cpu_float32,
+     R"(The inverse of `rfftn`.
+        >>> wisp.fft.irfftn(wisp.fft.rfftn(wisp.ones(2, 2)))
+        tensor([[1., 1.],
+                [1., 1.]]))"},
+    {"fft.rfft", cpu_float32,
+     R"(The first half of the transform of a real signal, which determines the rest.
+        >>> wisp.fft.rfft(wisp.tensor([1.0, 1.0, 1.0]))
+        tensor([3.+0.j, 0.+0.j]))"},
+    {"fft.rfft2", cpu_float32,
+     R"(The transform of real pictures, half of it.
+        >>> wisp.fft.rfft2(wisp.ones(2, 4)).shape
+        torch.Size([2, 3]))"},
+    {"fft.rfftn", cpu_float32,
+     R"(The transform of real data along several dimensions, half of it.
+        >>> wisp.fft.rfftn(wisp.ones(2, 4)).shape
+        torch.Size([2, 3]))"},
+};
 
 }  // namespace
 }  // namespace wisp

@@ -499,7 +499,11 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
 
 static const Operators operators = {
     {"gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False, Tensor!? out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, bool) { return gather(x, dim, index); }, function | method},
+     [](const Tensor& x, int64_t dim, const Tensor& index, bool) { return gather(x, dim, index); }, function | method,
+     R"(Elements picked along a dimension: `out[i][j] = input[i][index[i][j]]` for dim 1.
+        >>> wisp.gather(wisp.tensor([[1, 2], [3, 4]]), 1, wisp.tensor([[1], [0]]))
+        tensor([[2],
+                [3]]))"},
     WISP_PAIR(scatter, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
               scatter_set(x, dim, index, source, in_place)),
     WISP_PAIR(scatter, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
@@ -508,7 +512,10 @@ static const Operators operators = {
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) {
          return scatter_old(x, dim, index, source, reduce);
      },
-     function | method},
+     function | method,
+     R"(A copy in which `src` is written along a dimension to the places that `index` names.
+        >>> wisp.scatter(wisp.zeros(1, 3), 1, wisp.tensor([[2, 0]]), wisp.tensor([[5.0, 6.0]]))
+        tensor([[6., 0., 5.]]))"},
     {"scatter(Tensor input, int dim, Tensor index, Number value, *, str reduce, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string reduce) {
          return scatter_old(x, dim, index, filled_source(x, index, value), reduce);
@@ -533,21 +540,31 @@ static const Operators operators = {
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
          return scatter_reduce(x, dim, index, source, reduce, include_self);
      },
-     function | method | inplace},
+     function | method | inplace,
+     R"(A copy in which `src` is combined by "sum", "prod", "mean", "amax" or "amin" at the places that `index` names.
+        >>> wisp.scatter_reduce(wisp.zeros(2), 0, wisp.tensor([0, 0]), wisp.tensor([1.0, 3.0]), "amax")
+        tensor([3., 0.]))"},
     {"index_select(Tensor input, int dim, Tensor index, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, function | method},
+     [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, function | method,
+     R"(The slices that `index` names, along a dimension.
+        >>> wisp.index_select(wisp.tensor([[1, 2], [3, 4]]), 1, wisp.tensor([1, 1]))
+        tensor([[2, 2],
+                [4, 4]]))"},
     {"index_add(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
          return index_add_any(x, dim, index, source, alpha, false);
      },
-     function | method},
+     function | method,
+     R"(A copy in which slices of `source` are added at the places that `index` names.
+        >>> wisp.index_add(wisp.zeros(3), 0, wisp.tensor([0, 0]), wisp.tensor([1.0, 2.0]))
+        tensor([3., 0., 0.]))"},
     {"index_add_(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1)",
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
          return index_add_any(x, dim, index, source, alpha, true);
      },
      method},
-    WISP_PAIR(index_copy, "int dim, Tensor index, Tensor source", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
-              index_copy_any(x, dim, index, source, in_place)),
+    WISP_PAIR(index_copy, "int dim, Tensor index, Tensor source|tensor2|tensor",
+              (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source), index_copy_any(x, dim, index, source, in_place)),
     WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value),
               index_fill_any(x, dim, index, value, in_place)),
     WISP_PAIR(index_fill, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
@@ -564,9 +581,29 @@ static const Operators operators = {
          }
          return whole("IndexReduceBackward0", {x, source}, [&] { return scatter_reduce(x, dim, at, source, reduce, include_self); });
      },
-     function | method | inplace},
+     function | method | inplace,
+     R"(A copy in which slices are combined with those of `source` by "prod", "mean", "amax" or "amin".
+        >>> wisp.index_reduce(wisp.ones(2), 0, wisp.tensor([0, 0]), wisp.tensor([2.0, 3.0]), "prod")
+        tensor([6., 1.]))"},
     {"take_along_dim(Tensor input, Tensor indices, int? dim=None, *, Tensor? out=None)",
-     [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); }, function | method},
+     [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); }, function | method,
+     R"(Elements picked along a dimension, with broadcasting.
+        >>> wisp.take_along_dim(wisp.tensor([[3, 1, 2]]), wisp.tensor([[1, 2, 0]]), dim=1)
+        tensor([[1, 2, 3]]))"},
+    {"index_copy", in_widest,
+     R"(A copy in which slices are replaced at the places that `index` names.
+        >>> wisp.index_copy(wisp.zeros(3), 0, wisp.tensor([2]), wisp.tensor([5.0]))
+        tensor([0., 0., 5.]))"},
+    {"index_fill",
+     R"(A copy in which slices are filled with a number.
+        >>> wisp.index_fill(wisp.zeros(3), 0, wisp.tensor([0, 2]), 1)
+        tensor([1., 0., 1.]))"},
+    {"scatter_add", cuda_widest,
+     R"(A copy in which `src` is added along a dimension at the places that `index` names.
+        >>> wisp.scatter_add(wisp.zeros(3), 0, wisp.tensor([1, 1]), wisp.ones(2))
+        tensor([0., 2., 0.]))"},
+    {"scatter_", documented_method("scatter_(dim, index, src, *, reduce=None)")},
+    {"index_copy_", documented_method("index_copy_(dim, index, tensor)")},
 };
 
 }  // namespace wisp

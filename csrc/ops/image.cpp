@@ -459,28 +459,49 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, std::optional<bool> al
 
 }  // namespace
 
-#define WISP_BOTH(name, arguments, f) \
-    {name arguments, f, function}, { "nn.functional." name arguments, f, function }
+#define WISP_BOTH(name, arguments, f, facts) \
+    {name arguments, f, function | facts}, { "nn.functional." name arguments, f, function | facts }
 
 static const Operators operators = {
     {"nn.functional.pad(Tensor input, int[] pad, str mode='constant', Number? value=None)",
-     [](const Tensor& x, Dims p, std::string mode, std::optional<Scalar> value) { return pad(x, p, mode, value); }, function},
+     [](const Tensor& x, Dims p, std::string mode, std::optional<Scalar> value) { return pad(x, p, mode, value); }, function,
+     R"(The tensor with something around it: a number, or its own elements mirrored, repeated or in a circle. `pad` has the widths from the last dimension on.
+        >>> wisp.nn.functional.pad(wisp.tensor([[1.0, 2.0]]), (1, 1), mode="replicate")
+        tensor([[1., 1., 2., 2.]]))"},
     {"constant_pad_nd(Tensor input, int[] pad, Number value=0)",
-     [](const Tensor& x, Dims p, Scalar value) { return constant_pad(x, p, value); }, function},
+     [](const Tensor& x, Dims p, Scalar value) { return constant_pad(x, p, value); }, function,
+     R"(The tensor with a number around it; `pad` has the widths from the last dimension on.
+        >>> wisp.constant_pad_nd(wisp.tensor([1, 2]), (1, 2), 9)
+        tensor([9, 1, 2, 9, 9]))"},
     {"nn.functional.unfold(Tensor input, int[] kernel_size, int[] dilation=1, int[] padding=0, int[] stride=1)",
-     [](const Tensor& x, Dims k, Dims d, Dims p, Dims s) { return unfold_image(x, k, d, p, s); }, function},
+     [](const Tensor& x, Dims k, Dims d, Dims p, Dims s) { return unfold_image(x, k, d, p, s); }, function,
+     R"(The windows of pictures as columns: [N, C, H, W] becomes [N, C * K * K, windows].
+        >>> wisp.nn.functional.unfold(wisp.ones(1, 1, 3, 3), 2).shape
+        torch.Size([1, 4, 4]))"},
     {"nn.functional.fold(Tensor input, int[] output_size, int[] kernel_size, int[] dilation=1, int[] padding=0, "
      "int[] stride=1)",
-     [](const Tensor& x, Dims o, Dims k, Dims d, Dims p, Dims s) { return fold_image(x, o, k, d, p, s); }, function},
-    WISP_BOTH("pixel_shuffle", "(Tensor input, int upscale_factor)", [](const Tensor& x, int64_t n) { return pixel_shuffle(x, n); }),
-    WISP_BOTH("pixel_unshuffle", "(Tensor input, int downscale_factor)", [](const Tensor& x, int64_t n) { return pixel_unshuffle(x, n); }),
-    WISP_BOTH("channel_shuffle", "(Tensor input, int groups)", [](const Tensor& x, int64_t n) { return channel_shuffle(x, n); }),
+     [](const Tensor& x, Dims o, Dims k, Dims d, Dims p, Dims s) { return fold_image(x, o, k, d, p, s); }, function,
+     R"(Blocks put together to pictures, overlaps added: the opposite of `unfold`.
+        >>> wisp.nn.functional.fold(wisp.ones(1, 4, 1), (2, 2), 2)
+        tensor([[[[1., 1.],
+                  [1., 1.]]]]))"},
+    WISP_BOTH(
+        "pixel_shuffle", "(Tensor input, int upscale_factor)", [](const Tensor& x, int64_t n) { return pixel_shuffle(x, n); },
+        takes_batches),
+    WISP_BOTH(
+        "pixel_unshuffle", "(Tensor input, int downscale_factor)", [](const Tensor& x, int64_t n) { return pixel_unshuffle(x, n); },
+        takes_batches),
+    WISP_BOTH(
+        "channel_shuffle", "(Tensor input, int groups)", [](const Tensor& x, int64_t n) { return channel_shuffle(x, n); }, Facts()),
     {"nn.functional.grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', "
      "bool? align_corners=None)",
      [](const Tensor& x, const Tensor& grid, std::string mode, std::string padding, std::optional<bool> align) {
          return grid_sample(x, grid, mode, padding, align);
      },
-     function},
+     function | cpu_float32 | cuda_widest,
+     R"(Samples of a picture at the points of a grid, whose corners are -1 and 1.
+        >>> wisp.nn.functional.grid_sample(wisp.ones(1, 1, 2, 2), wisp.zeros(1, 1, 1, 2), align_corners=False)
+        tensor([[[[1.]]]]))"},
 #define WISP_GRID_SAMPLER(name)                                                                        \
     {name "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)", \
      [](const Tensor& x, const Tensor& grid, int64_t mode, int64_t padding, bool align) {              \
@@ -491,7 +512,34 @@ static const Operators operators = {
     WISP_GRID_SAMPLER("grid_sampler_2d"),
     WISP_GRID_SAMPLER("grid_sampler_3d"),
     {"nn.functional.affine_grid(Tensor theta, int[] size, bool? align_corners=None)",
-     [](const Tensor& theta, Dims size, std::optional<bool> align) { return affine_grid(theta, size, align); }, function},
+     [](const Tensor& theta, Dims size, std::optional<bool> align) { return affine_grid(theta, size, align); }, function,
+     R"(The grid of points that affine maps make of a picture, for `grid_sample`.
+        >>> wisp.nn.functional.affine_grid(wisp.eye(2, 3)[None], (1, 1, 2, 2), align_corners=True).shape
+        torch.Size([1, 2, 2, 2]))"},
+    {"channel_shuffle",
+     R"(The channels of `groups` groups, taken in turns.
+        >>> wisp.channel_shuffle(wisp.arange(4.0).reshape(1, 4, 1), 2).flatten()
+        tensor([0., 2., 1., 3.]))"},
+    {"pixel_shuffle",
+     R"(Channels spread into blocks of pixels: [C r², H, W] becomes [C, H r, W r].
+        >>> wisp.pixel_shuffle(wisp.zeros(1, 8, 2, 2), 2).shape
+        torch.Size([1, 2, 4, 4]))"},
+    {"pixel_unshuffle",
+     R"(Blocks of pixels gathered into channels: the opposite of `pixel_shuffle`.
+        >>> wisp.pixel_unshuffle(wisp.zeros(1, 2, 4, 4), 2).shape
+        torch.Size([1, 8, 2, 2]))"},
+    {"grid_sampler", cuda_widest,
+     R"(Samples of a picture at the points of a grid.
+        >>> wisp.grid_sampler(wisp.ones(1, 1, 2, 2), wisp.zeros(1, 1, 1, 2), 0, 0, False)
+        tensor([[[[1.]]]]))"},
+    {"grid_sampler_2d",
+     R"(Samples of a picture at the points of a grid.
+        >>> wisp.grid_sampler_2d(wisp.ones(1, 1, 2, 2), wisp.zeros(1, 1, 1, 2), 0, 0, False)
+        tensor([[[[1.]]]]))"},
+    {"grid_sampler_3d",
+     R"(Samples of a volume at the points of a grid.
+        >>> wisp.grid_sampler_3d(wisp.ones(1, 1, 2, 2, 2), wisp.zeros(1, 1, 1, 1, 3), 0, 0, False).flatten()
+        tensor([1.]))"},
 };
 
 }  // namespace wisp

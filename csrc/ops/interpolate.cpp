@@ -255,17 +255,29 @@ static const Operators operators = {
      "bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)",
      [](const Tensor& x, PyObject* size, PyObject* scale, std::string mode, std::optional<bool> align, std::optional<bool> recompute,
         bool antialias) { return interpolate(x, size, scale, mode, align, recompute, antialias); },
-     function},
+     function | cuda_float32,
+     R"(Pictures, signals or volumes in another size, by the nearest element or by interpolation.
+        >>> wisp.nn.functional.interpolate(wisp.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]]))"},
     {"nn.functional.upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', "
      "bool? align_corners=None)",
      [](const Tensor& x, PyObject* size, PyObject* scale, std::string mode, std::optional<bool> align) {
          return interpolate(x, size, scale, mode, align, {}, false);
      },
-     function},
+     function | cuda_float32,
+     R"(The older name of `interpolate`.
+        >>> wisp.nn.functional.upsample(wisp.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]]))"},
     {"nn.functional.upsample_nearest(Tensor input, any size=None, any scale_factor=None)",
-     [](const Tensor& x, PyObject* size, PyObject* scale) { return interpolate(x, size, scale, "nearest", {}, {}, false); }, function},
+     [](const Tensor& x, PyObject* size, PyObject* scale) { return interpolate(x, size, scale, "nearest", {}, {}, false); }, function,
+     R"(`interpolate` by the nearest element.
+        >>> wisp.nn.functional.upsample_nearest(wisp.ones(1, 1, 2, 2), scale_factor=2).shape
+        torch.Size([1, 1, 4, 4]))"},
     {"nn.functional.upsample_bilinear(Tensor input, any size=None, any scale_factor=None)",
-     [](const Tensor& x, PyObject* size, PyObject* scale) { return interpolate(x, size, scale, "bilinear", true, {}, false); }, function},
+     [](const Tensor& x, PyObject* size, PyObject* scale) { return interpolate(x, size, scale, "bilinear", true, {}, false); }, function,
+     R"(`interpolate` with mode "bilinear" and corners aligned.
+        >>> wisp.nn.functional.upsample_bilinear(wisp.ones(1, 1, 2, 2), scale_factor=2).shape
+        torch.Size([1, 1, 4, 4]))"},
 };
 
 }  // namespace wisp

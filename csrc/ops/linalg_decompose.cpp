@@ -195,7 +195,7 @@ Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left,
         const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(c.numel() * std::max<int64_t>(1, k));
         lapack.householder_apply(product(batch), left ? 'L' : 'R', transposed ? 'C' : 'N', c.size(-2), c.size(-1), k, m, n,
-                                  reflected.device_data(), t.device_data(), c.device_data());
+                                 reflected.device_data(), t.device_data(), c.device_data());
     }
     return c;
 }
@@ -239,7 +239,7 @@ Singular singular(const Tensor& a, char job, const char* name) {
         const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(cube(a));
         lapack.svd(product(batch), job, m, n, copy.device_data(), r.s.device_data(), job == 'N' ? nullptr : r.u.device_data(),
-                    job == 'N' ? nullptr : r.vh.device_data(), info.device_data<int32_t>());
+                   job == 'N' ? nullptr : r.vh.device_data(), info.device_data<int32_t>());
     }
     check_converged(info, name, "singular values");
     return r;
@@ -345,7 +345,7 @@ std::tuple<Tensor, Tensor> eig(const Tensor& a, bool vectors, const char* name) 
             const auto& lapack = kernels::lapack(a.dtype());
             Unlocked unlocked(6 * cube(a));
             lapack.eig(product(batch), a.size(-1), copy.device_data(), values.device_data(), vectors ? v.device_data() : nullptr,
-                        info.device_data<int32_t>());
+                       info.device_data<int32_t>());
         }
         check_converged(info, name, "eigenvalues");
     }
@@ -459,8 +459,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
         const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(cube(a) + full.numel() * k);
         lapack.least_squares(product(batch), driver == "gels" ? 'g' : driver.back(), m, n, columns, copy.device_data(), full.device_data(),
-                              rcond.value_or(epsilon(a.dtype()) * double(rows)), has_rank ? rank.device_data<int64_t>() : nullptr,
-                              has_values ? values.device_data() : nullptr, info.device_data<int32_t>());
+                             rcond.value_or(epsilon(a.dtype()) * double(rows)), has_rank ? rank.device_data<int64_t>() : nullptr,
+                             has_values ? values.device_data() : nullptr, info.device_data<int32_t>());
     }
     if (auto failure = first_failure(info))
         throw LinAlgError(name, ": ", failure->where,
@@ -512,21 +512,50 @@ std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a, bool full_matrices) {
 }
 
 static const Operators operators = {
-    {"linalg.qr(Tensor A, str mode='reduced', *, Tensor[]? out=None) -> (Q, R)", qr, function},
+    {"linalg.qr(Tensor A, str mode='reduced', *, Tensor[]? out=None) -> (Q, R)", qr, function | takes_batches | cpu_float32,
+     R"(The factors Q (orthonormal columns) and R (upper triangle).
+        >>> wisp.linalg.qr(wisp.eye(2)).R.abs()
+        tensor([[1., 0.],
+                [0., 1.]]))"},
     {"qr(Tensor input, bool some=True, *, Tensor[]? out=None) -> (Q, R)",
-     [](const Tensor& a, bool some) { return qr(a, some ? "reduced" : "complete"); }, function | method},
-    {"geqrf(Tensor input, *, Tensor[]? out=None) -> (a, tau)", geqrf, function | method},
-    {"linalg.householder_product(Tensor A, Tensor tau, *, Tensor? out=None)", householder_product, function},
-    {"orgqr(Tensor input, Tensor tau, *, Tensor? out=None)", householder_product, function | method},
-    {"ormqr(Tensor input, Tensor tau, Tensor other, bool left=True, bool transpose=False, *, Tensor? out=None)",
+     [](const Tensor& a, bool some) { return qr(a, some ? "reduced" : "complete"); }, function | method | cpu_float32,
+     R"(The factors Q (orthonormal columns) and R (upper triangle) of a matrix.
+        >>> wisp.qr(wisp.eye(2)).R.abs()
+        tensor([[1., 0.],
+                [0., 1.]]))"},
+    {"geqrf(Tensor input, *, Tensor[]? out=None) -> (a, tau)", geqrf, function | method | cpu_float32,
+     R"(The QR decomposition in LAPACK's packed form.
+        >>> [t.shape for t in wisp.geqrf(wisp.eye(2))]
+        [torch.Size([2, 2]), torch.Size([2])])"},
+    {"linalg.householder_product(Tensor A, Tensor tau, *, Tensor? out=None)", householder_product, function | cpu_float32,
+     R"(The product of Householder reflections, as `geqrf` returns them.
+        >>> wisp.linalg.householder_product(*wisp.geqrf(wisp.eye(2))).abs()
+        tensor([[1., 0.],
+                [0., 1.]]))"},
+    {"orgqr(Tensor input, Tensor tau|input2, *, Tensor? out=None)", householder_product, function | method | cpu_float32,
+     R"(The matrix Q of a packed QR decomposition.
+        >>> wisp.orgqr(*wisp.geqrf(wisp.eye(2))).abs()
+        tensor([[1., 0.],
+                [0., 1.]]))"},
+    {"ormqr(Tensor input, Tensor tau|input2, Tensor other|input3, bool left=True, bool transpose=False, *, Tensor? out=None)",
      [](const Tensor& a, const Tensor& tau, const Tensor& other, bool left, bool transposed) {
          return whole("OrmqrBackward0", {a, tau, other}, [&] { return ormqr(a, tau, other, left, transposed); });
      },
-     function | method},
+     function | method | cpu_float32,
+     R"(The product of the matrix Q of a packed QR decomposition and another matrix.
+        >>> wisp.ormqr(*wisp.geqrf(wisp.eye(2)), wisp.eye(2)).abs()
+        tensor([[1., 0.],
+                [0., 1.]]))"},
     {"linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor[]? out=None) -> (U, S, Vh)",
-     [](const Tensor& a, bool full, std::optional<std::string>) { return svd(a, full); }, function},
+     [](const Tensor& a, bool full, std::optional<std::string>) { return svd(a, full); }, function | takes_batches | cpu_float32,
+     R"(The singular value decomposition U, S and the conjugate transpose of V.
+        >>> wisp.linalg.svd(wisp.tensor([[3.0, 0.0], [0.0, 4.0]])).S
+        tensor([4., 3.]))"},
     {"linalg.svdvals(Tensor A, *, str? driver=None, Tensor? out=None)",
-     [](const Tensor& a, std::optional<std::string>) { return svdvals(a); }, function},
+     [](const Tensor& a, std::optional<std::string>) { return svdvals(a); }, function | takes_batches | cpu_float32,
+     R"(The singular values, in descending order.
+        >>> wisp.linalg.svdvals(wisp.tensor([[3.0, 0.0], [0.0, 4.0]]))
+        tensor([4., 3.]))"},
     {"svd(Tensor input, bool some=True, bool compute_uv=True, *, Tensor[]? out=None) -> (U, S, V)",
      [](const Tensor& a, bool some, bool vectors) -> std::tuple<Tensor, Tensor, Tensor> {
          check_matrix(a, "linalg.svd");
@@ -536,18 +565,37 @@ static const Operators operators = {
          const auto [u, s, vh] = svd(a, !some);
          return {u, s, mH(vh)};
      },
-     function | method},
+     function | method | cpu_float32,
+     R"(The singular value decomposition U, S, V.
+        >>> wisp.svd(wisp.tensor([[3.0, 0.0], [0.0, 4.0]])).S
+        tensor([4., 3.]))"},
     {"linalg.eigh(Tensor A, str UPLO='L', *, Tensor[]? out=None) -> (eigenvalues, eigenvectors)",
-     [](const Tensor& a, std::string uplo) { return eigh(a, uplo, true, "linalg.eigh"); }, function},
+     [](const Tensor& a, std::string uplo) { return eigh(a, uplo, true, "linalg.eigh"); }, function | takes_batches | cpu_float32,
+     R"(Eigenvalues, in ascending order, and eigenvectors of symmetric or Hermitian matrices.
+        >>> wisp.linalg.eigh(wisp.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+        tensor([1., 2.]))"},
     {"linalg.eigvalsh(Tensor A, str UPLO='L', *, Tensor? out=None)",
-     [](const Tensor& a, std::string uplo) { return std::get<0>(eigh(a, uplo, false, "linalg.eigvalsh")); }, function},
+     [](const Tensor& a, std::string uplo) { return std::get<0>(eigh(a, uplo, false, "linalg.eigvalsh")); },
+     function | takes_batches | cpu_float32,
+     R"(Eigenvalues of symmetric or Hermitian matrices.
+        >>> wisp.linalg.eigvalsh(wisp.tensor([[2.0, 0.0], [0.0, 1.0]]))
+        tensor([1., 2.]))"},
     {"linalg.eig(Tensor A, *, Tensor[]? out=None) -> (eigenvalues, eigenvectors)",
-     [](const Tensor& a) { return eig(a, true, "linalg.eig"); }, function},
+     [](const Tensor& a) { return eig(a, true, "linalg.eig"); }, function | cpu_float32,
+     R"(Eigenvalues and eigenvectors, complex.
+        >>> wisp.linalg.eig(wisp.tensor([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.imag.abs()
+        tensor([1., 1.]))"},
     {"linalg.eigvals(Tensor A, *, Tensor? out=None)", [](const Tensor& a) { return std::get<0>(eig(a, false, "linalg.eigvals")); },
-     function},
+     function | cpu_float32,
+     R"(Eigenvalues, complex.
+        >>> wisp.linalg.eigvals(wisp.tensor([[2.0]]))
+        tensor([2.+0.j]))"},
     {"linalg.lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None, Tensor[]? out=None) -> (solution, "
      "residuals, rank, singular_values)",
-     lstsq, function},
+     lstsq, function | cpu_float32,
+     R"(The solution of systems in the sense of least squares.
+        >>> wisp.linalg.lstsq(wisp.tensor([[1.0], [1.0]]), wisp.tensor([[1.0], [3.0]])).solution
+        tensor([[2.0000]]))"},
     {"linalg._pinv(Tensor A, Tensor? atol, Tensor? rtol, bool hermitian)", pinv, function},
 };
 

@@ -326,32 +326,56 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
 static const Operators operators = {
     {"nn.functional.cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
      "int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0)",
-     cross_entropy, function},
+     cross_entropy, function | cpu_float32,
+     R"(The loss of scores against class numbers (or probabilities of classes): `log_softmax` and `nll_loss` in one.
+        >>> wisp.nn.functional.cross_entropy(wisp.tensor([[0.0, 0.0]]), wisp.tensor([1]))
+        tensor(0.6931))"},
     {"nn.functional.nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
      "int ignore_index=-100, bool? reduce=None, str reduction='mean')",
      [](const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average, int64_t ignore_index,
         std::optional<bool> reduce, const std::string& reduction) {
          return class_loss(x, target, weight, reduction_of(reduction, size_average, reduce), ignore_index, 0, false);
      },
-     function},
+     function | in_float32,
+     R"(The loss of logarithms of probabilities against class numbers.
+        >>> wisp.nn.functional.nll_loss(wisp.tensor([[-1.0, -2.0]]), wisp.tensor([1]))
+        tensor(2.))"},
     {"nn.functional.mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, "
      "str reduction='mean', Tensor? weight=None)",
-     mse_loss, function},
+     mse_loss, function | in_float32,
+     R"(The mean squared error.
+        >>> wisp.nn.functional.mse_loss(wisp.tensor([1.0, 3.0]), wisp.zeros(2))
+        tensor(5.))"},
     {"nn.functional.l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, "
      "str reduction='mean', Tensor? weight=None)",
-     l1_loss, function},
+     l1_loss, function | in_float32,
+     R"(The mean absolute error.
+        >>> wisp.nn.functional.l1_loss(wisp.tensor([1.0, 3.0]), wisp.zeros(2))
+        tensor(2.))"},
     {"nn.functional.smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, "
      "str reduction='mean', float beta=1.0)",
-     smooth_l1_loss, function},
+     smooth_l1_loss, function | in_float32,
+     R"(The squared error below `beta`, the absolute error beyond.
+        >>> wisp.nn.functional.smooth_l1_loss(wisp.tensor([0.5, 3.0]), wisp.zeros(2), reduction="none")
+        tensor([0.1250, 2.5000]))"},
     {"nn.functional.huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
      "Tensor? weight=None)",
-     huber_loss, function},
+     huber_loss, function | in_float32,
+     R"(The squared error where it is small, the absolute error beyond `delta`.
+        >>> wisp.nn.functional.huber_loss(wisp.tensor([0.5, 3.0]), wisp.zeros(2), reduction="none")
+        tensor([0.1250, 2.5000]))"},
     {"nn.functional.binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
      "bool? reduce=None, str reduction='mean')",
-     binary_cross_entropy, function},
+     binary_cross_entropy, function | cpu_float32 | cuda_refused,
+     R"(The loss of probabilities against targets between 0 and 1.
+        >>> wisp.nn.functional.binary_cross_entropy(wisp.tensor([0.5]), wisp.tensor([1.0]))
+        tensor(0.6931))"},
     {"nn.functional.binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
      "bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None)",
-     binary_cross_entropy_with_logits, function},
+     binary_cross_entropy_with_logits, function | in_float32,
+     R"(The same of numbers before `sigmoid`, exact for large ones.
+        >>> wisp.nn.functional.binary_cross_entropy_with_logits(wisp.tensor([0.0]), wisp.tensor([1.0]))
+        tensor(0.6931))"},
 };
 
 }  // namespace wisp

@@ -200,34 +200,64 @@ static const Operators operators = {
          if (as_tuple) return ToPython{}(nonzero_tuple(x));
          return ToPython{}(nonzero(x));
      },
-     function | method},
-    {"argwhere(Tensor input)", [](const Tensor& x) { return nonzero(x); }, function | method},
+     function | method,
+     R"(The indices of the elements that are not zero, a row each.
+        >>> wisp.nonzero(wisp.tensor([0, 5, 0, 7]))
+        tensor([[1],
+                [3]]))"},
+    {"argwhere(Tensor input)", [](const Tensor& x) { return nonzero(x); }, function | method,
+     R"(The indices of the elements that are not zero, a row each.
+        >>> wisp.argwhere(wisp.tensor([[0, 1], [2, 0]]))
+        tensor([[0, 1],
+                [1, 0]]))"},
     {"index_put(Tensor input, Tensor?[] indices, Tensor values, bool accumulate=False)",
      [](const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) {
          return index_put(x, indices, values, accumulate);
      },
-     function | method},
+     function | method | any_device | cuda_widest,
+     R"(A copy in which the elements at given indices are replaced, or added to.
+        >>> wisp.index_put(wisp.zeros(3), (wisp.tensor([1, 1]),), wisp.tensor(2.0), accumulate=True)
+        tensor([0., 4., 0.]))"},
     {"index_put_(Tensor input, Tensor?[] indices, Tensor values, bool accumulate=False)",
      [](const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) {
          return index_put_(x, without_masks(indices), values, accumulate);
      },
-     function | method},
-    {"take(Tensor input, Tensor index, *, Tensor? out=None)", [](const Tensor& x, const Tensor& at) { return take(x, at); },
-     function | method},
+     function | method | any_device},
+    {"take(Tensor input, Tensor index|indices, *, Tensor? out=None)", [](const Tensor& x, const Tensor& at) { return take(x, at); },
+     function | method,
+     R"(Elements of the flattened tensor by their numbers.
+        >>> wisp.take(wisp.tensor([[1, 2], [3, 4]]), wisp.tensor([0, 3]))
+        tensor([1, 4]))"},
     {"put(Tensor input, Tensor index, Tensor source, bool accumulate=False)",
      [](const Tensor& x, const Tensor& at, const Tensor& source, bool accumulate) { return put(x, at, source, accumulate); },
-     function | method | inplace},
+     function | method | inplace,
+     R"(A copy in which elements of the flattened tensor are replaced, or added to.
+        >>> wisp.put(wisp.zeros(2, 2), wisp.tensor([3]), wisp.tensor([9.0]))
+        tensor([[0., 0.],
+                [0., 9.]]))"},
     {"masked_fill(Tensor input, Tensor mask, Operand value)",
-     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); }, function | method},
+     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); }, function | method | elementwise,
+     R"(A copy with a number where the mask is true.
+        >>> wisp.masked_fill(wisp.tensor([1, 2]), wisp.tensor([True, False]), 0)
+        tensor([0, 2]))"},
     {"masked_fill_(Tensor input, Tensor mask, Operand value)",
-     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill_(x, mask, value); }, method},
+     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill_(x, mask, value); }, method | elementwise},
     {"masked_select(Tensor input, Tensor mask, *, Tensor? out=None)",
-     [](const Tensor& x, const Tensor& mask) { return masked_select(x, mask); }, function | method},
-    {"masked_scatter(Tensor input, Tensor mask, Tensor source)",
-     [](const Tensor& x, const Tensor& mask, const Tensor& source) { return masked_scatter(x, mask, source); },
-     function | method | inplace},
-    {"nn.functional.one_hot(Tensor input, int num_classes=-1)", [](const Tensor& x, int64_t classes) { return one_hot(x, classes); },
-     function},
+     [](const Tensor& x, const Tensor& mask) { return masked_select(x, mask); }, function | method,
+     R"(The elements where the mask is true, in one dimension.
+        >>> wisp.masked_select(wisp.tensor([1, 2, 3]), wisp.tensor([True, False, True]))
+        tensor([1, 3]))"},
+    {"masked_scatter(Tensor input, Tensor mask, Tensor source|tensor)",
+     [](const Tensor& x, const Tensor& mask, const Tensor& source) { return masked_scatter(x, mask, source); }, function | method | inplace,
+     R"(A copy with the elements of `source`, in order, where the mask is true.
+        >>> wisp.masked_scatter(wisp.zeros(3), wisp.tensor([True, False, True]), wisp.tensor([1.0, 2.0]))
+        tensor([1., 0., 2.]))"},
+    {"nn.functional.one_hot(Tensor tensor|input, int num_classes=-1)", [](const Tensor& x, int64_t classes) { return one_hot(x, classes); },
+     function | takes_batches,
+     R"(Numbers as vectors with a 1 at their place.
+        >>> wisp.nn.functional.one_hot(wisp.tensor([0, 2]), 3)
+        tensor([[1, 0, 0],
+                [0, 0, 1]]))"},
 };
 
 }  // namespace wisp

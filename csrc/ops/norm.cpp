@@ -312,33 +312,51 @@ static const Operators operators = {
      [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps, bool) {
          return layer_norm_of(x, shape, w, b, eps, true).y;
      },
-     function},
+     function | cuda_float32,
+     R"(The last dimensions shifted and scaled to mean 0 and variance 1, then `weight` and `bias`.
+        >>> wisp.layer_norm(wisp.tensor([[1.0, 3.0]]), (2,))
+        tensor([[-1.0000,  1.0000]]))"},
     {"native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)",
      [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps) {
          LayerResult r = layer_norm_of(x, shape, w, b, eps, true);
          return std::tuple<Tensor, Tensor, Tensor>(r.y, to(r.mean, x.dtype()), to(r.rstd, x.dtype()));
      },
-     function},
+     function | cuda_float32,
+     R"(`layer_norm` with the mean and one over the deviation.
+        >>> wisp.native_layer_norm(wisp.ones(2, 3), (3,), None, None, 1e-5)[1].shape
+        torch.Size([2, 1]))"},
     {"nn.functional.layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
      "float eps=1e-05)",
      [](const Tensor& x, Dims shape, const Tensor& w, const Tensor& b, double eps) { return layer_norm_of(x, shape, w, b, eps, true).y; },
-     function},
+     function | cuda_float32},
     {"rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
-     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return rms_norm(x, shape, w, eps); }, function},
+     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return rms_norm(x, shape, w, eps); },
+     function | cuda_float32,
+     R"(The last dimensions divided by the root of their mean square, times `weight`.
+        >>> wisp.rms_norm(wisp.tensor([3.0, 3.0]), (2,))
+        tensor([1., 1.]))"},
     {"nn.functional.rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
-     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return rms_norm(x, shape, w, eps); }, function},
+     [](const Tensor& x, Dims shape, const Tensor& w, std::optional<double> eps) { return rms_norm(x, shape, w, eps); },
+     function | cuda_float32},
     {"group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, "
      "bool cudnn_enabled=True)",
      [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps, bool) { return group_norm(x, groups, w, b, eps); },
-     function},
+     function | cuda_float32,
+     R"(Each of `num_groups` groups of channels shifted and scaled to mean 0 and variance 1, sample by sample.
+        >>> wisp.group_norm(wisp.tensor([[1.0, 3.0]]), 1)
+        tensor([[-1.0000,  1.0000]]))"},
     {"nn.functional.group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
      [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps) { return group_norm(x, groups, w, b, eps); },
-     function},
+     function | cuda_float32},
     {"batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
      "bool training, float momentum, float eps, bool cudnn_enabled)",
      [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training, double momentum, double eps,
         bool) { return batch_norm(x, w, b, m, v, training, momentum, eps); },
-     function},
+     function,
+     R"(Each channel shifted and scaled to mean 0 and variance 1 over the batch (in training) or by running statistics.
+        >>> wisp.batch_norm(wisp.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 0.0, False)
+        tensor([[-1.],
+                [ 1.]]))"},
     {"native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
      "bool training, float momentum, float eps, *, Tensor[]? out=None)",
      [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training, double momentum, double eps) {
@@ -346,7 +364,10 @@ static const Operators operators = {
          const Tensor y = batch_norm(x, w, b, m, v, training, momentum, eps, &s);
          return std::tuple<Tensor, Tensor, Tensor>(y, to(s.mean, x.dtype()), to(s.rstd, x.dtype()));
      },
-     function},
+     function,
+     R"(`batch_norm` with the statistics of the batch.
+        >>> wisp.native_batch_norm(wisp.ones(2, 1), None, None, None, None, True, 0.1, 1e-5)[0].shape
+        torch.Size([2, 1]))"},
     {"nn.functional.batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
      "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)",
      [](const Tensor& x, const Tensor& m, const Tensor& v, const Tensor& w, const Tensor& b, bool training, double momentum, double eps) {
@@ -355,7 +376,11 @@ static const Operators operators = {
          if (training && eps == 0) throw ValueError("batch_norm eps must be positive during training, but got 0.0");
          return batch_norm(x, w, b, m, v, training, momentum, eps);
      },
-     function},
+     function,
+     R"(Each channel shifted and scaled to mean 0 and variance 1 over the batch (in training) or by running statistics.
+        >>> wisp.nn.functional.batch_norm(wisp.tensor([[1.0], [3.0]]), None, None, training=True)
+        tensor([[-1.0000],
+                [ 1.0000]]))"},
 };
 
 }  // namespace wisp

@@ -386,45 +386,45 @@ void unscale_tensors(const TensorList& tensors, const Tensor& factor, const Tens
 static const Operators operators = {
     {"_sgd_step(Tensor[] params, Tensor[] grads, any momentum_buffers, float lr, float momentum, float dampening, "
      "float weight_decay, bool nesterov, bool maximize)",
-     sgd_step, function},
+     sgd_step, function | writes},
     {"_adam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, "
      "Tensor[] steps, float lr, float beta1, float beta2, float eps, "
      "float weight_decay, bool amsgrad, bool maximize, bool decoupled, Tensor? lr_tensor=None)",
-     adam_step, function},
+     adam_step, function | writes},
     {"_adamax_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_infs, Tensor[] steps, float lr, "
      "float beta1, float beta2, float eps, float weight_decay, bool maximize)",
-     adamax_step, function},
+     adamax_step, function | writes},
     {"_nadam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] mu_products, "
      "Tensor[] steps, float lr, float beta1, float beta2, float eps, "
      "float weight_decay, float momentum_decay, bool decoupled, bool maximize)",
-     nadam_step, function},
+     nadam_step, function | writes},
     {"_radam_step(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] steps, float lr, "
      "float beta1, float beta2, float eps, float weight_decay, "
      "bool decoupled, bool maximize)",
-     radam_step, function},
+     radam_step, function | writes},
     {"_adagrad_step(Tensor[] params, Tensor[] grads, Tensor[] state_sums, Tensor[] steps, float lr, float lr_decay, "
      "float weight_decay, float eps, bool maximize)",
-     adagrad_step, function},
+     adagrad_step, function | writes},
     {"_adadelta_step(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] acc_deltas, Tensor[] steps, "
      "float lr, float rho, float eps, float weight_decay, bool maximize)",
-     adadelta_step, function},
+     adadelta_step, function | writes},
     {"_rmsprop_step(Tensor[] params, Tensor[] grads, Tensor[] square_avgs, Tensor[] grad_avgs, "
      "Tensor[] momentum_buffers, Tensor[] steps, float lr, float alpha, float eps, "
      "float weight_decay, float momentum, bool centered, bool maximize)",
-     rmsprop_step, function},
+     rmsprop_step, function | writes},
     {"_rprop_step(Tensor[] params, Tensor[] grads, Tensor[] prevs, Tensor[] step_sizes, Tensor[] steps, "
      "float step_size_min, float step_size_max, float etaminus, float etaplus, bool maximize)",
-     rprop_step, function},
+     rprop_step, function | writes},
     {"_asgd_step(Tensor[] params, Tensor[] grads, Tensor[] axs, Tensor[] mus, Tensor[] etas, Tensor[] steps, "
      "float lr, float lambd, float alpha, float t0, float weight_decay, bool maximize)",
-     asgd_step, function},
+     asgd_step, function | writes},
     {"_clear_grads(Tensor[] params)",
      [](const TensorList& params) {
          for (const Tensor& p : params) set_grad(p, Tensor());
      },
      function},
     {"_total_norm(Tensor[] tensors)", total_norm, function},
-    {"_scale_tensors(Tensor[] tensors, float factor)", scale_tensors, function},
+    {"_scale_tensors(Tensor[] tensors, float factor)", scale_tensors, function | writes},
     {"_unscale_tensors(Tensor[] tensors, Tensor factor, Tensor found)", unscale_tensors, function},
 };
 

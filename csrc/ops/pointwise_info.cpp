@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "../cpu/isa.h"
+#include "facts.h"
 #include "ops.h"
 
 namespace wisp {
@@ -34,20 +35,25 @@ template <class T> typename Kind<T>::Constant parameter(const Param& p) {
     else return p.real == double(p.integer) && std::abs(p.real) < 1e15 ? Scalar(p.integer) : Scalar(p.real);
 }
 
+// Every row of one or two operands may be used in a gradient; then what is no row.
 #define WISP_PROBE_1(name) \
-    [[maybe_unused]] Probe name(Probe a) { return a; }
+    Probe name(Probe a) { return a; }
 #define WISP_PROBE_2(name) \
-    [[maybe_unused]] Probe name(Probe a, Probe b) { return {a.used | b.used}; }
-// clang-format off: a list of names
-WISP_PROBE_1(conj) WISP_PROBE_1(re) WISP_PROBE_1(magnitude) WISP_PROBE_1(abs) WISP_PROBE_1(sgn) WISP_PROBE_1(exp)
-WISP_PROBE_1(exp2) WISP_PROBE_1(log) WISP_PROBE_1(log1p) WISP_PROBE_1(sin) WISP_PROBE_1(cos) WISP_PROBE_1(sinh) WISP_PROBE_1(cosh)
-WISP_PROBE_1(rsqrt) WISP_PROBE_1(tanh) WISP_PROBE_1(sigmoid) WISP_PROBE_1(floor) WISP_PROBE_1(trunc) WISP_PROBE_1(digamma)
-WISP_PROBE_1(i0) WISP_PROBE_1(i0e) WISP_PROBE_1(i1) WISP_PROBE_1(i1e) WISP_PROBE_1(erfcx) WISP_PROBE_1(bessel_j0)
-WISP_PROBE_1(bessel_j1) WISP_PROBE_1(normal_cdf) WISP_PROBE_1(gelu_tanh_slope) WISP_PROBE_1(mish_slope) WISP_PROBE_1(lgamma)
-WISP_PROBE_1(at_least_zero) WISP_PROBE_1(is_finite) WISP_PROBE_1(operator-) WISP_PROBE_2(polygamma) WISP_PROBE_2(zeta)
-WISP_PROBE_2(power) WISP_PROBE_2(operator+) WISP_PROBE_2(operator-) WISP_PROBE_2(operator*) WISP_PROBE_2(operator/)
-WISP_PROBE_2(operator<) WISP_PROBE_2(operator<=) WISP_PROBE_2(operator>) WISP_PROBE_2(operator>=) WISP_PROBE_2(operator==)
-WISP_PROBE_2(operator!=) WISP_PROBE_2(operator&) WISP_PROBE_2(operator|)
+    Probe name(Probe a, Probe b) { return {a.used | b.used}; }
+#define UNARY(name, ...) WISP_PROBE_1(name)
+#define BINARY(name, ...) WISP_PROBE_2(name)
+#define TERNARY(...)
+#include "table/binary.h"
+#include "table/unary.h"
+#undef UNARY
+#undef BINARY
+#undef TERNARY
+// clang-format off: a line of names
+WISP_PROBE_1(conj) WISP_PROBE_1(re) WISP_PROBE_1(magnitude) WISP_PROBE_1(normal_cdf) WISP_PROBE_1(gelu_tanh_slope)
+WISP_PROBE_1(mish_slope) WISP_PROBE_1(at_least_zero) WISP_PROBE_1(is_finite) WISP_PROBE_1(operator-)
+WISP_PROBE_2(polygamma) WISP_PROBE_2(power) WISP_PROBE_2(operator+) WISP_PROBE_2(operator-) WISP_PROBE_2(operator*)
+WISP_PROBE_2(operator/) WISP_PROBE_2(operator<) WISP_PROBE_2(operator<=) WISP_PROBE_2(operator>) WISP_PROBE_2(operator>=)
+WISP_PROBE_2(operator==) WISP_PROBE_2(operator!=) WISP_PROBE_2(operator&) WISP_PROBE_2(operator|)
 // clang-format on
 #undef WISP_PROBE_1
 #undef WISP_PROBE_2
@@ -117,60 +123,6 @@ std::string camel_case(std::string_view name) {
     return s;
 }
 
-// What nodes are called: as the row and without exception, but for these.
-struct NodeNames {
-    const char* row;
-    const char *name, *number_first = "", *number_second = "";
-};
-constexpr NodeNames other_names[] = {
-    {"add_scaled", "AddBackward0"},
-    {"sub", "SubBackward0", "RsubBackward1"},
-    {"div_floor", "DivBackward2"},
-    {"div_trunc", "DivBackward2"},
-    {"remainder", "RemainderBackward1", "", "RemainderBackward0"},
-    {"fmod", "FmodBackward1", "", "FmodBackward0"},
-    {"copysign", "CopysignBackward0", "", "CopysignBackward1"},
-    {"xlogy", "XlogyBackward0", "XlogyBackward1", "XlogyBackward2"},
-    {"pow", "PowBackward1", "PowBackward2"},
-    {"pow_number", "PowBackward0"},
-    {"square", "PowBackward0"},
-    {"logsigmoid", "LogSigmoidBackward0"},
-    {"gelu_tanh", "GeluBackward0"},
-    {"selu", "EluBackward0"},
-    {"relu6", "HardtanhBackward0"},
-    {"logit_clamped", "LogitBackward0"},
-    {"round_decimals", "RoundBackward1"},
-    {"lerp_number", "LerpBackward0"},
-    {"lerp", "LerpBackward1"},
-    {"clamp", "ClampBackward1"},
-    {"squared_error", "MseLossBackward0"},
-    {"absolute_error", "AbsBackward0"},
-    {"smooth_error", "SmoothL1LossBackward0"},
-    {"huber_error", "HuberLossBackward0"},
-    {"logits_error", "BinaryCrossEntropyWithLogitsBackward0"},
-    {"i0e", "SpecialI0EBackward0"},
-    {"i1", "SpecialI1Backward0"},
-    {"i1e", "SpecialI1EBackward0"},
-    {"entr", "SpecialEntrBackward0"},
-    {"ndtri", "SpecialNdtriBackward0"},
-    {"log_ndtr", "SpecialLogNdtrBackward0"},
-    {"erfcx", "SpecialErfcxBackward0"},
-    {"bessel_j0", "SpecialBesselJ0Backward0"},
-    {"bessel_j1", "SpecialBesselJ1Backward0"},
-    {"xlog1py", "SpecialXlog1PyBackward0", "SpecialXlog1PyBackward1", "SpecialXlog1PyBackward2"},
-    {"zeta", "SpecialZetaBackward0", "SpecialZetaBackward1", "SpecialZetaBackward2"},
-};
-
-void name_nodes(PointwiseInfo& info) {
-    info.grad_name = camel_case(info.name) + "Backward0";
-    for (const NodeNames& n : other_names)
-        if (std::string_view(info.name) == n.row) {
-            info.grad_name = n.name;
-            info.number_name[0] = n.number_first;
-            info.number_name[1] = n.number_second;
-        }
-}
-
 template <class Row, int N> void fill_gradient(PointwiseInfo& info) {
     if constexpr (N < Row::arity) {
         const Param none_given[4] = {};
@@ -183,9 +135,16 @@ template <class Row, int N> void fill_gradient(PointwiseInfo& info) {
     }
 }
 
-template <class Row> PointwiseInfo make_info(const char* name) {
-    PointwiseInfo info{name, {}, {}, Row::arity, Row::types, Row::result, {}, {}};
-    name_nodes(info);
+template <class Row> PointwiseInfo make_info(const char* name, const Facts& facts = {}, const char* = nullptr) {
+    auto given = [](const char* s) { return std::string(s ? s : ""); };
+    PointwiseInfo info{name,
+                       facts.node ? facts.node : camel_case(name) + "Backward0",
+                       {given(facts.node_number_first), given(facts.node_number_second)},
+                       Row::arity,
+                       Row::types,
+                       Row::result,
+                       {},
+                       {}};
     fill_gradient<Row, 0>(info);
     fill_gradient<Row, 1>(info);
     fill_gradient<Row, 2>(info);
@@ -196,10 +155,11 @@ template <class Row> PointwiseInfo make_info(const char* name) {
 #undef ACTIVATION
 #undef BINARY
 #undef TERNARY
-#define UNARY(name, ...) make_info<name##_row>(#name),
+#define UNARY(name, types, result, forward, gradient, ...) make_info<name##_row>(#name __VA_OPT__(, ) __VA_ARGS__),
 #define ACTIVATION UNARY
-#define BINARY UNARY
-#define TERNARY UNARY
+#define BINARY(name, types, result, forward, gradient_a, gradient_b, ...) make_info<name##_row>(#name __VA_OPT__(, ) __VA_ARGS__),
+#define TERNARY(name, types, result, forward, gradient_a, gradient_b, gradient_c, ...) \
+    make_info<name##_row>(#name __VA_OPT__(, ) __VA_ARGS__),
 const PointwiseInfo infos[] = {
 #include "table/unary.h"
 #include "table/activation.h"

@@ -589,20 +589,29 @@ static const Operators operators = {
     WISP_ADAPTIVE_POOL(2),
     WISP_ADAPTIVE_POOL(3),
     {"adaptive_avg_pool1d(Tensor input, int[] output_size)", [](const Tensor& x, Dims size) { return adaptive_avg_pool(1, x, size); },
-     function},
+     function,
+     R"(Means of windows that are chosen to give `output_size` results.
+        >>> wisp.adaptive_avg_pool1d(wisp.arange(4.0).reshape(1, 1, 4), 2)
+        tensor([[[0.5000, 2.5000]]]))"},
     {"adaptive_max_pool1d(Tensor input, int[] output_size)",
      [](const Tensor& x, Dims size) {
          MaxPooled r = adaptive_max_pool(1, x, size);
          return std::tuple(r.values, r.indices);
      },
-     function},
+     function,
+     R"(The largest elements of windows that are chosen to give `output_size` results.
+        >>> wisp.adaptive_max_pool1d(wisp.arange(4.0).reshape(1, 1, 4), 2)
+        (tensor([[[1., 3.]]]), tensor([[[1, 3]]])))"},
     {"max_pool1d_with_indices(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, "
      "bool ceil_mode=False)",
      [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil) {
          MaxPooled r = max_pool(1, x, k, s, p, d, ceil, true);
          return std::tuple(r.values, r.indices);
      },
-     function},
+     function,
+     R"(The largest element of each window, and where it is.
+        >>> wisp.max_pool1d_with_indices(wisp.arange(4.0).reshape(1, 1, 4), 2)[1]
+        tensor([[[1, 3]]]))"},
     WISP_LP_POOL(1),
     WISP_LP_POOL(2),
     WISP_LP_POOL(3),
@@ -611,6 +620,108 @@ static const Operators operators = {
     WISP_MAX_UNPOOL(1),
     WISP_MAX_UNPOOL(2),
     WISP_MAX_UNPOOL(3),
+    {"avg_pool1d",
+     R"(The mean of each window.
+        >>> wisp.avg_pool1d(wisp.arange(4.0).reshape(1, 1, 4), 2)
+        tensor([[[0.5000, 2.5000]]]))"},
+    {"max_pool1d",
+     R"(The largest element of each window.
+        >>> wisp.max_pool1d(wisp.arange(4.0).reshape(1, 1, 4), 2)
+        tensor([[[1., 3.]]]))"},
+    {"max_pool2d",
+     R"(The largest element of each window.
+        >>> wisp.max_pool2d(wisp.arange(4.0).reshape(1, 1, 2, 2), 2)
+        tensor([[[[3.]]]]))"},
+    {"max_pool3d",
+     R"(The largest element of each window.
+        >>> wisp.max_pool3d(wisp.arange(8.0).reshape(1, 1, 2, 2, 2), 2).flatten()
+        tensor([7.]))"},
+    {"nn.functional.max_pool3d", cpu_float32},
+    {"nn.functional.adaptive_avg_pool2d",
+     R"(Means of windows that are chosen to give `output_size` results.
+        >>> wisp.nn.functional.adaptive_avg_pool2d(wisp.ones(1, 1, 4, 4), 1)
+        tensor([[[[1.]]]]))"},
+    {"nn.functional.adaptive_avg_pool3d", cpu_float32,
+     R"(Means of windows that are chosen to give `output_size` results.
+        >>> wisp.nn.functional.adaptive_avg_pool3d(wisp.ones(1, 1, 4, 4, 4), 1).shape
+        torch.Size([1, 1, 1, 1, 1]))"},
+    {"nn.functional.adaptive_max_pool1d_with_indices",
+     R"(As without indices, and where the elements are.
+        >>> wisp.nn.functional.adaptive_max_pool1d_with_indices(wisp.arange(4.0).reshape(1, 1, 4), 1)[1]
+        tensor([[[3]]]))"},
+    {"nn.functional.adaptive_max_pool2d",
+     R"(The largest elements of windows that are chosen to give `output_size` results.
+        >>> wisp.nn.functional.adaptive_max_pool2d(wisp.ones(1, 1, 4, 4), 1)
+        tensor([[[[1.]]]]))"},
+    {"nn.functional.adaptive_max_pool2d_with_indices",
+     R"(As without indices, and where the elements are.
+        >>> wisp.nn.functional.adaptive_max_pool2d_with_indices(wisp.arange(4.0).reshape(1, 1, 2, 2), 1)[1]
+        tensor([[[[3]]]]))"},
+    {"nn.functional.adaptive_max_pool3d", cpu_float32,
+     R"(The largest elements of windows that are chosen to give `output_size` results.
+        >>> wisp.nn.functional.adaptive_max_pool3d(wisp.ones(1, 1, 4, 4, 4), 1).shape
+        torch.Size([1, 1, 1, 1, 1]))"},
+    {"nn.functional.adaptive_max_pool3d_with_indices",
+     R"(As without indices, and where the elements are.
+        >>> wisp.nn.functional.adaptive_max_pool3d_with_indices(wisp.arange(8.0).reshape(1, 1, 2, 2, 2), 1)[1].flatten()
+        tensor([7]))"},
+    {"nn.functional.avg_pool2d",
+     R"(The mean of each window.
+        >>> wisp.nn.functional.avg_pool2d(wisp.arange(4.0).reshape(1, 1, 2, 2), 2)
+        tensor([[[[1.5000]]]]))"},
+    {"nn.functional.avg_pool3d", cpu_float32,
+     R"(The mean of each window.
+        >>> wisp.nn.functional.avg_pool3d(wisp.ones(1, 1, 2, 2, 2), 2).flatten()
+        tensor([1.]))"},
+    {"nn.functional.fractional_max_pool2d", draws | cpu_float32,
+     R"(The largest elements of windows whose borders are drawn at random.
+        >>> wisp.nn.functional.fractional_max_pool2d(wisp.ones(1, 1, 5, 5), 2, output_size=3).shape
+        torch.Size([1, 1, 3, 3]))"},
+    {"nn.functional.fractional_max_pool2d_with_indices",
+     R"(As without indices, and where the elements are.
+        >>> wisp.nn.functional.fractional_max_pool2d_with_indices(wisp.ones(1, 1, 5, 5), 2, output_size=3)[1].shape
+        torch.Size([1, 1, 3, 3]))"},
+    {"nn.functional.fractional_max_pool3d", draws | cpu_float32,
+     R"(The largest elements of windows whose borders are drawn at random.
+        >>> wisp.nn.functional.fractional_max_pool3d(wisp.ones(1, 1, 5, 5, 5), 2, output_size=3).shape
+        torch.Size([1, 1, 3, 3, 3]))"},
+    {"nn.functional.fractional_max_pool3d_with_indices",
+     R"(As without indices, and where the elements are.
+        >>> wisp.nn.functional.fractional_max_pool3d_with_indices(wisp.ones(1, 1, 5, 5, 5), 2, output_size=3)[1].shape
+        torch.Size([1, 1, 3, 3, 3]))"},
+    {"nn.functional.lp_pool1d",
+     R"(The p-norm of each window.
+        >>> wisp.nn.functional.lp_pool1d(wisp.tensor([[[3.0, 4.0]]]), 2, 2)
+        tensor([[[5.]]]))"},
+    {"nn.functional.lp_pool2d",
+     R"(The p-norm of each window.
+        >>> wisp.nn.functional.lp_pool2d(wisp.ones(1, 1, 2, 2), 2, 2)
+        tensor([[[[2.]]]]))"},
+    {"nn.functional.lp_pool3d",
+     R"(The p-norm of each window.
+        >>> wisp.nn.functional.lp_pool3d(wisp.ones(1, 1, 2, 2, 2), 2, 2).shape
+        torch.Size([1, 1, 1, 1, 1]))"},
+    {"nn.functional.max_pool2d_with_indices",
+     R"(The largest element of each window, and where it is.
+        >>> wisp.nn.functional.max_pool2d_with_indices(wisp.arange(4.0).reshape(1, 1, 2, 2), 2)[1]
+        tensor([[[[3]]]]))"},
+    {"nn.functional.max_pool3d_with_indices", cpu_float32,
+     R"(The largest element of each window, and where it is.
+        >>> wisp.nn.functional.max_pool3d_with_indices(wisp.arange(8.0).reshape(1, 1, 2, 2, 2), 2)[1].flatten()
+        tensor([7]))"},
+    {"nn.functional.max_unpool1d",
+     R"(Elements put back to where `max_pool1d` found them; the rest is 0.
+        >>> wisp.nn.functional.max_unpool1d(wisp.tensor([[[5.0]]]), wisp.tensor([[[1]]]), 2)
+        tensor([[[0., 5.]]]))"},
+    {"nn.functional.max_unpool2d", cpu_float32,
+     R"(Elements put back to where `max_pool2d` found them; the rest is 0.
+        >>> wisp.nn.functional.max_unpool2d(wisp.tensor([[[[5.0]]]]), wisp.tensor([[[[3]]]]), 2)
+        tensor([[[[0., 0.],
+                  [0., 5.]]]]))"},
+    {"nn.functional.max_unpool3d", cpu_float32,
+     R"(Elements put back to where `max_pool3d` found them; the rest is 0.
+        >>> wisp.nn.functional.max_unpool3d(wisp.ones(1, 1, 1, 1, 1), wisp.zeros(1, 1, 1, 1, 1, dtype=wisp.int64), 2).shape
+        torch.Size([1, 1, 2, 2, 2]))"},
 };
 
 }  // namespace wisp

@@ -379,27 +379,42 @@ const Operators operators = {
      [](Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
          return uniform_into(new_tensor(sizes, dtype.value_or(default_dtype()), device), grad, g);
      },
-     function},
+     function,
+     R"(Numbers evenly distributed from 0 (included) to 1 (not included).
+        >>> wisp.rand(2, 3).shape
+        torch.Size([2, 3]))"},
     {"randn(int... size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
      [](Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
          return normal_into(new_tensor(sizes, dtype.value_or(default_dtype()), device), grad, g);
      },
-     function},
+     function,
+     R"(Numbers from the standard normal distribution.
+        >>> wisp.randn(2, 3).shape
+        torch.Size([2, 3]))"},
     {"rand_like(Tensor input, *, Generator? generator=None, " LIKE ")",
      [](const Tensor& t, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad, MaybeFormat format) {
          return uniform_into(new_like(t, dtype, device, format), grad, g);
      },
-     function},
+     function | elementwise,
+     R"(Such numbers in the shape of another tensor.
+        >>> wisp.rand_like(wisp.zeros(2, 3)).shape
+        torch.Size([2, 3]))"},
     {"randn_like(Tensor input, *, Generator? generator=None, " LIKE ")",
      [](const Tensor& t, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad, MaybeFormat format) {
          return normal_into(new_like(t, dtype, device, format), grad, g);
      },
-     function},
+     function | elementwise,
+     R"(Such numbers in the shape of another tensor.
+        >>> wisp.randn_like(wisp.zeros(2, 3)).shape
+        torch.Size([2, 3]))"},
     {"randint(int low, int high, int[] size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
      [](int64_t low, int64_t high, Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
          return integers_into(new_tensor(sizes, dtype.value_or(DType::i64), device), low, high, grad, g);
      },
-     function},
+     function,
+     R"(Integers from `low` (included) to `high` (not included).
+        >>> wisp.randint(3, 4, (2,))
+        tensor([3, 3]))"},
     {"randint(int high, int[] size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
      [](int64_t high, Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
          return integers_into(new_tensor(sizes, dtype.value_or(DType::i64), device), 0, high, grad, g);
@@ -408,19 +423,28 @@ const Operators operators = {
     {"randint_like(Tensor input, int low, int high, *, Generator? generator=None, " LIKE ")",
      [](const Tensor& t, int64_t low, int64_t high, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool,
         MaybeBool grad, MaybeFormat format) { return integers_into(new_like(t, dtype, device, format), low, high, grad, g); },
-     function},
+     function | elementwise,
+     R"(Such integers in the shape of another tensor.
+        >>> wisp.randint_like(wisp.zeros(2), 3, 4)
+        tensor([3., 3.]))"},
     {"randint_like(Tensor input, int high, *, Generator? generator=None, " LIKE ")",
      [](const Tensor& t, int64_t high, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad,
         MaybeFormat format) { return integers_into(new_like(t, dtype, device, format), 0, high, grad, g); },
      function},
-    {"randperm(int n, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")", randperm, function},
+    {"randperm(int n, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")", randperm, function,
+     R"(The numbers from 0 to n - 1 in random order.
+        >>> wisp.randperm(4).sort().values
+        tensor([0, 1, 2, 3]))"},
 
     {"bernoulli(Tensor input, *, Generator? generator=None, Tensor? out=None)",
      [](const Tensor& p, Generator& g) {
          check_floating("bernoulli_tensor_cpu_p_", p.dtype());
          return with_zero_gradient(bernoulli_of(p, empty_like(p), g), "BernoulliBackward0", p);
      },
-     function | method},
+     function | method | elementwise,
+     R"(0 or 1, with the elements as the probabilities of 1.
+        >>> wisp.bernoulli(wisp.tensor([0.0, 1.0]))
+        tensor([0., 1.]))"},
     {"bernoulli(Tensor input, float p, *, Generator? generator=None)",
      [](const Tensor& t, double p, Generator& g) {
          Tensor out = empty_like(t);
@@ -433,18 +457,30 @@ const Operators operators = {
          check_floating("bernoulli_tensor_cpu_p_", p.dtype());
          return sample_inplace(self, "bernoulli_", "BernoulliBackward0", [&] { bernoulli_of(p, self, g); });
      },
-     method},
+     method | elementwise},
     {"bernoulli_(Tensor self, float p=0.5, *, Generator? generator=None)",
      [](const Tensor& self, double p, Generator& g) {
          return sample_inplace(self, "bernoulli_", "BernoulliBackward0", [&] { bernoulli_values(self, p, g); });
      },
      method},
     {"multinomial(Tensor input, int num_samples, bool replacement=False, *, Generator? generator=None, Tensor!? out=None)", multinomial,
-     function | method},
-    {"poisson(Tensor input, Generator? generator=None)", poisson, function},
-    {"binomial(Tensor count, Tensor prob, Generator? generator=None)", binomial, function},
+     function | method,
+     R"(Indices drawn with the elements of each row as weights.
+        >>> wisp.multinomial(wisp.tensor([0.0, 1.0, 0.0]), 1)
+        tensor([1]))"},
+    {"poisson(Tensor input, Generator? generator=None)", poisson, function | elementwise,
+     R"(Numbers from Poisson distributions with the elements as their rates.
+        >>> wisp.poisson(wisp.zeros(2))
+        tensor([0., 0.]))"},
+    {"binomial(Tensor count, Tensor prob, Generator? generator=None)", binomial, function,
+     R"(How many of `count` tries succeed, with probability `prob` each.
+        >>> wisp.binomial(wisp.tensor([10.0]), wisp.tensor([1.0]))
+        tensor([10.]))"},
 
-    {"normal(Tensor mean, Tensor std, *, Generator? generator=None, Tensor? out=None)", normal_tensors, function},
+    {"normal(Tensor mean, Tensor std, *, Generator? generator=None, Tensor? out=None)", normal_tensors, function | elementwise,
+     R"(Numbers from a normal distribution; mean and deviation are tensors or numbers.
+        >>> wisp.normal(0.0, 1.0, (2, 3)).shape
+        torch.Size([2, 3]))"},
     {"normal(Tensor mean, float std=1, *, Generator? generator=None, Tensor? out=None)", normal_mean, function},
     {"normal(float mean, Tensor std, *, Generator? generator=None, Tensor? out=None)", normal_deviation, function},
     {"normal(float mean, float std, int[] size, *, Generator? generator=None, Tensor? out=None, " OPTIONS ")",
@@ -464,19 +500,25 @@ const Operators operators = {
          check_floating("normal_kernel_cpu", self.dtype());
          return sample_inplace(self, "normal_", "NormalBackward0", [&] { normal_values(self, mean, deviation, g); });
      },
-     method},
+     method | elementwise},
     {"uniform_(Tensor self, float from=0, float to=1, *, Generator? generator=None)",
      [](const Tensor& self, double from, double to, Generator& g) {
          check_floating("check_uniform_bounds", self.dtype());
          if (from > to) throw RuntimeError("uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
          return sample_inplace(self, "uniform_", "UniformBackward0", [&] { uniform_values(self, from, to, g); });
      },
-     method},
+     method | elementwise,
+     R"(Fills the tensor with numbers evenly distributed from `from` to `to`.
+        >>> wisp.zeros(2).uniform_(3, 3)
+        tensor([3., 3.]))"},
     {"random_(Tensor self, int from, int? to, *, Generator? generator=None)",
      [](const Tensor& self, int64_t from, std::optional<int64_t> to, Generator& g) {
          return sample_inplace(self, "random_", "RandomBackward0", [&] { random_values(self, from, to, g); });
      },
-     method},
+     method | elementwise,
+     R"(Fills the tensor with random integers from `from` (included) to `to` (not included).
+        >>> wisp.zeros(2).random_(3, 4)
+        tensor([3., 3.]))"},
     {"random_(Tensor self, int to, *, Generator? generator=None)",
      [](const Tensor& self, int64_t to, Generator& g) {
          return sample_inplace(self, "random_", "RandomBackward0", [&] { random_values(self, 0, to, g); });
@@ -494,7 +536,10 @@ const Operators operators = {
          return sample_inplace(self, "exponential_", "ExponentialBackward0",
                                [&] { distributed_values(self, g, Distribution::exponential, rate, 0); });
      },
-     method},
+     method | elementwise,
+     R"(Fills the tensor with numbers from an exponential distribution.
+        >>> (wisp.zeros(2).exponential_() >= 0).all()
+        tensor(True))"},
     {"geometric_(Tensor self, float p, *, Generator? generator=None)",
      [](const Tensor& self, double p, Generator& g) {
          if (!(p > 0 && p < 1)) throw RuntimeError("geometric_ expects p to be in (0, 1), but got p=", p);
@@ -503,7 +548,10 @@ const Operators operators = {
          return sample_inplace(self, "geometric_", "GeometricBackward0",
                                [&] { distributed_values(self, g, Distribution::geometric, std::log1p(-p), 0); });
      },
-     method},
+     method | elementwise,
+     R"(Fills the tensor with numbers from a geometric distribution: tries until the first success.
+        >>> (wisp.zeros(2).geometric_(0.5) >= 1).all()
+        tensor(True))"},
     {"cauchy_(Tensor self, float median=0, float sigma=1, *, Generator? generator=None)",
      [](const Tensor& self, double median, double sigma, Generator& g) {
          check_continuous("Cauchy", self.dtype());
@@ -511,7 +559,10 @@ const Operators operators = {
          return sample_inplace(self, "cauchy_", "CauchyBackward0",
                                [&] { distributed_values(self, g, Distribution::cauchy, median, sigma); });
      },
-     method},
+     method | elementwise,
+     R"(Fills the tensor with numbers from a Cauchy distribution.
+        >>> wisp.zeros(2).cauchy_().shape
+        torch.Size([2]))"},
     {"log_normal_(Tensor self, float mean=1, float std=2, *, Generator? generator=None)",
      [](const Tensor& self, double mean, double deviation, Generator& g) {
          if (!(deviation > 0)) throw RuntimeError("log_normal_ expects std > 0.0, but found std=", deviation);
@@ -519,7 +570,10 @@ const Operators operators = {
          return sample_inplace(self, "log_normal_", "LogNormalBackward0",
                                [&] { distributed_values(self, g, Distribution::log_normal, mean, deviation); });
      },
-     method},
+     method | elementwise,
+     R"(Fills the tensor with numbers whose logarithms are normally distributed.
+        >>> (wisp.zeros(2).log_normal_() > 0).all()
+        tensor(True))"},
 };
 
 }  // namespace

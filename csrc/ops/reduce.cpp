@@ -563,7 +563,10 @@ static double correction_of(const std::optional<Scalar>& correction) { return co
 static const Operators operators = {
     {"sum(Tensor input, *, dtype? dtype=None)",
      [](const Tensor& x, std::optional<DType> dtype) { return sum_masked(x, dims_mask(x, {}), false, dtype, "SumBackward0"); },
-     function | method},
+     function | method | reduces | cuda_float32 | documented_method("sum(dim=None, keepdim=False, dtype=None)"),
+     R"(The sum, of all or along dimensions.
+        >>> wisp.sum(wisp.tensor([[1, 2], [3, 4]]), dim=0)
+        tensor([4, 6]))"},
     {"sum(Tensor input, int[]? dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
          return sum(x, dim.value_or(Dims()), keepdim, dtype);
@@ -571,7 +574,10 @@ static const Operators operators = {
      function | method},
     {"mean(Tensor input, *, dtype? dtype=None, Tensor? out=None)",
      [](const Tensor& x, std::optional<DType> dtype) { return mean_masked(x, dims_mask(x, {}), false, dtype, "MeanBackward0"); },
-     function | method},
+     function | method | reduces | documented_method("mean(dim=None, keepdim=False, *, dtype=None)"),
+     R"(The mean, of all or along dimensions.
+        >>> wisp.mean(wisp.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=0)
+        tensor([2., 3.]))"},
     {"mean(Tensor input, int[]? dim, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
          return mean(x, dim.value_or(Dims()), keepdim, dtype);
@@ -579,25 +585,48 @@ static const Operators operators = {
      function | method},
     {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) { return nansum(x, dim, keepdim, dtype); },
-     function | method},
+     function | method | reduces,
+     R"(The sum of the elements that are not NaN.
+        >>> wisp.nansum(wisp.tensor([1.0, wisp.nan, 3.0]))
+        tensor(4.))"},
     {"nanmean(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) { return nanmean(x, dim, keepdim, dtype); },
-     function | method},
+     function | method | reduces,
+     R"(The mean of the elements that are not NaN.
+        >>> wisp.nanmean(wisp.tensor([1.0, wisp.nan, 3.0]))
+        tensor(2.))"},
     {"prod(Tensor input, *, dtype? dtype=None)", [](const Tensor& x, std::optional<DType> dtype) { return prod(x, {}, false, dtype); },
-     function | method},
+     function | method | reduces | in_float32 | documented_method("prod(dim=None, keepdim=False, dtype=None)"),
+     R"(The product, of all or along a dimension.
+        >>> wisp.prod(wisp.tensor([[1, 2], [3, 4]]), dim=1)
+        tensor([ 2, 12]))"},
     {"prod(Tensor input, int dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, bool keepdim, std::optional<DType> dtype) { return prod(x, dim, keepdim, dtype); },
      function | method},
     WISP_EXTREME(max, Reduction::max, maximum),
     WISP_EXTREME(min, Reduction::min, minimum),
     {"aminmax(Tensor input, *, int? dim=None, bool keepdim=False, Tensor!? out=None) -> (min, max)",
-     [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return aminmax(x, dim, keepdim); }, function | method},
+     [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return aminmax(x, dim, keepdim); }, function | method | reduces,
+     R"(The smallest and the largest element together.
+        >>> wisp.aminmax(wisp.tensor([3, 1, 2]))
+        torch.return_types.aminmax(
+        min=tensor(1),
+        max=tensor(3)))"},
     {"any(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
-     [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return any(x, dim, keepdim); }, function | method},
+     [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return any(x, dim, keepdim); }, function | method | reduces,
+     R"(Whether at least one element is true, in all or along dimensions.
+        >>> wisp.any(wisp.tensor([[False, False], [True, False]]), dim=1)
+        tensor([False,  True]))"},
     {"all(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
-     [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return all(x, dim, keepdim); }, function | method},
+     [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return all(x, dim, keepdim); }, function | method | reduces,
+     R"(Whether all elements are true, in all or along dimensions.
+        >>> wisp.all(wisp.tensor([[True, False], [True, True]]), dim=1)
+        tensor([False,  True]))"},
     {"count_nonzero(Tensor input, int[]? dim=None)", [](const Tensor& x, std::optional<Dims> dim) { return count_nonzero(x, dim); },
-     function | method},
+     function | method | reduces,
+     R"(How many elements are not zero.
+        >>> wisp.count_nonzero(wisp.tensor([[0, 1], [2, 3]]), dim=0)
+        tensor([1, 2]))"},
     WISP_SPREAD(var, false),
     WISP_SPREAD(std, true),
     {"linalg.vector_norm(Tensor x, Number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? "
@@ -605,26 +634,96 @@ static const Operators operators = {
      [](const Tensor& x, Scalar p, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
          return vector_norm(x, p.to_double(), dim, keepdim, dtype);
      },
-     function},
+     function | reduces | cuda_float32,
+     R"(The norm of the elements, of all or along dimensions: `ord` is a number, inf, -inf or 0.
+        >>> wisp.linalg.vector_norm(wisp.tensor([3.0, 4.0]))
+        tensor(5.))"},
     {"logsumexp(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",
-     [](const Tensor& x, Dims dim, bool keepdim) { return logsumexp(x, dim, keepdim); }, function | method},
+     [](const Tensor& x, Dims dim, bool keepdim) { return logsumexp(x, dim, keepdim); }, function | method | reduces | cuda_float32,
+     R"(The logarithm of the sum of exponentials along dimensions, without overflow.
+        >>> wisp.logsumexp(wisp.tensor([1000.0, 1000.0]), dim=0)
+        tensor(1000.6932))"},
     {"special.logsumexp(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",
-     [](const Tensor& x, Dims dim, bool keepdim) { return logsumexp(x, dim, keepdim); }, function},
-    {"equal(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return equal(a, b); }, function | method},
+     [](const Tensor& x, Dims dim, bool keepdim) { return logsumexp(x, dim, keepdim); }, function | reduces | cuda_float32,
+     R"(The logarithm of the sum of exponentials along dimensions.
+        >>> wisp.special.logsumexp(wisp.tensor([0.0, 0.0]), 0)
+        tensor(0.6931))"},
+    {"equal(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return equal(a, b); }, function | method,
+     R"(Whether two tensors have the same shape and the same elements.
+        >>> wisp.equal(wisp.tensor([1, 2]), wisp.tensor([1, 2]))
+        True)"},
     {"isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)",
      [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) { return isclose(a, b, rtol, atol, nan); },
-     function | method},
+     function | method | elementwise,
+     R"(Where `|input - other| <= atol + rtol * |other|`.
+        >>> wisp.isclose(wisp.tensor([1.0, 2.0]), wisp.tensor([1.0 + 1e-9, 2.1]))
+        tensor([ True, False]))"},
     {"allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)",
      [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) { return is_nonzero(all(isclose(a, b, rtol, atol, nan))); },
-     function | method},
+     function | method,
+     R"(Whether all elements are close: `|input - other| <= atol + rtol * |other|`.
+        >>> wisp.allclose(wisp.tensor([1.0]), wisp.tensor([1.0 + 1e-7]))
+        True)"},
     {"sum_to_size(Tensor input, int... size)", [](const Tensor& x, Dims size) { return size.empty() ? sum(x) : sum_to_size(x, size); },
-     method},
+     method,
+     R"(The tensor summed to a shape that broadcasts to its own.
+        >>> wisp.ones(2, 3).sum_to_size(1, 3)
+        tensor([[2., 2., 2.]]))"},
     {"trace(Tensor input)",
      [](const Tensor& x) {
          if (x.dim() != 2) throw RuntimeError("trace: expected a matrix, but got tensor with dim ", x.dim());
          return trace(x);
      },
-     function | method},
+     function | method | cpu_float32,
+     R"(The sum of a matrix's diagonal.
+        >>> wisp.trace(wisp.tensor([[1, 2], [3, 4]]))
+        tensor(5))"},
+    {"amax", reduces,
+     R"(The largest elements along dimensions; the gradient is shared among equal ones.
+        >>> wisp.amax(wisp.tensor([[1, 5], [3, 2]]), dim=1)
+        tensor([5, 3]))"},
+    {"amin", reduces,
+     R"(The smallest elements along dimensions; the gradient is shared among equal ones.
+        >>> wisp.amin(wisp.tensor([[1, 5], [3, 2]]), dim=1)
+        tensor([1, 2]))"},
+    {"argmax", reduces,
+     R"(The index of the largest element, in the flattened tensor or along a dimension.
+        >>> wisp.argmax(wisp.tensor([[1, 5], [7, 2]]), dim=1)
+        tensor([1, 0]))"},
+    {"argmin", reduces,
+     R"(The index of the smallest element, in the flattened tensor or along a dimension.
+        >>> wisp.argmin(wisp.tensor([[1, 5], [7, 2]]), dim=1)
+        tensor([0, 1]))"},
+    {"max", reduces | documented_method("max(dim=None, keepdim=False)"),
+     R"(The largest element; along a dimension, values and indices; of two tensors, the larger elements.
+        >>> wisp.max(wisp.tensor([[1, 5], [7, 2]]), dim=1)
+        torch.return_types.max(
+        values=tensor([5, 7]),
+        indices=tensor([1, 0])))"},
+    {"min", reduces | documented_method("min(dim=None, keepdim=False)"),
+     R"(The smallest element; along a dimension, values and indices; of two tensors, the smaller elements.
+        >>> wisp.min(wisp.tensor([[1, 5], [7, 2]]), dim=1).values
+        tensor([1, 2]))"},
+    {"std",
+     reduces | documented("std(input, dim=None, *, correction=1, keepdim=False, out=None)") |
+         documented_method("std(dim=None, *, correction=1, keepdim=False)"),
+     R"(The standard deviation, of all or along dimensions; `correction=1` divides by n - 1.
+        >>> wisp.std(wisp.tensor([1.0, 2.0, 3.0]))
+        tensor(1.))"},
+    {"std_mean", reduces | documented("std_mean(input, dim=None, *, correction=1, keepdim=False, out=None)"),
+     R"(The standard deviation and the mean together.
+        >>> wisp.std_mean(wisp.tensor([1.0, 2.0, 3.0]))
+        (tensor(1.), tensor(2.)))"},
+    {"var",
+     reduces | documented("var(input, dim=None, *, correction=1, keepdim=False, out=None)") |
+         documented_method("var(dim=None, *, correction=1, keepdim=False)"),
+     R"(The variance, of all or along dimensions; `correction=1` divides by n - 1.
+        >>> wisp.var(wisp.tensor([1.0, 2.0, 3.0]))
+        tensor(1.))"},
+    {"var_mean", reduces | documented("var_mean(input, dim=None, *, correction=1, keepdim=False, out=None)"),
+     R"(The variance and the mean together.
+        >>> wisp.var_mean(wisp.tensor([1.0, 2.0, 3.0]))
+        (tensor(1.), tensor(2.)))"},
 };
 
 }  // namespace wisp

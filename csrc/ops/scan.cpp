@@ -153,18 +153,38 @@ static Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepen
 
 static const Operators operators = {
     {"cumsum(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumsum(x, dim, dtype); }, function | method | inplace},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumsum(x, dim, dtype); },
+     function | method | inplace | along_dim | cuda_float32,
+     R"(The sums of the elements so far, along a dimension.
+        >>> wisp.cumsum(wisp.tensor([1, 2, 3, 4]), dim=0)
+        tensor([ 1,  3,  6, 10]))"},
     {"cumprod(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumprod(x, dim, dtype); }, function | method | inplace},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumprod(x, dim, dtype); },
+     function | method | inplace | along_dim | cuda_float32,
+     R"(The products of the elements so far, along a dimension.
+        >>> wisp.cumprod(wisp.tensor([1, 2, 3, 4]), dim=0)
+        tensor([ 1,  2,  6, 24]))"},
     {"cummax(Tensor input, int dim, *, Tensor? out=None) -> (values, indices)",
-     [](const Tensor& x, int64_t dim) { return running_extreme(Scan::max, x, dim); }, function | method},
+     [](const Tensor& x, int64_t dim) { return running_extreme(Scan::max, x, dim); }, function | method | along_dim,
+     R"(The largest element so far, along a dimension, and where it was.
+        >>> wisp.cummax(wisp.tensor([1, 3, 2]), dim=0).values
+        tensor([1, 3, 3]))"},
     {"cummin(Tensor input, int dim, *, Tensor? out=None) -> (values, indices)",
-     [](const Tensor& x, int64_t dim) { return running_extreme(Scan::min, x, dim); }, function | method},
+     [](const Tensor& x, int64_t dim) { return running_extreme(Scan::min, x, dim); }, function | method | along_dim,
+     R"(The smallest element so far, along a dimension, and where it was.
+        >>> wisp.cummin(wisp.tensor([3, 1, 2]), dim=0).values
+        tensor([3, 1, 1]))"},
     {"logcumsumexp(Tensor input, int dim, *, Tensor? out=None)", [](const Tensor& x, int64_t dim) { return logcumsumexp(x, dim); },
-     function | method},
+     function | method | along_dim,
+     R"(The logarithm of the sums of exponentials so far, without overflow.
+        >>> wisp.logcumsumexp(wisp.tensor([0.0, 0.0, 0.0]), dim=0)
+        tensor([0.0000, 0.6931, 1.0986]))"},
     {"diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None, *, Tensor? out=None)",
      [](const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) { return diff(x, n, dim, prepend, append); },
-     function | method},
+     function | method | along_dim,
+     R"(The differences of neighbours along a dimension, `n` times.
+        >>> wisp.diff(wisp.tensor([1, 4, 9, 16]))
+        tensor([3, 5, 7]))"},
 };
 
 }  // namespace wisp

@@ -12,20 +12,30 @@ namespace {
 int64_t interop_threads = 1;
 
 const Operators operators = {
-    {"get_num_threads()", []() -> int64_t { return num_threads(); }, function},
+    {"get_num_threads()", []() -> int64_t { return num_threads(); }, function,
+     R"(How many threads kernels use.
+        >>> wisp.get_num_threads() >= 1
+        True)"},
     {"set_num_threads(int int)",
      [](int64_t n) {
          if (n <= 0) throw RuntimeError("set_num_threads expects a positive integer, got ", n);
          set_num_threads(int(std::min<int64_t>(n, 4096)));
      },
-     function},
-    {"get_num_interop_threads()", []() -> int64_t { return interop_threads; }, function},
+     function,
+     R"(Sets how many threads kernels use.
+        >>> wisp.set_num_threads(wisp.get_num_threads()))"},
+    {"get_num_interop_threads()", []() -> int64_t { return interop_threads; }, function,
+     R"(How many operators run at once: they run one after the other.
+        >>> wisp.get_num_interop_threads() >= 1
+        True)"},
     {"set_num_interop_threads(int int)",
      [](int64_t n) {
          if (n <= 0) throw RuntimeError("set_num_interop_threads expects a positive integer, got ", n);
          interop_threads = n;
      },
-     function},
+     function,
+     R"(Accepted, and without effect: operators run one after the other.
+        >>> wisp.set_num_interop_threads(1))"},
     {"_cpu_capability()", []() { return PyUnicode_FromString(cpu::isa_name()); }, function},
 };
 

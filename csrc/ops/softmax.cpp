@@ -58,28 +58,45 @@ Tensor log_softmax(const Tensor& x, int64_t dim) { return softmax_of(x, dim, tru
 
 static const Operators operators = {
     {"softmax(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); }, function | method},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); },
+     function | method | cuda_float32,
+     R"(Exponentials along a dimension, divided by their sum.
+        >>> wisp.softmax(wisp.tensor([0.0, 0.0]), dim=0)
+        tensor([0.5000, 0.5000]))"},
     {"log_softmax(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); }, function | method},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); },
+     function | method | cuda_float32,
+     R"(The logarithm of `softmax`, exact where that would be 0.
+        >>> wisp.log_softmax(wisp.tensor([0.0, 0.0]), dim=0)
+        tensor([-0.6931, -0.6931]))"},
     {"special.softmax(Tensor input, int dim, dtype? dtype=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); }, function},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); }, function | cuda_float32,
+     R"(Exponentials along a dimension, divided by their sum.
+        >>> wisp.special.softmax(wisp.tensor([0.0, 0.0]), 0)
+        tensor([0.5000, 0.5000]))"},
     {"special.log_softmax(Tensor input, int dim, *, dtype? dtype=None)",
-     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); }, function},
+     [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); }, function | cuda_float32,
+     R"(The logarithm of `softmax`.
+        >>> wisp.special.log_softmax(wisp.tensor([0.0, 0.0]), 0)
+        tensor([-0.6931, -0.6931]))"},
     {"nn.functional.softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
      [](const Tensor& x, std::optional<int64_t> dim, int64_t, std::optional<DType> dtype) {
          return softmax(cast(x, dtype), implicit_dim("softmax", x, dim));
      },
-     function},
+     function | cuda_float32},
     {"nn.functional.log_softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
      [](const Tensor& x, std::optional<int64_t> dim, int64_t, std::optional<DType> dtype) {
          return log_softmax(cast(x, dtype), implicit_dim("log_softmax", x, dim));
      },
-     function},
+     function | cuda_float32},
     {"nn.functional.softmin(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None)",
      [](const Tensor& x, std::optional<int64_t> dim, int64_t, std::optional<DType> dtype) {
          return softmax(cast(neg(x), dtype), implicit_dim("softmin", x, dim));
      },
-     function},
+     function,
+     R"(`softmax` of the elements with the other sign.
+        >>> wisp.nn.functional.softmin(wisp.tensor([0.0, 0.0]), dim=0)
+        tensor([0.5000, 0.5000]))"},
 };
 
 }  // namespace wisp

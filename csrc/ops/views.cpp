@@ -437,83 +437,189 @@ static Tensor become(const Tensor& t, const Tensor& v) {
 }
 
 static const Operators operators = {
-    {"view(Tensor input, dtype dtype)", view_as_dtype, method},
+    {"view(Tensor input, dtype dtype)", view_as_dtype, method,
+     R"(The same memory in another shape (one size may be -1), or read as another dtype.
+        >>> wisp.arange(6).view(2, -1)
+        tensor([[0, 1, 2],
+                [3, 4, 5]]))"},
     {"view(Tensor input, int... size)", [](const Tensor& t, Dims sizes) { return view(t, sizes); }, method},
-    {"view_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return view(t, o.sizes()); }, method},
-    {"reshape(Tensor input, int... shape)", [](const Tensor& t, Dims sizes) { return reshape(t, sizes); }, method},
+    {"view_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return view(t, o.sizes()); }, method | makes_view,
+     R"(The same memory in the shape of another tensor.
+        >>> wisp.arange(4).view_as(wisp.zeros(2, 2))
+        tensor([[0, 1],
+                [2, 3]]))"},
+    {"reshape(Tensor input, int... shape)", [](const Tensor& t, Dims sizes) { return reshape(t, sizes); }, method | makes_view,
+     R"(The same elements in another shape; a view where possible. One size may be -1.
+        >>> wisp.reshape(wisp.arange(6), (2, -1))
+        tensor([[0, 1, 2],
+                [3, 4, 5]]))"},
     {"reshape(Tensor input, int[] shape)", [](const Tensor& t, Dims sizes) { return reshape(t, sizes); }, function},
-    {"reshape_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return reshape(t, o.sizes()); }, method},
+    {"reshape_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return reshape(t, o.sizes()); }, method | makes_view,
+     R"(The same elements in the shape of another tensor.
+        >>> wisp.arange(4).reshape_as(wisp.zeros(2, 2))
+        tensor([[0, 1],
+                [2, 3]]))"},
     {"flatten(Tensor input, int start_dim=0, int end_dim=-1)", [](const Tensor& t, int64_t a, int64_t b) { return flatten(t, a, b); },
-     function | method},
-    {"ravel(Tensor input)", [](const Tensor& t) { return reshape(contiguous(t), {-1}); }, function | method},
-    {"unflatten(Tensor input, int dim, int[] sizes)", unflatten, function | method},
+     function | method | makes_view,
+     R"(The dimensions from `start_dim` to `end_dim` as one.
+        >>> wisp.flatten(wisp.zeros(2, 3, 4), 1).shape
+        torch.Size([2, 12]))"},
+    {"ravel(Tensor input)", [](const Tensor& t) { return reshape(contiguous(t), {-1}); }, function | method | makes_view,
+     R"(The elements in one dimension; a view where possible.
+        >>> wisp.ravel(wisp.tensor([[1, 2], [3, 4]]))
+        tensor([1, 2, 3, 4]))"},
+    {"unflatten(Tensor input, int dim, int[] sizes)", unflatten, function | method | makes_view | along_dim,
+     R"(One dimension as several.
+        >>> wisp.unflatten(wisp.zeros(2, 6), 1, (2, 3)).shape
+        torch.Size([2, 2, 3]))"},
     {"transpose(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); },
-     function | method},
+     function | method | makes_view | along_dim,
+     R"(Two dimensions exchanged, as a view.
+        >>> wisp.transpose(wisp.tensor([[1, 2], [3, 4]]), 0, 1)
+        tensor([[1, 3],
+                [2, 4]]))"},
     {"swapaxes(Tensor input, int axis0, int axis1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); },
-     function | method},
+     function | method | makes_view | along_dim,
+     R"(Two dimensions exchanged, as a view.
+        >>> wisp.swapaxes(wisp.zeros(2, 3), 0, 1).shape
+        torch.Size([3, 2]))"},
     {"swapdims(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return transpose(t, a, b); },
-     function | method},
+     function | method | makes_view | along_dim,
+     R"(Two dimensions exchanged, as a view.
+        >>> wisp.swapdims(wisp.zeros(2, 3), 0, 1).shape
+        torch.Size([3, 2]))"},
     {"transpose_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); },
-     method},
+     method | along_dim},
     {"swapaxes_(Tensor input, int axis0, int axis1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); },
-     method},
+     method | along_dim},
     {"swapdims_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); },
-     method},
-    {"t(Tensor input)", transposed, function | method},
+     method | along_dim},
+    {"t(Tensor input)", transposed, function | method | makes_view,
+     R"(The transpose of a matrix, as a view.
+        >>> wisp.t(wisp.tensor([[1, 2], [3, 4]]))
+        tensor([[1, 3],
+                [2, 4]]))"},
     {"t_(Tensor input)", [](const Tensor& t) { return become(t, transposed(t)); }, method},
-    {"permute(Tensor input, int... dims)", [](const Tensor& t, Dims d) { return permute(t, d); }, method},
+    {"permute(Tensor input, int... dims)", [](const Tensor& t, Dims d) { return permute(t, d); }, method | makes_view,
+     R"(The dimensions in another order, as a view.
+        >>> wisp.permute(wisp.zeros(2, 3, 4), (2, 0, 1)).shape
+        torch.Size([4, 2, 3]))"},
     {"permute(Tensor input, int[] dims)", [](const Tensor& t, Dims d) { return permute(t, d); }, function},
     {"movedim(Tensor input, int[] source, int[] destination)", [](const Tensor& t, Dims a, Dims b) { return movedim(t, a, b); },
-     function | method},
+     function | method | makes_view | along_dim,
+     R"(Dimensions moved to other places, as a view.
+        >>> wisp.movedim(wisp.zeros(2, 3, 4), 0, -1).shape
+        torch.Size([3, 4, 2]))"},
     {"moveaxis(Tensor input, int[] source, int[] destination)", [](const Tensor& t, Dims a, Dims b) { return movedim(t, a, b); },
-     function | method},
-    {"expand(Tensor input, int... size, *, bool implicit=False)", [](const Tensor& t, Dims s, bool) { return expand(t, s); }, method},
-    {"expand_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return expand(t, o.sizes()); }, method},
-    {"broadcast_to(Tensor input, int[] size)", [](const Tensor& t, Dims s) { return expand(t, s); }, function | method},
-    {"squeeze(Tensor input)", [](const Tensor& t) { return squeeze(t); }, function | method},
+     function | method | makes_view | along_dim,
+     R"(Dimensions moved to other places, as a view.
+        >>> wisp.moveaxis(wisp.zeros(2, 3, 4), 0, -1).shape
+        torch.Size([3, 4, 2]))"},
+    {"expand(Tensor input, int... size, *, bool implicit=False)", [](const Tensor& t, Dims s, bool) { return expand(t, s); },
+     method | makes_view,
+     R"(A view in which dimensions of size 1 are repeated; -1 keeps a size.
+        >>> wisp.tensor([[1], [2]]).expand(-1, 3)
+        tensor([[1, 1, 1],
+                [2, 2, 2]]))"},
+    {"expand_as(Tensor input, Tensor other)", [](const Tensor& t, const Tensor& o) { return expand(t, o.sizes()); }, method | makes_view,
+     R"(A view repeated to the shape of another tensor.
+        >>> wisp.tensor([1, 2]).expand_as(wisp.zeros(2, 2))
+        tensor([[1, 2],
+                [1, 2]]))"},
+    {"broadcast_to(Tensor input, int[] size|shape)", [](const Tensor& t, Dims s) { return expand(t, s); },
+     function | method | makes_view | documented("broadcast_to(input, shape)"),
+     R"(A view in which dimensions of size 1 are repeated.
+        >>> wisp.broadcast_to(wisp.tensor([1, 2]), (2, 2))
+        tensor([[1, 2],
+                [1, 2]]))"},
+    {"squeeze(Tensor input)", [](const Tensor& t) { return squeeze(t); }, function | method | makes_view,
+     R"(The tensor without dimensions of size 1 (all, or those named), as a view.
+        >>> wisp.squeeze(wisp.zeros(1, 3, 1)).shape
+        torch.Size([3]))"},
     {"squeeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return squeeze(t, {d}); }, function | method},
     {"squeeze(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return squeeze(t, d, "SqueezeBackward2"); }, function | method},
     {"squeeze_(Tensor input)", [](const Tensor& t) { return become(t, squeeze(t)); }, method},
     {"squeeze_(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return become(t, squeeze(t, d)); }, method},
-    {"unsqueeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return unsqueeze(t, d); }, function | method},
+    {"unsqueeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return unsqueeze(t, d); }, function | method | makes_view,
+     R"(A new dimension of size 1, as a view.
+        >>> wisp.unsqueeze(wisp.tensor([1, 2]), 1).shape
+        torch.Size([2, 1]))"},
     {"unsqueeze_(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return become(t, unsqueeze(t, d)); }, method},
     {"as_strided_(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
      [](const Tensor& t, Dims size, Dims stride, std::optional<int64_t> offset) { return become(t, as_strided(t, size, stride, offset)); },
      function | method},
-    {"narrow(Tensor input, int dim, int start, int length)",
-     [](const Tensor& t, int64_t d, int64_t s, int64_t l) { return narrow(t, d, s, l); }, function | method},
-    {"narrow(Tensor input, int dim, Tensor start, int length)",
+    {"narrow(Tensor input, int dim|dimension, int start, int length)",
+     [](const Tensor& t, int64_t d, int64_t s, int64_t l) { return narrow(t, d, s, l); }, function | method | makes_view | along_dim,
+     R"(`length` elements from `start` on, along a dimension, as a view.
+        >>> wisp.narrow(wisp.arange(5), 0, 1, 3)
+        tensor([1, 2, 3]))"},
+    {"narrow(Tensor input, int dim|dimension, Tensor start, int length)",
      [](const Tensor& t, int64_t d, const Tensor& s, int64_t l) {
          if (s.dim() != 0 || !is_integral(s.dtype()) || s.dtype() == DType::boolean)
              throw RuntimeError("start must be an 0-dim integral Tensor.");
          return narrow(t, d, item(s).to_int(), l);
      },
      function | method},
-    {"select(Tensor input, int dim, int index)", [](const Tensor& t, int64_t d, int64_t i) { return select(t, d, i); }, function | method},
+    {"select(Tensor input, int dim, int index)", [](const Tensor& t, int64_t d, int64_t i) { return select(t, d, i); },
+     function | method | makes_view | along_dim,
+     R"(The slice with one index along a dimension, as a view.
+        >>> wisp.select(wisp.tensor([[1, 2], [3, 4]]), 0, 1)
+        tensor([3, 4]))"},
     {"unfold(Tensor input, int dimension, int size, int step)",
-     [](const Tensor& t, int64_t d, int64_t n, int64_t s) { return unfold(t, d, n, s); }, method},
+     [](const Tensor& t, int64_t d, int64_t n, int64_t s) { return unfold(t, d, n, s); }, method | makes_view,
+     R"(Windows of a size along a dimension, `step` apart, as a view with one more dimension.
+        >>> wisp.arange(5).unfold(0, 3, 1)
+        tensor([[0, 1, 2],
+                [1, 2, 3],
+                [2, 3, 4]]))"},
     {"diagonal(Tensor input, int offset=0, int dim1=0, int dim2=1)",
-     [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function | method},
+     [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function | method | makes_view | along_dim,
+     R"(A diagonal between two dimensions, as a view.
+        >>> wisp.diagonal(wisp.tensor([[1, 2], [3, 4]]), offset=1)
+        tensor([2]))"},
     {"linalg.diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",
-     [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function},
+     [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function,
+     R"(The diagonals of matrices.
+        >>> wisp.linalg.diagonal(wisp.eye(2))
+        tensor([1., 1.]))"},
     {"as_strided(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
-     [](const Tensor& t, Dims n, Dims s, std::optional<int64_t> o) { return as_strided(t, n, s, o); }, function | method},
-    {"unbind(Tensor input, int dim=0)", [](const Tensor& t, int64_t d) { return unbind(t, d); }, function | method},
-    {"split(Tensor tensor, int split_size_or_sections, int dim=0)", split_evenly, function},
+     [](const Tensor& t, Dims n, Dims s, std::optional<int64_t> o) { return as_strided(t, n, s, o); }, function | method | makes_view,
+     R"(A view of the tensor's memory with any sizes, strides and offset.
+        >>> wisp.as_strided(wisp.arange(6), (2, 2), (3, 1))
+        tensor([[0, 1],
+                [3, 4]]))"},
+    {"unbind(Tensor input, int dim=0)", [](const Tensor& t, int64_t d) { return unbind(t, d); }, function | method | makes_view | along_dim,
+     R"(All slices along a dimension, as views.
+        >>> wisp.unbind(wisp.tensor([[1, 2], [3, 4]]))
+        (tensor([1, 2]), tensor([3, 4])))"},
+    {"split(Tensor tensor, int split_size_or_sections, int dim=0)", split_evenly,
+     function | makes_view | along_dim | documented_method("split(split_size, dim=0)"),
+     R"(The tensor cut into pieces of a size, or of several sizes, as views.
+        >>> wisp.split(wisp.arange(5), [2, 3])
+        (tensor([0, 1]), tensor([2, 3, 4])))"},
     {"split(Tensor tensor, int[] split_size_or_sections, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); },
      function},
     {"split(Tensor input, int split_size, int dim=0)", split_evenly, method},
     {"split(Tensor input, int[] split_size, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); }, method},
     {"split_with_sizes(Tensor input, int[] split_sizes, int dim=0)", [](const Tensor& t, Dims n, int64_t d) { return split(t, n, d); },
-     function | method},
+     function | method | makes_view | along_dim,
+     R"(The tensor cut into pieces of given sizes, as views.
+        >>> wisp.split_with_sizes(wisp.arange(5), [1, 4])
+        (tensor([0]), tensor([1, 2, 3, 4])))"},
     // Pieces that are no views, and may be changed in place without a check.
     {"_unsafe_split(Tensor input, int[] split_sizes, int dim, bool even)",
      [](const Tensor& t, Dims n, int64_t d, bool even) {
          return split_as(t, n, d, even ? "UnsafeSplitBackward0" : "UnsafeSplitWithSizesBackward0", [&](Layout l) { return alias(t, l); });
      },
      function},
-    {"chunk(Tensor input, int chunks, int dim=0)", chunk, function | method},
-    {"tensor_split(Tensor input, int indices_or_sections, int dim=0)", tensor_split, function | method},
+    {"chunk(Tensor input, int chunks, int dim=0)", chunk, function | method | makes_view | along_dim,
+     R"(The tensor cut into about equal parts along a dimension, as views.
+        >>> wisp.chunk(wisp.arange(5), 2)
+        (tensor([0, 1, 2]), tensor([3, 4])))"},
+    {"tensor_split(Tensor input, int indices_or_sections, int dim=0)", tensor_split, function | method | makes_view | along_dim,
+     R"(The tensor cut into parts, whose number or borders are given, as views.
+        >>> wisp.tensor_split(wisp.arange(5), 3)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4])))"},
     {"tensor_split(Tensor input, Tensor tensor_indices_or_sections, int dim=0)",
      [](const Tensor& t, const Tensor& i, int64_t d) {
          if (i.dim() > 1 || i.dtype() != DType::i64)
@@ -526,8 +632,14 @@ static const Operators operators = {
      },
      function | method},
     {"tensor_split(Tensor input, int[] indices, int dim=0)", tensor_split_at, function | method},
-    {"view_as_real(Tensor input)", [](const Tensor& t) { return view_as_real(t); }, function},
-    {"view_as_complex(Tensor input)", [](const Tensor& t) { return view_as_complex(t); }, function},
+    {"view_as_real(Tensor input)", [](const Tensor& t) { return view_as_real(t); }, function | takes_batches,
+     R"(Complex numbers as pairs in a new last dimension, as a view.
+        >>> wisp.view_as_real(wisp.tensor([1 + 2j]))
+        tensor([[1., 2.]]))"},
+    {"view_as_complex(Tensor input)", [](const Tensor& t) { return view_as_complex(t); }, function | takes_batches | cpu_float32,
+     R"(Pairs in the last dimension as complex numbers, as a view.
+        >>> wisp.view_as_complex(wisp.tensor([[1.0, 2.0]]))
+        tensor([1.+2.j]))"},
 };
 
 }  // namespace wisp

@@ -77,16 +77,10 @@ void set_autocast(bool gpu, bool on, DType dtype) {
     s = {on, dtype};
 }
 
-void mark_all(PyObject* names, bool gpu, CastPolicy policy) {
-    Ref list(PySequence_Fast(names, "expected a sequence of operator names"));
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); i++)
-        mark_autocast(to_string(PySequence_Fast_GET_ITEM(list.get(), i)), gpu, policy);
-}
-
 const Operators operators = {
     {"_set_autocast(bool gpu, bool enabled, dtype dtype)", set_autocast, function},
-    {"_autocast_enabled(bool gpu)", [](bool gpu) { return states[gpu].enabled; }, function},
-    {"_autocast_dtype(bool gpu)", [](bool gpu) { return states[gpu].lower; }, function},
+    {"_autocast_enabled(bool gpu)", [](bool gpu) { return states[gpu].enabled; }, function | shape_only},
+    {"_autocast_dtype(bool gpu)", [](bool gpu) { return states[gpu].lower; }, function | shape_only},
     {"_autocast_nest(int by)",
      [](int64_t by) {
          depth += int(by);
@@ -102,14 +96,6 @@ const Operators operators = {
      },
      function},
     {"_clear_autocast_cache()", clear_cache, function},
-    {"_set_autocast_lists(bool gpu, any lower, any full, any widest, any banned)",
-     [](bool gpu, PyObject* low, PyObject* full, PyObject* widest, PyObject* banned) {
-         mark_all(low, gpu, CastPolicy::lower);
-         mark_all(full, gpu, CastPolicy::full);
-         mark_all(widest, gpu, CastPolicy::widest);
-         mark_all(banned, gpu, CastPolicy::banned);
-     },
-     function},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Autocast: while it is on, operators marked from Python get their floating-point arguments in another dtype.
+// Autocast: while it is on, operators whose facts say so get their floating-point arguments in another dtype.
 // Off, it costs a call one test of a global number.
 #pragma once
 #include "objects.h"
@@ -13,7 +13,5 @@ extern int autocast_users;  // threads in which autocast is on, counted once for
 bool autocast_enabled();
 // What an operator of this policy gets in this thread. `kept` holds the new tensors for the time of the call.
 void cast_arguments(CastPolicy policy, PyObject** slots, int count, std::vector<Ref>& kept);
-// Marks an operator ("nn.functional.linear") for the CPU or for the GPU; unknown names are passed over.
-void mark_autocast(const std::string& path, bool gpu, CastPolicy policy);
 
 }  // namespace wisp

@@ -1,8 +1,6 @@
 // Conjugate views: making, resolving and calling operators with them. See conjugate.h.
 #include "conjugate.h"
 
-#include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "../ops/ops.h"
@@ -12,16 +10,6 @@
 namespace wisp {
 
 namespace {
-
-// Their result is a view of the first argument: the same view of its memory, conjugated.
-bool is_view_operator(const std::string& name) {
-    static const std::unordered_set<std::string> names = {
-        "view_as",      "reshape", "reshape_as", "expand",   "expand_as", "broadcast_to", "transpose",     "swapaxes",
-        "swapdims",     "permute", "movedim",    "moveaxis", "unsqueeze", "squeeze",      "select",        "narrow",
-        "flatten",      "ravel",   "unflatten",  "diagonal", "unbind",    "chunk",        "split",         "split_with_sizes",
-        "tensor_split", "t",       "detach",     "alias",    "unfold",    "as_strided",   "_without_graph"};
-    return names.count(name) != 0;
-}
 
 // The memory of a conjugate view as an ordinary tensor.
 Tensor plain_view(const Tensor& z) {
@@ -92,8 +80,8 @@ Tensor resolve_conjugate(const Tensor& z) {
     return r;
 }
 
-PyObject* call_conjugate(PyObject* callable, const char* name, bool inplace, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
-    const std::string op = name;
+PyObject* call_conjugate(PyObject* callable, const std::string& op, const Facts& facts, bool inplace, PyObject* const* args, Py_ssize_t n,
+                         PyObject* kwnames) {
     const Py_ssize_t total = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     const bool first = n > 0 && is_conjugate(args[0]);
     const Tensor z = first ? Tensor::borrow(as_tensor_object(args[0])) : Tensor();
@@ -106,11 +94,10 @@ PyObject* call_conjugate(PyObject* callable, const char* name, bool inplace, PyO
         given.push_back(value.get());
         kept.push_back(std::move(value));
     };
-    inplace |= (op.size() > 1 && op.back() == '_' && op.front() != '_') || op == "_assign";
-    if (total > 0 && !first && has_conjugate(args[0]) && (inplace || op.back() == '_' || op.ends_with("_step") || op == "_scale_tensors"))
-        throw RuntimeError(name, ": a list of tensors to be changed contains a conjugate view; use resolve_conj() first");
-    if (first && (op == "_set" || op == "_extend_tensor" || op == "_move_to_shared"))
-        throw RuntimeError(name, ": not possible on a conjugate view; use resolve_conj() first");
+    inplace |= facts.has(writes);
+    if (total > 0 && !first && has_conjugate(args[0]) && inplace)
+        throw RuntimeError(op, ": a list of tensors to be changed contains a conjugate view; use resolve_conj() first");
+    if (first && facts.has(keeps_memory)) throw RuntimeError(op, ": not possible on a conjugate view; use resolve_conj() first");
 
     if (first && total == 1) {
         if (op == "conj") return plain_view(z).release();
@@ -122,7 +109,7 @@ PyObject* call_conjugate(PyObject* callable, const char* name, bool inplace, PyO
                 "view_as_real doesn't work on unresolved conjugated tensors. To resolve the conjugate tensor so you can view it as "
                 "real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.");
     }
-    if (first && !inplace && !others && is_view_operator(op)) {
+    if (first && !inplace && !others && facts.has(makes_view)) {
         give(Ref(op == "detach" || op == "_without_graph" ? alias(z).release() : plain_view(z).release()));
         for (Py_ssize_t i = 1; i < total; i++) given.push_back(args[i]);
         Ref result(call());
@@ -135,13 +122,13 @@ PyObject* call_conjugate(PyObject* callable, const char* name, bool inplace, PyO
         return conjugated(result.get());
     }
     if (first && inplace) {
-        check_inplace(z, name, z.requires_grad());
+        check_inplace(z, op.c_str(), z.requires_grad());
         const Tensor values = resolve_conjugate(z);
         give(Ref::borrow(values.object()));
         for (Py_ssize_t i = 1; i < total; i++) give(resolved(args[i]));
         Ref result(call());
         if (!(values.sizes() == z.sizes()) || values.dtype() != z.dtype())
-            throw RuntimeError(name, ": not possible on a conjugate view; use resolve_conj() first");
+            throw RuntimeError(op, ": not possible on a conjugate view; use resolve_conj() first");
         copy_(plain_view(z), conj(values));
         Py_INCREF(args[0]);
         return args[0];
@@ -159,14 +146,21 @@ const Operators operators = {
          Py_INCREF(cls);
      },
      function},
-    {"conj(Tensor input)", [](const Tensor& t) { return conjugate_view(t); }, function | method},
+    {"conj(Tensor input)", [](const Tensor& t) { return conjugate_view(t); }, function | method | elementwise | is_linear,
+     R"(The complex conjugate of each element; real tensors are returned as they are.
+        >>> wisp.conj(wisp.tensor([1 + 2j]))
+        tensor([1.-2.j]))"},
     {"adjoint(Tensor input)",
      [](const Tensor& t) {
          if (t.dim() < 2)
              throw RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
          return conjugate_view(transpose(t, -2, -1));
      },
-     function | method},
+     function | method,
+     R"(The conjugate transpose of the last two dimensions, as a view.
+        >>> wisp.adjoint(wisp.tensor([[1, 2], [3, 4]]))
+        tensor([[1, 3],
+                [2, 4]]))"},
 };
 
 }  // namespace

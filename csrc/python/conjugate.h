@@ -5,6 +5,9 @@
 // a call with one fits no signature and comes to call_conjugate, which applies views to the memory, writes in-place results
 // back conjugated, and for everything else makes a copy with the values. So operators need no check of their own.
 #pragma once
+#include <string>
+
+#include "../ops/facts.h"
 #include "../ops/sparse.h"
 
 namespace wisp {
@@ -12,6 +15,7 @@ namespace wisp {
 Tensor conjugate_view(const Tensor& t);  // of an ordinary tensor; t itself if it is real
 bool has_conjugate(PyObject* o);         // it is one, or a list or tuple with one
 // A call with a conjugate view among its arguments.
-PyObject* call_conjugate(PyObject* callable, const char* name, bool inplace, PyObject* const* args, Py_ssize_t n, PyObject* kwnames);
+PyObject* call_conjugate(PyObject* callable, const std::string& name, const Facts& facts, bool inplace, PyObject* const* args, Py_ssize_t n,
+                         PyObject* kwnames);
 
 }  // namespace wisp

@@ -228,8 +228,15 @@ const Operators operators = {
                  "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).");
          return new_tensor(data, dtype, device, requires_grad);
      },
-     function},
-    {"as_tensor(any data, dtype? dtype=None, device? device=None)", as_tensor_sharing, function},
+     function,
+     R"(A tensor of the given data, which is copied.
+        >>> wisp.tensor([[1.0, 2.0], [3.0, 4.0]])
+        tensor([[1., 2.],
+                [3., 4.]]))"},
+    {"as_tensor(any data, dtype? dtype=None, device? device=None)", as_tensor_sharing, function,
+     R"(A tensor of some data, on its memory where it can be shared.
+        >>> wisp.as_tensor([1, 2])
+        tensor([1, 2]))"},
     {"from_numpy(any ndarray)",
      [](PyObject* o) {
          if (!is_array(o)) throw TypeError("expected np.ndarray (got ", Py_TYPE(o)->tp_name, ")");
@@ -238,7 +245,10 @@ const Operators operators = {
              warn("The given NumPy array is not writable. Writing to this tensor raises an error; copy the array to get a writable one.");
          return t;
      },
-     function},
+     function,
+     R"(A tensor on the memory of a NumPy array.
+        >>> wisp.from_numpy(__import__("numpy").arange(3))
+        tensor([0, 1, 2]))"},
     {"frombuffer(any buffer, *, dtype dtype, int count=-1, int offset=0, bool requires_grad=False)",
      [](PyObject* o, DType dtype, int64_t count, int64_t offset, bool requires_grad) {
          Ref bytes(PyMemoryView_FromObject(o));
@@ -270,7 +280,10 @@ const Operators operators = {
          if (requires_grad) t->requires_grad = true;
          return t;
      },
-     function},
+     function,
+     R"(A tensor on the memory of an object with a buffer, read as a dtype.
+        >>> wisp.frombuffer(bytearray([1, 0, 2, 0]), dtype=wisp.int16)
+        tensor([1, 2], dtype=torch.int16))"},
 };
 
 }  // namespace

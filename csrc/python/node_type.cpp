@@ -188,20 +188,26 @@ const Operators operators = {
      },
      function},
     {"_set_detect_anomaly(bool enabled, bool check_nan=True)", [](bool on, bool nan) { set_anomaly(on, nan); }, function},
-    {"is_anomaly_enabled()", []() { return anomaly_enabled(); }, function},
-    {"is_anomaly_check_nan_enabled()", []() { return anomaly_checks_nan(); }, function},
+    {"is_anomaly_enabled()", []() { return anomaly_enabled(); }, function,
+     R"(Whether anomalies in backward passes are looked for.
+        >>> wisp.is_anomaly_enabled()
+        False)"},
+    {"is_anomaly_check_nan_enabled()", []() { return anomaly_checks_nan(); }, function,
+     R"(Whether a NaN counts as an anomaly.
+        >>> wisp.is_anomaly_check_nan_enabled()
+        False)"},
     {"_set_package_directory(str directory)", [](std::string d) { set_package_directory(d.c_str()); }, function},
     {"_queue_callback(any callback)", queue_callback, function},
     {"_current_graph_task_id()", []() { return current_run(); }, function},
     {"_will_engine_execute_node(any node)", [](PyObject* node) { return will_execute(as_node(node)); }, function},
-    {"_enter_dual_level()", enter_dual_level, function},
-    {"_exit_dual_level(int level)", exit_dual_level, function},
-    {"_hide_tangents(int level)", hide_tangents, function},
+    {"_enter_dual_level()", enter_dual_level, function | shape_only},
+    {"_exit_dual_level(int level)", exit_dual_level, function | shape_only},
+    {"_hide_tangents(int level)", hide_tangents, function | shape_only},
     {"_make_dual(Tensor primal, Tensor tangent, int level)", make_dual, function},
-    {"_primal(Tensor dual, int level)", primal_of, function},
-    {"_tangent(Tensor dual, int level)", tangent_of, function},
-    {"_has_tangent(Tensor input)", [](const Tensor& t) { return forward_visible() && has_tangent(t); }, function},
-    {"_without_graph(Tensor input)", without_graph, function},
+    {"_primal(Tensor dual, int level)", primal_of, function | takes_batches},
+    {"_tangent(Tensor dual, int level)", tangent_of, function | takes_batches},
+    {"_has_tangent(Tensor input)", [](const Tensor& t) { return forward_visible() && has_tangent(t); }, function | takes_batches},
+    {"_without_graph(Tensor input)", without_graph, function | makes_view | takes_batches},
     {"_live_tensors()", []() { return live_tensors(); }, function},
 };
 

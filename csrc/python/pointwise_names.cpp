@@ -10,8 +10,6 @@
 namespace wisp {
 namespace {
 
-constexpr int everywhere = function | method | inplace;
-
 // One callable per row, so that a registration is a plain function pointer.
 template <Pointwise op> Tensor unary_row(const Tensor& x) { return pointwise(op, x); }
 template <Pointwise op> Tensor unary_row_(const Tensor& x) { return pointwise_(op, x); }
@@ -21,66 +19,60 @@ template <Pointwise op> Tensor binary_row(const Arg& a, const Arg& b) {
 }
 template <Pointwise op> Tensor binary_row_(const Tensor& a, const Arg& b) { return pointwise_(op, a, b); }
 
-bool has_special_call(Pointwise op) {
-    switch (op) {
-    case Pointwise::add:
-    case Pointwise::add_scaled:
-    case Pointwise::sub:
-    case Pointwise::div:
-    case Pointwise::div_floor:
-    case Pointwise::div_trunc:
-    case Pointwise::pow:
-    case Pointwise::round:
-    case Pointwise::square:
-    case Pointwise::lerp_number:
-    case Pointwise::squared_error:
-    case Pointwise::absolute_error:
-    case Pointwise::smooth_error:
-    case Pointwise::huber_error:
-    case Pointwise::logits_error: return true;
-    default: return false;
-    }
+// A row of one tensor and numbers: p(0), p(1)… are the parameters `float` of its signature, and the last one may be `inplace`.
+struct Numbers {
+    int count;
+    bool inplace;
+};
+template <Pointwise op> PyObject* numbered_row(void* f, PyObject** slots, PyTypeObject*) {
+    const auto [count, inplace] = *static_cast<const Numbers*>(f);
+    const Tensor& x = FromPython<const Tensor&>::get(slots[0]);
+    Params params{};
+    for (int i = 0; i < count; i++) params[size_t(i)] = param(Scalar(to_double(slots[1 + i])));
+    return ToPython()(inplace && truth_of(slots[1 + count]) ? pointwise_(op, x, {}, {}, &params) : pointwise(op, x, {}, {}, &params));
 }
 
-template <Pointwise op> void name_unary(const char* name) {
-    if (has_special_call(op)) return;
-    if (op >= Pointwise::i0e) {
-        register_operator(std::string("special.") + name + "(Tensor input, *, Tensor? out=None)", reinterpret_cast<void*>(&unary_row<op>),
-                          thunk_of(&unary_row<op>), function);
-        return;
+// The names of a row are what its facts say: name(input) or name(input, other), in wisp.special, or by a signature. A row without
+// places is called by the operators below. A row of booleans has no kernel that writes over its operand: the in-place form copies.
+struct RowFacts : Facts {
+    const char* text;
+    RowFacts(const Facts& facts = {}, const char* text = nullptr) : Facts(facts), text(text) {}
+};
+template <Pointwise op, class Plain, class InPlace>
+void name_row(const RowFacts& row, const std::string& parameters, const Facts& inplace_form, Plain plain, InPlace in_place) {
+    const std::string name = pointwise_info(op).name, all = parameters + ", *, Tensor? out=None)";
+    const Facts facts = row | elementwise;
+    if (row.has(special)) {
+        register_operator("special." + name + all, Registration("", plain, facts | function, row.text));
+    } else if (pointwise_info(op).result == 2) {
+        register_operator(name + all, Registration("", plain, facts, row.text));
+    } else {
+        register_operator(name + all, Registration("", plain, facts - inplace, row.text));
+        const std::string changed = "_(Tensor" + parameters.substr(parameters.find(' ')) + ")";
+        register_operator(name + changed, Registration("", in_place, inplace_form | elementwise | also(row.also)));
     }
-    const std::string n = name;
-    register_operator(n + "(Tensor input, *, Tensor? out=None)", reinterpret_cast<void*>(&unary_row<op>), thunk_of(&unary_row<op>),
-                      function | method);
-    if (pointwise_info(op).result != 2)
-        register_operator(n + "_(Tensor input)", reinterpret_cast<void*>(&unary_row_<op>), thunk_of(&unary_row_<op>), function | method);
-    else
-        register_operator(n + "(Tensor input, *, Tensor? out=None)", reinterpret_cast<void*>(&unary_row<op>), thunk_of(&unary_row<op>),
-                          inplace);
 }
-// Which of the two operands may be a Python number, as in PyTorch.
-bool first_may_be_number(Pointwise op) {
-    return op == Pointwise::mul || op == Pointwise::remainder || op == Pointwise::xlogy ||
-           (op >= Pointwise::bitwise_and && op <= Pointwise::bitwise_right_shift);
+template <Pointwise op> void name_unary(const RowFacts& row) {
+    if (row.has(function | special)) name_row<op>(row, "(Tensor input", function | method, &unary_row<op>, &unary_row_<op>);
 }
-bool second_may_be_number(Pointwise op) {
-    return first_may_be_number(op) || op == Pointwise::fmod || op == Pointwise::copysign || (op >= Pointwise::eq && op <= Pointwise::ge);
+template <Pointwise op> void name_binary(const RowFacts& row) {
+    const std::string first = row.has(first_number | special) ? "Operand" : "Tensor",
+                      second = row.has(second_number | special) ? "Operand" : "Tensor";
+    if (row.has(function | special))
+        name_row<op>(row, "(" + first + " input, " + second + " " + (row.second ? row.second : "other"), method, &binary_row<op>,
+                     &binary_row_<op>);
 }
-
-template <Pointwise op> void name_binary(const char* name) {
-    if (has_special_call(op)) return;
-    if (op >= Pointwise::xlog1py) {
-        register_operator(std::string("special.") + name + "(Operand input, Operand other, *, Tensor? out=None)",
-                          reinterpret_cast<void*>(&binary_row<op>), thunk_of(&binary_row<op>), function);
-        return;
-    }
-    const std::string n = name, first = first_may_be_number(op) ? "Operand" : "Tensor",
-                      second = second_may_be_number(op) ? "Operand" : "Tensor";
-    register_operator(n + "(" + first + " input, " + second + " other, *, Tensor? out=None)", reinterpret_cast<void*>(&binary_row<op>),
-                      thunk_of(&binary_row<op>), function | method | (pointwise_info(op).result == 2 ? inplace : 0));
-    if (pointwise_info(op).result != 2)
-        register_operator(n + "_(Tensor input, " + second + " other)", reinterpret_cast<void*>(&binary_row_<op>),
-                          thunk_of(&binary_row_<op>), method);
+template <Pointwise op> void name_numbered(const RowFacts& row) {
+    static Numbers numbers;
+    if (!row.signature) return;
+    const std::string signature = row.signature;
+    for (size_t at = 0; (at = signature.find("float ", at)) != std::string::npos; at++) numbers.count++;
+    numbers.inplace = signature.find("bool inplace") != std::string::npos;
+    Registration r("", row | elementwise, row.text);
+    r.f = &numbers;
+    r.call = &numbered_row<op>;
+    r.result = "Tensor";
+    register_operator(signature, r);
 }
 
 // --- rows with calls of their own --------------------------------------------------------------------------------------------
@@ -187,30 +179,55 @@ Tensor polygamma_of(int64_t n, const Tensor& x) {
 
 const Operators operators = {
     {"add(Operand input, Operand other, *, Number alpha=1, Tensor? out=None)",
-     [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, false); }, function | method},
+     [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, false); }, function | method | elementwise,
+     R"(`input + alpha * other`, element by element, with broadcasting.
+        >>> wisp.add(wisp.tensor([1, 2]), wisp.tensor([10, 20]), alpha=2)
+        tensor([21, 42]))"},
     {"add_(Tensor input, Operand other, *, Number alpha=1)",
-     [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<true>(a, b, s, false); }, method},
+     [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<true>(a, b, s, false); }, method | elementwise},
     {"sub(Operand input, Operand other, *, Number alpha=1, Tensor? out=None)",
-     [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, true); }, function | method},
+     [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, true); },
+     function | method | elementwise | also("subtract"),
+     R"(`input - alpha * other`, element by element, with broadcasting.
+        >>> wisp.sub(wisp.tensor([10, 20]), wisp.tensor([1, 2]))
+        tensor([ 9, 18]))"},
     {"sub_(Tensor input, Operand other, *, Number alpha=1)",
-     [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<true>(a, b, s, true); }, method},
+     [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<true>(a, b, s, true); }, method | elementwise | also("subtract")},
     {"rsub(Tensor input, Operand other, *, Number alpha=1)",
      [](const Tensor& a, const Arg& b, Scalar s) {
          auto difference = [&] { return add_or_sub<false>(b, Arg(a), s, true); };
          return b.tensor ? whole("RsubBackward0", {a, *b.tensor}, difference) : difference();
      },
-     function},
-    {"div(Operand input, Operand other, *, str? rounding_mode=None, Tensor? out=None)",
-     [](const Arg& a, const Arg& b, std::optional<std::string> m) { return pointwise(rounded_division(m), a, b); }, function | method},
-    {"div_(Tensor input, Operand other, *, str? rounding_mode=None)",
-     [](const Tensor& a, const Arg& b, std::optional<std::string> m) { return pointwise_(rounded_division(m), a, b); }, method},
-    {"floor_divide(Operand input, Operand other, *, Tensor? out=None)",
-     [](const Arg& a, const Arg& b) { return pointwise(Pointwise::div_floor, a, b); }, function | method},
-    {"floor_divide_(Tensor input, Operand other)", [](const Tensor& a, const Arg& b) { return pointwise_(Pointwise::div_floor, a, b); },
-     method},
-    {"pow(Operand input, Operand exponent, *, Tensor? out=None)", power, everywhere},
+     function | elementwise,
+     R"(`other - alpha * input`.
+        >>> wisp.rsub(wisp.tensor([1, 2]), 10)
+        tensor([9, 8]))"},
+    {"div(Operand input, Operand other|value, *, str? rounding_mode=None, Tensor? out=None)",
+     [](const Arg& a, const Arg& b, std::optional<std::string> m) { return pointwise(rounded_division(m), a, b); },
+     function | method | elementwise | also("divide true_divide"),
+     R"(`input / other`, element by element; `rounding_mode` is None, "trunc" (towards zero) or "floor".
+        >>> wisp.div(wisp.tensor([7, -7]), 2, rounding_mode="floor")
+        tensor([ 3, -4]))"},
+    {"div_(Tensor input, Operand other|value, *, str? rounding_mode=None)",
+     [](const Tensor& a, const Arg& b, std::optional<std::string> m) { return pointwise_(rounded_division(m), a, b); },
+     method | elementwise | also("divide true_divide")},
+    {"floor_divide(Operand input, Operand other|value, *, Tensor? out=None)",
+     [](const Arg& a, const Arg& b) { return pointwise(Pointwise::div_floor, a, b); }, function | method | elementwise,
+     R"(The quotient, rounded down.
+        >>> wisp.floor_divide(wisp.tensor([7, -7]), 2)
+        tensor([ 3, -4]))"},
+    {"floor_divide_(Tensor input, Operand other|value)",
+     [](const Tensor& a, const Arg& b) { return pointwise_(Pointwise::div_floor, a, b); }, method | elementwise},
+    {"pow(Operand input, Operand exponent, *, Tensor? out=None)", power, everywhere | elementwise | cuda_float32,
+     R"(Each element to a power; base and exponent may be numbers or tensors.
+        >>> wisp.pow(wisp.tensor([1.0, 2.0, 3.0]), 2)
+        tensor([1., 4., 9.]))"},
     {"square(Tensor input, *, Tensor? out=None)",
-     [](const Tensor& x) { return square(x.dtype() == DType::boolean ? to(x, DType::i64) : x); }, everywhere | inplace_function},
+     [](const Tensor& x) { return square(x.dtype() == DType::boolean ? to(x, DType::i64) : x); },
+     everywhere | inplace_function | elementwise | keeps_zero,
+     R"(Each element times itself.
+        >>> wisp.square(wisp.tensor([2, 3]))
+        tensor([4, 9]))"},
     {"float_power_(Tensor input, Operand exponent)",
      [](const Tensor& x, const Arg& e) {
          const bool complex = is_complex(x.dtype()) || (e.tensor ? is_complex(e.tensor->dtype()) : e.number.is_complex());
@@ -221,7 +238,7 @@ const Operators operators = {
          assign_inplace(x, power(before, e), "float_power_");
          return x;
      },
-     method},
+     method | elementwise},
     {"float_power(Operand input, Operand exponent, *, Tensor? out=None)",
      [](const Arg& a, const Arg& b) {
          if (!a.tensor && !b.tensor) throw TypeError("float_power(): expected at least one Tensor");
@@ -232,43 +249,64 @@ const Operators operators = {
          if (!b.tensor) return power_number(x, b.number);
          return pointwise(Pointwise::pow, x, to(*b.tensor, d));
      },
-     function | method},
+     function | method | elementwise,
+     R"(Each element to a power, computed in double precision.
+        >>> wisp.float_power(wisp.tensor([2, 3]), 2)
+        tensor([4., 9.], dtype=torch.float64))"},
     {"nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor? out=None)", nan_to_num,
-     everywhere | inplace_function},
+     everywhere | inplace_function | elementwise | keeps_zero,
+     R"(Numbers in place of NaN and infinities: `nan` (0 by default), `posinf`, `neginf` (the largest and smallest of the dtype).
+        >>> wisp.nan_to_num(wisp.tensor([1.0, wisp.nan, wisp.inf]), posinf=9.0)
+        tensor([1., 0., 9.]))"},
     {"logit(Tensor input, float? eps=None, *, Tensor? out=None)",
      [](const Tensor& x, std::optional<double> e) {
          return e && *e >= 0 ? with(Pointwise::logit_clamped, x, Scalar(*e)) : pointwise(Pointwise::logit, x);
      },
-     everywhere | inplace_function},
-    {"polygamma(int n, Tensor input, *, Tensor? out=None)", polygamma_of, function},
-    {"special.polygamma(int n, Tensor input, *, Tensor? out=None)", polygamma_of, function},
+     everywhere | inplace_function | elementwise,
+     R"(`log(x / (1 - x))`, the inverse of `sigmoid`; with `eps`, elements are kept that far from 0 and 1.
+        >>> wisp.logit(wisp.tensor([0.5, 0.9]))
+        tensor([0.0000, 2.1972]))"},
+    {"polygamma(int n, Tensor input, *, Tensor? out=None)", polygamma_of, function | elementwise,
+     R"(The n-th derivative of the digamma function.
+        >>> wisp.polygamma(1, wisp.tensor([1.0]))
+        tensor([1.6449]))"},
+    {"special.polygamma(int n, Tensor input, *, Tensor? out=None)", polygamma_of, function | elementwise,
+     R"(The n-th derivative of the digamma function.
+        >>> wisp.special.polygamma(1, wisp.tensor([1.0]))
+        tensor([1.6449]))"},
     {"polygamma(Tensor input, int n)", [](const Tensor& x, int64_t n) { return polygamma_of(n, x); }, method | inplace},
     {"addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1, Tensor? out=None)",
      [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
          const Params params = params_of(v);
          return pointwise(Pointwise::addcmul, x, a, b, &params);
      },
-     function | method},
+     function | method | elementwise | cuda_widest,
+     R"(`input + value * tensor1 * tensor2`, element by element.
+        >>> wisp.addcmul(wisp.ones(2), wisp.tensor([1.0, 2.0]), wisp.tensor([3.0, 4.0]), value=0.5)
+        tensor([2.5000, 5.0000]))"},
     {"addcmul_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)",
      [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
          const Params params = params_of(v);
          return pointwise_(Pointwise::addcmul, x, a, b, &params);
      },
-     method},
+     method | elementwise},
     {"addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1, Tensor? out=None)",
      [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
          if (is_integral(a.dtype()) && is_integral(b.dtype())) throw RuntimeError("Integer division with addcdiv is no longer supported");
          const Params params = params_of(v);
          return pointwise(Pointwise::addcdiv, x, a, b, &params);
      },
-     function | method},
+     function | method | elementwise | cuda_widest,
+     R"(`input + value * tensor1 / tensor2`, element by element.
+        >>> wisp.addcdiv(wisp.ones(2), wisp.tensor([1.0, 4.0]), wisp.tensor([2.0, 2.0]), value=2)
+        tensor([2., 5.]))"},
     {"addcdiv_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)",
      [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
          if (is_integral(a.dtype()) && is_integral(b.dtype())) throw RuntimeError("Integer division with addcdiv is no longer supported");
          const Params params = params_of(v);
          return pointwise_(Pointwise::addcdiv, x, a, b, &params);
      },
-     method},
+     method | elementwise},
     {"lerp(Tensor input, Tensor end, Operand weight, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& end, const Arg& w) {
          if (x.dtype() != end.dtype()) throw RuntimeError("expected dtype ", x.dtype(), " for `end` but got dtype ", end.dtype());
@@ -280,88 +318,121 @@ const Operators operators = {
          const Params params = params_of(w.number);
          return pointwise(Pointwise::lerp_number, x, end, {}, &params);
      },
-     everywhere},
-    {"where(Tensor condition, Operand input, Operand other, *, Tensor? out=None)", where, function},
+     everywhere | elementwise,
+     R"(The point between `input` and `end` that `weight` says: 0 is the first, 1 the second.
+        >>> wisp.lerp(wisp.tensor([0.0, 10.0]), wisp.tensor([1.0, 20.0]), 0.5)
+        tensor([ 0.5000, 15.0000]))"},
+    {"where(Tensor condition, Operand input, Operand other|y, *, Tensor? out=None)", where, function | elementwise,
+     R"(Elements of the second argument where the condition holds, of the third elsewhere; with the condition alone, the indices where it holds.
+        >>> wisp.where(wisp.tensor([True, False]), wisp.tensor([1, 2]), 0)
+        tensor([1, 0]))"},
     {"where(Tensor condition)", nonzero_tuple, function},
-    {"where(Tensor input, Tensor condition, Operand other)",
+    {"where(Tensor input, Tensor condition, Operand other|y)",
      [](const Tensor& x, const Tensor& c, const Arg& other) { return where(c, x, other); }, method},
-    {"conj_physical(Tensor input, *, Tensor? out=None)", [](const Tensor& t) { return conj(t); }, everywhere},
-    {"resolve_conj(Tensor input)", [](const Tensor& t) { return t; }, function | method},
-    {"resolve_neg(Tensor input)", [](const Tensor& t) { return t; }, function | method},
-    {"is_conj(Tensor input)", [](const Tensor&) { return false; }, function | method},
-    {"is_neg(Tensor input)", [](const Tensor&) { return false; }, function | method},
-    {"real(Tensor input)", [](const Tensor& t) { return real(t); }, function},
-    {"imag(Tensor input)", [](const Tensor& t) { return imag(t); }, function},
+    {"conj_physical(Tensor input, *, Tensor? out=None)", [](const Tensor& t) { return conj(t); }, everywhere | elementwise | is_linear,
+     R"(The complex conjugate of each element, computed at once.
+        >>> wisp.conj_physical(wisp.tensor([1 + 2j]))
+        tensor([1.-2.j]))"},
+    {"resolve_conj(Tensor input)", [](const Tensor& t) { return t; }, function | method | elementwise | is_linear,
+     R"(The tensor itself: conjugates are computed at once.
+        >>> wisp.resolve_conj(wisp.tensor([1]))
+        tensor([1]))"},
+    {"resolve_neg(Tensor input)", [](const Tensor& t) { return t; }, function | method | elementwise | is_linear,
+     R"(The tensor itself: signs are computed at once.
+        >>> wisp.resolve_neg(wisp.tensor([1]))
+        tensor([1]))"},
+    {"is_conj(Tensor input)", [](const Tensor&) { return false; }, function | method | shape_only,
+     R"(Whether the tensor is a conjugate that is not computed yet: never.
+        >>> wisp.is_conj(wisp.ones(1))
+        False)"},
+    {"is_neg(Tensor input)", [](const Tensor&) { return false; }, function | method | shape_only,
+     R"(Whether the tensor has a sign that is not computed yet: never.
+        >>> wisp.is_neg(wisp.ones(1))
+        False)"},
+    {"real(Tensor input)", [](const Tensor& t) { return real(t); }, function | elementwise,
+     R"(The real parts of a complex tensor, as a view.
+        >>> wisp.real(wisp.tensor([1 + 2j]))
+        tensor([1.]))"},
+    {"imag(Tensor input)", [](const Tensor& t) { return imag(t); }, function | elementwise,
+     R"(The imaginary parts of a complex tensor, as a view.
+        >>> wisp.imag(wisp.tensor([1 + 2j]))
+        tensor([2.]))"},
     {"positive(Tensor input)",
      [](const Tensor& t) {
          if (t.dtype() == DType::boolean) throw RuntimeError("The `+` operator, on a bool tensor is not supported.");
          return t;
      },
-     function | method},
+     function | method | elementwise | is_linear,
+     R"(The tensor itself.
+        >>> wisp.positive(wisp.tensor([1, -2]))
+        tensor([ 1, -2]))"},
     // nn.functional
     {"nn.functional.relu(Tensor input, bool inplace=False)",
-     [](const Tensor& x, bool i) { return i ? pointwise_(Pointwise::relu, x) : pointwise(Pointwise::relu, x); }, function},
-    {"nn.functional.relu6(Tensor input, bool inplace=False)", [](const Tensor& x, bool i) { return activation(Pointwise::relu6, x, i); },
-     function},
-    {"nn.functional.silu(Tensor input, bool inplace=False)", [](const Tensor& x, bool i) { return activation(Pointwise::silu, x, i); },
-     function},
-    {"nn.functional.mish(Tensor input, bool inplace=False)", [](const Tensor& x, bool i) { return activation(Pointwise::mish, x, i); },
-     function},
-    {"nn.functional.selu(Tensor input, bool inplace=False)", [](const Tensor& x, bool i) { return activation(Pointwise::selu, x, i); },
-     function},
-    {"selu(Tensor input)", [](const Tensor& x) { return activation(Pointwise::selu, x, false); }, function | inplace_function},
-    {"nn.functional.hardswish(Tensor input, bool inplace=False)",
-     [](const Tensor& x, bool i) { return activation(Pointwise::hardswish, x, i); }, function},
-    {"nn.functional.hardsigmoid(Tensor input, bool inplace=False)",
-     [](const Tensor& x, bool i) { return activation(Pointwise::hardsigmoid, x, i); }, function},
+     [](const Tensor& x, bool i) { return i ? pointwise_(Pointwise::relu, x) : pointwise(Pointwise::relu, x); },
+     function | elementwise | keeps_zero | onnx("Relu")},
+    {"selu(Tensor input)", [](const Tensor& x) { return activation(Pointwise::selu, x, false); },
+     function | inplace_function | elementwise | onnx("Selu")},
     {"nn.functional.elu(Tensor input, float alpha=1.0, bool inplace=False)",
-     [](const Tensor& x, double a, bool i) { return activation(Pointwise::elu, x, i, Scalar(a), Scalar(1), Scalar(1)); }, function},
+     [](const Tensor& x, double a, bool i) { return activation(Pointwise::elu, x, i, Scalar(a), Scalar(1), Scalar(1)); },
+     function | elementwise,
+     R"(Each element, or `alpha * (exp(x) - 1)` where it is negative.
+        >>> wisp.nn.functional.elu(wisp.tensor([-1.0, 1.0]))
+        tensor([-0.6321,  1.0000]))"},
     {"nn.functional.celu(Tensor input, float alpha=1.0, bool inplace=False)",
      [](const Tensor& x, double a, bool i) {
          if (a == 0) throw RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU");
          return activation(Pointwise::celu, x, i, Scalar(a));
      },
-     function},
+     function | elementwise},
     {"celu(Tensor input, float alpha=1.0)", [](const Tensor& x, double a) { return activation(Pointwise::celu, x, false, Scalar(a)); },
-     function | inplace_function},
-    {"nn.functional.leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False)",
-     [](const Tensor& x, double s, bool i) { return activation(Pointwise::leaky_relu, x, i, Scalar(s)); }, function},
+     function | inplace_function | elementwise,
+     R"(`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`.
+        >>> wisp.celu(wisp.tensor([-1.0, 1.0]))
+        tensor([-0.6321,  1.0000]))"},
     {"nn.functional.hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False)",
      [](const Tensor& x, double a, double b, bool i) {
          if (a > b) throw ValueError("min_val cannot be greater than max_val: got ", a, " and ", b);
          return activation(Pointwise::hardtanh, x, i, Scalar(a), Scalar(b));
      },
-     function},
-    {"nn.functional.threshold(Tensor input, float threshold, float value, bool inplace=False)",
-     [](const Tensor& x, double t, double v, bool i) { return activation(Pointwise::threshold, x, i, Scalar(t), Scalar(v)); }, function},
+     function | elementwise,
+     R"(Each element, kept between `min_val` and `max_val`.
+        >>> wisp.nn.functional.hardtanh(wisp.tensor([-2.0, 0.5, 2.0]))
+        tensor([-1.0000,  0.5000,  1.0000]))"},
     {"threshold(Tensor input, Number threshold, Number value, *, Tensor? out=None)",
-     [](const Tensor& x, Scalar t, Scalar v) { return with(Pointwise::threshold, x, t, v); }, function | inplace_function},
+     [](const Tensor& x, Scalar t, Scalar v) { return with(Pointwise::threshold, x, t, v); }, function | inplace_function | elementwise},
     {"nn.functional.gelu(Tensor input, *, str approximate='none', Tensor? out=None)",
      [](const Tensor& x, std::string a) {
          if (a != "none" && a != "tanh") throw RuntimeError("approximate argument must be either none or tanh, got '", a, "'");
          return pointwise(a == "tanh" ? Pointwise::gelu_tanh : Pointwise::gelu, x);
      },
-     function},
-    {"nn.functional.softplus(Tensor input, float beta=1.0, float threshold=20.0, *, Tensor? out=None)",
-     [](const Tensor& x, double b, double t) { return with(Pointwise::softplus, x, Scalar(b), Scalar(t)); }, function},
-    {"nn.functional.logsigmoid(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return pointwise(Pointwise::logsigmoid, x); },
-     function},
-    {"nn.functional.hardshrink(Tensor input, float lambd=0.5, *, Tensor? out=None)",
-     [](const Tensor& x, double l) { return with(Pointwise::hardshrink, x, Scalar(l)); }, function},
+     function | elementwise,
+     R"(`x * Phi(x)` with the normal distribution's Phi, or its "tanh" approximation.
+        >>> wisp.nn.functional.gelu(wisp.tensor([-1.0, 1.0]))
+        tensor([-0.1587,  0.8413]))"},
     {"hardshrink(Tensor input, float lambd=0.5)", [](const Tensor& x, double l) { return with(Pointwise::hardshrink, x, Scalar(l)); },
-     function | method},
+     function | method | elementwise | keeps_zero},
     {"nn.functional.softshrink(Tensor input, float lambd=0.5, *, Tensor? out=None)",
      [](const Tensor& x, double l) {
          if (l < 0) throw RuntimeError("lambda must be greater or equal to 0, but found to be ", l, ".");
          return with(Pointwise::softshrink, x, Scalar(l));
      },
-     function},
+     function | elementwise | keeps_zero,
+     R"(Each element moved towards 0 by `lambd`, and 0 within it.
+        >>> wisp.nn.functional.softshrink(wisp.tensor([-1.0, 0.3, 2.0]))
+        tensor([-0.5000,  0.0000,  1.5000]))"},
     {"nn.functional.tanhshrink(Tensor input)",
-     [](const Tensor& x) { return is_floating(x.dtype()) ? pointwise(Pointwise::tanhshrink, x) : x - tanh(x); }, function},
+     [](const Tensor& x) { return is_floating(x.dtype()) ? pointwise(Pointwise::tanhshrink, x) : x - tanh(x); }, function | elementwise,
+     R"(`x - tanh(x)`.
+        >>> wisp.nn.functional.tanhshrink(wisp.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.2384]))"},
     {"nn.functional.softsign(Tensor input)",
-     [](const Tensor& x) { return is_floating(x.dtype()) ? pointwise(Pointwise::softsign, x) : x / (abs(x) + Scalar(1)); }, function},
-    {"nn.functional.sigmoid(Tensor input)", [](const Tensor& x) { return sigmoid(x); }, function},
-    {"nn.functional.tanh(Tensor input)", [](const Tensor& x) { return tanh(x); }, function},
+     [](const Tensor& x) { return is_floating(x.dtype()) ? pointwise(Pointwise::softsign, x) : x / (abs(x) + Scalar(1)); },
+     function | elementwise | onnx("Softsign"),
+     R"(`x / (1 + |x|)`.
+        >>> wisp.nn.functional.softsign(wisp.tensor([-1.0, 3.0]))
+        tensor([-0.5000,  0.7500]))"},
+    {"nn.functional.sigmoid(Tensor input)", [](const Tensor& x) { return sigmoid(x); }, function | elementwise | onnx("Sigmoid")},
+    {"nn.functional.tanh(Tensor input)", [](const Tensor& x) { return tanh(x); }, function | elementwise | keeps_zero | onnx("Tanh")},
 };
 
 // What the table says, for the generated tests: (name, operands, types, result, which operands have a gradient).
@@ -388,12 +459,15 @@ const Operators description = {
 }  // namespace
 
 void name_pointwise_rows() {
-#define UNARY(name, ...) name_unary<Pointwise::name>(#name);
-#define BINARY(name, ...) name_binary<Pointwise::name>(#name);
+#define UNARY(name, types, result, forward, gradient, ...) name_unary<Pointwise::name>({__VA_ARGS__});
+#define ACTIVATION(name, types, result, forward, gradient, ...) name_numbered<Pointwise::name>({__VA_ARGS__});
+#define BINARY(name, types, result, forward, gradient_a, gradient_b, ...) name_binary<Pointwise::name>({__VA_ARGS__});
 #define TERNARY(...)
+#include "../ops/table/activation.h"
 #include "../ops/table/binary.h"
 #include "../ops/table/unary.h"
 #undef UNARY
+#undef ACTIVATION
 #undef BINARY
 #undef TERNARY
 }

@@ -4,9 +4,11 @@
 
 #include <structmember.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
-#include <unordered_set>
+#include <sstream>
 
 #include "../autograd/profiler.h"
 #include "../cuda/runtime.h"
@@ -46,12 +48,22 @@ namespace {
 struct Operator {
     std::string name;  // without namespace
     std::vector<Overload> overloads;
+    Facts facts;
     CastPolicy autocast[2] = {};  // on the CPU, on the GPU
+    const char* text = nullptr;   // what it does, and an example
 };
 
 enum CallForm : uint8_t { form_function, form_method, form_inplace };
 
-int places_of(CallForm form) { return form == form_function ? function : form == form_method ? method : inplace | inplace_function; }
+uint64_t places_of(CallForm form) {
+    return (form == form_function ? function : form == form_method ? method : inplace | inplace_function).bits;
+}
+
+using OperatorTable = std::map<std::string, std::unique_ptr<Operator>>;  // by path
+OperatorTable& table() {
+    static OperatorTable t;
+    return t;
+}
 
 struct OperatorObject {
     PyObject_HEAD vectorcallfunc call;
@@ -242,18 +254,11 @@ struct DeviceOfCall {
     }
 };
 
-// Operators that move values between devices, or that look at no values.
-bool mixes_devices(const std::string& name) {
-    static const std::unordered_set<std::string> names = {"copy_",      "to",        "type_as", "_set",     "is_same_size", "result_type",
-                                                          "index_put_", "index_put", "_rebase", "backward", "set_"};
-    return names.count(name) != 0;
-}
-
 Device device_of_call(const Operator& op, PyObject** slots, int n) {
     DeviceOfCall found;
     for (int i = 0; i < n; i++)
         if (slots[i]) found.see(slots[i]);
-    if (!found.witness || mixes_devices(op.name)) return found.device;
+    if (!found.witness || op.facts.has(any_device)) return found.device;
     for (int i = 0; i < n; i++) {
         PyObject* o = slots[i];
         if (!o || !is_tensor(o)) continue;
@@ -269,7 +274,7 @@ Device device_of_call(const Operator& op, PyObject** slots, int n) {
 PyObject* batched_call = nullptr;  // (operator, name, form, arguments) -> result, or NotImplemented: call it as it is
 
 PyObject* call_batched(const OperatorObject& self, const Overload& o, PyObject** slots) {
-    bool wanted = o.random;
+    bool wanted = o.draws;
     for (size_t i = 0; i < o.parameters.size() && !wanted; i++) wanted = has_batched(slots[i]);
     if (!wanted || !batched_call) return nullptr;
     Ref arguments(PyDict_New());
@@ -293,7 +298,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
         if (profiling) [[unlikely]]
             profiled.begin(EventKind::operation, op.name.c_str(), self->form == form_inplace ? "_" : "", args,
                            n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
-        const int places = places_of(self->form);
+        const uint64_t places = places_of(self->form);
         for (const Overload& o : op.overloads) {
             if (op.overloads.size() > 1 && !(o.places & places)) continue;
             if (!bind(o, args, n, kwnames, slots, rest, nullptr)) continue;
@@ -321,7 +326,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
         if (any_sparse(args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)))
             return call_sparse((op.name + (self->form == form_inplace ? "_" : "")).c_str(), args, n, kwnames);
         for (Py_ssize_t i = 0, all = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0); i < all; i++)
-            if (has_conjugate(args[i])) return call_conjugate(callable, op.name.c_str(), self->form == form_inplace, args, n, kwnames);
+            if (has_conjugate(args[i])) return call_conjugate(callable, op.name, op.facts, self->form == form_inplace, args, n, kwnames);
         if (PyObject* result = call_foreign(callable, args, n, kwnames)) return result;
         refuse(op, args, n, kwnames);
     } catch (const MissingKernel& e) { MissingKernel(op.name, ": ", e.what()).restore(); } catch (const Error& e) {
@@ -334,18 +339,20 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
 
 // --- the objects ---------------------------------------------------------------------------------------------------------
 
+// Methods are shown by the second names of their parameters, as PyTorch has them, and without `out`.
 std::string signature_of(const OperatorObject& o, const Overload& v) {
     std::string s = o.op->name + (o.form == form_inplace ? "_(" : "(");
     bool star = false, first = true;
     for (size_t i = o.form == form_function ? 0 : 1; i < v.parameters.size(); i++) {
         const Parameter& p = v.parameters[i];
-        if (o.form == form_inplace && int(i) == v.out) continue;
+        if (o.form != form_function && int(i) == v.out) continue;
         if (p.keyword_only && !star) {
             s += first ? "*" : ", *";
             star = true;
             first = false;
         }
-        s += std::string(first ? "" : ", ") + (p.kind == Kind::rest ? "*" : "") + PyUnicode_AsUTF8(p.name);
+        s += std::string(first ? "" : ", ") + (p.kind == Kind::rest ? "*" : "") +
+             PyUnicode_AsUTF8(o.form == form_method && !p.others.empty() ? p.others[0] : p.name);
         if (p.preset) {
             PyObject* r = PyObject_Repr(p.preset);
             s += std::string("=") + PyUnicode_AsUTF8(r);
@@ -353,11 +360,14 @@ std::string signature_of(const OperatorObject& o, const Overload& v) {
         }
         first = false;
     }
-    return s + ") -> Tensor";
+    return s + ") -> " + v.result;
 }
 
 // The overloads of this form, a line each; the one with the most parameters, which says most, comes first.
 std::string doc_of(const OperatorObject& o) {
+    const Facts& facts = o.op->facts;
+    if (const char* s = o.form == form_function ? facts.documented : facts.documented_method; s && o.form != form_inplace)
+        return std::string(s) + " -> " + o.op->overloads[0].result;
     std::vector<const Overload*> shown;
     for (const Overload& v : o.op->overloads)
         if (o.op->overloads.size() == 1 || (v.places & places_of(o.form))) shown.push_back(&v);
@@ -365,6 +375,24 @@ std::string doc_of(const OperatorObject& o) {
         if (shown[i]->parameters.size() > shown[0]->parameters.size()) std::swap(shown[0], shown[i]);
     std::string s;
     for (const Overload* v : shown) s += (s.empty() ? "" : "\n") + signature_of(o, *v);
+    return s;
+}
+
+// A text as the source has it, aligned below its first line, which an empty line then follows.
+std::string without_indent(std::string_view text) {
+    size_t end = text.find('\n'), indent = 0;
+    std::string s(text.substr(0, end));
+    if (end != std::string_view::npos) {
+        while (text[end + 1 + indent] == ' ') indent++;
+        s += '\n';
+    }
+    while (end != std::string_view::npos) {
+        const size_t next = text.find('\n', end + 1);
+        const std::string_view line = text.substr(end + 1, next == std::string_view::npos ? next : next - end - 1);
+        s += '\n';
+        s += line.substr(std::min(indent, line.size()));
+        end = next;
+    }
     return s;
 }
 
@@ -377,25 +405,22 @@ PyObject* object_name(PyObject* self, void*) {
     auto* o = reinterpret_cast<OperatorObject*>(self);
     return PyUnicode_FromFormat("%s%s", o->op->name.c_str(), o->form == form_inplace ? "_" : "");
 }
+// What it does: its own text, or that of the operator of its name in another namespace, or of the one that it is the in-place form of.
+std::string text_of(const OperatorObject& o, std::string name, bool changes) {
+    std::string space = PyUnicode_AsUTF8(o.module);
+    space = space == "wisp" ? "" : space.substr(5) + ".";
+    for (const std::string& path : {space + name, name, "nn.functional." + name})
+        if (auto it = table().find(path); it != table().end() && it->second->text)
+            return (changes ? "Like the following, but the tensor itself is changed.\n\n" : "") + without_indent(it->second->text);
+    if (!name.ends_with('_')) return "";
+    name.pop_back();
+    return text_of(o, name, true);
+}
 PyObject* object_doc(PyObject* self, void*) {
     auto* o = reinterpret_cast<OperatorObject*>(self);
-    PyObject* signatures = o->doc ? Py_NewRef(o->doc) : PyUnicode_FromString(doc_of(*o).c_str());
-    if (!signatures || !PyUnicode_Check(signatures)) return signatures;
-    // What the operator does is text in the package: wisp/_docs.
-    PyObject* module = PyImport_ImportModule("wisp._docs");
-    PyObject* text = module ? PyObject_CallMethod(module, "describe", "OsO", o->module, o->op->name.c_str(),
-                                                  o->form == form_inplace ? Py_True : Py_False)
-                            : nullptr;
-    PyObject* doc =
-        text && PyUnicode_Check(text) && PyUnicode_GET_LENGTH(text) ? PyUnicode_FromFormat("%U\n\n%U", signatures, text) : nullptr;
-    if (!doc) {
-        PyErr_Clear();
-        doc = Py_NewRef(signatures);
-    }
-    Py_XDECREF(module);
-    Py_XDECREF(text);
-    Py_DECREF(signatures);
-    return doc;
+    if (o->doc && !PyUnicode_Check(o->doc)) return Py_NewRef(o->doc);
+    const std::string signatures = o->doc ? PyUnicode_AsUTF8(o->doc) : doc_of(*o), text = text_of(*o, o->op->name, o->form == form_inplace);
+    return PyUnicode_FromString((signatures + (text.empty() ? "" : "\n\n") + text).c_str());
 }
 int set_object_doc(PyObject* self, PyObject* value, void*) {
     auto* o = reinterpret_cast<OperatorObject*>(self);
@@ -412,6 +437,49 @@ PyObject* object_signatures(PyObject* self, void*) {
         Py_DECREF(s);
     }
     return list;
+}
+PyObject* object_results(PyObject* self, void*) {
+    Ref list(PyList_New(0));
+    for (const Overload& v : reinterpret_cast<OperatorObject*>(self)->op->overloads)
+        PyList_Append(list.get(), Ref(PyUnicode_FromString(v.result.c_str())).get());
+    return list.release();
+}
+#define WISP_FACT(name) {#name, name}
+constexpr std::pair<const char*, Facts> fact_names[] = {
+    WISP_FACT(makes_view),    WISP_FACT(draws),        WISP_FACT(writes),      WISP_FACT(any_device),   WISP_FACT(elementwise),
+    WISP_FACT(takes_batches), WISP_FACT(reduces),      WISP_FACT(along_dim),   WISP_FACT(shape_only),   WISP_FACT(keeps_zero),
+    WISP_FACT(is_linear),     WISP_FACT(in_foreach),   WISP_FACT(cpu_lower),   WISP_FACT(cpu_float32),  WISP_FACT(cpu_widest),
+    WISP_FACT(cuda_lower),    WISP_FACT(cuda_float32), WISP_FACT(cuda_widest), WISP_FACT(cuda_refused),
+};
+#undef WISP_FACT
+
+PyObject* object_facts(PyObject* self, void*) {
+    const Facts& facts = reinterpret_cast<OperatorObject*>(self)->op->facts;
+    static std::map<uint64_t, PyObject*> made;
+    uint64_t bits = 0;
+    for (auto& [name, fact] : fact_names) bits |= facts.bits & fact.bits;
+    PyObject*& set = made[bits];
+    if (!set) {
+        Ref names(PyList_New(0));
+        for (auto& [name, fact] : fact_names)
+            if (facts.has(fact)) PyList_Append(names.get(), Ref(PyUnicode_FromString(name)).get());
+        set = PyFrozenSet_New(names.get());
+    }
+    return Py_XNewRef(set);
+}
+PyObject* object_onnx(PyObject* self, void*) {
+    const char* name = reinterpret_cast<OperatorObject*>(self)->op->facts.onnx;
+    return name ? PyUnicode_FromString(name) : Py_NewRef(Py_None);
+}
+// The tensors among its parameters, in the overload that has most.
+PyObject* object_operands(PyObject* self, void*) {
+    long most = 0;
+    for (const Overload& o : reinterpret_cast<OperatorObject*>(self)->op->overloads) {
+        long count = 0;
+        for (const Parameter& p : o.parameters) count += p.kind == Kind::tensor || p.kind == Kind::operand;
+        most = std::max(most, count);
+    }
+    return PyLong_FromLong(most);
 }
 // For inspect.signature: what the documentation begins with, parsed in Python.
 PyObject* object_signature(PyObject* self, void*) {
@@ -430,6 +498,10 @@ PyGetSetDef object_getset[] = {{"__name__", object_name, nullptr, nullptr, nullp
                                {"__doc__", object_doc, set_object_doc, nullptr, nullptr},
                                {"__module__", object_module, nullptr, nullptr, nullptr},
                                {"_signatures", object_signatures, nullptr, nullptr, nullptr},
+                               {"_results", object_results, nullptr, nullptr, nullptr},
+                               {"_facts", object_facts, nullptr, nullptr, nullptr},
+                               {"_onnx", object_onnx, nullptr, nullptr, nullptr},
+                               {"_operands", object_operands, nullptr, nullptr, nullptr},
                                {"__signature__", object_signature, nullptr, nullptr, nullptr},
                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef object_methods[] = {{"__reduce__", object_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
@@ -447,29 +519,52 @@ std::vector<Registration>& pending() {
     return list;
 }
 
-struct Table {
-    std::map<std::string, std::unique_ptr<Operator>> operators;  // by path
-    std::map<std::string, int> places;
-};
-Table& table() {
-    static Table t;
-    return t;
+std::vector<std::string> words(const char* text) {
+    std::istringstream stream(text ? text : "");
+    return {std::istream_iterator<std::string>(stream), {}};
 }
 
-void enter(const std::string& signature, void* f, Thunk call, int places) {
-    Parsed p = parse_signature(signature);
-    if (p.overload.parameters.size() > max_parameters) throw RuntimeError("too many parameters in ", signature);
-    const std::string path = p.space.empty() ? p.name : p.space + "." + p.name;
-    auto& slot = table().operators[path];
-    if (!slot) {
-        slot = std::make_unique<Operator>();
-        slot->name = p.name;
+CastPolicy cpu_policy(const Facts& f) {
+    return f.has(cpu_lower)     ? CastPolicy::lower
+           : f.has(cpu_float32) ? CastPolicy::full
+           : f.has(cpu_widest)  ? CastPolicy::widest
+                                : CastPolicy::none;
+}
+CastPolicy cuda_policy(const Facts& f) {
+    return f.has(cuda_lower)     ? CastPolicy::lower
+           : f.has(cuda_float32) ? CastPolicy::full
+           : f.has(cuda_widest)  ? CastPolicy::widest
+           : f.has(cuda_refused) ? CastPolicy::banned
+                                 : CastPolicy::none;
+}
+
+void enter(const std::string& signature, const Registration& r) {
+    Operator* op;
+    if (r.call) {
+        Parsed p = parse_signature(signature);
+        if (p.overload.parameters.size() > max_parameters) throw RuntimeError("too many parameters in ", signature);
+        auto& slot = table()[p.space.empty() ? p.name : p.space + "." + p.name];
+        if (!slot) {
+            slot = std::make_unique<Operator>();
+            slot->name = p.name;
+            if (p.name.size() > 1 && p.name.back() == '_' && p.name.front() != '_') slot->facts = writes;  // as everywhere in PyTorch
+        }
+        Overload& o = p.overload;
+        o.f = r.f;
+        o.call = r.call;
+        if (o.result.empty()) o.result = r.result;
+        o.places = r.facts.bits;
+        o.draws |= r.facts.has(draws);
+        if (o.draws) slot->facts = slot->facts | draws;
+        slot->overloads.push_back(std::move(o));
+        op = slot.get();
+    } else {
+        op = table().at(signature).get();
     }
-    p.overload.f = f;
-    p.overload.call = call;
-    p.overload.places = places;
-    slot->overloads.push_back(std::move(p.overload));
-    table().places[path] |= places;
+    op->facts = op->facts | r.facts;
+    op->autocast[0] = cpu_policy(op->facts);
+    op->autocast[1] = cuda_policy(op->facts);
+    if (r.text) op->text = r.text;
 }
 
 PyObject* new_object(Operator* op, CallForm form, PyObject* module) {
@@ -507,21 +602,40 @@ static const Operators batching_operators = {
          Py_INCREF(type);
          Py_INCREF(handler);
      },
-     function},
-    {"_batching(int change)", [](int64_t change) { batching += int(change); }, function},
-    {"_one_sample(Tensor batch)", one_sample, function},
+     function | shape_only | shape_only},
+    {"_batching(int change)", [](int64_t change) { batching += int(change); }, function | shape_only | shape_only},
+    {"_one_sample(Tensor batch)", one_sample, function | shape_only | shape_only},
 };
 
-void register_operator(const std::string& signature, void* f, Thunk call, int places) { enter(signature, f, call, places); }
-
-void mark_autocast(const std::string& path, bool gpu, CastPolicy policy) {
-    if (auto it = table().operators.find(path); it != table().operators.end()) it->second->autocast[gpu] = policy;
+// Paths of the operators of which a fact is true, for those that look for operators rather than at one.
+static PyObject* operators_with(const std::string& name) {
+    const auto found = std::find_if(std::begin(fact_names), std::end(fact_names), [&](auto& f) { return name == f.first; });
+    if (found == std::end(fact_names)) throw ValueError("no such fact of operators: ", name);
+    Ref paths(PyList_New(0));
+    for (auto& [path, op] : table())
+        if (op->facts.has(found->second)) PyList_Append(paths.get(), Ref(PyUnicode_FromString(path.c_str())).get());
+    return paths.release();
 }
+
+// Path of an operator -> its sentence and example.
+static PyObject* operator_texts() {
+    Ref texts(PyDict_New());
+    for (auto& [path, op] : table())
+        if (op->text) PyDict_SetItemString(texts.get(), path.c_str(), Ref(PyUnicode_FromString(without_indent(op->text).c_str())).get());
+    return texts.release();
+}
+
+static const Operators fact_operators = {
+    {"_operators_with(str fact) -> list[str]", operators_with, function},
+    {"_operator_texts() -> dict[str, str]", operator_texts, function},
+};
+
+void register_operator(const std::string& signature, Registration registration) { enter(signature, registration); }
 
 PyObject* call_operator(const char* name, PyObject* const* args, Py_ssize_t n) {
     static std::map<std::string, PyObject*> cache;
     PyObject*& o = cache[name];
-    if (!o) o = new_object(table().operators.at(name).get(), form_function, PyUnicode_InternFromString("wisp"));
+    if (!o) o = new_object(table().at(name).get(), form_function, PyUnicode_InternFromString("wisp"));
     return call(o, args, size_t(n), nullptr);
 }
 
@@ -542,12 +656,11 @@ void make_operators(PyObject* module, PyTypeObject* tensor) {
     method_type.tp_descr_get = bind_method;
     if (PyType_Ready(&function_type) < 0 || PyType_Ready(&method_type) < 0) throw PythonError();
 
-    for (const Registration& r : pending()) enter(r.signature, r.f, r.call, r.places);
+    for (const Registration& r : pending()) enter(r.signature, r);
     pending().clear();
 
     Ref spaces(PyDict_New());
-    for (auto& [path, op] : table().operators) {
-        const int places = table().places[path];
+    for (auto& [path, op] : table()) {
         const size_t dot = path.rfind('.');
         const std::string space = dot == std::string::npos ? "" : path.substr(0, dot);
         PyObject* dict = PyDict_GetItemString(spaces.get(), space.c_str());
@@ -557,14 +670,17 @@ void make_operators(PyObject* module, PyTypeObject* tensor) {
             dict = PyDict_GetItemString(spaces.get(), space.c_str());
         }
         PyObject* home = PyUnicode_InternFromString(space.empty() ? "wisp" : ("wisp." + space).c_str());
-        auto put = [&](PyObject* into, const std::string& name, CallForm form) {
+        auto put = [&](PyObject* into, const std::string& name, const char* suffix, CallForm form) {
             Ref o(new_object(op.get(), form, home));
-            PyDict_SetItemString(into, name.c_str(), o.get());
+            PyDict_SetItemString(into, (name + suffix).c_str(), o.get());
+            const char* own_suffix = name.ends_with('_') ? "_" : "";  // mul_ is also multiply_
+            for (const std::string& further : words(op->facts.also))
+                PyDict_SetItemString(into, (further + own_suffix + suffix).c_str(), o.get());
         };
-        if (places & function) put(dict, op->name, form_function);
-        if (places & inplace_function) put(dict, op->name + "_", form_inplace);
-        if (places & method) put(tensor->tp_dict, op->name, form_method);
-        if (places & inplace) put(tensor->tp_dict, op->name + "_", form_inplace);
+        if (op->facts.has(function)) put(dict, op->name, "", form_function);
+        if (op->facts.has(inplace_function)) put(dict, op->name, "_", form_inplace);
+        if (op->facts.has(method)) put(tensor->tp_dict, op->name, "", form_method);
+        if (op->facts.has(inplace)) put(tensor->tp_dict, op->name, "_", form_inplace);
         Py_DECREF(home);
     }
     PyType_Modified(tensor);

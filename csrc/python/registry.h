@@ -1,16 +1,22 @@
-// Registering operators with Python: one line makes the function, the method, the in-place method, out= and the stub.
+// Registering operators with Python: one entry makes the function, the method, the in-place method, out=, the docstring and the stub.
 //
 //     static const Operators operators = {
 //         {"sum(Tensor input, int[]? dim, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
 //          [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) { return ...; },
-//          function | method},
+//          function | method | reduces | cuda_float32,
+//          R"(The sum of all elements, or along dimensions.
+//             >>> wisp.sum(wisp.tensor([[1, 2], [3, 4]]), 0)
+//             tensor([4, 6]))"},
 //     };
 //
+// After the callable come the facts about the operator (csrc/ops/facts.h) and what it does: a sentence and an example, which a test
+// runs. Where a macro makes the entries of a family, {"nn.functional.max_pool2d", facts, text} adds them to one of its operators.
 // The signature has PyTorch's names and defaults; the callable's parameters follow it one to one, without `out`, which
 // is handled here: the result is copied into it. Lines of one name are overloads, tried in order.
 // A name may have a namespace: "nn.functional.gelu(...)", "linalg.vector_norm(...)".
 // "Tensor!? out=None" asks for an out of exactly the result's dtype; otherwise the result is cast as PyTorch allows.
 // "-> (values, indices)" after the signature names the parts of a tuple result.
+// "Tensor mat2|batch2" is a parameter with a second name, by which PyTorch documents the method.
 //
 // Types of the signature and of the callable's parameter (`?` also allows None):
 //     Tensor      const Tensor&                Tensor?     const Tensor& (undefined for None)
@@ -33,17 +39,11 @@
 #include <optional>
 #include <tuple>
 
+#include "../ops/facts.h"
 #include "../ops/pointwise.h"
 #include "objects.h"
 
 namespace wisp {
-
-enum Places : int {
-    function = 1,         // wisp.name, or in its namespace
-    method = 2,           // Tensor.name
-    inplace = 4,          // Tensor.name_: the result is written to self
-    inplace_function = 8  // wisp.name_
-};
 
 // --- from Python -----------------------------------------------------------------------------------------------------
 
@@ -148,14 +148,44 @@ template <class R, class... A> PyObject* thunk(void* f, PyObject** slots, PyType
 }
 template <class R, class... A> constexpr Thunk thunk_of(R (*)(A...)) { return &thunk<R, A...>; }
 
+// What a result is in the stub.
+template <class R> struct ResultText;
+#define WISP_RESULT(T, text)                       \
+    template <> struct ResultText<T> {             \
+        static constexpr const char* value = text; \
+    };
+WISP_RESULT(Tensor, "Tensor")
+WISP_RESULT(TensorList, "tuple[Tensor, ...]")
+WISP_RESULT(bool, "bool")
+WISP_RESULT(int64_t, "int")
+WISP_RESULT(double, "float")
+WISP_RESULT(Scalar, "Number")
+WISP_RESULT(Dims, "Size")
+WISP_RESULT(DType, "dtype")
+WISP_RESULT(void, "None")
+WISP_RESULT(PyObject*, "Any")
+#undef WISP_RESULT
+template <class... T> struct ResultText<std::tuple<T...>> {
+    static constexpr const char* value = sizeof...(T) == 2   ? "tuple[Tensor, Tensor]"
+                                         : sizeof...(T) == 3 ? "tuple[Tensor, Tensor, Tensor]"
+                                                             : "tuple[Tensor, ...]";
+};
+template <class R> struct ResultText<R&> : ResultText<std::remove_const_t<R>> {};
+template <class R, class... A> constexpr const char* result_text(R (*)(A...)) { return ResultText<R>::value; }
+
 struct Registration {
     const char* signature;
-    void* f;
-    Thunk call;
-    int places;
+    void* f = nullptr;
+    Thunk call = nullptr;
+    Facts facts;
+    const char* text = nullptr;    // what it does, and an example
+    const char* result = nullptr;  // its type in the stub
 
-    template <class Callable> Registration(const char* s, Callable c, int p)
-        : signature(s), f(reinterpret_cast<void*>(+c)), call(thunk_of(+c)), places(p) {}
+    template <class Callable> Registration(const char* s, Callable c, const Facts& facts, const char* text = nullptr)
+        : signature(s), f(reinterpret_cast<void*>(+c)), call(thunk_of(+c)), facts(facts), text(text), result(result_text(+c)) {}
+    // More about an operator that is registered above.
+    Registration(const char* path, const Facts& facts, const char* text = nullptr) : signature(path), facts(facts), text(text) {}
+    Registration(const char* path, const char* text) : signature(path), text(text) {}
 };
 
 // A list of registrations, added to the global one before main.
@@ -165,8 +195,8 @@ struct Operators {
 
 // Called once at import: makes the Python objects. Functions go into dicts by namespace, methods into the Tensor type.
 void make_operators(PyObject* module, PyTypeObject* tensor);
-// Adds operators at run time (the pointwise table does): signatures with one shared callable and its data.
-void register_operator(const std::string& signature, void* f, Thunk call, int places);
+// Adds an operator at import (the pointwise table does): its signature is copied.
+void register_operator(const std::string& signature, Registration registration);
 // The vectorcall entry of an operator, for number slots that fall back to the full parser.
 PyObject* call_operator(const char* name, PyObject* const* args, Py_ssize_t n);
 

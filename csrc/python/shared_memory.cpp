@@ -117,7 +117,7 @@ const Operators operators = {
          s->read_only = false;
          mapped()[m->key] = s;
      },
-     function},
+     function | keeps_memory},
     {"_note_export(Tensor input)",
      [](const Tensor& t) {
          if (t.storage()->bytes >= large) exported().insert(t.storage());

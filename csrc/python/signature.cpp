@@ -79,7 +79,11 @@ Parsed parse_signature(std::string_view s) {
     const size_t dot = path.rfind('.');
     p.space = dot == std::string_view::npos ? "" : std::string(path.substr(0, dot));
     p.name = std::string(dot == std::string_view::npos ? path : path.substr(dot + 1));
-    o.text = p.name + std::string(s.substr(open));
+    o.text = p.name;
+    for (size_t at = open; at < s.size(); at++) {  // without second names
+        if (s[at] == '|') at = s.find_first_of(",=)", at);
+        o.text += s[at];
+    }
     std::string_view body = s.substr(open + 1, close - open - 1);
     bool keyword_only = false;
     size_t at = 0;
@@ -109,7 +113,14 @@ Parsed parse_signature(std::string_view s) {
         parameter.kind = kind_of(type);
         parameter.elements_optional = type == "Tensor?[]";
         parameter.keyword_only = keyword_only;
-        parameter.name = PyUnicode_InternFromString(std::string(trim(rest.substr(0, equals))).c_str());
+        const std::string name(trim(rest.substr(0, equals)));
+        size_t bar = name.find('|');
+        parameter.name = PyUnicode_InternFromString(name.substr(0, bar).c_str());
+        while (bar != std::string::npos) {
+            const size_t from = bar + 1;
+            bar = name.find('|', from);
+            parameter.others.push_back(PyUnicode_InternFromString(name.substr(from, bar - from).c_str()));
+        }
         parameter.preset = equals == std::string_view::npos ? nullptr : preset_of(trim(rest.substr(equals + 1)));
         if (PyUnicode_CompareWithASCIIString(parameter.name, "out") == 0) {
             o.out = int(o.parameters.size());
@@ -117,11 +128,10 @@ Parsed parse_signature(std::string_view s) {
         }
         if (PyUnicode_CompareWithASCIIString(parameter.name, "pin_memory") == 0) o.pin = int(o.parameters.size());
         if (parameter.kind == Kind::rest) o.has_rest = true;
-        if (parameter.kind == Kind::generator) o.random = true;
+        if (parameter.kind == Kind::generator) o.draws = true;
         if (!keyword_only) o.positional++;
         o.parameters.push_back(parameter);
     }
-    if (p.name.find("dropout") != std::string::npos) o.random = true;
     if (const size_t arrow = s.find("->"); arrow != std::string_view::npos) {
         std::string_view names = trim(s.substr(arrow + 2));
         if (names.front() == '(') {
@@ -133,6 +143,8 @@ Parsed parse_signature(std::string_view s) {
                 names = comma == std::string_view::npos ? std::string_view() : names.substr(comma + 1);
             }
             o.named = named_tuple(p.name, fields);
+        } else {
+            o.result = names;
         }
     }
     return p;
@@ -198,55 +210,15 @@ bool fits(const Parameter& p, PyObject* o) {
     return false;
 }
 
-// Second names of parameters: NumPy's everywhere, and those of PyTorch's documentation where its code has another.
-bool is_alias(const std::string& text, PyObject* given, PyObject* name) {
-    static const std::tuple<const char*, const char*, const char*> aliases[] = {{"", "axis", "dim"},
-                                                                                {"", "axes", "dims"},
-                                                                                {"", "keepdims", "keepdim"},
-                                                                                {"", "x", "input"},
-                                                                                {"", "a", "input"},
-                                                                                {"", "x1", "input"},
-                                                                                {"", "x2", "other"},
-                                                                                {"", "self", "input"},
-                                                                                {"", "axis", "dims"},
-                                                                                {"bmm", "batch2", "mat2"},
-                                                                                {"broadcast_to", "shape", "size"},
-                                                                                {"div", "value", "other"},
-                                                                                {"div_", "value", "other"},
-                                                                                {"dot", "other", "tensor"},
-                                                                                {"floor_divide", "value", "other"},
-                                                                                {"floor_divide_", "value", "other"},
-                                                                                {"fmod", "divisor", "other"},
-                                                                                {"fmod_", "divisor", "other"},
-                                                                                {"heaviside", "values", "other"},
-                                                                                {"heaviside_", "values", "other"},
-                                                                                {"index_copy", "tensor2", "source"},
-                                                                                {"index_copy", "tensor", "source"},
-                                                                                {"index_copy_", "tensor", "source"},
-                                                                                {"masked_scatter", "tensor", "source"},
-                                                                                {"masked_scatter_", "tensor", "source"},
-                                                                                {"matmul", "tensor2", "other"},
-                                                                                {"mul", "value", "other"},
-                                                                                {"mul_", "value", "other"},
-                                                                                {"narrow", "dimension", "dim"},
-                                                                                {"one_hot", "tensor", "input"},
-                                                                                {"remainder", "divisor", "other"},
-                                                                                {"remainder_", "divisor", "other"},
-                                                                                {"searchsorted", "values", "input"},
-                                                                                {"take", "indices", "index"},
-                                                                                {"cholesky_solve", "B", "input"},
-                                                                                {"cholesky_solve", "input2", "L"},
-                                                                                {"lu_solve", "b", "input"},
-                                                                                {"orgqr", "input2", "tau"},
-                                                                                {"ormqr", "input2", "tau"},
-                                                                                {"ormqr", "input3", "other"},
-                                                                                {"type_as", "tensor", "other"},
-                                                                                {"where", "y", "other"},
-                                                                                {"", "n", "other"}};
-    for (auto& [op, alias, meant] : aliases)
-        if (PyUnicode_CompareWithASCIIString(given, alias) == 0 && PyUnicode_CompareWithASCIIString(name, meant) == 0 &&
-            (!*op || text.substr(0, text.find('(')) == op))
-            return true;
+// NumPy's names of parameters, which PyTorch takes everywhere.
+bool is_alias(PyObject* given, const Parameter& p) {
+    static constexpr std::pair<const char*, const char*> aliases[] = {{"axis", "dim"}, {"axes", "dims"},  {"keepdims", "keepdim"},
+                                                                      {"x", "input"},  {"a", "input"},    {"x1", "input"},
+                                                                      {"x2", "other"}, {"self", "input"}, {"axis", "dims"}};
+    for (PyObject* other : p.others)
+        if (PyUnicode_Compare(given, other) == 0) return true;
+    for (auto& [alias, meant] : aliases)
+        if (PyUnicode_CompareWithASCIIString(given, alias) == 0 && PyUnicode_CompareWithASCIIString(p.name, meant) == 0) return true;
     return false;
 }
 
@@ -288,7 +260,7 @@ bool bind(const Overload& o, PyObject* const* args, Py_ssize_t n, PyObject* kwna
             if (i == count)
                 for (i = 0; i < count && PyUnicode_Compare(o.parameters[i].name, key) != 0; i++) {}
             if (i == count)
-                for (i = 0; i < count && !is_alias(o.text, key, o.parameters[i].name); i++) {}
+                for (i = 0; i < count && !is_alias(key, o.parameters[i]); i++) {}
             if (i == count) {
                 if (reason) *reason = str("got an unexpected keyword argument '", PyUnicode_AsUTF8(key), "'");
                 return false;

@@ -23,7 +23,8 @@ enum class Kind : uint8_t {
 };
 
 struct Parameter {
-    PyObject* name;  // interned
+    PyObject* name;                 // interned
+    std::vector<PyObject*> others;  // second names
     Kind kind;
     bool optional;  // None allowed
     bool elements_optional;
@@ -38,12 +39,13 @@ struct Overload {
     int pin = -1;        // index of `pin_memory`
     bool has_rest = false;
     bool exact_out = false;  // out= must have the dtype of the result
-    bool random = false;     // draws from a generator
-    int places = 0;          // where it may be called
+    bool draws = false;      // random numbers
+    uint64_t places = 0;     // where it may be called: bits of Facts
     void* f;
     Thunk call;
     PyTypeObject* named = nullptr;
-    std::string text;  // "add(input, other, *, alpha=1)" with types
+    std::string result;  // its type
+    std::string text;    // "add(input, other, *, alpha=1)" with types
 };
 
 struct Parsed {

@@ -19,7 +19,7 @@ globals().update({name: f for name, f in _core._operators[""].items() if not nam
 bool = _core.bool
 _core._set_package_directory(_os.path.dirname(__file__) + _os.sep)
 
-from wisp import _composites, _signatures, _tensor  # noqa: E402
+from wisp import _composites, _tensor  # noqa: E402
 from wisp._composites import settings as _settings  # noqa: E402
 from wisp._tensor import legacy as _legacy  # noqa: E402
 from wisp.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402, F401
@@ -28,7 +28,6 @@ _tensor.install()
 _composites.install(globals())
 globals().update(_legacy.TYPES)
 globals().update({name: getattr(_settings, name) for name in _settings.__all__})
-_signatures.install(globals())
 
 __version__ = "0.1.0"
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e

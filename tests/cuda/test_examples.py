@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import wisp
-from wisp import _docs
+from wisp import _core
 
 MISSING = (pathlib.Path(__file__).parent / "missing.txt").read_text().split()
-FOLDER = pathlib.Path(_docs.__file__).parent
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\binf\b|\bnan\b)")
 # What is shown is of the CPU: its memory, or numbers that come in no fixed order.
 HOST_ONLY = {
@@ -31,13 +30,6 @@ HOST_ONLY = {
 }
 
 
-def entries():
-    for file in sorted(FOLDER.glob("*.txt")):
-        for entry in file.read_text().split("\n= "):
-            name, _, body = entry.removeprefix("= ").partition("\n")
-            yield pytest.param(name, body.strip() + "\n", id=f"{file.stem}-{name}")
-
-
 def shown(body, device):
     """What the statements of an example print, on a device."""
     text, space = io.StringIO(), {"wisp": wisp}
@@ -53,8 +45,9 @@ def shown(body, device):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name, body", entries())
-def test_example(name, body):
+@pytest.mark.parametrize("name", _core._operator_texts())
+def test_example(name):
+    body = _core._operator_texts()[name] + "\n"
     if name in HOST_ONLY:
         pytest.skip("about the CPU")
     try:

@@ -1,7 +1,7 @@
 """Operators written in Python over others, a file per family.
 
 A family's `FUNCTIONS` become wisp.name, `METHODS` Tensor.name, `INPLACE` Tensor.name_ (the out-of-place form, then copied
-into self). `ALIASES` give an existing operator further names.
+into self).
 """
 
 import importlib
@@ -9,22 +9,7 @@ import types
 
 from wisp import _core
 
-_FAMILIES = (
-    "aliases",
-    "reduce",
-    "shape",
-    "copies",
-    "measure",
-    "signal",
-    "objects",
-    "foreach",
-    "matmul",
-    "linear",
-    "misc",
-    "neural",
-    "sparse",
-    "rare",
-)
+_FAMILIES = ("reduce", "shape", "copies", "measure", "signal", "objects", "foreach", "matmul", "linear", "misc", "neural", "sparse", "rare")
 
 
 def _inplace(function):
@@ -64,15 +49,3 @@ def install(namespace):
         methods.update({f.__name__: _method(f) for f in getattr(module, "METHODS", ())})
         methods.update({f.__name__ + "_": _inplace(f) for f in getattr(module, "INPLACE", ())})
     _core._extend_tensor(methods)
-    aliases = importlib.import_module("wisp._composites.aliases").ALIASES
-    more = {}
-    for alias, name in aliases.items():
-        if name in namespace:
-            namespace[alias] = namespace[name]
-        for suffix in ("", "_"):
-            found = getattr(_core.Tensor, name + suffix, None)
-            if found is not None:
-                more[alias + suffix] = found
-            if name + suffix in namespace and suffix:
-                namespace[alias + suffix] = namespace[name + suffix]
-    _core._extend_tensor(more)

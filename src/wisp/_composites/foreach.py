@@ -2,10 +2,6 @@
 
 from wisp import _core
 
-_UNARY = (
-    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round "
-    "rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
-)
 _BINARY = "add sub mul div clamp_max clamp_min maximum minimum pow"
 
 
@@ -100,7 +96,7 @@ def _foreach_copy_(self, src, non_blocking=False):
 
 
 FUNCTIONS = [
-    *(_unary(name + suffix) for name in _UNARY.split() for suffix in ("", "_")),
+    *(_unary(name + suffix) for name in _core._operators_with("in_foreach") for suffix in ("", "_")),
     *(_binary(name + suffix) for name in _BINARY.split() for suffix in ("", "_")),
     *(_ternary(name + suffix) for name in ("addcmul", "addcdiv") for suffix in ("", "_")),
     *(_lerp(name) for name in ("lerp", "lerp_")),

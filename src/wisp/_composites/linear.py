@@ -4,6 +4,7 @@ import math
 
 from wisp import _core
 from wisp._composites.reduce import into
+from wisp._signatures import renamed
 
 _op, _linalg = _core._operators[""], _core._operators["linalg"]
 
@@ -147,6 +148,6 @@ def pca_lowrank(A, q=None, center=True, niter=2):
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
 
 
-FUNCTIONS = [matrix_power, matrix_exp, logdet, pinverse, lu, svd_lowrank, pca_lowrank]
+FUNCTIONS = [matrix_power, renamed(matrix_exp, "matrix_exp(A)", A="input"), logdet, pinverse, lu, svd_lowrank, pca_lowrank]
 METHODS = [matrix_power, matrix_exp, logdet, pinverse, lu]
 INPLACE = []

@@ -4,6 +4,7 @@ import itertools
 
 from wisp import _core
 from wisp._composites.reduce import functions_of, into
+from wisp._signatures import renamed
 
 _op = _core._operators[""]
 
@@ -262,5 +263,18 @@ def is_tensor(obj):
 
 
 FUNCTIONS = functions_of(globals(), "fill_diagonal_")
-METHODS = [hsplit, vsplit, dsplit, unsafe_chunk, unsafe_split, unsafe_split_with_sizes, nonzero_static, resize_as_, fill_diagonal_]
+# The names by which PyTorch documents the parameters of the methods.
+_SPLITS = (
+    renamed(split, f"{split.__name__}(split_size_or_sections)", split_size_or_sections="indices_or_sections")
+    for split in (hsplit, vsplit, dsplit)
+)
+METHODS = [
+    *_SPLITS,
+    renamed(unsafe_split, "unsafe_split(split_size, dim=0)", split_size="split_size_or_sections"),
+    renamed(resize_as_, "resize_as_(tensor, memory_format=torch.contiguous_format)", tensor="the_template"),
+    unsafe_chunk,
+    unsafe_split_with_sizes,
+    nonzero_static,
+    fill_diagonal_,
+]
 INPLACE = []

@@ -4,26 +4,21 @@ What is held (`_held`) carries the gradient: operators on such a tensor are oper
 A class says how another one of its kind is made around other values (`_with`), and which values a gradient has (`_gradient_of_values`).
 """
 
+import functools
+
 import wisp
 
-# operators of one tensor whose elements alone matter, and of several
-ELEMENTWISE = set(
-    """
-    abs absolute acos acosh angle asin asinh atan atanh bernoulli bitwise_not ceil celu clamp clamp_max clamp_min clip clone conj
-    conj_physical contiguous cos cosh deg2rad detach digamma dropout elu erf erfc erfinv exp exp2 expm1 fill fix floor frac
-    full_like gelu hardshrink hardsigmoid hardswish hardtanh isfinite isinf isnan isneginf isposinf leaky_relu lgamma log log10
-    log1p log2 logical_not logit logsigmoid mish nan_to_num neg negative ones_like positive rad2deg rand_like randn_like
-    randint_like empty_like zeros_like reciprocal relu relu6 round rsqrt selu sgn sigmoid sign signbit silu sin sinc sinh
-    softplus softshrink softsign sqrt square tan tanh tanhshrink threshold trunc zero float double half bfloat16 int long short
-    char byte bool to type_as cpu cuda type alpha_dropout pin_memory uniform normal embedding""".split()
-)
-BINARY = set(
-    """
-    add sub subtract mul multiply div divide true_divide floor_divide remainder fmod pow maximum minimum fmax fmin atan2 eq ne lt
-    le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__ __radd__ __rmul__
-    __rsub__ __rtruediv__ __rpow__ __rmod__ __rfloordiv__ rsub masked_fill where copysign hypot lerp addcmul addcdiv copy isclose
-    xlogy nextafter ldexp""".split()
-)
+
+@functools.cache
+def elementwise():
+    """Name of each operator of elements -> how many tensors it takes. Those of the core say so where they are registered."""
+    found = dict.fromkeys(("angle", "cuda", "type", "alpha_dropout", "embedding"), 1)
+    found |= dict.fromkeys((f"__{name}__" for name in "and or xor radd rmul rsub rtruediv rpow rmod rfloordiv".split()), 2)
+    for path in wisp._core._operators_with("elementwise"):
+        space, _, name = path.rpartition(".")
+        operator = wisp._core._operators[space].get(name) or getattr(wisp.Tensor, name)
+        found[name.rstrip("_")] = max(operator._operands, found.get(name.rstrip("_"), 1))
+    return found | {"to": 1, "type_as": 1}  # the other tensor is there for its dtype
 
 
 class Holder:

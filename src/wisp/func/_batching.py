@@ -2,8 +2,9 @@
 
 A BatchedTensor looks like one sample: its shape, dtype and so on are a sample's. The values of all samples are in
 `_physical`, with the batch as first dimension (which may be a BatchedTensor of an outer vmap). The argument parser sends
-every operator that is called with one to `_call`, which looks for a rule in _batching_rules.py; an operator without one is applied to one
-sample after another. Rules compute with operators on the physical tensors, so derivatives need no rules of their own.
+every operator that is called with one to `_call`, which looks for a rule in _batching_rules.py, by the operator's name or by its facts;
+an operator without one is applied to one sample after another. Rules compute with operators on the physical tensors, so derivatives
+need no rules of their own.
 """
 
 import contextlib
@@ -213,37 +214,16 @@ class Call:
         return self.input if self.inplace else _wrap(result, self.level.number)
 
 
-# They look at the shape, dtype or kind of a tensor alone.
-_PLAIN = {
-    "_one_sample",
-    "_batching",
-    "_set_batching",
-    "is_floating_point",
-    "is_complex",
-    "numel",
-    "is_contiguous",
-    "is_same_size",
-    "result_type",
-    "can_cast",
-    "is_conj",
-    "is_neg",
-    "is_signed",
-    "_enter_dual_level",
-    "_exit_dual_level",
-    "_hide_tangents",
-    "_autocast_enabled",
-    "_autocast_dtype",
-}
-
-
 RULES = {}  # name of an operator -> function of a Call; filled by _batching_rules.py
+BY_FACT = {}  # what is known of an operator (csrc/ops/facts.h) -> the rule of those that have none of their own
 
 
 def _call(op, name, form, arguments):
     """Called by the argument parser."""
     name = name[5:] if name.startswith("wisp.") else name
     short = name.rsplit(".", 1)[-1]
-    if short in _PLAIN:
+    facts = op._facts
+    if "shape_only" in facts:
         return NotImplemented
     found = []
     _batched_in(list(arguments.values()), found)
@@ -262,9 +242,11 @@ def _call(op, name, form, arguments):
             "extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` not "
             "being vmapped over in a vmap. Please try to use out-of-place operators instead."
         )
-    if short.rstrip("_") in _RANDOM:
+    if "draws" in facts:
         return _random(op, name, arguments, level, call)
     rule = RULES.get(name.rstrip("_")) or RULES.get(short.rstrip("_")) if "linalg" not in name else RULES.get(name)
+    if rule is None:
+        rule = next((rule for fact, rule in BY_FACT.items() if fact in facts), None)
     result = rule(call) if rule else NotImplemented
     return one_by_one(call) if result is NotImplemented else result
 
@@ -305,47 +287,6 @@ def one_by_one(call, before=None):
 
 # --- random numbers -------------------------------------------------------------------------------------------------------
 
-_RANDOM = {
-    "rand_like",
-    "randn_like",
-    "randint_like",
-    "bernoulli",
-    "dropout",
-    "alpha_dropout",
-    "feature_dropout",
-    "normal",
-    "uniform",
-    "exponential",
-    "cauchy",
-    "geometric",
-    "log_normal",
-    "random",
-    "poisson",
-    "binomial",
-    "multinomial",
-    "rand",
-    "randn",
-    "randint",
-    "randperm",
-    "fractional_max_pool2d",
-    "fractional_max_pool3d",
-}
-_DRAWN_AT_ONCE = {
-    "rand_like",
-    "randn_like",
-    "randint_like",
-    "bernoulli",
-    "dropout",
-    "uniform",
-    "exponential",
-    "cauchy",
-    "geometric",
-    "log_normal",
-    "random",
-    "poisson",
-    "normal",
-}
-
 
 def _random(op, name, arguments, level, call=None):
     if arguments.get("training", arguments.get("train", True)) is False:
@@ -359,7 +300,7 @@ def _random(op, name, arguments, level, call=None):
         return NotImplemented
     before, _state.drawing = getattr(_state, "drawing", None), level.number - 1
     try:
-        return _drawn(name, arguments, level, call or Call(op, name, False, arguments, level))
+        return _drawn(arguments, level, call or Call(op, name, False, arguments, level))
     finally:
         if before is None:
             del _state.drawing
@@ -367,13 +308,12 @@ def _random(op, name, arguments, level, call=None):
             _state.drawing = before
 
 
-def _drawn(name, arguments, level, call):
+def _drawn(arguments, level, call):
     if level.randomness == "different":
-        short = name.rsplit(".", 1)[-1].rstrip("_")
         tensors = [v for v in arguments.values() if isinstance(v, Tensor)]
-        if short in _DRAWN_AT_ONCE and len(tensors) == 1 and call.has(call.input):
+        if "elementwise" in call.op._facts and len(tensors) == 1 and call.has(call.input):
             return call(**{call.first: call.physical(call.input)})
-        if short in ("rand", "randn", "randint") and "size" in arguments:
+        if not tensors and "size" in arguments:
             return call(size=(level.size, *ints(arguments["size"])))
         return one_by_one(call)
     generator = arguments.get("generator") or _core.default_generator

@@ -6,7 +6,7 @@ operators, and returns the result as a sample; NotImplemented sends the call to 
 
 import wisp
 from wisp import _core
-from wisp.func._batching import RULES, Call, aligned, ints, is_batched, one_by_one, physical_of, wrapped
+from wisp.func._batching import BY_FACT, RULES, Call, aligned, ints, is_batched, one_by_one, physical_of, wrapped
 
 Tensor = wisp.Tensor
 
@@ -40,23 +40,8 @@ def _unary(call):
     return call(**{call.first: call.physical(call.input)})
 
 
-_MANY_DIMS = {
-    "sum",
-    "mean",
-    "amax",
-    "amin",
-    "var",
-    "std",
-    "nansum",
-    "nanmean",
-    "logsumexp",
-    "all",
-    "any",
-    "count_nonzero",
-    "vector_norm",
-    "var_mean",
-    "std_mean",
-}
+def _takes_many_dims(op):
+    return any("int[]? dim" in signature or "int[] dim" in signature for signature in op._signatures)
 
 
 def _reduction(call):
@@ -65,13 +50,13 @@ def _reduction(call):
         return _pointwise(call)
     if not call.has(x):
         return NotImplemented
-    physical, rank, dim = x._physical, x.dim(), call.arguments.get("dim")
+    physical, rank, dim, many = x._physical, x.dim(), call.arguments.get("dim"), _takes_many_dims(call.op)
     if rank == 0:
-        if call.arguments.get("keepdim") or (dim is not None and short not in _MANY_DIMS):
+        if call.arguments.get("keepdim") or (dim is not None and not many):
             return NotImplemented
         physical, rank, dim = physical.unsqueeze(1), 1, None
     if dim is None or dim in ((), []):
-        if short in _MANY_DIMS:
+        if many:
             return call(**{call.first: physical, "dim": tuple(range(1, rank + 1))})
         if call.arguments.get("keepdim") or short in ("median", "nanmedian", "aminmax"):
             return NotImplemented
@@ -103,6 +88,14 @@ def _along(*names, extra=0, others=()):
         return call(**changes)
 
     return rule
+
+
+_DIMENSIONS = ("dim", "dims", "dim0", "dim1", "dim2", "axis0", "axis1", "source", "destination")
+
+
+def _along_dims(call):
+    """Along whatever the operator calls its dimensions."""
+    return _along(*(name for name in call.arguments if name in _DIMENSIONS))(call)
 
 
 def _softmax(call):
@@ -427,46 +420,12 @@ def _rules(rule, names):
         RULES[name] = rule
 
 
-_rules(
-    _pointwise,
-    " ".join(row[0] for row in _core._pointwise_table())
-    + """
-    where clamp clip clamp_min clamp_max lerp addcmul addcdiv float_power rsub true_divide divide multiply subtract
-    isclose copy type_as nan_to_num threshold absolute negative arccos arccosh arcsin arcsinh arctan arctan2 arctanh fix greater
-    greater_equal less less_equal not_equal div pow floor_divide ldexp logit""",
-)
+BY_FACT.update(elementwise=_pointwise, takes_batches=_unary, reduces=_reduction, along_dim=_along_dims)
+_rules(_unary, "to fill")  # their second tensor is no operand
 _rules(_masked_fill, "masked_fill")
-_rules(
-    _unary,
-    """
-    clone contiguous to float double half bfloat16 int long short byte char bool cfloat cdouble detach alias zero fill zeros_like
-    ones_like full_like empty_like relu relu6 gelu silu mish elu celu selu leaky_relu hardtanh hardsigmoid hardswish hardshrink
-    softshrink softplus softsign sigmoid tanh tanhshrink logsigmoid conj conj_physical resolve_conj resolve_neg real imag
-    view_as_real view_as_complex tril triu round positive signbit isnan isinf isfinite isposinf isneginf
-    _without_graph _primal _tangent _has_tangent linalg.det linalg.inv linalg.cholesky linalg.svdvals linalg.eigvalsh
-    linalg.slogdet linalg.eigh linalg.qr linalg.svd det inverse one_hot""",
-)
-_rules(
-    _reduction,
-    """
-    sum mean prod amax amin max min argmax argmin var std nansum nanmean logsumexp all any count_nonzero linalg.vector_norm
-    median nanmedian var_mean std_mean aminmax""",
-)
-_rules(
-    _along("dim"),
-    """
-    cumsum cumprod cummax cummin logcumsumexp sort argsort topk kthvalue mode select narrow unbind chunk split
-    split_with_sizes tensor_split flip unflatten diff""",
-)
-RULES["flip"] = _along("dims")
 _rules(_softmax, "softmax log_softmax softmin")
 _rules(_along("dim", extra=1), "unsqueeze")
-_rules(_along("dim0", "dim1"), "transpose swapdims")
-_rules(_along("axis0", "axis1"), "swapaxes")
-_rules(_along("source", "destination"), "movedim moveaxis")
-_rules(_along("dim1", "dim2"), "diagonal")
 _rules(_along("dim1", "dim2", extra=1), "diag_embed")
-_rules(_along("dims"), "roll")
 _rules(_along("dim", others=("index", "src")), "gather scatter scatter_add scatter_reduce")
 _rules(_by_index, "index_select index_add index_copy index_fill")
 _rules(_sized("size"), "view expand broadcast_to")
@@ -480,7 +439,7 @@ _rules(_flatten, "flatten")
 _rules(_ravel, "ravel")
 _rules(_transposed, "t")
 _rules(_adjoint, "adjoint")
-_rules(_joined, "cat concat concatenate stack")
+_rules(_joined, "cat stack")
 _rules(_matmul, "matmul mm bmm mv dot linalg.matmul")
 _rules(_linear, "linear")
 _rules(_plus_product, "addmm addmv baddbmm")
@@ -495,7 +454,6 @@ for _k in (1, 2, 3):
         f"adaptive_max_pool{_k}d adaptive_max_pool{_k}d_with_indices lp_pool{_k}d",
     )
 _rules(_image(None), "interpolate upsample")
-_rules(_unary, "pixel_shuffle pixel_unshuffle")
 _rules(lambda call: _unary(call) if call.arguments["mode"] == "constant" else _image(None)(call), "pad")
 _rules(_layer_norm, "layer_norm rms_norm")
 _rules(_group_norm, "group_norm")

@@ -5,7 +5,7 @@ Operators on elements keep the mask; reductions leave masked-out elements aside 
 
 import wisp
 from wisp import _core
-from wisp._tensor.holder import BINARY, ELEMENTWISE, Holder
+from wisp._tensor.holder import Holder, elementwise
 
 _SHAPES = set(
     """view reshape flatten unflatten transpose swapaxes swapdims permute t movedim moveaxis unsqueeze squeeze expand expand_as
@@ -224,7 +224,7 @@ def _call(function, args, kwargs):
     if base in ("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "normalize"):
         options = {key: value for key, value in kwargs.items() if key in ("dim", "dtype", "eps")}
         return args[0]._with(getattr(wisp.masked, base)(_data(args[0]), *args[1:2], **options, mask=args[0]._mask))
-    if base in ELEMENTWISE or base in BINARY:
+    if base in elementwise():
         found = [value for value in (*args, *kwargs.values()) if _masked(value)]
         for other in found[1:]:
             if other._mask.shape != found[0]._mask.shape or not wisp.equal(other._mask, found[0]._mask):

@@ -4,7 +4,7 @@ import math
 
 import wisp
 from wisp import _core
-from wisp._tensor.holder import BINARY, ELEMENTWISE
+from wisp._tensor.holder import elementwise
 from wisp.nested._tensor import NestedTensor, RaggedSize, _make
 
 F = wisp.nn.functional
@@ -21,7 +21,7 @@ def call(function, args, kwargs):
     with wisp.DisableTorchFunctionSubclass():
         if base in RULES and not inplace:
             return RULES[base](*args, **kwargs)
-        if base in ELEMENTWISE or base in BINARY:
+        if base in elementwise():
             result = _on_values(function, base, args, kwargs)
             return args[0] if inplace else result
         if hasattr(function, "_unseen"):  # written in Python: what it calls comes here
@@ -71,21 +71,21 @@ def _wrapped(input, dim):
 # ---- elements
 def _on_values(function, name, args, kwargs):
     found = [value for value in (*args, *kwargs.values()) if _nested(value)]
-    first = found[0]
+    first, binary = found[0], elementwise()[name] > 1
     for other in found[1:]:
         if other._shapes != first._shapes or other._ragged != first._ragged:
 
             def shown(tensor):
                 return f"({', '.join(map(str, tensor._sizes))})"
 
-            if name in BINARY and tensor_broadcasts(first, other):
+            if binary and tensor_broadcasts(first, other):
                 return _by_parts(function, args, kwargs, first)
             raise RuntimeError(f"cannot call binary pointwise function {name} with inputs of shapes {shown(first)} and {shown(other)}")
 
     def values(value):
         if _nested(value):
             return value._values
-        if isinstance(value, _core.Tensor) and value.dim() > 0 and name in BINARY:
+        if isinstance(value, _core.Tensor) and value.dim() > 0 and binary:
             return _spread(first, value, name)
         return value
 

@@ -20,61 +20,24 @@ def rule(*names):
 
 
 # ---- one operand
-_UNARY = {
-    "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "tanh": "Tanh",
-    "exp": "Exp",
-    "log": "Log",
-    "sqrt": "Sqrt",
-    "neg": "Neg",
-    "abs": "Abs",
-    "floor": "Floor",
-    "ceil": "Ceil",
-    "sin": "Sin",
-    "cos": "Cos",
-    "tan": "Tan",
-    "asin": "Asin",
-    "acos": "Acos",
-    "atan": "Atan",
-    "sinh": "Sinh",
-    "cosh": "Cosh",
-    "asinh": "Asinh",
-    "acosh": "Acosh",
-    "atanh": "Atanh",
-    "erf": "Erf",
-    "sign": "Sign",
-    "reciprocal": "Reciprocal",
-    "softsign": "Softsign",
-    "isnan": "IsNaN",
-    "isinf": "IsInf",
-    "selu": "Selu",
-    "negative": "Neg",
-    "absolute": "Abs",
-    "bitwise_not": "Not",
-    "logical_not": "Not",
-    "hardswish": "HardSwish",
-    "mish": "Mish",
-}
-
-
 def _floating(g, input):
     """Integers as the float in which the operator computes."""
     return input if g.result.dtype == input.dtype or not g.result.dtype.is_floating_point else g.cast(input, g.result.dtype)
 
 
-def _unary(name, kind):
-    def translate(g, input, *unused, **ignored):
-        if kind == "Not":
-            if name == "bitwise_not" and input.dtype != wisp.bool:
-                raise UnsupportedOperatorError("onnx.export: bitwise_not of integers has no translation")
-            return g.op("Not", g.cast(input, wisp.bool))
-        return g.op(kind, _floating(g, input))
-
-    return translate
+def _unary(kind):
+    return lambda g, input, *unused, **ignored: g.op(kind, _floating(g, input))
 
 
-RULES.update({name: _unary(name, kind) for name, kind in _UNARY.items()})
+# Those that ONNX has as they are say so where they are registered.
+RULES.update({name: _unary(op._onnx) for space in wisp._core._operators.values() for name, op in space.items() if op._onnx})
+
+
+@rule("logical_not", "bitwise_not")
+def logical_not(g, input):
+    if g.call.name == "bitwise_not" and input.dtype != wisp.bool:
+        raise UnsupportedOperatorError("onnx.export: bitwise_not of integers has no translation")
+    return g.op("Not", g.cast(input, wisp.bool))
 
 
 @rule("contiguous", "clone", "detach", "alias", "positive", "requires_grad", "cpu", "cuda")
@@ -104,7 +67,7 @@ RULES["expm1"] = lambda g, input: g.op("Sub", g.op("Exp", _floating(g, input)), 
 RULES["log2"] = lambda g, input: g.op("Div", g.op("Log", _floating(g, input)), g.number(math.log(2.0), g.result.dtype))
 RULES["log10"] = lambda g, input: g.op("Div", g.op("Log", _floating(g, input)), g.number(math.log(10.0), g.result.dtype))
 RULES["exp2"] = lambda g, input: g.op("Pow", g.number(2.0, g.result.dtype), _floating(g, input))
-RULES["trunc"] = RULES["fix"] = lambda g, input: g.op("Mul", g.op("Sign", input), g.op("Floor", g.op("Abs", input)))
+RULES["trunc"] = lambda g, input: g.op("Mul", g.op("Sign", input), g.op("Floor", g.op("Abs", input)))
 RULES["isfinite"] = lambda g, input: g.op("Not", g.op("Or", g.op("IsNaN", input), g.op("IsInf", input)))
 
 
@@ -216,18 +179,12 @@ def _arithmetic(kind):
     return translate
 
 
-for _names, _kind in (
-    (("add", "__radd__"), "Add"),
-    (("sub", "subtract"), "Sub"),
-    (("mul", "multiply"), "Mul"),
-    (("maximum",), "Max"),
-    (("minimum",), "Min"),
-):
+for _names, _kind in ((("add", "__radd__"), "Add"), (("sub",), "Sub"), (("mul",), "Mul"), (("maximum",), "Max"), (("minimum",), "Min")):
     rule(*_names)(_arithmetic(_kind))
 RULES["rsub"] = lambda g, input, other, alpha=1: RULES["sub"](g, other, input, alpha=alpha)
 
 
-@rule("div", "divide", "true_divide")
+@rule("div")
 def div(g, input, other, *, rounding_mode=None):
     dtype = g.result.dtype
     a, b = _scalar(g, input, dtype), _scalar(g, other, dtype)
@@ -369,7 +326,7 @@ def repeat(g, input, *repeats, **named):
     return g.op("Tile", source, g.ints([1] * max(-missing, 0) + repeats))
 
 
-@rule("cat", "concat", "concatenate")
+@rule("cat")
 def cat(g, tensors, dim=0, **named):
     parts = [g.cast(tensor, g.result.dtype) for tensor in tensors if tensor.ndim == g.result.ndim]
     return g.op("Concat", *parts, axis=named.get("axis", dim))

@@ -1,57 +1,12 @@
 """Operators on sparse tensors. The core hands every call that has one among its arguments to `call`.
 
-`OPERATORS` maps the name of an operator to a function with its parameters. Those that keep zeros (`_KEEP_ZERO`) work on the
-values alone. In-place forms that are not in the table are made from the others.
+`OPERATORS` maps the name of an operator to a function with its parameters. Those that keep zeros, by their registration, work on
+the values alone. In-place forms that are not in the table are made from the others.
 """
 
 import wisp
 from wisp.sparse._tensor import _COO, SparseTensor, flat, make, refused
 
-# f(0) = 0, so that only the stored elements change. Linear ones need no coalescing.
-_LINEAR = ("neg", "negative", "deg2rad", "rad2deg", "conj", "conj_physical", "resolve_conj", "resolve_neg", "positive")
-_KEEP_ZERO = (
-    "abs",
-    "absolute",
-    "asin",
-    "arcsin",
-    "asinh",
-    "arcsinh",
-    "atan",
-    "arctan",
-    "atanh",
-    "arctanh",
-    "ceil",
-    "erf",
-    "erfinv",
-    "expm1",
-    "fix",
-    "floor",
-    "frac",
-    "isinf",
-    "isnan",
-    "isneginf",
-    "isposinf",
-    "log1p",
-    "nan_to_num",
-    "relu",
-    "relu6",
-    "leaky_relu",
-    "round",
-    "sgn",
-    "sign",
-    "signbit",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
-    "trunc",
-    "angle",
-    "hardshrink",
-    "softshrink",
-    "dropout",
-)
 _CASTS = ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat", "cdouble", "chalf")
 
 OPERATORS = {}
@@ -111,8 +66,12 @@ def _on_values(name, linear):
     return function
 
 
-for _name in _LINEAR + _KEEP_ZERO:
-    OPERATORS[_name] = _on_values(_name, _name in _LINEAR)
+# f(0) = 0, so that only the stored elements change. Linear ones need no coalescing.
+for _fact in ("keeps_zero", "is_linear"):
+    for _path in wisp._core._operators_with(_fact):
+        _name = _path.rsplit(".", 1)[-1]
+        OPERATORS[_name] = _on_values(_name, _fact == "is_linear")
+OPERATORS["angle"] = _on_values("angle", False)
 for _name in _CASTS:
     OPERATORS[_name] = lambda input, *args, _name=_name, **kwargs: input._with(getattr(input._sparse_values, _name)())
 
@@ -157,7 +116,7 @@ def assign(input, result):
 # ---- arithmetic
 
 
-@_operator("mul", "multiply")
+@_operator("mul")
 def mul(input, other):
     if not _is_sparse(input):
         input, other = other, input
@@ -185,14 +144,14 @@ def _product_of_patterns(a, b):
     return make(_COO, (a._index[0].index_select(1, both),), values, a.shape, True).to_sparse(layout=kind)
 
 
-@_operator("mul_", "multiply_")
+@_operator("mul_")
 def mul_(input, other):
     if not _is_sparse(input):
         return input.copy_(mul(input, other).to_dense())
     return input._become(mul(input, other))
 
 
-@_operator("div", "divide", "true_divide", "floor_divide")
+@_operator("div")
 def div(input, other, *, rounding_mode=None):
     if not _is_sparse(input) or not _is_number(other):
         shape = list(other.shape) if isinstance(other, wisp.Tensor) else other
@@ -266,12 +225,12 @@ def _add_sparse(a, b, alpha):
     return both.coalesce().to_sparse(layout=kind) if a._coalesced and b._coalesced or kind is not _COO else both
 
 
-@_operator("sub", "subtract")
+@_operator("sub")
 def sub(input, other, *, alpha=1):
     return add(input, other, alpha=-alpha)
 
 
-@_operator("sub_", "subtract_")
+@_operator("sub_")
 def sub_(input, other, *, alpha=1):
     return add_(input, other, alpha=-alpha)
 

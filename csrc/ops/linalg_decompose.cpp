@@ -195,7 +195,7 @@ Tensor ormqr(const Tensor& a, const Tensor& tau, const Tensor& other, bool left,
         const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(c.numel() * std::max<int64_t>(1, k));
         lapack.householder_apply(product(batch), left ? 'L' : 'R', transposed ? 'C' : 'N', c.size(-2), c.size(-1), k, m, n,
-                                  reflected.device_data(), t.device_data(), c.device_data());
+                                 reflected.device_data(), t.device_data(), c.device_data());
     }
     return c;
 }
@@ -239,7 +239,7 @@ Singular singular(const Tensor& a, char job, const char* name) {
         const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(cube(a));
         lapack.svd(product(batch), job, m, n, copy.device_data(), r.s.device_data(), job == 'N' ? nullptr : r.u.device_data(),
-                    job == 'N' ? nullptr : r.vh.device_data(), info.device_data<int32_t>());
+                   job == 'N' ? nullptr : r.vh.device_data(), info.device_data<int32_t>());
     }
     check_converged(info, name, "singular values");
     return r;
@@ -345,7 +345,7 @@ std::tuple<Tensor, Tensor> eig(const Tensor& a, bool vectors, const char* name) 
             const auto& lapack = kernels::lapack(a.dtype());
             Unlocked unlocked(6 * cube(a));
             lapack.eig(product(batch), a.size(-1), copy.device_data(), values.device_data(), vectors ? v.device_data() : nullptr,
-                        info.device_data<int32_t>());
+                       info.device_data<int32_t>());
         }
         check_converged(info, name, "eigenvalues");
     }
@@ -459,8 +459,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
         const auto& lapack = kernels::lapack(a.dtype());
         Unlocked unlocked(cube(a) + full.numel() * k);
         lapack.least_squares(product(batch), driver == "gels" ? 'g' : driver.back(), m, n, columns, copy.device_data(), full.device_data(),
-                              rcond.value_or(epsilon(a.dtype()) * double(rows)), has_rank ? rank.device_data<int64_t>() : nullptr,
-                              has_values ? values.device_data() : nullptr, info.device_data<int32_t>());
+                             rcond.value_or(epsilon(a.dtype()) * double(rows)), has_rank ? rank.device_data<int64_t>() : nullptr,
+                             has_values ? values.device_data() : nullptr, info.device_data<int32_t>());
     }
     if (auto failure = first_failure(info))
         throw LinAlgError(name, ": ", failure->where,

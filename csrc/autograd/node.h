@@ -66,7 +66,7 @@ struct Edge {
 
 // A tensor kept for the backward pass.
 struct Saved {
-    Tensor tensor;  // an alias without history if is_output
+    Tensor tensor;  // an alias without history if it is an output
     uint32_t version = 0;
     int16_t output = -1;  // >= 0: it is this output of the node itself
     bool was_leaf = false;

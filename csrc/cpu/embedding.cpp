@@ -186,8 +186,15 @@ void bag_backward(const BagArgs& a, const void* grad, const int64_t* picked, voi
     });
 }
 
+bool rise(const int64_t* offsets, int64_t n, int64_t indices) {
+    if (n == 0 || offsets[0] < 0 || offsets[n - 1] > indices) return false;
+    for (int64_t i = 1; i < n; i++)
+        if (offsets[i - 1] > offsets[i]) return false;
+    return true;
+}
+
 }  // namespace
 
-extern const EmbeddingKernels embedding_table = {&first_bad, &gather, &backward, &bag, &bag_backward};
+extern const EmbeddingKernels embedding_table = {&first_bad, &rise, &gather, &backward, &bag, &bag_backward};
 
 }  // namespace wisp::cpu::WISP_ISA

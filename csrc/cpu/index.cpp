@@ -460,7 +460,8 @@ bool holds(const bool* good, int64_t n, const char*) {
 
 }  // namespace
 
-extern const IndexKernels index_table = {&first_out_of_range, &offsets, &take,     &put,        &gather, &scatter,  &masked_select,
-                                         &masked_scatter,     &nonzero, &triangle, &count_true, &repeat, &count_up, &holds};
+extern const IndexKernels index_table = {&first_out_of_range, &offsets,        &take,    &put,      &gather,     &scatter,
+                                         &masked_select,      &masked_scatter, &nonzero, &triangle, &count_true, &repeat,
+                                         &count_up,           &holds,          0};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -146,8 +146,8 @@ void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
 }  // namespace
 
 // Kernels that use indices look at them: a bad one is raised at the next synchronisation.
-const IndexKernels index = {nullptr,        offsets, take,     put,     gather,  scatter,  masked_select,
-                            masked_scatter, nonzero, triangle, nullptr, nullptr, count_up, holds};
-const EmbeddingKernels embedding = {first_bad, embedding_gather, embedding_backward, bag, nullptr};
+const IndexKernels index = {nullptr,  offsets, take,    put,      gather, scatter, masked_select, masked_scatter, nonzero,
+                            triangle, nullptr, nullptr, count_up, holds,  16};
+const EmbeddingKernels embedding = {first_bad, nullptr, embedding_gather, embedding_backward, bag, nullptr};
 
 }  // namespace wisp::cuda

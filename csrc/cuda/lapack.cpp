@@ -298,7 +298,7 @@ template <DType D> struct Gpu {
     static void adjoint_copy(void* to, const void* from, int64_t m, int64_t n) {
         const Dims sizes{n, m}, to_strides{1, n}, from_strides{m, 1};
         copy_elements({static_cast<char*>(to), D, to_strides.data(), nullptr},
-             {static_cast<char*>(const_cast<void*>(from)), D, from_strides.data(), nullptr}, sizes, complex);
+                      {static_cast<char*>(const_cast<void*>(from)), D, from_strides.data(), nullptr}, sizes, complex);
     }
 
     static void svd(int64_t batch, char job, int64_t m, int64_t n, void* a, void* s, void* u, void* vh, int32_t* info) {
@@ -362,7 +362,7 @@ template <DType D> struct Gpu {
         std::vector<char> host_work(std::max<size_t>(host, 1));
         for (int64_t i = 0; i < batch; i++) {
             copy_elements({static_cast<char*>(matrix.data()), C, strides.data(), nullptr},
-                 {static_cast<char*>(at(a, i * n * n)), D, strides.data(), nullptr}, sizes, false);
+                          {static_cast<char*>(at(a, i * n * n)), D, strides.data(), nullptr}, sizes, false);
             must(solve(h.solver, parameters, 0, want, n, type, matrix.data(), small(n), type, at(values, i * n, C), type, nullptr, small(n),
                        type, at(vectors, i * n * n, C), small(n), type, work.data(), device, host_work.data(), host, info + i),
                  "eigenvalues");

@@ -107,7 +107,7 @@ bool is_pinned(const Storage* storage);
 void note_copy(const Storage* storage, Handle stream);  // a pinned one takes part in a copy that is not waited for
 
 // A compiled kernel of the current device. `file`: one of csrc/cuda/kernels; `instance`: an expression that names a
-// __global__ function in namespace wisp, such as "softmax_forward<float>". Compiled by NVRTC the first time ever,
+// __global__ function in namespace wisp, such as "softmax_rows<float, true, true>". Compiled by NVRTC the first time ever,
 // loaded from the cache on disk the first time in a process.
 struct Kernel;
 Kernel* find_kernel(const char* file, const std::string& instance);

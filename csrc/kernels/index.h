@@ -67,6 +67,8 @@ struct IndexKernels {
     // Whether all are true. The GPU says yes, and raises RuntimeError with the message, which is static text, at the next
     // synchronisation.
     bool (*holds)(const bool* good, int64_t n, const char* message);
+
+    int64_t scattered_below;  // sums into slices of fewer elements are better made by `scatter` than by `put`
 };
 
 }  // namespace wisp::kernels

@@ -166,27 +166,20 @@ static const Operators operators = {
      [](const Tensor& weight, const Tensor& index, const Tensor& offsets, const Tensor& sample_weight, int64_t padding, int64_t mode,
         bool by_count) {
          const Tensor ends = kernel_input(offsets, DType::i64);
-         if (ends.is_cuda() && ends.numel() > 0) {  // integers: nothing here is recorded
-             const Tensor kept = minimum(maximum(ends, Scalar(0)), Scalar(index.numel()));
+         const char* must_rise = "embedding_bag: offsets must rise from 0 to at most the number of indices";
+         Tensor kept = ends;
+         if (const auto rise = kernels::embedding().rise) {
+             if (!rise(ends.device_data<int64_t>(), ends.numel(), index.numel())) throw RuntimeError(must_rise, ", ", index.numel());
+         } else if (ends.numel() > 0) {  // integers: nothing here is recorded
+             kept = minimum(maximum(ends, Scalar(0)), Scalar(index.numel()));
              Tensor good = eq(kept, ends);
              if (ends.numel() > 1) {
                  const Tensor rising = le(narrow(ends, 0, 0, ends.numel() - 1), narrow(ends, 0, 1, ends.numel() - 1));
                  good = cat({good, rising}, 0);
              }
-             kernels::index().holds(good.device_data<bool>(), good.numel(),
-                                    "embedding_bag: offsets must rise from 0 to at most the number of indices");
-             BagResult r = embedding_bag(weight, index, kept, sample_weight, padding, int(mode), by_count);
-             return std::tuple<Tensor, Tensor>(r.y, r.picked);
+             kernels::index().holds(good.device_data<bool>(), good.numel(), must_rise);
          }
-         const int64_t* p = ends.data<int64_t>();
-         bool rising = ends.numel() > 0 && p[0] >= 0 && p[ends.numel() - 1] <= index.numel();
-         for (int64_t i = 1; rising && i < ends.numel(); i++) rising = p[i - 1] <= p[i];
-         if (!rising)
-             throw RuntimeError(
-                 "embedding_bag: offsets must rise from 0 to at most the number of indices, "
-                 "",
-                 index.numel());
-         BagResult r = embedding_bag(weight, index, ends, sample_weight, padding, int(mode), by_count);
+         BagResult r = embedding_bag(weight, index, kept, sample_weight, padding, int(mode), by_count);
          return std::tuple<Tensor, Tensor>(r.y, r.picked);
      },
      function},

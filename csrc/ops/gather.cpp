@@ -352,7 +352,7 @@ static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor
     }
     const Sliced s(out, dim), v(values, dim);
     const bool single = values.dim() == 0;
-    if (out.is_cuda() && how == Scatter::add && !single && out.dim() && product(s.sizes) < 16) {  // few elements of many slices
+    if (how == Scatter::add && !single && out.dim() && product(s.sizes) < kernels::index().scattered_below) {
         Dims along(out.dim());
         along[dim] = 1;
         kernels::index().scatter(how, out.device_data(), out.dtype(), out.strides().data(), index.device_data<int64_t>(), along.data(),

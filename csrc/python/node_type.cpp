@@ -96,11 +96,46 @@ PyObject* register_node_hook(PyObject* self, PyObject* hook, const char* which) 
 PyObject* register_hook(PyObject* self, PyObject* hook) { return register_node_hook(self, hook, "post"); }
 PyObject* register_prehook(PyObject* self, PyObject* hook) { return register_node_hook(self, hook, "pre"); }
 
+// Which saved tensor is the operator's result, or the input of an edge; -1 if none is.
+int64_t saved_result(const Node& n) {
+    for (int64_t i = 0; i < n.saved.size(); i++)
+        if (n.saved[i].output >= 0) return i;
+    return -1;
+}
+int64_t saved_input(const Node& n, int64_t edge) {
+    if (edge >= n.next.size()) return -1;
+    const Edge& e = n.next[edge];
+    for (int64_t i = 0; e.node && i < n.saved.size(); i++) {
+        const Tensor& t = n.saved[i].tensor;
+        if (n.saved[i].output < 0 && t &&
+            (t->grad_fn ? t->grad_fn == e.node.get() && t->output_number == e.number : t.get() == e.node->variable))
+            return i;
+    }
+    const bool constant = !e.node && edge < n.saved.size() && n.saved[edge].output < 0 && n.saved[edge].tensor;
+    return constant && !n.saved[edge].tensor.in_graph() ? edge : -1;
+}
+
+// What a custom Function stored on its ctx; saved tensors by the names that they have in most of PyTorch's nodes.
 PyObject* get_attribute(PyObject* self, PyObject* name) {
     PyObject* r = PyObject_GenericGetAttr(self, name);
-    if (r || !as_node(self).context || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
-    PyErr_Clear();  // what a custom Function stored on its ctx
-    return PyObject_GetAttr(as_node(self).context, name);
+    if (r || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
+    Node& n = as_node(self);
+    if (n.context) {
+        PyErr_Clear();
+        return PyObject_GetAttr(n.context, name);
+    }
+    const char* text = PyUnicode_AsUTF8(name);
+    if (!text || std::strncmp(text, "_saved_", 7) != 0) return nullptr;
+    const std::string_view which = text + 7;
+    if (which != "self" && which != "other" && which != "result") return nullptr;
+    PyErr_Clear();
+    return guarded([&]() -> PyObject* {
+        if (n.released) unpack_saved(n, 0, true);  // raises
+        const int64_t i = which == "result" ? saved_result(n) : saved_input(n, which == "self" ? 0 : 1);
+        if (i >= 0) return unpack_saved(n, i, true).release();
+        PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%s'", n.name, text);
+        throw PythonError();
+    });
 }
 
 PyGetSetDef getset[] = {{"next_functions", next_functions, nullptr, nullptr, nullptr},
@@ -274,14 +309,15 @@ PyObject* function_record(PyObject*, PyObject* args) {
     });
 }
 
-// The tensors of an argument or a result, which may be a list; false if one is of a class that keeps a graph of its own.
-bool plain_tensors(PyObject* o, TensorList& found) {
+// The tensors of an argument or a result, which may be a list; false if one is of another class (`plain`), since such
+// a tensor may hold its graph in another one.
+bool find_tensors(PyObject* o, TensorList& found, bool plain) {
     if (is_tensor(o)) {
-        if (Py_TYPE(o) != tensor_type && Py_TYPE(o) != parameter_type) return false;
+        if (plain && Py_TYPE(o) != tensor_type) return false;
         found.push_back(Tensor::borrow(as_tensor_object(o)));
     } else if (PyTuple_Check(o) || PyList_Check(o)) {
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
-            if (!plain_tensors(PySequence_Fast_GET_ITEM(o, i), found)) return false;
+            if (!find_tensors(PySequence_Fast_GET_ITEM(o, i), found, plain)) return false;
     }
     return true;
 }
@@ -293,9 +329,8 @@ PyObject* whole_operator(PyObject*, PyObject* const* args, Py_ssize_t n) {
         Ref result(PyObject_Vectorcall(args[1], args + 2, size_t(n - 2), nullptr));
         if (!grad_enabled() || upcoming_sequence() == since) return result.release();
         TensorList inputs, results;
-        bool plain = plain_tensors(result.get(), results);
-        for (Py_ssize_t i = 2; plain && i < n; i++) plain = plain_tensors(args[i], inputs);
-        if (plain) {
+        for (Py_ssize_t i = 2; i < n; i++) find_tensors(args[i], inputs, false);
+        if (find_tensors(result.get(), results, true)) {
             PyObject* name = args[0];
             Py_INCREF(name);
             PyUnicode_InternInPlace(&name);  // kept for ever: nodes point to its characters

@@ -250,21 +250,42 @@ template <class E, class T, int D, int N> struct SoftRows {
     }
 };
 
-// The tiles of keys and values that a block of queries sees, one after the other from `begin` on.
-template <class T, int D, int Columns, int Threads, bool Aligned> struct KeyTiles {
+// The tiles of keys and values that a block of queries sees, tiles [begin, end) one after the other, `Ahead` of them on their way
+// while one is worked on.
+template <class T, int D, int Columns, int Threads, bool Aligned, int Ahead, bool Wide, class Place> struct KeyTiles {
     using S = typename Parts<T>::Element;
     using Loader = TileLoader<Columns, D, Threads, Aligned, S, parts_of<T>>;
     const AttentionArguments& a;
+    const Place& place;
     Loader keys, values;
+    int end, stage = 0;  // stage: where the tile that is worked on lies
 
-    template <class Block> WISP_INLINE KeyTiles(const AttentionArguments& a, const Block& block, int begin)
+    template <class Block> WISP_INLINE KeyTiles(const AttentionArguments& a, const Block& block, const Place& place, int begin, int end)
         : a(a),
-          keys(block.template other<S>(a.key, a.share) + begin * a.key.row, a.key.row, tile_width<T>(a.width)),
-          values(block.template other<S>(a.value, a.share) + begin * a.value.row, a.value.row, tile_width<T>(a.value_width)) {}
-    WISP_INLINE void load(uint32_t to_key, uint32_t to_value, int k0) {
-        keys.next(to_key, a.keys - k0);
-        values.next(to_value, a.keys - k0);
+          place(place),
+          keys(block.template other<S>(a.key, a.share) + begin * Columns * a.key.row, a.key.row, tile_width<T>(a.width)),
+          values(block.template other<S>(a.value, a.share) + begin * Columns * a.value.row, a.value.row, tile_width<T>(a.value_width)),
+          end(end) {}
+    WISP_INLINE void load(int i, int stage) {
+        keys.next(place.first + stage * place.tile, a.keys - i * Columns);
+        values.next(place.second + stage * place.tile, a.keys - i * Columns);
     }
+    WISP_INLINE void start(int begin) {
+#pragma unroll
+        for (int i = 0; i < Ahead; i++) {
+            if (begin + i < end) load(begin + i, i);
+            copies_end();
+        }
+    }
+    // Waits for tile i and sends for a later one.
+    WISP_INLINE void arrive(int i) {
+        copies_wait<Wide, Ahead - 1>();
+        __syncthreads();
+        if (i + Ahead < end) load(i + Ahead, Ahead == 1 ? place.next(stage) : (stage + Ahead) % place.stages);
+        copies_end();
+    }
+    WISP_INLINE uint32_t key() const { return place.first + stage * place.tile; }
+    WISP_INLINE uint32_t value(int stage) const { return place.second + stage * place.tile; }
 };
 
 // Results of a block's rows from `first` on, or of its piece of the keys, by way of the shared memory at `tile`.
@@ -296,38 +317,26 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
     const Places<T, D, Rows, Columns, 1, Ahead + (Overlap ? 2 : 1)> place;
     const int2 part = block.part_of((block.limit + Columns - 1) / Columns);
     const int begin = part.x, end = part.y;
-    KeyTiles<T, D, Columns, threads, Aligned> keys(a, block, begin * Columns);
-    auto load = [&](int i, int stage) { keys.load(place.first + stage * place.tile, place.second + stage * place.tile, i * Columns); };
+    KeyTiles<T, D, Columns, threads, Aligned, Ahead, Wide, decltype(place)> tiles(a, block, place, begin, end);
     TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width))
         .next(place.own, a.queries - q0);
-#pragma unroll
-    for (int i = 0; i < Ahead; i++) {
-        if (begin + i < end) load(begin + i, i);
-        copies_end();
-    }
+    tiles.start(begin);
 
     const Visibility<T> visible(a, b, h);
     const float scale = float(a.scale) * log2_e<float>, to_base_2 = General ? 1.f : scale;
     SoftRows<E, T, D, N> half[Halves];
 #pragma unroll
     for (auto& x : half) x.clear();
-    int stage = 0;
-    auto arrive = [&](int i) {
-        copies_wait<Wide, Ahead - 1>();
-        __syncthreads();
-        if (i + Ahead < end) load(i + Ahead, (stage + Ahead) % place.stages);
-        copies_end();
-    };
     auto scores = [&](int which) {
-        E::template rows_by_rows<T, D, Rows>(half[which].s, place.own + which * (64 * 128), place.first + stage * place.tile);
+        E::template rows_by_rows<T, D, Rows>(half[which].s, place.own + which * (64 * 128), tiles.key());
         E::end();
     };
     auto add_values = [&](int which, int stage) {
         auto& x = half[which];
         if constexpr (apart) {
-            E::template add_apart<T, D>(x.sums, x.weights, place.second + stage * place.tile);
+            E::template add_apart<T, D>(x.sums, x.weights, tiles.value(stage));
         } else {
-            E::template left_by_columns<T, D, true>(x.sums, x.weights, place.second + stage * place.tile);
+            E::template left_by_columns<T, D, true>(x.sums, x.weights, tiles.value(stage));
             E::end();
         }
     };
@@ -343,7 +352,7 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
         seen.drop(x.s, a);
     };
     if constexpr (Overlap) {
-        arrive(begin);
+        tiles.arrive(begin);
         E::begin();
         scores(0);
         prepare(begin);
@@ -351,9 +360,9 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
         soften(0, begin);
         pack_left<T>(half[0].s, half[0].weights);
         for (int i = begin + 1; i < end; i++) {
-            const int last = stage;
-            stage = place.next(stage);
-            arrive(i);
+            const int last = tiles.stage;
+            tiles.stage = place.next(last);
+            tiles.arrive(i);
             E::begin();
             scores(0);
             add_values(0, last);
@@ -365,11 +374,11 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
             half[0].rescale();
         }
         E::begin();
-        add_values(0, stage);
+        add_values(0, tiles.stage);
         E::template wait<0>();
     } else {
         for (int i = begin; i < end; i++) {
-            arrive(i);
+            tiles.arrive(i);
             E::begin();
 #pragma unroll
             for (int which = 0; which < Halves; which++) scores(which);
@@ -380,10 +389,10 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
                 soften(which, i);
                 half[which].rescale();
                 if constexpr (!apart) E::begin();
-                add_values(which, stage);
+                add_values(which, tiles.stage);
             }
             if constexpr (!apart) E::template wait<0>();
-            stage = place.next(stage);
+            tiles.stage = place.next(tiles.stage);
         }
     }
     copies_wait<false>();
@@ -445,15 +454,13 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
     const int b = block.b, h = block.h, q0 = block.q0;
     const Places<T, D, Rows, Columns, 2, Overlap ? 3 : 2> place;
     const uint32_t query = place.own, grad = query + place.own_tile;
-    const int tiles = (block.limit + Columns - 1) / Columns;
-    KeyTiles<T, D, Columns, threads, Aligned> keys(a, block, 0);
-    auto load = [&](int i, int stage) { keys.load(place.first + stage * place.tile, place.second + stage * place.tile, i * Columns); };
+    const int count = (block.limit + Columns - 1) / Columns;
+    KeyTiles<T, D, Columns, threads, Aligned, 1, Wide, decltype(place)> tiles(a, block, place, 0, count);
     TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.query), a.query.row, tile_width<T>(a.width))
         .next(query, a.queries - q0);
     TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.grad), a.grad.row, tile_width<T>(a.value_width))
         .next(grad, a.queries - q0);
-    load(0, 0);
-    copies_end();
+    tiles.start(0);
 
     const Visibility<T> visible(a, b, h);
     const float scale = float(a.scale) * log2_e<float>, to_base_2 = General ? 1.f : scale;
@@ -461,20 +468,16 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
     numbers_of_rows<T, Aligned>(a, block, lse, product);
     float sums[D / 8][4] = {};
     Left<T, N> slopes;
-    int stage = 0;
-    for (int i = 0; i < tiles; i++) {
-        copies_wait<Wide>();
-        __syncthreads();
-        if (i + 1 < tiles) load(i + 1, place.next(stage));
-        copies_end();
+    for (int i = 0; i < count; i++) {
+        tiles.arrive(i);
         float s[N][4], d[N][4];
         E::begin();
-        E::template rows_by_rows<T, D, Rows>(s, query, place.first + stage * place.tile);
+        E::template rows_by_rows<T, D, Rows>(s, query, tiles.key());
         E::end();
-        E::template rows_by_rows<T, D, Rows>(d, grad, place.second + stage * place.tile);
+        E::template rows_by_rows<T, D, Rows>(d, grad, tiles.value(tiles.stage));
         E::end();
         if constexpr (Overlap) {
-            if (i > 0) E::template left_by_columns<T, D, true>(sums, slopes, place.first + place.last(stage) * place.tile);
+            if (i > 0) E::template left_by_columns<T, D, true>(sums, slopes, place.first + place.last(tiles.stage) * place.tile);
             E::end();
         }
         const int k0 = i * Columns;
@@ -502,18 +505,18 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
         }
         pack_left<T>(s, slopes);
         if constexpr (apart) {
-            E::template add_apart<T, D>(sums, slopes, place.first + stage * place.tile);
+            E::template add_apart<T, D>(sums, slopes, tiles.key());
         } else if constexpr (!Overlap) {
             E::begin();
-            E::template left_by_columns<T, D, true>(sums, slopes, place.first + stage * place.tile);
+            E::template left_by_columns<T, D, true>(sums, slopes, tiles.key());
             E::end();
             E::template wait<0>();
         }
-        stage = place.next(stage);
+        tiles.stage = place.next(tiles.stage);
     }
     if constexpr (Overlap) {
         E::begin();
-        E::template left_by_columns<T, D, true>(sums, slopes, place.first + place.last(stage) * place.tile);
+        E::template left_by_columns<T, D, true>(sums, slopes, place.first + place.last(tiles.stage) * place.tile);
         E::end();
     }
     E::template wait<0>();

@@ -208,8 +208,7 @@ template <int K, class A, int N, class In, class Out, int V> __global__ void __l
 }
 
 // 32 threads along the results, V neighbours each, and 8 along the reduced elements.
-template <int K, class A, int N, class In, class Out, int V> __global__ void __launch_bounds__(256)
-    reduce_columns(const ReduceLaunch p) {
+template <int K, class A, int N, class In, class Out, int V> __global__ void __launch_bounds__(256) reduce_columns(const ReduceLaunch p) {
     using R = Reducer<K, A, N>;
     using Acc = typename R::Acc;
     extern __shared__ char shared[];
@@ -250,8 +249,7 @@ template <int K, class A, int N, class In, class Out, int V> __global__ void __l
 }
 
 // Joins the partial results of the splits.
-template <int K, class A, int N, class Out> __global__ void __launch_bounds__(256)
-    reduce_join(const ReduceLaunch p, const char* partial) {
+template <int K, class A, int N, class Out> __global__ void __launch_bounds__(256) reduce_join(const ReduceLaunch p, const char* partial) {
     using R = Reducer<K, A, N>;
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= p.outputs) return;

@@ -249,8 +249,7 @@ template <class T> __global__ void __launch_bounds__(256) last_ones(const Items<
     for (int a = 0; a < ahead; a++)
         if (at[a] >= 0) atomicMax(last + at[a], unsigned(first + a * 256 + 1));
 }
-template <class T> __global__ void __launch_bounds__(256)
-    set_last_ones(const Items<T> items, T* out, const unsigned* last, int64_t n) {
+template <class T> __global__ void __launch_bounds__(256) set_last_ones(const Items<T> items, T* out, const unsigned* last, int64_t n) {
     int64_t at[ahead];
     T x[ahead];
     take_items(items, n, false, at, x);

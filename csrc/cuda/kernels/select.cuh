@@ -126,9 +126,8 @@ template <class T> __global__ void __launch_bounds__(256) select_nans(const T* i
 }
 
 // pass 0 is the top of the key. counts: [row][bin], zero before and after.
-template <class T> __global__ void __launch_bounds__(256)
-    select_digit(const T* in, Chosen* chosen, unsigned long long* counts, int64_t n, unsigned blocks, int64_t k, int what, int descending,
-                 int pass) {
+template <class T> __global__ void __launch_bounds__(256) select_digit(const T* in, Chosen* chosen, unsigned long long* counts, int64_t n,
+                                                                       unsigned blocks, int64_t k, int what, int descending, int pass) {
     using K = Key<T>;
     __shared__ unsigned bins[select_bins];
     __shared__ int64_t sums[8];

@@ -95,8 +95,7 @@ template <class C> WISP_INLINE C wait_for(const Told<C>* cell) {
         } while (!told.there);
         return told.value;
     } else {
-        while (*static_cast<const volatile unsigned*>(&cell->there) == 0) {
-        }
+        while (*static_cast<const volatile unsigned*>(&cell->there) == 0) {}
         __threadfence();
         return load_shared_by_blocks(&cell->value);
     }

@@ -3,10 +3,14 @@
 Under `mpiexec` MPI knows rank and size. Without it, the ranks find each other as PyTorch's do (RANK, WORLD_SIZE, MASTER_ADDR,
 MASTER_PORT, or
 the arguments of init_process_group): rank 0 starts the meeting point of _pmi.py and MPI starts over it. A world of one needs no MPI.
+Ranks know each other by WISP_SECRET, which `wisp launch`, `multiprocessing.spawn` and Ray's Trainer make; between machines it is the
+user's to set.
 """
 
 import atexit
+import errno
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -15,6 +19,7 @@ import urllib.parse
 
 from wisp.distributed._alone import Alone
 from wisp.distributed._board import Board
+from wisp.distributed._pmi import proof
 
 _UNDER_MPI = ("PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 comm = None  # the communicator of all ranks; lives until the process ends
@@ -125,68 +130,109 @@ def _address(init_method, rank, deadline):
         return parts.hostname, parts.port, None
     if parts.scheme == "file":
         if rank == 0:
-            return "0.0.0.0", 0, parts.path
+            return socket.gethostname(), 0, parts.path
         while time.monotonic() < deadline:
             if os.path.exists(parts.path) and os.path.getsize(parts.path):
                 with open(parts.path) as file:
-                    host, port = file.read().split()
+                    host, port, secret = file.read().split()
+                os.environ.setdefault("WISP_SECRET", secret)
                 return host, int(port), None
             time.sleep(0.02)
         raise RuntimeError(f"init_process_group: rank 0 has not written its address to {parts.path}")
     raise ValueError(f"init_process_group: init_method {init_method!r} is none of env://, tcp://host:port and file:///path")
 
 
-def reserve_port():
+def new_secret():
+    """What the ranks of one world know and nobody else."""
+    return secrets.token_hex(32)
+
+
+def _server(host, port, size):
+    """Listens where the others are told to come, and nowhere else; everywhere if that is no address of this machine's own (one that is
+    translated on the way here)."""
+    if host:
+        try:
+            family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            return socket.create_server(address[:2], family=family, backlog=max(size, 16))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise
+    return socket.create_server(("", port), backlog=max(size, 16))
+
+
+def reserve_port(host=""):
     """Listen already, so that others can be told where to meet rank 0 before it comes to init_process_group; the port."""
     global _listener
-    _listener = socket.create_server(("", 0), backlog=1024)
+    _listener = _server(host, 0, 1024)
     return _listener.getsockname()[1]
 
 
-def _listen(port, size):
+def _listen(host, port, size):
     if _listener is not None and _listener.getsockname()[1] == port:
         return _listener
     try:
-        return socket.create_server(("", port), backlog=max(size, 16))
+        return _server(host, port, size)
     except OSError as error:
         raise RuntimeError(f"init_process_group: rank 0 can't listen at port {port}: {error}; choose another MASTER_PORT") from None
 
 
+def _start_meeting(host, port, size, timeout, file):
+    """Rank 0: starts the meeting point; where this process reaches it."""
+    global _listener
+    if file is not None:
+        os.environ.setdefault("WISP_SECRET", new_secret())
+    with _listen(host, port, size) as listener:
+        bound, port = listener.getsockname()[:2]
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_pmi.py")
+        subprocess.Popen(
+            [sys.executable, "-S", "-E", script, str(listener.fileno()), str(size), str(timeout)],
+            pass_fds=[listener.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    _listener = None
+    if file is not None:
+        with open(os.open(file + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+            out.write(f"{socket.gethostname()} {port} {os.environ['WISP_SECRET']}")
+        os.replace(file + ".new", file)
+    return "localhost" if bound in ("0.0.0.0", "::") else bound, port
+
+
+def _read_line(connection, most=1024):
+    line = b""
+    while not line.endswith(b"\n"):
+        more = connection.recv(1)
+        if not more or len(line) >= most:
+            raise ConnectionError("the meeting point at rank 0 is gone")
+        line += more
+    return line.decode(errors="replace").split()
+
+
 def _meet(rank, size, init_method, timeout):
-    global _listener, _link
+    global _link
     deadline = time.monotonic() + timeout
     host, port, file = _address(init_method, rank, deadline)
     if rank == 0:
-        with _listen(port, size) as listener:
-            port = listener.getsockname()[1]
-            script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_pmi.py")
-            subprocess.Popen(
-                [sys.executable, "-S", "-E", script, str(listener.fileno()), str(size), str(timeout)],
-                pass_fds=[listener.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        host, _listener = "localhost", None
-        if file is not None:
-            with open(file + ".new", "w") as out:
-                out.write(f"{socket.gethostname()} {port}")
-            os.replace(file + ".new", file)
+        host, port = _start_meeting(host, port, size, timeout, file)
+    secret, own = os.environ.get("WISP_SECRET", ""), secrets.token_hex(16)
     connection = _connect(host, port, rank, deadline)
-    connection.sendall(f"wisp {rank} {size} {socket.gethostname()}\n".encode())
     connection.settimeout(max(deadline - time.monotonic(), 0) + 30)
     try:
-        reply = b""
-        while not reply.endswith(b"\n"):
-            more = connection.recv(1)
-            if not more:
-                raise ConnectionError("the meeting point at rank 0 is gone")
-            reply += more
+        greeting = _read_line(connection)
+        if len(greeting) != 2 or greeting[0] != "wisp":
+            raise ConnectionError("something else answers there")
+        words = [str(rank), str(size), socket.gethostname(), own]
+        connection.sendall(" ".join(["wisp", *words, proof(secret, greeting[1], *words)]).encode() + b"\n")
+        reply = _read_line(connection)
     except OSError as error:
-        raise RuntimeError(f"init_process_group: rank {rank} waited for the others at {host}:{port}: {error}") from None
-    if reply != b"go\n":
         raise RuntimeError(
-            f"init_process_group: rank {rank} of {size} at {host}:{port}: {reply.decode()[3:].strip()} (timeout {timeout:g} s)"
-        )
+            f"init_process_group: rank {rank} waited for the others at {host}:{port}: {error}"
+            + (" (it refuses processes whose WISP_SECRET is not that of rank 0)" if isinstance(error, ConnectionError) else "")
+        ) from None
+    if reply[0] == "no":
+        raise RuntimeError(f"init_process_group: rank {rank} of {size} at {host}:{port}: {' '.join(reply[1:])} (timeout {timeout:g} s)")
+    if reply != ["go", proof(secret, "go", own)]:
+        raise RuntimeError(f"init_process_group: rank {rank} at {host}:{port}: what answers there is not rank 0's meeting point")
     connection.settimeout(None)
     _link = connection.dup()
     os.environ.update(PMI_FD=str(connection.detach()), PMI_RANK=str(rank), PMI_SIZE=str(size))

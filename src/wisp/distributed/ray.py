@@ -20,6 +20,7 @@ except ImportError as error:
     raise ImportError(f"wisp.distributed.ray needs Ray ({error}); `pip install wisp[ray]` brings it") from None
 
 from wisp.distributed._work import DistError
+from wisp.distributed._world import new_secret
 
 __all__ = ["Result", "Trainer", "TrainingFailed", "get_checkpoint", "report"]
 PATIENCE = 30.0  # seconds in which Ray tells that a process is gone, after others have noticed it
@@ -149,7 +150,8 @@ class _Worker:
         """The machine (Ray's name, its address) and a port of this process there, at which ranks can meet."""
         from wisp.distributed import _world
 
-        return ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), _world.reserve_port()
+        address = ray.util.get_node_ip_address()
+        return ray.get_runtime_context().get_node_id(), address, _world.reserve_port(address)
 
     def run(self, rank, attempt, mailbox, checkpoint, environment, backend, threads, train_fn, config):
         global _session
@@ -279,7 +281,7 @@ class Trainer:
         places = ray.get([worker.where.remote() for worker in workers])
         order = sorted(range(len(workers)), key=lambda index: [place[0] for place in places].index(places[index][0]))
         machines, runs = {}, {}
-        checkpoint = ray.put(self._checkpoint)
+        checkpoint, secret = ray.put(self._checkpoint), new_secret()
         for rank, index in enumerate(order):
             machines.setdefault(places[index][0], []).append(rank)
         for rank, index in enumerate(order):
@@ -292,6 +294,7 @@ class Trainer:
                 "GROUP_RANK": list(machines).index(places[index][0]),
                 "MASTER_ADDR": places[order[0]][1],
                 "MASTER_PORT": places[order[0]][2],
+                "WISP_SECRET": secret,
             }
             environment = {name: str(value) for name, value in environment.items()}
             run = workers[index].run.remote(

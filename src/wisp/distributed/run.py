@@ -10,6 +10,7 @@ import collections
 import ctypes
 import mmap
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -139,6 +140,8 @@ class _Launch:
         if self.node not in range(self.nodes):
             raise SystemExit(f"wisp launch: --nnodes {options.nnodes} --node-rank {options.node_rank}: nodes are numbered from 0")
         self.first = self.node * self.count
+        # launchers of other machines can't know a new one: theirs is the user's, or else the name of the run
+        self.secret = os.environ.get("WISP_SECRET") or (secrets.token_hex(32) if self.nodes == 1 else options.rdzv_id or "")
         self.options, self.lock = options, threading.Lock()
         self.tails = [collections.deque(maxlen=200) for _ in range(self.count)]
         self.children, self.readers = [], []
@@ -154,6 +157,7 @@ class _Launch:
             "GROUP_RANK": self.node,
             "MASTER_ADDR": self.host,
             "MASTER_PORT": self.port,
+            "WISP_SECRET": self.secret,
             "TORCHELASTIC_RUN_ID": options.rdzv_id or "wisp",
             "PYTHONUNBUFFERED": "1",
         }

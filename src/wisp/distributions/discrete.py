@@ -151,7 +151,7 @@ class Binomial(_Binary):
         self._check(value)
         n = self.total_count
         ways = wisp.lgamma(n + 1) - wisp.lgamma(value + 1) - wisp.lgamma(n - value + 1)
-        return ways + value * self.logits - n * (self.logits.clamp(min=0) + wisp.log1p(wisp.exp(-wisp.abs(self.logits))))
+        return ways + value * self.logits + n * wisp.nn.functional.logsigmoid(-self.logits)
 
     def entropy(self):
         if self.total_count.max() != self.total_count.min():

@@ -4,6 +4,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import secrets
 import signal
 import sys
 import tempfile
@@ -133,6 +134,7 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
     from wisp import multiprocessing as mp
 
     context = mp.get_context(start_method)
+    os.environ.setdefault("WISP_SECRET", secrets.token_hex(32))  # by which ranks among them know each other
     processes, reports = [], []
     for i in range(nprocs):
         handle, report = tempfile.mkstemp(prefix="wisp-spawn-", suffix=".pickle")

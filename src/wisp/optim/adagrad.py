@@ -29,7 +29,7 @@ class Adagrad(Optimizer):
         super().__init__(params, _settings(locals()))
         for group in self.param_groups:  # here the state exists from the beginning
             for p in group["params"]:
-                self._init_state(self.state[p], p, group)
+                self._begin(p, group)
 
     def _init_state(self, state, p, group):
         start = self.defaults["initial_accumulator_value"]

@@ -140,12 +140,10 @@ class LBFGS(Optimizer):
         product = difference.dot(step)
         differences, steps, inverses = state["old_dirs"], state["old_stps"], state["ro"]
         if product > 1e-10:
-            if len(differences) == history_size:
-                differences.pop(0), steps.pop(0), inverses.pop(0)
-            differences.append(difference)
-            steps.append(step)
-            inverses.append(1.0 / product)
-            state["H_diag"] = product / difference.dot(difference)
+            pairs = zip((differences, steps, inverses), (difference, step, 1.0 / product))
+            differences, steps, inverses = ([*old, new][-history_size:] for old, new in pairs)
+            scale = product / difference.dot(difference)
+            state.update(old_dirs=differences, old_stps=steps, ro=inverses, H_diag=scale)  # whole, should an interrupt come
         weights = state.setdefault("al", [None] * history_size)
         direction = gradient.neg()
         for i in range(len(differences) - 1, -1, -1):
@@ -183,15 +181,12 @@ class LBFGS(Optimizer):
             return first_loss
 
         for iteration in range(1, max_iter + 1):
-            state["n_iter"] += 1
-            if state["n_iter"] == 1:
-                state.update(d=gradient.neg(), old_dirs=[], old_stps=[], ro=[], H_diag=1)
-                t = min(1.0, 1.0 / gradient.abs().sum()) * lr
+            if state["n_iter"] == 0:
+                direction, t = gradient.neg(), min(1.0, 1.0 / gradient.abs().sum()) * lr
+                begun = {"old_dirs": [], "old_stps": [], "ro": [], "H_diag": 1}
             else:
-                state["d"] = self._direction(gradient, state, group["history_size"])
-                t = lr
-            direction = state["d"]
-            state["prev_flat_grad"], state["prev_loss"], state["t"] = gradient.clone(), loss, t
+                direction, t, begun = self._direction(gradient, state, group["history_size"]), lr, {}
+            state.update(begun, n_iter=state["n_iter"] + 1, d=direction, prev_flat_grad=gradient.clone(), prev_loss=loss, t=t)
             slope = gradient.dot(direction)
             if slope > -change:
                 break

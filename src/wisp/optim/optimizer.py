@@ -190,6 +190,12 @@ class Optimizer:
     def _init_state(self, state, parameter, group):
         """Fill the empty dict `state` of a parameter that is seen for the first time."""
 
+    def _begin(self, parameter, group):
+        """Give a parameter its first state: all of it at once, so that an interrupt leaves the whole or nothing."""
+        state = {}
+        self._init_state(state, parameter, group)
+        self.state[parameter].update(state)
+
     def _gather(self, group):
         """-> the parameters of a group that have a gradient, their gradients, and their state dicts."""
         params = [p for p in group["params"] if p.grad is not None]
@@ -198,7 +204,7 @@ class Optimizer:
         if not all(states):
             for p, values in zip(params, states):
                 if not values:
-                    self._init_state(values, p, group)
+                    self._begin(p, group)
         return params, [p.grad for p in params], states
 
     def zero_grad(self, set_to_none=True):

@@ -7,13 +7,16 @@ of names that such a pickle may refer to (`_names.py`) and refuses all others.
 
 import contextlib
 import enum
+import fcntl
 import io
 import mmap as mapping
 import os
 import pickle
+import re
 import struct
 import sys
 import threading
+import time
 import typing
 import zipfile
 import zlib
@@ -24,7 +27,7 @@ import numpy
 import wisp
 from wisp.serialization._names import Finder, StorageKind, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from wisp.serialization._pickler import Pickler
-from wisp.serialization._unpickle import Unpickler
+from wisp.serialization._unpickle import Unpickler, brief
 from wisp.serialization._zip import write_archive
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
 ]
 
 _ALIGNMENT = 64
+_JUST_BEGUN = 10.0  # seconds in which a file may have been opened and not been locked yet
 # the types that annotated programs import from here
 FILE_LIKE, MAP_LOCATION, FileLike = typing.Any, typing.Any, typing.Any
 DEFAULT_PROTOCOL = 2
@@ -71,6 +75,8 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
         if not hasattr(f, "write"):
             raise AttributeError(f"expected 'f' to be string, path, or a file-like object with a 'write' attribute; got {type(f).__name__}")
         _write_archive(obj, f, "archive", pickle_protocol)
+        if hasattr(f, "flush"):
+            f.flush()
         return
     name = os.path.splitext(os.path.basename(os.path.realpath(f)))[0] or "archive"
     directory = os.path.dirname(os.path.realpath(f))
@@ -88,9 +94,11 @@ def replacing(path):
         with open(path, "wb") as file:
             yield file
         return
+    _clear_leftovers(path)
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
         with open(temporary, "xb") as file:
+            _lock(file)
             yield file
         with _freed_aside(path):
             os.replace(temporary, path)
@@ -98,6 +106,28 @@ def replacing(path):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def _lock(file):
+    """Mark a file as being written, until it is closed or its process ends; whether it was not so marked."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody else's, or a file system without locks
+        return False
+    return True
+
+
+def _clear_leftovers(path):
+    """Remove what saves to the same path left behind when their process was killed."""
+    directory, name = os.path.split(path)
+    leftover = re.compile(re.escape(name) + r"\.\d+\.[0-9a-f]{8}\.tmp")
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if not leftover.fullmatch(entry.name):
+                continue
+            with contextlib.suppress(OSError), open(entry.path, "rb") as file:
+                if time.time() - os.fstat(file.fileno()).st_mtime > _JUST_BEGUN and _lock(file):
+                    os.unlink(entry.path)
 
 
 @contextlib.contextmanager
@@ -528,6 +558,8 @@ def _load_legacy(file, map_location, finder):
         if view is None:
             return storages[key]
         view_key, offset, size = view
+        if not all(type(value) in (str, int) for value in view):
+            raise pickle.UnpicklingError(f"a view of a storage in the file is {brief(view)}")
         if view_key not in views:
             views[view_key] = storages[key][offset : offset + size]
         return views[view_key]

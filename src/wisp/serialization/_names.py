@@ -18,7 +18,7 @@ import numpy
 
 import wisp
 from wisp._compat.dtypes import DTYPES as ABSENT_DTYPES
-from wisp.serialization._unpickle import BLANK, CALL, TRUSTED, Unpickler, check_key
+from wisp.serialization._unpickle import BLANK, CALL, TRUSTED, Unpickler, brief, check_key
 
 __all__ = ["Finder", "StorageKind", "STORAGES", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
 
@@ -83,7 +83,7 @@ def _rebuild_meta(dtype, size, stride, requires_grad):
         or len(size) > 64
         or not all(type(number) is int and 0 <= number < 1 << 62 for number in (*size, *stride))
     ):
-        raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {size}, {stride}")
+        raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {brief(size)}, {brief(stride)}")
     return wisp.empty_strided(size, stride, dtype=dtype, device="meta").requires_grad_(requires_grad)
 
 
@@ -97,12 +97,13 @@ def _view(flat, offset, size, stride):
         or len(size) != len(stride)
         or len(size) > 64
     ):
-        raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {size}, {stride}, {offset}")
+        raise pickle.UnpicklingError(f"a tensor in the file has impossible sizes: {brief(size)}, {brief(stride)}, {brief(offset)}")
     if 0 not in size:
         last = offset + sum((n - 1) * step for n, step in zip(size, stride))
         if last >= flat.numel():
             raise pickle.UnpicklingError(
-                f"a tensor in the file reaches beyond its storage of {flat.numel()} elements: {size}, {stride}, {offset}"
+                f"a tensor in the file reaches beyond its storage of {flat.numel()} elements: "
+                f"{brief(size)}, {brief(stride)}, {brief(offset)}"
             )
     with wisp.no_grad():
         return flat.as_strided(size, stride, offset).detach()
@@ -110,7 +111,7 @@ def _view(flat, offset, size, stride):
 
 def _layout(name):
     if name not in ("torch.strided", "torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc"):
-        raise pickle.UnpicklingError(f"tensors of the layout {name} are not supported")
+        raise pickle.UnpicklingError(f"tensors of the layout {brief(name)} are not supported")
     return getattr(wisp, name[6:])
 
 
@@ -147,7 +148,7 @@ def _rebuild_parameter_with_state(data, requires_grad, hooks, state):
 # ---------------------------------------------------------------- plain values
 def _encode(text, encoding):
     if encoding != "latin1" or type(text) is not str:
-        raise pickle.UnpicklingError(f"encoding {encoding} is not expected")
+        raise pickle.UnpicklingError(f"encoding {brief(encoding)} is not expected")
     return text.encode("latin1")
 
 
@@ -202,7 +203,7 @@ def _deque(content=(), maxlen=None):
 # ---------------------------------------------------------------- numbers of NumPy
 def _numpy_dtype(name, *_):
     if type(name) is not str or name[:1] not in "biufc" or not name[1:].isdigit():
-        raise pickle.UnpicklingError(f"an array in the file has the dtype {name!r}, which is not one of numbers")
+        raise pickle.UnpicklingError(f"an array in the file has the dtype {brief(name)}, which is not one of numbers")
     return numpy.dtype(name, False, True)  # an object of its own, which may get another byte order
 
 
@@ -244,7 +245,7 @@ def _numpy_content(array, state):
         or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape)
         or math.prod(shape) * dtype.itemsize != len(content)
     ):
-        raise pickle.UnpicklingError(f"an array in the file of shape {str(shape)[:200]} has {len(content)} bytes")
+        raise pickle.UnpicklingError(f"an array in the file of shape {brief(shape)} has {len(content)} bytes")
     array.__setstate__(state)
 
 

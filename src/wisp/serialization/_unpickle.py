@@ -22,6 +22,24 @@ _U16, _I32, _U32, _U64, _F64 = (struct.Struct(code) for code in ("<H", "<i", "<I
 TRUSTED, BLANK = "trusted", "blank"
 
 
+def brief(value):
+    """A value of a file as messages show it. Its repr, hash or comparison could take for ever: a file can nest one value in itself."""
+    if type(value) in (str, bytes):
+        return repr(value[:100])
+    if type(value) is int and value.bit_length() > 200:
+        return f"a number of {value.bit_length()} bits"
+    if type(value) in (int, float, complex, bool, type(None)):
+        return repr(value)
+    if type(value) in (tuple, list):
+        return "(" + ", ".join("..." if type(item) in (tuple, list) else brief(item) for item in value[:20]) + ")"
+    return f"a {type(value).__name__}"
+
+
+def _told(error):
+    said = error.args[0] if len(error.args) == 1 else error.args
+    return said[:500] if type(said) is str else brief(said)
+
+
 class _Mark:
     pass
 
@@ -53,8 +71,8 @@ class Unpickler:
             return self._load()
         except (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, struct.error) as error:
             raise UnpicklingError(
-                f"the pickle in the file is damaged near byte {self.file.tell()}: {type(error).__name__}: {error}"
-            ) from error
+                f"the pickle in the file is damaged near byte {self.file.tell()}: {type(error).__name__}: {_told(error)}"
+            ) from None
 
     def _load(self):
         read, table, stack = self.file.read, _TABLE, self.stack
@@ -187,7 +205,7 @@ class Unpickler:
         except (UnpicklingError, EOFError, MemoryError):
             raise
         except Exception as error:
-            raise UnpicklingError(f"the file calls {name} with arguments that it does not take: {error}") from error
+            raise UnpicklingError(f"the file calls {name} with arguments that it does not take: {_told(error)}") from None
 
     def call_with_attributes(self, function, kind, args, state):
         """A tensor that had attributes: the function that makes it, and a dict."""
@@ -249,7 +267,7 @@ def _set_state(target, state):
         target.__dict__.update(state)
     for key, value in (slots or {}).items():
         if not isinstance(inspect.getattr_static(type(target), key, None), types.MemberDescriptorType):
-            raise UnpicklingError(f"{type(target).__name__} has no slot {str(key)[:100]!r}")  # a property would run code
+            raise UnpicklingError(f"{type(target).__name__} has no slot {brief(key)}")  # a property would run code
         setattr(target, key, value)
 
 

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import datetime
 import enum
+import fcntl
 import io
 import os
 import pathlib
@@ -278,3 +279,26 @@ def test_no_directory(tmp_path):
         wisp.save(1, tmp_path / "a" / "b.pt")
     with pytest.raises(AttributeError, match="'write' attribute"):
         wisp.save(1, 3)
+
+
+def test_leftovers_of_killed_saves_are_cleared(tmp_path):
+    path = tmp_path / "model.pt"
+    old, young, locked, other = (
+        tmp_path / name for name in ("model.pt.11.0123abcd.tmp", "model.pt.12.0123abcd.tmp", "model.pt.13.0123abcd.tmp", "model.pt.tmp")
+    )
+    for file in (old, young, locked, other):
+        file.write_bytes(b"half a checkpoint")
+    for file in (old, locked, other):
+        os.utime(file, (1, 1))
+    with open(locked, "rb") as held:  # a save that goes on
+        fcntl.flock(held, fcntl.LOCK_EX)
+        wisp.save({"x": wisp.ones(2)}, path)
+    assert not old.exists() and young.exists() and locked.exists() and other.exists()
+    assert wisp.load(path)["x"].tolist() == [1, 1]
+
+
+def test_a_file_object_is_flushed(tmp_path):
+    path = tmp_path / "model.pt"
+    with open(path, "wb") as file:
+        wisp.save(wisp.ones(2), file)
+        assert wisp.load(path).tolist() == [1, 1]

@@ -123,7 +123,7 @@ def _ready_state(optimizer):
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.requires_grad and not optimizer.state[parameter]:
-                optimizer._init_state(optimizer.state[parameter], parameter, group)
+                optimizer._begin(parameter, group)
                 if isinstance(optimizer, wisp.optim.SGD) and group["momentum"]:
                     optimizer.state[parameter]["momentum_buffer"] = wisp.zeros_like(parameter, requires_grad=False)
 

@@ -1,0 +1,181 @@
+"""Looks for inputs that kill, corrupt or lie: calls, programs, numbers, files.
+
+    python tools/fuzz.py calls programs numbers files [--seconds 60] [--seed N] [--planted]
+
+calls     every public callable with hostile and half-right arguments: no death, no hang, no SystemError
+programs  random programs of views, in-place writes and backward beside PyTorch: the same values, gradients and refusals
+numbers   PyTorch's database of operators at extreme values, beside PyTorch and its float64
+files     damaged checkpoints: an error or a value, in bounded time and memory
+
+A case is a function of (kind, seed, number) and runs in a child process. What fails is run again alone, with fewer and fewer of its
+pieces (arguments, statements, values, bytes), and the least that still fails is printed. With --planted each kind gets a bug of its own,
+and the run succeeds only if it is found. Needs PyTorch for programs and numbers.
+"""
+
+import argparse
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+KINDS = ("calls", "programs", "numbers", "files")
+START = 120.0  # seconds until a child has imported what it needs
+CASE = 30.0  # seconds for one case: far more than any needs, even where the machine is busy
+REPEATS = 60  # runs for making a finding smaller
+ENOUGH = 20  # findings after which a kind is ended
+
+
+class Child:
+    """A process that runs cases from a number on, or one case with some of its pieces, and tells where it is."""
+
+    def __init__(self, options, kind, number, keep=None):
+        command = [sys.executable, __file__, kind, "--seed", str(options.seed), "--child", str(number)]
+        command += ["--planted"] * options.planted + (["--keep", keep] if keep is not None else [])
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.rest, self.number, self.deadline = b"", None, time.monotonic() + START
+
+    def lines(self, end):
+        """What the child says until `end`; afterwards `verdict` tells how it ended, if it did."""
+        self.verdict = None
+        while time.monotonic() < end:
+            ready = select.select([self.process.stdout], [], [], 0.2)[0]
+            data = self.process.stdout.read() if ready else None
+            if data == b"":
+                code = self.process.wait()
+                if code < 0:
+                    self.verdict = f"dies of {signal.Signals(-code).name}"
+                elif code:
+                    self.verdict = "ends: " + self.process.stderr.read().decode(errors="replace")[-2000:]
+                return
+            if data:
+                *lines, self.rest = (self.rest + data).split(b"\n")
+                self.deadline = time.monotonic() + CASE
+                for line in lines:
+                    yield line.decode(errors="replace")
+            elif time.monotonic() > self.deadline:
+                self.verdict = f"hangs ({CASE:g} s)"
+                return
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+def alone(options, kind, number, keep=None):
+    """-> (what is wrong with one case or None, its pieces, its text)"""
+    kept = "all" if keep is None else ",".join(map(str, keep)) or "none"
+    child, wrong, pieces, text = Child(options, kind, number, kept), None, 0, ""
+    try:
+        for line in child.lines(time.monotonic() + START + CASE):
+            word, _, rest = line.partition(" ")
+            if word == "pieces":
+                pieces = int(rest)
+            elif word == "text":
+                text = rest.replace("\\n", "\n")
+            elif word == "wrong":
+                wrong = rest.replace("\\n", "\n")
+        return child.verdict or wrong, pieces, text
+    finally:
+        child.end()
+
+
+def smallest(options, kind, number):
+    """The least of a case that still fails: pieces go one after the other while it does."""
+    wrong, pieces, text = alone(options, kind, number)
+    if wrong is None:
+        return None  # only after what came before: the number of the first case and this one tell
+    keep, tries, width = list(range(pieces)), 0, max(1, pieces // 2)
+    while width and tries < REPEATS:
+        at = 0
+        while at < len(keep) and tries < REPEATS:
+            fewer = keep[:at] + keep[at + width :]
+            tries += 1
+            again, _, shorter = alone(options, kind, number, fewer)
+            if again is not None:
+                keep, wrong, text = fewer, again, shorter
+            else:
+                at += width
+        width //= 2
+    return wrong, text
+
+
+def run(options, kind):
+    """The findings of one kind, each a text."""
+    findings, number, end = [], 0, time.monotonic() + options.seconds
+    while time.monotonic() < end and len(findings) < ENOUGH:
+        child, failed = Child(options, kind, number), []
+        try:
+            for line in child.lines(end):
+                word, _, rest = line.partition(" ")
+                if word == "case":
+                    child.number = int(rest)
+                elif word == "wrong":
+                    failed.append((child.number, rest))
+            reached = number if child.number is None else child.number + 1
+            if child.verdict:
+                failed.append((number if child.number is None else child.number, child.verdict))
+        finally:
+            child.end()
+        for case, first in failed[: ENOUGH - len(findings)]:
+            least = smallest(options, kind, case)
+            wrong, text = least or (first + f" (only after cases {number} to {case - 1})", "")
+            findings.append(f"{kind}, seed {options.seed}, number {case}: {wrong}\n{text}")
+            print(findings[-1], flush=True)
+            if options.planted:
+                return findings, reached
+        number = reached
+    return findings, number
+
+
+def be_child(options):
+    """Run cases, telling the number of each before it runs."""
+    import fuzz_kinds
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    kind = fuzz_kinds.make(options.kinds[0], options.seed, options.planted)
+
+    def say(word, text):
+        sys.stdout.write(word + " " + str(text).replace("\n", "\\n") + "\n")
+        sys.stdout.flush()
+
+    number, keep = options.child, None
+    if options.keep not in (None, "all"):
+        keep = [int(i) for i in options.keep.split(",")] if options.keep != "none" else []
+    while True:
+        say("case", number)
+        wrong = kind.run(number, keep, say)
+        if wrong is not None:
+            say("wrong", wrong)
+        if options.keep is not None:
+            return
+        number += 1
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("kinds", nargs="+", choices=KINDS)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--planted", action="store_true", help="plant a bug, which must be found")
+    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--keep", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child is not None:
+        return be_child(options)
+    failed = 0
+    for kind in options.kinds:
+        findings, cases = run(options, kind)
+        print(f"{kind}: {cases} cases in {options.seconds:g} s, {len(findings)} findings", flush=True)
+        failed += (not findings) if options.planted else len(findings)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)

@@ -37,9 +37,9 @@ template <class T> typename Kind<T>::Constant parameter(const Param& p) {
 
 // Every row of one or two operands may be used in a gradient; then what is no row.
 #define WISP_PROBE_1(name) \
-    Probe name(Probe a) { return a; }
+    [[maybe_unused]] Probe name(Probe a) { return a; }
 #define WISP_PROBE_2(name) \
-    Probe name(Probe a, Probe b) { return {a.used | b.used}; }
+    [[maybe_unused]] Probe name(Probe a, Probe b) { return {a.used | b.used}; }
 #define UNARY(name, ...) WISP_PROBE_1(name)
 #define BINARY(name, ...) WISP_PROBE_2(name)
 #define TERNARY(...)

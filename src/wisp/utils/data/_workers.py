@@ -97,7 +97,7 @@ class _Worker:
                 self.stream = stream_batches(self.dataset, settings["batch_size"], settings["drop_last"])
         else:
             self.seeds = Seeds(seed)
-            self.fetch = make_fetch(self.dataset, settings["collate"], settings["takes_batches"], self.seeds)
+            self.fetch = make_fetch(self.dataset, settings["collate"], settings["batched"], self.seeds)
         self.seeds.report_progress(self.board[1:].ctypes.data)
 
     def answer(self, seed, number, indices):

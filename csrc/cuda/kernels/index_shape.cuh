@@ -12,7 +12,9 @@ struct IndexShape {
     Divider by[index_dims];                                                  // the sizes, if small
     int64_t sizes[index_dims], a[index_dims], b[index_dims], c[index_dims];  // strides of up to three tensors, in elements
 };
-WISP_INLINE int64_t divided(const IndexShape& s, int d, int64_t i) { return s.small ? int64_t(s.by[d].divide(uint32_t(i))) : i / s.sizes[d]; }
+WISP_INLINE int64_t divided(const IndexShape& s, int d, int64_t i) {
+    return s.small ? int64_t(s.by[d].divide(uint32_t(i))) : i / s.sizes[d];
+}
 
 struct Offsets {
     int64_t a, b, c;

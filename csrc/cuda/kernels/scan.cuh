@@ -222,8 +222,8 @@ template <int Bytes> __global__ void __launch_bounds__(256)
     const int count = true_places(mask, n, tiles, list, shared, &number, start, first);
     for (int j = threadIdx.x; j < count; j += 256) static_cast<T*>(out)[start + list[j]] = static_cast<const T*>(values)[first + j];
 }
-__global__ void __launch_bounds__(256)
-    nonzero(int64_t* out, int64_t row_step, int64_t column_step, const Bool* mask, int64_t n, const IndexShape s, const Tiles<int64_t> tiles) {
+__global__ void __launch_bounds__(256) nonzero(int64_t* out, int64_t row_step, int64_t column_step, const Bool* mask, int64_t n,
+                                               const IndexShape s, const Tiles<int64_t> tiles) {
     __shared__ uint16_t list[mask_tile];
     __shared__ int64_t shared[9];
     __shared__ unsigned number;

@@ -258,7 +258,7 @@ template <Scatter how, class T> WISP_INLINE void combine_row(T* __restrict d, in
 }
 
 void put(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n, const Slice& slice, const void* values, int64_t value_step,
-         const int64_t* value_strides) {
+         const int64_t* value_strides, int64_t) {
     const Rows rows(slice, value_strides);
     if (rows.count == 0 || n == 0) return;
     const int last = rows.ndim - 1;

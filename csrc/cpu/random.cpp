@@ -211,7 +211,7 @@ void transform(Distribution distribution, double* values, int64_t n, double a, d
 
 }  // namespace
 
-extern const RandomKernels random_table = {&uniform_f32, &uniform_f64, &normal_f32, &normal_f64, &bits32,   &bits64,
-                                           &integers,    &bernoulli,   &poisson,    &binomial,   &transform};
+extern const RandomKernels random_table = {&uniform_f32, &uniform_f64, &normal_f32, &normal_f64, &bits32,    &bits64,
+                                           &integers,    &bernoulli,   &poisson,    &binomial,   &transform, nullptr};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -1,6 +1,7 @@
 // Launches the kernels of images.
 #include "../kernels/image.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -20,9 +21,15 @@ template <class Tag> Kernel* typed(const char* name, DType d) {
     static Instances<16> instances(file);
     return instances(int(d), [&] { return str(name, "<", type_text(d), ">"); });
 }
-template <class Tag> Kernel* sized(const char* name, DType d) {
-    static Instances<17> instances(file);
-    return instances(int(item_size(d)), [&] { return str(name, "<", item_size(d), ">"); });
+// Elements that a thread writes at once, if rows have `n` of them.
+int together(DType d, int64_t n, const void* out) {
+    const int64_t item = item_size(d);
+    const int count = item <= 4 ? 4 : item == 8 ? 2 : 1;
+    return n % count == 0 && uintptr_t(out) % uintptr_t(count * item) == 0 ? count : 1;
+}
+template <class Tag> Kernel* sized(const char* name, DType d, int count) {
+    static Instances<34> instances(file);
+    return instances(int(item_size(d)) * 2 + (count > 1), [&] { return str(name, "<", item_size(d), ", ", count, ">"); });
 }
 
 // A table made on the host, in the memory of the device. Tables are kept: the same shapes come again, and a graph that
@@ -90,7 +97,8 @@ void gather(DType d, const ImageMap& given, const void* input, void* output) {
     table.upload();
     for (int i = 0; i < 3; i++) m.map[i] = table.at<int64_t>(at[i]);
     const int64_t n = m.planes * volume(m.out);
-    if (n) launch_with(sized<struct Gather>("image_gather", d), threads(n), {256}, 0, m, input, output, n);
+    const int count = together(d, m.out[2], output);
+    if (n) launch_with(sized<struct Gather>("image_gather", d, count), threads(n / count), {256}, 0, m, input, output, n);
 }
 
 void gather_grad(DType d, const ImageMap& m, const void* grad, void* input_grad) {
@@ -145,7 +153,8 @@ void resample_grad(DType d, const ImageResample& given, const void* grad, void* 
 
 void unfold(DType d, const ImageWindows& w, const void* input, void* columns) {
     const int64_t n = w.batch * w.channels * w.kernel[0] * w.kernel[1] * w.out[0] * w.out[1];
-    if (n) launch_with(sized<struct Unfold>("image_unfold", d), threads(n), {256}, 0, w, input, columns, n);
+    const int count = together(d, w.out[1], columns);
+    if (n) launch_with(sized<struct Unfold>("image_unfold", d, count), threads(n / count), {256}, 0, w, input, columns, n);
 }
 void fold(DType d, const ImageWindows& w, const void* columns, void* output) {
     const int64_t n = w.batch * w.channels * w.in[0] * w.in[1];
@@ -176,8 +185,8 @@ void grid_sample_grad(DType d, const GridSample& g, const void* grad, const void
     Scratch weights(size_t(n * taps * item_size(d)));
     launch_with(points, threads(n), {256}, 0, g, grad, input, grid, grid_grad, pairs.k, weights.data(), n, taps);
     pairs.sort(Pairs::bits_for(g.batch * in_size + 1));
-    launch_with(typed<struct Sums>("grid_sample_sums", d), {threads(n * taps).x, unsigned(std::min<int64_t>(g.channels, 1024))}, {256}, 0,
-                g, grad, pairs.k, pairs.p, weights.data(), input_grad, n * taps, taps);
+    launch_with(typed<struct Sums>("grid_sample_sums", d), {threads(n * taps).x, unsigned(std::min<int64_t>((g.channels + 3) / 4, 1024))},
+                {256}, 0, g, grad, pairs.k, pairs.p, weights.data(), input_grad, n * taps, taps);
 }
 
 }  // namespace

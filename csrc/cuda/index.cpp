@@ -61,15 +61,23 @@ void take(void* out, int64_t out_step, const int64_t* out_strides, const void* i
 }
 
 void put(Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, const Slice& slice, const void* values, int64_t value_step,
-         const int64_t* value_strides) {
+         const int64_t* value_strides, int64_t span) {
     Shape s;
     const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
     if (n * count == 0) return;
+    if (const int64_t item = item_size(dtype); how == Scatter::set && n < (int64_t(1) << 32) - 1) {  // the last of each place stays
+        Scratch last(size_t(span * 4));
+        fill_zero(last.data(), size_t(span * 4));
+        launch_with(plain<7>(file, "last_slices"), threads(n), {256}, 0, at, last.data(), n);
+        launch_with(sized<8>("put_last", item), threads(n * count), {256}, 0, out, at, last.data(), n, count, values, value_step,
+                    divider_below(n * count, count), s);
+        return;
+    }
     Pairs pairs(n);
-    launch_with(plain<6>(file, "as_places"), threads(n), {256}, 0, at, pairs.k, n, int64_t(nowhere));
-    pairs.sort(offset_bits);
+    launch_with(plain<6>(file, "as_places"), threads(n), {256}, 0, at, pairs.k, n, span);
+    pairs.sort(Pairs::bits_for(span + 1));
     launch_with(find_kernel(file, str("put_sorted<", int(how), ", ", type_text(dtype), ">")), threads(n * count), {256}, 0, out, pairs.k,
-                pairs.p, n, count, values, value_step, divider_below(n * count, count), s);
+                pairs.p, n, span, count, values, value_step, divider_below(n * count, count), s);
 }
 
 void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,

@@ -109,7 +109,12 @@ void pool_average_grad(DType d, const PoolShape& s, const AveragePool& a, const 
 }
 void average(DType d, const PoolShape& s, const AveragePool& a, const void* x, void* y) { pool_average(d, s, a, x, y, false); }
 void average_grad(DType d, const PoolShape& s, const AveragePool& a, const void* g, void* dx) { pool_average_grad(d, s, a, g, dx, false); }
-void adaptive_average(DType d, const PoolShape& s, const void* x, void* y) { pool_average(d, s, {}, x, y, true); }
+void adaptive_average(DType d, const PoolShape& s, const void* x, void* y) {
+    const int64_t n = s.planes * volume(s.out);
+    if (n && s.inner == 1 && volume(s.in) >= 32 * volume(s.out))
+        launch_with(typed<12>("average_pool_wide", d), {unsigned((n + 7) / 8)}, {256}, 0, s, x, y, n);
+    else pool_average(d, s, {}, x, y, true);
+}
 void adaptive_average_grad(DType d, const PoolShape& s, const void* g, void* dx) { pool_average_grad(d, s, {}, g, dx, true); }
 
 void adaptive_max(DType d, const PoolShape& s, const void* x, void* y, int64_t* indices) {

@@ -84,10 +84,16 @@ void transform(Distribution distribution, double* values, int64_t n, double a, d
                 int(distribution), a, b);
 }
 
+void drawn_f32(Distribution distribution, float* out, int64_t n, RandomStream s, double a, double b) {
+    if (n == 0) return;
+    launch_with(find_kernel("cuda/kernels/random.cuh", str("random_drawn<", int(distribution), ">")), blocks_for(n, 2), {256}, 0, out, n,
+                draw_of(s), a, b);
+}
+
 }  // namespace
 
-const RandomKernels random = {uniform_f32, uniform_f64, normal_f32, normal_f64, bits32,   bits64,
-                              integers,    bernoulli,   poisson,    binomial,   transform};
+const RandomKernels random = {uniform_f32, uniform_f64, normal_f32, normal_f64, bits32,    bits64,
+                              integers,    bernoulli,   poisson,    binomial,   transform, drawn_f32};
 const DropoutKernels dropout = {apply_dropout};
 
 void set_capture_cell(const void* cell) { cell_of_capture = cell; }

@@ -16,6 +16,15 @@ unsigned threads_for(int64_t n) {
     return t;
 }
 
+// Threads that share a row which a warp has too many for; 0: it has not.
+int lanes_for(const RowPlan& plan, int64_t n, DType d) {
+    const int64_t vectors = n * item_size(d) / 16;
+    if (plan.per_thread != 1 || vectors > 16) return 0;
+    int lanes = 1;
+    while (lanes < vectors) lanes *= 2;
+    return lanes;
+}
+
 void forward(DType d, const void* x, void* y, int64_t outer, int64_t n, int64_t inner, bool logarithm) {
     if (outer * n * inner == 0) return;
     const int which = int(d) * 2 + logarithm;
@@ -26,7 +35,14 @@ void forward(DType d, const void* x, void* y, int64_t outer, int64_t n, int64_t 
                     y, outer * inner, n, inner);
         return;
     }
-    if (const RowPlan plan = plan_rows(n, item_size(d), 32, {x, y}); plan.per_thread) {
+    const RowPlan plan = plan_rows(n, item_size(d), 32, {x, y});
+    if (const int lanes = lanes_for(plan, n, d)) {
+        static Instances<32> short_rows(file);
+        launch_with(short_rows(which, [&] { return "softmax_short<" + head() + ">"; }), {unsigned((outer * lanes + 255) / 256)}, {256}, 0,
+                    x, y, outer, n, lanes);
+        return;
+    }
+    if (plan.per_thread) {
         static Instances<32 * 16> kept(file);
         launch_with(kept(which * 16 + plan.per_thread, [&] { return str("softmax_kept<", head(), ", ", plan.per_thread, ">"); }),
                     {plan.blocks(outer)}, plan.block, 0, x, y, outer, n);
@@ -53,7 +69,14 @@ void backward(DType d, const void* g, const void* y, void* dx, int64_t outer, in
     const int which = int(d) * 2 + logarithm;
     auto head = [&] { return str(type_text(d), ", ", logarithm ? "true" : "false"); };
     static Instances<32> columns(file), rows(file);
-    if (const RowPlan plan = plan_rows(n, item_size(d), 32, {g, y, dx}); inner == 1 && plan.per_thread) {
+    const RowPlan plan = plan_rows(n, item_size(d), 32, {g, y, dx});
+    if (const int lanes = lanes_for(plan, n, d); inner == 1 && lanes) {
+        static Instances<32> short_rows(file);
+        launch_with(short_rows(which, [&] { return "softmax_short_backward<" + head() + ">"; }), {unsigned((outer * lanes + 255) / 256)},
+                    {256}, 0, g, y, dx, outer, n, lanes);
+        return;
+    }
+    if (inner == 1 && plan.per_thread) {
         static Instances<32 * 16> kept(file);
         launch_with(kept(which * 16 + plan.per_thread, [&] { return str("softmax_kept_backward<", head(), ", ", plan.per_thread, ">"); }),
                     {plan.blocks(outer)}, plan.block, 0, g, y, dx, outer, n);

@@ -149,6 +149,12 @@ void select_in_held_rows(int what, void* values, int64_t* indices, const void* i
 void topk(void* values, int64_t* indices, const void* in, DType d, int64_t rows, int64_t n, int64_t k, bool largest) {
     if (rows * k == 0) return;
     if (k == n) return sort_rows(values, indices, in, d, rows, n, largest);
+    if (k == 1 && n > 64) {  // the element of rank 0
+        const int kth = int(Selection::kth);
+        if (n <= held_rows) select_in_held_rows(kth, values, indices, in, d, rows, n, 0, largest);
+        else select_in_long_rows(kth, values, indices, in, d, rows, n, 0, largest);
+        return;
+    }
     if (n <= held_rows) {
         if (n > 64 && k <= 256) select_in_held_rows(select_top, values, indices, in, d, rows, n, k, largest);
         else sort_held_rows(values, indices, in, d, rows, n, k, largest, int(item_size(d)) * 8);

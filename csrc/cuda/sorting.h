@@ -25,10 +25,6 @@ void count_places(int64_t* out, const int64_t* index, int64_t n, int64_t bins);
 void count_values(int64_t* out, const void* values, DType dtype, int64_t n, int64_t bins, double low, double high);
 void run_starts(bool* out, const void* in, DType dtype, int64_t n);
 
-constexpr int offset_bits = 40;  // of an element in a storage
-// A destination that none has: what was to go there is dropped.
-constexpr uint64_t nowhere = (uint64_t(1) << offset_bits) - 1;
-
 // Fill `k`, sort by its lowest bits (stable); then `k` is in order, and `p` has the positions that its elements had.
 struct Pairs {
     Scratch keys, sorted, positions;

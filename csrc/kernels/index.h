@@ -33,9 +33,9 @@ struct IndexKernels {
                  const Slice& slice, int64_t item);
 
     // The slice at offsets[i] of out combines with slice i of values, which is `value_step` after slice i - 1 and has
-    // value_strides (0 broadcasts). Later i win in `set`.
+    // value_strides (0 broadcasts). Later i win in `set`. All offsets are below `span`.
     void (*put)(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n, const Slice& slice, const void* values,
-                int64_t value_step, const int64_t* value_strides);
+                int64_t value_step, const int64_t* value_strides, int64_t span);
 
     // out[i] = in[i with coordinate dim replaced by index[i]]; out is contiguous with the shape of index. `size`: of in
     // along dim.

@@ -40,6 +40,8 @@ struct RandomKernels {
     void (*binomial)(double* out, const double* count, const double* probability, int64_t n, RandomStream);
     // Uniform numbers in [0, 1) become numbers of the distribution, whose parameters are a and b (see sampler_rules.h).
     void (*transform)(Distribution, double* values, int64_t n, double a, double b);
+    // Both at once, rounded to float. Null: the front door does one after the other.
+    void (*drawn_f32)(Distribution, float* out, int64_t n, RandomStream, double a, double b);
 };
 #endif
 

@@ -364,7 +364,7 @@ static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor
     const Tensor offsets = offsets_of(index, s.size, s.stride, name, wrap);
     Unlocked unlocked(index.numel() * product(s.sizes));
     kernels::index().put(how, out.device_data(), out.dtype(), offsets.device_data<int64_t>(), index.numel(), s.slice(),
-                         values.device_data(), single ? 0 : v.stride, single ? none.data() : v.strides.data());
+                         values.device_data(), single ? 0 : v.stride, single ? none.data() : v.strides.data(), s.size * s.stride);
 }
 
 static void check_source(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {

@@ -105,8 +105,10 @@ void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate
     v = contiguous(to(to(v, t.dtype()), t.device()));
     const Dims strides = contiguous_strides(p.slice_sizes);
     const kernels::Slice slice{int(p.slice_sizes.size()), p.slice_sizes.data(), p.slice_strides.data()};
+    int64_t span = 1;
+    for (int64_t d : p.indexed) span += (t.size(d) - 1) * t.stride(d);
     kernels::index().put(accumulate ? kernels::Scatter::add : kernels::Scatter::set, t.device_data(), t.dtype(),
-                         p.offsets.device_data<int64_t>(), p.count(), slice, v.device_data(), product(p.slice_sizes), strides.data());
+                         p.offsets.device_data<int64_t>(), p.count(), slice, v.device_data(), product(p.slice_sizes), strides.data(), span);
 }
 
 }  // namespace

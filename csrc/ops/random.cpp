@@ -89,6 +89,11 @@ void integer_values(const Tensor& self, int64_t from, uint64_t range, Generator&
 void distributed_values(const Tensor& self, Generator& g, Distribution distribution, double a, double b) {
     OnDevice on(self.device());
     const kernels::RandomStream stream = draw(g);
+    if (self.dtype() == DType::f32 && distribution != Distribution::log_normal && kernels::random().drawn_f32) {
+        fill_values(self, DType::f32,
+                    [&](const Tensor& t) { kernels::random().drawn_f32(distribution, t.device_data<float>(), t.numel(), stream, a, b); });
+        return;
+    }
     fill_values(self, DType::f64, [&](const Tensor& t) {
         auto* p = t.device_data<double>();
         if (distribution == Distribution::log_normal) normal_fill(p, t.numel(), DType::f64, stream, a, b);
@@ -260,14 +265,14 @@ constexpr const char* bad_probability =
 Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& g) {
     OnDevice on(self.device());
     // The comparison needs as fine a uniform as the probability is.
-    const Tensor p = to(to(contiguous(expanded(detach(probabilities), self.sizes())), DType::f64), self.device());
+    const Tensor p = to(expanded(detach(probabilities), self.sizes()), self.device());
     GradMode off(false);
     if (p.device().type != DeviceType::meta) must_hold(logical_and(ge(p, Scalar(0.0)), le(p, Scalar(1.0))), bad_probability);
     const kernels::RandomStream stream = draw(g);
-    fill_values(self, DType::f64, [&](const Tensor& t) {
-        uniform_fill(t.device_data(), t.numel(), DType::f64, stream, 0, 1);
-        copy_values(t, lt(t, p));
-    });
+    if (self.device().type == DeviceType::meta) return self;
+    const Tensor u = empty(self.sizes(), DType::f64);
+    uniform_fill(u.device_data(), u.numel(), DType::f64, stream, 0, 1);
+    copy_values(self, lt(u, p));
     return self;
 }
 

@@ -136,6 +136,15 @@ struct Divider {
     WISP_INLINE uint32_t divide(uint32_t n) const { return (__umulhi(n, multiplier) + n) >> shift; }
 };
 
+// Quotient and remainder of numbers that are not negative; a division of 64 bits takes five times one of 32.
+struct Split {
+    int64_t whole, rest;
+};
+WISP_INLINE Split split(int64_t a, int64_t b) {
+    const int64_t whole = (uint64_t(a) | uint64_t(b)) >> 32 ? a / b : int64_t(uint32_t(a) / uint32_t(b));
+    return {whole, a - whole * b};
+}
+
 template <class T, int N> struct alignas(sizeof(T) * N) Vector {
     T at[N];
 };

@@ -14,15 +14,18 @@ WISP_INLINE double nearest_of(double x) { return ::nearbyint(x); }
 
 WISP_INLINE int64_t image_size(const int64_t* v) { return v[0] * v[1] * v[2]; }
 
-template <int Bytes> __global__ void __launch_bounds__(256)
+// A thread takes N neighbours of one row.
+template <int Bytes, int N> __global__ void __launch_bounds__(256)
     image_gather(const ImageMap m, const void* input, void* output, int64_t n) {
     using T = Cell<Bytes>;
-    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    const int64_t at = (int64_t(blockIdx.x) * 256 + threadIdx.x) * N;
     if (at >= n) return;
-    const int64_t k = at % m.out[2], row = at / m.out[2], j = row % m.out[1], i = row / m.out[1] % m.out[0],
-                  plane = row / (m.out[1] * m.out[0]);
-    static_cast<T*>(output)[at] =
-        static_cast<const T*>(input)[plane * image_size(m.in) + (m.map[0][i] * m.in[1] + m.map[1][j]) * m.in[2] + m.map[2][k]];
+    const Split k = split(at, m.out[2]), j = split(k.whole, m.out[1]), i = split(j.whole, m.out[0]);
+    const T* row = static_cast<const T*>(input) + i.whole * image_size(m.in) + (m.map[0][i.rest] * m.in[1] + m.map[1][j.rest]) * m.in[2];
+    Vector<T, N> taken;
+#pragma unroll
+    for (int a = 0; a < N; a++) taken.at[a] = row[m.map[2][k.rest + a]];
+    *reinterpret_cast<Vector<T, N>*>(static_cast<T*>(output) + at) = taken;
 }
 
 // The outputs that the map takes from input position i along one axis: to[d][start[d][i]] up to to[d][start[d][i + 1]].
@@ -33,8 +36,9 @@ template <class T> __global__ void __launch_bounds__(256)
     image_gather_grad(const ImageMap m, const Inverse inverse, const T* grad, T* input_grad, int64_t n) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
-    const int64_t k = at % m.in[2], j = at / m.in[2] % m.in[1], row = at / (m.in[2] * m.in[1]), i = row % m.in[0], plane = row / m.in[0];
-    const T* from = grad + plane * image_size(m.out);
+    const Split by_k = split(at, m.in[2]), by_j = split(by_k.whole, m.in[1]), by_i = split(by_j.whole, m.in[0]);
+    const int64_t k = by_k.rest, j = by_j.rest, i = by_i.rest;
+    const T* from = grad + by_i.whole * image_size(m.out);
     T sum = T(0);
     for (int64_t a = inverse.start[0][i]; a < inverse.start[0][i + 1]; a++)
         for (int64_t b = inverse.start[1][j]; b < inverse.start[1][j + 1]; b++)
@@ -46,8 +50,9 @@ template <class T> __global__ void __launch_bounds__(256)
 template <class T> __global__ void __launch_bounds__(256) image_resample(const ImageResample r, const T* input, T* output, int64_t n) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
-    const int64_t k = at % r.inner, item = at / r.inner, o = item % r.out;
-    const T* from = input + item / r.out * r.in * r.inner + k;
+    const Split by_k = split(at, r.inner), by_o = split(by_k.whole, r.out);
+    const int64_t o = by_o.rest;
+    const T* from = input + by_o.whole * r.in * r.inner + by_k.rest;
     const int64_t* index = r.index + o * r.taps;
     const double* weight = r.weight + o * r.taps;
     T sum = T(weight[0]) * from[index[0] * r.inner];
@@ -60,38 +65,51 @@ template <class T> __global__ void __launch_bounds__(256)
     image_resample_grad(const ImageResample r, const int64_t* start, const T* grad, T* input_grad, int64_t n) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
-    const int64_t k = at % r.inner, item = at / r.inner, i = item % r.in;
-    const T* from = grad + item / r.in * r.out * r.inner + k;
+    const Split by_k = split(at, r.inner), by_i = split(by_k.whole, r.in);
+    const int64_t i = by_i.rest;
+    const T* from = grad + by_i.whole * r.out * r.inner + by_k.rest;
     T sum = T(0);
     for (int64_t t = start[i]; t < start[i + 1]; t++) sum += T(r.weight[t]) * from[r.index[t] * r.inner];
     input_grad[at] = sum;
 }
 
-template <int Bytes> __global__ void __launch_bounds__(256)
+template <int Bytes, int N> __global__ void __launch_bounds__(256)
     image_unfold(const ImageWindows w, const void* input, void* columns, int64_t n) {
     using T = Cell<Bytes>;
-    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    const int64_t at = (int64_t(blockIdx.x) * 256 + threadIdx.x) * N;
     if (at >= n) return;
-    const int64_t positions = w.out[0] * w.out[1], kernel = w.kernel[0] * w.kernel[1], position = at % positions, item = at / positions,
-                  tap = item % kernel;
-    const int64_t y = position / w.out[1] * w.stride[0] - w.padding[0] + tap / w.kernel[1] * w.dilation[0];
-    const int64_t x = position % w.out[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1] * w.dilation[1];
-    const bool inside = y >= 0 && y < w.in[0] && x >= 0 && x < w.in[1];
-    static_cast<T*>(columns)[at] = inside ? static_cast<const T*>(input)[item / kernel * w.in[0] * w.in[1] + y * w.in[1] + x] : T{};
+    const Split column = split(at, w.out[1]), row = split(column.whole, w.out[0]);
+    const Split b = split(row.whole, w.kernel[1]), a = split(b.whole, w.kernel[0]);
+    const int64_t y = row.rest * w.stride[0] - w.padding[0] + a.rest * w.dilation[0];
+    const int64_t x = column.rest * w.stride[1] - w.padding[1] + b.rest * w.dilation[1];
+    const T* from = static_cast<const T*>(input) + (a.whole * w.in[0] + y) * w.in[1];
+    Vector<T, N> taken;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const int64_t there = x + k * w.stride[1];
+        const bool inside = y >= 0 && y < w.in[0] && there >= 0 && there < w.in[1];
+        taken.at[k] = inside ? from[there] : T{};
+    }
+    *reinterpret_cast<Vector<T, N>*>(static_cast<T*>(columns) + at) = taken;
 }
 template <class T> __global__ void __launch_bounds__(256) image_fold(const ImageWindows w, const T* columns, T* output, int64_t n) {
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= n) return;
-    const int64_t x = at % w.in[1], y = at / w.in[1] % w.in[0], plane = at / (w.in[0] * w.in[1]);
+    const Split by_x = split(at, w.in[1]), by_y = split(by_x.whole, w.in[0]);
+    const int64_t x = by_x.rest, y = by_y.rest, plane = by_y.whole;
     const int64_t positions = w.out[0] * w.out[1], kernel = w.kernel[0] * w.kernel[1];
     T sum = T(0);
     for (int64_t a = 0; a < w.kernel[0]; a++) {
         const int64_t i = y + w.padding[0] - a * w.dilation[0];
-        if (i < 0 || i % w.stride[0] || i / w.stride[0] >= w.out[0]) continue;
+        if (i < 0) continue;
+        const Split above = split(i, w.stride[0]);
+        if (above.rest || above.whole >= w.out[0]) continue;
         for (int64_t b = 0; b < w.kernel[1]; b++) {
             const int64_t j = x + w.padding[1] - b * w.dilation[1];
-            if (j < 0 || j % w.stride[1] || j / w.stride[1] >= w.out[1]) continue;
-            sum = sum + columns[(plane * kernel + a * w.kernel[1] + b) * positions + i / w.stride[0] * w.out[1] + j / w.stride[1]];
+            if (j < 0) continue;
+            const Split before = split(j, w.stride[1]);
+            if (before.rest || before.whole >= w.out[1]) continue;
+            sum = sum + columns[(plane * kernel + a * w.kernel[1] + b) * positions + above.whole * w.out[1] + before.whole];
         }
     }
     output[at] = sum;
@@ -103,7 +121,7 @@ template <class T> __global__ void __launch_bounds__(256)
     const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (item >= n) return;
     const int64_t in_size = image_size(g.in), out_size = image_size(g.out), first = int64_t(blockIdx.y) * share;
-    const int64_t batch = n < (int64_t(1) << 31) ? int64_t(uint32_t(item) / uint32_t(out_size)) : item / out_size;
+    const int64_t batch = split(item, out_size).whole;
     const int64_t last = first + share < g.channels ? first + share : g.channels;
     Neighbours<T> near;
     neighbours(g, grid + item * g.dims, near);
@@ -120,7 +138,9 @@ template <class T> __global__ void __launch_bounds__(256)
                        T* weights, int64_t n, int taps) {
     const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (item >= n) return;
-    const int64_t in_size = image_size(g.in), out_size = image_size(g.out), batch = item / out_size, o = item % out_size;
+    const int64_t in_size = image_size(g.in), out_size = image_size(g.out);
+    const Split by_batch = split(item, out_size);
+    const int64_t batch = by_batch.whole, o = by_batch.rest;
     Neighbours<T> near;
     neighbours(g, grid + item * g.dims, near);
     if (places)
@@ -147,13 +167,25 @@ template <class T> __global__ void __launch_bounds__(256)
                      T* input_grad, int64_t n, int taps) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
-    const int64_t in_size = image_size(g.in), out_size = image_size(g.out), place = int64_t(places[i]), batch = place / in_size;
-    if (place >= g.batch * in_size || (i > 0 && places[i - 1] == places[i])) return;
-    for (int64_t c = blockIdx.y; c < g.channels; c += gridDim.y) {
-        const T* from = grad + (batch * g.channels + c) * out_size;
-        T sum = T(0);
-        for (int64_t j = i; j < n && places[j] == places[i]; j++) sum += weights[positions[j]] * from[positions[j] / taps % out_size];
-        input_grad[(batch * g.channels + c) * in_size + place % in_size] = sum;
+    const int64_t in_size = image_size(g.in), out_size = image_size(g.out), place = int64_t(places[i]);
+    if (place >= g.batch * in_size || (i > 0 && int64_t(places[i - 1]) == place)) return;
+    const Split by_batch = split(place, in_size);
+    constexpr int together = 4;  // channels
+    for (int64_t c = int64_t(blockIdx.y) * together; c < g.channels; c += int64_t(gridDim.y) * together) {
+        const int count = g.channels - c < together ? int(g.channels - c) : together;
+        const int64_t plane = by_batch.whole * g.channels + c;
+        T sum[together] = {};
+        for (int64_t j = i; j < n && int64_t(places[j]) == place; j++) {
+            const int64_t position = positions[j];
+            const T weight = weights[position];
+            const T* from = grad + plane * out_size + split(split(position, taps).whole, out_size).rest;
+#pragma unroll
+            for (int k = 0; k < together; k++)
+                if (k < count) sum[k] += weight * from[k * out_size];
+        }
+#pragma unroll
+        for (int k = 0; k < together; k++)
+            if (k < count) input_grad[(plane + k) * in_size + by_batch.rest] = sum[k];
     }
 }
 

@@ -4,8 +4,6 @@
 
 namespace wisp {
 
-constexpr uint64_t nowhere = (uint64_t(1) << 40) - 1;  // the destination of what is dropped, as in sorting.h
-
 __global__ void __launch_bounds__(256)
     report_bad_indices(const int64_t* index, int64_t n, int64_t size, unsigned long long name, Report* report) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
@@ -98,15 +96,32 @@ template <int H, class T, class Value> WISP_INLINE void combine_run(T* target, c
 
 // places: destinations in order, with the positions that they had. a: strides of a slice of out, b: of values.
 template <int H, class T> __global__ void __launch_bounds__(256)
-    put_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, int64_t slice, const T* values, int64_t value_step,
+    put_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, int64_t limit, int64_t slice, const T* values, int64_t value_step,
                const Divider by_slice, const IndexShape s) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * slice) return;
     const int64_t k = by_slice.divisor ? int64_t(by_slice.divide(uint32_t(i))) : i / slice;
-    if (places[k] == nowhere || (k > 0 && places[k - 1] == places[k])) return;  // not the first of its destination
+    if (places[k] == uint64_t(limit) || (k > 0 && places[k - 1] == places[k])) return;  // not the first of its destination
     const Offsets o = offsets_of(s, i - k * slice);
     T* target = out + int64_t(places[k]) + o.a;
     combine_run<H>(target, places, k, n, [&](int64_t j) { return values[positions[j] * value_step + o.b]; });
+}
+
+// Setting: the last index of a place has it.
+__global__ void __launch_bounds__(256) last_slices(const int64_t* offsets, unsigned* last, int64_t n) {
+    const int64_t k = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (k < n && offsets[k] >= 0) atomicMax(last + offsets[k], unsigned(k + 1));
+}
+template <int Bytes> __global__ void __launch_bounds__(256)
+    put_last(void* out, const int64_t* offsets, const unsigned* last, int64_t n, int64_t slice, const void* values, int64_t value_step,
+             const Divider by_slice, const IndexShape s) {
+    using T = Cell<Bytes>;
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n * slice) return;
+    const int64_t k = by_slice.divisor ? int64_t(by_slice.divide(uint32_t(i))) : i / slice, at = offsets[k];
+    if (at < 0 || last[at] != unsigned(k + 1)) return;
+    const Offsets o = offsets_of(s, i - k * slice);
+    static_cast<T*>(out)[at + o.a] = static_cast<const T*>(values)[k * value_step + o.b];
 }
 
 // a: strides of in, b: of index; `along`: the stride of in along the indexed dimension, which a leaves out.
@@ -152,7 +167,8 @@ template <int Bytes> __global__ void __launch_bounds__(256)
     using T = Cell<Bytes>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
-    const int64_t c = i % columns, r = i / columns % rows;
+    const Split by_column = split(i, columns);
+    const int64_t c = by_column.rest, r = split(by_column.whole, rows).rest;
     const bool keep = upper ? c - r >= diagonal : c - r <= diagonal;
     static_cast<T*>(out)[i] = keep ? static_cast<const T*>(in)[i] : T{};
 }
@@ -216,7 +232,7 @@ template <int Bytes> __global__ void __launch_bounds__(256)
     using T = Cell<Bytes>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * cells) return;
-    const int64_t k = i / cells, r = index[k];
+    const int64_t k = split(i, cells).whole, r = index[k];
     static_cast<T*>(out)[i] = r >= 0 && r < rows ? static_cast<const T*>(table)[r * cells + (i - k * cells)] : T{};
 }
 
@@ -230,7 +246,8 @@ template <class T> __global__ void __launch_bounds__(256)
     using C = compute<T>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= b.bags * b.width) return;
-    const int64_t bag = i / b.width, column = i - bag * b.width;
+    const Split by_bag = split(i, b.width);
+    const int64_t bag = by_bag.whole, column = by_bag.rest;
     C sum = 0;
     int64_t count = 0, best = -1;
     for (int64_t k = b.offset[bag]; k < b.offset[bag + 1]; k++) {

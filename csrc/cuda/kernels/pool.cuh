@@ -164,6 +164,12 @@ __global__ void __launch_bounds__(256) indices_of_taps(const PoolShape s, const 
     indices[i] = flat(at, s.in);
 }
 
+// a * b / c, rounded down, and up for one more than a multiple below c.
+WISP_INLINE int scaled(int a, int64_t b, int64_t c, int64_t more = 0) {
+    const int64_t product = a * b + more;
+    return product < (int64_t(1) << 31) ? int(uint32_t(product) / uint32_t(c)) : int(product / c);
+}
+
 struct Window {
     int first[3], last[3];  // within the input
     int64_t count;          // what the sum is divided by
@@ -175,8 +181,8 @@ WISP_INLINE Window window_of(const PoolShape& s, const int* o, int include, int6
     for (int d = 0; d < 3; d++) {
         int from, to;
         if (adaptive) {
-            from = int(int64_t(o[d]) * s.in[d] / s.out[d]);
-            to = int((int64_t(o[d] + 1) * s.in[d] + s.out[d] - 1) / s.out[d]);
+            from = scaled(o[d], s.in[d], s.out[d]);
+            to = scaled(o[d] + 1, s.in[d], s.out[d], s.out[d] - 1);
         } else {
             from = o[d] * int(s.stride[d]) - int(s.padding[d]);
             to = least(from + int(s.kernel[d]), int(s.in[d] + s.padding[d]));
@@ -209,6 +215,30 @@ template <class T, bool Adaptive> __global__ void __launch_bounds__(256)
     y[i] = convert<T>(C(sum / C(w.count)));
 }
 
+// A warp a result, for windows of many elements of planes whose channels do not come last.
+template <class T> __global__ void __launch_bounds__(256) average_pool_wide(const PoolShape s, const T* x, T* y, int64_t n) {
+    using C = compute<T>;
+    const int64_t i = (int64_t(blockIdx.x) * 256 + threadIdx.x) / 32;
+    if (i >= n) return;
+    const Place o = place_of(i, s, s.out);
+    const Window w = window_of(s, o.at, 0, 0, true);
+    const T* plane = x + o.base(s, s.in);
+    const uint32_t width = uint32_t(w.last[2] - w.first[2]), height = uint32_t(w.last[1] - w.first[1]);
+    const bool whole = width == uint32_t(s.in[2]);  // rows without gaps
+    C sum = 0;
+    for (int a = w.first[0]; a < w.last[0]; a++) {
+        const T* from = plane + (int64_t(a) * s.in[1] + w.first[1]) * s.in[2] + w.first[2];
+#pragma unroll 4
+        for (uint32_t k = threadIdx.x % 32; k < width * height; k += 32) {
+            const uint32_t row = whole ? 0 : k / width;
+            sum += convert<C>(from[whole ? k : row * uint32_t(s.in[2]) + (k - row * width)]);
+        }
+    }
+#pragma unroll
+    for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+    if (threadIdx.x % 32 == 0) y[i] = convert<T>(C(sum / C(w.count)));
+}
+
 template <class T, bool Adaptive> __global__ void __launch_bounds__(256)
     average_pool_grad(const PoolShape s, int include, int64_t divisor, const T* g, T* dx, int64_t n) {
     using C = compute<T>;
@@ -219,8 +249,8 @@ template <class T, bool Adaptive> __global__ void __launch_bounds__(256)
     int first[3], last[3];
     for (int d = 0; d < 3; d++) {
         if (Adaptive) {
-            first[d] = int(int64_t(p.at[d]) * s.out[d] / s.in[d]);
-            last[d] = int((int64_t(p.at[d] + 1) * s.out[d] + s.in[d] - 1) / s.in[d]);
+            first[d] = scaled(p.at[d], s.out[d], s.in[d]);
+            last[d] = scaled(p.at[d] + 1, s.out[d], s.in[d], s.in[d] - 1);
             last[d] = least(last[d], int(s.out[d]) - 1);
         } else {
             windows(s, d, p.at[d], first[d], last[d]);

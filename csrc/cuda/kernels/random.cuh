@@ -144,5 +144,14 @@ __global__ void __launch_bounds__(128) random_transform(double* values, int64_t 
     const int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x;
     if (i < n) values[i] = sample_of(Distribution(distribution), values[i], a, b);
 }
+template <int D> __global__ void __launch_bounds__(256) random_drawn(float* out, int64_t n, const Draw draw, double a, double b) {
+    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 32 + block % 16;
+    if (first >= n) return;
+    double made[2];
+    UniformDouble::make(philox(draw, uint64_t(block)), made, 0, 1);
+#pragma unroll
+    for (int e = 0; e < 2; e++)
+        if (first + e * 16 < n) out[first + e * 16] = float(sample_of(Distribution(D), made[e], a, b));
+}
 
 }  // namespace wisp

@@ -97,6 +97,67 @@ template <class T, bool Log, int K> __global__ void __launch_bounds__(512)
     kept_g.store(dx + r * n, vectors);
 }
 
+// Rows of at most 16 vectors of 16 bytes: `lanes`, a power of two, have one each.
+template <class How, class T> WISP_INLINE T over_lanes(T x, int lanes) {
+    for (int by = lanes / 2; by > 0; by /= 2) x = How::join(x, __shfl_xor_sync(0xffffffffu, x, by));
+    return x;
+}
+template <class T, bool Log> __global__ void __launch_bounds__(256) softmax_short(const T* x, T* y, int64_t rows, int64_t n, int lanes) {
+    using C = compute<T>;
+    constexpr int V = vector_of<T>;
+    const int64_t thread = int64_t(blockIdx.x) * 256 + threadIdx.x, r = thread / lanes;
+    const int i = int(threadIdx.x) & (lanes - 1);
+    const bool here = r < rows && i < int(n / V);
+    C kept[V], largest = -INFINITY, sum = 0;
+    if (here) {
+        const auto v = reinterpret_cast<const Vector<T, V>*>(x + r * n)[i];
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            kept[j] = convert<C>(v.at[j]);
+            largest = Max::join(largest, kept[j]);
+        }
+    }
+    largest = over_lanes<Max>(largest, lanes);
+    if (here)
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const C e = ::exp(kept[j] - largest);
+            sum += e;
+            if (!Log) kept[j] = e;
+        }
+    sum = over_lanes<Add>(sum, lanes);
+    if (!here) return;
+    const C scale = C(1) / sum, shift = largest + ::log(sum);
+    Vector<T, V> out;
+#pragma unroll
+    for (int j = 0; j < V; j++) out.at[j] = convert<T>(Log ? kept[j] - shift : kept[j] * scale);
+    reinterpret_cast<Vector<T, V>*>(y + r * n)[i] = out;
+}
+template <class T, bool Log> __global__ void __launch_bounds__(256)
+    softmax_short_backward(const T* g, const T* y, T* dx, int64_t rows, int64_t n, int lanes) {
+    using C = compute<T>;
+    constexpr int V = vector_of<T>;
+    const int64_t thread = int64_t(blockIdx.x) * 256 + threadIdx.x, r = thread / lanes;
+    const int i = int(threadIdx.x) & (lanes - 1);
+    const bool here = r < rows && i < int(n / V);
+    Vector<T, V> kept_g, kept_y;
+    C sum = 0;
+    if (here) {
+        kept_g = reinterpret_cast<const Vector<T, V>*>(g + r * n)[i];
+        kept_y = reinterpret_cast<const Vector<T, V>*>(y + r * n)[i];
+#pragma unroll
+        for (int j = 0; j < V; j++) sum += Log ? convert<C>(kept_g.at[j]) : convert<C>(kept_g.at[j]) * convert<C>(kept_y.at[j]);
+    }
+    sum = over_lanes<Add>(sum, lanes);
+    if (!here) return;
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        const C gi = convert<C>(kept_g.at[j]), yi = convert<C>(kept_y.at[j]);
+        kept_g.at[j] = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);
+    }
+    reinterpret_cast<Vector<T, V>*>(dx + r * n)[i] = kept_g;
+}
+
 // A warp a row of at most 32 * N elements, in registers.
 template <class T, bool Log, int N> __global__ void __launch_bounds__(128) softmax_warp(const T* x, T* y, int64_t rows, int n) {
     using C = compute<T>;

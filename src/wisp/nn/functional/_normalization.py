@@ -45,11 +45,14 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
         raise ValueError(f"Expected 3D or higher dimensionality                          input (got {input.dim()} dimensions)")
     if input.numel() == 0:
         return input
+    if input.is_floating_point():  # the mean over channels is a pooling over planes of (channels, positions)
+        planes = (input * input).flatten(2).unsqueeze(1)
+        squares = wisp.nn.functional.avg_pool2d(planes, (size, 1), 1, (size // 2, 0))[:, 0, : input.shape[1]].reshape(input.shape)
+        return input / (squares * alpha + k) ** beta
     before, after = size // 2, (size - 1) // 2
     pad = [wisp.zeros((input.shape[0], n, *input.shape[2:]), dtype=input.dtype, device=input.device) for n in (before, after)]
     sums = wisp.cat([pad[0], input * input, pad[1]], 1).unfold(1, size, 1).sum(-1)
-    squares = sums / size if input.is_floating_point() else sums // size
-    return input / (squares * alpha + k) ** beta
+    return input / (sums // size * alpha + k) ** beta
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):

@@ -134,8 +134,8 @@ template <class T> __global__ void __launch_bounds__(256)
 }
 // The gradient of the grid, and, for that of the input, where each neighbour of each point is (batch * in_size + place) and its weight.
 template <class T> __global__ void __launch_bounds__(256)
-    grid_sample_points(const GridSample g, const T* grad, const T* input, const T* grid, T* grid_grad, uint64_t* places,
-                       T* weights, int64_t n, int taps) {
+    grid_sample_points(const GridSample g, const T* grad, const T* input, const T* grid, T* grid_grad, uint64_t* places, T* weights,
+                       int64_t n, int taps) {
     const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (item >= n) return;
     const int64_t in_size = image_size(g.in), out_size = image_size(g.out);
@@ -163,8 +163,8 @@ template <class T> __global__ void __launch_bounds__(256)
 }
 // Places in order: a thread takes all that goes to one place of one channel.
 template <class T> __global__ void __launch_bounds__(256)
-    grid_sample_sums(const GridSample g, const T* grad, const uint64_t* places, const int64_t* positions, const T* weights,
-                     T* input_grad, int64_t n, int taps) {
+    grid_sample_sums(const GridSample g, const T* grad, const uint64_t* places, const int64_t* positions, const T* weights, T* input_grad,
+                     int64_t n, int taps) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const int64_t in_size = image_size(g.in), out_size = image_size(g.out), place = int64_t(places[i]);

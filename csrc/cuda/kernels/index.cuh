@@ -96,8 +96,8 @@ template <int H, class T, class Value> WISP_INLINE void combine_run(T* target, c
 
 // places: destinations in order, with the positions that they had. a: strides of a slice of out, b: of values.
 template <int H, class T> __global__ void __launch_bounds__(256)
-    put_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, int64_t limit, int64_t slice, const T* values, int64_t value_step,
-               const Divider by_slice, const IndexShape s) {
+    put_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, int64_t limit, int64_t slice, const T* values,
+               int64_t value_step, const Divider by_slice, const IndexShape s) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * slice) return;
     const int64_t k = by_slice.divisor ? int64_t(by_slice.divide(uint32_t(i))) : i / slice;
@@ -138,8 +138,8 @@ template <int Bytes> __global__ void __launch_bounds__(256)
     static_cast<T*>(out)[i] = good ? static_cast<const T*>(in)[o.a + at * along] : T{};
 }
 // Where each element of a scatter goes; `limit`: nowhere.
-__global__ void __launch_bounds__(256) scatter_places(uint64_t* places, const int64_t* index, int64_t n, int64_t along,
-                                                      int64_t size, uint64_t limit, unsigned long long name, Report* report, const IndexShape s) {
+__global__ void __launch_bounds__(256) scatter_places(uint64_t* places, const int64_t* index, int64_t n, int64_t along, int64_t size,
+                                                      uint64_t limit, unsigned long long name, Report* report, const IndexShape s) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const Offsets o = offsets_of(s, i);
@@ -150,7 +150,8 @@ __global__ void __launch_bounds__(256) scatter_places(uint64_t* places, const in
 }
 // c: strides of values.
 template <int H, class T> __global__ void __launch_bounds__(256)
-    scatter_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, uint64_t limit, const T* values, const IndexShape s) {
+    scatter_sorted(T* out, const uint64_t* places, const int64_t* positions, int64_t n, uint64_t limit, const T* values,
+                   const IndexShape s) {
     const int64_t k = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (k >= n || places[k] == limit || (k > 0 && places[k - 1] == places[k])) return;
     combine_run<H>(out + places[k], places, k, n, [&](int64_t j) { return values[offsets_of(s, positions[j]).c]; });

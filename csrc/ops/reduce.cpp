@@ -638,6 +638,11 @@ static const Operators operators = {
      R"(The norm of the elements, of all or along dimensions: `ord` is a number, inf, -inf or 0.
         >>> wisp.linalg.vector_norm(wisp.tensor([3.0, 4.0]))
         tensor(5.))"},
+    {"frobenius_norm(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",
+     [](const Tensor& x, Dims dim, bool keepdim) { return vector_norm(x, 2, dim, keepdim, {}); }, function | reduces | cuda_float32,
+     R"(The square root of the sum of squares, along dimensions.
+        >>> wisp.frobenius_norm(wisp.tensor([[3.0, 4.0], [6.0, 8.0]]), 1)
+        tensor([ 5., 10.]))"},
     {"logsumexp(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",
      [](const Tensor& x, Dims dim, bool keepdim) { return logsumexp(x, dim, keepdim); }, function | method | reduces | cuda_float32,
      R"(The logarithm of the sum of exponentials along dimensions, without overflow.

@@ -520,7 +520,8 @@ std::vector<Registration>& pending() {
 }
 
 std::vector<std::string> words(const char* text) {
-    std::istringstream stream(text ? text : "");
+    if (!text) return {};  // as most have none, and a stream is slow to make
+    std::istringstream stream(text);
     return {std::istream_iterator<std::string>(stream), {}};
 }
 

@@ -11,17 +11,6 @@ gammaln, i0, log1p, logit, round, sinc, xlogy = (_core.lgamma, _core.i0, _core.l
 expit = _core.sigmoid
 
 
-def ndtr(input, *, out=None):
-    """The distribution function of the standard normal distribution.
-
-    >>> import wisp
-    >>> wisp.special.ndtr(wisp.zeros(1))
-    tensor([0.5000])
-    """
-    result = 0.5 * _core.erfc(input * -0.7071067811865476)
-    return result if out is None else out.copy_(result)
-
-
 def logsumexp(input, dim, keepdim=False, *, out=None):
     """log(sum(exp(input))) along dims, without overflow."""
     return _core.logsumexp(input, dim, keepdim, out=out)

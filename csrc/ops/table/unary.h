@@ -282,6 +282,11 @@ UNARY(entr, F | I | B, promote, entr(x), g * where(x > k(0), -log(x) - k(1), whe
       R"(`-x * log(x)`, 0 at zero and minus infinity below.
          >>> wisp.special.entr(wisp.tensor([0.0, 0.5]))
          tensor([0.0000, 0.3466]))")
+UNARY(ndtr, F | I | B, promote, ndtr(x), g * k(0.39894228040143267794) * exp(x * x * k(-0.5)),
+      special,
+      R"(The distribution function of the standard normal distribution.
+         >>> wisp.special.ndtr(wisp.tensor([0.0, 1.0]))
+         tensor([0.5000, 0.8413]))")
 UNARY(ndtri, F | I | B, promote, ndtri(x), g * k(2.506628274631000502416) * exp(y * y * k(0.5)),
       special | node_named("SpecialNdtriBackward0"),
       R"(The argument at which the normal distribution's area to the left is `x`.

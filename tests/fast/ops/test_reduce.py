@@ -215,6 +215,13 @@ def test_equal_extremes_share_the_gradient():
     assert x.grad.tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
+def test_frobenius_norm():
+    x = make((4, 3, 5), "transposed")
+    np.testing.assert_allclose(wisp.frobenius_norm(x, (0, 2)).numpy(), np.linalg.norm(x.numpy(), axis=(0, 2)))
+    assert wisp.frobenius_norm(x, (-1,), keepdim=True).shape == (*x.shape[:-1], 1)
+    assert gradcheck(lambda x: wisp.frobenius_norm(x, (1,)), (x.requires_grad_(),))
+
+
 def test_forms():
     x = wisp.arange(6.0).reshape(2, 3)
     out = wisp.empty(2)

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "../autograd/whole.h"
 #include "../python/registry.h"
 #include "ops.h"
 #include "views.h"
@@ -226,17 +227,20 @@ Dims without_last(const Dims& dims) {
 }
 
 // f applied with `dim` moved to the end.
-template <class F> Tensor along(const Tensor& x, int64_t dim, F&& f) {
+template <class F> Tensor along(const Tensor& x, int64_t dim, const char* name, F&& f) {
     if (dim == x.dim() - 1) return f(x);
-    return contiguous(transpose(f(transpose(x, dim, -1)), dim, -1));
+    return whole(name, {x}, [&] { return contiguous(transpose(f(transpose(x, dim, -1)), dim, -1)); });
 }
 
 // ---- the public transforms
 
 Tensor fftn(const char*, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
-    const Tensor x = as_complex(input);
-    const Domain d = domain_of(x, shape, dim);
-    return complex_transform(resized(x, d), d.dims, forward, scale_of(norm, d.points(), forward));
+    const Domain d = domain_of(input, shape, dim);
+    const double scale = scale_of(norm, d.points(), forward);
+    if (is_complex(input.dtype()) || d.dims.size() != 1) return complex_transform(resized(as_complex(input), d), d.dims, forward, scale);
+    const Tensor x = resized(to(input, transform_dtype(input.dtype())), d);
+    return whole(forward ? "FftR2CBackward0" : "ConjBackward0", {x},
+                 [&] { return complex_transform(as_complex(x), d.dims, forward, scale); });
 }
 
 Tensor rfftn(const char* name, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
@@ -245,10 +249,10 @@ Tensor rfftn(const char* name, const Tensor& input, const Shape& shape, const Sh
     if (d.dims.empty()) throw RuntimeError(name, " must transform at least one axis");
     const double scale = scale_of(norm, d.points(), forward);
     x = resized(x, d);
-    Tensor y = along(x, d.dims.back(), [&](const Tensor& t) { return real_to_half(t, scale); });
-    if (!forward) y = conj(y);
     const Dims rest = without_last(d.dims);
-    return rest.empty() ? y : complex_transform(y, rest, forward, 1.0);
+    auto half = [&] { return along(x, d.dims.back(), "FftR2CBackward0", [&](const Tensor& t) { return real_to_half(t, scale); }); };
+    if (!forward) return rest.empty() ? conj(half()) : complex_transform(conj(half()), rest, false, 1.0);
+    return rest.empty() ? half() : whole("FftR2CBackward0", {x}, [&] { return complex_transform(half(), rest, true, 1.0); });
 }
 
 Tensor irfftn(const char* name, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
@@ -270,7 +274,7 @@ Tensor irfftn(const char* name, const Tensor& input, const Shape& shape, const S
     const Dims rest = without_last(d.dims);
     if (!rest.empty()) x = complex_transform(x, rest, forward, 1.0);
     if (forward) x = conj(x);
-    return along(x, d.dims.back(), [&](const Tensor& t) { return half_to_real(t, last, scale); });
+    return along(x, d.dims.back(), "FftC2RBackward0", [&](const Tensor& t) { return half_to_real(t, last, scale); });
 }
 
 using Transform = Tensor (*)(const char*, const Tensor&, const Shape&, const Shape&, const Norm&, bool);

@@ -18,7 +18,7 @@ def ndtr(input, *, out=None):
     >>> wisp.special.ndtr(wisp.zeros(1))
     tensor([0.5000])
     """
-    result = 0.5 * _core.erfc(input * -0.7071067811865476)
+    result = _core._whole("MulBackward1", lambda x: 0.5 * x, _core.erfc(input * -0.7071067811865476))
     return result if out is None else out.copy_(result)
 
 

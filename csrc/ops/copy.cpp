@@ -201,6 +201,12 @@ Tensor full(const Dims& sizes, const Scalar& value, DType dtype) {
     return t;
 }
 Tensor ones(const Dims& sizes, DType dtype) { return full(sizes, Scalar(1), dtype); }
+Tensor scalar_tensor(const Scalar& value, DType dtype) {
+    if (!(current_device() == Device{})) return full({}, value, dtype);  // by a kernel: nothing is copied from the host
+    Tensor t = empty({}, dtype, Device{});
+    value.store(t.data(), dtype);
+    return t;
+}
 Tensor full_like(const Tensor& t, const Scalar& value) {
     Tensor r = empty_like(t);
     fill_values(r, value);

@@ -235,12 +235,9 @@ template <class F> Tensor along(const Tensor& x, int64_t dim, const char* name, 
 // ---- the public transforms
 
 Tensor fftn(const char*, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
-    const Domain d = domain_of(input, shape, dim);
-    const double scale = scale_of(norm, d.points(), forward);
-    if (is_complex(input.dtype()) || d.dims.size() != 1) return complex_transform(resized(as_complex(input), d), d.dims, forward, scale);
-    const Tensor x = resized(to(input, transform_dtype(input.dtype())), d);
-    return whole(forward ? "FftR2CBackward0" : "ConjBackward0", {x},
-                 [&] { return complex_transform(as_complex(x), d.dims, forward, scale); });
+    const Tensor x = as_complex(input);
+    const Domain d = domain_of(x, shape, dim);
+    return complex_transform(resized(x, d), d.dims, forward, scale_of(norm, d.points(), forward));
 }
 
 Tensor rfftn(const char* name, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
@@ -286,7 +283,10 @@ Tensor one(const char* name, const Tensor& x, std::optional<int64_t> n, int64_t 
         check_points(*n);
         shape = Dims{*n};
     }
-    return f(name, x, shape, Dims{dim}, norm, forward);
+    auto transformed = [&] { return f(name, x, shape, Dims{dim}, norm, forward); };
+    // PyTorch transforms real numbers by themselves.
+    if (f == fftn && !is_complex(x.dtype())) return whole(forward ? "FftR2CBackward0" : "ConjBackward0", {x}, transformed);
+    return transformed();
 }
 
 #define WISP_TRANSFORM(NAME, FUNCTION, FORWARD)                                                                                       \

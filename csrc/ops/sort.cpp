@@ -8,6 +8,7 @@
 #include "index.h"
 #include "reduce.h"
 #include "scan.h"
+#include "views.h"
 
 namespace wisp {
 
@@ -213,7 +214,7 @@ static Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> 
         order.push_back(x.dim() - 1);
         y = permute(y, order);
     }
-    if (q.dim() == 0) return squeeze(y, {-1});
+    if (q.dim() == 0) return squeeze(y, {-1}, "SqueezeBackward4");
     return movedim(y, {-1}, {0});
 }
 

@@ -248,7 +248,11 @@ Tensor rfftn(const char* name, const Tensor& input, const Shape& shape, const Sh
     x = resized(x, d);
     const Dims rest = without_last(d.dims);
     auto half = [&] { return along(x, d.dims.back(), "FftR2CBackward0", [&](const Tensor& t) { return real_to_half(t, scale); }); };
-    if (!forward) return rest.empty() ? conj(half()) : complex_transform(conj(half()), rest, false, 1.0);
+    if (!forward) {
+        const Tensor y = half();
+        if (rest.empty()) return conj(y);
+        return complex_transform(whole("ConjPhysicalBackward0", {y}, [&] { return conj(y); }), rest, false, 1.0);
+    }
     return rest.empty() ? half() : whole("FftR2CBackward0", {x}, [&] { return complex_transform(half(), rest, true, 1.0); });
 }
 

@@ -60,7 +60,7 @@ static TensorList without_masks(const TensorList& given) {
     return indices;
 }
 Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) {
-    return index_put_(clone(x), without_masks(indices), values, accumulate);
+    return whole("IndexPutBackward0", {x, values}, [&] { return index_put_(clone(x), without_masks(indices), values, accumulate); });
 }
 
 Tensor take(const Tensor& x, const Tensor& given) {

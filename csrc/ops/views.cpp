@@ -10,7 +10,7 @@ Tensor embed(const Tensor& g, const Dims& sizes, const Layout& layout) {
     Tensor out = zeros(sizes, g.dtype());
     copy_values(alias(out, layout), g);
     if (needs_grad(g))
-        record(out, "EmbedBackward", {g}, {}, [layout](Backward& bw) {
+        record(out, "ConstantPadNdBackward0", {g}, {}, [layout](Backward& bw) {
             const Tensor whole = contiguous(bw.grad());
             bw.set(0, as_strided(whole, layout.sizes, layout.strides, whole.offset() + layout.offset));
         });

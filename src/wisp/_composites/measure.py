@@ -161,7 +161,7 @@ def cross(input, other, dim=None, *, out=None):
 
 def linalg_vander(x, N=None):
     """Vandermonde matrices: the powers 0 .. N-1 of each element, a row each."""
-    x = x.reshape(1) if x.dim() == 0 else x
+    x = x.unsqueeze(0) if x.dim() == 0 else x
     n = x.shape[-1] if N is None else N
     if n < 2 and N is not None:
         raise RuntimeError(f"N must be greater than 1, got {n}")
@@ -226,7 +226,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     total = count if weight is None else weight.sum()
     if weight is not None and count and total.item() == 0:
         raise RuntimeError("cov(): weights sum to zero, can't be normalized")
-    average = (x if weight is None else x * weight).sum(1, keepdim=True) / total
+    average = ((x if weight is None else x * weight).sum(1) / total).unsqueeze(1)
     if correction == 0 or weight is None or aweights is None:
         norm = total - correction
     else:
@@ -379,7 +379,7 @@ def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
     if y.shape[dim] == 0:
         return _core.zeros(y.shape, dtype=_real(y).dtype, device=y.device)
     if x is None:
-        return (_pairs(y, dim) * (step / 2)).cumsum(dim)
+        return _core._whole("MulBackward1", lambda pairs: pairs * (step / 2), _pairs(y, dim)).cumsum(dim)
     return _halved((_pairs(y, dim) * step).cumsum(dim))
 
 

@@ -112,8 +112,7 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
         raise RuntimeError(f"masked.mean: expected a floating point or complex dtype, got {x.dtype}")
     dims = _dims(x, dim)
     total = _chosen(x, mask, 0)
-    total = total.sum(dims, keepdim) if x.dim() else total
-    return total / _count(x, dims, mask, keepdim)
+    return total.sum(dims, keepdim) / _count(x, dims, mask, keepdim)
 
 
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
@@ -174,7 +173,7 @@ def softmin(input, dim, *, dtype=None, mask=None):
 def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
     x = _cast(input, dtype)
     size = norm(x, ord, dim, keepdim=True, mask=mask)
-    return _chosen(x, mask, 0) / size.clamp(min=eps)
+    return _chosen(x, mask, 0) / _core.maximum(size, _core.full((), eps, dtype=size.dtype, device=size.device))
 
 
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):

@@ -10,7 +10,7 @@
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
 #include "../python/objects.h"
-#include "profiler.h"
+#include "../profiler/profiler.h"
 
 namespace wisp {
 

@@ -1,4 +1,4 @@
-// Hooks: on gradients of tensors, around nodes, on saved tensors; and the lazily made extras of a tensor.
+// Hooks: on gradients of tensors, around nodes, on saved tensors.
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
 #include "engine.h"
@@ -153,44 +153,7 @@ void run_post_accumulate_hooks(const Tensor& variable) {
     });
 }
 
-// --- extras of a tensor --------------------------------------------------------------------------------------------
-
-TensorExtra& extra(const Tensor& t) {
-    if (!t->extra) {
-        t->extra = new TensorExtra();
-        track(t.get());
-    }
-    return *t->extra;
-}
-
-void delete_extra(TensorObject* o) {
-    TensorExtra* e = o->extra;
-    if (e->retains_grad && o->grad_fn && o->grad_fn->hooks) {
-        auto& list = o->grad_fn->hooks->retain_grad;
-        for (int64_t i = 0; i < list.size(); i++)
-            if (list[i] == o) {
-                std::swap(list[i], list.back());
-                list.pop_back();
-                break;
-            }
-    }
-    if (!e->tangents.empty()) forget_tangents(o);
-    Py_XDECREF(e->hooks);
-    Py_XDECREF(e->post_accumulate_hooks);
-    o->extra = nullptr;
-    delete e;
-}
-
-Tensor grad_of(const Tensor& t) { return t->extra ? t->extra->grad : Tensor(); }
-void set_grad(const Tensor& t, Tensor grad) { extra(t).grad = std::move(grad); }
-
-void retain_grad(const Tensor& t) {
-    if (!t.in_graph()) throw RuntimeError("can't retain_grad on Tensor that has requires_grad=False");
-    Node* n = grad_fn_of(t);
-    if (!n || extra(t).retains_grad) return;
-    extra(t).retains_grad = true;
-    hooks_of(*n).retain_grad.push_back(t.get());
-}
+// --- where hooks are kept -------------------------------------------------------------------------------------------
 
 NodeHooks& hooks_of(Node& node) {
     if (!node.hooks) node.hooks = new NodeHooks();

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "../core/above.h"
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
 #include "engine.h"
@@ -18,7 +19,6 @@ namespace {
 // Read by every operator: at a fixed place in the thread's block, without a call to find it.
 #define WISP_HOT __attribute__((tls_model("initial-exec")))
 thread_local GradState grad_mode WISP_HOT = grad_on;
-thread_local bool inference_mode WISP_HOT = false;
 thread_local int forward_depth WISP_HOT = 0;
 bool anomaly = false, anomaly_nan = true;
 uint64_t next_sequence = 0;
@@ -388,6 +388,12 @@ void release_inner(Node& node) {
     if (node.inner->apply) return release_saved(*node.inner);
     Py_CLEAR(node.inner);
     node.released = true;
+}
+
+void bump_version(const Tensor& t) {
+    if (t->untracked_writes) return;
+    t.storage()->version++;
+    if (grad_enabled()) note_inplace_write(t.storage());
 }
 
 // --- views and in-place writes -------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // Devices by name, the default one, virtual ones.
 #include "device.h"
 
-#include "../cuda/runtime.h"
+#include "above.h"
 #include "errors.h"
 
 namespace wisp {
@@ -37,7 +37,7 @@ Device parse_device(const char* text) {
 
 Device resolve(Device device) {
     switch (device.type) {
-    case DeviceType::cuda: return {DeviceType::cuda, int8_t(cuda::check_device(device.index))};
+    case DeviceType::cuda: return {DeviceType::cuda, int8_t(accelerator.check_device(device.index))};
     case DeviceType::meta: devices_in_use = true; return {DeviceType::meta, -1};
     default: break;
     }

@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "../cuda/runtime.h"
+#include "above.h"
 #include "allocator.h"
 #include "errors.h"
 
@@ -13,6 +13,8 @@ namespace {
 // The header sits in front of the data: one allocation for both.
 constexpr size_t header = (sizeof(Storage) + 63) / 64 * 64;
 }  // namespace
+
+Accelerator accelerator;
 
 Storage* Storage::make(size_t bytes) {
     if (bytes > SIZE_MAX / 4) throw OutOfMemory("cannot allocate ", bytes, " bytes");
@@ -30,7 +32,7 @@ Storage* Storage::make(size_t bytes, Device device) {
     s->device = device;
     if (!device.is_cuda()) return s;
     try {
-        cuda::provide(s);
+        accelerator.provide(s);
     } catch (...) {
         deallocate(s, header);
         throw;
@@ -44,7 +46,7 @@ Storage* Storage::wrap(void* data, size_t bytes, void (*release)(Storage*), void
 
 void Storage::destroy() {
     if (!release && device.type != DeviceType::cpu) {
-        if (device.is_cuda()) cuda::release(this);
+        if (device.is_cuda()) accelerator.release(this);
         deallocate(this, header);
         return;
     }

@@ -1,12 +1,15 @@
 // The tensor object: allocation with a free list, destruction, aliases.
 #include "tensor.h"
 
-#include "../autograd/engine.h"
-#include "../ops/ops.h"
+#include "above.h"
 
 namespace wisp {
 
 PyTypeObject* tensor_type = nullptr;
+void (*drop_extra)(TensorObject*) = nullptr;
+constinit thread_local bool inference_mode = false;
+
+void init_tensor_fields(TensorObject* o);
 
 namespace {
 
@@ -48,10 +51,7 @@ void init_tensor_fields(TensorObject* o) {
 
 void clear_tensor_fields(TensorObject* o) {
     Node* grad_fn = o->grad_fn;
-    if (o->extra) {
-        delete_extra(o);
-        o->extra = nullptr;
-    }
+    if (o->extra) drop_extra(o);
     o->grad_fn = nullptr;
     if (grad_fn) Py_DECREF(reinterpret_cast<PyObject*>(grad_fn));
     if (TensorObject* base = o->base) {
@@ -84,7 +84,7 @@ static Tensor make(Storage* storage, DType dtype) {
     TensorObject* o = new_object();
     o->storage = storage;
     o->dtype = dtype;
-    o->inference = inference_mode_enabled();
+    o->inference = inference_mode;
     return Tensor::steal(o);
 }
 
@@ -174,25 +174,12 @@ Tensor alias(const Tensor& t, Layout layout) {
     return r;
 }
 
-Tensor scalar_tensor(const Scalar& value, DType dtype) {
-    if (!(current_device() == Device{})) return full({}, value, dtype);  // by a kernel: nothing is copied from the host
-    Tensor t = empty({}, dtype, Device{});
-    value.store(t.data(), dtype);
-    return t;
-}
-
 Tensor wrapped_number(const Scalar& value) {
     const DType dtype = value.is_floating() ? DType::f64 : value.is_complex() ? DType::c128 : value.dtype();
     Tensor t = empty({}, dtype, Device{});  // a number lives on the CPU and joins tensors of any device
     value.store(t.data(), dtype);
     t->wrapped_number = true;
     return t;
-}
-
-void bump_version(const Tensor& t) {
-    if (t->untracked_writes) return;
-    t.storage()->version++;
-    if (grad_enabled()) note_inplace_write(t.storage());
 }
 
 void set_data(const Tensor& t, const Tensor& from) {

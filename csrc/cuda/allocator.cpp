@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "../core/above.h"
 #include "../core/device.h"
 #include "../core/errors.h"
 #include "../core/storage.h"
@@ -359,5 +360,7 @@ void reset_stats(int index, bool peaks) {
     if (!peaks) s.retries = s.failures = 0;
 }
 void limit_memory(int index, int64_t bytes) { pools[index].limit = bytes; }
+
+static const bool known_to_the_core = (accelerator = {check_device, provide, release}, true);
 
 }  // namespace wisp::cuda

@@ -339,12 +339,17 @@ Tensor kron(const Tensor& a, const Tensor& b) {
         right.push_back(1), right.push_back(m);
         sizes.push_back(n * m);
     }
-    return reshape(reshape(a, left) * reshape(b, right), sizes);
+    const Tensor product = contiguous(reshape(a, left) * reshape(b, right)),
+                 y = alias(product, Layout{sizes, contiguous_strides(sizes), 0});
+    if (needs_grad(product))
+        record(y, "UnsafeViewBackward0", {product}, {}, [own = product.sizes()](Backward& bw) { bw.set(0, reshape(bw.grad(), own)); });
+    return y;
 }
 
 Tensor vecdot(const Tensor& a, const Tensor& b, int64_t dim) {
     if (!is_differentiable(a.dtype()) && !is_differentiable(b.dtype()))
         throw RuntimeError("linalg.vecdot: Expected a floating point or complex tensor as input. Got ", type_name(a.dtype()));
+    if (a.dim() == 1 && a.sizes() == b.sizes() && a.dtype() == b.dtype() && wrap_dim(dim, 1) == 0) return vdot(a, b);
     return sum(conj(a) * b, {dim});
 }
 

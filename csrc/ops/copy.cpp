@@ -1,4 +1,5 @@
 // Front doors that move values: copy_, clone, contiguous, casts, fills, item.
+#include "../autograd/whole.h"
 #include "../kernels/copy.h"
 
 #include <cstring>
@@ -201,6 +202,12 @@ Tensor full(const Dims& sizes, const Scalar& value, DType dtype) {
     return t;
 }
 Tensor ones(const Dims& sizes, DType dtype) { return full(sizes, Scalar(1), dtype); }
+Tensor scalar_tensor(const Scalar& value, DType dtype) {
+    if (!(current_device() == Device{})) return full({}, value, dtype);  // by a kernel: nothing is copied from the host
+    Tensor t = empty({}, dtype, Device{});
+    value.store(t.data(), dtype);
+    return t;
+}
 Tensor full_like(const Tensor& t, const Scalar& value) {
     Tensor r = empty_like(t);
     fill_values(r, value);
@@ -255,6 +262,8 @@ static Tensor clone_as(const Tensor& t, std::optional<MemoryFormat> format) {
 
 static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optional<DType> dtype, bool non_blocking, bool copy,
                      std::optional<MemoryFormat> format) {
+    if (dtype && format && *dtype != t.dtype() && needs_grad(t))  // two steps, one node
+        return whole("ToCopyBackward0", {t}, [&] { return to_all(to(t, *dtype), device, {}, non_blocking, copy, format); });
     const bool moves = device && !(resolve(*device) == t.device());
     // The narrower of the two dtypes travels.
     Tensor r = dtype && (!moves || item_size(*dtype) <= t.item_size()) ? to(t, *dtype) : t;
@@ -336,8 +345,8 @@ static const Operators operators = {
      function | method | elementwise},
     {"fill(Tensor input, Operand value)",
      [](const Tensor& t, const Arg& v) {
+         if (!v.tensor) return whole("FillBackward0", {t}, [&] { return fill_(clone(t), v.number); });
          Tensor r = clone(t);
-         if (!v.tensor) return fill_(r, v.number);
          if (v.tensor->dim() != 0)
              throw RuntimeError("fill only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
          return copy_(r, *v.tensor);

@@ -31,7 +31,9 @@ Tensor dropout_of(const Tensor& x, double p, uint64_t seed, uint64_t offset) {
                                  uint64_t(std::llround(keep * 4294967296.0)), 1 / keep);
     }
     if (needs_grad(x))
-        record(y, "DropoutBackward0", {x}, {}, [p, seed, offset](Backward& bw) { bw.set(0, dropout_of(bw.grad(), p, seed, offset)); });
+        // As PyTorch's product with a mask looks from outside; the mask is drawn again instead of kept.
+        record(y, x.is_cuda() ? "NativeDropoutBackward0" : "MulBackward0", {x, Tensor()}, {},
+               [p, seed, offset](Backward& bw) { bw.set(0, dropout_of(bw.grad(), p, seed, offset)); });
     return y;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "../autograd/whole.h"
 #include "../python/registry.h"
 #include "ops.h"
 #include "views.h"
@@ -226,9 +227,9 @@ Dims without_last(const Dims& dims) {
 }
 
 // f applied with `dim` moved to the end.
-template <class F> Tensor along(const Tensor& x, int64_t dim, F&& f) {
+template <class F> Tensor along(const Tensor& x, int64_t dim, const char* name, F&& f) {
     if (dim == x.dim() - 1) return f(x);
-    return contiguous(transpose(f(transpose(x, dim, -1)), dim, -1));
+    return whole(name, {x}, [&] { return contiguous(transpose(f(transpose(x, dim, -1)), dim, -1)); });
 }
 
 // ---- the public transforms
@@ -245,10 +246,14 @@ Tensor rfftn(const char* name, const Tensor& input, const Shape& shape, const Sh
     if (d.dims.empty()) throw RuntimeError(name, " must transform at least one axis");
     const double scale = scale_of(norm, d.points(), forward);
     x = resized(x, d);
-    Tensor y = along(x, d.dims.back(), [&](const Tensor& t) { return real_to_half(t, scale); });
-    if (!forward) y = conj(y);
     const Dims rest = without_last(d.dims);
-    return rest.empty() ? y : complex_transform(y, rest, forward, 1.0);
+    auto half = [&] { return along(x, d.dims.back(), "FftR2CBackward0", [&](const Tensor& t) { return real_to_half(t, scale); }); };
+    if (!forward) {
+        const Tensor y = half();
+        if (rest.empty()) return conj(y);
+        return complex_transform(whole("ConjPhysicalBackward0", {y}, [&] { return conj(y); }), rest, false, 1.0);
+    }
+    return rest.empty() ? half() : whole("FftR2CBackward0", {x}, [&] { return complex_transform(half(), rest, true, 1.0); });
 }
 
 Tensor irfftn(const char* name, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
@@ -270,7 +275,7 @@ Tensor irfftn(const char* name, const Tensor& input, const Shape& shape, const S
     const Dims rest = without_last(d.dims);
     if (!rest.empty()) x = complex_transform(x, rest, forward, 1.0);
     if (forward) x = conj(x);
-    return along(x, d.dims.back(), [&](const Tensor& t) { return half_to_real(t, last, scale); });
+    return along(x, d.dims.back(), "FftC2RBackward0", [&](const Tensor& t) { return half_to_real(t, last, scale); });
 }
 
 using Transform = Tensor (*)(const char*, const Tensor&, const Shape&, const Shape&, const Norm&, bool);
@@ -282,7 +287,10 @@ Tensor one(const char* name, const Tensor& x, std::optional<int64_t> n, int64_t 
         check_points(*n);
         shape = Dims{*n};
     }
-    return f(name, x, shape, Dims{dim}, norm, forward);
+    auto transformed = [&] { return f(name, x, shape, Dims{dim}, norm, forward); };
+    // PyTorch transforms real numbers by themselves.
+    if (f == fftn && !is_complex(x.dtype())) return whole(forward ? "FftR2CBackward0" : "ConjBackward0", {x}, transformed);
+    return transformed();
 }
 
 #define WISP_TRANSFORM(NAME, FUNCTION, FORWARD)                                                                                       \

@@ -56,7 +56,7 @@ Tensor nonzero(const Tensor& x);            // [count, dims]
 TensorList nonzero_tuple(const Tensor& x);  // [count] for each dim
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& value);
 Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& value);
-Tensor masked_select(const Tensor& x, const Tensor& mask);
+Tensor masked_select(const Tensor& x, const Tensor& mask, const char* node = "MaskedSelectBackward0");
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
 Tensor take(const Tensor& x, const Tensor& index);
 

@@ -256,6 +256,26 @@ Tensor fold_image(const Tensor& input, const Dims& output_size, const Dims& kern
 
 // --- shuffles ---
 
+// Puts elements into another order: the inverse takes the gradient back.
+Tensor rearranged(const char* name, const Tensor& x, const Dims& split, const Dims& order, const Dims& sizes) {
+    Tensor y;
+    {
+        GradMode off(false);
+        y = alias(reshape(contiguous(permute(reshape(x, split), order)), sizes));
+        if (y.storage() == x.storage()) y = clone(y);
+    }
+    if (needs_grad(x))
+        record(y, name, {x}, {}, [split, order, own = x.sizes()](Backward& bw) {
+            Dims moved, back(order.size());
+            for (int64_t i = 0; i < order.size(); i++) {
+                moved.push_back(split[order[i]]);
+                back[order[i]] = i;
+            }
+            bw.set(0, reshape(permute(reshape(bw.grad(), moved), back), own));
+        });
+    return y;
+}
+
 Tensor pixel_shuffle(const Tensor& x, int64_t factor) {
     if (x.dim() < 3)
         throw RuntimeError("pixel_shuffle expects input to have at least 3 dimensions, but got input with ", x.dim(), " dimension(s)");
@@ -269,7 +289,7 @@ Tensor pixel_shuffle(const Tensor& x, int64_t factor) {
     for (int64_t v : {c / (factor * factor), factor, factor, h, w}) split.push_back(v);
     for (int64_t v : {n, n + 3, n + 1, n + 4, n + 2}) order.push_back(v);
     for (int64_t v : {c / (factor * factor), h * factor, w * factor}) sizes.push_back(v);
-    return reshape(contiguous(permute(reshape(x, split), order)), sizes);
+    return rearranged("PixelShuffleBackward0", x, split, order, sizes);
 }
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t factor) {
@@ -285,7 +305,7 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t factor) {
     for (int64_t v : {c, h / factor, factor, w / factor, factor}) split.push_back(v);
     for (int64_t v : {n, n + 2, n + 4, n + 1, n + 3}) order.push_back(v);
     for (int64_t v : {c * factor * factor, h / factor, w / factor}) sizes.push_back(v);
-    return reshape(contiguous(permute(reshape(x, split), order)), sizes);
+    return rearranged("PixelUnshuffleBackward0", x, split, order, sizes);
 }
 
 Tensor channel_shuffle(const Tensor& x, int64_t groups) {
@@ -294,9 +314,12 @@ Tensor channel_shuffle(const Tensor& x, int64_t groups) {
     const int64_t c = x.size(1);
     if (c % groups != 0)
         throw RuntimeError("Number of channels must be divisible by groups. Got ", c, " channels and ", groups, " groups.");
-    Dims split{x.size(0), groups, c / groups};
-    for (int64_t d = 2; d < x.dim(); ++d) split.push_back(x.size(d));
-    return reshape(contiguous(transpose(reshape(x, split), 1, 2)), x.sizes());
+    Dims split{x.size(0), groups, c / groups}, order{0, 2, 1};
+    for (int64_t d = 2; d < x.dim(); ++d) {
+        split.push_back(x.size(d));
+        order.push_back(d + 1);
+    }
+    return rearranged("ChannelShuffleBackward0", x, split, order, x.sizes());
 }
 
 // --- grid_sample ---

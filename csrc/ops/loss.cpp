@@ -183,7 +183,9 @@ Tensor probability_loss(const Tensor& x, const Tensor& target_, const Tensor& we
     }
     if (reduction == Reduction::none) return -sum(terms, {class_dim});
     const Tensor total = -sum(terms);
-    return reduction == Reduction::sum ? total : total / Scalar(double(x.numel()) / double(classes));
+    return reduction == Reduction::sum
+               ? total
+               : pointwise(Pointwise::div, total, Scalar(double(x.numel()) / double(classes)), {}, nullptr, "DivBackward1");
 }
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, std::optional<bool> size_average, int64_t ignore_index,

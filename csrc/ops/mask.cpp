@@ -60,7 +60,7 @@ static TensorList without_masks(const TensorList& given) {
     return indices;
 }
 Tensor index_put(const Tensor& x, const TensorList& indices, const Tensor& values, bool accumulate) {
-    return index_put_(clone(x), without_masks(indices), values, accumulate);
+    return whole("IndexPutBackward0", {x, values}, [&] { return index_put_(clone(x), without_masks(indices), values, accumulate); });
 }
 
 Tensor take(const Tensor& x, const Tensor& given) {
@@ -127,7 +127,7 @@ Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& given) {
         [&](const Tensor& y) { copy_values(y, filled(y, mask, value)); }, [](Backward& bw) { masked_fill_gradient(bw); });
 }
 
-Tensor masked_select(const Tensor& x, const Tensor& given) {
+Tensor masked_select(const Tensor& x, const Tensor& given, const char* node) {
     check_mask("masked_select", given);
     const Dims sizes = broadcast(x.sizes(), given.sizes());
     const Tensor mask = contiguous(expanded(detach(given), sizes)), in = contiguous(expanded(detach(x), sizes));
@@ -138,7 +138,7 @@ Tensor masked_select(const Tensor& x, const Tensor& given) {
         kernels::index().masked_select(y.device_data(), in.device_data(), mask.device_data<bool>(), mask.numel(), n, x.item_size());
     }
     if (needs_grad(x))
-        record(y, "MaskedSelectBackward0", {x}, {mask}, [](Backward& bw) {
+        record(y, node, {x}, {mask}, [](Backward& bw) {
             const Tensor mask = bw.saved(0);
             bw.set(0, masked_scatter(zeros(mask.sizes(), bw.grad().dtype()), mask, bw.grad()));
         });

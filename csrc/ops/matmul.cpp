@@ -311,7 +311,7 @@ Tensor vdot(const Tensor& a, const Tensor& b) {
 Tensor outer(const Tensor& a, const Tensor& b) {
     if (a.dim() != 1) throw RuntimeError("outer: Expected 1-D argument self, but got ", a.dim(), "-D");
     if (b.dim() != 1) throw RuntimeError("outer: Expected 1-D argument vec2, but got ", b.dim(), "-D");
-    return unsqueeze(a, 1) * b;
+    return reshape(a, {a.size(0), 1}) * b;
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {

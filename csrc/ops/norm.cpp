@@ -82,8 +82,11 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
         fill_(r.rstd, NAN);
     }
     if (needs_grad(x, weight, bias))
-        record(r.y, centered ? "NativeLayerNormBackward0" : "RmsNormBackward0", {x, weight, bias}, {x, weight, r.mean, r.rstd},
-               [start, rows, n, eps, centered](Backward& bw) {
+        record(r.y,
+               centered      ? "NativeLayerNormBackward0"
+               : x.is_cuda() ? "FusedRmsNormBackward0"
+                             : "MulBackward0",
+               {x, weight, bias}, {x, weight, r.mean, r.rstd}, [start, rows, n, eps, centered](Backward& bw) {
                    const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
                    if (needs_grad(g, x, weight)) {
                        const Gradients inner = through_statistics(weight ? g * weight : g, x, range(start, x.dim()), eps, centered);

@@ -3,6 +3,7 @@
 // Every pool is linear in the gradient, so its backward is a front door whose own derivative is a pool again (average)
 // or picks the chosen elements (max). Max pooling for training keeps one byte per output, the chosen element's place in
 // its window; indices are made only for those who ask.
+#include "../autograd/whole.h"
 #include "../kernels/pool.h"
 
 #include "../python/registry.h"
@@ -164,8 +165,15 @@ struct MaxPooled {
     Tensor values, indices;  // indices only if asked for
 };
 
-MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride, const Dims& padding,
-                   const Dims& dilation, bool ceil_mode, bool want_indices) {
+// Pooling along one dimension is recorded as PyTorch does it: of pictures with one row.
+template <class F> Tensor recorded_as_row(const char* name, const Tensor& input, F&& pool) {
+    if (!needs_grad(input)) return pool(input);
+    const Tensor rows = unsqueeze(input, -2);
+    return squeeze(whole(name, {rows}, [&] { return unsqueeze(pool(squeeze(rows, {-2})), -2); }), {-2});
+}
+
+MaxPooled max_pool_over(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride, const Dims& padding,
+                        const Dims& dilation, bool ceil_mode, bool want_indices) {
     const char* op = max_ops[dims - 1];
     PoolShape s = window_shape(op, dims, input, kernel_size, stride, padding, dilation, ceil_mode);
     const MemoryFormat format = keep_format(input, dims, s);
@@ -187,6 +195,18 @@ MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const
     if (out.dtype() != d) out = to(out, d);
     if (recording) record_max(out, max_names[dims - 1], input, bytes ? taps : indices, s);
     return {out, indices};
+}
+
+MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride, const Dims& padding,
+                   const Dims& dilation, bool ceil_mode, bool want_indices) {
+    if (dims > 1) return max_pool_over(dims, input, kernel_size, stride, padding, dilation, ceil_mode, want_indices);
+    Tensor indices;
+    const Tensor values = recorded_as_row(max_names[0], input, [&](const Tensor& x) {
+        MaxPooled r = max_pool_over(1, x, kernel_size, stride, padding, dilation, ceil_mode, want_indices);
+        indices = r.indices;
+        return r.values;
+    });
+    return {values, indices};
 }
 
 PyObject* max_pool_object(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride, const Dims& padding,
@@ -231,8 +251,8 @@ Tensor apply(const LinearPool& p, const Tensor& input, const Dims& sizes) {
     return out;
 }
 
-Tensor avg_pool(int dims, const char* op, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
-                const Dims& padding, bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override) {
+Tensor avg_pool_over(int dims, const char* op, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
+                     const Dims& padding, bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override) {
     if (divisor_override && *divisor_override == 0) throw RuntimeError("divisor must be not zero");
     LinearPool p;
     p.shape = window_shape(op, dims, input, kernel_size, stride, padding, {1}, ceil_mode);
@@ -245,6 +265,14 @@ Tensor avg_pool(int dims, const char* op, const Tensor& input, const Dims& kerne
         kernels::pool().average_grad(d, s, a, x, y);
     };
     return apply(p, input, output_sizes(input, dims, p.shape));
+}
+
+Tensor avg_pool(int dims, const char* op, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
+                const Dims& padding, bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override) {
+    auto pool = [&](const Tensor& x) {
+        return avg_pool_over(dims, op, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override);
+    };
+    return dims > 1 ? pool(input) : recorded_as_row(average_names[0], input, pool);
 }
 
 // --- adaptive ---
@@ -295,13 +323,15 @@ static constexpr const char* adaptive_average_names[] = {"AdaptiveAvgPool2DBackw
                                                          "AdaptiveAvgPool3DBackward0"};
 static constexpr const char* adaptive_average_ops[] = {"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"};
 
-Tensor adaptive_avg_pool(int dims, const Tensor& input, const Dims& output_size) {
+static Tensor adaptive_average_over(int dims, const Tensor& input, const Dims& output_size) {
     const char* op = adaptive_average_ops[dims - 1];
     LinearPool p;
     p.shape = adaptive_shape(op, dims, input, output_size);
     check_floating(op, input);
     keep_format(input, dims, p.shape);
-    p.name = adaptive_average_names[dims - 1];
+    bool all = dims < 3;  // PyTorch takes the mean of whole pictures
+    for (int64_t n : output_size) all &= n == 1;
+    p.name = all ? "MeanBackward1" : adaptive_average_names[dims - 1];
     p.forward = [](const PoolShape& s, const AveragePool&, DType d, const void* x, void* y) {
         kernels::pool().adaptive_average(d, s, x, y);
     };
@@ -311,12 +341,19 @@ Tensor adaptive_avg_pool(int dims, const Tensor& input, const Dims& output_size)
     return apply(p, input, output_sizes(input, dims, p.shape));
 }
 
+Tensor adaptive_avg_pool(int dims, const Tensor& input, const Dims& output_size) {
+    if (dims > 1) return adaptive_average_over(dims, input, output_size);
+    const bool mean = output_size.size() == 1 && output_size[0] == 1;
+    return recorded_as_row(mean ? "MeanBackward1" : adaptive_average_names[0], input,
+                           [&](const Tensor& x) { return adaptive_average_over(1, x, output_size); });
+}
+
 namespace {
 
 constexpr const char* adaptive_max_names[] = {"AdaptiveMaxPool2DBackward0", "AdaptiveMaxPool2DBackward0", "AdaptiveMaxPool3DBackward0"};
 constexpr const char* adaptive_max_ops[] = {"adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
 
-MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_size) {
+MaxPooled adaptive_max_over(int dims, const Tensor& input, const Dims& output_size) {
     const char* op = adaptive_max_ops[dims - 1];
     PoolShape s = adaptive_shape(op, dims, input, output_size);
     check_floating(op, input);
@@ -328,6 +365,17 @@ MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_si
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (needs_grad(input)) record_max(out, adaptive_max_names[dims - 1], input, indices, s);
     return {out, indices};
+}
+
+MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_size) {
+    if (dims > 1) return adaptive_max_over(dims, input, output_size);
+    Tensor indices;
+    const Tensor values = recorded_as_row(adaptive_max_names[0], input, [&](const Tensor& x) {
+        MaxPooled r = adaptive_max_over(1, x, output_size);
+        indices = r.indices;
+        return r.values;
+    });
+    return {values, indices};
 }
 
 PyObject* adaptive_max_object(int dims, const Tensor& input, PyObject* output_size, bool return_indices) {
@@ -433,7 +481,7 @@ PyObject* fractional_object(int dims, const Tensor& input, const Dims& kernel_si
 
 // --- the inverse of max pooling ---
 
-Tensor max_unpool(int dims, const Tensor& input, const Tensor& indices, const Dims& output_size) {
+Tensor max_unpool_over(int dims, const Tensor& input, const Tensor& indices, const Dims& output_size) {
     constexpr const char* ops[] = {"max_unpool1d", "max_unpool2d", "max_unpool3d"};
     const char* op = ops[dims - 1];
     if (indices.dtype() != DType::i64) throw RuntimeError("elements in indices should be type int64 but got: ", type_name(indices.dtype()));
@@ -468,6 +516,11 @@ Tensor max_unpool(int dims, const Tensor& input, const Tensor& indices, const Di
                    bw.set(0, reshape(gather(flat, 1, reshape(bw.saved(0), {planes, count})), from));
                });
     return out;
+}
+
+Tensor max_unpool(int dims, const Tensor& input, const Tensor& indices, const Dims& output_size) {
+    if (dims > 1) return max_unpool_over(dims, input, indices, output_size);
+    return recorded_as_row("MaxUnpool2DBackward0", input, [&](const Tensor& x) { return max_unpool_over(1, x, indices, output_size); });
 }
 
 // The size that max pooling was given, if windows neither overlapped nor left a rest; output_size may say otherwise

@@ -352,7 +352,7 @@ Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {
 
 // ---- normal ----
 
-Tensor normal_tensors(const Tensor& mean, const Tensor& deviation, Generator& g) {
+Tensor drawn_normal(const Tensor& mean, const Tensor& deviation, Generator& g, const char* node) {
     const Tensor d = detach(deviation);
     if (is_complex(d.dtype())) throw RuntimeError("normal expects standard deviation to be non-complex");
     must_hold(ge(d, Scalar(0)), "normal expects all elements of std >= 0.0");
@@ -361,17 +361,20 @@ Tensor normal_tensors(const Tensor& mean, const Tensor& deviation, Generator& g)
     check_floating("normal_kernel_cpu", mean.dtype());
     normal_values(z, 0, 1, g);
     Tensor out = to(z * d + detach(mean), mean.dtype());
-    return with_zero_gradient(out, "NormalBackward3", wants_grad(mean) ? mean : deviation);
+    return with_zero_gradient(out, node, wants_grad(mean) ? mean : deviation);
+}
+Tensor normal_tensors(const Tensor& mean, const Tensor& deviation, Generator& g) {
+    return drawn_normal(mean, deviation, g, "NormalBackward3");
 }
 Tensor normal_mean(const Tensor& mean, double deviation, Generator& g) {
     check_deviation(deviation);
     check_floating("normal_kernel_cpu", mean.dtype());
     Tensor z = empty(mean.sizes(), mean.dtype());
     normal_values(z, 0, deviation, g);
-    return with_zero_gradient(z + detach(mean), "NormalBackward0", mean);
+    return with_zero_gradient(z + detach(mean), "NormalBackward1", mean);
 }
 Tensor normal_deviation(double mean, const Tensor& deviation, Generator& g) {
-    return normal_tensors(full(deviation.sizes(), Scalar(mean), deviation.dtype()), deviation, g);
+    return drawn_normal(full(deviation.sizes(), Scalar(mean), deviation.dtype()), deviation, g, "NormalBackward2");
 }
 
 #define OPTIONS "dtype? dtype=None, any layout=None, device? device=None, bool? pin_memory=None, bool? requires_grad=False"

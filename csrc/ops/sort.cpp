@@ -8,6 +8,7 @@
 #include "index.h"
 #include "reduce.h"
 #include "scan.h"
+#include "views.h"
 
 namespace wisp {
 
@@ -50,7 +51,7 @@ static void record_permutation(const Tensor& y, const Tensor& indices, const cha
     record_selection(y, indices, name, x, dim, true);
 }
 
-static std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
+static std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending, const char* node = "SortBackward0") {
     check_sortable("sort", x);
     const Rows r(x, dim);
     Tensor values = empty(r.x.sizes(), x.dtype()), indices = empty(r.x.sizes(), DType::i64);
@@ -60,7 +61,7 @@ static std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descen
     }
     values = r.back(values);
     indices = r.back(indices);
-    record_permutation(values, indices, "SortBackward0", x, r.dim);
+    record_permutation(values, indices, node, x, r.dim);
     return {values, indices};
 }
 
@@ -213,7 +214,7 @@ static Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> 
         order.push_back(x.dim() - 1);
         y = permute(y, order);
     }
-    if (q.dim() == 0) return squeeze(y, {-1});
+    if (q.dim() == 0) return squeeze(y, {-1}, "SqueezeBackward4");
     return movedim(y, {-1}, {0});
 }
 
@@ -462,7 +463,8 @@ static const Operators operators = {
         values=tensor([3, 2, 1]),
         indices=tensor([0, 2, 1])))"},
     {"sort(Tensor input, *, bool? stable, int dim=-1, bool descending=False, Tensor? out=None) -> (values, indices)",
-     [](const Tensor& x, std::optional<bool>, int64_t dim, bool descending) { return sort(x, dim, descending); }, function | method},
+     [](const Tensor& x, std::optional<bool>, int64_t dim, bool descending) { return sort(x, dim, descending, "SortBackward1"); },
+     function | method},
     {"argsort(Tensor input, int dim=-1, bool descending=False, bool stable=False, *, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, bool descending, bool) { return argsort(x, dim, descending); }, function | method | along_dim,
      R"(The indices that sort a tensor along a dimension.

@@ -6,7 +6,7 @@
 // for a Tensor: such a call fits no signature, and is handed to wisp.sparse, which has the operators that take one and
 // refuses the others. So strided operators need no check of their own.
 #pragma once
-#include "../core/tensor.h"
+#include "conjugate.h"
 
 namespace wisp {
 
@@ -14,9 +14,6 @@ extern PyTypeObject* sparse_type;  // once wisp.sparse is imported, else null
 
 inline bool is_sparse(PyObject* o) { return Py_TYPE(o) == sparse_type; }
 inline bool is_sparse(const Tensor& t) { return t && is_sparse(t.object()); }
-extern PyTypeObject* conjugate_type;  // of conjugate views (csrc/python/conjugate.h), once one was made, else null
-inline bool is_conjugate(PyObject* o) { return Py_TYPE(o) == conjugate_type; }
-Tensor resolve_conjugate(const Tensor& t);  // an ordinary tensor with its values; t itself if it is one
 inline bool is_strided(PyObject* o) { return Py_TYPE(o) == tensor_type || (is_tensor(o) && !is_sparse(o) && !is_conjugate(o)); }
 
 // The operator of wisp.sparse of this name: a new reference, or PythonError.

@@ -10,7 +10,7 @@ Tensor embed(const Tensor& g, const Dims& sizes, const Layout& layout) {
     Tensor out = zeros(sizes, g.dtype());
     copy_values(alias(out, layout), g);
     if (needs_grad(g))
-        record(out, "EmbedBackward", {g}, {}, [layout](Backward& bw) {
+        record(out, "ConstantPadNdBackward0", {g}, {}, [layout](Backward& bw) {
             const Tensor whole = contiguous(bw.grad());
             bw.set(0, as_strided(whole, layout.sizes, layout.strides, whole.offset() + layout.offset));
         });
@@ -120,7 +120,7 @@ static Tensor squeezed(const Tensor& t, Layout layout, const char* name) {
 
 Tensor squeeze(const Tensor& t) { return squeezed(t, t.layout().squeeze(), "SqueezeBackward0"); }
 
-static Tensor squeeze(const Tensor& t, const Dims& dims, const char* name) {
+Tensor squeeze(const Tensor& t, const Dims& dims, const char* name) {
     const Dims wrapped = wrap_dims(dims, t.dim());
     Layout layout;
     layout.offset = t.offset();
@@ -539,7 +539,8 @@ static const Operators operators = {
     {"squeeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return squeeze(t, {d}); }, function | method},
     {"squeeze(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return squeeze(t, d, "SqueezeBackward2"); }, function | method},
     {"squeeze_(Tensor input)", [](const Tensor& t) { return become(t, squeeze(t)); }, method},
-    {"squeeze_(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return become(t, squeeze(t, d)); }, method},
+    {"squeeze_(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return become(t, squeeze(t, {d}, "SqueezeBackward4")); }, method},
+    {"squeeze_(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return become(t, squeeze(t, d, "SqueezeBackward5")); }, method},
     {"unsqueeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return unsqueeze(t, d); }, function | method | makes_view,
      R"(A new dimension of size 1, as a view.
         >>> wisp.unsqueeze(wisp.tensor([1, 2]), 1).shape

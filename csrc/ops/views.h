@@ -7,6 +7,8 @@ namespace wisp {
 // Zeros of `sizes` with g written at `layout` (relative to a contiguous tensor of those sizes, without overlap).
 Tensor embed(const Tensor& g, const Dims& sizes, const Layout& layout);
 
+Tensor squeeze(const Tensor& t, const Dims& dims, const char* name);  // `name`: of the node
+
 // A view whose layout is f(layout of t); f must be pure index arithmetic.
 template <class F> Tensor view_through(const Tensor& t, const char* name, F&& f) {
     Tensor v = make_view(t, f(t.layout()));

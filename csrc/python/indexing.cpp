@@ -2,7 +2,7 @@
 // Ints, slices, None and ... make one view with one layout; tensors then pick elements from it.
 #include "../ops/index.h"
 
-#include "../autograd/profiler.h"
+#include "../profiler/profiler.h"
 #include "../ops/gather.h"
 #include "../ops/sparse.h"
 #include "../ops/views.h"
@@ -196,13 +196,7 @@ Key parse(PyObject* key_object, const Tensor& t) {
 }
 
 Tensor viewed(const Tensor& t, const Key& key) {
-    Tensor v = make_view(t, apply(t.layout(), key.steps));
-    if (needs_grad(t))
-        record(v, key.name, {t}, {},
-               [sizes = t.sizes(), inner = apply(Layout{t.sizes(), contiguous_strides(t.sizes()), 0}, key.steps)](Backward& bw) {
-                   bw.set(0, embed(bw.grad(), sizes, inner));
-               });
-    return v;
+    return view_through(t, key.name, [&](const Layout& l) { return apply(l, key.steps); });
 }
 
 // x[mask] with a mask of x's own shape, which needs no coordinates.
@@ -225,7 +219,7 @@ PyObject* get_item(PyObject* self, PyObject* key_object) {
         Profiled profiled;
         if (profiling) [[unlikely]]
             profiled.begin(EventKind::operation, "getitem", "", &self, 1);
-        if (is_whole_mask(key_object, t)) return masked_select(t, as_tensor(key_object)).release();
+        if (is_whole_mask(key_object, t)) return masked_select(t, as_tensor(key_object), "IndexBackward0").release();
         const Key key = parse(key_object, t);
         if (!key.advanced) return viewed(t, key).release();
         Tensor base = key.steps.empty() ? t : viewed(t, key);

@@ -1,5 +1,5 @@
 // The base class of nn.Module: calling a module. In C because every layer of every model goes through here.
-#include "../autograd/profiler.h"
+#include "../profiler/profiler.h"
 #include "objects.h"
 #include "tensor_type.h"
 

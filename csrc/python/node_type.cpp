@@ -315,6 +315,8 @@ bool find_tensors(PyObject* o, TensorList& found, bool plain) {
     if (is_tensor(o)) {
         if (plain && Py_TYPE(o) != tensor_type) return false;
         found.push_back(Tensor::borrow(as_tensor_object(o)));
+    } else if (o == Py_None) {
+        found.emplace_back();  // a missing tensor has an edge, too
     } else if (PyTuple_Check(o) || PyList_Check(o)) {
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
             if (!find_tensors(PySequence_Fast_GET_ITEM(o, i), found, plain)) return false;

@@ -10,7 +10,7 @@
 #include <memory>
 #include <sstream>
 
-#include "../autograd/profiler.h"
+#include "../profiler/profiler.h"
 #include "../cuda/runtime.h"
 #include "../ops/format.h"
 #include "../ops/sparse.h"

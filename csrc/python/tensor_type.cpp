@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "../autograd/engine.h"
-#include "../autograd/profiler.h"
+#include "../profiler/profiler.h"
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
 #include "autocast.h"
@@ -339,7 +339,8 @@ PyGetSetDef getset[] = {
     {"H", get_H, nullptr, nullptr, nullptr},
     {"mH", get_mH, nullptr, nullptr, nullptr},
     {"name", get_none, nullptr, nullptr, nullptr},
-    {"is_cpu", get_true, nullptr, nullptr, nullptr},
+    {"is_cpu", [](PyObject* s, void*) { return PyBool_FromLong(as_tensor_object(s)->storage->device.type == DeviceType::cpu); }, nullptr,
+     nullptr, nullptr},
     {"is_cuda", [](PyObject* s, void*) { return PyBool_FromLong(as_tensor_object(s)->storage->device.is_cuda()); }, nullptr, nullptr,
      nullptr},
     {"is_meta", [](PyObject* s, void*) { return PyBool_FromLong(as_tensor_object(s)->storage->device.type == DeviceType::meta); }, nullptr,

@@ -65,8 +65,8 @@ ACTIVATION(hardshrink, F, same, where((x >= -p(0)) & (x <= p(0)), k(0), x), piec
          >>> wisp.hardshrink(wisp.tensor([-1.0, 0.3, 2.0]))
          tensor([-1.,  0.,  2.]))")
 ACTIVATION(softshrink, F, same, where(x > p(0), x - p(0), where(x < -p(0), x + p(0), x * k(0))), piecewise(x, where((x >= -p(0)) & (x <= p(0)), nought(g), g)))
-ACTIVATION(tanhshrink, F | I | B, promote, x - tanh(x), g * tanh(x) * tanh(x))
-ACTIVATION(softsign, F | I, promote, x / (k(1) + abs(x)), g / ((k(1) + abs(x)) * (k(1) + abs(x))))
+ACTIVATION(tanhshrink, F | I | B, promote, x - tanh(x), g * tanh(x) * tanh(x), node_named("SubBackward0"))
+ACTIVATION(softsign, F | I, promote, x / (k(1) + abs(x)), g / ((k(1) + abs(x)) * (k(1) + abs(x))), node_named("DivBackward0"))
 ACTIVATION(threshold, F | I, same, where(x <= p(0), p(1), x), piecewise(x, where(x <= p(0), nought(g), g)),
       function | called("nn.functional.threshold(Tensor input, float threshold, float value, bool inplace=False)"),
       R"(Each element where it is above `threshold`, else `value`.

@@ -29,6 +29,8 @@ def matrix_power(input, n, *, out=None):
             [0., 1.]])
     """
     _check_square(input, "linalg.matrix_power")
+    if n == -1:
+        return into(out, _linalg["inv"](input))
     if n < 0:
         input, n = _linalg["inv"](input), -n
     if n == 0:

@@ -161,7 +161,7 @@ def cross(input, other, dim=None, *, out=None):
 
 def linalg_vander(x, N=None):
     """Vandermonde matrices: the powers 0 .. N-1 of each element, a row each."""
-    x = x.reshape(1) if x.dim() == 0 else x
+    x = x.unsqueeze(0) if x.dim() == 0 else x
     n = x.shape[-1] if N is None else N
     if n < 2 and N is not None:
         raise RuntimeError(f"N must be greater than 1, got {n}")
@@ -226,7 +226,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     total = count if weight is None else weight.sum()
     if weight is not None and count and total.item() == 0:
         raise RuntimeError("cov(): weights sum to zero, can't be normalized")
-    average = (x if weight is None else x * weight).sum(1, keepdim=True) / total
+    average = ((x if weight is None else x * weight).sum(1) / total).unsqueeze(1)
     if correction == 0 or weight is None or aweights is None:
         norm = total - correction
     else:
@@ -307,13 +307,17 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
 
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     """Group normalisation with the mean and the reciprocal deviation of every group."""
-    result = _op["group_norm"](input, group, weight, bias, eps)
-    groups = input.reshape(N, group, C * HxW // group if group else 0)
-    wide = groups.float() if input.dtype in (_core.float16, _core.bfloat16) else groups
-    mean = wide.mean(-1)
-    deviation = (wide.var(-1, unbiased=False) + eps).rsqrt()
-    kept = weight.dtype if weight is not None else input.dtype
-    return result, mean.to(kept), deviation.to(kept)
+
+    def parts(input, weight, bias):
+        result = _op["group_norm"](input, group, weight, bias, eps)
+        groups = input.reshape(N, group, C * HxW // group if group else 0)
+        wide = groups.float() if input.dtype in (_core.float16, _core.bfloat16) else groups
+        mean = wide.mean(-1)
+        deviation = (wide.var(-1, unbiased=False) + eps).rsqrt()
+        kept = weight.dtype if weight is not None else input.dtype
+        return result, mean.to(kept), deviation.to(kept)
+
+    return _core._whole("NativeGroupNormBackward0", parts, input, weight, bias)
 
 
 # --- integrals and derivatives of samples ----------------------------------------------------------------------------
@@ -346,6 +350,10 @@ def _pairs(y, dim):
     return y.narrow(dim, 1, n) + y.narrow(dim, 0, n)
 
 
+def _halved(total):
+    return _core._whole("DivBackward1", lambda x: x / 2, total)
+
+
 def trapezoid(y, x=None, *, dx=1, dim=-1):
     """The integral of samples by the trapezoidal rule."""
     if isinstance(x, (int, float)):
@@ -354,8 +362,8 @@ def trapezoid(y, x=None, *, dx=1, dim=-1):
     if y.shape[dim] == 0:
         return _core.zeros([n for d, n in enumerate(y.shape) if d != dim], dtype=_real(y).dtype, device=y.device)
     if x is None:
-        return _pairs(y, dim).sum(dim) * (step / 2)
-    return (_pairs(y, dim) * step).sum(dim) / 2
+        return _core._whole("MulBackward1", lambda total: total * (step / 2), _pairs(y, dim).sum(dim))
+    return _halved((_pairs(y, dim) * step).sum(dim))
 
 
 def trapz(y, x=None, *, dx=1, dim=-1):
@@ -371,8 +379,8 @@ def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
     if y.shape[dim] == 0:
         return _core.zeros(y.shape, dtype=_real(y).dtype, device=y.device)
     if x is None:
-        return _pairs(y, dim).cumsum(dim) * (step / 2)
-    return (_pairs(y, dim) * step).cumsum(dim) / 2
+        return _core._whole("MulBackward1", lambda pairs: pairs * (step / 2), _pairs(y, dim)).cumsum(dim)
+    return _halved((_pairs(y, dim) * step).cumsum(dim))
 
 
 def _derivative(f, dim, spacing, edge_order):
@@ -389,7 +397,7 @@ def _derivative(f, dim, spacing, edge_order):
         else:
             first = -1.5 * at(0) + 2 * at(1) - 0.5 * at(2)
             last = 1.5 * at(n - 1) - 2 * at(n - 2) + 0.5 * at(n - 3)
-        return _core.cat([first, middle, last], dim) / spacing
+        return _core.cat([part / spacing for part in (first, middle, last)], dim)
     step = spacing.diff().reshape([-1 if d == dim else 1 for d in range(f.dim())])
     left, right = step.narrow(dim, 0, n - 2), step.narrow(dim, 1, n - 2)
     middle = (

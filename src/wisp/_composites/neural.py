@@ -71,13 +71,6 @@ def native_dropout(input, p, train=True):
     return input * mask.to(input.dtype), mask != 0
 
 
-def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
-    """group_norm with the mean and the reciprocal deviation of each group."""
-    result = _functional().group_norm(input, group, weight, bias, eps)
-    flat = input.reshape(N, group, C // group * HxW)
-    return result, flat.mean(2), (flat.var(2, correction=0) + eps).rsqrt()
-
-
 def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=False):
     """Normalises each channel of each sample by its own statistics."""
     return _functional().instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)

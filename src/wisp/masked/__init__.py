@@ -63,7 +63,7 @@ def _sum_dtype(input, dtype):
 
 def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     x = _chosen(input, mask, 0).to(_sum_dtype(input, dtype))
-    return x.sum(_dims(x, dim), keepdim) if x.dim() else x.clone()
+    return x.sum(_dims(x, dim), keepdim)
 
 
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
@@ -101,13 +101,9 @@ def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     return _chosen(x, mask, _highest(x.dtype)).argmin(dim, keepdim).to(x.dtype)
 
 
-def _count(input, dims, mask):
+def _count(input, dims, mask, keepdim=True):
     kept = _core.ones(input.shape, dtype=_core.int64, device=input.device) if mask is None else mask.expand(input.shape).to(_core.int64)
-    return kept.sum(dims, True) if input.dim() else kept
-
-
-def _squeezed(result, dims, keepdim):
-    return result if keepdim or not dims else result.squeeze(dims)
+    return kept.sum(dims, keepdim) if input.dim() else kept
 
 
 def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
@@ -116,16 +112,13 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
         raise RuntimeError(f"masked.mean: expected a floating point or complex dtype, got {x.dtype}")
     dims = _dims(x, dim)
     total = _chosen(x, mask, 0)
-    total = total.sum(dims, True) if x.dim() else total
-    return _squeezed(total / _count(x, dims, mask), dims, keepdim)
+    return total.sum(dims, keepdim) / _count(x, dims, mask, keepdim)
 
 
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     x = _cast(input, dtype)
     if not x.is_floating_point():
         raise ValueError(f"masked.median: expected a floating point dtype, got {x.dtype}")
-    if mask is None:
-        return x.median(dim, keepdim).values
     return _chosen(x, mask, math.nan).nanmedian(dim, keepdim).values
 
 
@@ -148,9 +141,9 @@ def _spread(input, dim, unbiased, correction, keepdim, dtype, mask, root):
     mean_ = (total.sum(dims, True) if x.dim() else total) / count
     away = _chosen(x - mean_, mask, 0)
     squares = (away * away.conj()).real if x.is_complex() else away * away
-    squares = squares.sum(dims, True) if x.dim() else squares
-    result = squares / (count - correction).clamp(min=0)
-    result = _squeezed(result.sqrt() if root else result, dims, keepdim)
+    squares = squares.sum(dims, keepdim) if x.dim() else squares
+    result = squares / (_count(x, dims, mask, keepdim) - correction).clamp(min=0)
+    result = result.sqrt() if root else result
     return result.to(x.dtype if dtype is None else dtype)
 
 
@@ -180,7 +173,7 @@ def softmin(input, dim, *, dtype=None, mask=None):
 def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
     x = _cast(input, dtype)
     size = norm(x, ord, dim, keepdim=True, mask=mask)
-    return _chosen(x, mask, 0) / size.clamp(min=eps)
+    return _chosen(x, mask, 0) / _core.maximum(size, _core.full((), eps, dtype=size.dtype, device=size.device))
 
 
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):

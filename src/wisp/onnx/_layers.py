@@ -268,7 +268,7 @@ def _repeated(g, part, times):
 _KINDS = (("RNN", 1, [0], ["Tanh"]), ("RNN", 1, [0], ["Relu"]), ("LSTM", 4, [0, 3, 1, 2], None), ("GRU", 3, [1, 0, 2], None))
 
 
-@rule("_rnn_forward")
+@rule("_rnn_layer")
 def recurrent(g, mode, reverse, x, batch_sizes, w_ih, w_hh, b_ih, b_hh, w_hr, h=None, c=None, *unused):
     if batch_sizes is not None or w_hr is not None:
         raise UnsupportedOperatorError("onnx.export: recurrent layers of packed sequences, or with projections, have no translation")

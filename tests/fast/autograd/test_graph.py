@@ -69,6 +69,16 @@ F.relu6(x) -> Hardtanh0(.)
 F.selu(x) -> Elu0(.)
 F.glu(wisp.cat([x, w]), 0) -> Glu0(Cat0(., .))
 F.cross_entropy(x, classes) -> NllLoss0(.)
+F.dropout(x) -> Mul0(., -)
+F.max_pool1d(x, 2) -> Squeeze1(MaxPool2DWithIndices0(Unsqueeze0(.)))
+F.adaptive_avg_pool2d(x[None], 1) -> Mean1(Unsqueeze0(.))
+F.pixel_unshuffle(x[None, 1:, 1:], 2) -> PixelUnshuffle0(Slice0(.))
+F.multi_margin_loss(x, classes) -> MultiMarginLoss0(.)
+F.pairwise_distance(x, w) -> Norm1(Add0(Sub0(., .), -))
+wisp.fft.rfft(x) -> FftR2C0(.)
+wisp.fft.fft(x) -> FftR2C0(.)
+x[x > 0.5] -> Index0(.)
+x.sort(stable=True).values -> Sort1(.)
 """.strip().splitlines()
 
 
@@ -89,6 +99,29 @@ def test_the_blitz_prints_what_pytorch_prints():
     assert loss.grad_fn.name() == "MseLossBackward0"
     first = loss.grad_fn.next_functions[0][0]
     assert first.name() == "AddmmBackward0" and A in {node.name() for node, _ in first.next_functions if node}
+
+
+def test_a_recurrent_layer_is_one_node():
+    x = wisp.randn(5, 2, 3, requires_grad=True)
+    for layer, name in ((wisp.nn.LSTM(3, 4), "MkldnnRnnLayer0"), (wisp.nn.GRU(3, 4), "Gru0"), (wisp.nn.RNN(3, 4), "RnnTanh0")):
+        output, state = layer(x)
+        assert tree(output.grad_fn).replace(A, ".") == f"{name}(., ., ., ., ., -, -)"
+        last = state[0] if isinstance(state, tuple) else state
+        assert last.grad_fn.name() == "StackBackward0" and last.grad_fn.next_functions[0][0] is output.grad_fn
+
+
+def test_saved_tensors_by_name():
+    x, w = (wisp.rand(3, requires_grad=True) for _ in range(2))
+    product = x * w
+    assert product.grad_fn._saved_self is x and product.grad_fn._saved_other is w
+    result = x.exp()
+    assert wisp.equal(result.grad_fn._saved_result, result) and result.grad_fn._saved_result.grad_fn is result.grad_fn
+    assert (x**2).grad_fn._saved_self is x
+    with pytest.raises(AttributeError, match="_saved_other"):
+        result.grad_fn._saved_other
+    result.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        result.grad_fn._saved_result
 
 
 # --- operators that others compute, as one node ------------------------------------------------------------------------------------

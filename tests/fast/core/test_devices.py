@@ -26,6 +26,14 @@ def test_virtual_devices_are_apart(virtual):
         wisp.ones(1, device="cpu:7")
 
 
+def test_tensors_say_where_they_are(virtual):
+    kinds = {"cpu:1": (True, False, False), "meta": (False, False, True)}
+    for device, expected in kinds.items():
+        t = wisp.ones(2, device=device)
+        assert (t.is_cpu, t.is_cuda, t.is_meta) == expected, device
+        assert (t * 2).is_cpu == expected[0] and nn.Parameter(t).is_meta == expected[2]
+
+
 def test_operators_work_where_their_tensors_live(virtual):
     d = "cpu:1"
     x, i = wisp.randn(10, 6, 5, device=d, requires_grad=True), wisp.tensor([3, 0, 9], device=d)

@@ -32,9 +32,13 @@ def inputs(mode, dtype=wisp.float64, steps=5, batch=3, size=4, features=6, width
 
 
 def both(mode, reverse, batch_sizes, x, weights, state):
-    fused = rnn_module._FusedLayer.apply(mode, reverse, batch_sizes, x, *weights, *state)
-    out, last = rnn_module._run_plain(mode, x, tuple(state), weights, batch_sizes, reverse)
-    return fused, (out, *last)
+    return tuple(layer(operator, mode, reverse, batch_sizes, x, weights, state) for operator in ("_rnn_layer", "_rnn_steps"))
+
+
+def layer(operator, mode, reverse, batch_sizes, x, weights, state):
+    state = [*state, *[None] * (2 - len(state))]
+    results = getattr(wisp._core, operator)(rnn_module._MODES.index(mode), reverse, x, batch_sizes, *weights, *state)
+    return tuple(t for t in results if t is not None)
 
 
 SHAPES = [
@@ -115,10 +119,10 @@ def test_half_precision_takes_the_steps():
 def test_thread_count_does_not_show(threads):
     before = wisp.get_num_threads()
     batch_sizes, x, weights, state = inputs("LSTM", wisp.float32, steps=30, batch=70, size=64)
-    want = rnn_module._FusedLayer.apply("LSTM", False, batch_sizes, x, *weights, *state)[0]
+    want = layer("_rnn_layer", "LSTM", False, batch_sizes, x, weights, state)[0]
     try:
         wisp.set_num_threads(threads)
-        got = rnn_module._FusedLayer.apply("LSTM", False, batch_sizes, x, *weights, *state)[0]
+        got = layer("_rnn_layer", "LSTM", False, batch_sizes, x, weights, state)[0]
     finally:
         wisp.set_num_threads(before)
     assert (got == want).all()

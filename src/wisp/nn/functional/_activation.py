@@ -59,7 +59,7 @@ def prelu(input, weight):
                 f"{weight.numel()} and channel size = {channels}."
             )
         weight = weight.reshape(-1, *[1] * (input.dim() - 2))
-    elif weight.dim() == 1:
+    else:
         weight = weight.reshape(())
     if input.dtype != weight.dtype and not wisp.is_autocast_enabled(input.device.type):
         raise RuntimeError(f"prelu: Type promoting not supported. Got {input.dtype} and {weight.dtype}")

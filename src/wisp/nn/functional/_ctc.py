@@ -1,6 +1,7 @@
 """Connectionist temporal classification: the forward algorithm over all samples at once."""
 
 import wisp
+from wisp import _core
 from wisp._composites._autocast import in_float32
 
 __all__ = ["ctc_loss"]
@@ -73,28 +74,31 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     if longest > 1:
         jump[:, 3::2] = labels[:, 1:] != labels[:, :-1]
 
-    impossible = wisp.full((batch, states.shape[1]), _IMPOSSIBLE, dtype=log_probs.dtype, device=log_probs.device)
-    first = log_probs[0].gather(1, states)
-    number = wisp.arange(states.shape[1], device=where)
-    begins = (number < 2) & (number <= 2 * target_lengths.unsqueeze(1))
-    alpha = wisp.where(begins, first, impossible)
-    for t in range(1, steps):
-        ways = wisp.stack([alpha, _shifted(alpha, 1), wisp.where(jump, _shifted(alpha, 2), impossible)])
-        moved = (ways.logsumexp(0) + log_probs[t].gather(1, states)).clamp_min(_IMPOSSIBLE)
-        alpha = wisp.where((input_lengths > t).unsqueeze(1), moved, alpha)
+    def likelihoods(log_probs):
+        impossible = wisp.full((batch, states.shape[1]), _IMPOSSIBLE, dtype=log_probs.dtype, device=log_probs.device)
+        first = log_probs[0].gather(1, states)
+        number = wisp.arange(states.shape[1], device=where)
+        begins = (number < 2) & (number <= 2 * target_lengths.unsqueeze(1))
+        alpha = wisp.where(begins, first, impossible)
+        for t in range(1, steps):
+            ways = wisp.stack([alpha, _shifted(alpha, 1), wisp.where(jump, _shifted(alpha, 2), impossible)])
+            moved = (ways.logsumexp(0) + log_probs[t].gather(1, states)).clamp_min(_IMPOSSIBLE)
+            alpha = wisp.where((input_lengths > t).unsqueeze(1), moved, alpha)
 
-    last = (2 * target_lengths).unsqueeze(1)
-    at_blank = alpha.gather(1, last).squeeze(1)
-    at_label = alpha.gather(1, (last - 1).clamp_min(0)).squeeze(1)
-    total = wisp.where(target_lengths > 0, wisp.logaddexp(at_blank, at_label), at_blank)
-    empty = input_lengths == 0  # no step at all: certain for an empty target, impossible for any other
-    total = wisp.where(empty, wisp.where(target_lengths == 0, wisp.zeros_like(total), impossible[:, 0]), total)
-    lost = total <= _IMPOSSIBLE / 2
-    # As in PyTorch, the gradient is that of logits behind a log_softmax: e^log_probs is added to it. Worth zero here.
-    used = (wisp.arange(steps, device=where).unsqueeze(1) < input_lengths).unsqueeze(2)
-    probabilities = wisp.where(used, log_probs.exp(), wisp.zeros_like(log_probs))
-    losses = -total + (probabilities - probabilities.detach()).sum((0, 2))
-    losses = wisp.where(lost, wisp.full_like(total, 0.0 if zero_infinity else float("inf")), losses)
+        last = (2 * target_lengths).unsqueeze(1)
+        at_blank = alpha.gather(1, last).squeeze(1)
+        at_label = alpha.gather(1, (last - 1).clamp_min(0)).squeeze(1)
+        total = wisp.where(target_lengths > 0, wisp.logaddexp(at_blank, at_label), at_blank)
+        empty = input_lengths == 0  # no step at all: certain for an empty target, impossible for any other
+        total = wisp.where(empty, wisp.where(target_lengths == 0, wisp.zeros_like(total), impossible[:, 0]), total)
+        lost = total <= _IMPOSSIBLE / 2
+        # As in PyTorch, the gradient is that of logits behind a log_softmax: e^log_probs is added to it. Worth zero here.
+        used = (wisp.arange(steps, device=where).unsqueeze(1) < input_lengths).unsqueeze(2)
+        probabilities = wisp.where(used, log_probs.exp(), wisp.zeros_like(log_probs))
+        losses = -total + (probabilities - probabilities.detach()).sum((0, 2))
+        return wisp.where(lost, wisp.full_like(total, 0.0 if zero_infinity else float("inf")), losses)
+
+    losses = _core._whole("CtcLossBackward0", likelihoods, log_probs)
     if reduction == "mean":
         return (losses / target_lengths.clamp_min(1).to(losses.dtype)).mean()
     if reduction == "sum":

@@ -23,7 +23,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of the difference along the last dimension; `eps` keeps its gradient finite."""
-    return (x1 - x2 + eps).norm(p, -1, keepdim)
+    return wisp._core._whole("NormBackward1", lambda difference: difference.norm(p, -1, keepdim), x1 - x2 + eps)
 
 
 def pdist(input, p=2.0):

@@ -24,6 +24,8 @@ def _channel_mask(input, p):
 
 
 def _feature_dropout(input, p, training, inplace, batched=True):
+    if not batched and not inplace:
+        return _feature_dropout(input.unsqueeze(0), p, training, False).squeeze(0)
     if not training or p == 0:
         return input
     mask = _channel_mask(input, p) if batched else _channel_mask(input.unsqueeze(0), p).squeeze(0)

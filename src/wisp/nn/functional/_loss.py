@@ -168,7 +168,8 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 @in_float32
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input))."""
-    return _reduced((-target * input).exp().log1p(), _reduction(reduction, size_average, reduce))
+    reduction = _reduction(reduction, size_average, reduce)
+    return _core._whole("SoftMarginLossBackward0", lambda x: _reduced((-target * x).exp().log1p(), reduction), input)
 
 
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
@@ -197,13 +198,18 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     if y.numel() and (int(y.min()) < 0 or int(y.max()) >= x.shape[1]):
         raise RuntimeError("target out of range")
     index = y.unsqueeze(1)
-    losses = (margin - x.gather(1, index) + x).clamp_min(0)
-    if p == 2:
-        losses = losses * losses
-    if weight is not None:
-        losses = losses * weight[y].unsqueeze(1)
-    losses = losses.masked_fill(wisp.arange(x.shape[1], device=x.device) == index, 0).sum(1) / x.shape[1]
-    return _reduced(losses if target.dim() else losses.squeeze(0), reduction)
+
+    def formula(input):
+        x = input if input.dim() == 2 else input.reshape(1, -1)
+        losses = (margin - x.gather(1, index) + x).clamp_min(0)
+        if p == 2:
+            losses = losses * losses
+        if weight is not None:
+            losses = losses * weight[y].unsqueeze(1)
+        losses = losses.masked_fill(wisp.arange(x.shape[1], device=x.device) == index, 0).sum(1) / x.shape[1]
+        return _reduced(losses if target.dim() else losses.squeeze(0), reduction)
+
+    return _core._whole("MultiMarginLossBackward0", formula, input)
 
 
 @in_float32
@@ -214,14 +220,19 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}")
     if input.shape != target.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
-    x, y = (t if t.dim() == 2 else t.reshape(1, -1) for t in (input, target))
+    y = target if target.dim() == 2 else target.reshape(1, -1)
     listed = (y < 0).cumsum(1) == 0
     index = wisp.where(listed, y, wisp.zeros_like(y))
     is_label = wisp.zeros_like(y).scatter_add(1, index, listed.to(y.dtype)) > 0
-    losses = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
     counted = listed.unsqueeze(2) & ~is_label.unsqueeze(1)
-    losses = wisp.where(counted, losses, wisp.zeros_like(losses)).sum((1, 2)) / x.shape[1]
-    return _reduced(losses if input.dim() == 2 else losses.squeeze(0), reduction)
+
+    def formula(input):
+        x = input if input.dim() == 2 else input.reshape(1, -1)
+        losses = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+        losses = wisp.where(counted, losses, wisp.zeros_like(losses)).sum((1, 2)) / x.shape[1]
+        return _reduced(losses if input.dim() == 2 else losses.squeeze(0), reduction)
+
+    return _core._whole("MultilabelMarginLossBackward0", formula, input)
 
 
 @in_float32

@@ -62,5 +62,5 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     >>> wisp.nn.functional.normalize(wisp.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
-    result = input / input.norm(p, dim, keepdim=True).clamp_min(eps)
+    result = input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
     return result if out is None else out.resize_(result.shape).copy_(result)

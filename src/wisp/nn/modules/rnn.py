@@ -5,7 +5,6 @@ import warnings
 
 import wisp
 from wisp import _core
-from wisp._composites._autocast import in_float32
 from wisp.nn import functional as F
 from wisp.nn import init
 from wisp.nn.modules.module import Module
@@ -36,27 +35,6 @@ def _gru_step(from_input, from_hidden, h):
     return wisp.lerp(new, h, z) if new.dtype == h.dtype else new + z * (h - new)  # autocast leaves the state as it is
 
 
-def _make_step(mode, w_hh, b_hh, w_hr):
-    """The function (what the input contributes, state) -> new state, where a state is (h,) or (h, c)."""
-    w_t = w_hh.t()
-    if mode == "LSTM":
-
-        def step(x, state):
-            h, c = _lstm_step(wisp.addmm(x, state[0], w_t), state[1])
-            return (h if w_hr is None else F.linear(h, w_hr)), c
-    elif mode == "GRU":
-
-        def step(x, state):
-            return (_gru_step(x, F.linear(state[0], w_hh, b_hh), state[0]),)
-    else:
-        activation = wisp.tanh if mode == "RNN_TANH" else wisp.relu
-
-        def step(x, state):
-            return (activation(wisp.addmm(x, state[0], w_t)),)
-
-    return step
-
-
 def run_layer(mode, x, state, weights, batch_sizes, reverse):
     """One direction of one layer over all time steps; the only place where the recurrence is computed.
 
@@ -72,9 +50,11 @@ def run_layer(mode, x, state, weights, batch_sizes, reverse):
     if x.dtype in (wisp.float32, wisp.float64) and all(
         t.dtype == x.dtype and t.device == x.device and t.device.type in ("cpu", "cuda") for t in tensors
     ):
-        output, *state = _FusedLayer.apply(mode, reverse, batch_sizes, x, *weights, *state)
-        return output, tuple(state)
-    return _run_plain(mode, x, state, weights, batch_sizes, reverse)
+        layer = _core._rnn_layer
+    else:
+        layer = _core._rnn_steps
+    output, *last = layer(_MODES.index(mode), reverse, x, batch_sizes, *weights, *state, *[None] * (2 - len(state)))
+    return output, tuple(last[: len(state)])
 
 
 def _run_autocast(mode, x, state, weights, batch_sizes, reverse):
@@ -89,131 +69,6 @@ def _run_autocast(mode, x, state, weights, batch_sizes, reverse):
         x, *tensors = (t if t is None else t.float() for t in (x, *weights, *state))
         output, last = run_layer(mode, x, tuple(tensors[len(weights) :]), tensors[: len(weights)], batch_sizes, reverse)
     return output.to(dtype), tuple(part.to(dtype) for part in last)
-
-
-def _run_plain(mode, x, state, weights, batch_sizes, reverse):
-    """The same, of operators."""
-    w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    if state[0] is None:
-        batch = x.shape[1] if batch_sizes is None else batch_sizes[0]
-        sizes = w_hh.shape[1], w_hh.shape[0] // _GATES[mode]
-        state = tuple(x.new_zeros(batch, size) for _, size in zip(state, sizes))
-    # The input's part of all steps in one product. Only a GRU needs the second bias apart.
-    bias = b_ih if b_ih is None or mode == "GRU" else b_ih + b_hh
-    contributions = F.linear(x, w_ih, bias)
-    if batch_sizes is None:
-        return _run_steps(mode, contributions, state, w_hh, b_hh, w_hr, reverse)
-    return _run_packed(mode, contributions, state, w_hh, b_hh, w_hr, batch_sizes, reverse)
-
-
-def _run_steps(mode, contributions, state, w_hh, b_hh, w_hr, reverse):
-    """The recurrence step by step, of operators."""
-    step = _make_step(mode, w_hh, b_hh, w_hr)
-    steps = contributions.unbind(0)
-    outputs = []
-    for part in reversed(steps) if reverse else steps:
-        state = step(part, state)
-        outputs.append(state[0])
-    if reverse:
-        outputs.reverse()
-    return wisp.stack(outputs), state
-
-
-class _FusedLayer(wisp.autograd.Function):
-    """The layer as one operator of the core. Returns the outputs, and the parts of the last state."""
-
-    @staticmethod
-    def forward(ctx, mode, reverse, batch_sizes, x, w_ih, w_hh, b_ih, b_hh, w_hr, h, c=None):
-        ctx.mode, ctx.reverse, ctx.batch_sizes = mode, reverse, batch_sizes
-        ctx.set_materialize_grads(False)
-        x = x.contiguous()
-        out, last_h, last_c, kept, cells, wide = _core._rnn_forward(
-            _MODES.index(mode), reverse, x, batch_sizes, w_ih, w_hh, b_ih, b_hh, w_hr, h, c
-        )
-        ctx.save_for_backward(x, w_ih, w_hh, b_ih, b_hh, w_hr, h, c, out, kept, cells, wide)
-        shaped = out if batch_sizes is not None else out.view(*x.shape[:2], out.shape[1])
-        return (shaped, last_h) if last_c is None else (shaped, last_h, last_c)
-
-    @staticmethod
-    @in_float32
-    def backward(ctx, grad_out, grad_h, grad_c=None):
-        *inputs, out, kept, cells, wide = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        if wisp.is_grad_enabled():
-            return _FusedLayer._differentiable_backward(ctx, inputs, (grad_out, grad_h, grad_c))[: len(needs)]
-        if grad_out is None and grad_h is None and grad_c is None:
-            return (None,) * len(needs)
-        x, w_ih, w_hh, _, _, w_hr, h, c = inputs
-        return (
-            None,
-            None,
-            None,
-            *_core._rnn_backward(
-                _MODES.index(ctx.mode),
-                ctx.reverse,
-                x,
-                ctx.batch_sizes,
-                w_ih,
-                w_hh,
-                w_hr,
-                h,
-                c,
-                out,
-                kept,
-                cells,
-                wide,
-                grad_out,
-                grad_h,
-                grad_c,
-                [int(need) for need in (*needs[3:], False)[:8]],
-            ),
-        )[: len(needs)]
-
-    @staticmethod
-    def _differentiable_backward(ctx, inputs, grads):
-        """Gradients that can be differentiated again: those of the plain formula."""
-        x, *weights, h, c = inputs
-        state = (h, c) if ctx.mode == "LSTM" else (h,)
-        output, state = _run_plain(ctx.mode, x, state, weights, ctx.batch_sizes, ctx.reverse)
-        pairs = [(y, g) for y, g in zip((output, *state), grads) if g is not None]
-        wanted = [i for i, t in enumerate(inputs) if t is not None and ctx.needs_input_grad[i + 3]]
-        found = (
-            wisp.autograd.grad(
-                [y for y, _ in pairs], [inputs[i] for i in wanted], [g for _, g in pairs], create_graph=True, allow_unused=True
-            )
-            if pairs
-            else [None] * len(wanted)
-        )
-        results = dict(zip(wanted, found))
-        return (None, None, None, *(results.get(i) for i in range(8)))
-
-
-def _run_packed(mode, contributions, state, w_hh, b_hh, w_hr, batch_sizes, reverse):
-    """The recurrence over packed sequences, of which ever fewer are as long as the time goes on."""
-    step = _make_step(mode, w_hh, b_hh, w_hr)
-    outputs = []
-    steps = contributions.split(batch_sizes)
-    if reverse:  # sequences join as time runs back to where they end
-        first = state
-        state = tuple(s[: batch_sizes[-1]] for s in first)
-        for part, size in zip(reversed(steps), reversed(batch_sizes)):
-            active = state[0].shape[0]
-            if size > active:
-                state = tuple(wisp.cat([s, f[active:size]]) for s, f in zip(state, first))
-            state = step(part, state)
-            outputs.append(state[0])
-        outputs.reverse()
-        return wisp.cat(outputs), state
-
-    finished = []  # sequences leave as they end
-    for part, size in zip(steps, batch_sizes):
-        if size < state[0].shape[0]:
-            finished.append(tuple(s[size:] for s in state))
-            state = tuple(s[:size] for s in state)
-        state = step(part, state)
-        outputs.append(state[0])
-    finished.append(state)
-    return wisp.cat(outputs), tuple(wisp.cat(parts[::-1]) for parts in zip(*finished))
 
 
 class RNNBase(Module):

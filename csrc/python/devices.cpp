@@ -5,8 +5,8 @@
 #include "../cuda/gemm.h"
 #include "../cuda/random.h"
 #include "../cuda/runtime.h"
-#include "../python/registry.h"
-#include "ops.h"
+#include "registry.h"
+#include "../ops/ops.h"
 
 namespace wisp {
 namespace {

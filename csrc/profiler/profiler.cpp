@@ -9,7 +9,7 @@
 #include "../core/allocator.h"
 #include "../cuda/runtime.h"
 #include "../python/registry.h"
-#include "engine.h"
+#include "../autograd/engine.h"
 
 namespace wisp {
 

@@ -1,6 +1,6 @@
 // Settings of the process that Python reads and changes: the number of threads, the instruction set.
 #include "../core/threads.h"
-#include "../python/registry.h"
+#include "registry.h"
 
 namespace wisp {
 

@@ -1,0 +1,21 @@
+// What the core asks of the layers above it, which put their functions here when the library is loaded.
+#pragma once
+#include "storage.h"
+
+namespace wisp {
+
+struct TensorObject;
+
+extern void (*drop_extra)(TensorObject* o);  // csrc/autograd: gradient, hooks and tangents of a tensor that ends
+
+struct Accelerator {  // csrc/cuda
+    int (*check_device)(int index);
+    void (*provide)(Storage* storage);
+    void (*release)(Storage* storage);
+};
+extern Accelerator accelerator;
+
+// Whether tensors are made for inference; read whenever one is made.
+extern constinit thread_local bool inference_mode __attribute__((tls_model("initial-exec")));
+
+}  // namespace wisp

@@ -55,7 +55,7 @@ void take(void* out, int64_t out_step, const int64_t* out_strides, const void* i
     Shape s;
     const int64_t count = slice_shape(s, slice, out_strides, slice.strides);
     const int turned = out_step == 1 && count > 1;
-    if (n * count)
+    if (n > 0 && count > 0)
         launch_with(sized<2>("take", item), threads(n * count), {256}, 0, out, out_step, in, at, n, count,
                     divider_below(n * count, turned ? n : count), turned, s);
 }
@@ -109,7 +109,7 @@ void embedding_gather(const void* table, int64_t rows, const int64_t* index, voi
     int64_t cell = 16;
     while (row_bytes % cell || uintptr_t(table) % uintptr_t(cell) || uintptr_t(out) % uintptr_t(cell)) cell /= 2;
     const int64_t cells = row_bytes / cell;
-    if (n * cells) launch_with(sized<7>("embedding_rows", cell), threads(n * cells), {256}, 0, table, rows, index, out, n, cells);
+    if (n > 0 && cells > 0) launch_with(sized<7>("embedding_rows", cell), threads(n * cells), {256}, 0, table, rows, index, out, n, cells);
 }
 
 void embedding_backward(DType d, const void* grad, const int64_t* index, void* table, int64_t n, int64_t rows, int64_t width,

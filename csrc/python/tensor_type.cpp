@@ -195,7 +195,6 @@ GETTER(none) { Py_RETURN_NONE; }
 BOOLEAN_GETTER(requires_grad, as_tensor(self).in_graph())
 BOOLEAN_GETTER(is_leaf, as_tensor(self)->grad_fn == nullptr && (as_tensor(self)->requires_grad || !as_tensor(self).in_graph()))
 BOOLEAN_GETTER(false, 0)
-BOOLEAN_GETTER(true, 1)
 BOOLEAN_GETTER(retains_grad, as_tensor(self)->extra&& as_tensor(self)->extra->retains_grad&& as_tensor(self)->grad_fn)
 
 GETTER(grad) {

@@ -88,7 +88,7 @@ def test_modules(traced):
         ("blocks.0.conv1.bias", (4,)),
     ]
     assert conv.outputs[0][0] == (2, 4, 8, 8) and conv.parameters[0][3] > 0
-    assert items["Net", "head"].outputs[0][0] == (2, 10) and items["", "cross_entropy"].name == "loss"
+    assert items["Net", "head"].outputs[0][0] == (2, 10) and items["", "nll_loss"].name == "loss"
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     check_svg(picture)
 

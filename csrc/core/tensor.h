@@ -100,8 +100,8 @@ public:
     template <class T> T* data() const { return reinterpret_cast<T*>(data()); }
     // Memory of the device that the running operator works on, for a kernel of that device.
     char* device_data() const {
-        if (!(p_->storage->device == current_device())) [[unlikely]]
-            refuse_mixture();
+        if (!(p_->storage->device == current_device()) || !p_->storage->data) [[unlikely]]
+            check_device_data();
         return static_cast<char*>(p_->storage->data) + p_->layout.offset * item_size();
     }
     template <class T> T* device_data() const { return reinterpret_cast<T*>(device_data()); }
@@ -118,7 +118,7 @@ public:
 
 private:
     [[noreturn]] void refuse_device() const;
-    [[noreturn]] void refuse_mixture() const;
+    void check_device_data() const;
     // A view whose base was written to since takes part in the base's history.
     bool base_requires_grad(bool dual) const {
         return (p_->base->grad_fn || p_->base->requires_grad || dual) && p_->view_version != p_->storage->version &&

@@ -52,7 +52,7 @@ UNARY(erfc, F | I | B, promote, erfc(x), g * k(-1.128379167095512573896) * exp(-
 UNARY(erfinv, F | I | B, promote, erfinv(x), g * k(0.886226925452758013649) * exp(y * y))
 UNARY(lgamma, F | I | B, promote, lgamma(x), g * digamma(x))
 UNARY(digamma, F | I | B, promote, digamma(x), g * polygamma(k(1), x))
-UNARY(sinc, F | C | I | B, promote, sinc(x), where(x == k(0), nought(g), g * conj((cos(x * k(3.141592653589793)) * x * k(3.141592653589793) - sin(x * k(3.141592653589793))) / (x * x * k(3.141592653589793)))))
+UNARY(sinc, F | C | I | B, promote, sinc(x), g * conj(sinc_slope(x)))
 UNARY(i0, F | I | B, promote, i0(x), g * i1(x))
 UNARY(isnan, F | C | I | B, boolean, x != x, none)
 UNARY(isinf, F | C | I | B, boolean, is_infinite(x), none)
@@ -62,7 +62,7 @@ UNARY(isneginf, F | I | B, boolean, x == k(-INFINITY) && is_infinite(x), none)
 UNARY(signbit, F | I | B, boolean, sign_bit(x), none)
 UNARY(logical_not, F | C | I | B, boolean, x == k(0), none)
 UNARY(bitwise_not, I | B, same, bit_not(x), none)
-UNARY(relu, F | I, same, where(x < k(0), k(0), x), piecewise(y, where(y > k(0), g, nought(g))))
+UNARY(relu, F | I, same, where(x < k(0), k(0), x), piecewise(y, where(y <= k(0), nought(g), g)))
 
 // Of wisp.special alone, from here to the end.
 UNARY(i0e, F | I | B, promote, i0e(x), g * (i1e(x) - sgn(x) * y))

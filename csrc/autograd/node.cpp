@@ -487,7 +487,7 @@ void assign_inplace(const Tensor& self, const Tensor& result, const char* name) 
     if (!recording) return;
     NodePtr node = NodePtr::steal(new_node("CopyBackwards"));
     node->next.emplace_back();  // the old value of self no longer matters
-    add_input(*node, result);
+    add_inputs_before_write(*node, self, {&result, 1});
     set_closure(*node, [](Backward& bw) {
         if (bw.needs(1)) bw.set(1, bw.grad());
     });

@@ -245,11 +245,30 @@ Tensor make_view(const Tensor& t, Layout layout, ViewKind kind = view_plain);
 // one_value: the same is written everywhere, so that elements may share memory.
 void check_inplace(const Tensor& self, const char* name, bool recording, bool one_value = false);
 void rebase_history(const Tensor& self, Node& node);
+// While it lives, versions are those before the write to self that was just made. Operands that are views of self give their
+// edges here: they keep the history from before the write for this node, and look stale afterwards.
+class BeforeWrite {
+public:
+    explicit BeforeWrite(const Tensor& self) : storage_(self->untracked_writes ? nullptr : self.storage()) {
+        if (storage_) storage_->version--;
+    }
+    ~BeforeWrite() {
+        if (storage_) storage_->version++;
+    }
+    BeforeWrite(const BeforeWrite&) = delete;
+
+private:
+    Storage* storage_;
+};
+inline void add_inputs_before_write(Node& node, const Tensor& self, std::span<const Tensor> inputs) {
+    BeforeWrite before(self);
+    for (const Tensor& t : inputs) add_input(node, t);
+}
 // After writing: bumps the version; if `recording`, makes the node the new history of self and of its base.
 template <class F> void record_inplace(const Tensor& self, const char* name, std::initializer_list<Tensor> inputs,
                                        std::initializer_list<Tensor> saved, F&& f) {
     NodePtr node = NodePtr::steal(new_node(name));
-    for (const Tensor& t : inputs) add_input(*node, t);
+    add_inputs_before_write(*node, self, spanned(inputs));
     set_closure(*node, std::forward<F>(f));
     rebase_history(self, *node);
     for (const Tensor& t : saved) save(*node, t);

@@ -12,6 +12,7 @@ struct Accelerator {  // csrc/cuda
     int (*check_device)(int index);
     void (*provide)(Storage* storage);
     void (*release)(Storage* storage);
+    void (*between)(void* to, int to_device, const void* from, int from_device, size_t bytes);  // copies
 };
 extern Accelerator accelerator;
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <new>
 
 namespace wisp {
 
@@ -84,8 +85,10 @@ public:
 private:
     void reserve(int64_t n) {
         if (n <= capacity_) return;
-        const int64_t capacity = std::max<int64_t>(n, 2 * capacity_);
+        const int64_t capacity = std::max<int64_t>(n, 2 * int64_t(capacity_));
+        if (capacity > INT32_MAX) throw std::bad_alloc();
         int64_t* p = static_cast<int64_t*>(std::malloc(capacity * sizeof(int64_t)));
+        if (!p) throw std::bad_alloc();
         std::memcpy(p, data(), size_ * sizeof(int64_t));
         if (heap_) std::free(heap_);
         heap_ = p;

@@ -7,6 +7,17 @@
 
 namespace wisp {
 
+int64_t times(int64_t a, int64_t b) {
+    int64_t r;
+    if (__builtin_mul_overflow(a, b, &r)) throw RuntimeError("a size of ", a, " * ", b, " does not fit into 64 bits");
+    return r;
+}
+int64_t plus(int64_t a, int64_t b) {
+    int64_t r;
+    if (__builtin_add_overflow(a, b, &r)) throw RuntimeError("a size of ", a, " + ", b, " does not fit into 64 bits");
+    return r;
+}
+
 int64_t product(const Dims& sizes) {
     int64_t n = 1;
     for (int64_t s : sizes)
@@ -23,7 +34,7 @@ Dims contiguous_strides(const Dims& sizes) {
     int64_t step = 1;
     for (int64_t i = sizes.size() - 1; i >= 0; i--) {
         strides[i] = step;
-        step *= std::max<int64_t>(sizes[i], 1);
+        step = wrapped(step, std::max<int64_t>(sizes[i], 1));
     }
     return strides;
 }
@@ -34,7 +45,7 @@ static bool contiguous_in_order(const Layout& l, const int* order, int n) {
         const int d = order[i];
         if (l.sizes[d] != 1) {
             if (l.strides[d] != step) return false;
-            step *= l.sizes[d];
+            step = wrapped(step, l.sizes[d]);
         }
     }
     return true;
@@ -53,7 +64,7 @@ Dims strides_for(const Dims& sizes, MemoryFormat format) {
     int64_t step = 1;
     for (int64_t i = 0; i < sizes.size(); i++) {
         strides[order[i]] = step;
-        step *= std::max<int64_t>(sizes[order[i]], 1);
+        step = wrapped(step, std::max<int64_t>(sizes[order[i]], 1));
     }
     return strides;
 }
@@ -73,7 +84,7 @@ Dims strides_like(const Layout& l) {
     int64_t step = 1;
     for (int64_t i = n - 1; i >= 0; i--) {
         strides[order[i]] = step;
-        step *= std::max<int64_t>(l.sizes[order[i]], 1);
+        step = wrapped(step, std::max<int64_t>(l.sizes[order[i]], 1));
     }
     return strides;
 }
@@ -88,7 +99,7 @@ bool Layout::is_contiguous() const {
                     if (s == 0) return true;
                 return false;
             }
-            step *= sizes[i];
+            step = wrapped(step, sizes[i]);
         }
     }
     return true;
@@ -113,7 +124,7 @@ bool Layout::is_non_overlapping_and_dense() const {
     for (int64_t d : order) {
         if (sizes[d] < 2) return true;
         if (strides[d] != step) return false;
-        step *= sizes[d];
+        step = wrapped(step, sizes[d]);
     }
     return true;
 }
@@ -127,8 +138,10 @@ bool Layout::may_overlap_itself() const {
     std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return std::abs(strides[a]) < std::abs(strides[b]); });
     int64_t reach = 0;
     for (int64_t d : order) {
+        int64_t length;
         if (std::abs(strides[d]) <= reach) return true;
-        reach += std::abs(strides[d]) * (sizes[d] - 1);
+        if (__builtin_mul_overflow(std::abs(strides[d]), sizes[d] - 1, &length) || __builtin_add_overflow(reach, length, &reach))
+            reach = INT64_MAX;
     }
     return false;
 }
@@ -137,9 +150,9 @@ int64_t Layout::extent() const {
     int64_t last = 0;
     for (int64_t i = 0; i < dim(); i++) {
         if (sizes[i] == 0) return 0;
-        last += (sizes[i] - 1) * strides[i];
+        last = plus(last, times(sizes[i] - 1, strides[i]));
     }
-    return last + 1;
+    return plus(last, 1);
 }
 
 Layout Layout::transpose(int64_t a, int64_t b) const {
@@ -186,7 +199,7 @@ Layout Layout::expand(const Dims& target) const {
     }
     // As PyTorch: a fresh leading dimension of size 1 gets the stride of a contiguous one.
     for (int64_t i = extra - 1; i >= 0; i--)
-        if (r.sizes[i] == 1 && i + 1 < r.dim()) r.strides[i] = r.sizes[i + 1] * r.strides[i + 1];
+        if (r.sizes[i] == 1 && i + 1 < r.dim()) r.strides[i] = wrapped(r.sizes[i + 1], r.strides[i + 1]);
         else if (r.sizes[i] == 1) r.strides[i] = 1;
     return r;
 }
@@ -204,7 +217,7 @@ Layout Layout::squeeze() const {
 
 Layout Layout::unsqueeze(int64_t at) const {
     Layout r = *this;
-    r.strides.insert(at, at < dim() ? sizes[at] * strides[at] : 1);
+    r.strides.insert(at, at < dim() ? wrapped(sizes[at], strides[at]) : 1);
     r.sizes.insert(at, 1);
     return r;
 }
@@ -224,9 +237,9 @@ Layout Layout::slice(int64_t d, int64_t start, int64_t stop, int64_t step) const
     start = std::clamp<int64_t>(start, 0, n);
     stop = std::clamp<int64_t>(stop, start, n);
     Layout r = *this;
-    r.sizes[d] = (stop - start + step - 1) / step;
+    r.sizes[d] = stop > start ? (stop - start - 1) / step + 1 : 0;
     r.offset += start * strides[d];
-    r.strides[d] *= step;
+    r.strides[d] = wrapped(strides[d], step);
     return r;
 }
 
@@ -238,7 +251,7 @@ Layout Layout::unfold(int64_t d, int64_t size, int64_t step) const {
         return r;
     }
     r.sizes[d] = (sizes[d] - size) / step + 1;
-    r.strides[d] = strides[d] * step;
+    r.strides[d] = wrapped(strides[d], step);
     r.sizes.push_back(size);
     r.strides.push_back(strides[d]);
     return r;

@@ -1,7 +1,9 @@
 // Counted memory blocks.
 #include "storage.h"
 
+#include <cstring>
 #include <new>
+#include <utility>
 
 #include "above.h"
 #include "allocator.h"
@@ -19,7 +21,7 @@ Accelerator accelerator;
 Storage* Storage::make(size_t bytes) {
     if (bytes > SIZE_MAX / 4) throw OutOfMemory("cannot allocate ", bytes, " bytes");
     char* block = static_cast<char*>(allocate(header + bytes));
-    return new (block) Storage{1, block + header, bytes, 0, Device{}, false, nullptr, nullptr};
+    return new (block) Storage{1, block + header, bytes, 0, Device{}, false, false, bytes, nullptr, nullptr};
 }
 
 Storage* Storage::make(size_t bytes, Device device) {
@@ -41,20 +43,40 @@ Storage* Storage::make(size_t bytes, Device device) {
 }
 
 Storage* Storage::wrap(void* data, size_t bytes, void (*release)(Storage*), void* owner) {
-    return new (allocate(header)) Storage{1, data, bytes, 0, Device{}, false, release, owner};
+    return new (allocate(header)) Storage{1, data, bytes, 0, Device{}, false, false, 0, release, owner};
+}
+
+static void drop_grown(Storage* s) { static_cast<Storage*>(s->owner)->drop(); }
+
+void Storage::grow(size_t wanted) {
+    if (wanted <= bytes) return;
+    if (exported || read_only || (release && release != drop_grown))
+        throw RuntimeError("Trying to resize storage that is not resizable: its memory belongs to, or is seen by, somebody else (", bytes,
+                           " bytes, asked for ", wanted, ")");
+    Storage* larger = make(wanted, device);
+    if (device.is_cuda()) {
+        if (bytes) accelerator.between(larger->data, device.index, data, device.index, bytes);
+        std::swap(data, larger->data);
+        std::swap(owner, larger->owner);
+        std::swap(bytes, larger->bytes);
+        return larger->drop();
+    }
+    if (device.type == DeviceType::cpu) {
+        std::memcpy(larger->data, data, bytes);
+        if (release) drop_grown(this);
+        data = larger->data;
+        owner = larger;
+        release = drop_grown;
+    } else {
+        larger->drop();
+    }
+    bytes = wanted;
 }
 
 void Storage::destroy() {
-    if (!release && device.type != DeviceType::cpu) {
-        if (device.is_cuda()) accelerator.release(this);
-        deallocate(this, header);
-        return;
-    }
-    const bool foreign = release != nullptr;
-    if (foreign) release(this);
-    // A storage whose data was moved elsewhere still has its first block behind the header; its release says so by
-    // clearing `release`.
-    deallocate(this, foreign && release ? header : header + bytes);
+    if (release) release(this);
+    else if (device.is_cuda()) accelerator.release(this);
+    deallocate(this, header + block);
 }
 
 }  // namespace wisp

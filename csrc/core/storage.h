@@ -17,6 +17,8 @@ struct Storage {
     uint32_t version;  // bumped by every in-place write through any tensor of this storage
     Device device;
     bool read_only;
+    bool exported;  // NumPy or another library sees the memory: it stays where it is
+    size_t block;   // bytes behind the header; the data may have been moved away from there
     // Frees what `data` points to when it is not ours (a NumPy array, a mapped file, a DLPack capsule); null: ours.
     void (*release)(Storage*);
     void* owner;
@@ -29,6 +31,8 @@ struct Storage {
         if (--references == 0) destroy();
     }
     bool is_ours() const { return release == nullptr; }
+    // Makes room for more, for all tensors that view it; refuses memory that others own or see.
+    void grow(size_t bytes);
 
 private:
     void destroy();

@@ -118,7 +118,7 @@ Tensor empty(const Dims& sizes, DType dtype, Device device) {
     int64_t step = 1;
     for (int64_t i = d - 1; i >= 0; i--) {
         o->layout.strides[i] = step;
-        step *= std::max<int64_t>(sizes[i], 1);
+        step = wrapped(step, std::max<int64_t>(sizes[i], 1));
     }
     o->numel = n;
     return t;
@@ -129,10 +129,12 @@ Tensor empty_strided(const Dims& sizes, const Dims& strides, DType dtype, Device
         throw RuntimeError("dimensionality of sizes (", sizes.size(), ") must match dimensionality of strides (", strides.size(), ")");
     for (int64_t s : strides)
         if (s < 0) throw RuntimeError("empty_strided: strides must be non-negative, got ", strides);
+    for (int64_t s : sizes)
+        if (s < 0) throw RuntimeError("Trying to create tensor with negative dimension ", s, ": ", sizes);
     if (!(device == Device{})) device = resolve(device);
     const int64_t n = product(sizes);
     Layout layout{sizes, strides, 0};
-    Tensor t = make(Storage::make(size_t(layout.extent() * item_size(dtype)), device), dtype);
+    Tensor t = make(Storage::make(size_t(times(layout.extent(), item_size(dtype))), device), dtype);
     t->layout = std::move(layout);
     t->numel = n;
     t->contiguous = t->layout.is_contiguous();

@@ -177,8 +177,13 @@ struct Angle {
     int32_t quadrant;
     float r;  // x - quadrant * pi/2, in [-pi/4, pi/4]
 };
-// In double, so that the difference keeps a float's precision up to |x| = 2^50 (2^28 without fused multiply-add).
-// Beyond that neighbouring floats are millions of turns apart: the angle found there is some angle, not the exact one.
+// In double, so that the difference keeps a float's precision up to most_exact_angle; pointwise kernels compute what lies
+// beyond in double (see pointwise_rows.h).
+#ifdef __FMA__
+constexpr float most_exact_angle = 0x1p49f;
+#else
+constexpr float most_exact_angle = 0x1p27f;
+#endif
 WISP_INLINE Angle angle_reduce(float x) {
     const double wide = double(x);
     const double shifted = fused(wide, 0.63661977236758138, round_magic_double);

@@ -9,6 +9,19 @@ namespace {
 
 #include "../kernels/row.h"
 
+// Rows of one angle. Blocks with floats whose turns angle_reduce can't count exactly are computed in double.
+struct sin_row;
+struct cos_row;
+struct tan_row;
+struct sinc_row;
+template <class Row> constexpr bool turns =
+    std::is_same_v<Row, sin_row> || std::is_same_v<Row, cos_row> || std::is_same_v<Row, tan_row> || std::is_same_v<Row, sinc_row>;
+WISP_INLINE bool any_beyond(const float* x, int64_t n) {
+    int found = 0;
+    for (int64_t i = 0; i < n; i++) found |= (abs(x[i]) > most_exact_angle) & (abs(x[i]) < infinity_f);
+    return found != 0;
+}
+
 // ---- the loops. A result may be one of the operands (in-place), never a shifted part of one: hence ivdep.
 
 template <class Row, class T>
@@ -20,6 +33,11 @@ void forward_loop(char* const* pointers, int64_t n, const Param* params_, [[mayb
         for (int i = 0; i < 4; i++) params[i] = params_[i];
     auto* out = reinterpret_cast<Out*>(pointers[0]);
     const T* a = reinterpret_cast<const T*>(pointers[1]);
+    if constexpr (turns<Row> && std::is_same_v<T, float>)
+        if (any_beyond(a, n)) {
+            for (int64_t i = 0; i < n; i++) out[i] = float(Row::template forward<double>(a[i], a[i], a[i], params));
+            return;
+        }
     if constexpr (Row::arity == 1) {
 #pragma GCC ivdep
         for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], a[i], a[i], params);
@@ -61,6 +79,11 @@ void gradient_loop(char* const* pointers, int64_t n, const Param* params_, [[may
     const T* b = reinterpret_cast<const T*>(pointers[3]);
     const T* c = reinterpret_cast<const T*>(pointers[4]);
     const T* y = reinterpret_cast<const T*>(pointers[5]);
+    if constexpr (turns<Row> && std::is_same_v<T, float>)
+        if (any_beyond(a, n)) {
+            for (int64_t i = 0; i < n; i++) out[i] = float(Row::template gradient0<double>(g[i], a[i], a[i], a[i], y[i], params));
+            return;
+        }
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) {
         if constexpr (N == 0) out[i] = T(Row::template gradient0<T>(g[i], a[i], b[i], c[i], y[i], params));

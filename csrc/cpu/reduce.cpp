@@ -495,23 +495,35 @@ template <class T> struct Operation {
     }
 
     void variance(bool by_columns) const {
+        over_batches(by_columns, [&](int64_t begin, int64_t count, bool pieces) { variances(by_columns, begin, count, pieces); });
+    }
+    void variances(bool by_columns, int64_t begin, int64_t count, bool pieces) const {
         const Problem mapped = with_map(Map::deviation);
         const Operation &plain = *this, shifted{kind, a, mapped};
-        over_batches(by_columns, [&](int64_t begin, int64_t count, bool pieces) {
-            typename Sum::Total<T> totals[column_block];
-            T means[column_block];
-            plain.template fold<Sum>(by_columns, begin, count, pieces, static_cast<const T*>(nullptr), totals);
-            for (int64_t i = 0; i < count; i++) means[i] = T(totals[i] / double(p.length));
-            if (a.mean) write(a.mean, begin, means, compute_dtype_of<T>, count);
-            if (!a.out) return;
+        typename Sum::Total<T> totals[column_block];
+        T means[column_block];
+        plain.template fold<Sum>(by_columns, begin, count, pieces, static_cast<const T*>(nullptr), totals);
+        for (int64_t i = 0; i < count; i++) means[i] = T(totals[i] / double(p.length));
+        if (a.out) {
             shifted.template fold<Sum>(by_columns, begin, count, pieces, means, totals);
+            if constexpr (std::is_same_v<T, float>) {  // squares of floats that are no floats are summed again in double
+                bool poor = false;
+                for (int64_t i = 0; i < count; i++) poor |= !(totals[i] >= 1e-30 && totals[i] < __builtin_inf());
+                if (poor) {
+                    Problem wide = p;
+                    wide.compute = DType::f64;
+                    wide.in_place = false;
+                    return Operation<double>{kind, a, wide}.variances(by_columns, begin, count, pieces);
+                }
+            }
             const double free = double(p.length) - a.parameter, divisor = free > 0 ? free : 0;
             for (int64_t i = 0; i < count; i++) {
                 totals[i] /= divisor;
                 if (a.root) totals[i] = __builtin_sqrt(totals[i]);
             }
             write(a.out, begin, totals, DType::f64, count);
-        });
+        }
+        if (a.mean) write(a.mean, begin, means, compute_dtype_of<T>, count);
     }
 
     void logsumexp(bool by_columns) const {

@@ -320,7 +320,10 @@ void mode(void* values, int64_t* indices, const void* in, DType dtype, int64_t r
 void searchsorted(int64_t* out, const void* boundaries, const int64_t* sorter, const void* values, DType dtype, int64_t rows, int64_t m,
                   int64_t n, bool shared, bool right) {
     const int64_t item = item_size(dtype);
+    const bool floats = is_floating(dtype);
     with_key(dtype, [&](auto key) {
+        using Key = decltype(key(nullptr));
+        const Key nan = is_reduced(dtype) ? Key(0xffff) : Key(-1);  // neither larger nor smaller than anything: passed over
         parallel_for(rows * n, 2048, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++) {
                 const int64_t row = shared ? 0 : i / n;
@@ -331,7 +334,7 @@ void searchsorted(int64_t* out, const void* boundaries, const int64_t* sorter, c
                 while (count > 0) {
                     const int64_t half = count / 2, at = order ? order[low + half] : low + half;
                     const auto x = key(base + at * item);
-                    const bool after = right ? x <= wanted : x < wanted;
+                    const bool after = (right ? x <= wanted : x < wanted) | (floats & ((x == nan) | (wanted == nan)));
                     low = after ? low + half + 1 : low;
                     count = after ? count - half - 1 : half;
                 }

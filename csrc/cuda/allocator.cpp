@@ -361,6 +361,6 @@ void reset_stats(int index, bool peaks) {
 }
 void limit_memory(int index, int64_t bytes) { pools[index].limit = bytes; }
 
-static const bool known_to_the_core = (accelerator = {check_device, provide, release}, true);
+static const bool known_to_the_core = (accelerator = {check_device, provide, release, between}, true);
 
 }  // namespace wisp::cuda

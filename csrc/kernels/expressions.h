@@ -47,7 +47,7 @@ template <class T> WISP_INLINE T sgn(T x) {
         const auto m = abs(x);
         return m == 0 ? T(0) : T(x.real() / m, x.imag() / m);
     } else {
-        return x != x ? x : T((x > T(0)) - (x < T(0)));
+        return T((x > T(0)) - (x < T(0)));  // of NaN 0, as in PyTorch
     }
 }
 template <class T> WISP_INLINE bool is_infinite(T x) {
@@ -177,6 +177,17 @@ template <class T> WISP_INLINE T log_odds(T x) { return log(x / (T(1) - x)); }
 template <class T> WISP_INLINE T gelu_tanh_slope(T x) {
     const T u = tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x));
     return T(0.5) * (T(1) + u) + T(0.5) * x * (T(1) - u * u) * T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * x * x);
+}
+// The derivative of power(x, e): none at e = 0, whatever x is.
+template <class T> WISP_INLINE T power_slope(T x, T e) { return e == T(0) ? T(0) : e * power(x, e - T(1)); }
+// The derivative of sin(u) / u with u = pi x, times pi; by its series where the terms would cancel.
+template <class T> WISP_INLINE T sinc_slope(T x) {
+    auto k = [](double v) { return constant<T>(v); };
+    const T u = x * k(3.141592653589793), s = u * u;
+    const T near =
+        ((((s * k(1.0 / 518918400) - k(1.0 / 3991680)) * s + k(1.0 / 45360)) * s - k(1.0 / 840)) * s + k(1.0 / 30)) * s - k(1.0 / 3);
+    const bool small = abs(x) < decltype(abs(x))(0.1);
+    return small ? u * near * k(3.141592653589793) : (cos(u) * u - sin(u)) / (x * u);
 }
 template <class T> WISP_INLINE T mish_slope(T x) {
     const T t = tanh(log1p(exp(x)));

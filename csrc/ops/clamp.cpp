@@ -38,7 +38,7 @@ Tensor clamp_to_tensors(const Tensor& x, const Arg& low, const Arg& high, const 
         const Tensor g = bw.grad(), x = bw.saved(0), lo = bw.saved(1), hi = bw.saved(2);
         auto passes = [&](int edge, const Tensor& mask) { bw.set(edge, where(mask, g, Scalar(0))); };
         const Tensor under = lo ? x < lo : Tensor(), over = hi ? x > hi : Tensor();
-        if (bw.needs(0)) passes(0, logical_not(!hi ? under : !lo ? over : logical_or(under, over)));
+        if (bw.needs(0)) passes(0, !hi ? x >= lo : !lo ? x <= hi : logical_and(x >= lo, x <= hi));  // nothing at NaN
         if (lo && bw.needs(1)) passes(1, hi ? logical_and(under, lo < hi) : under);
         if (hi && bw.needs(both ? 2 : 1)) passes(both ? 2 : 1, lo ? logical_or(over, hi < lo) : over);
     };

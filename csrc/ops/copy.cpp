@@ -77,8 +77,19 @@ void copy_values(const Tensor& to, const Tensor& from, bool wait) {
     copy_here(to, source);
 }
 
+void resize(const Tensor& t, const Dims& sizes) {
+    for (int64_t s : sizes)
+        if (s < 0) throw RuntimeError("Trying to resize a tensor to a negative dimension ", s, ": ", sizes);
+    const int64_t n = product(sizes);
+    if (n) t.storage()->grow(size_t(times(plus(t.offset(), n), t.item_size())));
+    t->layout = Layout{sizes, contiguous_strides(sizes), t.offset()};
+    t->numel = n;
+    t->contiguous = true;
+}
+
 Tensor expanded(const Tensor& t, const Dims& sizes) {
     if (t.sizes() == sizes) return t;
+    if (!is_expandable(t.sizes(), sizes)) throw RuntimeError("a tensor of shape ", t.sizes(), " can't be broadcast to the shape ", sizes);
     return alias(t, Layout{sizes, broadcast_strides(t.sizes(), t.strides(), sizes), t.offset()});
 }
 
@@ -513,17 +524,7 @@ static const Operators operators = {
     {"resize_(Tensor input, int... size, *, format? memory_format=None)",
      [](const Tensor& t, Dims sizes, std::optional<MemoryFormat>) {
          if (t.requires_grad()) throw RuntimeError("cannot resize variables that require grad");
-         const int64_t n = product(sizes), room = int64_t(t.storage()->bytes) / t.item_size() - t.offset();
-         if (n <= room) {
-             t->layout = Layout{sizes, contiguous_strides(sizes), t.offset()};
-             t->numel = n;
-             t->contiguous = true;
-         } else {
-             Tensor bigger = empty(sizes, t.dtype(), t.device());
-             const int64_t keep = std::max<int64_t>(std::min(n, room), 0);
-             copy_values(alias(bigger, Layout{{keep}, {1}, 0}), alias(t, Layout{{keep}, {1}, t.offset()}));
-             set_data(t, bigger);
-         }
+         resize(t, sizes);
          bump_version(t);
          return t;
      },

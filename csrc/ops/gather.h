@@ -38,8 +38,16 @@ template <class Write, class Gradient> Tensor written(const Tensor& self, bool i
     }
     if (!recording) return y;
     NodePtr node = NodePtr::steal(new_node(grad_name));
-    add_input(*node, self);
-    if (source) add_input(*node, source);
+    auto add_inputs = [&] {
+        add_input(*node, self);
+        if (source) add_input(*node, source);
+    };
+    if (in_place) {
+        BeforeWrite before(self);
+        add_inputs();
+    } else {
+        add_inputs();
+    }
     set_closure(*node, std::forward<Gradient>(gradient));
     if (in_place) rebase_history(self, *node);
     else add_output(*node, y);

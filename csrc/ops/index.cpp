@@ -165,8 +165,7 @@ Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& valu
     bump_version(t);
     if (recording) {
         NodePtr node = NodePtr::steal(new_node("IndexPutBackward0"));
-        add_input(*node, t);
-        add_input(*node, values);
+        add_inputs_before_write(*node, t, spanned({t, values}));
         set_closure(*node, [accumulate](Backward& bw) {
             TensorList list;
             for (int i = 0; i < bw.node.saved.size(); i++) list.push_back(bw.saved(i));

@@ -208,7 +208,10 @@ Tensor interpolate(const Tensor& input, PyObject* size, PyObject* scale_factor, 
     } else {
         const std::vector<double> factors = float_list(scale_factor, dims);
         for (int64_t d = 0; d < dims; ++d) {
-            out[d] = int64_t(std::floor(double(input.size(2 + d)) * factors[size_t(d)]));
+            const double size = std::floor(double(input.size(2 + d)) * factors[size_t(d)]);
+            if (!(size < 0x1p62))
+                throw RuntimeError("interpolate: a scale_factor of ", factors[size_t(d)], " gives no size that can be addressed");
+            out[d] = int64_t(std::max(size, 0.0));
             if (!recompute_scale_factor.value_or(false)) given[size_t(d)] = factors[size_t(d)];
         }
     }
@@ -217,6 +220,9 @@ Tensor interpolate(const Tensor& input, PyObject* size, PyObject* scale_factor, 
             throw RuntimeError("Input and output sizes should be greater than 0, but got input ", input.sizes(), " and output size ", out);
     if (input.size(1) == 0)
         throw RuntimeError("Non-empty ", input.dim(), "D data tensor expected but got a tensor with sizes ", input.sizes());
+    Dims sizes = input.sizes();
+    for (int64_t d = 0; d < dims; ++d) sizes[2 + d] = out[d];
+    if (product(sizes) > int64_t(1) << 28) empty(sizes, DType::u8);  // what has no room is refused before weights are made
     if (mode == "area") return adaptive_avg_pool(int(dims), input, out);
     const DType dtype = input.dtype();
     if (!is_floating(dtype) && !(dtype == DType::u8 && (dims == 2 || !filtered)))

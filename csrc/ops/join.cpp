@@ -346,8 +346,8 @@ Tensor triangle(const Tensor& x, int64_t diagonal, bool upper) {
     Tensor y = empty(x.sizes(), x.dtype());
     if (y.numel()) {
         Unlocked unlocked(y.numel());
-        const int64_t rows = x.size(-2), columns = x.size(-1);
-        kernels::index().triangle(y.device_data(), in.device_data(), y.numel() / (rows * columns), rows, columns, diagonal, upper,
+        const int64_t rows = x.size(-2), columns = x.size(-1), cut = std::clamp(diagonal, -rows - 1, columns + 1);
+        kernels::index().triangle(y.device_data(), in.device_data(), y.numel() / (rows * columns), rows, columns, cut, upper,
                                   x.item_size());
     }
     if (needs_grad(x))

@@ -435,7 +435,10 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
     if (recording) {
         const Recorded as(info, args);
         NodePtr node = NodePtr::steal(new_node(as.name));
-        for (int i = as.first; i < as.end; i++) add_input(*node, args[i].tensor ? *args[i].tensor : Tensor());
+        {
+            BeforeWrite before(self);
+            for (int i = as.first; i < as.end; i++) add_input(*node, args[i].tensor ? *args[i].tensor : Tensor());
+        }
         if (is_differentiable_row(info)) {
             set_closure(*node, PointwiseBackward{op, as.first, params ? *params : Params{}});
         } else {

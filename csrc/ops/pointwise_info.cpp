@@ -49,7 +49,7 @@ template <class T> typename Kind<T>::Constant parameter(const Param& p) {
 #undef BINARY
 #undef TERNARY
 // clang-format off: a line of names
-WISP_PROBE_1(conj) WISP_PROBE_1(re) WISP_PROBE_1(magnitude) WISP_PROBE_1(normal_cdf) WISP_PROBE_1(gelu_tanh_slope)
+WISP_PROBE_1(conj) WISP_PROBE_1(sinc_slope) WISP_PROBE_2(power_slope) WISP_PROBE_1(re) WISP_PROBE_1(magnitude) WISP_PROBE_1(normal_cdf) WISP_PROBE_1(gelu_tanh_slope)
 WISP_PROBE_1(mish_slope) WISP_PROBE_1(at_least_zero) WISP_PROBE_1(is_finite) WISP_PROBE_1(operator-)
 WISP_PROBE_2(polygamma) WISP_PROBE_2(power) WISP_PROBE_2(operator+) WISP_PROBE_2(operator-) WISP_PROBE_2(operator*)
 WISP_PROBE_2(operator/) WISP_PROBE_2(operator<) WISP_PROBE_2(operator<=) WISP_PROBE_2(operator>) WISP_PROBE_2(operator>=)
@@ -65,10 +65,11 @@ Probe piecewise(Probe x, Probe gradient) { return {x.used | gradient.used}; }
 
 Tensor nought(const Tensor& t) { return zeros_like(t); }
 Tensor piecewise(const Tensor& x, const Tensor& gradient) {
-    if (needs_grad(x) && !gradient.in_graph())
-        record(gradient, "PiecewiseBackward", {x}, {},
-               [sizes = x.sizes(), dtype = x.dtype()](Backward& bw) { bw.set(0, zeros(sizes, dtype)); });
-    return gradient;
+    if (!needs_grad(x) || gradient.in_graph()) return gradient;
+    const Tensor y = alias(gradient);
+    record(y, "PiecewiseBackward", {x}, {}, [sizes = x.sizes(), dtype = x.dtype()](Backward& bw) { bw.set(0, zeros(sizes, dtype)); });
+    if (gradient->dual) carry_tangents(y, gradient);  // that of the incoming gradient
+    return y;
 }
 Tensor re(const Tensor& t) { return is_complex(t.dtype()) ? real(t) : t; }
 Tensor magnitude(const Tensor& t) { return abs(t); }
@@ -87,6 +88,10 @@ Scalar operator+(const Scalar& a, const Scalar& b) { return a - (-b); }
     if (a.is_complex() || b.is_complex()) return Scalar(a.to_complex() * b.to_complex());
     return a.is_integral() && b.is_integral() ? Scalar(a.to_int() * b.to_int()) : Scalar(a.to_double() * b.to_double());
 }
+Tensor power_slope(const Tensor& x, const Scalar& e) {
+    if (!e.is_complex() && e.to_double() == 0) return zeros_like(x);
+    return mul(power(x, e - Scalar(1)), e);
+}
 Tensor at_least_zero(const Tensor& t) { return (is_complex(t.dtype()) ? real(t) : t) >= Scalar(0); }
 Tensor is_finite(const Tensor& t) { return isfinite(t); }
 Tensor normal_cdf(const Tensor& x) { return erfc(x * Scalar(-0.70710678118654752440)) * Scalar(0.5); }
@@ -94,6 +99,15 @@ Tensor gelu_tanh_slope(const Tensor& x) {
     Tensor u = tanh(Scalar(0.79788456080286535588) * (x + Scalar(0.044715) * x * x * x));
     return Scalar(0.5) * (Scalar(1) + u) +
            Scalar(0.5 * 0.79788456080286535588) * x * (Scalar(1) - u * u) * (Scalar(1) + Scalar(3 * 0.044715) * x * x);
+}
+Tensor sinc_slope(const Tensor& x) {
+    const Tensor small = abs(x) < Scalar(0.1), u = x * Scalar(3.141592653589793), s = u * u;
+    const Tensor near = ((((s * Scalar(1.0 / 518918400) - Scalar(1.0 / 3991680)) * s + Scalar(1.0 / 45360)) * s - Scalar(1.0 / 840)) * s +
+                         Scalar(1.0 / 30)) *
+                            s -
+                        Scalar(1.0 / 3);
+    const Tensor far = where(small, ones_like(x), x), v = far * Scalar(3.141592653589793);  // whose derivatives stay finite
+    return where(small, u * near * Scalar(3.141592653589793), (cos(v) * v - sin(v)) / (far * v));
 }
 Tensor mish_slope(const Tensor& x) {
     Tensor t = tanh(log1p(exp(x)));

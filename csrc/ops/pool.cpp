@@ -92,7 +92,7 @@ PoolShape window_shape(const char* op, int dims, const Tensor& input, const Dims
             throw RuntimeError(op, ": kernel size and stride should be greater than zero, but got kernel_size=", k, " stride=", s);
         if (l[d] <= 0) throw RuntimeError("dilation should be greater than zero, but got dilation=", l);
         if (p[d] < 0) throw RuntimeError("pad must be non-negative, but got pad: ", p[d]);
-        if (p[d] > ((k[d] - 1) * l[d] + 1) / 2)
+        if (p[d] > (wisp::times(k[d] - 1, l[d]) + 1) / 2)
             throw RuntimeError("pad should be at most half of effective kernel size, but got pad=", p[d], ", kernel_size=", k[d],
                                " and dilation=", l[d]);
     }
@@ -101,11 +101,12 @@ PoolShape window_shape(const char* op, int dims, const Tensor& input, const Dims
     bool fits = true;
     for (int d = 0; d < dims; ++d) {
         const int at = 3 - dims + d;
-        const int64_t room = shape.in[at] + 2 * p[d] - l[d] * (k[d] - 1) - 1 + (ceil_mode ? s[d] - 1 : 0);
+        const int64_t padded = plus(shape.in[at], wisp::times(2, p[d]));
+        const int64_t room = plus(padded - wisp::times(l[d], k[d] - 1) - 1, ceil_mode ? s[d] - 1 : 0);
         int64_t out = room < 0 ? 0 : room / s[d] + 1;
-        if (ceil_mode && (out - 1) * s[d] >= shape.in[at] + p[d]) --out;  // windows begin inside of the input
+        if (ceil_mode && wisp::times(out - 1, s[d]) >= shape.in[at] + p[d]) --out;  // windows begin inside of the input
         shape.out[at] = out;
-        shape.kernel[at] = k[d];
+        shape.kernel[at] = std::min(k[d], padded);  // what lies beyond is in no window
         shape.stride[at] = s[d];
         shape.padding[at] = p[d];
         shape.dilation[at] = l[d];
@@ -389,10 +390,14 @@ Tensor lp_pool(int dims, const Tensor& input, double norm_type, const Dims& kern
                bool ceil_mode) {
     constexpr const char* ops[] = {"avg_pool1d", "avg_pool2d", "avg_pool3d"};
     const Dims k = expand_option(ops[dims - 1], "kernel_size", kernel_size, dims);
+    if (std::isinf(norm_type)) {  // the largest, or the smallest
+        const double sign = norm_type > 0 ? 1 : -1;
+        return Scalar(sign) * max_pool(dims, Scalar(sign) * abs(input), k, stride, {0}, {1}, ceil_mode, false).values;
+    }
     const Tensor powers = pow(input, Scalar(norm_type));
     const Tensor mean = avg_pool(dims, ops[dims - 1], powers, k, stride, {0}, ceil_mode, true, {});
     int64_t count = 1;
-    for (int64_t v : k) count *= v;
+    for (int64_t v : k) count = wisp::times(count, v);
     return pow(sign(mean) * relu(abs(mean)) * Scalar(double(count)), Scalar(1.0 / norm_type));
 }
 

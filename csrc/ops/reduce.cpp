@@ -143,7 +143,8 @@ Tensor nansum(const Tensor& x, const std::optional<Dims>& dims, bool keepdim, st
     if (is_complex(x.dtype())) throw RuntimeError("nansum does not support complex inputs");
     const uint64_t mask = dims_mask(x, dims);
     if (!is_floating(x.dtype())) return sum_masked(x, mask, keepdim, dtype, "SumBackward1");
-    if (dtype && *dtype != x.dtype()) return nansum(to(x, *dtype), dims, keepdim, {});
+    if (dtype && *dtype != x.dtype())
+        return nansum(to(is_integral(*dtype) && is_floating(x.dtype()) ? where(isnan(x), Scalar(0), x) : x, *dtype), dims, keepdim, {});
     Tensor y = reduce(Reduction::nansum, x, mask, keepdim, x.dtype());
     if (needs_grad(x))
         record(y, "NansumBackward0", {x}, {x}, [mask, keepdim](Backward& bw) {
@@ -349,7 +350,8 @@ static std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t
 // --- truth --------------------------------------------------------------------------------------------------------
 
 static Tensor truth(Reduction kind, const Tensor& x, const std::optional<Dims>& dims, bool keepdim) {
-    return reduce(kind, x, dims_mask(x, dims), keepdim, x.dtype() == DType::u8 ? DType::u8 : DType::boolean);
+    const uint64_t mask = dims && dims->empty() ? 0 : dims_mask(x, dims);  // no dims: each element, unlike in other reductions
+    return reduce(kind, x, mask, keepdim, x.dtype() == DType::u8 ? DType::u8 : DType::boolean);
 }
 Tensor any(const Tensor& x, const std::optional<Dims>& dims, bool keepdim) { return truth(Reduction::any, x, dims, keepdim); }
 Tensor all(const Tensor& x, const std::optional<Dims>& dims, bool keepdim) { return truth(Reduction::all, x, dims, keepdim); }

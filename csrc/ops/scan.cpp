@@ -142,10 +142,10 @@ static Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepen
         if (append) parts.push_back(append);
         y = cat(parts, dim);
     }
+    if (n >= y.size(dim) || y.numel() == 0) return clone(narrow(y, dim, 0, std::max<int64_t>(y.size(dim) - n, 0)));
     for (int64_t i = 0; i < n; i++) {
-        const int64_t length = y.size(dim);
-        const int64_t kept = length > 0 ? length - 1 : 0;
-        const Tensor later = narrow(y, dim, length > 0 ? 1 : 0, kept), earlier = narrow(y, dim, 0, kept);
+        const int64_t kept = y.size(dim) - 1;
+        const Tensor later = narrow(y, dim, 1, kept), earlier = narrow(y, dim, 0, kept);
         y = x.dtype() == DType::boolean ? logical_xor(later, earlier) : sub(later, earlier);
     }
     return y;

@@ -374,7 +374,8 @@ static TensorList chunk(const Tensor& t, int64_t chunks, int64_t dim) {
     if (t.dim() == 0) throw RuntimeError("chunk expects at least a 1-dimensional tensor");
     if (chunks <= 0) throw RuntimeError("chunk expects `chunks` to be greater than 0, got: ", chunks);
     dim = wrap_dim(dim, t.dim());
-    const int64_t n = t.size(dim), size = (n + chunks - 1) / chunks;
+    const int64_t n = t.size(dim), size = n ? (n - 1) / chunks + 1 : 0;
+    if (size == 0 && chunks > 1 << 20) throw RuntimeError("chunk: ", chunks, " parts of a dimension of size 0 are too many");
     if (size == 0) return split(t, Dims(chunks, 0), dim);
     return split_evenly(t, size, dim);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "../ops/ops.h"
+#include "nesting.h"
 #include "registry.h"
 #include "tensor_type.h"
 
@@ -44,11 +45,7 @@ Ref resolved(PyObject* o) {
 
 bool has_conjugate(PyObject* o) {
     if (!conjugate_type) return false;
-    if (is_conjugate(o)) return true;
-    if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
-        if (has_conjugate(PySequence_Fast_GET_ITEM(o, i))) return true;
-    return false;
+    return any_nested(o, is_conjugate);
 }
 
 Tensor conjugate_view(const Tensor& t) {

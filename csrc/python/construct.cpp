@@ -133,8 +133,10 @@ void measure(PyObject* o, int64_t depth, Shape& shape, bool first) {
     if (is_sparse(o)) refuse_sparse("the data of a tensor");
     if (is_tensor(o) || (!PyList_Check(o) && !PyTuple_Check(o) && is_array(o))) {
         Tensor t = is_tensor(o) ? as_tensor(o) : from_buffer(o);
-        if (first)
+        if (first) {
             for (int64_t s : t.sizes()) shape.sizes.push_back(s);
+            product(shape.sizes);  // refuses what can't be addressed before it is looked through
+        }
         shape.see(t.dtype());
         return;
     }
@@ -152,6 +154,7 @@ void measure(PyObject* o, int64_t depth, Shape& shape, bool first) {
     if (!is_number(o))
         throw TypeError("new(): invalid data type '", Py_TYPE(o)->tp_name,
                         "' in the data of a tensor: expected numbers, sequences, arrays or tensors");
+    if (first) product(shape.sizes);
     shape.see(to_scalar(o).dtype());
 }
 

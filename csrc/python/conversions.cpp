@@ -77,7 +77,11 @@ Dims to_dims(PyObject* o) {
     if (PyTuple_Check(o) || PyList_Check(o)) {
         const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
         Dims d(n);
-        for (Py_ssize_t i = 0; i < n; i++) d[i] = to_int(PySequence_Fast_GET_ITEM(o, i));
+        for (Py_ssize_t i = 0; i < n; i++) {  // an item's __index__ may change the list
+            if (i >= PySequence_Fast_GET_SIZE(o)) throw RuntimeError("a list of sizes changed while it was read");
+            Ref item(Py_NewRef(PySequence_Fast_GET_ITEM(o, i)));
+            d[i] = to_int(item.get());
+        }
         return d;
     }
     return Dims{to_int(o)};
@@ -94,7 +98,7 @@ DType to_dtype(PyObject* o) {
 
 Device to_device(PyObject* o) {
     if (Py_TYPE(o) == &device_type) return reinterpret_cast<DeviceObject*>(o)->device;
-    if (PyUnicode_Check(o)) return parse_device(PyUnicode_AsUTF8(o));
+    if (PyUnicode_Check(o)) return parse_device(utf8(o));
     if (PyLong_Check(o)) {
         const int64_t index = to_int(o);
         if (index < 0 || index > 127) throw RuntimeError("device index must be between 0 and 127, got ", index);
@@ -114,6 +118,12 @@ TensorList to_tensors(PyObject* o) {
         else throw TypeError("expected Tensor as element ", int64_t(i), " of a sequence, but got ", Py_TYPE(item)->tp_name);
     }
     return list;
+}
+
+const char* utf8(PyObject* text) {
+    if (const char* s = PyUnicode_AsUTF8(text)) return s;
+    PyErr_Clear();
+    return "?";
 }
 
 std::string to_string(PyObject* o) {

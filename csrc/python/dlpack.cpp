@@ -65,7 +65,7 @@ void destroy_capsule(PyObject* capsule) {
 
 PyObject* to_dlpack(const Tensor& t) {
     if (t.requires_grad()) throw RuntimeError("Can't export tensors that require gradient, use tensor.detach()");
-    auto* e = new Exported{{}, t, t.sizes(), t.strides()};
+    auto* e = new Exported{{}, alias(t), t.sizes(), t.strides()};
     const bool on_gpu = t.device().is_cuda();
     const DLDevice device = on_gpu ? DLDevice{device_cuda, t.device().index} : DLDevice{device_cpu, 0};
     e->managed.tensor = {

@@ -175,15 +175,17 @@ Key parse(PyObject* key_object, const Tensor& t) {
         if (key_object != Py_Ellipsis) consume(key_object, t, key, in, out);
         return key;
     }
-    const Py_ssize_t n = PySequence_Fast_GET_SIZE(key_object);
+    Ref items(PySequence_Tuple(key_object));  // an item's __index__ may change a list
+    key_object = items.get();
+    const Py_ssize_t n = PyTuple_GET_SIZE(key_object);
     bool dots = false;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject* item = PySequence_Fast_GET_ITEM(key_object, i);
+        PyObject* item = PyTuple_GET_ITEM(key_object, i);
         if (item == Py_Ellipsis) {
             if (dots) throw IndexError("an index can only have a single ellipsis ('...')");
             dots = true;
             int64_t rest = 0;
-            for (Py_ssize_t j = i + 1; j < n; j++) rest += dims_taken(PySequence_Fast_GET_ITEM(key_object, j));
+            for (Py_ssize_t j = i + 1; j < n; j++) rest += dims_taken(PyTuple_GET_ITEM(key_object, j));
             const int64_t skip = t.dim() - in - rest;
             if (skip < 0) throw IndexError("too many indices for tensor of dimension ", t.dim());
             in += skip;

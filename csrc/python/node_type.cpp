@@ -7,6 +7,7 @@
 #include "../ops/ops.h"
 #include "conjugate.h"
 #include "registry.h"
+#include "signature.h"
 #include "tensor_type.h"
 
 namespace wisp {
@@ -276,7 +277,7 @@ PyObject* function_record(PyObject*, PyObject* args) {
         const TensorList inputs = to_tensors(inputs_o), outputs = to_tensors(outputs_o), dirty = to_tensors(dirty_o),
                          plain = to_tensors(plain_o), saved = to_tensors(saved_o);
         PyObject* interned = PyUnicode_InternFromString(name);  // the node keeps a pointer to the characters
-        NodePtr node = NodePtr::steal(new_node(PyUnicode_AsUTF8(interned)));
+        NodePtr node = NodePtr::steal(new_node(utf8(interned)));
         for (const Tensor& t : inputs) add_input(*node, t);
         node->context = ctx;
         Py_INCREF(ctx);

@@ -1,5 +1,6 @@
 // dtype, device, Size, memory format, layout and Generator as Python objects.
 #include "objects.h"
+#include "signature.h"
 
 #include <vector>
 
@@ -38,6 +39,15 @@ PyMethodDef dtype_methods[] = {
 
 Device device_of_object(PyObject* self) { return reinterpret_cast<DeviceObject*>(self)->device; }
 
+int8_t device_number(PyObject* o) {
+    int overflow;
+    const long long i = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (i == -1 && PyErr_Occurred()) throw PythonError();
+    if (overflow || i < 0 || i > 127)
+        throw RuntimeError("Device index must not be negative or above 127, got ", overflow ? "more" : str(int64_t(i)));
+    return int8_t(i);
+}
+
 PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     PyObject *type = nullptr, *index = nullptr;
     const char* names[] = {"type", "index", nullptr};
@@ -45,16 +55,13 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     return guarded([&]() -> PyObject* {
         Device d;
         if (Py_TYPE(type) == &device_type) d = device_of_object(type);
-        else if (PyUnicode_Check(type)) d = parse_device(PyUnicode_AsUTF8(type));
-        else if (PyLong_Check(type)) d = {DeviceType::cuda, int8_t(PyLong_AsLong(type))};
+        else if (PyUnicode_Check(type)) d = parse_device(utf8(type));
+        else if (PyLong_Check(type)) d = {DeviceType::cuda, device_number(type)};
         else throw TypeError("device(): expected a string such as 'cpu' or 'cuda:0', got ", Py_TYPE(type)->tp_name);
         if (index && index != Py_None) {
             if (d.index >= 0)
                 throw RuntimeError("type (string) must not include an index because index was passed explicitly: ", text_of(d));
-            const long i = PyLong_AsLong(index);
-            if (i == -1 && PyErr_Occurred()) throw PythonError();
-            if (i < 0 || i > 127) throw RuntimeError("Device index must not be negative or above 127, got ", int64_t(i));
-            d.index = int8_t(i);
+            d.index = device_number(index);
         }
         return device_object(d);
     });

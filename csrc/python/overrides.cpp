@@ -5,6 +5,7 @@
 
 #include "../autograd/node.h"
 #include "../ops/ops.h"
+#include "nesting.h"
 #include "registry.h"
 #include "tensor_type.h"
 
@@ -27,14 +28,12 @@ bool answers(PyTypeObject* type) {
 
 // `foreign` looks for objects that are no tensors, otherwise tensors alone are looked at.
 bool has_answering(PyObject* o, bool foreign) {
-    if (Py_TYPE(o) == tensor_type) return false;
-    if (PyTuple_Check(o) || PyList_Check(o)) {
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
-            if (has_answering(PySequence_Fast_GET_ITEM(o, i), foreign)) return true;
-        return false;
-    }
-    if (is_tensor(o)) return !foreign && answers(Py_TYPE(o));
-    return foreign && !PyLong_Check(o) && !PyFloat_Check(o) && !PyUnicode_Check(o) && !PyType_Check(o) && answers(Py_TYPE(o));
+    return any_nested(o, [foreign](PyObject* item) {
+        if (Py_TYPE(item) == tensor_type || PyTuple_Check(item) || PyList_Check(item)) return false;
+        if (is_tensor(item)) return !foreign && answers(Py_TYPE(item));
+        return foreign && !PyLong_Check(item) && !PyFloat_Check(item) && !PyUnicode_Check(item) && !PyType_Check(item) &&
+               answers(Py_TYPE(item));
+    });
 }
 
 PyObject* hand_over(PyObject* callable, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {

@@ -16,6 +16,7 @@
 #include "../ops/sparse.h"
 #include "autocast.h"
 #include "conjugate.h"
+#include "nesting.h"
 #include "overrides.h"
 #include "signature.h"
 #include "tensor_type.h"
@@ -28,11 +29,7 @@ int batching = 0;
 static PyTypeObject* batched_type = nullptr;  // BatchedTensor
 
 bool has_batched(PyObject* o) {
-    if (Py_TYPE(o) == batched_type) return true;
-    if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
-        if (has_batched(PySequence_Fast_GET_ITEM(o, i))) return true;
-    return false;
+    return any_nested(o, [](PyObject* item) { return Py_TYPE(item) == batched_type; });
 }
 
 void refuse_batched_write(const char* name) {
@@ -79,8 +76,7 @@ PyTypeObject function_type = {PyVarObject_HEAD_INIT(nullptr, 0)}, method_type = 
     std::string got;
     for (Py_ssize_t i = 0; i < n; i++) got += (i ? ", " : "") + std::string(Py_TYPE(args[i])->tp_name);
     for (Py_ssize_t j = 0; kwnames && j < PyTuple_GET_SIZE(kwnames); j++)
-        got +=
-            (got.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, j))) + "=" + Py_TYPE(args[n + j])->tp_name;
+        got += (got.empty() ? "" : ", ") + std::string(utf8(PyTuple_GET_ITEM(kwnames, j))) + "=" + Py_TYPE(args[n + j])->tp_name;
     std::string message = op.name + "(): ";
     PyObject* slots[max_parameters];
     Ref rest;
@@ -101,7 +97,7 @@ void resize_out(const Tensor& out, const Tensor& result, const char* name) {
         warn(str("An output with one or more elements was resized since it had shape ", out.sizes(),
                  ", which does not match the required output shape ", result.sizes(),
                  ". Resize it to zero elements first, e.g. out.resize_(0). (", name, ")"));
-    set_data(out, empty(result.sizes(), out.dtype(), out.device()));
+    resize(out, result.sizes());
 }
 
 // Refuses an out= that shares memory with an argument, unless it is that argument as a whole and keeps its shape.
@@ -223,12 +219,8 @@ PyObject* call_inplace(const Operator& op, const Overload& o, PyObject** slots) 
 }
 
 bool any_sparse(PyObject* const* args, Py_ssize_t n) {
-    for (Py_ssize_t i = 0; i < n; i++) {
-        if (is_sparse(args[i]) || is_sparse_layout(args[i])) return true;
-        if ((PyList_Check(args[i]) || PyTuple_Check(args[i])) &&
-            any_sparse(PySequence_Fast_ITEMS(args[i]), PySequence_Fast_GET_SIZE(args[i])))
-            return true;
-    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (any_nested(args[i], [](PyObject* o) { return is_sparse(o) || is_sparse_layout(o); })) return true;
     return false;
 }
 
@@ -352,10 +344,10 @@ std::string signature_of(const OperatorObject& o, const Overload& v) {
             first = false;
         }
         s += std::string(first ? "" : ", ") + (p.kind == Kind::rest ? "*" : "") +
-             PyUnicode_AsUTF8(o.form == form_method && !p.others.empty() ? p.others[0] : p.name);
+             utf8(o.form == form_method && !p.others.empty() ? p.others[0] : p.name);
         if (p.preset) {
             PyObject* r = PyObject_Repr(p.preset);
-            s += std::string("=") + PyUnicode_AsUTF8(r);
+            s += std::string("=") + utf8(r);
             Py_DECREF(r);
         }
         first = false;

@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "registry.h"
@@ -21,7 +20,6 @@ struct Mapping {
     size_t bytes;
     int descriptor;  // -1: closed after mapping; such memory can't be passed on
     FileKey key;
-    bool moved;  // the storage's first block is still behind its header
 };
 
 // A file that arrives twice is mapped once, so that tensors that shared a storage share one again.
@@ -30,13 +28,7 @@ std::map<FileKey, Storage*>& mapped() {
     return *storages;
 }
 
-// Large storages whose memory NumPy or another library may still see at its first place. An address that was used again
-// only costs the saving below.
 constexpr size_t large = size_t(1) << 20;
-std::set<const Storage*>& exported() {
-    static auto* storages = new std::set<const Storage*>;
-    return *storages;
-}
 
 void unmap(Storage* s) {
     Mapping* m = static_cast<Mapping*>(s->owner);
@@ -45,7 +37,6 @@ void unmap(Storage* s) {
         close(m->descriptor);
         mapped().erase(m->key);
     }
-    if (m->moved) s->release = nullptr;
     delete m;
 }
 
@@ -69,7 +60,7 @@ Mapping* map_file(int descriptor, size_t bytes, bool keep) {
         munmap(data, bytes);
         throw RuntimeError("shared memory: too many open files (", std::strerror(errno), "); raise the limit with `ulimit -n`");
     }
-    return new Mapping{data, bytes, own, key_of(descriptor), false};
+    return new Mapping{data, bytes, own, key_of(descriptor)};
 }
 
 Tensor bytes_of(Storage* s) { return from_storage(s, Layout{{int64_t(s->bytes)}, {1}, 0}, DType::u8); }
@@ -102,14 +93,11 @@ const Operators operators = {
          std::memcpy(m->data, s->data, s->bytes);
          if (s->release) {
              s->release(s);
-             m->moved = s->release == nullptr;
          } else {
-             m->moved = true;
              // The first block can't be freed before the storage: give its whole pages back to the system.
              const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), begin = uintptr_t(s->data);
              const uintptr_t first = (begin + page - 1) / page * page, last = (begin + s->bytes) / page * page;
-             if (s->bytes >= large && first < last && !exported().count(s))
-                 madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+             if (s->bytes >= large && first < last && !s->exported) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
          }
          s->data = m->data;
          s->release = unmap;
@@ -118,11 +106,7 @@ const Operators operators = {
          mapped()[m->key] = s;
      },
      function | keeps_memory},
-    {"_note_export(Tensor input)",
-     [](const Tensor& t) {
-         if (t.storage()->bytes >= large) exported().insert(t.storage());
-     },
-     function},
+    {"_note_export(Tensor input)", [](const Tensor& t) { t.storage()->exported = true; }, function},
     {"_is_shared(Tensor input)", [](const Tensor& t) { return mapping_of(t.storage()) != nullptr; }, function},
     // The descriptor behind shared memory; -1 if there is none.
     {"_shared_descriptor(Tensor input)",

@@ -262,11 +262,11 @@ bool bind(const Overload& o, PyObject* const* args, Py_ssize_t n, PyObject* kwna
             if (i == count)
                 for (i = 0; i < count && !is_alias(key, o.parameters[i]); i++) {}
             if (i == count) {
-                if (reason) *reason = str("got an unexpected keyword argument '", PyUnicode_AsUTF8(key), "'");
+                if (reason) *reason = str("got an unexpected keyword argument '", utf8(key), "'");
                 return false;
             }
             if (slots[i]) {
-                if (reason) *reason = str("got multiple values for argument '", PyUnicode_AsUTF8(key), "'");
+                if (reason) *reason = str("got multiple values for argument '", utf8(key), "'");
                 return false;
             }
             slots[i] = values[j];
@@ -280,13 +280,12 @@ bool bind(const Overload& o, PyObject* const* args, Py_ssize_t n, PyObject* kwna
                     slots[i] = Py_None;
                     continue;
                 }
-                if (reason) *reason = str("missing required argument '", PyUnicode_AsUTF8(p.name), "' (pos ", i + 1, ")");
+                if (reason) *reason = str("missing required argument '", utf8(p.name), "' (pos ", i + 1, ")");
                 return false;
             }
             slots[i] = p.preset;
         } else if (!fits(p, slots[i])) {
-            if (reason)
-                *reason = str("argument '", PyUnicode_AsUTF8(p.name), "' (position ", i + 1, ") cannot be ", Py_TYPE(slots[i])->tp_name);
+            if (reason) *reason = str("argument '", utf8(p.name), "' (position ", i + 1, ") cannot be ", Py_TYPE(slots[i])->tp_name);
             return false;
         }
     }

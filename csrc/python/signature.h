@@ -4,6 +4,8 @@
 
 namespace wisp {
 
+const char* utf8(PyObject* text);  // "?" for text that has no UTF-8 (lone surrogates)
+
 enum class Kind : uint8_t {
     tensor,
     operand,

@@ -13,6 +13,7 @@
 #include "conjugate.h"
 #include "overrides.h"
 #include "registry.h"
+#include "signature.h"
 #include "temporary.h"
 
 namespace wisp {
@@ -370,8 +371,7 @@ PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
         for (Py_ssize_t j = 0; kwnames && j < PyTuple_GET_SIZE(kwnames); j++) {
             int i = 0;
             while (i < 4 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, j), names[i]) != 0) i++;
-            if (i == 4)
-                throw TypeError("backward() got an unexpected keyword argument '", PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, j)), "'");
+            if (i == 4) throw TypeError("backward() got an unexpected keyword argument '", utf8(PyTuple_GET_ITEM(kwnames, j)), "'");
             *places[i] = args[n + j];
         }
         if (gradient != Py_None) {

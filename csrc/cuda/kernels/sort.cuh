@@ -374,13 +374,15 @@ template <class T> __global__ void __launch_bounds__(256)
     const int64_t row = shared ? 0 : i / n;
     const T* base = boundaries + row * m;
     const Key<T> wanted = order_key(values[i], false);
+    auto is_after = [&](Key<T> x) {  // NaN is neither larger nor smaller than anything: it is passed over
+        return (right ? x <= wanted : x < wanted) || (has_nan<T> && (x == key_mask<T> || wanted == key_mask<T>));
+    };
     int64_t low = 0;
     if (!sorter && m < (int64_t(1) << 31)) {
         unsigned found = 0;
         for (unsigned count = unsigned(m); count > 0;) {
             const unsigned half = count / 2;
-            const Key<T> x = order_key(base[found + half], false);
-            const bool after = right ? x <= wanted : x < wanted;
+            const bool after = is_after(order_key(base[found + half], false));
             found = after ? found + half + 1 : found;
             count = after ? count - half - 1 : half;
         }
@@ -394,8 +396,7 @@ template <class T> __global__ void __launch_bounds__(256)
             report_index(report, at, m, name);
             at = 0;
         }
-        const Key<T> x = order_key(base[at], false);
-        const bool after = right ? x <= wanted : x < wanted;
+        const bool after = is_after(order_key(base[at], false));
         low = after ? low + half + 1 : low;
         count = after ? count - half - 1 : half;
     }

@@ -8,7 +8,7 @@
 
 // clang-format off: the formula is a line
 ACTIVATION(clamp, F | I | B, same, where(x < p(0), p(0), where(x > p(1), p(1), x)), where((x >= p(0)) & (x <= p(1)), g, nought(g)), node_named("ClampBackward1"))
-ACTIVATION(pow_number, F | C | I, same, power(x, p(0)), g * conj(p(0) * power(x, p(0) - k(1))), node_named("PowBackward0"))
+ACTIVATION(pow_number, F | C | I, same, power(x, p(0)), g * conj(power_slope(x, p(0))), node_named("PowBackward0"))
 ACTIVATION(leaky_relu, F, same, where(x > k(0), x, x * p(0)), piecewise(x, where(x > k(0), g, g * p(0))),
       function | called("nn.functional.leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False)") | keeps_zero,
       R"(Each element, or `negative_slope` times it where it is negative.
@@ -43,8 +43,8 @@ ACTIVATION(logsigmoid, F, same, where(x < k(0), x, k(0)) - log1p(exp(-abs(x))), 
       R"(The logarithm of `sigmoid`, exact for large negative elements.
          >>> wisp.nn.functional.logsigmoid(wisp.tensor([0.0, -100.0]))
          tensor([  -0.6931, -100.0000]))")
-ACTIVATION(hardtanh, F | I, same, where(x < p(0), p(0), where(x > p(1), p(1), x)), piecewise(x, where((x > p(0)) & (x < p(1)), g, nought(g))))
-ACTIVATION(relu6, F | I, same, where(x < k(0), k(0), where(x > k(6), k(6), x)), piecewise(x, where((x > k(0)) & (x < k(6)), g, nought(g))),
+ACTIVATION(hardtanh, F | I, same, where(x < p(0), p(0), where(x > p(1), p(1), x)), piecewise(x, where((x <= p(0)) | (x >= p(1)), nought(g), g)))
+ACTIVATION(relu6, F | I, same, where(x < k(0), k(0), where(x > k(6), k(6), x)), piecewise(x, where((x <= k(0)) | (x >= k(6)), nought(g), g)),
       function | called("nn.functional.relu6(Tensor input, bool inplace=False)") | keeps_zero | node_named("HardtanhBackward0"),
       R"(Each element, kept between 0 and 6.
          >>> wisp.nn.functional.relu6(wisp.tensor([-1.0, 7.0]))
@@ -54,7 +54,7 @@ ACTIVATION(hardsigmoid, F, same, where(x + k(3) < k(0), k(0), where(x + k(3) > k
       R"(A `sigmoid` of three straight lines.
          >>> wisp.nn.functional.hardsigmoid(wisp.tensor([-4.0, 0.0, 4.0]))
          tensor([0.0000, 0.5000, 1.0000]))")
-ACTIVATION(hardswish, F, same, x * where(x + k(3) < k(0), k(0), where(x + k(3) > k(6), k(6), x + k(3))) / k(6), where(x < k(-3), nought(g), where(x <= k(3), g * (x / k(3) + k(0.5)), g)),
+ACTIVATION(hardswish, F, same, x * where(x + k(3) < k(0), k(0), where(x + k(3) > k(6), k(6), x + k(3))) / k(6), where(x <= k(-3), nought(g), where(x < k(3), g * (x / k(3) + k(0.5)), g)),
       function | called("nn.functional.hardswish(Tensor input, bool inplace=False)") | onnx("HardSwish"),
       R"(`x * hardsigmoid(x)`.
          >>> wisp.nn.functional.hardswish(wisp.tensor([-4.0, 1.0, 4.0]))
@@ -73,7 +73,7 @@ ACTIVATION(threshold, F | I, same, where(x <= p(0), p(1), x), piecewise(x, where
          >>> wisp.threshold(wisp.tensor([0.5, 2.0]), 1, 0)
          tensor([0., 2.]))")
 ACTIVATION(nan_to_num, F | I | B, same, where(x != x, p(0), where(is_infinite(x), where(x > k(0), p(1), p(2)), x)), where(is_finite(x), g, nought(g)))
-ACTIVATION(logit, F | I | B, promote, log_odds(x), g / (x * (k(1) - x)))
-ACTIVATION(logit_clamped, F | I | B, promote, log_odds(where(x < p(0), p(0), where(x > k(1) - p(0), k(1) - p(0), x))), where((x >= p(0)) & (x <= k(1) - p(0)), g / (x * (k(1) - x)), nought(g)), node_named("LogitBackward0"))
+ACTIVATION(logit, F | I | B, promote, log_odds(x), where((x < k(0)) | (x > k(1)), k(NAN) + nought(x), g / (x * (k(1) - x))))
+ACTIVATION(logit_clamped, F | I | B, promote, log_odds(where(x < p(0), p(0), where(x > k(1) - p(0), k(1) - p(0), x))), where((x < p(0)) | (x > k(1) - p(0)), nought(g), g / (x * (k(1) - x))), node_named("LogitBackward0"))
 ACTIVATION(polygamma, F | I | B, promote, polygamma(p(0), x), g * polygamma(p(0) + k(1), x))
 ACTIVATION(round_decimals, F, same, nearbyint(x * p(0)) / p(0), nought(g), node_named("RoundBackward1"))

@@ -206,7 +206,7 @@ UNARY(digamma, F | I | B, promote, digamma(x), g * polygamma(k(1), x),
       R"(The derivative of the logarithm of the gamma function.
          >>> wisp.digamma(wisp.tensor([1.0, 2.0]))
          tensor([-0.5772,  0.4228]))")
-UNARY(sinc, F | C | I | B, promote, sinc(x), where(x == k(0), nought(g), g * conj((cos(x * k(3.141592653589793)) * x * k(3.141592653589793) - sin(x * k(3.141592653589793))) / (x * x * k(3.141592653589793)))),
+UNARY(sinc, F | C | I | B, promote, sinc(x), g * conj(sinc_slope(x)),
       everywhere,
       R"(`sin(pi x) / (pi x)`, and 1 at zero.
          >>> wisp.sinc(wisp.tensor([0.0, 0.5]))
@@ -256,7 +256,7 @@ UNARY(bitwise_not, I | B, same, bit_not(x), none,
       R"(Each bit turned around; of booleans, logical not.
          >>> wisp.bitwise_not(wisp.tensor([0, 5]))
          tensor([-1, -6]))")
-UNARY(relu, F | I, same, where(x < k(0), k(0), x), piecewise(y, where(y > k(0), g, nought(g))),
+UNARY(relu, F | I, same, where(x < k(0), k(0), x), piecewise(y, where(y <= k(0), nought(g), g)),
       everywhere | keeps_zero | onnx("Relu"),
       R"(Each element, or 0 where it is negative.
          >>> wisp.relu(wisp.tensor([-1.0, 2.0]))

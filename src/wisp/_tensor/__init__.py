@@ -7,10 +7,11 @@ import weakref as _weakref
 from wisp import _core
 
 _note_export = _core._operators[""]["_note_export"]
+_storage = _core._operators[""]["_storage"]
 
 
 class _Array:
-    """What NumPy needs to see a tensor's memory; keeps the tensor alive."""
+    """What NumPy needs to see a tensor's memory. Holds a tensor of its own on it, since the first one may be given other memory."""
 
     def __init__(self, tensor, interface):
         self.tensor, self.__array_interface__ = tensor, interface
@@ -63,7 +64,7 @@ def numpy(self, *, force=False):
     _note_export(self)
     return np.asarray(
         _Array(
-            self,
+            _storage(self),
             {
                 "shape": tuple(self.shape),
                 "typestr": kind,

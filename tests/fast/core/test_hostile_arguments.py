@@ -1,0 +1,168 @@
+"""Arguments that no program means: sizes that overflow, lists that hold themselves, memory that is taken away. Each must end in an error."""
+
+import pickle
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+import wisp
+import wisp.nn.functional as F
+
+HUGE = 2**63 - 1
+
+
+# ---------------------------------------------------------------- sizes
+SIZES = {
+    "strides": lambda: wisp.empty_strided((3,), (2**61,)),
+    "strides of two": lambda: wisp.empty_strided((3, 3), (2**62, 2**62)),
+    "negative size": lambda: wisp.empty_strided((-3,), (1,)),
+    "resize_": lambda: wisp.ones(6).resize_([-2, -3]),
+    "resize_ to much": lambda: wisp.ones(6).resize_([2**62]),
+    "broadcast": lambda: wisp.zeros(8, 8).bernoulli_(wisp.ones(3) * 0.5),
+    "chunks of nothing": lambda: wisp.ones(0).chunk(HUGE),
+    "expand": lambda: wisp.ones(1).expand(2**40, 2**40),
+    "pool": lambda: F.max_pool1d(wisp.ones(1, 1, 8), HUGE),
+    "dilation": lambda: F.max_pool1d(wisp.ones(1, 1, 8), 3, dilation=HUGE),
+    "interpolate": lambda: F.interpolate(wisp.ones(1, 1, 4, 4), scale_factor=1e9, mode="bilinear"),
+    "interpolate further": lambda: F.interpolate(wisp.ones(1, 1, 4, 4), scale_factor=1e30, mode="bilinear"),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_that_do_not_fit(name):
+    with pytest.raises((RuntimeError, ValueError, MemoryError)):
+        SIZES[name]()
+
+
+def test_sizes_that_only_look_so():
+    assert [len(part) for part in wisp.ones(17).chunk(HUGE)] == [1] * 17
+    assert wisp.ones(0, 1).diff(2**31 - 1).shape == (0, 0)
+    assert wisp.ones(2, 3).diff(HUGE).shape == (2, 0)
+    assert wisp.arange(5)[:: 2**62].tolist() == [0]
+    x = wisp.ones(2, 2)
+    assert x.triu(HUGE).sum() == 0 and x.tril(HUGE).sum() == 4 and x.triu(-HUGE).sum() == 4 and x.tril(-HUGE).sum() == 0
+    assert F.avg_pool1d(wisp.ones(1, 1, 5), 10**9, ceil_mode=True).tolist() == [[[1.0]]]
+    assert wisp.empty(0, 2**40, 2**40).numel() == 0
+
+
+# ---------------------------------------------------------------- lists
+def run(program):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("before", ["", "class T(wisp.Tensor): pass\n", "wisp.ones(2, dtype=wisp.complex64).conj()\n"])
+@pytest.mark.parametrize(
+    "make", ["z = [0]; z.append(z)", "z = []\nfor _ in range(10**6): z = [z]", "z = (0,)\nfor _ in range(99): z = (z, z)"]
+)
+def test_lists_without_end(before, make):
+    program = f"import wisp\n{before}{make}\n" + "\n".join(
+        f"try: {call}\nexcept (TypeError, ValueError, RuntimeError, RecursionError): pass\nelse: raise SystemExit(3)"
+        for call in ("wisp.cat(z)", "wisp.sum(wisp.ones(2), z)", "wisp.tensor(z)", "wisp.ones(2)[z]", "wisp.add(z, 1)")
+    )
+    program += "\nimport os; os._exit(0)"  # a million lists take their time to go
+    result = run(program)
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+class Emptying:
+    """A number that empties the list it is in when it is read."""
+
+    def __init__(self, holder):
+        self.holder = holder
+
+    def __index__(self):
+        self.holder.clear()
+        return 1
+
+
+def test_a_list_that_changes_while_it_is_read():
+    sizes = []
+    sizes += [Emptying(sizes), 2, 3]
+    with pytest.raises(RuntimeError, match="changed"):
+        wisp.ones(sizes)
+    key = [slice(None)]
+    key += [Emptying(key), 2]
+    wisp.ones(3, 3, 3)[key]
+
+
+def test_device_numbers():
+    for number in (2**64, -1, 128, -(2**70)):
+        with pytest.raises(RuntimeError):
+            wisp.device(number)
+
+
+def test_meta_memory_is_not_read():
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        wisp.linalg.qr(wisp.empty(3, 3, device="meta"))
+
+
+# ---------------------------------------------------------------- memory that others see
+def test_exports_keep_their_memory():
+    def retarget(x):
+        x.data = wisp.zeros(10)
+
+    def swap(x):
+        wisp.utils.swap_tensors(x, wisp.zeros(10))
+
+    for take in (lambda x: x.set_(wisp.zeros(10)), retarget, swap):
+        for export in (lambda x: x.numpy(), lambda x: np.from_dlpack(x)):
+            x = wisp.full((1 << 16,), 7.0)
+            n = export(x)
+            take(x)
+            others = [wisp.zeros(1 << 16) for _ in range(8)]
+            assert (n == 7).all()
+            n[:] = 1
+            assert all(not other.any() for other in others)
+
+
+@pytest.mark.parametrize("export", [lambda x: x.numpy(), lambda x: np.from_dlpack(x), lambda x: x.__dlpack__()])
+def test_exported_memory_is_not_resized(export):
+    x = wisp.ones(10)
+    kept = export(x)  # noqa: F841
+    with pytest.raises(RuntimeError, match="not resizable"):
+        x.resize_(10**6)
+    assert x.shape == (10,)
+    assert x.resize_(2, 2).tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(RuntimeError, match="not resizable"):
+        wisp.from_numpy(np.ones(3)).resize_(10)
+
+
+def test_views_follow_their_storage_when_it_grows():
+    x = wisp.arange(6.0)
+    v = x[2:4]
+    for size in (100, 100_000):
+        x.resize_(size)
+        x[2] = size
+        assert v.tolist() == [size, 3.0]
+        assert x[:6].tolist() == [0, 1, size, 3, 4, 5]
+    moved = x.share_memory_()
+    moved[3] = -1
+    assert v[1] == -1
+
+
+# ---------------------------------------------------------------- files
+def test_a_message_about_a_nested_value(tmp_path):
+    """The repr of these tuples has 2**60 elements."""
+    nested = ("x",)
+    for _ in range(60):
+        nested = (nested, nested)
+
+    path = tmp_path / "nested.pt"
+    wisp.save({"w": wisp.ones(2)}, path)
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    name = next(name for name in entries if name.endswith("data.pkl"))
+    call = pickle.dumps(nested, 2)[2:-1]
+    # torch._utils._rebuild_tensor_v2(nested, nested, ...): every argument is that value
+    body = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + call + b"".join(b"2" for _ in range(5)) + b"tR."
+    for entry in (body, b"\x80\x02ccollections\nOrderedDict\n" + call + b"\x85R.", b"\x80\x02" + call + b"Q."):
+        entries[name] = entry
+        with zipfile.ZipFile(path, "w") as archive:
+            for key, content in entries.items():
+                archive.writestr(key, content)
+        program = f"import wisp\ntry: wisp.load({str(path)!r})\nexcept Exception as error: print(len(str(error)))"
+        result = run(program)
+        assert result.returncode == 0 and int(result.stdout or 0) < 5000, result.stderr[-2000:]

@@ -30,7 +30,7 @@ Tensor zero_(const Tensor& self);
 Tensor detach(const Tensor& t);
 // Same shape, any devices; no checks, no history: for front doors. Without `wait`, a copy from a GPU may still be under way.
 void copy_values(const Tensor& to, const Tensor& from, bool wait = true);
-void resize(const Tensor& t, const Dims& sizes);       // contiguous, in the same storage, which grows if it must
+void resize(const Tensor& t, const Dims& sizes);      // contiguous, in the same storage, which grows if it must
 Tensor expanded(const Tensor& t, const Dims& sizes);  // plain alias with broadcast strides, no history
 
 // views

@@ -101,6 +101,18 @@ def others():
         lambda x: x.repeat(40, 40).sum(),
         lambda x: x.repeat(40, 40).sum(0),
         lambda x: x.repeat(400, 1).sum(0),
+        lambda x: wisp.zeros(9, dtype=wisp.long).scatter_add(0, x[0].long(), x[0].long()),
+        lambda x: wisp.zeros(300).scatter_reduce(0, x[0].long(), x[0].detach(), "amax"),
+        lambda x: F.adaptive_avg_pool2d(x[None, None], 1),
+        lambda x: wisp.bincount(x[0].long()),
+        lambda x: x.histc(9),
+        lambda x: x.reshape(-1).unique_consecutive(),
+        lambda x: x.reshape(-1).topk(1000)[0],
+        lambda x: x.repeat(20, 20).reshape(-1).kthvalue(7)[0],
+        lambda x: x.reshape(-1).median(0)[0],
+        lambda x: x.detach().clone().log_normal_(),
+        lambda x: x.detach().to(wisp.float64).exponential_(),
+        lambda x: x[:, :20].softmax(1),
     ):
         yield "of its own", f, [x.detach().clone()]
     for kind in (wisp.optim.Adam, wisp.optim.SGD):

@@ -68,7 +68,7 @@ def test_shapes(page):
     assert "ConvolutionBackward0" in stem[4] and "test_pages.py:" in stem[5]
     assert [card[1] for card in texts(page, "conv Conv2d")] == ["[2, 4, 8, 8] float32"] * 2
     assert texts(page, "head Linear")[0][1] == "[2, 10] float32"
-    assert texts(page, "cross_entropy")[0][1:3] == ["loss", "[] float32"]
+    assert texts(page, "nll_loss")[0][1:3] == ["loss", "[] float32"]
     boxes = page.run("[...document.querySelectorAll('.box')].map(g => g.dataset.label)")
     assert boxes == ["Net", "blocks", "0", "1"]
 

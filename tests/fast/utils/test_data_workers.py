@@ -277,7 +277,7 @@ def test_memory_does_not_grow_with_workers(monkeypatch):
             next(iterator)
         grown.append(private_memory(pid) - before)
         del iterator
-    assert grown[0] < grown[1] / 4, grown
+    assert grown[0] < grown[1] / 2, grown  # what else of a large parent a worker touches for the first time is in both
 
 
 # ---------------------------------------------------------------- going on in mid-epoch

@@ -116,6 +116,9 @@ def _explained(spec):
 
 
 def _explain(module):
+    # Entered under both names, it is not imported a second time as torch's, which would put the module into its package once more,
+    # over a function that has its name there (autograd.gradcheck).
+    sys.modules.setdefault(torch_name(module.__name__), module)
     if type(module) is types.ModuleType:
         module.__class__ = _Asked
 

@@ -278,3 +278,10 @@ def test_old_sparse_names():
     product.sum().backward()
     wisp.testing.assert_close(product, matrix.to_dense() @ dense)
     wisp.testing.assert_close(dense.grad[:, 0], matrix.to_dense().sum(0))
+
+
+def test_importing_a_module_leaves_the_function_of_its_name():
+    names = "autograd.gradcheck nn.utils.weight_norm nn.utils.spectral_norm nn.parallel.data_parallel multiprocessing.spawn".split()
+    imports = "".join(f", torch.{name}" for name in names)
+    result = python("-c", f"import wisp.as_torch, torch{imports}; print({', '.join(f'callable(torch.{name})' for name in names)})")
+    assert result.stdout.split() == ["True"] * len(names), result.stderr

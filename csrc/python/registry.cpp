@@ -412,7 +412,9 @@ PyObject* object_doc(PyObject* self, void*) {
     auto* o = reinterpret_cast<OperatorObject*>(self);
     if (o->doc && !PyUnicode_Check(o->doc)) return Py_NewRef(o->doc);
     const std::string signatures = o->doc ? PyUnicode_AsUTF8(o->doc) : doc_of(*o), text = text_of(*o, o->op->name, o->form == form_inplace);
-    return PyUnicode_FromString((signatures + (text.empty() ? "" : "\n\n") + text).c_str());
+    const Ref whole(PyUnicode_FromString((signatures + (text.empty() ? "" : "\n\n") + text).c_str())),
+        module(PyImport_ImportModule("wisp._reference"));
+    return module.get() ? PyObject_CallMethod(module.get(), "of_operator", "OOs", whole.get(), o->module, o->op->name.c_str()) : nullptr;
 }
 int set_object_doc(PyObject* self, PyObject* value, void*) {
     auto* o = reinterpret_cast<OperatorObject*>(self);

@@ -11,7 +11,7 @@ import importlib as _importlib
 import math as _math
 import os as _os
 
-from wisp import _compat, _core
+from wisp import _compat, _core, _reference
 from wisp._core import *  # noqa: F403
 from wisp._core import Generator, Size, Tensor, default_generator, device, dtype, layout, memory_format  # noqa: F401
 
@@ -86,3 +86,7 @@ def __getattr__(name):
 
 def __dir__():
     return sorted(set(globals()) | _SUBMODULES | set(_LAZY))
+
+
+_reference.attach(__name__, globals())
+_reference.attach("Tensor", vars(Tensor))

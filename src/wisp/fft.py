@@ -5,7 +5,7 @@
 tensor([ 6.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
 """
 
-from wisp import _core
+from wisp import _core, _reference
 from wisp._composites.reduce import into
 
 globals().update(_core._operators["fft"])
@@ -48,3 +48,6 @@ def ifftshift(input, dim=None):
     """Undoes fftshift."""
     dims = _dims(input, dim)
     return input.roll([(input.shape[d] + 1) // 2 for d in dims], dims) if dims else input.clone()
+
+
+_reference.attach(__name__, globals())

@@ -10,7 +10,7 @@ import inspect
 import threading
 import types
 
-from wisp import _core
+from wisp import _core, _reference
 from wisp._tensor import _disabled_torch_function_impl
 
 __all__ = [
@@ -256,7 +256,7 @@ def _wrapped_method(name, original):
         return original(self, *args, **kwargs) if result is _call else result
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = getattr(original, "__doc__", None)
+    method.__doc__ = _reference.Text("", None, original)
     return method
 
 

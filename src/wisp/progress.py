@@ -18,6 +18,8 @@ import shutil
 import sys
 import time
 
+from wisp import _reference
+
 __all__ = ["Progress", "bar", "trange"]
 
 _open = []  # the bars being drawn in a terminal, outermost first
@@ -234,3 +236,6 @@ def trange(*arguments, label="", **options):
     steps  ━...━ 100%  ... it/s  ...
     """
     return Progress(range(*arguments), label, **options)
+
+
+_reference.attach(__name__, globals())

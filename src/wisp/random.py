@@ -10,6 +10,7 @@ True
 
 import contextlib as _contextlib
 
+from wisp import _reference
 from wisp._core import default_generator
 
 __all__ = """
@@ -61,3 +62,6 @@ def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="device
         yield
     finally:
         set_rng_state(state)
+
+
+_reference.attach(__name__, globals())

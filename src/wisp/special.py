@@ -1,6 +1,6 @@
 """Special functions of mathematics."""
 
-from wisp import _core
+from wisp import _core, _reference
 
 globals().update(_core._operators["special"])
 
@@ -42,3 +42,6 @@ def multigammaln(input, p, *, out=None):
 
     result = wisp.mvlgamma(input, p)
     return result if out is None else out.copy_(result)
+
+
+_reference.attach(__name__, globals())

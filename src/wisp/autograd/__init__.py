@@ -1,7 +1,7 @@
 """Automatic differentiation."""
 
 import wisp
-from wisp import _core
+from wisp import _core, _reference
 from wisp.autograd import graph
 from wisp.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from wisp.autograd.function import Function
@@ -153,3 +153,6 @@ def grad(
             wisp.zeros_like(source, requires_grad=create_graph) if result is None else result for result, source in zip(results, sources)
         )
     return results
+
+
+_reference.attach(__name__, globals())

@@ -1,7 +1,7 @@
 """Jacobians, Hessians and their products with vectors, of functions from tensors to tensors."""
 
 import wisp
-from wisp import _core
+from wisp import _core, _reference
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -214,3 +214,6 @@ def hvp(func, inputs, v=None, create_graph=False, strict=False):
         results = _gradients(doubled, weights, v, create_graph)
     outputs, results = _finish(outputs, create_graph), _finish(results, create_graph)
     return outputs[0], results if was_tuple else results[0]
+
+
+_reference.attach(__name__, globals())

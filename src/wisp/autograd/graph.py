@@ -5,7 +5,7 @@ import contextlib
 import threading
 
 import wisp
-from wisp import _core
+from wisp import _core, _reference
 from wisp.utils.hooks import RemovableHandle
 
 __all__ = """
@@ -154,3 +154,6 @@ def register_multi_grad_hook(tensors, fn, *, mode="all"):
         return on_grad
 
     return _Handles(tensor.register_hook(hook(i)) for i, tensor in enumerate(tensors))
+
+
+_reference.attach(__name__, globals())

@@ -1,6 +1,7 @@
 """The profiler under its older name: `autograd.profiler.profile`. See `wisp.profiler`."""
 
 import wisp
+from wisp import _reference
 from wisp import profiler as _profiler
 from wisp.profiler import EventList, FunctionEvent, FunctionEventAvg, record_function
 
@@ -88,3 +89,6 @@ class emit_itt(emit_nvtx):
         if self.enabled:
             raise RuntimeError("emit_itt(): ITT marks are not supported; use wisp.profiler.profile instead")
         return self
+
+
+_reference.attach(__name__, globals())

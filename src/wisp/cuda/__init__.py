@@ -10,7 +10,7 @@ True
 import collections as _collections
 
 import wisp as _wisp
-from wisp import _core
+from wisp import _core, _reference
 from wisp._compat.symbols import AcceleratorError, OutOfMemoryError  # noqa: F401
 from wisp.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables  # noqa: F401
 from wisp.cuda.memory import *  # noqa: F403
@@ -241,3 +241,6 @@ def __getattr__(name):
         if name in CUDA_TYPES:
             return CUDA_TYPES[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_reference.attach(__name__, globals())

@@ -8,6 +8,7 @@ torch.Size([2])
 
 import sys as _sys
 
+from wisp import _reference
 from wisp.distributions import (  # noqa: F401
     constraint_registry,
     constraints,
@@ -52,3 +53,5 @@ for _home, _names in {
 }.items():
     for _name in _names.split():
         _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = _home
+
+_reference.attach(__name__, globals())

@@ -5,6 +5,7 @@
 tensor(-0.8415)
 """
 
+from wisp import _reference
 from wisp.func import _batching_rules  # noqa: F401
 from wisp.func._derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from wisp.func._modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
@@ -50,3 +51,6 @@ def debug_unwrap(tensor, *, recurse=True):
     tensor([1., 1.])
     """
     return tensor
+
+
+_reference.attach(__name__, globals())

@@ -2,6 +2,7 @@
 
 import importlib
 
+from wisp import _reference
 from wisp.nn import functional, init, modules, parameter, utils
 from wisp.nn.modules import *  # noqa: F403
 from wisp.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
@@ -53,3 +54,6 @@ def factory_kwargs(kwargs):
                 raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
             result[name] = given[name]
     return result
+
+
+_reference.attach(__name__, globals())

@@ -5,6 +5,7 @@ import math
 import warnings
 
 import wisp
+from wisp import _reference
 
 __all__ = """
     calculate_gain uniform_ normal_ trunc_normal_ constant_ ones_ zeros_ eye_ dirac_ xavier_uniform_ xavier_normal_ kaiming_uniform_
@@ -253,3 +254,5 @@ kaiming_uniform = _deprecated(kaiming_uniform_)
 kaiming_normal = _deprecated(kaiming_normal_)
 orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)
+
+_reference.attach(__name__, globals())

@@ -1,5 +1,6 @@
 """Optimizers, and schedulers of their learning rates."""
 
+from wisp import _reference
 from wisp.optim import lr_scheduler
 from wisp.optim._adafactor import Adafactor
 from wisp.optim._muon import Muon
@@ -47,3 +48,6 @@ def __getattr__(name):
 
         return importlib.import_module("wisp.optim.swa_utils")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_reference.attach(__name__, globals())

@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 
+from wisp import _reference
 from wisp.optim._lr_base import LRScheduler, _Composite, _function_state, _set_value, _values
 from wisp.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR, ReduceLROnPlateau  # noqa: F401
 
@@ -250,3 +251,6 @@ class ChainedScheduler(_Composite, LRScheduler):
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = _values(self.optimizer, "lr")
+
+
+_reference.attach(__name__, globals())

@@ -5,7 +5,7 @@ import itertools
 import math
 
 import wisp
-from wisp import nn
+from wisp import _reference, nn
 from wisp.optim._lr_base import LRScheduler, _per_group
 
 __all__ = ["AveragedModel", "update_bn", "SWALR", "get_ema_multi_avg_fn", "get_swa_multi_avg_fn", "get_ema_avg_fn", "get_swa_avg_fn"]
@@ -154,3 +154,6 @@ class SWALR(LRScheduler):
             first = goal if before == 1 else (group["lr"] - before * goal) / (1 - before)
             rates.append(goal * now + first * (1 - now))
         return rates
+
+
+_reference.attach(__name__, globals())

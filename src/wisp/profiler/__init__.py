@@ -23,7 +23,7 @@ import sys
 import time
 import warnings
 
-from wisp import _core
+from wisp import _core, _reference
 from wisp.profiler._events import EventList, FunctionEvent, FunctionEventAvg, chrome_trace, read_events
 from wisp.profiler._ranges import record_function
 
@@ -311,3 +311,6 @@ class profile:
         from wisp import viz
 
         return viz.timeline(self)._repr_html_()
+
+
+_reference.attach(__name__, globals())

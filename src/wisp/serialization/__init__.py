@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy
 
 import wisp
+from wisp import _reference
 from wisp.serialization._names import Finder, StorageKind, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from wisp.serialization._pickler import Pickler
 from wisp.serialization._unpickle import Unpickler, brief
@@ -595,3 +596,6 @@ def _load_legacy(file, map_location, finder):
     views.clear()
     file.seek(begin)
     return read()
+
+
+_reference.attach(__name__, globals())

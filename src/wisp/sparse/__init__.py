@@ -1,6 +1,7 @@
 """Sparse tensors: construction, products, sums and softmax over the stored elements."""
 
 import wisp
+from wisp import _reference
 from wisp.sparse import _operators, _shapes  # noqa: F401
 from wisp.sparse._tensor import _COO, _CSC, _CSR, SparseTensor, make
 
@@ -400,3 +401,5 @@ FloatTensor, DoubleTensor, LongTensor, IntTensor = (
         (wisp.int32, "IntTensor"),
     )
 )
+
+_reference.attach(__name__, globals())

@@ -8,6 +8,7 @@ import warnings
 import numpy
 
 import wisp
+from wisp import _reference
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
@@ -287,3 +288,6 @@ def make_tensor(
         tiny = 1 if exact else wisp.finfo(dtype).tiny
         result[result == 0] = complex(tiny, tiny) if dtype.is_complex else tiny
     return result.requires_grad_() if requires_grad else result
+
+
+_reference.attach(__name__, globals())

@@ -5,6 +5,7 @@ import enum
 import warnings
 
 import wisp
+from wisp import _reference
 from wisp.autograd import Function
 from wisp.autograd.graph import saved_tensors_hooks
 from wisp.overrides import TorchFunctionMode
@@ -424,3 +425,6 @@ def set_device_states(devices, states, *, device_type=None):
     """Restore what `get_device_states` returned."""
     for device, state in zip(devices, states):
         wisp.cuda.set_rng_state(state, device)
+
+
+_reference.attach(__name__, globals())

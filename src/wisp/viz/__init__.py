@@ -9,6 +9,7 @@
 In a notebook the results show themselves.
 """
 
+from wisp import _reference
 from wisp.viz._charts import Chart, activations, gradient_flow
 from wisp.viz._collect import trace
 from wisp.viz._display import image, module_html, tensor_html
@@ -30,3 +31,5 @@ __all__ = [
     "timeline",
     "trace",
 ]
+
+_reference.attach(__name__, globals())

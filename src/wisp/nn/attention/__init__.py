@@ -3,6 +3,8 @@
 from contextlib import contextmanager
 from enum import IntEnum
 
+from wisp import _reference
+
 __all__ = ["SDPBackend", "sdpa_kernel"]
 
 
@@ -29,3 +31,6 @@ def sdpa_kernel(backends, set_priority=False):
     if not isinstance(given, (list, tuple)) or not all(isinstance(b, SDPBackend) for b in given):
         raise AssertionError("Backend must be an instance of SDPBackend or a list of SDPBackend instances")
     yield {}
+
+
+_reference.attach(__name__, globals())

@@ -2,7 +2,7 @@
 
 import importlib as _importlib
 
-from wisp import _core
+from wisp import _core, _reference
 
 globals().update(_core._operators["nn.functional"])
 
@@ -29,3 +29,6 @@ def __getattr__(name):
 
         return getattr(rare, name)
     raise AttributeError(f"module 'wisp.nn.functional' has no attribute {name!r}")
+
+
+_reference.attach(__name__, globals())

@@ -2,6 +2,7 @@
 
 import importlib
 
+from wisp import _reference
 from wisp.nn.utils import rnn
 from wisp.nn.utils.clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from wisp.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
@@ -47,3 +48,6 @@ def __getattr__(name):
         raise AttributeError(f"module 'wisp.nn.utils' has no attribute '{name}'")
     home = importlib.import_module(f"wisp.nn.utils.{_HOMES[name] or name}")
     return getattr(home, name) if _HOMES[name] else home
+
+
+_reference.attach(__name__, globals())

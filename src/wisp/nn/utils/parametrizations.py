@@ -3,6 +3,7 @@
 from enum import Enum, auto
 
 import wisp
+from wisp import _reference
 from wisp.nn import functional as F
 from wisp.nn.modules.module import Module
 from wisp.nn.utils import parametrize
@@ -206,3 +207,6 @@ def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization
     parametrization = _Orthogonal(weight, _OrthMaps[orthogonal_map], use_trivialization=use_trivialization)
     parametrize.register_parametrization(module, name, parametrization, unsafe=True)
     return module
+
+
+_reference.attach(__name__, globals())

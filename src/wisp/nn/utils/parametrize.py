@@ -8,6 +8,7 @@ import copy
 from contextlib import contextmanager
 
 import wisp
+from wisp import _reference
 from wisp.nn.modules.container import ModuleDict, ModuleList
 from wisp.nn.parameter import Parameter
 
@@ -295,3 +296,6 @@ def transfer_parametrizations_and_params(from_module, to_module, tensor_name=Non
         for new, old in zip(target._originals(), source._originals()):
             new.data = old.detach().clone()
     return to_module
+
+
+_reference.attach(__name__, globals())

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 import wisp
+from wisp import _reference
 
 __all__ = """
     BasePruningMethod PruningContainer Identity RandomUnstructured L1Unstructured RandomStructured LnStructured CustomFromMask
@@ -360,3 +361,6 @@ def remove(module, name):
 def is_pruned(module):
     """Whether some parameter of a module, or of one below it, is pruned."""
     return any(isinstance(hook, BasePruningMethod) for _, child in module.named_modules() for hook in child._forward_pre_hooks.values())
+
+
+_reference.attach(__name__, globals())

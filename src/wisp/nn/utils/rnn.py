@@ -3,6 +3,7 @@
 from collections import namedtuple
 
 import wisp
+from wisp import _reference
 
 __all__ = """
     PackedSequence invert_permutation pack_padded_sequence pad_packed_sequence pad_sequence unpad_sequence pack_sequence
@@ -223,3 +224,6 @@ def unpack_sequence(packed_sequences):
     """The reverse of `pack_sequence`: a list of the sequences."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
+
+
+_reference.attach(__name__, globals())

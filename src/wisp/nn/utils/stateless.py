@@ -3,6 +3,7 @@
 import contextlib
 
 import wisp
+from wisp import _reference
 
 __all__ = ["functional_call"]
 
@@ -82,3 +83,6 @@ def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, t
     args = () if args is None else args if isinstance(args, tuple) else (args,)
     with _reparametrize_module(module, parameters_and_buffers, tie_weights, strict):
         return module(*args, **(kwargs or {}))
+
+
+_reference.attach(__name__, globals())

@@ -8,7 +8,7 @@ tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
 import functools
 import math
 
-from wisp import _core
+from wisp import _core, _reference
 
 __all__ = [
     "bartlett",
@@ -142,3 +142,6 @@ def nuttall(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=
     return general_cosine(
         M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
     )
+
+
+_reference.attach(__name__, globals())

@@ -1,5 +1,6 @@
 """Datasets, samplers and the loader that makes batches of them."""
 
+from wisp import _reference
 from wisp.utils.data._collate import default_collate, default_convert
 from wisp.utils.data._worker_info import get_worker_info
 from wisp.utils.data.dataloader import DataLoader
@@ -45,3 +46,6 @@ def __getattr__(name):
     if name == "datapipes":
         return importlib.import_module("wisp.utils.data.datapipes")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_reference.attach(__name__, globals())

@@ -1,0 +1,69 @@
+"""The reference: every argument of every public name is explained, by the texts of `wisp._reference`, in pages and in `help()`."""
+
+import importlib
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import wisp
+from wisp import _reference
+
+SPACES = """wisp Tensor nn nn.functional nn.init nn.utils nn.utils.rnn nn.utils.parametrize nn.utils.parametrizations nn.utils.prune nn.utils.stateless
+    nn.parallel nn.attention optim optim.lr_scheduler optim.swa_utils utils.data utils.checkpoint linalg fft special signal.windows
+    distributions autograd autograd.graph autograd.functional autograd.profiler func cuda amp sparse profiler viz serialization random
+    testing progress""".split()
+
+
+def public(space):
+    """Names and values of what a module offers for calling."""
+    module = getattr(wisp, space, wisp) if space in ("wisp", "Tensor") else importlib.import_module("wisp." + space)
+    for name in sorted(set(getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")])):
+        value = getattr(module, name, None)
+        own = (getattr(value, "__module__", None) or "wisp").startswith(("wisp", "builtins")) and type(value).__module__ != "enum"
+        if callable(value) and not inspect.ismodule(value) and own:
+            yield name, value
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_every_argument_is_explained(space):
+    missing, known = [], ("self", "args", "kwargs")
+    for name, value in public(space):
+        names = list(_reference.signature(value.__doc__ or "", name)) or _reference.parameters(value)
+        path = name if space == "wisp" else f"{space}.{name}"
+        explained = _reference.about(path, names)[0]
+        missing += [f"{path}({word})" for word in names if word.lstrip("*") not in explained and word not in known]
+    assert missing == []
+
+
+def test_texts_speak_of_names_that_are_there():
+    paths = {name if space == "wisp" else f"{space}.{name}" for space in SPACES for name, _ in public(space)}
+    _reference.about("abs", ())
+    exact, patterns = _reference._entries
+    assert [name for name in exact if name not in paths and not hasattr(wisp.Tensor, name.rpartition(".")[2])] == []
+    assert all(len(entry) for entries in exact.values() for entry in entries) and all(entry for _, entry in patterns)
+
+
+def test_help_has_the_arguments():
+    convolution = wisp.nn.Conv2d.__doc__
+    assert convolution.startswith("Cross-correlation") and "stride: how far" in convolution and "L_out = " in convolution
+    assert "num_layers:" in inspect.getdoc(wisp.nn.LSTM) and "betas: how slowly" in inspect.getdoc(wisp.optim.Adam)
+    assert "size_average, " not in inspect.getdoc(wisp.nn.functional.smooth_l1_loss) and "beta: up to" in inspect.getdoc(
+        wisp.nn.SmoothL1Loss
+    )
+    assert "mat2: a matrix" in wisp.addmm.__doc__ and "\n    input: " not in wisp.Tensor.addmm.__doc__
+    assert "mat2: a matrix" in inspect.getdoc(wisp.nn.Parameter.addmm)  # of a subclass of Tensor
+    assert "from where to where" in inspect.getdoc(wisp.nn.init.uniform_)  # a function of Python
+
+
+def test_a_subclass_has_its_own_text():
+    class Mine(wisp.nn.Conv2d):
+        """Mine."""
+
+    assert Mine.__doc__ == "Mine." and wisp.nn.Conv2d(1, 1, 1).__doc__ == wisp.nn.Conv2d.__doc__
+
+
+def test_importing_reads_no_text():
+    code = "import wisp, wisp.nn, wisp.optim, wisp.utils.data, wisp.distributions, wisp.vision; assert wisp._reference._entries is None"
+    subprocess.run([sys.executable, "-c", code], check=True)

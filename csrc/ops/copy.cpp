@@ -514,6 +514,18 @@ static const Operators operators = {
          return alias(as_strided(whole, size, stride, offset));
      },
      function},
+    {"_resize_storage(Tensor input, int bytes)",
+     [](const Tensor& t, int64_t bytes) {
+         if (bytes < 0) throw RuntimeError("resize_(): a storage cannot have ", bytes, " bytes");
+         Storage* s = t.storage();
+         const bool within = s->is_ours() && !s->device.is_cuda() && size_t(bytes) <= s->block;
+         if (!within && size_t(bytes) < s->bytes)
+             throw RuntimeError("Trying to resize storage that is not resizable (", s->bytes, " bytes, asked for ", bytes, ")");
+         // What is no longer counted stays until the storage goes: tensors may still reach there.
+         if (within) s->bytes = size_t(bytes);
+         else s->grow(size_t(bytes));
+     },
+     function | keeps_memory | any_device},
     {"_set(Tensor input, Tensor source)",
      [](const Tensor& t, const Tensor& source) {
          set_data(t, source);

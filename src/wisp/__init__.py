@@ -60,7 +60,9 @@ _HOMES = {
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state thread_safe_generator",
     "futures": "Future",
     "_ops": "ops classes",
-    "storage": "UntypedStorage TypedStorage",
+    "storage": """
+        UntypedStorage TypedStorage Storage FloatStorage DoubleStorage HalfStorage BFloat16Storage ByteStorage CharStorage ShortStorage
+        IntStorage LongStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage""",
     "sparse": "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_compressed_tensor",
     "_C": "PyTorchFileReader",
     "_compat.symbols": """

@@ -92,7 +92,7 @@ class Run:
         lines = listed.read_text().splitlines() if listed.exists() else []
         error = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
         self.final.write_text(json.dumps({"__file__": {"status": "import_error", **error, "code": str(code)}}, indent=1))
-        print(f"{self.file}: cannot be imported ({code}): {error.get('import_error', '')}")
+        print(f"{self.file}: cannot be imported ({code}): {error.get('import_error', '')[:300]}")
         return None
 
     def read(self):

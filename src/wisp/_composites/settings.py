@@ -120,7 +120,7 @@ def is_storage(obj, /):
     """Whether the object is a storage."""
     from wisp import storage
 
-    return isinstance(obj, (storage.UntypedStorage, storage.TypedStorage))
+    return storage.is_storage(obj)
 
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):

@@ -175,6 +175,21 @@ def _copied_in_memory(tensor, memo):
     return private["_from_storage"](memo[key], tensor.dtype, list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
 
 
+def __copy__(self):
+    """Another tensor over the same memory."""
+    reduce = type(self).__reduce_ex__
+    if reduce is not _core.Tensor.__reduce_ex__:  # a subclass that says itself how it is made again
+        function, arguments, *rest = reduce(self, 4)
+        return _copy._reconstruct(self, None, function, arguments, *rest)
+    new = self.detach()
+    if type(self) is not _core.Tensor:
+        new = _core.Tensor._make_subclass(type(self), new, self.requires_grad)
+    else:
+        new.requires_grad_(self.requires_grad)
+    new.__dict__.update(self.__dict__)
+    return new
+
+
 def __deepcopy__(self, memo):
     if not self.is_leaf:
         raise RuntimeError(

@@ -22,12 +22,21 @@ import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy
-
-import wisp
 from wisp import _reference
-from wisp.serialization._names import Finder, StorageKind, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from wisp.serialization._names import Finder, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from wisp.serialization._pickler import Pickler
+from wisp.serialization._storages import (
+    LEGACY_VERSION,
+    MAGIC,
+    begin_of,
+    bytes_of,
+    load_legacy,
+    packages,
+    persistent,
+    placement,
+    read_storage,
+    swapped,
+)
 from wisp.serialization._unpickle import Unpickler, brief
 from wisp.serialization._zip import write_archive
 
@@ -57,7 +66,6 @@ _JUST_BEGUN = 10.0  # seconds in which a file may have been opened and not been 
 # the types that annotated programs import from here
 FILE_LIKE, MAP_LOCATION, FileLike = typing.Any, typing.Any, typing.Any
 DEFAULT_PROTOCOL = 2
-_packages = []  # (priority, name of a storage's place, how to bring it there), as register_package was told
 
 
 # ---------------------------------------------------------------- writing
@@ -72,10 +80,11 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
     >>> list(wisp.load(path))
     ['weight', 'bias']
     """
+    write = _write_archive if _use_new_zipfile_serialization else _write_legacy
     if not isinstance(f, (str, os.PathLike)):
         if not hasattr(f, "write"):
             raise AttributeError(f"expected 'f' to be string, path, or a file-like object with a 'write' attribute; got {type(f).__name__}")
-        _write_archive(obj, f, "archive", pickle_protocol)
+        write(obj, f, "archive", pickle_protocol)
         if hasattr(f, "flush"):
             f.flush()
         return
@@ -84,7 +93,7 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
     if not os.path.isdir(directory):
         raise RuntimeError(f"Parent directory {directory} does not exist.")
     with replacing(f) as file:
-        _write_archive(obj, file, name, pickle_protocol)
+        write(obj, file, name, pickle_protocol)
 
 
 @contextlib.contextmanager
@@ -149,32 +158,47 @@ def _freed_aside(path):
                 os.close(old)
 
 
-def _write_archive(obj, file, name, protocol):
+def _pickled(obj, protocol, legacy=False):
+    """The pickle of an object, and the storages that it refers to."""
     survey = Pickler(io.BytesIO(), protocol)
     survey.dump(obj)
     for storage in survey.written:
         storage.key = None
     stream = io.BytesIO()
-    pickler = Pickler(stream, protocol, survey.storages)
+    pickler = Pickler(stream, protocol, survey.storages, legacy)
     pickler.dump(obj)
+    return stream, pickler.written
+
+
+def _write_archive(obj, file, name, protocol):
+    stream, storages = _pickled(obj, protocol)
     entries = [
         ("data.pkl", stream.getvalue()),
         (".format_version", b"1"),
         (".storage_alignment", str(_ALIGNMENT).encode()),
         ("byteorder", sys.byteorder.encode()),
     ]
-    entries += [(f"data/{storage.key}", _bytes(storage.content())) for storage in pickler.written]
+    entries += [(f"data/{storage.key}", bytes_of(storage.content())) for storage in storages]
     entries.append(("version", b"3\n"))
-    write_archive(file, [(f"{name}/{entry}", content) for entry, content in entries], _ALIGNMENT)
+    write_archive(file, [(f"{name}/{entry}", content) for entry, content in entries], _ALIGNMENT, _crc[0])
 
 
-def _bytes(flat):
-    """The memory of a contiguous tensor."""
-    if flat.numel() == 0:
-        return memoryview(b"")
-    if flat.dtype == wisp.bfloat16:
-        flat = flat.view(wisp.int16)
-    return memoryview(flat.numpy()).cast("B")
+def _write_legacy(obj, file, name, protocol):
+    """The format of PyTorch before 1.6, which it still writes when asked."""
+    stream, storages = _pickled(obj, protocol, legacy=True)
+    sizes = {"short": 2, "int": 4, "long": 4}
+    for head in (
+        MAGIC,
+        LEGACY_VERSION,
+        {"protocol_version": LEGACY_VERSION, "little_endian": sys.byteorder == "little", "type_sizes": sizes},
+    ):
+        file.write(pickle.dumps(head, protocol))
+    file.write(stream.getvalue())
+    file.write(pickle.dumps([storage.key for storage in storages], protocol))
+    for storage in storages:
+        content = storage.content()
+        file.write(storage.entries(content).to_bytes(8, "little"))
+        file.write(bytes_of(content))
 
 
 # ---------------------------------------------------------------- reading
@@ -194,8 +218,21 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     >>> wisp.load(file)
     {'weight': tensor([1., 1.])}
     """
-    weights_only = True if weights_only is None else weights_only
+    weights_only = _wished(weights_only)
     return _open(f, mmap, lambda file: _load_file(file, map_location, Finder(weights_only), bool(mmap)))
+
+
+def _wished(weights_only):
+    """What the environment says comes first, in PyTorch's words."""
+
+    def on(name):
+        return os.environ.get(name, "0") in ("1", "y", "yes", "true")
+
+    if on("TORCH_FORCE_WEIGHTS_ONLY_LOAD"):
+        return True
+    if weights_only is None:
+        return not on("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+    return weights_only
 
 
 def get_unsafe_globals_in_checkpoint(f):
@@ -256,7 +293,7 @@ def _load_file(file, map_location, finder, mapped):
         raise EOFError("the file is empty" if not first else "the file is too short")
     if mapped:
         raise RuntimeError("mmap can only be used with files saved in the zip format")
-    return _load_legacy(file, map_location, finder)
+    return load_legacy(file, map_location, finder)
 
 
 def _load_safetensors(file, map_location, mapped):
@@ -272,7 +309,7 @@ def _load_safetensors(file, map_location, mapped):
 
 
 def _load_archive(file, map_location, finder, mapped):
-    place = _placement(map_location)
+    place = placement(map_location)
     start = file.tell()
     size = file.seek(0, 2) - start
     file.seek(start)
@@ -294,16 +331,15 @@ def _load_archive(file, map_location, finder, mapped):
             info = entries[name]
             if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
                 raise RuntimeError(f"the archive is damaged: {name} is compressed or larger than the file")
-            file.seek(_begin(file, info))
+            file.seek(begin_of(file, info))
             content = file.read(info.file_size)
             if len(content) < info.file_size:
                 raise RuntimeError(f"the archive is truncated: it ends within {name}")
             checks.add(info, content)
             return content
 
-        if "byteorder" in entries and read("byteorder") != sys.byteorder.encode():
-            raise RuntimeError("the file was written on a machine with the other byte order")
-        memory = mapping.mmap(file.fileno(), 0, access=mapping.ACCESS_COPY) if mapped else None
+        foreign = _is_foreign(read("byteorder") if "byteorder" in entries else None)
+        memory = _mapped(file) if mapped else None
         storages, left = {}, size
 
         def load_storage(dtype, key, location, count, *_):
@@ -315,12 +351,31 @@ def _load_archive(file, map_location, finder, mapped):
                 left -= info.file_size  # entries that overlap could hold more than the file
                 if left < 0:
                     raise RuntimeError("the archive is damaged: its storages are larger than the file")
-                storages[key] = place(_read_storage(file, info, memory, dtype, count, checks), location)
+                flat = read_storage(file, info, memory, dtype, count, checks)
+                storages[key] = place(swapped(flat) if foreign else flat, location)
             return storages[key]
 
         pickled = read("data.pkl")
         with checks:
-            return Unpickler(io.BytesIO(pickled), finder, _persistent(load_storage)).load()
+            return Unpickler(io.BytesIO(pickled), finder, persistent(load_storage)).load()
+
+
+def _mapped(file):
+    """The memory of a file, with writes to it where `set_default_mmap_options` said they go."""
+    if _mmap[0] == mapping.MAP_PRIVATE:
+        return mapping.mmap(file.fileno(), 0, access=mapping.ACCESS_COPY)
+    with open(file.name, "r+b") as writable:
+        return mapping.mmap(writable.fileno(), 0, mapping.MAP_SHARED)
+
+
+def _is_foreign(told):
+    """Whether the bytes of elements are in the other order than this machine's."""
+    if told is None:
+        wanted = _endianness[0]
+        return wanted not in (None, LoadEndianness.NATIVE) and wanted.name.lower() != sys.byteorder
+    if told not in (b"little", b"big"):
+        raise ValueError("Unknown endianness type: " + brief(told))
+    return told != sys.byteorder.encode()
 
 
 class _Checksums:
@@ -355,119 +410,6 @@ class _Checksums:
                 self.pool.shutdown()
 
 
-def _persistent(load_storage):
-    """A function that finds the storage which an identifier in a pickle describes."""
-
-    def load(identifier):
-        if not isinstance(identifier, tuple) or len(identifier) < 5 or identifier[0] != "storage":
-            raise pickle.UnpicklingError("unknown reference in the file")
-        kind, key, location, count = identifier[1:5]
-        if not isinstance(kind, StorageKind) or not isinstance(count, int) or count < 0:
-            raise pickle.UnpicklingError("unknown kind of storage in the file")
-        if not isinstance(key, (str, int)) or not isinstance(location, str):
-            raise pickle.UnpicklingError("a storage in the file has no name or no place")
-        return load_storage(kind.dtype, str(key), location, count, *identifier[5:])
-
-    return load
-
-
-def _begin(file, info):
-    """Where the content of an entry begins."""
-    header = b""
-    if info.header_offset >= 0:
-        file.seek(info.header_offset)
-        header = file.read(30)
-    if len(header) < 30 or header[:4] != b"PK\x03\x04":
-        raise RuntimeError(f"the archive is damaged: {info.filename} is not where it should be")
-    name_length, extra_length = struct.unpack("<HH", header[26:30])
-    return info.header_offset + 30 + name_length + extra_length
-
-
-def _read_storage(file, info, memory, dtype, count, checks):
-    """The tensor of one dimension that an entry of the archive holds, read straight into its memory."""
-    dtype = getattr(wisp, dtype)
-    size = count * dtype.itemsize
-    if info.compress_type != zipfile.ZIP_STORED or size > info.file_size:
-        raise RuntimeError(f"storage {info.filename} has {info.file_size} bytes, expected {size}")
-    if size == 0:
-        return wisp.empty(0, dtype=dtype, device="cpu")
-    begin = _begin(file, info)
-    if memory is not None and begin % dtype.itemsize == 0:
-        return wisp.from_numpy(numpy.frombuffer(memory, numpy.uint8, size, begin)).view(dtype)
-    file.seek(begin)
-    flat = wisp.empty(count, dtype=dtype, device="cpu")
-    _fill(file, flat)
-    checks.add(info, _bytes(flat))
-    return flat
-
-
-def _fill(file, flat):
-    """Read the elements of a contiguous tensor from a file."""
-    target = _bytes(flat)
-    if hasattr(file, "readinto"):
-        done = 0
-        while done < target.nbytes:
-            got = file.readinto(target[done:])
-            if not got:
-                raise EOFError("the file ends within a storage")
-            done += got
-    else:
-        content = file.read(target.nbytes)
-        if len(content) < target.nbytes:
-            raise EOFError("the file ends within a storage")
-        target[:] = content
-
-
-class _Movable:
-    """What a `map_location` function gets as storage."""
-
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-    @property
-    def device(self):
-        return self.tensor.device
-
-    def cpu(self):
-        return _Movable(self.tensor.cpu())
-
-    def cuda(self, device=None):
-        return _Movable(self.tensor.cuda(device))
-
-    def to(self, device):
-        return _Movable(self.tensor.to(device))
-
-
-def _placement(map_location):
-    """A function (tensor in main memory, saved location) -> tensor where it should be."""
-
-    def place(flat, location):
-        target = location
-        if callable(map_location):
-            result = map_location(_Movable(flat), location)
-            if result is not None:
-                return result.tensor if isinstance(result, _Movable) else result
-        elif isinstance(map_location, dict):
-            target = map_location.get(location, location)
-        elif map_location is not None:
-            target = map_location
-        for _, _, restore in _packages:
-            result = restore(_Movable(flat), target)
-            if result is not None:
-                return result.tensor if isinstance(result, _Movable) else result
-        device = wisp.device(target)
-        if device.type == "cpu":
-            return flat
-        if device.type == "cuda" and not wisp.cuda.is_available():
-            raise RuntimeError(
-                "Attempting to deserialize object on a CUDA device but wisp.cuda.is_available() is False. If you are running on a "
-                "CPU-only machine, please use load with map_location='cpu' to map your storages to the CPU."
-            )
-        return flat.to(device)
-
-    return place
-
-
 def register_package(priority, tagger, deserializer):
     """Let a function bring storages to their place when a file is loaded: `deserializer(storage, location)` returns the storage,
     or None if the location is none of its own. Functions of lower priority are asked first.
@@ -475,8 +417,8 @@ def register_package(priority, tagger, deserializer):
     >>> import wisp.serialization
     >>> wisp.serialization.register_package(15, lambda storage: None, lambda storage, location: None)
     """
-    _packages.append((priority, tagger, deserializer))
-    _packages.sort(key=lambda entry: entry[0])
+    packages.append((priority, tagger, deserializer))
+    packages.sort(key=lambda entry: entry[0])
 
 
 def default_restore_location(storage, location):
@@ -497,105 +439,67 @@ class LoadEndianness(enum.Enum):
     NATIVE, LITTLE, BIG = 1, 2, 3
 
 
+_endianness = [None]
+
+
 def get_default_load_endianness():
-    """None: files say their order, and little-endian ones are read."""
-    return None
+    """The order of bytes in files that do not say it; None: this machine's."""
+    return _endianness[0]
 
 
 def set_default_load_endianness(endianness):
-    """Refuse big-endian files, which Wisp does not read."""
-    if endianness == LoadEndianness.BIG:
-        raise NotImplementedError("set_default_load_endianness: Wisp reads little-endian files alone")
+    """Say which order of bytes files have that do not say it."""
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    _endianness[0] = endianness
 
 
 _crc = [True]
 
 
 def get_crc32_options():
-    """Whether checksums are written: always."""
+    """Whether checksums are written."""
     return _crc[0]
 
 
 def set_crc32_options(compute_crc32):
-    """Remember the wish; checksums are always written, because files without them cannot be checked."""
+    """Say whether checksums are written; files without them cannot be checked when they are read."""
     _crc[0] = compute_crc32
 
 
-_default_mmap = [0]
+_mmap = [mapping.MAP_PRIVATE]
 
 
 def get_default_mmap_options():
     """The flags of mapped files."""
-    return _default_mmap[0]
+    return _mmap[0]
 
 
-def set_default_mmap_options(flags):
-    """Remember the flags of mapped files; Wisp maps files privately."""
-    _default_mmap[0] = flags
+class set_default_mmap_options:
+    """Say how files are mapped: MAP_PRIVATE keeps writes to this process, MAP_SHARED brings them to the file. As a context, for a while.
+
+    >>> import mmap, wisp.serialization
+    >>> with wisp.serialization.set_default_mmap_options(mmap.MAP_SHARED):
+    ...     wisp.serialization.get_default_mmap_options() == mmap.MAP_SHARED
+    True
+    """
+
+    def __init__(self, flags):
+        if flags not in (mapping.MAP_PRIVATE, mapping.MAP_SHARED):
+            raise ValueError(
+                f"Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, got {flags}"
+            )
+        self.previous, _mmap[0] = _mmap[0], flags
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        _mmap[0] = self.previous
 
 
 class SourceChangeWarning(Warning):
     """Not given: source code is not kept in files."""
-
-
-_MAGIC, _LEGACY_VERSION = 0x1950A86A20F9469CFC6C, 1001
-
-
-def _load_legacy(file, map_location, finder):
-    """Files of PyTorch before 1.6: five pickles, then the storages one after the other."""
-    start = file.tell()
-    left = file.seek(0, 2) - start
-    file.seek(start)
-    storages, views, locations = {}, {}, {}
-
-    def load_storage(dtype, key, location, count, view=None):
-        nonlocal left
-        if key not in storages:
-            dtype = getattr(wisp, dtype)
-            left -= count * dtype.itemsize
-            if left < 0:
-                raise RuntimeError("the file is truncated or damaged: its storages are larger than the file")
-            storages[key], locations[key] = wisp.empty(count, dtype=dtype, device="cpu"), location
-        if view is None:
-            return storages[key]
-        view_key, offset, size = view
-        if not all(type(value) in (str, int) for value in view):
-            raise pickle.UnpicklingError(f"a view of a storage in the file is {brief(view)}")
-        if view_key not in views:
-            views[view_key] = storages[key][offset : offset + size]
-        return views[view_key]
-
-    def read():
-        return Unpickler(file, finder, _persistent(load_storage)).load()
-
-    try:
-        if read() != _MAGIC:
-            raise RuntimeError("the file was not written by save(): invalid magic number; corrupt file?")
-    except (pickle.UnpicklingError, EOFError) as error:
-        raise RuntimeError(f"the file was not written by save(): {error}") from None
-    if read() != _LEGACY_VERSION:
-        raise RuntimeError("the file has an unknown version of the old format; corrupt file?")
-    read()
-    begin = file.tell()
-    result = read()
-    keys = read()
-    if not isinstance(keys, list) or not all(isinstance(key, (str, int)) and str(key) in storages for key in keys):
-        raise RuntimeError("the file is damaged: its list of storages does not fit")
-    for key in keys:
-        flat, head = storages[str(key)], file.read(8)
-        count = int.from_bytes(head, "little", signed=True)
-        if len(head) < 8 or count != flat.numel():
-            raise RuntimeError(f"the file is truncated or damaged: storage {key} has {count} elements, expected {flat.numel()}")
-        if count:
-            _fill(file, flat)
-    if map_location is None and all(location == "cpu" for location in locations.values()):
-        return result
-    # the tensors again, over storages that are where they should be
-    place = _placement(map_location)
-    storages = {key: place(flat, locations[key]) for key, flat in storages.items()}
-    views.clear()
-    file.seek(begin)
-    return read()
 
 
 _reference.attach(__name__, globals())

@@ -45,10 +45,10 @@ _OLD_NAMES = {"builtins xrange": "range"}
 class StorageKind:
     """The type of a storage in a file."""
 
-    __slots__ = ("dtype",)
+    __slots__ = ("dtype", "untyped")
 
-    def __init__(self, dtype):
-        self.dtype = dtype
+    def __init__(self, dtype, untyped=False):
+        self.dtype, self.untyped = dtype, untyped
 
 
 # ---------------------------------------------------------------- tensors
@@ -61,7 +61,7 @@ def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks=None,
 
 
 def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, bits=None, *_):
-    return _with_bits(_view(storage.view(dtype), offset, size, stride), bits).requires_grad_(requires_grad)
+    return _with_bits(_view(storage, offset, size, stride, dtype), bits).requires_grad_(requires_grad)
 
 
 def _with_bits(tensor, bits):
@@ -87,8 +87,16 @@ def _rebuild_meta(dtype, size, stride, requires_grad):
     return wisp.empty_strided(size, stride, dtype=dtype, device="meta").requires_grad_(requires_grad)
 
 
-def _view(flat, offset, size, stride):
+def flat_of(storage):
+    """The tensor of one dimension that the reader put into a storage; None for anything else in a file."""
+    return storage.__dict__.get("_flat") if type(storage).__module__ == "wisp.storage" else None
+
+
+def _view(storage, offset, size, stride, dtype=None):
     """A tensor over a storage, after a check that it lies within."""
+    flat = flat_of(storage)
+    if dtype is not None and flat is not None:
+        flat = flat.view(dtype)
     if not isinstance(flat, wisp.Tensor) or flat.dim() != 1:
         raise pickle.UnpicklingError("a tensor in the file has no storage")
     size, stride = tuple(size), tuple(stride)
@@ -285,8 +293,8 @@ _NAMES = {
     },
     "numpy dtype": (numpy.dtype, _numpy_dtype),
     "numpy ndarray": (numpy.ndarray, None),
-    **{f"torch {name}": (StorageKind(dtype), None) for name, dtype in STORAGES.items()},
-    "torch.storage UntypedStorage": (StorageKind("uint8"), None),
+    **{f"torch {name}": (StorageKind(dtype, name == "UntypedStorage"), None) for name, dtype in STORAGES.items()},
+    "torch.storage UntypedStorage": (StorageKind("uint8", True), None),
 }
 
 
@@ -323,8 +331,8 @@ class Finder:
                 f"the file holds {what}, which Wisp does not have: convert them (say, to bfloat16) with PyTorch and save again"
             )
         raise pickle.UnpicklingError(
-            f"the file refers to {module}.{name}, which is not on the list of types that may be loaded. Files never run code here. If "
-            f"you trust this type, import it and say wisp.serialization.add_safe_globals([{name}]) before loading."
+            f"Weights only load failed: GLOBAL {module}.{name} was not an allowed global by default. Files never run "
+            f"code here. If you trust this type, import it and say wisp.serialization.add_safe_globals([{name}]) before loading."
         )
 
 

@@ -31,6 +31,7 @@ class _Global:
 _TENSOR, _TENSOR_V3 = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_tensor_v3")
 _SPARSE, _LAYOUT = _Global("torch._utils", "_rebuild_sparse_tensor"), _Global("torch.serialization", "_get_layout")
 _PARAMETER, _META = _Global("torch._utils", "_rebuild_parameter"), _Global("torch._utils", "_rebuild_meta_tensor_no_storage")
+_PARAMETER_STATE = _Global("torch._utils", "_rebuild_parameter_with_state")
 _WITH_ATTRIBUTES, _PLAIN_TENSOR = _Global("torch._tensor", "_rebuild_from_type_v2"), _Global("torch", "Tensor")
 _DEVICE, _SIZE = _Global("torch", "device"), _Global("torch", "Size")
 _KINDS = {name: _Global("torch.storage" if name == "UntypedStorage" else "torch", name) for name in STORAGES}
@@ -63,8 +64,8 @@ def _their_name(value):
 class _Storage:
     """The part of a storage that saved tensors cover."""
 
-    def __init__(self, tensor):
-        self.tensor = tensor  # any of them; keeps the memory alive
+    def __init__(self, tensor, untyped=False):
+        self.tensor, self.untyped = tensor, untyped  # any of them; keeps the memory alive
         self.key = None
         self.low, self.high = sys.maxsize, 0
         self.patterns = set()
@@ -88,13 +89,21 @@ class _Storage:
     def count(self):
         return self.tensor.numel() if self.compact() else self.high - self.low
 
+    def kind(self):
+        return "UntypedStorage" if self.untyped else _STORAGE_OF.get(_dtype_name(self.tensor.dtype), "UntypedStorage")
+
+    def entries(self, content):
+        """How many there are of its kind in the content."""
+        return content.numel() * (content.element_size() if self.kind() == "UntypedStorage" else 1)
+
 
 class Pickler(pickle._Pickler):
     """Writes tensors as PyTorch does. A first, dry run collects which part of each storage is needed, so that a view of
     a large tensor is saved small, and tensors that share memory share it in the file."""
 
-    def __init__(self, file, protocol, surveyed=None):
+    def __init__(self, file, protocol, surveyed=None, legacy=False):
         super().__init__(file, protocol)
+        self.legacy = legacy  # identifiers of storages have a place for a view, too
         self.dry = surveyed is None
         self.storages = {} if surveyed is None else surveyed
         self.written = []  # in the order of their keys
@@ -110,6 +119,8 @@ class Pickler(pickle._Pickler):
                 value.__class__ = scripted
         if isinstance(value, wisp.dtype):
             value = _named("torch", _dtype_name(value))
+        elif type(value).__module__ == "wisp.storage":
+            value = self._whole(value)
         elif isinstance(value, _GLOBALS):
             value = _their_name(value)
         if type(value) is not _Global:
@@ -126,11 +137,26 @@ class Pickler(pickle._Pickler):
         if value.key is None or self.dry:
             value.key = str(len(self.written))
             self.written.append(value)
-        name, count = _dtype_name(value.tensor.dtype), value.count()
-        kind = _STORAGE_OF.get(name, "UntypedStorage")
+        kind, count = value.kind(), value.count()
         if kind == "UntypedStorage":
             count *= value.tensor.element_size()
-        return "storage", _KINDS[kind], value.key, str(value.tensor.device), count
+        identifier = "storage", _KINDS[kind], value.key, str(value.tensor.device), count
+        return (*identifier, None) if self.legacy else identifier
+
+    def _whole(self, storage):
+        """What stands for a storage that is saved by itself."""
+        typed = storage if hasattr(storage, "_elements") else None
+        elements = storage._bytes if typed is None else typed._elements()
+        self.alive.append(elements)
+        place = elements._storage_ptr(), elements.dtype, str(elements.device)
+        if typed is None:
+            place = *place, "untyped"
+        kept = self.storages.get(place) if elements.numel() else _Storage(elements, typed is None)
+        if kept is None:
+            kept = self.storages[place] = _Storage(elements, typed is None)
+        if self.dry and elements.numel():
+            kept.add(elements)
+        return kept
 
     def reducer_override(self, value):
         if isinstance(value, wisp.Tensor):
@@ -139,8 +165,6 @@ class Pickler(pickle._Pickler):
             return _DEVICE, (value.type,) if value.index is None else (value.type, value.index)
         if isinstance(value, wisp.Size):
             return _SIZE, (tuple(value),)
-        if type(value).__module__ == "wisp.storage":
-            raise TypeError(f"save: a {type(value).__name__} has no tensor around it; save the tensor, which keeps what it shares")
         if isinstance(value, wisp.layout):
             return _LAYOUT, (str(value),)
         if isinstance(value, dict) and type(value).__module__ == "wisp.nn.modules.registry":
@@ -177,6 +201,8 @@ class Pickler(pickle._Pickler):
         nn = sys.modules.get("wisp.nn.parameter")
         if nn is not None and isinstance(tensor, nn.Parameter):
             self.alive.append(plain)
+            if type(tensor) is nn.Parameter and tensor.__dict__:
+                return _PARAMETER_STATE, (plain, tensor.requires_grad, hooks, tensor.__dict__)
             return _PARAMETER, (plain, tensor.requires_grad, hooks)
         if plain.is_complex() and plain.is_conj():  # the same copy for both passes
             plain = self.storages.setdefault(("conjugate", id(tensor)), plain.resolve_conj())

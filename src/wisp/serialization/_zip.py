@@ -17,10 +17,10 @@ def _zip64(*values):
     return struct.pack(f"<HH{len(values)}Q", 1, 8 * len(values), *values) if values else b""
 
 
-def write_archive(file, entries, alignment):
-    """Write `entries`, a list of (name, bytes-like), into a file object that only needs `write`."""
+def write_archive(file, entries, alignment, checksums=True):
+    """Write `entries`, a list of (name, bytes-like), into a file object that only needs `write`. Without `checksums` they are 0."""
     with ThreadPoolExecutor(2) as pool:
-        sums = [pool.submit(_core._crc32, content) for _, content in entries]
+        sums = [pool.submit(_core._crc32, content if checksums else b"") for _, content in entries]
         directory, position = [], 0
         for (name, content), checksum in zip(entries, sums):
             name, size = name.encode(), memoryview(content).nbytes

@@ -13,7 +13,8 @@ import os
 import numpy
 
 import wisp
-from wisp.serialization import _bytes, _fill, replacing
+from wisp.serialization import replacing
+from wisp.serialization._storages import bytes_of, fill
 
 __all__ = ["SafetensorError", "load", "load_file", "load_model", "safe_open", "save", "save_file", "save_model"]
 
@@ -175,7 +176,7 @@ class safe_open:
             tensor = wisp.empty(entry.shape, dtype=entry.dtype, device="cpu")
             if entry.begin != entry.end:
                 self._file.seek(self._start + entry.begin)
-                _fill(self._file, tensor.view(-1))
+                fill(self._file, tensor.view(-1))
         return tensor if wisp.device(self._device).type == "cpu" else tensor.to(self._device)
 
     def get_slice(self, name):
@@ -253,7 +254,7 @@ def read_tensors(file):
         tensor = result[name] = wisp.empty(entry.shape, dtype=entry.dtype, device="cpu")
         if entry.begin != entry.end:
             file.seek(start + entry.begin)
-            _fill(file, tensor.view(-1))
+            fill(file, tensor.view(-1))
     return result
 
 
@@ -295,7 +296,7 @@ def _pieces(tensors, metadata):
         if tensors[name].numel():
             flat = tensors[name].detach()
             flat = flat.resolve_conj() if flat.is_complex() else flat
-            yield _bytes(flat.contiguous().cpu().view(-1))
+            yield bytes_of(flat.contiguous().cpu().view(-1))
 
 
 def shared_names(tensors):

@@ -55,3 +55,32 @@ def test_copies_of_views_share_memory(copied):
     assert leaf.is_leaf and leaf.requires_grad
     for odd in (wisp.empty(0, 3), wisp.tensor(3), wisp.rand(4)[::2], wisp.ones(1).expand(5), wisp.ones(2, dtype=wisp.bfloat16)):
         assert wisp.equal(copied(odd), odd) and copied(odd).shape == odd.shape
+
+
+def test_a_storage_is_resized_for_all_that_view_it():
+    x = wisp.arange(6.0)
+    x.untyped_storage().resize_(0)
+    assert x.untyped_storage().size() == 0
+    x.untyped_storage().resize_(24)
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    x.storage().resize_(100)
+    assert x.as_strided((100,), (1,))[:6].tolist() == x.tolist() and x.untyped_storage().nbytes() == 400
+
+
+def test_copy_makes_another_tensor_over_the_same_memory():
+    x = wisp.arange(3.0)
+    x.tag = "kept"
+    other = copy.copy(x)
+    other[0] = 7.0
+    assert x[0] == 7.0 and other is not x and other.tag == "kept"
+    parameter = wisp.nn.Parameter(x)
+    other = copy.copy(parameter)
+    assert type(other) is wisp.nn.Parameter and other.requires_grad and other.data_ptr() == x.data_ptr()
+
+
+def test_typed_storages():
+    storage = wisp.DoubleStorage([1, 2, 3])
+    assert storage.type() == "torch.DoubleStorage" and storage.int().tolist() == [1, 2, 3] and storage.dtype is wisp.float64
+    assert wisp.Storage is wisp.FloatStorage and len(wisp.LongStorage(4)) == 4
+    with pytest.raises(RuntimeError, match="slices"):
+        storage[1:]

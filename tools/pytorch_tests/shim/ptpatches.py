@@ -15,6 +15,13 @@ NAMED = {dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
 given = []
 
 
+class _Nothing(contextlib.nullcontext, contextlib.ContextDecorator):
+    """A context, or a decorator, that changes nothing."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+
+
 def lack(module, **values):
     for name, value in values.items():
         try:
@@ -234,6 +241,7 @@ def apply():
         recompile_limit=8,
         inline_inbuilt_nn_modules=True,
         capture_scalar_outputs=False,
+        patch=_Nothing,
     )
     lack(D, config=config, reset=none, compiled_autograd=types.SimpleNamespace(reset=none))
     for name in ("UserError", "Unsupported", "TorchRuntimeError", "InternalTorchDynamoError", "BackendCompilerFailed"):
@@ -241,7 +249,7 @@ def apply():
             setattr(D.exc, name, type(name, (ptshim.HarnessStub,), {}))
     import wisp._inductor as I
 
-    lack(I, config=types.SimpleNamespace(fallback_random=False, cpp_wrapper=False, patch=lambda **k: contextlib.nullcontext()))
+    lack(I, config=types.SimpleNamespace(fallback_random=False, cpp_wrapper=False, patch=_Nothing))
 
 
 def _core(module):

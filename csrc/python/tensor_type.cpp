@@ -116,14 +116,27 @@ PyObject* positive(PyObject* a) {
     return a;
 }
 
+// Reading values waits for the device: a profile tells of it.
+#define WAITING(name, a)        \
+    Profiled profiled;          \
+    if (profiling) [[unlikely]] \
+        profile(profiled, name, "", a, nullptr);
+
 int truth(PyObject* a) {
-    return guarded(-1, [&] { return int(is_nonzero(as_tensor(a))); });
+    return guarded(-1, [&] {
+        WAITING("item", a)
+        return int(is_nonzero(as_tensor(a)));
+    });
 }
 PyObject* to_python_float(PyObject* a) {
-    return guarded([&] { return PyFloat_FromDouble(item(as_tensor(a)).to_double()); });
+    return guarded([&] {
+        WAITING("item", a)
+        return PyFloat_FromDouble(item(as_tensor(a)).to_double());
+    });
 }
 PyObject* to_python_int(PyObject* a) {
     return guarded([&]() -> PyObject* {
+        WAITING("item", a)
         const Scalar s = item(as_tensor(a));
         if (s.is_integral()) return PyLong_FromLongLong(s.to_int());
         return PyLong_FromDouble(s.to_double());
@@ -412,6 +425,7 @@ PyObject* tensor_dim(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_
 PyObject* tensor_numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).numel()); }
 PyObject* tensor_item(PyObject* self, PyObject*) {
     return guarded([&]() -> PyObject* {
+        WAITING("item", self)
         const Tensor& t = as_tensor(self);
         const Scalar s = item(t);
         if (t.dtype() == DType::u64) return PyLong_FromUnsignedLongLong(uint64_t(s.to_int()));
@@ -437,6 +451,7 @@ PyObject* list_of(const Tensor& t, int64_t d, const char* data) {
 }
 PyObject* tensor_tolist(PyObject* self, PyObject*) {
     return guarded([&]() -> PyObject* {
+        WAITING("tolist", self)
         GradMode off(false);
         const Tensor t = as_tensor(self).is_cuda() ? to(as_tensor(self), Device{}) : as_tensor(self);
         return list_of(t, 0, t.data());

@@ -5,6 +5,7 @@ import glob
 import gzip
 import json
 import threading
+import time
 
 import pytest
 
@@ -169,3 +170,44 @@ def test_older_name():
 @pytest.mark.parametrize("module", [wisp.profiler, _events, _ranges, wisp.autograd.profiler], ids=lambda module: module.__name__)
 def test_examples(module):
     assert doctest.testmod(module, extraglobs={"wisp": wisp}).failed == 0
+
+
+class _Sleepy(wisp.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        time.sleep(0.002)
+        return wisp.zeros(4), i
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_wait_for_batches_is_seen(workers):
+    loader = wisp.utils.data.DataLoader(_Sleepy(), batch_size=4, num_workers=workers)
+    with profile() as prof:
+        count = sum(1 for _ in enumerate(loader))
+    kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
+    (row,) = [row for row in prof.key_averages() if row.key == f"enumerate(DataLoader)#{kind}.__next__"]
+    assert count == 2 and row.count == 3 and row.cpu_time_total > 8000
+    before = len(prof.events())
+    assert sum(1 for _ in loader) == 2 and len(prof.events()) == before  # nothing stays behind
+
+
+def test_reading_values_is_seen():
+    x = wisp.ones(1)
+    with profile() as prof:
+        x.item(), float(x), int(x), bool(x), x.tolist()
+    assert {row.key: row.count for row in prof.key_averages()} == {"item": 4, "tolist": 1}
+
+
+def test_no_share_is_above_100():
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    with profile(with_modules=True) as prof, record_function("all"):
+        for _ in range(3):
+            with record_function("again"), record_function("again"):
+                model(wisp.ones(2, 4)).sum().backward()
+    table = prof.key_averages().table()
+    shares = [float(word[:-1]) for word in table.split() if word.endswith("%") and word != "%"]
+    assert len(shares) > 10 and max(shares) <= 100.0
+    again = {row.key: row for row in prof.key_averages()}["again"]
+    assert again.count == 6 and again.cpu_time_total <= prof.events().self_cpu_time_total

@@ -140,6 +140,25 @@ def _watch_optimizers():
     return [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
 
 
+class _watch_loaders:
+    """Ranges for the wait for batches: the iterators of loaders have another `__next__` while a profiler runs."""
+
+    def __init__(self):
+        from wisp.utils.data.dataloader import _Iterator
+
+        self.kind, self.plain = _Iterator, _Iterator.__next__
+        plain = self.plain
+
+        def watched(iterator):
+            with record_function(f"enumerate(DataLoader)#{type(iterator).__name__}.__next__"):
+                return plain(iterator)
+
+        _Iterator.__next__ = watched
+
+    def remove(self):
+        self.kind.__next__ = self.plain
+
+
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
@@ -242,6 +261,8 @@ class profile:
         )
         self._running = True
         self._handles = _watch_optimizers() if "wisp.optim" in sys.modules else []
+        if "wisp.utils.data.dataloader" in sys.modules:
+            self._handles.append(_watch_loaders())
 
     def _stop_trace(self):
         self._running = False

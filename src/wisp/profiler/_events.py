@@ -132,9 +132,10 @@ class FunctionEventAvg(_Figures):
             self.key, self.kind, self.input_shapes, self.stack = other.key, other.kind, other.input_shapes, other.stack
             self.is_user_annotation = other.is_user_annotation
         self.count += other.count
-        self.cpu_time_total += other.cpu_time_total
+        if not _within_its_like(other):  # that time is in the sum already
+            self.cpu_time_total += other.cpu_time_total
+            self.device_time_total += other.device_time_total
         self.self_cpu_time_total += other.self_cpu_time_total
-        self.device_time_total += other.device_time_total
         self.self_device_time_total += other.self_device_time_total
         self.cpu_memory_usage += other.cpu_memory_usage
         self.self_cpu_memory_usage += other.self_cpu_memory_usage
@@ -150,17 +151,25 @@ class FunctionEventAvg(_Figures):
         )
 
 
+def _within_its_like(event):
+    around = event.cpu_parent
+    while around is not None and around.key != event.key:
+        around = around.cpu_parent
+    return around is not None
+
+
 class EventList(list):
     """Events, or sums of them, with tables and files made of them."""
 
-    def __init__(self, events=(), profile_memory=False):
+    def __init__(self, events=(), profile_memory=False, whole=None):
         super().__init__(events)
         self.profile_memory = profile_memory
+        self._whole = whole  # of the events that these are sums of: modules have time, and no row
 
     @property
     def self_cpu_time_total(self):
         """Microseconds in all."""
-        return sum(event.self_cpu_time_total for event in self)
+        return sum(event.self_cpu_time_total for event in self) if self._whole is None else self._whole
 
     def key_averages(self, group_by_input_shapes=False, group_by_stack_n=0, group_by_overload_name=False):
         """Sums by name, and by shapes or the innermost lines of the stack if asked for. Modules are left out: what they
@@ -173,7 +182,7 @@ class EventList(list):
         for (_, shapes, stack), row in groups.items():
             row.input_shapes = row.input_shapes if shapes else []
             row.stack = list(stack)
-        return EventList(groups.values(), self.profile_memory)
+        return EventList(groups.values(), self.profile_memory, self.self_cpu_time_total)
 
     def total_average(self):
         """The sum of everything."""

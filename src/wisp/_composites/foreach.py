@@ -1,4 +1,4 @@
-"""The `_foreach_*` functions: an operator applied to each tensor of a list."""
+"""The `_foreach_*` functions: an operator applied to each tensor of a list. Those that work in place return the list itself."""
 
 from wisp import _core
 
@@ -7,27 +7,34 @@ _BINARY = "add sub mul div clamp_max clamp_min maximum minimum pow"
 
 def _each(other, count):
     """`other` for each of the tensors: a list has one for each, a number or tensor is for all."""
-    if isinstance(other, (list, tuple)):
-        if len(other) != count:
-            raise RuntimeError(f"Tensor lists must have the same number of tensors, got {count} and {len(other)}")
-        return other
-    return [other] * count
+    if not isinstance(other, (list, tuple)):
+        return [other] * count
+    if len(other) != count:
+        if not len(other) or not isinstance(other[0], _core.Tensor):
+            raise RuntimeError("Tensor list must have same number of elements as scalar list.")
+        raise RuntimeError(f"Tensor lists must have the same number of tensors, got {count} and {len(other)}")
+    return other
 
 
 def _apply(tensors, name, *lists, **kwargs):
     if len(tensors) == 0:
         raise RuntimeError("Tensor list must have at least one tensor.")
-    return tuple(getattr(t, name)(*rest, **kwargs) for t, *rest in zip(tensors, *lists))
+    for other in lists:
+        _each(other, len(tensors))
+    result = tuple(getattr(t, name)(*rest, **kwargs) for t, *rest in zip(tensors, *lists))
+    return tensors if name.endswith("_") else result
+
+
+def _named(function, name, text):
+    function.__name__, function.__doc__ = "_foreach_" + name, text
+    return function
 
 
 def _unary(name):
     def function(self):
-        result = _apply(self, name)
-        return None if name.endswith("_") else result
+        return _apply(self, name)
 
-    function.__name__ = "_foreach_" + name
-    function.__doc__ = f"`{name}` of each tensor."
-    return function
+    return _named(function, name, f"`{name}` of each tensor.")
 
 
 def _binary(name):
@@ -35,44 +42,58 @@ def _binary(name):
     method = {"maximum": "clamp_min", "minimum": "clamp_max"}.get(plain, plain) + ("_" if name.endswith("_") else "")
 
     def function(self, other, *, alpha=1):
-        others = _each(other, len(self))
+        if name == "pow" and not isinstance(self, (list, tuple)):  # one base for all exponents
+            return tuple(_core._operators[""]["pow"](self, exponent) for exponent in other)
         extra = {} if alpha == 1 else {"alpha": alpha}
-        result = _apply(self, method, others, **extra)
-        return None if name.endswith("_") else result
+        return _apply(self, method, _each(other, len(self)), **extra)
 
-    function.__name__ = "_foreach_" + name
-    function.__doc__ = f"`{name}` of each tensor and its partner."
-    return function
+    return _named(function, name, f"`{name}` of each tensor and its partner.")
 
 
 def _ternary(name):
     def function(self, tensor1, tensor2, value=None, *, scalars=None):
-        values = value if scalars is None else scalars
+        values, count = value if scalars is None else scalars, len(self)
         if isinstance(values, _core.Tensor):
+            if values.dim() != 1:
+                raise RuntimeError(f"Expected packed scalar Tensor to be of dimension 1. Got {values.dim()} instead.")
+            if not values.is_contiguous():
+                raise RuntimeError("Expected scalars to be contiguous.")
+            if len(values) != count:
+                raise RuntimeError(f"Expected length of scalars to match input of length {count} but got {len(values)} instead.")
             values = values.tolist()
-        values = _each(1 if values is None else values, len(self))
-        result = tuple(getattr(t, name)(a, b, value=v) for t, a, b, v in zip(self, tensor1, tensor2, values))
-        return None if name.endswith("_") else result
+        values = _each(1 if values is None else values, count)
+        partners = zip(self, _each(tensor1, count), _each(tensor2, count), values)
+        result = tuple(getattr(t, name)(a, b, value=v) for t, a, b, v in partners)
+        return self if name.endswith("_") else result
 
-    function.__name__ = "_foreach_" + name
-    function.__doc__ = f"`{name}` of each tensor and its partners."
-    return function
+    return _named(function, name, f"`{name}` of each tensor and its partners.")
 
 
 def _lerp(name):
     def function(self, tensors1, weight):
-        result = _apply(self, name, tensors1, _each(weight, len(self)))
-        return None if name.endswith("_") else result
+        return _apply(self, name, tensors1, _each(weight, len(self)))
 
-    function.__name__ = "_foreach_" + name
-    function.__doc__ = "Each tensor moved towards its partner."
-    return function
+    return _named(function, name, "Each tensor moved towards its partner.")
 
 
 def _foreach_norm(self, ord=2, dtype=None):
     """The norm of each tensor."""
     norm = _core._operators["linalg"]["vector_norm"]
+    if ord == float("inf") and any(t.numel() == 0 for t in self):
+        raise RuntimeError(
+            "_foreach_norm cannot compute the infinity norm on an empty tensor because the operation does not have an identity"
+        )
     return tuple(norm(t, ord, dtype=dtype) for t in self)
+
+
+def _foreach_powsum(self, ord=2, dtype=None):
+    """The sum of the powers of each tensor's elements."""
+    return tuple(t.abs().pow(ord).sum(dtype=dtype) for t in self)
+
+
+def _foreach_mm(self, mat2):
+    """The product of each matrix and its partner."""
+    return _apply(self, "mm", mat2)
 
 
 def _foreach_max(self):
@@ -87,12 +108,12 @@ def _foreach_clone(self, *, memory_format=None):
 
 def _foreach_zero_(self):
     """Set each tensor to 0."""
-    _apply(self, "zero_")
+    return _apply(self, "zero_")
 
 
 def _foreach_copy_(self, src, non_blocking=False):
     """Copy each tensor of src into its partner."""
-    _apply(self, "copy_", src)
+    return _apply(self, "copy_", src)
 
 
 FUNCTIONS = [
@@ -101,6 +122,8 @@ FUNCTIONS = [
     *(_ternary(name + suffix) for name in ("addcmul", "addcdiv") for suffix in ("", "_")),
     *(_lerp(name) for name in ("lerp", "lerp_")),
     _foreach_norm,
+    _foreach_powsum,
+    _foreach_mm,
     _foreach_max,
     _foreach_clone,
     _foreach_zero_,

@@ -43,7 +43,7 @@ def lookup(name):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 found = getattr(owner, part)
-        except AttributeError:
+        except (AttributeError, RuntimeError):  # the latter from classes of libraries that are not loaded
             try:
                 found = importlib.import_module(f"{path}.{part}")
             except ImportError:

@@ -73,6 +73,7 @@ class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             if error.name is None or not ours.startswith(error.name):
                 raise
             raise missing.no_module(name) from None
+        sys.modules.pop(name, None)  # entered just now: found there, the import system would run the module again
         return importlib.machinery.ModuleSpec(name, self, origin=getattr(module, "__file__", None), is_package=hasattr(module, "__path__"))
 
     def create_module(self, spec):

@@ -285,3 +285,9 @@ def test_importing_a_module_leaves_the_function_of_its_name():
     imports = "".join(f", torch.{name}" for name in names)
     result = python("-c", f"import wisp.as_torch, torch{imports}; print({', '.join(f'callable(torch.{name})' for name in names)})")
     assert result.stdout.split() == ["True"] * len(names), result.stderr
+
+
+def test_a_module_has_one_object_under_both_names():
+    code = "import wisp.as_torch, sys, torch.testing, torch.nn.utils.prune; "
+    code += "print(*(sys.modules['torch' + n] is sys.modules['wisp' + n] for n in ('.testing', '.nn.utils.prune')), torch.testing is sys.modules['wisp.testing'])"
+    assert python("-c", code).stdout.split() == ["True"] * 3

@@ -1,7 +1,7 @@
 """Builds the core for editing: python tools/develop.py [--sanitize] [--symbols].
 
 Compiles in build/develop, for the instruction set of this processor alone and only what changed, and links the core into src/wisp, so that
-`PYTHONPATH=src python` runs the tree as it is.
+`PYTHONPATH=src python` runs the tree as it is; then writes the type stubs beside the sources.
 """
 
 import argparse
@@ -39,6 +39,8 @@ def main():
     link = ROOT / "src" / "wisp" / name
     link.unlink(missing_ok=True)
     link.symlink_to(os.path.relpath(folder / name, link.parent))
+    if not given.sanitize:  # that core can be imported only under the sanitizer
+        subprocess.run([sys.executable, ROOT / "tools" / "make_stubs.py", link.parent], check=True, stdout=subprocess.DEVNULL)
     print(f"built {link.relative_to(ROOT)}; run the tree with PYTHONPATH=src")
 
 

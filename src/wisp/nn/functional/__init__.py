@@ -13,21 +13,19 @@ for _family in ("_activation", "_ctc", "_distance", "_dropout", "_loss", "_norma
 GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 
-
-_OF_ATTENTION = ("multi_head_attention_forward", "_canonical_mask", "_in_projection", "_in_projection_packed", "_none_or_dtype")
+# Loaded when first used: the modules of attention import this package, and the rest is rare. By the module it is in.
+_HOMES = {
+    "nn.modules.attention": "multi_head_attention_forward _canonical_mask _in_projection _in_projection_packed _none_or_dtype",
+    "overrides": "handle_torch_function has_torch_function has_torch_function_unary has_torch_function_variadic",
+    "_jit_internal": "BroadcastingList1 BroadcastingList2 BroadcastingList3 boolean_dispatch",
+    "_composites.rare": "conv_tbc grouped_mm native_channel_shuffle",
+}
+_LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name):
-    if name in _OF_ATTENTION:  # lazily: the modules import this package first
-        return getattr(_importlib.import_module("wisp.nn.modules.attention"), name)
-    if name in ("handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
-        return getattr(_importlib.import_module("wisp.overrides"), name)
-    if name in ("BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "boolean_dispatch"):
-        return getattr(_importlib.import_module("wisp._jit_internal"), name)
-    if name in ("conv_tbc", "grouped_mm", "native_channel_shuffle"):
-        from wisp._composites import rare
-
-        return getattr(rare, name)
+    if name in _LAZY:
+        return getattr(_importlib.import_module("wisp." + _LAZY[name]), name)
     raise AttributeError(f"module 'wisp.nn.functional' has no attribute {name!r}")
 
 

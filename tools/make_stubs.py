@@ -1,0 +1,541 @@
+"""Writes the type stubs of the package: what pyright, mypy and editors know of it.
+
+    python tools/make_stubs.py [--core FILE] FOLDER    write them below FOLDER, with the core in FILE if it is not beside the sources
+
+Every public module gets a stub with the names that it has when it is imported. Operators of the core get the types of their registered
+signatures. What is written in Python gets its parameters from the source, with types where they are annotated, or where a default tells
+them, and Any elsewhere; what it returns is in tools/types/results.txt. The classes for which that is too little are described by hand in
+tools/types/*.pyi, each file for the module of its name: a member that stands there replaces the one found.
+"""
+
+import argparse
+import ast
+import builtins
+import enum
+import fnmatch
+import functools
+import importlib
+import importlib.util
+import inspect
+import keyword
+import pathlib
+import pkgutil
+import re
+import sys
+import types
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PIECES = ROOT / "tools" / "types"
+TYPES = {  # of the parameters of operators
+    "Tensor": "Tensor",
+    "Operand": "Tensor | complex",
+    "Tensor[]": "Sequence[Tensor]",
+    "int...": "int",
+    "any": "Any",
+    "Tensor?[]": "Sequence[Tensor | None]",
+    "Number": "complex",
+    "int": "int",
+    "int[]": "int | Sequence[int]",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "dtype": "dtype",
+    "device": "device | str | int",
+    "format": "memory_format",
+    "Generator": "Generator",
+}
+SWITCHES = {"return_indices": "tuple[Tensor, Tensor]", "as_tuple": "tuple[Tensor, ...]"}  # what they make of a Tensor
+TYPING = "Any Generic Literal NamedTuple ParamSpec Protocol Self SupportsIndex TypeVar overload".split()
+ABSTRACT = "Callable ItemsView Iterable Iterator KeysView Mapping Sequence Sized ValuesView".split()
+VARIABLES = {
+    "_T": '_T = TypeVar("_T")',
+    "_T_co": '_T_co = TypeVar("_T_co", covariant=True)',
+    "_R": '_R = TypeVar("_R", covariant=True)',
+    "_P": '_P = ParamSpec("_P")',
+    "_F": '_F = TypeVar("_F", bound=Callable[..., Any])',
+    "_M": '_M = TypeVar("_M", bound=Module)',
+    "_Forward": "class _Forward(Protocol[_P, _R]):\n    def forward(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...",
+}
+MUTE = """
+    __repr__ __str__ __dir__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ __copy__ __deepcopy__ __del__ __new__
+    __init_subclass__ __class_getitem__ __subclasshook__ __instancecheck__ __signature__ __annotate_func__""".split()
+MARK = "# Written by tools/make_stubs.py.\n"
+SILENT = ("wisp.__main__", "wisp.as_torch", "wisp.run", "wisp.cli", "wisp.sklearn", "wisp.distributed.ray")
+
+
+class Core:
+    """Finds the core in a file that is not beside the package."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_file_location(name, self.file) if name == "wisp._core" else None
+
+
+def has_place(name):
+    """Whether a stub can stand where the module's source would be. Modules that a table makes (wisp.xpu.amp) have no folder, and get none:
+    the import system would take it for the module."""
+    folder = ROOT.joinpath("src", *name.split(".")[:-1])
+    return name == "wisp" or (folder / "__init__.py").exists()
+
+
+def public_modules():
+    """Name -> module, of all modules that a program may import."""
+    import wisp
+    from wisp import _compat
+
+    names = {"wisp", *(f"wisp.{name}" for name in _compat.NAMES)}
+    names |= {info.name for info in pkgutil.walk_packages(wisp.__path__, "wisp.", onerror=lambda name: None)}
+    found = {}
+    for name in sorted(names):
+        if "._" not in name and not name.startswith(SILENT):
+            found[name] = importlib.import_module(name)
+    made = {name: module for name, module in sys.modules.items() if name.startswith("wisp.") and "._" not in name}  # wisp.backends.cudnn
+    found = {**{name: module for name, module in made.items() if not name.startswith(SILENT)}, **found}
+    return {name: module for name, module in sorted(found.items()) if has_place(name)}
+
+
+def split_parameters(text):
+    parts, depth, word = [], 0, ""
+    for c in text + ",":
+        depth += (c in "[(") - (c in "])")
+        if c == "," and depth == 0:
+            parts.append(word.strip())
+            word = ""
+        else:
+            word += c
+    return [part for part in parts if part]
+
+
+def operator_parameter(text):
+    """`Tensor? out=None` -> ("out", "Tensor | None", True)"""
+    declared, _, preset = text.partition("=")
+    kind, name = declared.replace("!", "").split()
+    optional = kind.endswith("?")
+    kind = kind[:-1] if optional else kind
+    return name + "_" * keyword.iskeyword(name), TYPES[kind] + " | None" * optional, bool(preset), kind == "int..."
+
+
+def operator_forms(signature, result, method):
+    """The forms of one registered signature as (parameters, result); several where one has several ways to be written."""
+    inside = re.fullmatch(r"[\w.]+\((.*?)\)(\s*->\s*(.*))?", signature)[1]
+    parts = [part if part == "*" else operator_parameter(part) for part in split_parameters(inside)][method:]
+    many = [part for part in parts if part != "*" and part[3]]
+    ways = [True, False] if many else [False]  # zeros(2, 3) and zeros((2, 3))
+    switch = next((part[0] for part in parts if part != "*" and part[0] in SWITCHES), None) if result == "Any" else None
+    results = [("Literal[False]", "Tensor"), ("Literal[True]", SWITCHES[switch]), ("bool", "Any")] if switch else [(None, result)]
+    for spread in ways:
+        for literal, returned in results:
+            written, keywords = ["self"] * method, False
+            for part in parts:
+                if part == "*":
+                    if not keywords and not spread:
+                        written.append("*")
+                    keywords = True
+                    continue
+                name, kind, preset, several = part
+                if several and not spread:
+                    kind = "int | Sequence[int]"
+                if name == switch:
+                    kind, preset = literal, literal == "Literal[False]"
+                    if not preset and not keywords:
+                        written.append("*")
+                        keywords = True
+                written.append(("*" if several and spread else "") + f"{name}: {kind}" + " = ..." * preset)
+            if written and written[-1] == "*":
+                written.pop()
+            yield written, returned
+
+
+class Stubs:
+    def __init__(self, modules):
+        from wisp import _core
+
+        self.core, self.modules = _core, modules
+        self.texts = {}  # module -> {name: lines}
+        core_classes = [name for name, value in vars(_core).items() if isinstance(value, type)]
+        self.classes = dict.fromkeys(core_classes, "wisp._core")  # name of a class -> the module that defines it
+        self.named = {}  # results of operators whose parts have names
+        self.imports = {}  # module -> {(home, name)}
+        self.results = []
+        for line in (PIECES / "results.txt").read_text().splitlines():
+            kind, _, patterns = line.partition(": ")
+            if not line.startswith("#"):
+                self.results += [(re.compile(fnmatch.translate(pattern)), kind.strip()) for pattern in patterns.split()]
+        self.pieces = {}  # id of an object -> its nodes
+        for path in sorted(PIECES.glob("*.pyi")):
+            space = _core if path.stem == "core" else importlib.import_module(path.stem if path.stem == "wisp" else f"wisp.{path.stem}")
+            for node in ast.parse(path.read_text()).body:
+                self.pieces.setdefault(id(getattr(space, node.name)), []).append(node)
+
+    # Where things are defined.
+
+    def home(self, value, found_in):
+        """The module whose stub defines a value that is public in `found_in`."""
+        if hasattr(value, "_signatures"):
+            for space, operators in self.core._operators.items():
+                if value in operators.values():
+                    return f"wisp.{space}" if space and not space.startswith("_") else "wisp._core"
+            return "wisp._core" if getattr(self.core, value.__name__, None) is value else found_in
+        if isinstance(value, type) and vars(self.core).get(value.__name__) is value:
+            return "wisp._core"
+        if vars(self.core).get(getattr(value, "__name__", "")) is value:
+            return "wisp._core"
+        module = sys.modules.get(getattr(value, "__module__", None) or "")
+        if module is None or module.__name__.partition(".")[0] != "wisp" or not has_place(module.__name__):
+            return found_in
+        return module.__name__ if vars(module).get(value.__name__) is value else found_in
+
+    def add_module(self, name):
+        module = self.modules[name]
+        self.texts.setdefault(name, {})
+        members = set(dir(module)) | set(dir(type(module))) - set(dir(types.ModuleType))  # switches are properties of a module's class
+        public = {n for n in members if not n.startswith("_")} | set(getattr(module, "__all__", ()))
+        public |= {n for n in getattr(module, "_LAZY", ()) if not n.startswith("_")}
+        for public_name in sorted(public):
+            if keyword.iskeyword(public_name) or not public_name.isidentifier():
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                value = getattr(module, public_name, None)
+            self.add(name, public_name, value, declared=public_name in getattr(module, "__all__", ()))
+
+    def add(self, module, name, value, declared=True):
+        if name in self.texts[module]:
+            return
+        if isinstance(value, types.ModuleType):
+            if value.__name__ in self.modules:
+                parent, _, last = value.__name__.rpartition(".")
+                self.texts[module][name] = [f"from {parent or last} import {last} as {name}"] if parent else []
+            return
+        if isinstance(value, (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)) or hasattr(value, "_signatures"):
+            mine = hasattr(value, "_signatures") or str(getattr(value, "__module__", "")).partition(".")[0] in ("wisp", "torch")
+            mine = mine or vars(self.core).get(getattr(value, "__name__", "")) is value
+            if not mine:
+                known = isinstance(value, type) and getattr(sys.modules.get(value.__module__), value.__name__, None) is value
+                if declared and known and value.__module__ != "builtins":
+                    self.texts[module][name] = [f"from {value.__module__} import {value.__name__} as {name}"]
+                elif declared:
+                    self.texts[module][name] = [f"{name}: Any"]
+                return
+            home = self.home(value, module)
+            own = name if hasattr(value, "_signatures") else value.__name__
+            if home == module and own != name and self.texts[module].get(own) is None and vars(sys.modules[module]).get(own) is not value:
+                own = name  # a second name of something that has no place under its own
+            if home != module or own != name:
+                if home != module:
+                    self.define(home, own, value)
+                    self.texts[module][name] = [f"from {home} import {own} as {name}"]
+                else:
+                    self.define(home, own, value)
+                    self.texts[module][name] = [f"{name} = {own}"]
+                return
+            self.define(module, name, value)
+            return
+        self.texts[module][name] = [f"{name}: {self.kind(value)}"]
+
+    def kind(self, value):
+        """The type of a plain value."""
+        if type(value) in (bool, int, float, str):
+            return type(value).__name__
+        if isinstance(value, (self.core.dtype, self.core.layout, self.core.memory_format, self.core.Generator)):
+            return type(value).__name__
+        return "Any"
+
+    def define(self, module, name, value):
+        texts = self.texts.setdefault(module, {})
+        if name in texts:
+            return
+        texts[name] = []  # a class may be reached again from its bases
+        if isinstance(value, type):
+            self.classes.setdefault(name, module)
+            texts[name] = self.class_lines(module, name, value)
+        elif id(value) in self.pieces:
+            texts[name] = [line for node in self.pieces[id(value)] for line in ast.unparse(node).splitlines()]
+        elif hasattr(value, "_signatures"):
+            texts[name] = self.operator_lines(name, value, False)
+        else:
+            texts[name] = self.function_lines(name, value, f"{module.partition('.')[2]}:{name}")
+
+    # What they look like.
+
+    def result_of(self, path):
+        found = [kind for pattern, kind in self.results if pattern.match(path)]
+        return found[-1] if found else "Any"
+
+    def operator_lines(self, name, operator, method):
+        seen = []
+        for signature, result in zip(operator._signatures, operator._results):
+            fields = re.search(r"->\s*\((.*)\)", signature)
+            if fields:
+                kind = "_" + "".join(word.capitalize() for word in signature[: signature.index("(")].split("_"))
+                self.named[kind] = [f"class {kind}(NamedTuple):", *(f"    {field}: Tensor" for field in re.findall(r"\w+", fields[1]))]
+                result = kind
+            for parameters, returned in operator_forms(signature, result, method):
+                line = f"def {name}({', '.join(parameters)}) -> {returned}: ..."
+                if line not in seen:
+                    seen.append(line)
+        return [line for each in seen for line in (["@overload"] if len(seen) > 1 else []) + [each]]
+
+    def annotation(self, parameter):
+        given, default = parameter.annotation, parameter.default
+        if given is not parameter.empty:
+            return given if isinstance(given, str) else getattr(given, "__name__", "Any")
+        if isinstance(default, bool):
+            return "bool"
+        if isinstance(default, (float, str)) and parameter.name not in ("lr", "device", "ord", "padding", "value", "p", "dtype", "out"):
+            return type(default).__name__
+        return "Any"
+
+    def function_lines(self, name, function, path, decorator=None):
+        try:
+            signature = inspect.signature(function)
+        except (ValueError, TypeError):
+            signature = None
+        written, starred, positional = [], False, False
+        for parameter in signature.parameters.values() if signature else ():
+            text = parameter.name
+            if positional and parameter.kind != parameter.POSITIONAL_ONLY:
+                written.append("/")
+            positional = parameter.kind == parameter.POSITIONAL_ONLY
+            if parameter.kind == parameter.KEYWORD_ONLY and not starred:
+                written.append("*")
+            starred = starred or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
+            text = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "") + text
+            if decorator is not None and not written and decorator != "staticmethod":
+                written.append(parameter.name)
+                continue
+            written.append(f"{text}: {self.annotation(parameter)}" + " = ..." * (parameter.default is not parameter.empty))
+        if positional:
+            written.append("/")
+        if signature is None:
+            written = ["self"] * (decorator in ("", "property")) + ["cls"] * (decorator == "classmethod") + ["*args: Any", "**kwargs: Any"]
+        given = signature.return_annotation if signature else inspect.Signature.empty
+        result = given if isinstance(given, str) else self.result_of(path) if given is inspect.Signature.empty else "Any"
+        if name == "__init__":
+            result = "None"
+        return ([f"@{decorator}"] if decorator else []) + [f"def {name}({', '.join(written)}) -> {result}: ..."]
+
+    def base(self, module, cls):
+        """How a base class is written, or None if nothing is known of it."""
+        if cls.__module__ == "builtins":
+            return None if cls is object else cls.__name__
+        if cls.__module__.partition(".")[0] in ("wisp", "torch"):
+            home = self.home(cls, module)
+            if vars(sys.modules[home]).get(cls.__name__) is not cls:
+                return None
+            self.define(home, cls.__name__, cls)
+            return cls.__name__ if home == module else self.imported(module, home, cls.__name__)
+        if cls.__module__ == "typing" or getattr(sys.modules.get(cls.__module__), cls.__name__, None) is not cls:
+            return None
+        return self.imported(module, cls.__module__, cls.__name__)
+
+    def imported(self, module, home, name):
+        """The name of a class of another module: one of its own, since the module may have a class that is called like its base."""
+        alias = f"_{home.replace('.', '_')}_{name}"
+        self.imports.setdefault(module, set()).add((home, name, alias))
+        return alias
+
+    def class_lines(self, module, name, cls):
+        nodes = self.pieces.get(id(cls), [])
+        piece = nodes[0] if nodes else None
+        members, header = {}, f"class {name}"
+        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            return [f"class {name}(NamedTuple):", *(f"    {field}: Any" for field in cls._fields)] + ["    ..."] * (not cls._fields)
+        bases = [written for base in cls.__bases__ if (written := self.base(module, base))]
+        if piece is not None and piece.bases:
+            bases = [ast.unparse(base) for base in piece.bases]
+        if bases:
+            header += f"({', '.join(bases)})"
+        for member in () if name == "Node" else (dir(cls) if module == "wisp._core" else vars(cls)):
+            if member.startswith("_") and not (re.fullmatch("__[a-z_]+__", member) and callable(getattr(cls, member, None))):
+                continue
+            if member in MUTE or keyword.iskeyword(member) or hasattr(object, member) and member not in ("__init__", "__eq__"):
+                continue
+            if member == "__init__" and module == "wisp._core":
+                continue
+            members[member] = self.member_lines(module, name, cls, member)
+        if module != "wisp._core":
+            for attribute, kind in self.attributes(cls).items():
+                members.setdefault(attribute, [f"{attribute}: {kind}"])
+        if piece is not None:
+            replaced = {}
+            for node in piece.body:
+                if isinstance(node, (ast.FunctionDef, ast.AnnAssign)):
+                    target = node.name if isinstance(node, ast.FunctionDef) else node.target.id
+                    replaced.setdefault(target, []).extend(ast.unparse(node).splitlines())
+            members.update(replaced)
+        body = ["    " + line for lines in members.values() for line in lines]
+        return [header + ":", *(body or ["    ..."])]
+
+    def member_lines(self, module, name, cls, member):
+        value = inspect.getattr_static(cls, member)
+        path = f"{name}::{member}" if module == "wisp._core" else f"{module.partition('.')[2]}.{name}::{member}"
+        if hasattr(value, "_signatures"):
+            return self.operator_lines(member, value, True)
+        if isinstance(value, (staticmethod, classmethod)):
+            return self.function_lines(member, value.__func__, path, type(value).__name__)
+        if isinstance(value, property):
+            lines = ["@property", f"def {member}(self) -> {self.result_of(path)}: ..."]
+            return lines + ([f"@{member}.setter", f"def {member}(self, value: Any) -> None: ..."] if value.fset else [])
+        if issubclass(cls, enum.Enum) and isinstance(value, cls):
+            return [f"{member} = ..."]
+        if isinstance(value, type):
+            return [f"{member}: type[Any]"]
+        if callable(value):
+            return self.function_lines(member, value, path, "")
+        return [f"{member}: {self.kind(value)}"]
+
+    def attributes(self, cls):
+        """Public attributes that the methods of a class give its objects -> their types, as far as `__init__` tells them."""
+        found, parameters = {}, {}
+        init = vars(cls).get("__init__")
+        if isinstance(init, types.FunctionType):
+            parameters = {p.name: self.annotation(p) for p in inspect.signature(init).parameters.values()}
+        for attribute in attributes_set(getattr(sys.modules.get(cls.__module__), "__file__", None)).get(cls.__name__, ()):
+            found[attribute] = parameters.get(attribute, "Any")
+        for attribute, annotation in getattr(cls, "__dict__", {}).get("__annotations__", {}).items():
+            if not attribute.startswith("_"):
+                found[attribute] = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "Any")
+        return found
+
+    # The files.
+
+    def text(self, module):
+        texts = self.texts[module]
+        lines = [line for name in sorted(texts) for line in texts[name]]
+        if module == "wisp._core":
+            lines += [line for kind in sorted(self.named) for line in self.named[kind]]
+        tree = unshadow(ast.parse("\n".join(lines)))
+        defined = {n.name for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef))}
+        defined |= {n.target.id for n in tree.body if isinstance(n, ast.AnnAssign)}
+        defined |= {alias.asname for n in tree.body if isinstance(n, ast.ImportFrom) for alias in n.names}
+        head, variables, wanted = [], [], names_in(tree)
+        for home, name, alias in sorted(self.imports.get(module, ())):
+            head.append(f"from {home} import {name} as {alias}")
+            defined.add(alias)
+        for name in list(wanted):
+            if name in VARIABLES:
+                variables.append(name)
+        if variables:
+            wanted |= set().union(*(names_in(ast.parse(VARIABLES[name])) for name in variables))
+            variables = [name for name in VARIABLES if name in wanted]
+            wanted |= set().union(*(names_in(ast.parse(VARIABLES[name])) for name in variables))
+        for name in sorted(wanted - defined):
+            if name in TYPING:
+                head.append(f"from {'typing_extensions' if name == 'Self' else 'typing'} import {name}")
+            elif name in ABSTRACT:
+                head.append(f"from collections.abc import {name}")
+            elif name == "np":
+                head.append("import numpy as np")
+            elif name == "builtins":
+                head.append("import builtins")
+            elif name in self.named:
+                head.append(f"from wisp._core import {name}")
+            elif name in self.classes:
+                head.append(f"from {self.classes[name]} import {name}")
+            elif not hasattr(builtins, name) and name not in VARIABLES and not name.startswith("_the_"):
+                raise SystemExit(f"make_stubs: nothing is known of {name}, in the stub of {module}")
+        aliases = [f"{name} = {name[5:]}" for name in sorted(wanted) if name.startswith("_the_")]
+        parts = [*head, *(VARIABLES[name] for name in VARIABLES if name in variables), ast.unparse(tree), *aliases]
+        return MARK + "\n".join(parts) + "\n"
+
+
+@functools.cache
+def attributes_set(file):
+    """Class -> the public attributes that its methods set, for the classes at the top of a source file."""
+    found = {}
+    for cls in ast.parse(pathlib.Path(file).read_text()).body if file and file.endswith(".py") else ():
+        if isinstance(cls, ast.ClassDef):
+            stores = [node for node in ast.walk(cls) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+            own = [node.attr for node in stores if isinstance(node.value, ast.Name) and node.value.id == "self"]
+            found[cls.name] = sorted({name for name in own if not name.startswith("_")})
+    return found
+
+
+def names_in(tree):
+    """The names that stand for something, not those that are given a type."""
+    nodes = list(ast.walk(tree))
+    setters = {node.value for node in nodes if isinstance(node, ast.Attribute) and node.attr == "setter"}
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in setters}
+
+
+def unshadow(tree):
+    """Annotations mean what they say where a member or a name of the module is called like a type: `Tensor.dtype`, `wisp.float`."""
+
+    class Rename(ast.NodeTransformer):
+        def __init__(self, names, everywhere):
+            self.names, self.everywhere = names, everywhere
+
+        def visit_Name(self, node):
+            if node.id not in self.names:
+                return node
+            if hasattr(builtins, node.id):
+                return ast.Attribute(ast.Name("builtins", ast.Load()), node.id, ast.Load())
+            return node if node.id in self.everywhere else ast.Name(f"_the_{node.id}", ast.Load())
+
+        def annotations(self, node):
+            for part in ast.walk(node):
+                if isinstance(part, ast.arg) and part.annotation:
+                    part.annotation = self.visit(part.annotation)
+                elif isinstance(part, ast.FunctionDef) and part.returns:
+                    part.returns = self.visit(part.returns)
+                elif isinstance(part, ast.AnnAssign):
+                    part.annotation = self.visit(part.annotation)
+
+    top = set()
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            top.add(node.name)
+        elif isinstance(node, ast.AnnAssign):
+            top.add(node.target.id)
+        elif isinstance(node, ast.ImportFrom):
+            top |= {alias.asname for alias in node.names}
+    plain = {name for name in top if hasattr(builtins, name)}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            members = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+            members |= {n.target.id for n in node.body if isinstance(n, ast.AnnAssign)}
+            Rename(members | plain, set()).annotations(node)
+            node.bases = [Rename(plain, set()).visit(base) for base in node.bases]
+        else:
+            Rename(plain, set()).annotations(node)
+    return ast.fix_missing_locations(tree)
+
+
+def write(folder):
+    modules = public_modules()
+    stubs = Stubs(modules)
+    for name in modules:
+        stubs.add_module(name)
+    for name in list(vars(stubs.core)):
+        if not name.startswith("_"):
+            stubs.texts.setdefault("wisp._core", {})
+            stubs.add("wisp._core", name, getattr(stubs.core, name))
+    for old in folder.rglob("*.pyi"):
+        if old.read_text().startswith(MARK):
+            old.unlink()
+    for name in stubs.texts:
+        place = folder.joinpath(*name.split(".")[1:])
+        package = ROOT.joinpath("src", *name.split("."), "__init__.py").exists()
+        path = place / "__init__.pyi" if package else place.with_name(place.name + ".pyi")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(stubs.text(name))
+    return len(stubs.texts)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--core", help="the built core, if it is not in src/wisp")
+    parser.add_argument("folder", type=pathlib.Path)
+    given = parser.parse_args()
+    sys.path.insert(0, str(ROOT / "src"))
+    if given.core:
+        sys.meta_path.insert(0, Core(given.core))
+    print(f"{write(given.folder)} stubs in {given.folder}")
+
+
+if __name__ == "__main__":
+    main()

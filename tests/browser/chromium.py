@@ -1,5 +1,6 @@
 """Drives a headless Chromium through the pipe of its debugging protocol: nothing to install but the browser."""
 
+import base64
 import fcntl
 import json
 import os
@@ -7,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+
+import wisp
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 _OPTIONS = [
@@ -110,12 +113,42 @@ class Chromium:
     def wheel(self, x, y, amount):
         self.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=amount)
 
+    def touch(self, kind, points):
+        self.call("Input.dispatchTouchEvent", type=kind, touchPoints=[{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)])
+
+    def type(self, selector, text):
+        """Click into a field and write."""
+        self.run(f"document.querySelector({json.dumps(selector)}).value = ''")
+        self.click(*self.middle(selector))
+        self.call("Input.insertText", text=text)
+
+    def key(self, key, shift=False):
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, modifiers=8 if shift else 0)
+
+    def brightness(self):
+        """The mean of all pixels of the page, from 0 to 255."""
+        self.screenshot(self.folder + "/page.png")
+        pixels = wisp.vision.io.read_image(self.folder + "/page.png", wisp.vision.io.ImageReadMode.GRAY)
+        return pixels.double().mean().item()
+
     def middle(self, selector):
         """The middle of an element, on the screen."""
         return self.run(
             f"(() => {{ const r = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
             "return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
+
+    def screen(self, width, height, *, dark=False, phone=False):
+        """Show pages on a screen of this size, by day or by night; a phone has touches and a denser screen."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=phone)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+
+    def screenshot(self, path):
+        data = self.call("Page.captureScreenshot", format="png")["data"]
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(data))
 
     def complaints(self):
         """Errors of the page, and requests to anything but itself."""

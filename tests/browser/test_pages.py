@@ -1,6 +1,7 @@
 """The pages of wisp.viz in a real browser: they open, fold, zoom, search and show the right shapes."""
 
 import pytest
+import screenshots
 from chromium import BROWSER, Chromium
 
 import wisp
@@ -101,10 +102,15 @@ def test_folds(page):
     assert drawn
     page.click(*page.middle("#" + folded))
     assert page.run(VISIBLE + ".length") == before and page.run("boxes.root.tall") == tall
-    page.click(*page.middle("#fold"))
+    page.click(*page.middle("[data-depth='0']"))
     assert page.run(VISIBLE + ".length") == 1  # the loss is outside of the model
-    page.click(*page.middle("#open"))
+    page.click(*page.middle("[data-depth='1']"))
+    cards = page.run("[...document.querySelectorAll('.folded')].filter(g => g.style.display !== 'none').map(g => g.textContent)")
+    assert page.run(VISIBLE + ".length") == 4 and len(cards) == 1  # stem, mean, head, the loss; the blocks are a card
+    assert "[2, 4, 8, 8] → [2, 4, 8, 8]" in cards[0] and "Conv2d ×2 · BatchNorm2d ×2 · add ×2 · relu ×2" in cards[0]
+    page.click(*page.middle("#depths button:last-child"))
     assert page.run(VISIBLE + ".length") == before
+    assert page.run("document.querySelector('#depths .on').textContent") == "all"
 
 
 def test_zooms_and_pans(page):
@@ -119,7 +125,7 @@ def test_zooms_and_pans(page):
     page.drag(40, 450, 90, 520)
     moved = page.run(PLACE)
     assert [moved[0] - now[0], moved[1] - now[1]] == pytest.approx([50, 70])
-    page.click(*page.middle("#fit"))
+    page.run("begin()")
     assert page.run(SCALE) == pytest.approx(scale)
     page.click(*page.middle("#in"))
     assert page.run(SCALE) == pytest.approx(1.3 * scale)
@@ -131,14 +137,97 @@ def test_details_and_search(page):
     page.click(*page.middle(".item .name"))
     detail = page.run("document.getElementById('detail').textContent")
     assert "saves" in detail and "norm of the gradient" in detail
-    page.run("const find = document.getElementById('find'); find.value = 'addmm'; find.dispatchEvent(new Event('input'))")
+    page.type("#find", "addmm")
     assert page.run("document.querySelectorAll('.item.found').length") == 1
     page.click(*page.middle("#direction"))
     assert page.run("getComputedStyle(document.querySelector('.edge')).markerStart") == 'url("#up")'
 
 
+SHOWN = (
+    "[...document.querySelectorAll('.item,.folded,.box .frame')].map(g => g.closest('[style*=none]') ? null : g.getBoundingClientRect())"
+    ".filter(r => r && r.width).every(r => r.left >= 0 && r.right <= innerWidth && r.top >= 0 && r.bottom <= innerHeight)"
+)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("large")
+    for name in ("graph-resnet50", "graph-gpt"):
+        screenshots.PICTURES[name]().save(folder / f"{name}.html")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["graph-resnet50", "graph-gpt"])
+@pytest.mark.parametrize("screen", screenshots.SCREENS)
+def test_fit_fits(browser, large, name, screen):
+    width, height, phone = screenshots.SCREENS[screen]
+    browser.screen(width, height, phone=phone)
+    browser.open(large / f"{name}.html")
+    for depth in ("1", "2", "3"):
+        browser.click(*browser.middle(f"[data-depth='{depth}']")) if not phone else browser.run(f"depth({depth})")
+        assert browser.run(SHOWN), f"depth {depth}"
+    browser.run("depth(deepest)")
+    assert browser.run(SHOWN) and browser.run(VISIBLE + ".length") > 170
+    browser.screen(1200, 900)
+    assert browser.complaints() == []
+
+
+def test_find_goes_from_hit_to_hit(browser, large):
+    browser.screen(1200, 900)
+    browser.open(large / "graph-resnet50.html")
+    browser.type("#find", "conv2d")
+    assert browser.run("document.getElementById('hits').textContent") == "–/53"
+    seen = []
+    for number in (1, 2, 3):
+        browser.key("Enter")
+        assert browser.run("document.getElementById('hits').textContent") == f"{number}/53"
+        x, y = browser.middle(".current")
+        assert 0 < x < 1200 and 60 < y < 900  # it is on the screen, and what was folded around it is open
+        seen.append(browser.run("document.querySelector('.current').id"))
+    assert len(set(seen)) == 3
+    browser.key("Enter", shift=True)
+    assert browser.run("document.querySelector('.current').id") == seen[1]
+    browser.key("Escape")
+    assert browser.run("document.getElementById('hits').textContent + document.querySelectorAll('.dim,.found').length") == "0"
+    browser.type("#find", "nothing has this name")
+    assert browser.run("document.getElementById('hits').textContent") == "none"
+
+
+def test_touch(browser, large):
+    browser.screen(390, 844, phone=True)
+    browser.open(large / "graph-gpt.html")
+    scale = browser.run(SCALE)
+    browser.touch("touchStart", [(150, 400), (250, 400)])
+    browser.touch("touchMove", [(100, 400), (300, 400)])
+    browser.touch("touchEnd", [])
+    assert browser.run(SCALE) == pytest.approx(2 * scale, rel=0.05)
+    before = browser.run(PLACE)
+    browser.touch("touchStart", [(200, 400)])
+    browser.touch("touchMove", [(200, 300)])
+    browser.touch("touchEnd", [])
+    assert browser.run(PLACE)[1] - before[1] == pytest.approx(-100, abs=2)
+    bar = browser.run("(r => [r.left, r.right, r.height])(document.getElementById('bar').getBoundingClientRect())")
+    assert bar[0] >= 0 and bar[1] <= 390 and bar[2] < 70  # one row, that scrolls
+    browser.screen(1200, 900)
+    assert browser.complaints() == []
+
+
+def test_dark(browser, tmp_path):
+    """By night no picture is bright: the pixels of its ground are dark, those of its texts are not."""
+    for name, make in screenshots.PICTURES.items():
+        if name in ("graph-resnet50", "graph-gpt"):
+            continue
+        make().save(tmp_path / "page.html")
+        for dark in (False, True):
+            browser.screen(900, 700, dark=dark)
+            browser.open(tmp_path / "page.html")
+            light = browser.brightness()
+            assert (light < 90) if dark else (light > 165), f"{name}: {light}"
+    browser.screen(1200, 900)
+
+
 def test_timeline(browser, tmp_path):
-    with wisp.profiler.profile(record_shapes=True) as prof:
+    with wisp.profiler.profile(record_shapes=True, with_modules=True) as prof:
         Net()(wisp.ones(1, 1, 8, 8)).sum().backward()
     viz.timeline(prof).save(tmp_path / "timeline.html")
     browser.open(tmp_path / "timeline.html")
@@ -148,7 +237,50 @@ def test_timeline(browser, tmp_path):
     x, y = browser.middle("svg")
     browser.wheel(x, y, -1500)
     browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    assert browser.run(count) < shown and browser.complaints() == []
+    assert browser.run(count) < shown
+    browser.click(*browser.middle("#fit"))
+    assert browser.run(count) == shown
+    browser.click(*browser.middle("#in"))
+    assert browser.run("span") == pytest.approx(browser.run("whole") / 1.6)
+    browser.click(*browser.middle("#fit"))
+    browser.click(*browser.middle(".kind[data-kind=module]"))  # the legend switches kinds off and on
+    modules = sum(event.kind == "module" for event in prof.events())
+    assert modules == 10 and browser.run(count) == shown - modules
+    browser.click(*browser.middle(".kind[data-kind=module]"))
+    assert browser.run(count) == shown
+    browser.type("#find", "conv2d")
+    browser.key("Enter")
+    browser.key("Enter")
+    assert browser.run("document.getElementById('hits').textContent") == "2/6"  # operators and modules
+    x, _ = browser.middle(".current rect")
+    assert x == pytest.approx(600, abs=60)
+    browser.click(*browser.middle(".current rect"))
+    assert "of its own" in browser.run("document.getElementById('detail').textContent")
+    assert browser.complaints() == []
+
+
+def test_curves(browser, tmp_path):
+    chart = viz.curves({"loss/train": [3.0, 2.0, 1.0], "loss/valid": [(0, 3.5), (2, 1.5)], "accuracy": [0.1, 0.5, 0.9]})
+    chart.save(tmp_path / "curves.html")
+    browser.open(tmp_path / "curves.html")
+    labels = "[...document.querySelectorAll('.last')].map(t => t.textContent)"
+    assert browser.run(labels) == ["train 1", "valid 1.5", "accuracy 0.9"]
+    x, y = browser.middle(".reach")
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    assert (
+        browser.run(labels)[0] == "train 2 at 1" and browser.run("getComputedStyle(document.querySelector('.cursor')).display") == "inline"
+    )
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=5, y=5)
+    assert browser.run(labels)[0] == "train 1"
+    places = (
+        "[...document.querySelectorAll('.reach')].map(g => g.getBoundingClientRect()).map(r => [Math.round(r.left), Math.round(r.top)])"
+    )
+    assert len({top for _, top in browser.run(places)}) == 1  # side by side
+    browser.screen(390, 844, phone=True)
+    browser.open(tmp_path / "curves.html")
+    assert len({left for left, _ in browser.run(places)}) == 1  # below each other
+    browser.screen(1200, 900)
+    assert browser.complaints() == []
 
 
 def test_charts_and_notebook(browser, tmp_path):

@@ -2,10 +2,13 @@
 
 import doctest
 import importlib
+import math
 import pkgutil
 import random
 import re
 import struct
+import sys
+import types
 import xml.etree.ElementTree as ElementTree
 import zlib
 
@@ -97,7 +100,13 @@ def test_call_of_a_model():
     model = Net()
     before = model.blocks[0].bn1.running_mean.clone()
     picture = viz.graph(model, wisp.randn(2, 1, 8, 8), depth=1)
-    assert "input" in [item.title for item in picture.items] and wisp.equal(model.blocks[0].bn1.running_mean, before)
+    (x,) = [item for item in picture.items if item.module == "input"]
+    assert (
+        x.title == "x"
+        and x.backward == ""
+        and "AccumulateGrad" not in picture.svg()
+        and wisp.equal(model.blocks[0].bn1.running_mean, before)
+    )
     assert [box.folded for box in picture._boxes.values()] == [False, True, True, True]
     svg = picture.svg()
     assert "14 operators" not in svg and "▸ blocks" in svg
@@ -121,9 +130,38 @@ def test_modules_without_parameters_are_found():
 def test_large_models_start_folded():
     model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Tanh()) for _ in range(40)))
     picture = viz.graph(model, wisp.ones(1, 4))
-    folded = sum(box.folded for box in picture._boxes.values())
-    assert 0 < folded < 40
+    assert [box.folded for box in picture._boxes.values()] == [False] + [True] * 40  # the model is open, its parts are cards
+    assert "Linear ×2 · ReLU · Tanh" in picture.svg() and "4 operators · 40 parameters" in picture.svg()
     check_svg(picture)
+
+
+def test_several_inputs():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(2, 3)
+
+        def forward(self, values, by):
+            return self.linear(values) * by
+
+    by = wisp.ones(3, requires_grad=True)
+    picture = viz.graph(Scaled(), wisp.ones(4, 2), by)
+    leaves = {item.title: (item.module, item.backward) for item in picture.items if item.kind == "leaf"}
+    assert leaves == {"values": ("input", ""), "by": ("", "AccumulateGrad")}
+    assert len(viz.graph(Scaled(), (wisp.ones(4, 2), by)).items) == len(picture.items)
+    check_svg(picture)
+
+
+def test_recurrent_layers_have_their_names():
+    picture = viz.graph(nn.LSTM(3, 4, 2, bidirectional=True), wisp.ones(5, 2, 3))
+    names = [item.title for item in picture.items if "layer" in item.title]
+    assert names == [
+        "lstm layer 0",
+        "lstm layer 0 reversed",
+        "lstm layer 1",
+        "lstm layer 1 reversed",
+    ] and "mkldnn" not in picture.svg().lower().replace("mkldnnrnnlayerbackward0", "")
+    assert [item.title for item in viz.graph(nn.GRU(3, 4), wisp.ones(5, 2, 3)).items][0] == "gru layer 0"
 
 
 def test_refusals():
@@ -329,3 +367,46 @@ def test_images(tmp_path):
 def test_examples(name):
     module = viz if name == "__init__" else importlib.import_module("wisp.viz." + name)
     assert doctest.testmod(module, extraglobs={"wisp": wisp}).failed == 0
+
+
+def test_curves(tmp_path):
+    chart = viz.curves(log="loss")
+    for step in range(2000):
+        chart.add(step=step, loss=0.99**step + 1e-3, **({"accuracy": wisp.tensor(step / 2000)} if step % 100 == 0 else {}))
+    assert len(chart.history["loss"]) == 2000 and chart.history["accuracy"][1] == (100.0, pytest.approx(0.05))
+    check_svg(chart)
+    assert len(chart.svg()) < 60_000  # long curves are thinned
+    chart.save(tmp_path / "curves.csv")
+    lines = (tmp_path / "curves.csv").read_text().splitlines()
+    assert lines[0] == "step,loss,accuracy" and lines[1] == "0,1.001,0.0" and lines[2].endswith(",") and len(lines) == 2001
+    chart.save(tmp_path / "curves.html")
+    assert "<script" in (tmp_path / "curves.html").read_text() and chart.height > 300
+    check_svg(viz.curves())
+    check_svg(viz.curves({"a": [math.nan, 1.0, math.inf, 2.0], "b/c": [1.0], "d": [0.0, 0.0]}, log=True, smooth=0.5))
+    assert viz.curves().add(x=1).add(x=2).history == {"x": [(0.0, 1.0), (1.0, 2.0)]}
+
+
+def test_curves_live(monkeypatch):
+    """In a notebook what is shown is brought up to date, and not more than twice a second."""
+    updates = []
+
+    class Handle:
+        def update(self, picture):
+            updates.append(len(picture.history["loss"]))
+
+    modules = types.SimpleNamespace(get_ipython=lambda: True), types.SimpleNamespace(display=lambda picture, display_id: Handle())
+    monkeypatch.setitem(sys.modules, "IPython", modules[0])
+    monkeypatch.setitem(sys.modules, "IPython.display", modules[1])
+    chart = viz.curves().show()
+    for _ in range(50):
+        chart.add(loss=1.0)
+    assert updates == [1]
+
+
+def test_summary_saves(tmp_path):
+    summary = viz.summary(Net(), wisp.ones(1, 1, 8, 8))
+    summary.save(tmp_path / "summary.html")
+    summary.save(tmp_path / "summary.txt")
+    assert (tmp_path / "summary.txt").read_text() == f"{summary}\n"
+    page = (tmp_path / "summary.html").read_text()
+    assert page.startswith("<!DOCTYPE html>") and "<table" in page and "multiply-adds" in page

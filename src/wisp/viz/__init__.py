@@ -12,6 +12,7 @@ In a notebook the results show themselves.
 from wisp import _reference
 from wisp.viz._charts import Chart, activations, gradient_flow
 from wisp.viz._collect import trace
+from wisp.viz._curves import Curves, curves
 from wisp.viz._display import image, module_html, tensor_html
 from wisp.viz._graph import Graph, graph
 from wisp.viz._summary import Summary, summary
@@ -19,9 +20,11 @@ from wisp.viz._timeline import timeline
 
 __all__ = [
     "Chart",
+    "Curves",
     "Graph",
     "Summary",
     "activations",
+    "curves",
     "gradient_flow",
     "graph",
     "image",

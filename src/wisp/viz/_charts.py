@@ -4,16 +4,18 @@ import math
 
 import wisp
 from wisp.viz._collect import dense, unchanged
-from wisp.viz._page import Picture, escape, number_text, shape_text
+from wisp.viz._page import Picture, escape, number_text, page, shape_text
 
-__all__ = ["Chart", "activations", "gradient_flow"]
+__all__ = ["STYLE", "Chart", "activations", "gradient_flow"]
 
-_STYLE = (
+STYLE = (
     "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:12px;fill:#27272a}"
     ".mono{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:10.5px;fill:#52525b}"
     ".title{font-size:15px;font-weight:650}.tick{font-size:10px;fill:#8b8b94}.line{stroke:#e4e4e7}.bad{fill:#dc2626}"
     ".faint{fill:#93c5fd}.full{fill:#2563eb}.area{fill:#86efac;stroke:#16a34a;stroke-width:1}.dead{fill:#fecaca;stroke:#dc2626}"
-    ".zero{stroke:#a1a1aa;stroke-dasharray:2 2}"
+    ".zero{stroke:#a1a1aa;stroke-dasharray:2 2}.ground{fill:#fff}"
+    "@media (prefers-color-scheme:dark){.ground{fill:#18181b}text{fill:#e4e4e7}.mono,.tick{fill:#a1a1aa}.line{stroke:#33333a}"
+    ".faint{fill:#1e40af}.full{fill:#60a5fa}.area{fill:#14532d;stroke:#4ade80}.dead{fill:#450a0a}.bad{fill:#f87171}.zero{stroke:#71717a}}"
 )
 
 
@@ -24,13 +26,18 @@ class Chart(Picture):
         self.title, self.rows, self.width, self.height = title, rows, width, height + 10
         self._svg = (
             f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' viewBox='0 0 {width} {height}'>"
-            f"<style>{_STYLE}</style><rect width='{width}' height='{height}' fill='#fff'/>"
+            f"<style>{STYLE}</style><rect class='ground' width='{width}' height='{height}'/>"
             f"<text class='title' x='16' y='26'>{escape(title)}</text>{''.join(parts)}</svg>"
         )
 
     def svg(self):
         """The chart as the text of an SVG."""
         return self._svg
+
+    def html(self):
+        """The chart as a page; on a small screen it scrolls, so that it can be read."""
+        style = "<style>body{background:#fff}@media (prefers-color-scheme:dark){body{background:#18181b}}</style>"
+        return page(self.title, f"{style}<div style='overflow-x:auto'>{self._svg}</div>")
 
     def __repr__(self):
         return f"Chart({self.title!r}, {len(self.rows)} rows)"
@@ -74,7 +81,7 @@ def gradient_flow(model):
     def at(value):
         return (math.log10(value) - low) * scale if value > 0 else 0
 
-    parts = [_text(16, 44, "mean (dark) and largest (light) absolute value", "tick")]
+    parts = [_text(16, 44, "mean, and behind it largest, absolute value", "tick")]
     every = max(1, (high - low) // 8)
     for power in range(low, high + 1, every):
         x = left + (power - low) * scale

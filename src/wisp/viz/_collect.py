@@ -109,7 +109,14 @@ def unchanged(model):
 def _forward_name(backward):
     """MulBackward0 -> mul, NativeLayerNormBackward0 -> native_layer_norm."""
     name = re.sub(r"Backward\d*$", "", backward)
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower() or backward
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower() or backward
+    return "lstm" if name == "mkldnn_rnn_layer" else name
+
+
+def _of_a_layer(item):
+    """The layer of a recurrent network that an operator is, by the parameters that it uses: " layer 1 reversed"."""
+    found = next((match for p in item.parameters if (match := re.search(r"weight_ih_l(\d+)(_reverse)?$", p[0]))), None)
+    return f" layer {found[1]}{' reversed' if found[2] else ''}" if found else ""
 
 
 def dense(tensor):
@@ -252,8 +259,9 @@ def _traced_groups(calls, items):
     return chains
 
 
-def collect(tensors, model=None, gradients=True, frame=None, names=()):
-    """-> items, edges and groups of the graph of some tensors. `names` are those of leaves, by id."""
+def collect(tensors, model=None, gradients=True, frame=None, names=(), shown=()):
+    """-> items, edges and groups of the graph of some tensors. `names` are those of leaves, by id; those in `shown` are inputs of which
+    nobody wants the gradient."""
     calls = model if isinstance(model, trace) else None
     model = calls.model if calls else model
     roots = [wisp.autograd.graph._gradient_node(t) for t in tensors]
@@ -283,6 +291,8 @@ def collect(tensors, model=None, gradients=True, frame=None, names=()):
         if leaf is not None:
             item.title = parameter_names.get(id(leaf)) or leaf_names.get(id(leaf)) or "leaf"
             item.outputs = [(tuple(leaf.shape), leaf.dtype)]
+            if id(leaf) in shown:
+                item.backward, item.norm, item.module = "", None, "input"
             continue
         item.sequence = node._sequence_nr()
         item.title = _forward_name(node.name())
@@ -310,6 +320,8 @@ def collect(tensors, model=None, gradients=True, frame=None, names=()):
                 source = by_node[following]
                 shape, dtype = source.outputs[number] if number < len(source.outputs) else ((), None)
                 edges.append(Edge(source, item, shape, dtype))
+    for item in items:
+        item.title += _of_a_layer(item)
     groups = {}
     if model is not None:
         _make_groups(_traced_groups(calls.calls, items) if calls else _guess_groups(model, items, consumers), items, groups)

@@ -1,5 +1,6 @@
 """The picture of a graph: cards for operators, boxes for modules, drawn once as SVG; graph.js folds and zooms it."""
 
+import inspect
 import sys
 
 import wisp
@@ -52,6 +53,16 @@ def _path(points):
     return "".join(parts)
 
 
+def _mixture(items):
+    """What operators there are, the most frequent first: "Conv2d ×3 · BatchNorm2d ×3 · relu"."""
+    counts = {}
+    for item in [item for item in items if _kind(item) != "shape"] or items:
+        name = item.module or _forward_name(item.backward)
+        counts[name] = counts.get(name, 0) + 1
+    most = sorted(counts.items(), key=lambda pair: -pair[1])
+    return " · ".join(name + (f" ×{count}" if count > 1 else "") for name, count in most[:4]) + (" · …" if len(most) > 4 else "")
+
+
 class Graph(Picture):
     """A drawn graph: `.svg()`, `.html()`, `.save("graph.html")`; shows itself in a notebook."""
 
@@ -63,7 +74,7 @@ class Graph(Picture):
         boxes = {}
         for group in groups:
             parent = boxes[group.parent] if group.parent is not None else self._root
-            boxes[group] = box = Box(group.id, 7.4 * len(group.name + group.kind) + 70, 48, parent)
+            boxes[group] = box = Box(group.id, 7.4 * len(group.name + group.kind) + 70, 63, parent)
             parent.children.append(box)
         self._leaves = {}
         self._texts = {item: self._lines(item) for item in items}
@@ -92,32 +103,29 @@ class Graph(Picture):
         back = item.backward
         if item.saved_bytes:
             back += f" · saves {bytes_text(item.saved_bytes)}"
-        lines.append((back, "back"))
+        if back:
+            lines.append((back, "back"))
         last = ([f"|g| {number_text(item.norm)}"] if item.norm is not None else []) + ([item.source] if item.source else [])
         if last:
             lines.append(("  ".join(last), "note"))
         return lines
 
     def _fold(self, depth):
-        """Fold what lies deeper than `depth`; without one, open boxes from the outside while the picture stays readable."""
-        if depth is not None:
-            for box in self._boxes.values():
-                level, around = 0, box.parent
-                while around is not None and around is not self._root:
-                    level, around = level + 1, around.parent
-                box.folded = level >= depth
-            return
-        for box in self._boxes.values():
-            box.folded = True
-        shown = len(self._root.children)
-        queue = [child for child in self._root.children if isinstance(child, Box)]
-        while queue:
-            box = queue.pop(0)
-            if shown + len(box.children) > _VISIBLE and shown > 1:
-                continue
-            box.folded = False
-            shown += len(box.children)
-            queue += [child for child in box.children if isinstance(child, Box)]
+        """Fold what lies deeper than `depth`; without one, at the depth at which the picture as a whole can still be read."""
+        levels = {}
+        for box in self._boxes.values():  # outer ones come first
+            levels[box] = levels.get(box.parent, -1) + 1
+        if depth is None:
+            depth = max(levels.values(), default=0) + 1
+            while depth > 1 and self._visible(levels, depth) > _VISIBLE:
+                depth -= 1
+        for box, level in levels.items():
+            box.folded = level >= depth
+
+    def _visible(self, levels, depth):
+        """How many cards there are when modules are open to a depth."""
+        things = [*self._leaves.values(), *(box for box, level in levels.items() if level >= depth)]
+        return sum(levels.get(thing.parent, -1) < depth for thing in things)
 
     def _members(self, box):
         for item, leaf in self._leaves.items():
@@ -130,10 +138,15 @@ class Graph(Picture):
     def _summary(self, box):
         group = next(group for group, b in self._boxes.items() if b is box)
         inside = list(self._members(box))
-        results = {shape_text(edge.shape) for edge in self.edges if edge.source in inside and edge.target not in inside}
+        within = set(inside)
+        sources = dict.fromkeys(shape_text(edge.shape) for edge in self.edges if edge.target in within and edge.source not in within)
+        results = dict.fromkeys(shape_text(edge.shape) for edge in self.edges if edge.source in within and edge.target not in within)
+        if not results:  # the end of the graph
+            results = dict.fromkeys(shape_text(shape) for item in inside[-1:] for shape, _ in item.outputs)
         saved = sum(item.saved_bytes for item in inside)
         first = _plural(len(inside), "operator") + (f" · {_plural(group.count, 'parameter')}" if group.count else "")
-        return [first, " ".join(sorted(results)) + (f" · saves {bytes_text(saved)}" if saved else "")]
+        ways = " → ".join(" ".join(shapes) for shapes in (sources, results) if shapes)
+        return [first, ways + (f" · saves {bytes_text(saved)}" if saved else ""), _mixture(inside)]
 
     # --- drawing
     def _hidden(self, leaf):
@@ -193,7 +206,7 @@ class Graph(Picture):
         for name, shape, dtype, norm, _ in item.parameters:
             note = f", gradient norm {number_text(norm)}" if norm is not None else ""
             lines.append(f"parameter {name} {shape_text(shape)} {_type_text(dtype)}{note}")
-        lines.append(f"backward: {item.backward}, saves {item.saved_bytes:,} bytes")
+        lines.append(f"backward: {item.backward}, saves {item.saved_bytes:,} bytes" if item.backward else "needs no gradient")
         lines += [f"    {text}" for text in item.saved]
         if item.norm is not None:
             lines.append(f"norm of the gradient of its result: {item.norm:.6g}")
@@ -219,7 +232,7 @@ class Graph(Picture):
     def _folded_card(self, group):
         box = self._boxes[group]
         visible = box.folded and not self._hidden(box)
-        first, second = self._summary(box)
+        first, second, third = self._summary(box)
         w = box.least
         hidden = "" if visible else " style='display:none'"
         return (
@@ -228,7 +241,8 @@ class Graph(Picture):
             f"<rect class='shadow' x='4' y='4' width='{w:.1f}' height='{box.height}' rx='7'/>"
             f"<rect class='card' width='{w:.1f}' height='{box.height}' rx='7'/>"
             f"<text class='label' x='12' y='16'>▸ {escape(group.name)} <tspan class='class'>{escape(group.kind)}</tspan></text>"
-            f"<text class='shape' x='12' y='30'>{escape(second)}</text><text class='note' x='12' y='43'>{escape(first)}</text></g>"
+            f"<text class='shape' x='12' y='30'>{escape(second)}</text><text class='note' x='12' y='43'>{escape(first)}</text>"
+            f"<text class='note inside' x='12' y='56'>{escape(third)}</text></g>"
         )
 
     def _edge(self, number, edge, route):
@@ -296,6 +310,7 @@ class Graph(Picture):
         facts = f"{_plural(sum(item.kind == 'op' for item in self.items), 'operator')} · {bytes_text(saved)} saved for backward"
         body = (
             read("graph.html")
+            .replace("{{bar}}", read("bar.css"))
             .replace("{{svg}}", self.svg())
             .replace("{{data}}", embed(self._data()))
             .replace("{{facts}}", escape(facts))
@@ -307,11 +322,11 @@ class Graph(Picture):
         return f"Graph({len(self.items)} items, {len(self.edges)} edges, {len(self.groups)} modules)"
 
 
-def graph(target, model=None, *, gradients=True, depth=None):
+def graph(target, *inputs, model=None, gradients=True, depth=None):
     """The graph behind a tensor: what was computed, what backward will do, what is saved for it.
 
-    `target` is a tensor (or several) with a history. With `model` there are boxes for its modules; they are exact with a
-    `viz.trace` of it and found from the parameters without one. `graph(model, x)` calls the model and shows the result.
+    `target` is a tensor (or several) with a history. `graph(loss, model)` adds boxes for the modules; they are exact with a `viz.trace` of
+    the model and found from the parameters without one. `graph(model, x, y)` calls the model with these inputs and shows the result.
     For a scalar, a backward pass that changes nothing finds the norms of all gradients (`gradients=False` leaves it out).
     `depth` is how deep modules are open at first.
 
@@ -325,23 +340,34 @@ def graph(target, model=None, *, gradients=True, depth=None):
     >>> "[2, 3] float32" in picture.svg()
     True
     """
-    frame = sys._getframe(1)
+    frame, names, shown = sys._getframe(1), {}, set()
     if isinstance(target, Module):
-        inputs = model if isinstance(model, (tuple, list)) else (model,)
-        inputs = [x.detach().requires_grad_() if isinstance(x, wisp.Tensor) and x.is_floating_point() else x for x in inputs]
+        inputs = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], (tuple, list)) else inputs
+        # An input without gradient is made a leaf, to be seen; its card says no more than that.
+        copies = [x.detach().requires_grad_() if isinstance(x, wisp.Tensor) and x.is_floating_point() else x for x in inputs]
+        shown = {id(new) for old, new in zip(inputs, copies) if isinstance(old, wisp.Tensor) and not old.requires_grad}
         with wisp.enable_grad(), unchanged(target), trace(target) as calls:
-            result = target(*inputs)
-        names = {id(x): "input" for x in inputs}
+            result = target(*copies)
+        names = dict(zip(map(id, copies), _argument_names(target, len(copies))))
         model, target = calls, _tensors(result)
-    else:
-        names = {}
+    elif inputs:
+        (model,) = inputs
     tensors = [t for t in _tensors(target) if t.requires_grad]
     if not tensors:
         raise ValueError(
             "viz.graph(): nothing here requires grad, so no graph was recorded; make an input with requires_grad=True "
             "and compute outside of no_grad()"
         )
-    return Graph(*collect(tensors, model, gradients, frame, names), depth=depth)
+    return Graph(*collect(tensors, model, gradients, frame, names, shown), depth=depth)
+
+
+def _argument_names(model, count):
+    """What `forward` calls its arguments."""
+    try:
+        names = [p.name for p in inspect.signature(model.forward).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    except (TypeError, ValueError):
+        names = []
+    return names[:count] + [f"input {i}" for i in range(len(names), count)]
 
 
 def _tensors(value):

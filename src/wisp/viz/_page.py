@@ -41,7 +41,7 @@ def page(title, body):
     """A whole HTML page that needs nothing else."""
     return (
         f"<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>\n"
-        f"<meta name='viewport' content='width=device-width, initial-scale=1'></head>\n"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'><meta name='color-scheme' content='light dark'></head>\n"
         f"<body style='margin:0'>\n{body}\n</body></html>\n"
     )
 

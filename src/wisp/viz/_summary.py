@@ -1,10 +1,11 @@
 """A table of a model's layers: shapes, parameters, work and memory."""
 
 import math
+import pathlib
 
 import wisp
 from wisp import nn
-from wisp.viz._page import bytes_text, escape, shape_text
+from wisp.viz._page import bytes_text, escape, page, shape_text
 
 __all__ = ["Summary", "summary"]
 
@@ -115,6 +116,19 @@ class Summary:
         return "\n".join([text(self._TITLES), rule, *map(text, lines), rule, *(f"{name}: {value}" for name, value in self._totals())])
 
     __repr__ = __str__
+
+    def html(self):
+        """The table as the text of a page."""
+        style = (
+            "<style>body{font:14px system-ui,'DejaVu Sans',sans-serif;background:#fff;color:#27272a}table{white-space:nowrap}"
+            "tbody tr:nth-child(odd){background:#8881}@media (prefers-color-scheme:dark){body{background:#18181b;color:#e4e4e7}}</style>"
+        )
+        return page("summary", f"{style}<div style='padding:16px;overflow-x:auto'>{self._repr_html_()}</div>")
+
+    def save(self, path):
+        """Write the table: text by the name's end .txt, else an HTML page."""
+        text = f"{self}\n" if str(path).endswith(".txt") else self.html()
+        pathlib.Path(path).write_text(text, encoding="utf-8")
 
     def _repr_html_(self):
         side = "padding:2px 10px;text-align:"

@@ -72,22 +72,44 @@ function draw() {
     edge.setAttribute("d", path(points));
   });
 }
-function fold(id, folded) { boxes[id].folded = folded; draw(); }
+function fold(id, folded) { boxes[id].folded = folded; draw(); mark(); }
 
 // --- view
 let view = { x: 0, y: 0, k: 1 };
 function look() { world.setAttribute("transform", `translate(${view.x},${view.y}) scale(${view.k})`); }
 function zoom(factor, x, y) {
-  const k = Math.min(8, Math.max(0.03, view.k * factor));
+  const k = Math.min(8, Math.max(0.01, view.k * factor));
   view = { x: x - (x - view.x) * k / view.k, y: y - (y - view.y) * k / view.k, k };
   look();
 }
 const middle = () => [svg.clientWidth / 2, svg.clientHeight / 2];
+const bar = () => byId("bar").offsetTop + byId("bar").offsetHeight + 10;  // what the toolbar takes at the top
+function extent() {  // of what is shown: folding makes the picture narrower
+  let [left, right, bottom] = [Infinity, -Infinity, 0];
+  const add = (thing, w, h) => { left = Math.min(left, thing.x - w / 2); right = Math.max(right, thing.x + w / 2); bottom = Math.max(bottom, thing.y + h); };
+  for (const [id, leaf] of Object.entries(leaves)) if (!hidden(id)) add(leaf, leaf.w, leaf.h);
+  for (const [id, box] of Object.entries(boxes)) if (id !== "root" && !hidden(id)) add(box, box.folded ? box.least : box.w, box.folded ? box.h : box.tall);
+  return { left, right, bottom };
+}
 function fit() {
-  const w = boxes.root.w, h = boxes.root.tall, top = 58;
-  const k = Math.min(1.25, (svg.clientWidth - 40) / w, (svg.clientHeight - top - 20) / h);
-  view = { x: (svg.clientWidth - w * k) / 2, y: top + Math.max(0, (svg.clientHeight - top - h * k) / 2), k };
-  if (k < 0.55) view = { k: 0.85, x: svg.clientWidth / 2 - boxes.root.x * 0.85, y: top };  // too tall to read as a whole: begin at the top
+  const { left, right, bottom } = extent(), top = bar(), w = right - left, h = bottom;
+  const k = Math.min(1.25, (svg.clientWidth - 24) / w, (svg.clientHeight - top - 16) / h);
+  view = { x: (svg.clientWidth - w * k) / 2 - left * k, y: top + Math.max(0, (svg.clientHeight - top - 16 - h * k) / 2), k };
+  look();
+}
+function begin() {  // all of it if that can be read, else its top
+  fit();
+  if (view.k >= 0.45) return;
+  const { left, right } = extent(), k = Math.min(0.85, Math.max(0.45, (svg.clientWidth - 24) / (right - left)));
+  view = { k, x: svg.clientWidth / 2 - (left + right) / 2 * k, y: bar() };
+  look();
+}
+function show(id) {  // open what lies around something, and bring it to the middle
+  for (let around = parentOf(id); around; around = parentOf(around)) boxes[around].folded = false;
+  draw();
+  mark();
+  const thing = leaves[id] || boxes[id], k = Math.max(view.k, 0.8);
+  view = { k, x: svg.clientWidth / 2 - thing.x * k, y: (svg.clientHeight + bar()) / 2 - (thing.y + height(id) / 2) * k };
   look();
 }
 svg.removeAttribute("viewBox");
@@ -97,18 +119,29 @@ svg.addEventListener("wheel", event => {
   const area = svg.getBoundingClientRect();
   zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015)), event.clientX - area.left, event.clientY - area.top);
 }, { passive: false });
-let drag = null;
-svg.addEventListener("pointerdown", event => { drag = { x: event.clientX - view.x, y: event.clientY - view.y, moved: false, at: [event.clientX, event.clientY] }; });
+// One pointer moves, two zoom.
+const pointers = new Map();
+let moved = false, from = null;
+const centre = () => { const all = [...pointers.values()]; return [all.reduce((a, p) => a + p[0], 0) / all.length, all.reduce((a, p) => a + p[1], 0) / all.length]; };
+const spread = () => { const [a, b] = [...pointers.values()]; return b ? Math.hypot(a[0] - b[0], a[1] - b[1]) : 1; };
+function hold() { from = pointers.size ? { at: centre(), spread: spread(), view: { ...view } } : null; }
+svg.addEventListener("pointerdown", event => {
+  if (!pointers.size) moved = false;
+  pointers.set(event.pointerId, [event.clientX, event.clientY]);
+  hold();
+});
 window.addEventListener("pointermove", event => {
-  if (!drag) return;
-  if (Math.hypot(event.clientX - drag.at[0], event.clientY - drag.at[1]) > 4) drag.moved = true;
-  if (!drag.moved) return;
+  if (!pointers.has(event.pointerId)) return;
+  pointers.set(event.pointerId, [event.clientX, event.clientY]);
+  const [x, y] = centre();
+  if (Math.hypot(x - from.at[0], y - from.at[1]) > 4 || pointers.size > 1) moved = true;
+  if (!moved) return;
   svg.classList.add("moving");
-  view.x = event.clientX - drag.x; view.y = event.clientY - drag.y;
+  const k = Math.min(8, Math.max(0.01, from.view.k * (pointers.size > 1 ? spread() / from.spread : 1)));
+  view = { k, x: x - (from.at[0] - from.view.x) * k / from.view.k, y: y - (from.at[1] - from.view.y) * k / from.view.k };
   look();
 });
-let moved = false;
-window.addEventListener("pointerup", () => { moved = drag !== null && drag.moved; drag = null; svg.classList.remove("moving"); });
+for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, event => { pointers.delete(event.pointerId); hold(); svg.classList.remove("moving"); });
 
 // --- clicks
 svg.addEventListener("click", event => {
@@ -126,22 +159,57 @@ svg.addEventListener("click", event => {
 byId("in").onclick = () => zoom(1.3, ...middle());
 byId("out").onclick = () => zoom(1 / 1.3, ...middle());
 byId("fit").onclick = fit;
-function foldAll(folded) {
-  for (const id in boxes) if (id !== "root") boxes[id].folded = folded;
+byId("direction").onclick = event => event.target.classList.toggle("on", svg.classList.toggle("backward"));
+
+// --- depth: how many levels of modules are open
+const level = id => { let n = 0; for (let around = parentOf(id); around; around = parentOf(around)) n++; return n; };
+const deepest = Math.max(0, ...Object.keys(boxes).map(id => id === "root" ? 0 : level(id)));
+function depth(levels) {
+  for (const id in boxes) if (id !== "root") boxes[id].folded = level(id) > levels;
   draw();
   fit();
+  mark();
 }
-byId("fold").onclick = () => foldAll(true);
-byId("open").onclick = () => foldAll(false);
-byId("direction").onclick = event => event.target.classList.toggle("on", svg.classList.toggle("backward"));
+function mark() {  // the depth to which modules are open, if it is one
+  const inner = Object.keys(boxes).filter(id => id !== "root");
+  for (const button of document.querySelectorAll("#depths button"))
+    button.classList.toggle("on", inner.every(id => boxes[id].folded === level(id) > Number(button.dataset.depth)));
+}
+for (let levels = 0; levels <= deepest; levels++) {
+  const button = document.createElement("button");
+  [button.dataset.depth, button.textContent] = [levels, levels < deepest || !levels ? levels : "all"];
+  button.title = levels ? `open ${levels} levels of modules` : "fold all modules";
+  button.onclick = () => depth(levels);
+  byId("depths").append(button);
+}
+if (!deepest) byId("depths").style.display = "none";
+mark();
+
+// --- find: hits are counted wherever they lie; Enter opens what is around the next one and goes there
+let hits = [], at = -1;
+function told() { byId("hits").textContent = byId("find").value ? (hits.length ? `${at + 1 || "–"}/${hits.length}` : "none") : ""; }
 byId("find").oninput = event => {
   const text = event.target.value.toLowerCase();
+  [hits, at] = [[], -1];
   for (const element of document.querySelectorAll(".item,.folded")) {
-    const hit = text && element.textContent.toLowerCase().includes(text);
-    element.classList.toggle("found", Boolean(hit));
+    const hit = Boolean(text) && element.textContent.toLowerCase().includes(text);
+    if (hit && leaves[element.id]) hits.push(element.id);
+    element.classList.toggle("found", hit);
     element.classList.toggle("dim", Boolean(text) && !hit);
+    element.classList.remove("current");
   }
+  hits.sort((a, b) => leaves[a].y - leaves[b].y || leaves[a].x - leaves[b].x);
+  told();
 };
-window.addEventListener("resize", fit);
+byId("find").onkeydown = event => {
+  if (event.key === "Escape") { event.target.value = ""; event.target.oninput(event); }
+  if (event.key !== "Enter" || !hits.length) return;
+  at = (at + (event.shiftKey ? hits.length - 1 + (at < 0) : 1)) % hits.length;
+  document.querySelectorAll(".current").forEach(element => element.classList.remove("current"));
+  byId(hits[at]).classList.add("current");
+  show(hits[at]);
+  told();
+};
+window.addEventListener("resize", begin);
 draw();
-fit();
+begin();

@@ -61,8 +61,8 @@ _HOMES = {
     "futures": "Future",
     "_ops": "ops classes",
     "storage": """
-        UntypedStorage TypedStorage Storage FloatStorage DoubleStorage HalfStorage BFloat16Storage ByteStorage CharStorage ShortStorage
-        IntStorage LongStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage""",
+        UntypedStorage TypedStorage Storage StorageBase FloatStorage DoubleStorage HalfStorage BFloat16Storage ByteStorage CharStorage
+        ShortStorage IntStorage LongStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage""",
     "sparse": "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_compressed_tensor",
     "_C": "PyTorchFileReader",
     "_compat.symbols": """

@@ -12,10 +12,14 @@ from importlib.machinery import ModuleSpec, PathFinder
 
 MODULES = set(
     """
-    _C _VF __config__ __future__ _higher_order_ops _jit_internal _ops _utils accelerator as_torch check cpu functional futures
+    _C _VF __config__ __future__ _higher_order_ops _jit_internal _ops _utils accelerator as_torch check cpu functional functorch futures
     monitor quasirandom return_types run storage torch_version types version""".split()
 )
-TABLES = set("_dynamo _inductor _six _subclasses _tensor_str mps mtia package quantization xpu".split())
+TABLES = set(
+    """
+    _custom_ops _dynamo _functorch _guards _inductor _library _logging _six _subclasses _tensor_str _weights_only_unpickler mps mtia package
+    quantization xpu""".split()
+)
 NAMES = MODULES | TABLES
 # dtypes that Wisp lacks (see dtypes.py), with the bits of an element
 ABSENT_DTYPES = {
@@ -35,9 +39,13 @@ class Finder:
         package, _, rest = name.partition(".")
         if package != "wisp":
             return None
-        if rest in MODULES:
-            return PathFinder.find_spec(name, _FOLDER)
         from wisp._compat.stubs import STUBS
+
+        if rest in MODULES:
+            spec = PathFinder.find_spec(name, _FOLDER)
+            if spec.submodule_search_locations is None and any(stub.startswith(rest + ".") for stub in STUBS):
+                spec.submodule_search_locations = []  # a file, with tables below it
+            return spec
 
         if rest not in STUBS:
             return None

@@ -18,7 +18,7 @@ from wisp._compat import Finder, missing
 
 # the release of PyTorch whose names and behaviour Wisp follows, and that of torchvision
 VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}
-_ROOTS = {"torch": "wisp", "torchvision": "wisp.vision"}
+_ROOTS = {"torch": "wisp", "torchvision": "wisp.vision", "functorch": "wisp.functorch"}
 _SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim")
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 

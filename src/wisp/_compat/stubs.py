@@ -7,67 +7,9 @@ import re
 import types
 from importlib import import_module
 
+from wisp._compat.answers import Answer, From, Nothing, Refusal, Unused, same
 from wisp._compat.config import Config
-
-
-class Answer:
-    """A function that returns one value whatever it is called with, or what becomes of its arguments."""
-
-    def __init__(self, text, value=None, parameters="", result="value"):
-        self.text, self.value, self.parameters, self.result = text, value, parameters, result
-
-    def make(self, name, module):
-        # evaluated, so that the function has its parameters by name: signatures are compared, and a wrong call is an error
-        function = eval(f"lambda {self.parameters}: {self.result}", {"value": self.value})
-        function.__name__, function.__qualname__, function.__module__, function.__doc__ = name, name, module, self.text
-        return function
-
-
-class Refusal:
-    """A function, or a class, that cannot be used: the text says why and what to do instead."""
-
-    def __init__(self, text, is_class=False):
-        self.text, self.is_class = text, is_class
-
-    def make(self, name, module):
-        def refuse(*args, **kwargs):
-            raise NotImplementedError(f"{module[5:]}.{name}: {self.text}")
-
-        refuse.__name__, refuse.__qualname__, refuse.__module__ = name, name, module
-        refuse.__doc__ = "Not available: raises NotImplementedError."
-        annotated = classmethod(lambda cls, kind: cls)
-        contents = {"__init__": refuse, "__module__": module, "__doc__": refuse.__doc__, "__class_getitem__": annotated}
-        return type(name, (), contents) if self.is_class else refuse
-
-
-class Unused:
-    """A class that programs compare with or catch, and that Wisp makes no use of."""
-
-    def __init__(self, text, base=object):
-        self.text, self.base = text, base
-
-    def make(self, name, module):
-        return type(name, (self.base,), {"__doc__": self.text, "__module__": module})
-
-
-class From:
-    """What another module has, under the same name unless told otherwise."""
-
-    def __init__(self, home, name=None):
-        self.home, self.name = home, name
-
-    def make(self, name, module):
-        return getattr(import_module(self.home), self.name or name)
-
-
-class _Nothing(contextlib.nullcontext, contextlib.ContextDecorator):
-    """A context, or a decorator, that changes nothing."""
-
-
-def _all(names, what):
-    """The same for several names."""
-    return dict.fromkeys(names.split(), what)
-
+from wisp._compat.inner import INNER
 
 _NO_DEVICE = {
     "is_available": Answer("False: Wisp runs on the CPU and on CUDA.", False),
@@ -77,6 +19,14 @@ _NO_DEVICE = {
     "manual_seed_all": Answer("Nothing to seed.", None, "seed"),
     "empty_cache": Answer("Nothing to free."),
     "synchronize": Answer("Nothing to wait for.", None, "device=None"),
+    **same(
+        "memory_allocated max_memory_allocated memory_reserved max_memory_reserved", Answer("0: there is no such device.", 0, "device=None")
+    ),
+    **same("reset_peak_memory_stats reset_max_memory_allocated", Answer("Nothing was counted.", None, "device=None")),
+    "current_device": Answer("0: there is no such device.", 0),
+    "is_bf16_supported": Answer("False: there is no such device.", False, "including_emulation=True"),
+    **same("set_device get_device_name get_device_properties get_device_capability", Refusal("there is no such device")),
+    **same("get_rng_state set_rng_state get_rng_state_all set_rng_state_all", Refusal("there is no such device")),
 }
 _NO_ARCHIVES = "Wisp writes and reads no archives of code: save the state_dict with torch.save and ship the source beside it"
 _NO_CALLS = (
@@ -125,7 +75,7 @@ STUBS = {
     "_dynamo": (
         "Names of PyTorch's compiler front end that programs touch; Wisp runs eagerly.",
         {
-            **_all("allow_in_graph assume_constant_result disable is_compiling list_backends reset", From("wisp.compiler")),
+            **same("allow_in_graph assume_constant_result disable is_compiling list_backends reset", From("wisp.compiler")),
             "optimize": Answer("A decorator that returns the function as it is.", lambda f: f, "backend='inductor', **options"),
             "graph_break": Answer("Nothing to break.", None, "msg=''"),
             "mark_dynamic": Answer("Nothing to mark.", None, "t, index, **options"),
@@ -133,13 +83,17 @@ STUBS = {
             "mark_static_address": Answer("Nothing to mark.", None, "t, guard=True"),
             "OptimizedModule": Unused("The class of compiled modules: none is one, `compile` returns the module itself."),
             "explain": Refusal("Wisp runs eagerly and has no compiler to ask"),
+            "is_dynamo_supported": Answer("False: there is no compiler.", False),
         },
     ),
     "_dynamo.config": ("Settings that are remembered, and without effect.", Config),
-    "_dynamo.eval_frame": ("The class of compiled modules by its inner module.", {"OptimizedModule": From("wisp._dynamo")}),
+    "_dynamo.eval_frame": (
+        "The class of compiled modules by its inner module.",
+        {"OptimizedModule": From("wisp._dynamo"), "is_dynamo_supported": From("wisp._dynamo")},
+    ),
     "_dynamo.exc": (
         "Errors of PyTorch's compiler; none is raised.",
-        _all("TorchDynamoException BackendCompilerFailed Unsupported", Unused("Not raised.", RuntimeError)),
+        same("TorchDynamoException BackendCompilerFailed Unsupported", Unused("Not raised.", RuntimeError)),
     ),
     "_dynamo._trace_wrapped_higher_order_op": (
         "A context of PyTorch's compiler in which x[tensor] is traced; here indexing with tensors works anyway, in `vmap` too.",
@@ -151,7 +105,7 @@ STUBS = {
             "_log_api_usage_once": Answer("Nothing is counted.", None, "event"),
             "_get_tracing_state": Answer("None: nothing is traced."),
             "_get_tracing_state_value": Answer("None: nothing is traced."),
-            **_all(
+            **same(
                 """
                 _jit_set_profiling_mode _jit_set_profiling_executor _jit_set_texpr_fuser_enabled _jit_set_nvfuser_enabled
                 _jit_override_can_fuse_on_gpu _jit_override_can_fuse_on_cpu""",
@@ -161,9 +115,17 @@ STUBS = {
             "_get_privateuse1_backend_name": Answer("The name of a device that nobody defined.", "privateuseone"),
             "_cuda_isInBadFork": Answer("False: GPUs are found on first use.", False),
             "PyTorchFileReader": Refusal("use torch.load, which reads PyTorch's archives", is_class=True),
-            **_all("Graph Value ListType ScriptModule ScriptFunction FunctionSchema", Unused(_NO_GRAPHS)),
-            **_all("_has_xpu _has_mps _has_mkldnn _has_mkl _has_xnnpack", False),
-            **_all("_has_lapack _has_openmp _GLIBCXX_USE_CXX11_ABI", True),
+            **same("Graph Value ListType ScriptModule ScriptFunction FunctionSchema", Unused(_NO_GRAPHS)),
+            "_is_alias_of": Answer("Whether two tensors view one memory.", None, "a, b", "a.untyped_storage() == b.untyped_storage()"),
+            "_is_torch_function_enabled": Answer("True.", True),
+            "_unset_dispatch_mode": Answer("None: there are no such modes.", None, "mode"),
+            "_get_dispatch_mode": Answer("None: there are no such modes.", None, "mode"),
+            **same("_jit_can_fuse_on_gpu _jit_can_fuse_on_cpu", Answer("False.", False)),
+            **same("_jit_set_nvfuser_guard_mode _jit_set_autocast_mode", Answer("Nothing to set.", False, "mode")),
+            "PyTorchFileWriter": Refusal("use torch.save, which writes PyTorch's archives", is_class=True),
+            **same("FloatType IntType StringType BoolType TensorType ListType TupleType OptionalType Type", Unused(_NO_GRAPHS)),
+            **same("_has_xpu _has_mps _has_mkldnn _has_mkl _has_xnnpack", False),
+            **same("_has_lapack _has_openmp _GLIBCXX_USE_CXX11_ABI", True),
         },
     ),
     "cuda.nvtx": (
@@ -174,7 +136,7 @@ STUBS = {
             "range_start": Answer("Begin a range; its handle.", 0, "msg"),
             "range_end": Answer("End a range.", None, "range_id"),
             "mark": Answer("Note a moment.", None, "msg"),
-            "range": Answer("A range, as a context.", _Nothing(), "msg, *args, **kwargs"),
+            "range": Answer("A range, as a context.", Nothing(), "msg, *args, **kwargs"),
         },
     ),
     "cuda.profiler": (
@@ -183,7 +145,7 @@ STUBS = {
             "init": Answer("Nothing to set.", None, "output_file, flags=None, output_mode='key_value'"),
             "start": Answer("Nothing is started."),
             "stop": Answer("Nothing is stopped."),
-            "profile": Answer("A context that changes nothing.", _Nothing()),
+            "profile": Answer("A context that changes nothing.", Nothing()),
         },
     ),
     "cuda.amp.grad_scaler": (
@@ -194,25 +156,25 @@ STUBS = {
         "Marks for Intel's profiler: nothing is written.",
         {
             "is_available": Answer("False.", False),
-            **_all("range_push mark", Answer("Nothing is written.", None, "msg")),
+            **same("range_push mark", Answer("Nothing is written.", None, "msg")),
             "range_pop": Answer("Nothing is written."),
         },
     ),
     "jit.annotations": (
         "Type names that annotated programs import from here.",
-        {**_all("Dict List Optional Tuple Union", From("typing")), **{f"BroadcastingList{n}": From("typing", "List") for n in (1, 2, 3)}},
+        {**same("Dict List Optional Tuple Union", From("typing")), **{f"BroadcastingList{n}": From("typing", "List") for n in (1, 2, 3)}},
     ),
     "fx.experimental.proxy_tensor": ("Whether a graph is being traced: never.", {"get_proxy_mode": Answer("None: nothing is traced.")}),
     "fx.experimental.symbolic_shapes": (
         "Names of symbolic sizes: sizes are plain numbers here.",
         {
-            **_all(
+            **same(
                 "guard_size_oblivious guard_or_true guard_or_false guard_scalar statically_known_true guard_bool",
                 Answer("The truth of the expression.", None, "expr", "bool(expr)"),
             ),
             "guard_int": Answer("The number.", None, "value", "int(value)"),
-            **_all("is_symbolic has_free_symbols", Answer("False.", False, "value")),
-            **_all("free_symbols free_unbacked_symbols", set),
+            **same("is_symbolic has_free_symbols", Answer("False.", False, "value")),
+            **same("free_symbols free_unbacked_symbols", set),
             "ShapeEnv": Unused("What is known of sizes: all."),
         },
     ),
@@ -220,7 +182,7 @@ STUBS = {
         "How tensors are pickled for other processes, under PyTorch's path.",
         {
             "ForkingPickler": From("multiprocessing.reduction"),
-            **_all("rebuild_tensor reduce_storage reduce_tensor", From("wisp.multiprocessing.shared")),
+            **same("rebuild_tensor reduce_storage reduce_tensor", From("wisp.multiprocessing.shared")),
         },
     ),
     "utils.deterministic": ("Whether new memory is filled; it is not.", {"fill_uninitialized_memory": True}),
@@ -231,16 +193,15 @@ STUBS = {
     "utils.cpp_extension": (
         "PyTorch's C++ extensions: they are built against PyTorch's own library, and so do not load into Wisp.",
         {
-            **_all("load load_inline CppExtension CUDAExtension BuildExtension", Refusal(_NO_EXTENSIONS)),
-            **_all("CUDA_HOME ROCM_HOME", None),
+            **same("load load_inline CppExtension CUDAExtension BuildExtension", Refusal(_NO_EXTENSIONS)),
+            **same("CUDA_HOME ROCM_HOME", None),
         },
     ),
-    "utils.data._utils": ("PyTorch's paths to the parts of the loader: `_utils.collate`, `_utils.worker`.", {}),
     "utils.data._utils.pin_memory": ("Pinned memory, by PyTorch's path.", {"pin_memory": From("wisp.utils.data.dataloader", "_pinned")}),
     "utils.data._utils.collate": (
         "Joining samples, under PyTorch's path.",
         {
-            **_all(
+            **same(
                 """
                 collate collate_float_fn collate_int_fn collate_numpy_array_fn collate_numpy_scalar_fn collate_str_fn collate_tensor_fn
                 default_collate default_collate_fn_map default_convert""",
@@ -253,8 +214,8 @@ STUBS = {
         "`torch.distributed.rpc`: calls of functions in other processes, which Wisp does not make; what is called says so.",
         {
             "is_available": Answer("False.", False),
-            **_all("init_rpc rpc_sync rpc_async remote shutdown get_worker_info", Refusal(_NO_CALLS)),
-            **_all("RpcBackendOptions TensorPipeRpcBackendOptions WorkerInfo RRef PyRRef", Refusal(_NO_CALLS, is_class=True)),
+            **same("init_rpc rpc_sync rpc_async remote shutdown get_worker_info", Refusal(_NO_CALLS)),
+            **same("RpcBackendOptions TensorPipeRpcBackendOptions WorkerInfo RRef PyRRef", Refusal(_NO_CALLS, is_class=True)),
             "BackendType": types.SimpleNamespace(TENSORPIPE="TENSORPIPE"),
         },
     ),
@@ -268,7 +229,7 @@ STUBS = {
     ),
     "distributed.checkpoint.hf_storage": (
         "Sharded checkpoints as safetensors files: not written or read; whole models are, by `wisp.utils.safetensors`.",
-        _all("HuggingFaceStorageReader HuggingFaceStorageWriter", Refusal(_NO_SHARDED_SAFETENSORS, is_class=True)),
+        same("HuggingFaceStorageReader HuggingFaceStorageWriter", Refusal(_NO_SHARDED_SAFETENSORS, is_class=True)),
     ),
     "distributed._composable": ("Older paths of `fully_shard` and `checkpoint`.", {}),
     "distributed.elastic": ("What programs written for torchrun import.", {}),
@@ -287,7 +248,7 @@ STUBS = {
     "vision.ops.misc": (
         "The old place of some layers.",
         {
-            **_all("MLP Conv2dNormActivation FrozenBatchNorm2d Permute SqueezeExcitation", From("wisp.vision.ops.layers")),
+            **same("MLP Conv2dNormActivation FrozenBatchNorm2d Permute SqueezeExcitation", From("wisp.vision.ops.layers")),
             "ConvNormActivation": From("wisp.vision.ops.layers", "Conv2dNormActivation"),
         },
     ),
@@ -309,11 +270,11 @@ PATHS = {
     "nn.parallel.parallel_apply": "nn.parallel.scatter_gather",
     "nn.parallel.replicate": "nn.parallel.scatter_gather",
     "profiler.profiler": "profiler",
-    "utils.data._utils.worker": "utils.data._worker_info",
     "utils.tensorboard.summary": "utils.tensorboard._content",
     "vision.models.segmentation.deeplabv3": "vision.models.segmentation",
     "vision.models.segmentation.fcn": "vision.models.segmentation",
 }
+STUBS.update(INNER)
 STUBS.update({path: (f"Another path of `wisp.{home}`.", f"wisp.{home}") for path, home in PATHS.items()})
 
 

@@ -9,7 +9,22 @@ import types
 
 from wisp import _core
 
-_FAMILIES = ("reduce", "shape", "copies", "measure", "signal", "objects", "foreach", "matmul", "linear", "misc", "neural", "sparse", "rare")
+_FAMILIES = (
+    "reduce",
+    "shape",
+    "copies",
+    "measure",
+    "signal",
+    "objects",
+    "foreach",
+    "matmul",
+    "linear",
+    "misc",
+    "neural",
+    "sparse",
+    "rare",
+    "private",
+)
 
 
 def _inplace(function):

@@ -162,6 +162,20 @@ def _rebuild_in(cls, memory, dtype, shape, stride, offset, requires_grad, attrib
     return tensor
 
 
+def _rebuild_from_type_v2(func, new_type, args, state):
+    """What a tensor with attributes, or of a subclass, is made by in PyTorch's pickles."""
+    made = func(*args)
+    if type(made) is not new_type:
+        made = made.as_subclass(new_type)
+    if hasattr(made, "__setstate__"):
+        made.__setstate__(state)
+    elif isinstance(state, tuple):
+        made.__dict__.update(state[0])
+    else:
+        made.__dict__.update(state)
+    return made
+
+
 def _copied_in_memory(tensor, memo):
     """A copy that lies in the copy of the tensor's memory, as the copies of its other views do."""
     if tensor.device.type == "meta":
@@ -379,8 +393,8 @@ for _type in (_core.dtype, _core.layout, _core.memory_format):
 
 _NO_METHODS = set(
     """
-    install _Array _rebuild_in _Memory _memory _copied_in_memory _size _kind_of _device _named _disabled_torch_function_impl
-    _torch_function _init_subclass""".split()
+    install _Array _rebuild_in _rebuild_from_type_v2 _Memory _memory _copied_in_memory _size _kind_of _device _named
+    _disabled_torch_function_impl _torch_function _init_subclass""".split()
 )
 
 

@@ -156,3 +156,8 @@ def grad(
 
 
 _reference.attach(__name__, globals())
+
+
+def _profiler_enabled():
+    """Whether a profiler is recording."""
+    return _core._operators[""]["_profiler_enabled"]()

@@ -31,4 +31,8 @@ def __getattr__(name):
         from wisp.distributed import device_mesh
 
         return getattr(device_mesh, name)
+    if name in ("Store", "TCPStore", "FileStore", "HashStore", "PrefixStore", "ProcessGroupGloo", "ProcessGroupNCCL"):
+        from wisp._C import _distributed_c10d
+
+        return getattr(_distributed_c10d, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

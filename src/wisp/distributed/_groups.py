@@ -28,6 +28,7 @@ class Backend(str):
 
     UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl"
     backend_list = ["undefined", "gloo", "nccl", "mpi", "ucc", "xccl"]
+    default_device_backend_map = {"cpu": "gloo", "cuda": "nccl"}
 
     def __new__(cls, name):
         if not isinstance(name, str):

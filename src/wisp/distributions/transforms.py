@@ -4,7 +4,14 @@ import math
 
 import wisp
 from wisp.distributions import constraints
-from wisp.distributions._transform import ComposeTransform, IndependentTransform, ReshapeTransform, Transform, identity_transform  # noqa: F401
+from wisp.distributions._transform import (  # noqa: F401
+    ComposeTransform,
+    IndependentTransform,
+    ReshapeTransform,
+    Transform,
+    _InverseTransform,
+    identity_transform,
+)
 from wisp.distributions.utils import lazy_property, sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 
 __all__ = """

@@ -289,3 +289,7 @@ class optimized_execution:
 
     def __exit__(self, *details):
         return False
+
+
+def _get_trace_graph(f, args=(), kwargs=None, strict=True, _force_outplace=False, return_inputs=False, _return_inputs_states=False):
+    raise NotImplementedError("jit._get_trace_graph: no TorchScript graph is made; torch.fx.symbolic_trace gives a graph of a module")

@@ -13,6 +13,9 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
     return Parameter(data, requires_grad)
 
 
+_ParameterMeta = type(wisp.Tensor)
+
+
 class Parameter(wisp.Tensor):
     """A tensor that a module trains: assigned to an attribute of a module, it appears in `module.parameters()`.
 

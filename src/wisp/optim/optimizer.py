@@ -39,6 +39,11 @@ from wisp.utils.hooks import RemovableHandle
 _clear_grads = getattr(_core, "_clear_grads", None)
 
 
+def _get_capturable_supported_devices(supports_xla=True):
+    """Where a step can be part of a graph: on GPUs."""
+    return ["cuda"]
+
+
 class _RequiredParameter:
     """Stands for a hyperparameter without a default."""
 

@@ -428,6 +428,13 @@ def default_restore_location(storage, location):
     return storage.to(wisp.device(location)) if str(location) != "cpu" else storage
 
 
+def normalize_storage_type(storage_type):
+    """The class of storages of a name, or of a class of storages on a GPU, in main memory."""
+    import wisp
+
+    return getattr(wisp, storage_type if isinstance(storage_type, str) else storage_type.__name__)
+
+
 def location_tag(storage):
     """The name of a storage's place."""
     return str(storage.device)

@@ -365,6 +365,7 @@ def _sparse_product(a, b):
 
 def mm_reduced(matrix, dense, reduce):
     """The mean, largest or smallest of the products that make up each element of matrix @ dense; 0 for an empty row."""
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce not in ("mean", "amax", "amin"):
         raise RuntimeError(f"sparse.mm: reduce must be 'sum', 'mean', 'amax' or 'amin', got {reduce!r}")
     if not _is_sparse(matrix) or _is_sparse(dense) or matrix.dim() != 2 or dense.dim() != 2:

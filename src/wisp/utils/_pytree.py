@@ -519,6 +519,15 @@ class _Star:
 Context = Any
 SUPPORTED_NODES = _NODES
 _dict_flatten = _flatten_dict
+_list_flatten, _list_unflatten = _NODES[list].flatten, _NODES[list].unflatten
+_tuple_flatten, _tuple_unflatten = _NODES[tuple].flatten, _NODES[tuple].unflatten
+
+
+def _list_flatten_with_keys(value):
+    return [(SequenceKey(i), item) for i, item in enumerate(value)], None
+
+
+_tuple_flatten_with_keys = _list_flatten_with_keys
 
 
 def _dict_unflatten(values, context):

@@ -161,3 +161,50 @@ def test_types_of_old_programs():
     assert isinstance(x, wisp.FloatTensor) and not isinstance(x, wisp.cuda.FloatTensor)
     assert x.type() == "torch.FloatTensor" and x.type("torch.LongTensor").type() == "torch.LongTensor"
     assert x.double().type(wisp.Tensor).dtype is wisp.float32 and x.type(wisp.IntTensor).dtype is wisp.int32
+
+
+def ran(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+
+
+INNER = """
+    _functorch.vmap._broadcast_to_and_flatten _C._functorch.is_batchedtensor nested._internal.nested_tensor.NestedTensor
+    utils._device.DeviceContext utils.data.graph_settings.apply_sharding utils.data.datapipes.iter.combinatorics.ShufflerIterDataPipe
+    utils.data._utils.worker._generate_state distributed.fsdp.api.StateDictType fx._compatibility.compatibility _logging.set_logs
+    utils._sympy.value_ranges.ValueRanges testing._internal.common_utils.run_tests _dynamo.eval_frame.is_dynamo_supported
+    nn.utils._named_member_accessor.swap_tensor distributions.transforms._InverseTransform nn.init._no_grad_uniform_
+    _convert_indices_from_coo_to_csr _segment_reduce _utils._rebuild_tensor_v2 nn.modules.module._global_forward_hooks
+    distributed.Backend.default_device_backend_map autograd._profiler_enabled serialization.normalize_storage_type""".split()
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_inner_names_that_libraries_import(name):
+    import importlib
+
+    from wisp._compat.modules.check import lookup
+
+    assert lookup("torch." + name) is None
+    parts = name.split(".")
+    if len(parts) > 1 and parts[-2] != "Backend":
+        assert hasattr(importlib.import_module("wisp." + ".".join(parts[:-1])), parts[-1])
+
+
+def test_functorch_is_found():
+    code = """
+import wisp.as_torch, torch, functorch
+model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+function, parameters, buffers = functorch.make_functional_with_buffers(model.eval())
+x = torch.ones(4, 2)
+print(torch.equal(function(parameters, buffers, x), model(x)), functorch.vmap is torch.func.vmap)
+"""
+    assert ran(code).split() == ["True", "True"]
+
+
+def test_tensors_that_pytorch_pickled(tmp_path):
+    code = """
+import wisp.as_torch, torch, pickle
+storage = torch.FloatStorage([1.0, 2.0, 3.0, 4.0])
+x = torch._utils._rebuild_tensor_v2(storage, 1, (2,), (1,), True, {})
+print(x.tolist(), x.requires_grad, pickle.loads(pickle.dumps(storage)).tolist())
+"""
+    assert ran(code).strip() == "[2.0, 3.0] True [1.0, 2.0, 3.0, 4.0]"

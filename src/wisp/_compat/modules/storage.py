@@ -28,7 +28,7 @@ def _load_from_bytes(content):
     return wisp.load(io.BytesIO(content), weights_only=False)
 
 
-class _Memory:
+class _StorageBase:
     """What both kinds of storages have."""
 
     is_sparse = is_sparse_csr = False
@@ -91,7 +91,7 @@ class _Memory:
         return self._with(UntypedStorage._over(self.untyped()._bytes.pin_memory()))
 
 
-class UntypedStorage(_Memory):
+class UntypedStorage(_StorageBase):
     """A block of memory that tensors share, seen as bytes.
 
     >>> import wisp
@@ -225,7 +225,7 @@ class UntypedStorage(_Memory):
         return self._bytes.__array__(dtype, copy)  # for torch.asarray and NumPy
 
 
-class TypedStorage(_Memory):
+class TypedStorage(_StorageBase):
     """A block of memory seen as elements of one dtype: what `tensor.storage()` gives."""
 
     def __init__(self, *args, wrap_storage=None, dtype=None, device=None, _internal=False):
@@ -374,6 +374,8 @@ class TypedStorage(_Memory):
         dtype = dtype or getattr(cls, "dtype", None) or wisp.get_default_dtype()
         return TypedStorage(wrap_storage=UntypedStorage.from_buffer(*args, dtype=dtype, **options), dtype=dtype)
 
+    _from_buffer = from_buffer
+
     @classmethod
     def from_file(cls, filename, shared=False, size=0):
         """The elements of a file, mapped into memory."""
@@ -402,7 +404,7 @@ def _cast(name, dtype):
 
 
 for _name_of_cast, _dtype in _CASTS.items():
-    setattr(_Memory, _name_of_cast, _cast(_name_of_cast, _dtype))
+    setattr(_StorageBase, _name_of_cast, _cast(_name_of_cast, _dtype))
 
 
 class _Legacy(type):
@@ -417,7 +419,7 @@ class _Legacy(type):
 
 
 def _legacy(name, dtype, is_cuda=False):
-    methods = {method: classmethod(getattr(TypedStorage, method).__func__) for method in ("from_buffer", "from_file")}
+    methods = {method: classmethod(getattr(TypedStorage, method).__func__) for method in ("from_buffer", "_from_buffer", "from_file")}
     home = "torch.cuda" if is_cuda else "torch"
     return _Legacy(name, (), {"dtype": dtype, "is_cuda": is_cuda, "__module__": home, **methods})
 
@@ -428,7 +430,7 @@ CUDA_LEGACY = {f"{name}Storage": _legacy(f"{name}Storage", dtype, True) for dtyp
 
 def is_storage(value):
     """Whether a value is a storage."""
-    return isinstance(value, _Memory)
+    return isinstance(value, _StorageBase)
 
 
 def of(tensor):
@@ -439,6 +441,8 @@ def of(tensor):
 def __getattr__(name):
     if name in LEGACY:
         return LEGACY[name]
+    if name == "StorageBase":
+        return _StorageBase
     if name == "Storage":
         return LEGACY["FloatStorage"]
     raise AttributeError(f"module 'wisp.storage' has no attribute {name!r}")

@@ -50,6 +50,14 @@ def get_default_qconfig(backend="x86", version=0):
 get_default_qat_qconfig = get_default_qconfig
 
 
+class ObserverBase(nn.Module):
+    """What would look at values to choose their scale; programs compare with it."""
+
+
+class FakeQuantizeBase(nn.Module):
+    """What would round values as quantization does; programs compare with it."""
+
+
 class QuantStub(nn.Module):
     """The place where a model begins to be quantized: passes its input on."""
 

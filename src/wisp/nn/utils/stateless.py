@@ -86,3 +86,55 @@ def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, t
 
 
 _reference.attach(__name__, globals())
+
+
+def swap_tensor(module, name, tensor, allow_missing=False):
+    """Put a tensor in the place of a module's parameter or buffer, which is returned."""
+    for registry in (module._parameters, module._buffers):
+        if name in registry:
+            before, registry[name] = registry[name], tensor
+            return before
+    if not allow_missing and not hasattr(module, name):
+        raise AttributeError(f"{type(module).__name__} has no attribute {name!r}")
+    before = module.__dict__.pop(name, None)
+    module._buffers[name] = tensor
+    return before
+
+
+class _NamedMemberAccessor:
+    """The parameters and buffers of a module by their dotted names."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def _owner(self, name):
+        path, _, last = name.rpartition(".")
+        return self.module.get_submodule(path), last
+
+    def get_submodule(self, name):
+        """The module of a name."""
+        return self.module.get_submodule(name)
+
+    def get_tensor(self, name):
+        """The parameter or buffer of a name."""
+        owner, last = self._owner(name)
+        return getattr(owner, last)
+
+    def set_tensor(self, name, value):
+        """Put a tensor in the place of a parameter or buffer."""
+        self.swap_tensor(name, value)
+
+    def swap_tensor(self, name, value, allow_missing=False):
+        """Put a tensor in the place of another, which is returned."""
+        owner, last = self._owner(name)
+        return swap_tensor(owner, last, value, allow_missing)
+
+    def del_tensor(self, name):
+        """Take a parameter or buffer out."""
+        owner, last = self._owner(name)
+        delattr(owner, last)
+
+    def named_tensors(self, remove_duplicate=True):
+        """The names and tensors of the module."""
+        yield from self.module.named_parameters(remove_duplicate=remove_duplicate)
+        yield from self.module.named_buffers(remove_duplicate=remove_duplicate)

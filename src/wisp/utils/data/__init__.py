@@ -3,7 +3,7 @@
 from wisp import _reference
 from wisp.utils.data._collate import default_collate, default_convert
 from wisp.utils.data._worker_info import get_worker_info
-from wisp.utils.data.dataloader import DataLoader
+from wisp.utils.data.dataloader import DataLoader, _DatasetKind  # noqa: F401
 from wisp.utils.data.dataset import ChainDataset, ConcatDataset, Dataset, IterableDataset, StackDataset, Subset, TensorDataset, random_split
 from wisp.utils.data.distributed import DistributedSampler
 from wisp.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler

@@ -30,3 +30,10 @@ def get_worker_info():
 def set_worker_info(info):
     global _current
     _current = info
+
+
+def _generate_state(base_seed, worker_id):
+    """Four words for NumPy's generator in a worker, which follow from both numbers."""
+    import numpy
+
+    return numpy.random.SeedSequence([base_seed, worker_id]).generate_state(4).tolist()

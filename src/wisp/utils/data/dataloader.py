@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import queue
 import threading
+import typing
 import warnings
 
 import wisp
@@ -484,3 +485,24 @@ class _DatasetKind:
     """The two kinds of dataset."""
 
     Map, Iterable = 0, 1
+
+
+class _InfiniteConstantSampler:
+    """None again and again: what stands for the indices of an iterable dataset."""
+
+    def __iter__(self):
+        while True:
+            yield None
+
+
+_collate_fn_t = _worker_init_fn_t = typing.Callable
+
+
+def _sharding_worker_init_fn(worker_init_fn, world_size, rank_id, worker_id):
+    """In a worker: take its part of a chain of pipes among all workers of all ranks."""
+    from wisp.utils.data.datapipes.datapipe import apply_sharding
+
+    info = get_worker_info()
+    apply_sharding(info.dataset, world_size * info.num_workers, rank_id * info.num_workers + worker_id)
+    if worker_init_fn is not None:
+        worker_init_fn(worker_id)

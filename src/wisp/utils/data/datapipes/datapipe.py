@@ -76,6 +76,30 @@ class MapDataPipe(_Steps, Dataset):
     functions = {}
 
 
+class _Wrapped:
+    """A pipe that pickles itself; PyTorch's keeps the bytes."""
+
+    def __init__(self, datapipe):
+        self._datapipe = datapipe
+
+    def __iter__(self):
+        return iter(self._datapipe)
+
+    def __getitem__(self, index):
+        return self._datapipe[index]
+
+    def __len__(self):
+        return len(self._datapipe)
+
+
+class _IterDataPipeSerializationWrapper(_Wrapped, IterDataPipe):
+    """A pipe that is iterated, on its way to a worker."""
+
+
+class _MapDataPipeSerializationWrapper(_Wrapped, MapDataPipe):
+    """A pipe that is indexed, on its way to a worker."""
+
+
 def _before(pipe):
     """The pipes that a pipe holds."""
     for value in vars(pipe).values():
@@ -94,6 +118,35 @@ def with_shuffle(pipe, shuffle):
             found = True
         pending += _before(step)
     return pipe if found or not shuffle else pipe.shuffle()
+
+
+def traverse(pipe):
+    """A pipe and those before it: {number of a pipe: (pipe, the same of those before it)}."""
+    return {id(pipe): (pipe, {key: value for step in _before(pipe) for key, value in traverse(step).items()})}
+
+
+def _steps(pipe):
+    yield pipe
+    for step in _before(pipe):
+        yield from _steps(step)
+
+
+def apply_sharding(pipe, num_of_instances, instance_id, sharding_group=None):
+    """Tell the steps of a pipe that share samples out who takes which."""
+    for step in _steps(pipe):
+        if hasattr(type(step), "apply_sharding"):
+            step.apply_sharding(num_of_instances, instance_id, sharding_group)
+    return pipe
+
+
+def apply_shuffle_seed(pipe, rng):
+    """Give the steps of a pipe that shuffle seeds from a generator."""
+    import wisp
+
+    for step in _steps(pipe):
+        if hasattr(type(step), "set_seed"):
+            step.set_seed(int(wisp.randint(0, 2**62, (), generator=rng)))
+    return pipe
 
 
 def shared_seed():

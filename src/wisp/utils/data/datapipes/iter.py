@@ -17,6 +17,9 @@ __all__ = """
     ShardingFilter Shuffler StreamReader UnBatcher Zipper""".split()
 
 
+__path__ = []  # PyTorch has its kinds of pipes in files below, whose names are tables (`wisp._compat.inner`)
+
+
 class IterableWrapper(IterDataPipe):
     """The stream of an iterable, which is copied for each iteration unless told otherwise."""
 

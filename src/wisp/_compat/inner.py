@@ -1,0 +1,325 @@
+"""Inner modules of PyTorch's that libraries import, as tables like those of `stubs.py`: parts of its compiler, of its loader, of its
+process groups. What is behind them exists here elsewhere, or answers that there is nothing of it."""
+
+import logging
+import typing
+
+from wisp._compat.answers import Answer, From, Nothing, Refusal, Unused, same
+
+_NO_COMPILER = "Wisp has no compiler whose parts could be called"
+_NO_PARTS = "this is a part of PyTorch's own loader, which Wisp's does not have"
+_NO_STORE = "ranks meet through the launcher (`wisp launch`, torchrun's variables), not through a store of the program"
+_NO_PIPELINE = "Wisp has no pipelines over processes"
+_decorator = Answer("The decorator itself: what is decorated stays as it is.", None, "*args, **kwargs", "lambda f: f")
+
+INNER = {
+    "_functorch": ("Inner parts of `torch.func`.", {}),
+    "_functorch.vmap": (
+        "Inner parts of `vmap`.",
+        {
+            "vmap": From("wisp.func"),
+            "Tensor": From("wisp"),
+            "_broadcast_to_and_flatten": From("wisp.utils._pytree"),
+            **same("tree_flatten tree_unflatten", From("wisp.utils._pytree")),
+            **same(
+                "_add_batch_dim _remove_batch_dim _maybe_remove_batch_dim _validate_and_get_batch_size _unwrap_batched "
+                "_create_batched_inputs _process_batched_inputs _check_out_dims_is_int_or_int_pytree _num_outputs _as_tuple",
+                Refusal("call vmap"),
+            ),
+            "_get_name": Answer("The name of a function.", None, "func", "getattr(func, '__name__', repr(func))"),
+        },
+    ),
+    "_functorch.apis": ("Inner path of `vmap` and `grad`.", same("vmap grad grad_and_value", From("wisp.func"))),
+    "_functorch.eager_transforms": (
+        "Inner path of `torch.func`.",
+        same("grad grad_and_value hessian jacfwd jacrev jvp vjp linearize functionalize", From("wisp.func")),
+    ),
+    "_functorch.functional_call": ("Inner path of `torch.func`.", same("functional_call stack_module_state", From("wisp.func"))),
+    "_functorch.config": ("Settings of a compiler.", {}),
+    "_C._functorch": (
+        "Inner parts of `torch.func`.",
+        {
+            "is_batchedtensor": Answer("Whether a tensor is one that vmap made.", None, "tensor", "hasattr(tensor, '_level')"),
+            **same("is_gradtrackingtensor is_functionaltensor is_legacy_batchedtensor", Answer("False: there is none.", False, "tensor")),
+            "TransformType": Unused("The kinds of transforms."),
+            **same("get_unwrapped get_value _unwrap_batched _add_batch_dim _remove_batch_dim maybe_get_bdim", Refusal("call vmap")),
+            "maybe_get_level": Answer("-1: no level.", -1, "tensor"),
+            "maybe_current_level": Answer("None: no level.", None),
+            "peek_interpreter_stack": Answer("None: nothing is under way.", None),
+            **same("_is_vmap_fallback_enabled", Answer("True.", True)),
+            "_set_vmap_fallback_enabled": Answer("Nothing to set.", None, "enabled"),
+        },
+    ),
+    "_C._distributed_c10d": (
+        "Inner parts of process groups.",
+        {
+            **same("ProcessGroup Work ReduceOp Backend", From("wisp.distributed")),
+            **same(
+                "Store TCPStore FileStore HashStore PrefixStore Reducer Logger ProcessGroupGloo ProcessGroupNCCL", Refusal(_NO_STORE, True)
+            ),
+            "_DEFAULT_FIRST_BUCKET_BYTES": 1 << 20,
+        },
+    ),
+    "_C._distributed_rpc": ("Calls of functions in other processes: there are none.", {"PyRRef": Unused("No value is one.")}),
+    "_guards": (
+        "What a compiler would know.",
+        {
+            **same("active_fake_mode detect_fake_mode", Answer("None: no tensors without data are traced.", None, "*args")),
+            **same("TracingContext CompileContext Source Guard CompileId", Unused("Not used.")),
+        },
+    ),
+    "_logging": (
+        "Logs of a compiler: there are none.",
+        {
+            "set_logs": Answer("Nothing to set.", None, "**kwargs"),
+            "warning_once": Answer("A warning, once.", None, "logger, *args, **kwargs", "logger.warning(*args, **kwargs)"),
+            "getArtifactLogger": Answer("A logger.", logging.getLogger("wisp"), "module_qname, artifact_name"),
+            "trace_structured": Answer("Nothing is written.", None, "*args, **kwargs"),
+        },
+    ),
+    "_logging._internal": ("Logs of a compiler: there are none.", {"trace_log": logging.getLogger("wisp.trace")}),
+    "_inductor.codecache": (
+        "What a compiler keeps.",
+        same("FxGraphCache PyCodeCache CppCodeCache CacheBase", Refusal(_NO_COMPILER, is_class=True)),
+    ),
+    "_inductor.utils": ("Parts of a compiler.", {"is_big_gpu": Answer("False.", False, "index=0")}),
+    "_subclasses.functional_tensor": (
+        "Tensors of a compiler: no tensor is one.",
+        {
+            **same("FunctionalTensor FunctionalTensorMode", Unused("No tensor is one.")),
+            "mb_unwrap_functional_tensor": Answer("The tensor.", None, "tensor", "tensor"),
+        },
+    ),
+    "_dynamo.decorators": (
+        "Marks for a compiler.",
+        {
+            "mark_static_address": From("wisp._dynamo"),
+            **same("disable allow_in_graph", From("wisp._dynamo")),
+            "substitute_in_graph": _decorator,
+        },
+    ),
+    "_dynamo.utils": (
+        "Parts of a compiler.",
+        {
+            "is_compile_supported": Answer("False: there is no compiler.", False, "device_type"),
+            "counters": {},
+            "is_rng_state_getter_or_setter": Answer("False.", False, "value"),
+        },
+    ),
+    "_dynamo.testing": ("Parts of a compiler's tests.", {"CompileCounter": Refusal(_NO_COMPILER, is_class=True)}),
+    "_dynamo.backends": ("Back ends of a compiler: there are none.", {}),
+    "_dynamo.backends.registry": (
+        "Back ends of a compiler: there are none.",
+        {"list_backends": From("wisp.compiler"), "register_backend": _decorator, "lookup_backend": Refusal(_NO_COMPILER)},
+    ),
+    "_dynamo.backends.common": ("Back ends of a compiler: there are none.", {"aot_autograd": Refusal(_NO_COMPILER)}),
+    "nested._internal": ("Inner path of nested tensors.", {}),
+    "nested._internal.nested_tensor": (
+        "Inner path of nested tensors.",
+        {
+            **same("NestedTensor", From("wisp.nested._tensor")),
+            "nested_view_from_values_offsets": From("wisp.nested", "nested_tensor_from_jagged"),
+            **same("_nt_view_dummy _tensor_symint_registry", Refusal("call torch.nested.nested_tensor_from_jagged")),
+        },
+    ),
+    "nested._internal.ops": (
+        "Inner path of nested tensors.",
+        {"extract_kwargs": Refusal("nested tensors have no registered kernels here")},
+    ),
+    "utils._device": ("The default device as a context.", {"DeviceContext": From("wisp", "device"), "_device_constructors": set}),
+    "utils._sympy": ("Symbolic sizes: there are none.", {}),
+    "utils._sympy.functions": ("Symbolic sizes: there are none.", same("FloorDiv Mod ModularIndexing Where Identity", Unused("Not used."))),
+    "utils._sympy.value_ranges": ("Symbolic sizes: there are none.", same("ValueRanges ValueRangeError bound_sympy", Unused("Not used."))),
+    "utils._sympy.numbers": ("Symbolic sizes: there are none.", same("int_oo IntInfinity NegativeIntInfinity", Unused("Not used."))),
+    "utils._sympy.symbol": ("Symbolic sizes: there are none.", same("SymT symbol_is_type", Unused("Not used."))),
+    "utils._mode_utils": ("Modes of a dispatcher: there are none.", {"no_dispatch": Answer("A context that changes nothing.", Nothing())}),
+    "utils._traceback": ("Tracebacks of compiled code.", {"CapturedTraceback": Unused("Not used.")}),
+    "utils._typing_utils": ("Help for type checkers.", {"not_none": Answer("The value.", None, "obj", "obj")}),
+    "utils._triton": (
+        "Whether Triton is used: it is not.",
+        same("has_triton has_triton_package has_triton_tma has_triton_tma_device", Answer("False.", False)),
+    ),
+    "autograd.profiler_legacy": ("The profiler by an older path.", {"profile": From("wisp.autograd.profiler")}),
+    "jit._recursive": ("Inner parts of TorchScript.", {"concrete_type_store": Unused("Nothing is kept.")}),
+    "jit.frontend": ("Inner parts of TorchScript.", {"get_jit_def": Refusal("scripted code runs as Python")}),
+    "nn.utils._per_sample_grad": (
+        "Gradients of every sample.",
+        {"call_for_per_sample_grads": Refusal("use torch.func: vmap(grad(loss), in_dims=(None, 0))")},
+    ),
+    "nn.utils._named_member_accessor": (
+        "Parameters by their names.",
+        {"NamedMemberAccessor": From("wisp.nn.utils.stateless", "_NamedMemberAccessor"), "swap_tensor": From("wisp.nn.utils.stateless")},
+    ),
+    "nn.parallel._functions": (
+        "Copies between devices, by an inner path.",
+        {
+            **same("Gather Scatter Broadcast", Refusal("use torch.nn.parallel.scatter, gather or replicate")),
+            "_get_stream": Answer("None: copies wait for no stream of their own.", None, "device"),
+        },
+    ),
+    "utils.data._utils": (
+        "PyTorch's paths to the parts of the loader: `_utils.collate`, `_utils.worker`.",
+        {"MP_STATUS_CHECK_INTERVAL": 5.0, "HAS_NUMPY": True, "python_exit_status": False},
+    ),
+    "utils.data._utils.fetch": (
+        "Parts of the loader.",
+        same("_BaseDatasetFetcher _MapDatasetFetcher _IterableDatasetFetcher", Refusal(_NO_PARTS, is_class=True)),
+    ),
+    "utils.data._utils.signal_handling": (
+        "How the loader learns that a worker died.",
+        same(
+            "_set_worker_signal_handlers _set_worker_pids _remove_worker_pids _set_SIGCHLD_handler _error_if_any_worker_fails",
+            Refusal(_NO_PARTS),
+        ),
+    ),
+    "utils.data._utils.worker": (
+        "A worker's side of the loader.",
+        {
+            **same("WorkerInfo get_worker_info", From("wisp.utils.data._worker_info")),
+            "_generate_state": From("wisp.utils.data._worker_info"),
+            "_worker_loop": Refusal(_NO_PARTS),
+            "_IterableDatasetStopIteration": Unused("Not sent."),
+            "_ResumeIteration": Unused("Not sent."),
+            "ManagerWatchdog": Unused("Not needed: workers notice by themselves that their parent is gone."),
+            "_worker_info": None,
+        },
+    ),
+    "utils.data.graph": ("Pipes and those before them.", {"traverse_dps": From("wisp.utils.data.datapipes.datapipe", "traverse")}),
+    "utils.data.graph_settings": (
+        "Settings of chains of pipes.",
+        {
+            "apply_shuffle_settings": From("wisp.utils.data.datapipes.datapipe", "with_shuffle"),
+            "apply_sharding": From("wisp.utils.data.datapipes.datapipe", "apply_sharding"),
+            "apply_shuffle_seed": From("wisp.utils.data.datapipes.datapipe", "apply_shuffle_seed"),
+            "apply_random_seed": From("wisp.utils.data.datapipes.datapipe", "apply_shuffle_seed"),
+            "get_all_graph_pipes": Answer("The pipes of a graph.", None, "graph", "[pipe for pipe, _ in graph.values()]"),
+        },
+    ),
+    "utils.data.datapipes.iter.combinatorics": (
+        "Pipes by an inner path.",
+        {
+            "ShufflerIterDataPipe": From("wisp.utils.data.datapipes.iter", "Shuffler"),
+            "SamplerIterDataPipe": From("wisp.utils.data.datapipes.iter", "Sampler"),
+        },
+    ),
+    "utils.data.datapipes.iter.grouping": (
+        "Pipes by an inner path.",
+        {
+            "ShardingFilterIterDataPipe": From("wisp.utils.data.datapipes.iter", "ShardingFilter"),
+            "BatcherIterDataPipe": From("wisp.utils.data.datapipes.iter", "Batcher"),
+        },
+    ),
+    "utils.data.datapipes._typing": ("Types of pipes.", {"DataPipe": typing.Any}),
+    "distributed.rendezvous": ("How ranks meet.", {"rendezvous": Refusal(_NO_STORE), "register_rendezvous_handler": Refusal(_NO_STORE)}),
+    "distributed.utils": (
+        "Help for process groups.",
+        {
+            "_sync_module_states": Answer("Nothing: DistributedDataParallel does it.", None, "*args, **kwargs"),
+            "_verify_param_shape_across_processes": Answer("Nothing: collectives compare shapes.", None, "*args, **kwargs"),
+            "_to_kwargs": Refusal("use torch.nn.parallel.scatter_gather"),
+        },
+    ),
+    "distributed.fsdp.api": (
+        "Settings of sharded training by an inner path.",
+        same(
+            "BackwardPrefetch CPUOffload MixedPrecision ShardingStrategy StateDictType FullStateDictConfig ShardedStateDictConfig "
+            "LocalStateDictConfig "
+            "FullOptimStateDictConfig ShardedOptimStateDictConfig StateDictConfig OptimStateDictConfig StateDictSettings",
+            From("wisp.distributed.fsdp"),
+        ),
+    ),
+    "distributed.fsdp._runtime_utils": (
+        "Inner parts of sharded training.",
+        same("_lazy_init _post_forward", Refusal("units gather themselves")),
+    ),
+    "distributed.fsdp._common_utils": (
+        "Inner parts of sharded training.",
+        {"_FSDPState": Unused("Not used."), "_get_module_fsdp_state": Answer("None.", None, "module")},
+    ),
+    "distributed.checkpoint.optimizer": (
+        "Optimizers in sharded checkpoints.",
+        {"load_sharded_optimizer_state_dict": Refusal("use distributed.checkpoint.state_dict.get_optimizer_state_dict")},
+    ),
+    "distributed.checkpoint.state_dict_loader": (
+        "Loading by an inner path.",
+        same("load load_state_dict", From("wisp.distributed.checkpoint")),
+    ),
+    "distributed.checkpoint.state_dict_saver": (
+        "Saving by an inner path.",
+        same("save save_state_dict async_save", From("wisp.distributed.checkpoint")),
+    ),
+    "distributed.algorithms.model_averaging": ("Averages of models over ranks.", {}),
+    "distributed.algorithms.model_averaging.averagers": (
+        "Averages of models over ranks.",
+        same("ModelAverager PeriodicModelAverager", Refusal("average parameters with all_reduce every few steps", is_class=True)),
+    ),
+    "distributed.pipelining": (
+        "`torch.distributed.pipelining`: pipelines over processes, which Wisp does not have.",
+        same("pipeline PipelineStage SplitPoint ScheduleGPipe Schedule1F1B pipe_split Pipe", Refusal(_NO_PIPELINE, is_class=True)),
+    ),
+    "distributed.tensor.experimental": (
+        "Parts of sharded tensors.",
+        {
+            "implicit_replication": Answer("A context that changes nothing.", Nothing()),
+            **same("context_parallel local_map", Refusal("not there")),
+        },
+    ),
+    "distributed._tensor.experimental": (
+        "Parts of sharded tensors by an older path.",
+        {"implicit_replication": Answer("A context that changes nothing.", Nothing())},
+    ),
+    "distributed._shard": ("Older sharded tensors.", {}),
+    "distributed._shard.sharded_tensor": (
+        "Older sharded tensors: use DTensor.",
+        {"ShardedTensor": Unused("No tensor is one."), "Shard": Unused("No part is one.")},
+    ),
+    "fx._compatibility": (
+        "Promises of PyTorch's about names that stay.",
+        {"compatibility": Answer("What is decorated stays as it is.", None, "is_backward_compatible=False", "lambda f: f")},
+    ),
+    "fx.config": ("Settings of tracing.", {"disable_progress": True, "verbose_progress": False}),
+    "fx.traceback": (
+        "Notes that steps of a graph keep.",
+        {
+            "preserve_node_meta": Answer("A context that changes nothing.", Nothing(), "enable=True"),
+            "annotate": Answer("A context that changes nothing.", Nothing(), "annotation"),
+            "has_preserved_node_meta": Answer("False.", False),
+            "get_current_meta": Answer("Nothing is kept.", {}),
+            "format_stack": Answer("No lines.", []),
+        },
+    ),
+    "cuda.sparse": (
+        "Types of sparse tensors on a GPU; none is one by its type.",
+        same("FloatTensor DoubleTensor HalfTensor BFloat16Tensor IntTensor LongTensor ByteTensor", Unused("No tensor is one.")),
+    ),
+    "cuda._memory_viz": ("Pictures of memory.", {"profile_plot": Refusal("use wisp.viz")}),
+    "cuda._utils": ("Numbers of devices.", {"_get_device_index": From("wisp._utils")}),
+    "backends.mha": (
+        "Settings of attention.",
+        {"get_fastpath_enabled": Answer("True.", True), "set_fastpath_enabled": Answer("Nothing to set.", None, "value")},
+    ),
+    "backends.miopen": ("AMD's library: it is not used.", {"is_available": Answer("False.", False), "immediate": False}),
+    "_custom_ops": ("Operators of programs, by an older path.", same("custom_op impl impl_abstract", Refusal("use torch.library"))),
+    "_library": ("Operators of programs, by an inner path.", {"opaque_object": None}),
+    "_weights_only_unpickler": (
+        "Names that files may refer to, by an inner path.",
+        {
+            "_get_user_allowed_globals": Answer("The names that were added.", {}),
+            **same("_add_safe_globals", From("wisp.serialization", "add_safe_globals")),
+        },
+    ),
+    "testing._internal": ("PyTorch's own test harness is not a part of Wisp; what libraries' tests take of it is here.", {}),
+    "testing._internal.common_utils": (
+        "What libraries' tests take of PyTorch's harness.",
+        {
+            "TestCase": From("unittest"),
+            "run_tests": From("unittest", "main"),
+            **same("TEST_WITH_ROCM TEST_CUDA TEST_XPU TEST_HPU IS_WINDOWS IS_MACOS IS_FBCODE TEST_WITH_SLOW", False),
+            "IS_LINUX": True,
+            "find_free_port": From("wisp.distributed.run", "_free_port"),
+            "freeze_rng_state": From("wisp.random", "fork_rng"),
+            "instantiate_parametrized_tests": Refusal("it is a part of PyTorch's harness"),
+        },
+    ),
+    "testing._internal.common_cuda": ("What libraries' tests ask about GPUs.", same("TEST_CUDA TEST_MULTIGPU TEST_CUDNN", False)),
+}

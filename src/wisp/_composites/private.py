@@ -1,0 +1,203 @@
+"""Functions that have no page in PyTorch's reference, and that libraries and its own tests call."""
+
+import wisp
+
+
+def _convert_indices_from_coo_to_csr(input, size, *, out_int32=False, out=None):
+    """Where the elements of each row begin, of rows that are sorted."""
+    counts = wisp.bincount(input, minlength=size)
+    result = wisp.cat([counts.new_zeros(1), counts.cumsum(0)]).to(wisp.int32 if out_int32 else wisp.int64)
+    return result if out is None else out.copy_(result)
+
+
+def _convert_indices_from_csr_to_coo(crow_indices, col_indices, *, out_int32=False, transpose=False, out=None):
+    """The rows and columns of the elements of a compressed matrix."""
+    rows = wisp.arange(len(crow_indices) - 1, device=crow_indices.device).repeat_interleave(crow_indices.diff())
+    pair = [col_indices, rows] if transpose else [rows, col_indices]
+    result = wisp.stack([index.to(wisp.int32 if out_int32 else wisp.int64) for index in pair])
+    return result if out is None else out.copy_(result)
+
+
+def _segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+    """`segment_reduce` under its private name."""
+    return wisp.segment_reduce(data, reduce, lengths=lengths, indices=indices, offsets=offsets, axis=axis, unsafe=unsafe, initial=initial)
+
+
+def _int_mm(input, mat2, *, out=None):
+    """The product of int8 matrices, in int32."""
+    if input.dtype is not wisp.int8 or mat2.dtype is not wisp.int8:
+        raise RuntimeError(f"Expected both matrices to be int8, got {input.dtype} and {mat2.dtype}")
+    result = wisp.mm(input.to(wisp.int32), mat2.to(wisp.int32))
+    return result if out is None else out.copy_(result)
+
+
+def _softmax_backward_data(grad_output, output, dim, input_dtype):
+    """The gradient of softmax, from that of its result."""
+    weighted = grad_output * output
+    return (weighted - output * weighted.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def _log_softmax_backward_data(grad_output, output, dim, input_dtype):
+    """The gradient of log_softmax, from that of its result."""
+    return (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def _is_all_true(input):
+    """Whether all elements are true, as a tensor."""
+    return input.all()
+
+
+def _is_any_true(input):
+    """Whether an element is true, as a tensor."""
+    return input.any()
+
+
+def _shape_as_tensor(input):
+    """The sizes, as a tensor."""
+    return wisp.tensor(input.shape, dtype=wisp.int64)
+
+
+def _dim_arange(like, dim):
+    """The numbers of the places along a dimension."""
+    return wisp.arange(like.size(dim), device=like.device)
+
+
+def _efficientzerotensor(size, *more, dtype=None, device=None, requires_grad=False):
+    """Zeros; PyTorch's have no memory."""
+    return wisp.zeros(size, *more, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def _neg_view(input):
+    """The negated values; PyTorch's is a view."""
+    return -input
+
+
+def _unique2(input, sorted=True, return_inverse=False, return_counts=False):
+    """`unique`, always with three results; those that were not asked for are empty."""
+    empty = input.new_empty(0, dtype=wisp.int64)
+    asked = wisp.unique(input, sorted=sorted, return_inverse=return_inverse, return_counts=return_counts)
+    found = list(asked) if isinstance(asked, tuple) else [asked]
+    values = found.pop(0)
+    return values, found.pop(0) if return_inverse else empty, found.pop(0) if return_counts else empty
+
+
+def _euclidean_dist(x1, x2):
+    """The distances between the rows of two matrices."""
+    return wisp.cdist(x1, x2)
+
+
+def _weight_norm(v, g, dim=0):
+    """g times v by its norm along all dimensions but one."""
+    return v * (g / wisp.norm_except_dim(v, 2, dim))
+
+
+def norm_except_dim(v, pow=2, dim=0):
+    """The norm over all dimensions but one; with -1, over all."""
+    if dim == -1:
+        return v.norm(pow)
+    rest = [d for d in range(v.dim()) if d != dim % v.dim()]
+    return v.norm(pow, rest, keepdim=True)
+
+
+def _standard_gamma(input, generator=None):
+    """Samples of gamma distributions of scale 1."""
+    return wisp.distributions.Gamma(input, wisp.ones_like(input)).rsample()
+
+
+def _sample_dirichlet(input, generator=None):
+    """Samples of Dirichlet distributions."""
+    return wisp.distributions.Dirichlet(input).rsample()
+
+
+def _assert_async(input, message="Expected Tensor with single nonzero value, but got zero"):
+    """Refuse a tensor that is zero."""
+    if not bool(input):
+        raise RuntimeError(message)
+
+
+def _amp_foreach_non_finite_check_and_unscale_(self, found_inf, inv_scale):
+    """Multiply gradients by a number, and say whether one was infinite or no number."""
+    for gradient in self:
+        if not bool(gradient.isfinite().all()):
+            found_inf.fill_(1.0)
+        gradient.mul_(inv_scale.to(gradient.dtype))
+
+
+def _gates(input, hx, w_ih, w_hh, b_ih, b_hh):
+    linear = wisp.nn.functional.linear
+    return linear(input, w_ih, b_ih), linear(hx, w_hh, b_hh)
+
+
+def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    """One step of an LSTM: the new hidden state and the new cell."""
+    hidden, cell = hx
+    first, second = _gates(input, hidden, w_ih, w_hh, b_ih, b_hh)
+    into, forget, new, out = (first + second).chunk(4, -1)
+    cell = forget.sigmoid() * cell + into.sigmoid() * new.tanh()
+    return out.sigmoid() * cell.tanh(), cell
+
+
+def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    """One step of a GRU: the new hidden state."""
+    first, second = _gates(input, hx, w_ih, w_hh, b_ih, b_hh)
+    (reset, update, new), (reset_h, update_h, new_h) = first.chunk(3, -1), second.chunk(3, -1)
+    new = (new + (reset + reset_h).sigmoid() * new_h).tanh()
+    return new + (update + update_h).sigmoid() * (hx - new)
+
+
+def rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    """One step of a plain recurrent layer."""
+    first, second = _gates(input, hx, w_ih, w_hh, b_ih, b_hh)
+    return (first + second).tanh()
+
+
+def rnn_relu_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    """One step of a plain recurrent layer with relu."""
+    first, second = _gates(input, hx, w_ih, w_hh, b_ih, b_hh)
+    return (first + second).relu()
+
+
+def nuclear_norm(input, dim=None, keepdim=False, *, out=None):
+    """The sum of the singular values."""
+    return wisp.linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, out=out)
+
+
+def set_vital(vital_name, attr_name, value):
+    """False: nothing is noted."""
+    return False
+
+
+def read_vitals():
+    """Nothing was noted."""
+    return ""
+
+
+FUNCTIONS = [
+    _convert_indices_from_coo_to_csr,
+    _convert_indices_from_csr_to_coo,
+    _segment_reduce,
+    _int_mm,
+    _softmax_backward_data,
+    _log_softmax_backward_data,
+    _is_all_true,
+    _is_any_true,
+    _shape_as_tensor,
+    _dim_arange,
+    _efficientzerotensor,
+    _neg_view,
+    _unique2,
+    _euclidean_dist,
+    _weight_norm,
+    norm_except_dim,
+    _standard_gamma,
+    _sample_dirichlet,
+    _assert_async,
+    _amp_foreach_non_finite_check_and_unscale_,
+    lstm_cell,
+    gru_cell,
+    rnn_tanh_cell,
+    rnn_relu_cell,
+    nuclear_norm,
+    set_vital,
+    read_vitals,
+]

@@ -40,21 +40,34 @@ MODULES = {
     "wisp.signal.windows": "windows",
     "wisp.distributions": "probability distributions",
     "wisp.sparse": "sparse tensors",
+    "wisp.nested": "tensors of different lengths in one",
+    "wisp.masked": "tensors with gaps",
     "wisp.amp": "mixed precision",
     "wisp.cuda": "GPUs",
     "wisp.random": "random numbers",
     "wisp.serialization": "files",
     "wisp.distributed": "several processes",
+    "wisp.distributed.fsdp": "models cut into shards",
+    "wisp.distributed.tensor": "tensors over several ranks",
+    "wisp.distributed.checkpoint": "files of many ranks",
     "wisp.multiprocessing": "processes that share tensors",
     "wisp.vision": "images",
     "wisp.vision.datasets": "datasets of images",
     "wisp.vision.transforms": "transforms of images",
     "wisp.vision.models": "networks for images",
+    "wisp.vision.ops": "boxes and regions",
+    "wisp.vision.utils": "grids and drawings",
+    "wisp.vision.io": "image files",
     "wisp.sklearn": "estimators for scikit-learn",
     "wisp.viz": "pictures",
     "wisp.profiler": "where time goes",
     "wisp.progress": "progress bars",
     "wisp.hub": "models from repositories",
+    "wisp.onnx": "files for other programs",
+    "wisp.export": "programs as graphs",
+    "wisp.fx": "graphs of modules",
+    "wisp.jit": "scripted modules",
+    "wisp.library": "operators of your own",
     "wisp.testing": "comparing tensors",
 }
 LARGEST = 100_000  # bytes of a page of the reference
@@ -124,7 +137,7 @@ def _members(module):
     names = getattr(module, "__all__", None)
     if names is None:
         names = [name for name in dir(module) if not name.startswith("_")]
-    for name in sorted(set(names), key=str.lower):
+    for name in sorted(set(names) - (wisp._SUBMODULES if module is wisp else set()), key=str.lower):
         value = getattr(module, name, None)
         if inspect.ismodule(value) or not (callable(value) or isinstance(value, type)):
             continue

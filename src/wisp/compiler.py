@@ -2,6 +2,7 @@
 
 import contextlib as _contextlib
 
+from wisp import _reference
 from wisp._composites.settings import compile  # noqa: F401
 
 __all__ = """
@@ -68,3 +69,6 @@ def list_backends(exclude_tags=("debug", "experimental")):
 def set_stance(stance="default", **options):
     """A context that changes nothing."""
     return _contextlib.nullcontext()
+
+
+_reference.attach(__name__, globals())

@@ -12,6 +12,7 @@ import urllib.request
 from urllib.parse import urlparse  # noqa: F401 (programs import it from here)
 
 import wisp
+from wisp import _reference
 
 __all__ = """
     download_url_to_file get_dir help list load load_safetensors load_state_dict_from_url save_safetensors set_dir""".split()
@@ -280,3 +281,6 @@ _download_url_to_file = download_url_to_file
 
 def _get_torch_home():
     return os.path.dirname(get_dir())
+
+
+_reference.attach(__name__, globals())

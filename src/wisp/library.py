@@ -5,6 +5,7 @@ import inspect
 import typing
 
 import wisp
+from wisp import _reference
 from wisp._ops import OpOverload, OpOverloadPacket, ops
 
 __all__ = """
@@ -449,3 +450,5 @@ class Library:
 
 
 _scoped_library = Library
+
+_reference.attach(__name__, globals())

@@ -16,7 +16,7 @@ import math
 import numpy
 
 import wisp
-from wisp import nn
+from wisp import _reference, nn
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -406,3 +406,6 @@ class NetRegressor(RegressorMixin, _Net):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
+
+
+_reference.attach(__name__, globals())

@@ -5,6 +5,7 @@ process needs no MPI. A rank that is missing, gone, or about to do something els
 did last.
 """
 
+from wisp import _reference
 from wisp.distributed import _extras, _groups, collectives, objects
 from wisp.distributed._extras import *  # noqa: F403
 from wisp.distributed._groups import *  # noqa: F403
@@ -36,3 +37,6 @@ def __getattr__(name):
 
         return getattr(_distributed_c10d, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_reference.attach(__name__, globals())

@@ -4,6 +4,7 @@ The graph holds public functions and submodules, not the small set of operators 
 """
 
 import wisp
+from wisp import _reference
 from wisp import fx as _fx
 
 __all__ = [
@@ -186,3 +187,6 @@ def unflatten(module, flat_args_adapter=None):
 def register_dataclass(cls, *, serialized_type_name=None):
     """Let instances of a dataclass be inputs of exported modules."""
     return cls
+
+
+_reference.attach(__name__, globals())

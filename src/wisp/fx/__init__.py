@@ -1,5 +1,6 @@
 """`torch.fx`: write down what a module does as a graph of steps, change the graph, and run it as a module again."""
 
+from wisp import _reference
 from wisp.fx import graph, graph_module, immutable_collections, interpreter, node, proxy, subgraph_rewriter  # noqa: F401
 from wisp.fx._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
 from wisp.fx.graph import Graph
@@ -25,3 +26,5 @@ __all__ = [
     "symbolic_trace",
     "wrap",
 ]
+
+_reference.attach(__name__, globals())

@@ -7,6 +7,7 @@ import builtins as _builtins
 import functools as _functools
 from typing import Final  # noqa: F401
 
+from wisp import _reference
 from wisp import fx as _fx
 from wisp import nn as _nn
 
@@ -293,3 +294,6 @@ class optimized_execution:
 
 def _get_trace_graph(f, args=(), kwargs=None, strict=True, _force_outplace=False, return_inputs=False, _return_inputs_states=False):
     raise NotImplementedError("jit._get_trace_graph: no TorchScript graph is made; torch.fx.symbolic_trace gives a graph of a module")
+
+
+_reference.attach(__name__, globals())

@@ -9,7 +9,7 @@ A slice without any element left gives the identity of its operation.
 
 import math
 
-from wisp import _core
+from wisp import _core, _reference
 
 
 def _chosen(input, mask, value):
@@ -231,3 +231,6 @@ def __getattr__(name):
     if name == "MaskedTensor":
         return _module().MaskedTensor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_reference.attach(__name__, globals())

@@ -14,6 +14,7 @@ from multiprocessing import *  # noqa: F403
 from multiprocessing import context as _context
 from multiprocessing import pool  # noqa: F401
 
+from wisp import _reference
 from wisp.multiprocessing import queues, shared
 from wisp.multiprocessing.queues import Pipe
 from wisp.multiprocessing.spawn import (
@@ -136,3 +137,5 @@ __all__ = [
     "spawn",
     "start_processes",
 ]
+
+_reference.attach(__name__, globals())

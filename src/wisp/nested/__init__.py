@@ -7,6 +7,7 @@
 """
 
 import wisp
+from wisp import _reference
 from wisp.nested._tensor import NestedTensor, _make, pack
 
 __all__ = ["as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged", "to_padded_tensor"]
@@ -126,3 +127,6 @@ def masked_select(tensor, mask):
         raise RuntimeError(f"torch.nested.masked_select requires a strided tensor, given {tensor.layout}")
     mask = mask.expand_as(tensor)
     return pack([row[chosen] for row, chosen in zip(tensor, mask)], wisp.jagged)
+
+
+_reference.attach(__name__, globals())

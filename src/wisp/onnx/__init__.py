@@ -10,6 +10,7 @@ import os as _os
 import warnings as _warnings
 
 import wisp as _wisp
+from wisp import _reference
 from wisp.onnx import _proto, errors
 from wisp.onnx.errors import OnnxExporterError
 
@@ -194,3 +195,6 @@ def export(
 def dynamo_export(model, *args, export_options=None, **kwargs):
     """The graph of a model for example inputs; `.save(path)` writes it."""
     return export(model, args, kwargs=kwargs)
+
+
+_reference.attach(__name__, globals())

@@ -6,6 +6,8 @@
 
 import importlib as _importlib
 
+from wisp import _reference
+
 __version__ = "0.28.0"
 _SUBMODULES = ("datasets", "io", "models", "ops", "transforms", "tv_tensors", "utils")
 _backend = "PIL"
@@ -34,3 +36,6 @@ def __getattr__(name):
 
 def __dir__():
     return sorted([*globals(), *_SUBMODULES])
+
+
+_reference.attach(__name__, globals())

@@ -4,6 +4,7 @@ import builtins
 import math
 
 import wisp
+from wisp import _reference
 from wisp.vision._pil import image_module
 
 __all__ = ["draw_bounding_boxes", "draw_keypoints", "draw_segmentation_masks", "flow_to_image", "make_grid", "save_image"]
@@ -178,3 +179,6 @@ def flow_to_image(flow):
 
 def _generate_color_palette(num_objects):
     return _colours(None, num_objects)
+
+
+_reference.attach(__name__, globals())

@@ -13,13 +13,16 @@ from wisp import _reference
 SPACES = """wisp Tensor nn nn.functional nn.init nn.utils nn.utils.rnn nn.utils.parametrize nn.utils.parametrizations nn.utils.prune nn.utils.stateless
     nn.parallel nn.attention optim optim.lr_scheduler optim.swa_utils utils.data utils.checkpoint linalg fft special signal.windows
     distributions autograd autograd.graph autograd.functional autograd.profiler func cuda amp sparse profiler viz serialization random
-    testing progress""".split()
+    testing progress distributed distributed.fsdp distributed.checkpoint distributed.tensor multiprocessing vision vision.datasets
+    vision.transforms vision.models vision.ops vision.utils vision.io sklearn hub utils.tensorboard nested masked onnx jit fx export
+    library overrides compiler""".split()
 
 
 def public(space):
     """Names and values of what a module offers for calling."""
     module = getattr(wisp, space, wisp) if space in ("wisp", "Tensor") else importlib.import_module("wisp." + space)
-    for name in sorted(set(getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")])):
+    names = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")]
+    for name in sorted(set(names) - (wisp._SUBMODULES if module is wisp else set())):
         value = getattr(module, name, None)
         own = (getattr(value, "__module__", None) or "wisp").startswith(("wisp", "builtins")) and type(value).__module__ != "enum"
         if callable(value) and not inspect.ismodule(value) and own:

@@ -1,5 +1,6 @@
 """Checkpoints of state that lies on many ranks: each writes its part, and any number of ranks reads them."""
 
+from wisp import _reference
 from wisp.distributed.checkpoint._plan import CheckpointException, async_save, load, save
 from wisp.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from wisp.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter, Metadata
@@ -33,3 +34,6 @@ def __getattr__(name):
 
         return importlib.import_module("wisp.distributed.checkpoint." + name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_reference.attach(__name__, globals())

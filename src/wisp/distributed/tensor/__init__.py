@@ -1,5 +1,6 @@
 """Tensors that lie in parts on several processes."""
 
+from wisp import _reference
 from wisp.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: F401
 from wisp.distributed.tensor._dtensor import DTensor, DTensorParameter, distribute_module, distribute_tensor  # noqa: F401
 from wisp.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard  # noqa: F401
@@ -15,3 +16,5 @@ __all__ = [
     "distribute_tensor",
     "init_device_mesh",
 ]
+
+_reference.attach(__name__, globals())

@@ -7,6 +7,9 @@
 ...         writer.add_scalar("loss", 1 / (step + 1), step)
 """
 
+from wisp import _reference
 from wisp.utils.tensorboard.writer import FileWriter, SummaryWriter
 
 __all__ = ["FileWriter", "SummaryWriter"]
+
+_reference.attach(__name__, globals())

@@ -1,5 +1,6 @@
 """Image datasets, read from local files; a failed download says where to put them."""
 
+from wisp import _reference
 from wisp.vision.datasets import cifar, folders, mnist, others, utils, vision
 from wisp.vision.datasets._digits import digits
 from wisp.vision.datasets.cifar import *  # noqa: F403
@@ -15,3 +16,5 @@ __all__ += folders.__all__
 __all__ += mnist.__all__
 __all__ += others.__all__
 __all__ += vision.__all__
+
+_reference.attach(__name__, globals())

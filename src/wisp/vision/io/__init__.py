@@ -4,6 +4,7 @@ import enum as _enum
 import io as _io
 
 import wisp
+from wisp import _reference
 from wisp.vision._pil import image_module
 
 __all__ = [
@@ -93,3 +94,6 @@ def write_file(filename, data):
     """Write a tensor of bytes to a file."""
     with open(filename, "wb") as file:
         file.write(data.numpy().tobytes())
+
+
+_reference.attach(__name__, globals())

@@ -2,6 +2,7 @@
 
 import sys as _sys
 
+from wisp import _reference
 from wisp.vision.models import (  # noqa: F401
     alexnet,
     convnext,
@@ -40,3 +41,6 @@ def __getattr__(name):
 
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_reference.attach(__name__, globals())

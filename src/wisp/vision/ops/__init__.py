@@ -1,5 +1,6 @@
 """Boxes, and layers of vision models."""
 
+from wisp import _reference
 from wisp.vision.ops import boxes, layers, losses
 from wisp.vision.ops.boxes import *  # noqa: F403
 from wisp.vision.ops.feature_pyramid_network import FeaturePyramidNetwork
@@ -12,3 +13,5 @@ __all__ = ["ConvNormActivation", "FeaturePyramidNetwork", "MultiScaleRoIAlign"]
 __all__ += boxes.__all__
 __all__ += layers.__all__
 __all__ += losses.__all__
+
+_reference.attach(__name__, globals())

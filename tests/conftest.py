@@ -1,4 +1,5 @@
-"""What all tests share: the seed is fixed, no test may leave tensors behind, and `--device cuda` runs them on the GPU."""
+"""What all tests share: the seed is fixed, no test may leave tensors behind; `--device cuda` runs them on the GPU, and with
+WISP_TEST_COMPILED=1 in the environment each runs in a compiled region."""
 
 import gc
 import os
@@ -24,6 +25,8 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     which, parts = map(int, config.getoption("--share").split("/"))
     items[:] = items[which - 1 :: parts]
+    if os.environ.get("WISP_TEST_COMPILED"):
+        compile_tests(items)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -35,6 +38,14 @@ def pytest_runtest_makereport(item, call):
     if lacks and item.config.getoption("--device") != "cpu":
         report = outcome.get_result()
         report.outcome, report.longrepr = "skipped", (str(item.fspath), item.location[1] or 0, f"Skipped: {error}")
+
+
+def compile_tests(items):
+    """Each test runs in a compiled region, where operators on tensors of any size are noted."""
+    wisp._core._set_worth_noting(0)
+    for item in items:
+        if isinstance(item, pytest.Function):
+            item.obj = wisp.compile(item.obj)
 
 
 def work_on(device):

@@ -16,6 +16,12 @@ struct Accelerator {  // csrc/cuda
 };
 extern Accelerator accelerator;
 
+struct Tape {                          // csrc/compile
+    void (*settle)(Storage* storage);  // runs what is noted, so that the memory may be read and written
+    void (*forget)(Storage* storage);  // nobody will read the values that were noted for it
+};
+extern Tape tape;
+
 // Whether tensors are made for inference; read whenever one is made.
 extern constinit thread_local bool inference_mode __attribute__((tls_model("initial-exec")));
 

@@ -7,12 +7,23 @@
 namespace wisp {
 
 bool devices_in_use = false;
+bool off_plain_path = false;
+constinit thread_local bool noting = false;
 thread_local Device current_device_;
 
-namespace { int virtual_count = 0; }  // namespace
+namespace {
+int virtual_count = 0;
+int regions = 0;
+}  // namespace
+
+void use_devices() { devices_in_use = off_plain_path = true; }
+void count_regions(int change) {
+    regions += change;
+    off_plain_path = devices_in_use || regions > 0;
+}
 
 std::string text_of(Device device) {
-    const char* names[] = {"cpu", "cuda", "meta"};
+    const char* names[] = {"cpu", "cuda", "meta", "nowhere"};
     std::string s = names[int(device.type)];
     return device.index < 0 ? s : s + ":" + std::to_string(device.index);
 }
@@ -38,7 +49,7 @@ Device parse_device(const char* text) {
 Device resolve(Device device) {
     switch (device.type) {
     case DeviceType::cuda: return {DeviceType::cuda, int8_t(accelerator.check_device(device.index))};
-    case DeviceType::meta: devices_in_use = true; return {DeviceType::meta, -1};
+    case DeviceType::meta: use_devices(); return {DeviceType::meta, -1};
     default: break;
     }
     if (virtual_count == 0) return {DeviceType::cpu, -1};
@@ -52,13 +63,13 @@ Device resolve(Device device) {
 // Each thread starts on the default device: its own copy is the plain CPU until it is told.
 void set_default_device(Device device) {
     current_device_ = resolve(device);
-    if (!(current_device_ == Device{})) devices_in_use = true;
+    if (!(current_device_ == Device{})) use_devices();
 }
 
 void set_virtual_devices(int count) {
     if (count < 0 || count > 64) throw ValueError("set_virtual_devices: expected a count from 0 to 64, got ", count);
     virtual_count = count;
-    if (count) devices_in_use = true;
+    if (count) use_devices();
     if (current_device_.type == DeviceType::cpu) current_device_.index = count ? 0 : -1;
 }
 int virtual_devices() { return virtual_count; }

@@ -9,7 +9,7 @@
 
 namespace wisp {
 
-enum class DeviceType : int8_t { cpu, cuda, meta };
+enum class DeviceType : int8_t { cpu, cuda, meta, nowhere };
 
 struct Device {
     DeviceType type = DeviceType::cpu;
@@ -17,11 +17,18 @@ struct Device {
     bool operator==(const Device&) const = default;
     bool is_cuda() const { return type == DeviceType::cuda; }
 };
-std::string text_of(Device device);     // "cpu", "cuda:0"
-Device parse_device(const char* text);  // RuntimeError for an unknown one
-Device resolve(Device device);          // with its index filled in; RuntimeError for one that is not there
+constexpr Device unsettled{DeviceType::nowhere, 0};  // see storage.h
+std::string text_of(Device device);                  // "cpu", "cuda:0"
+Device parse_device(const char* text);               // RuntimeError for an unknown one
+Device resolve(Device device);                       // with its index filled in; RuntimeError for one that is not there
 
 extern bool devices_in_use;
+// Whether front doors have to look further: devices are in use, or a thread is in a compiled region (`noting`), where operators are
+// noted and not run.
+extern bool off_plain_path;
+extern constinit thread_local bool noting __attribute__((tls_model("initial-exec")));
+void use_devices();
+void count_regions(int change);  // of all threads
 extern thread_local Device current_device_ __attribute__((tls_model("initial-exec")));
 inline Device current_device() { return current_device_; }
 void set_default_device(Device device);

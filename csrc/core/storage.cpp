@@ -17,21 +17,24 @@ constexpr size_t header = (sizeof(Storage) + 63) / 64 * 64;
 }  // namespace
 
 Accelerator accelerator;
+Tape tape;
+
+void Storage::settle() { tape.settle(this); }
 
 Storage* Storage::make(size_t bytes) {
     if (bytes > SIZE_MAX / 4) throw OutOfMemory("cannot allocate ", bytes, " bytes");
     char* block = static_cast<char*>(allocate(header + bytes));
-    return new (block) Storage{1, block + header, bytes, 0, Device{}, false, false, bytes, nullptr, nullptr};
+    return new (block) Storage{1, block + header, bytes, 0, Device{}, Device{}, false, false, 0, bytes, nullptr, nullptr};
 }
 
 Storage* Storage::make(size_t bytes, Device device) {
     if (device.type == DeviceType::cpu) {
         Storage* s = make(bytes);
-        s->device = device;
+        s->place_on(device);
         return s;
     }
     Storage* s = wrap(nullptr, bytes, nullptr, nullptr);
-    s->device = device;
+    s->place_on(device);
     if (!device.is_cuda()) return s;
     try {
         accelerator.provide(s);
@@ -43,7 +46,7 @@ Storage* Storage::make(size_t bytes, Device device) {
 }
 
 Storage* Storage::wrap(void* data, size_t bytes, void (*release)(Storage*), void* owner) {
-    return new (allocate(header)) Storage{1, data, bytes, 0, Device{}, false, false, 0, release, owner};
+    return new (allocate(header)) Storage{1, data, bytes, 0, Device{}, Device{}, false, false, 0, 0, release, owner};
 }
 
 static void drop_grown(Storage* s) { static_cast<Storage*>(s->owner)->drop(); }
@@ -53,18 +56,19 @@ void Storage::grow(size_t wanted) {
     if (exported || read_only || (release && release != drop_grown))
         throw RuntimeError("Trying to resize storage that is not resizable: its memory belongs to, or is seen by, somebody else (", bytes,
                            " bytes, asked for ", wanted, ")");
+    data();  // what is noted about it runs before it moves
     Storage* larger = make(wanted, device);
     if (device.is_cuda()) {
-        if (bytes) accelerator.between(larger->data, device.index, data, device.index, bytes);
-        std::swap(data, larger->data);
+        if (bytes) accelerator.between(larger->address, device.index, address, device.index, bytes);
+        std::swap(address, larger->address);
         std::swap(owner, larger->owner);
         std::swap(bytes, larger->bytes);
         return larger->drop();
     }
     if (device.type == DeviceType::cpu) {
-        std::memcpy(larger->data, data, bytes);
+        std::memcpy(larger->address, address, bytes);
         if (release) drop_grown(this);
-        data = larger->data;
+        address = larger->address;
         owner = larger;
         release = drop_grown;
     } else {
@@ -74,8 +78,11 @@ void Storage::grow(size_t wanted) {
 }
 
 void Storage::destroy() {
+    if (memory.type != DeviceType::cpu) [[unlikely]] {
+        if (!(memory == device)) tape.forget(this);
+        if (!release && device.is_cuda()) accelerator.release(this);
+    }
     if (release) release(this);
-    else if (device.is_cuda()) accelerator.release(this);
     deallocate(this, header + block);
 }
 

@@ -88,15 +88,19 @@ static Tensor make(Storage* storage, DType dtype) {
     return Tensor::steal(o);
 }
 
-void Tensor::refuse_device() const {
+void Tensor::settle_on_cpu() const {
     const Device d = device();
+    storage()->data();
+    if (d.type == DeviceType::cpu) return;
     throw MissingKernel(
         d.type == DeviceType::meta ? "a meta tensor has no data" : str("there is no kernel for tensors on ", text_of(d)),
         " (got one of shape ", sizes(), " and dtype ", dtype(), "); ",
         d.type == DeviceType::meta ? "make it with device='cpu', or fill an empty_like of it" : "move it with .cpu() for this operator");
 }
 
-void Tensor::refuse_mixture() const {
+void Tensor::settle_here() const {
+    storage()->data();
+    if (device() == current_device()) return;
     throw RuntimeError("Expected all tensors to be on the same device, but found at least two devices, ", text_of(current_device()),
                        " and ", text_of(device()), "! (a tensor of shape ", sizes(), " is on the latter; move it with .to(device))");
 }

@@ -93,16 +93,16 @@ public:
     uint32_t version() const { return p_->storage->version; }
     // Memory that the processor may touch; an operator that has no kernel for the tensor's device ends here with an error.
     char* data() const {
-        if (p_->storage->device.type != DeviceType::cpu) [[unlikely]]
-            refuse_device();
-        return static_cast<char*>(p_->storage->data) + p_->layout.offset * item_size();
+        if (p_->storage->memory.type != DeviceType::cpu) [[unlikely]]
+            settle_on_cpu();
+        return static_cast<char*>(p_->storage->address) + p_->layout.offset * item_size();
     }
     template <class T> T* data() const { return reinterpret_cast<T*>(data()); }
     // Memory of the device that the running operator works on, for a kernel of that device.
     char* device_data() const {
-        if (!(p_->storage->device == current_device())) [[unlikely]]
-            refuse_mixture();
-        return static_cast<char*>(p_->storage->data) + p_->layout.offset * item_size();
+        if (!(p_->storage->memory == current_device())) [[unlikely]]
+            settle_here();
+        return static_cast<char*>(p_->storage->address) + p_->layout.offset * item_size();
     }
     template <class T> T* device_data() const { return reinterpret_cast<T*>(device_data()); }
     bool is_cuda() const { return p_->storage->device.is_cuda(); }
@@ -117,8 +117,9 @@ public:
     }
 
 private:
-    [[noreturn]] void refuse_device() const;
-    [[noreturn]] void refuse_mixture() const;
+    // Run what is noted of the memory; refuse the tensor if the memory is another device's.
+    void settle_on_cpu() const;
+    void settle_here() const;
     // A view whose base was written to since takes part in the base's history.
     bool base_requires_grad(bool dual) const {
         return (p_->base->grad_fn || p_->base->requires_grad || dual) && p_->view_version != p_->storage->version &&

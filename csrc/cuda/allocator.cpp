@@ -318,7 +318,7 @@ void provide(Storage* storage) {
     if (storage->bytes == 0) return;
     OnDevice on(storage->device);
     Block* b = allocate(storage->bytes, storage->device.index);
-    storage->data = b->data;
+    storage->address = b->data;
     storage->owner = b;
 }
 

@@ -91,6 +91,9 @@ private:
     uint64_t key_;
 };
 
+// An instance whose text was written for it (program.cpp): it follows that of its file and has the kernel `program`.
+bool is_written(const std::string& instance) { return instance.starts_with("/*"); }
+
 Compiled build(const std::string& file, const std::string& instance, int arch) {
     const Nvrtc& n = nvrtc();
     const Source* source = nullptr;
@@ -105,8 +108,9 @@ Compiled build(const std::string& file, const std::string& instance, int arch) {
     auto must = [&](Result r, const char* what) {
         if (r != 0) throw RuntimeError("NVRTC error ", r, " in ", what, " of ", file, ": ", instance);
     };
-    must(n.create(&program, source->text.c_str(), file.c_str(), int(names.size()), texts.data(), names.data()), "making the program");
-    const std::string& expression = instance;
+    const std::string text = is_written(instance) ? source->text + "\n" + instance : source->text;
+    must(n.create(&program, text.c_str(), file.c_str(), int(names.size()), texts.data(), names.data()), "making the program");
+    const std::string expression = is_written(instance) ? "wisp::program" : instance;
     // The instructions for warpgroups are of sm_90 alone, and asked for by the letter.
     const std::string target = "--gpu-architecture=sm_" + std::to_string(arch) + (arch == 90 ? "a" : "");
     must(n.add_name(program, expression.c_str()), "naming the kernel");
@@ -182,7 +186,7 @@ Compiled compile(const std::string& file, const std::string& instance, int arch,
 // --- kernels that are loaded -------------------------------------------------------------------------------------------
 
 struct Kernel {
-    std::string file, instance;
+    std::string file, instance, title;
     Handle function[64] = {};  // by device
     unsigned shared[64] = {};  // dynamic shared memory that was asked for
 };
@@ -194,6 +198,7 @@ Kernel* find_kernel(const char* file, const std::string& instance) {
     if (k.instance.empty()) {
         k.file = file;
         k.instance = instance;
+        k.title = is_written(instance) ? "program:" + instance.substr(2, instance.find(" */") - 2) : instance;
     }
     return &k;
 }
@@ -231,10 +236,10 @@ void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** argum
         check(driver().function_attribute(f, 8, int(shared)), "asking for shared memory");
         kernel->shared[index] = shared;
     }
-    Timed timed(kernel->instance.c_str());
+    Timed timed(kernel->title.c_str());
     const Result r = driver().launch(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, arguments, nullptr);
     if (r != 0) [[unlikely]]
-        check(r, kernel->instance.c_str());
+        check(r, kernel->title.c_str());
 }
 
 }  // namespace wisp::cuda

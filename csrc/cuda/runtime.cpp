@@ -77,7 +77,7 @@ DeviceState& start(int index) {
     s->info.l2_bytes = attribute(s->handle, 38);
     s->info.clock_khz = attribute(s->handle, 13);
     d.device_memory(&s->info.memory, s->handle);
-    devices_in_use = true;
+    use_devices();
     states[index] = s.release();
     return *states[index];
 }

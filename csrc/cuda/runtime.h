@@ -42,7 +42,7 @@ Handle pooled_stream(int index, int priority);  // one of 32, in turn: there is 
 
 // Memory of a storage on its device, in the order of the current stream.
 struct MemoryBlock;
-void provide(Storage* storage);  // sets storage->data, and storage->owner to its block
+void provide(Storage* storage);  // sets storage->address, and storage->owner to its block
 void release(Storage* storage);
 // Memory for the length of one front door; null for no bytes.
 class Scratch {

@@ -33,6 +33,7 @@
 // The CPU has one table for all instruction sets.
 #define WISP_PLAIN_FAMILIES(X)     \
     X(PointwiseKernels, pointwise) \
+    X(ProgramKernels, program)     \
     X(SortKernels, sort)
 
 // Parts of the CPU's families, which only its own code calls.

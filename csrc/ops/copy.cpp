@@ -1,5 +1,6 @@
 // Front doors that move values: copy_, clone, contiguous, casts, fills, item.
 #include "../autograd/whole.h"
+#include "../compile/tape.h"
 #include "../kernels/copy.h"
 
 #include <cstring>
@@ -31,7 +32,7 @@ static void copy_across(const Tensor& to, const Tensor& from, bool wait) {
     const bool straight = alike(to, source);
     const Tensor target = straight ? to : empty(to.sizes(), source.dtype(), to.device());
     const size_t bytes = size_t(source.numel() * source.item_size());
-    auto place = [](const Tensor& t) { return static_cast<char*>(t.storage()->data) + t.offset() * t.item_size(); };
+    auto place = [](const Tensor& t) { return static_cast<char*>(t.storage()->data()) + t.offset() * t.item_size(); };
     if (to.is_cuda() && source.is_cuda()) {
         cuda::between(place(target), to.device().index, place(source), source.device().index, bytes);
     } else if (to.is_cuda()) {
@@ -112,9 +113,21 @@ static void record_identity(const Tensor& y, const char* name, const Tensor& x) 
     record(y, name, {x}, {}, [](Backward& bw) { bw.set(0, bw.grad()); });
 }
 
+// The values of a tensor for one that was just made; in a compiled region, later.
+static void copy_to_new(const Tensor& to, const Tensor& from) {
+    if (noting && to.strides() == from.strides()) {
+        kernels::ProgramStep step;
+        step.kind = kernels::StepKind::cast;
+        step.compute = step.block = step.result = to.dtype();
+        const Arg operand(from);
+        if (compile::note(to, step, &operand, 1)) return;
+    }
+    copy_values(to, from);
+}
+
 Tensor clone(const Tensor& t) {
     Tensor r = empty_like(t);
-    copy_values(r, t);
+    copy_to_new(r, t);
     if (needs_grad(t)) record_identity(r, "CloneBackward0", t);
     return r;
 }
@@ -139,7 +152,7 @@ Tensor contiguous(const Tensor& t, MemoryFormat format) {
 Tensor to(const Tensor& t, DType dtype) {
     if (t.dtype() == dtype) return t;
     Tensor r = empty_like(t, dtype);
-    copy_values(r, t);
+    copy_to_new(r, t);
     if (needs_grad(t) && is_differentiable(dtype)) record_identity(r, "ToCopyBackward0", t);
     return r;
 }
@@ -528,6 +541,7 @@ static const Operators operators = {
      function | keeps_memory | any_device},
     {"_set(Tensor input, Tensor source)",
      [](const Tensor& t, const Tensor& source) {
+         source.storage()->data();  // nothing is written, so notes that read it are not in the way: they run before the version goes up
          set_data(t, source);
          bump_version(t);
          return t;

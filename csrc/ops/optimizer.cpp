@@ -88,7 +88,7 @@ private:
             if (a.size(d) > 1 && a.stride(d) != b.stride(d)) return false;
         return true;
     }
-    static char* place(const Tensor& t) { return static_cast<char*>(t.storage()->data) + t.offset() * t.item_size(); }
+    static char* place(const Tensor& t) { return static_cast<char*>(t.storage()->data()) + t.offset() * t.item_size(); }
     std::vector<OptimizerTensor> items_;
     std::vector<Device> devices_;
     std::vector<std::pair<Tensor, Tensor>> copies_;

@@ -1,6 +1,7 @@
 // Front doors of pointwise operators: promotion, result, kernel, gradient. One path for every row of the table.
 #include "pointwise.h"
 
+#include "../compile/tape.h"
 #include "../core/threads.h"
 #include "../kernels/pointwise_call.h"
 #include "onto.h"
@@ -166,6 +167,27 @@ void compute_values(const Tensor& out, Pointwise op, const Arg* args, int arity,
                              out.sizes(), out.numel(), params ? params->data() : nullptr);
 }
 
+// out = op(args), or its gradient, when a compiled region gets to it; false: not noted.
+bool note_values(const Tensor& out, Pointwise op, int which, const Arg* args, int count, DType compute, DType block, const Params* params) {
+    kernels::ProgramStep step;
+    step.op = op;
+    step.which = int8_t(which);
+    step.compute = compute;
+    step.block = block;
+    step.result = out.dtype();
+    for (int i = 0; params && i < 4; i++) step.has_params |= (*params)[i].real != 0 || (*params)[i].imag != 0 || (*params)[i].integer != 0;
+    if (step.has_params) step.params = *params;
+    return compile::note(out, step, args, count);
+}
+
+bool note_choice(const Tensor& y, const Arg* args) {
+    kernels::ProgramStep step;
+    step.kind = kernels::StepKind::where;
+    step.compute = compute_dtype(y.dtype());
+    step.result = y.dtype();
+    return compile::note(y, step, args, 3);
+}
+
 // The gradient of one operand by the fused kernel.
 Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, const Tensor& g, const Tensor* abcy, const Params& params) {
     Promotion promotion;
@@ -185,6 +207,12 @@ Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, cons
     for (int i = 0; keep && i < 4; i++) keep = !(abcy[i] && abcy[i].is_contiguous() && abcy[i].sizes() == g.sizes());
     Tensor out = keep ? empty_like(g, common) : empty(g.sizes(), common);
     if (g.numel() == 0) return out;
+    if (noting) [[unlikely]] {
+        Arg args[5] = {g};
+        for (int i = 0; i < 4; i++)
+            if (abcy[i] && (info.uses[operand] & (uses_a << i))) args[i + 1] = abcy[i];
+        if (note_values(out, op, 1 + operand, args, 5, compute, compute, &params)) return out;
+    }
     Call<5> call(out);
     call.add(g, compute, g.sizes());
     for (int i = 0; i < 4; i++) abcy[i] && (info.uses[operand] & (uses_a << i)) ? call.add(abcy[i], compute, g.sizes()) : call.skip();
@@ -307,17 +335,19 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
     const PointwiseInfo& info = pointwise_info(op);
     const Arg args[3] = {a, b, c};
     const int arity = info.arity;
-    if (devices_in_use) [[unlikely]] {
+    bool at_once = true;
+    if (off_plain_path) [[unlikely]] {
         const Device d = device_of(args, arity);
         if (!(d == current_device())) {
             OnDevice on(d);
             return pointwise(op, a, b, c, params, node);
         }
+        at_once = !noting;
     }
 
     // Contiguous operands of one floating type and shape: straight to the kernel.
     const TensorObject* first = a.tensor ? a.tensor->get() : nullptr;
-    if (first && first->contiguous && current_device().type == DeviceType::cpu &&
+    if (at_once && first && first->contiguous && current_device().type == DeviceType::cpu &&
         (first->dtype == DType::f32 || first->dtype == DType::f64) && (info.types & F) && info.result <= result_promote) {
         bool simple = true;
         for (int i = 1; simple && i < arity; i++) {
@@ -363,7 +393,9 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
     if (!forward_kernel(op, t)) not_implemented(info, t.common);
     Tensor y = make_result(args, arity, sizes, t.result);
-    compute_values(y, op, args, arity, t, params);
+    const Pointwise row = actual_row(op, t);
+    if (at_once || !note_values(y, row, kernels::which_forward, args, arity, t.compute, row == op ? t.block : DType::boolean, params))
+        compute_values(y, op, args, arity, t, params);
     if (any_wants_grad(args, arity) && grad_enabled() && is_differentiable(t.result) && is_differentiable_row(info))
         record_pointwise(y, op, info, args, params, node);
     return y;
@@ -482,7 +514,7 @@ Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
     const Arg args[3] = {condition, a, b};
     OnDevice on(devices_in_use ? device_of(args, 3) : current_device());
     Tensor y = empty(sizes, d);
-    if (y.numel() && y.device().type != DeviceType::meta) {
+    if (y.numel() && y.device().type != DeviceType::meta && !(noting && note_choice(y, args))) {
         Call<3> call(y);
         for (const Arg& arg : args) call.add(arg, compute_dtype(d), sizes);
         Unlocked unlocked(y.numel());

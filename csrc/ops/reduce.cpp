@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../autograd/whole.h"
+#include "../compile/tape.h"
 #include "../kernels/reduce.h"
 #include "../python/registry.h"
 #include "gather.h"
@@ -64,8 +65,24 @@ static void run_reduction(Reduction kind, const Tensor& x, uint64_t mask, const 
     kernels::reduce().reduce(kind, arguments);
 }
 
+// In a compiled region sums and maxima of rows can wait: they become part of the program that makes the rows.
+static bool note_reduction(const Tensor& y, Reduction kind, const Tensor& x, uint64_t mask, double divisor) {
+    const int64_t n = x.dim() ? x.size(-1) : 0;
+    if ((kind != Reduction::sum && kind != Reduction::max) || n < 64 || n > 16384 || mask != uint64_t(1) << (x.dim() - 1) ||
+        !x.is_contiguous() || is_complex(x.dtype()))
+        return false;
+    kernels::ProgramStep step;
+    step.kind = kernels::StepKind::reduce;
+    step.compute = step.block = step.result = y.dtype();
+    step.reduction = kind;
+    step.divisor = divisor;
+    const Arg operand(x);
+    return compile::note(y, step, &operand, 1);
+}
+
 static Tensor reduce(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, DType dtype, ReduceArguments arguments = {}) {
     Tensor y = empty(reduced_sizes(x.sizes(), mask, keepdim), dtype);
+    if (noting && note_reduction(y, kind, x, mask, arguments.divisor)) return y;
     run_reduction(kind, x, mask, y, dtype, arguments);
     return y;
 }

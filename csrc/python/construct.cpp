@@ -274,9 +274,9 @@ const Operators operators = {
                               " bytes) must not be greater than actual buffer length (", total, " bytes)");
          // Same memory under another element type.
          Storage* s = raw.storage();
-         if ((reinterpret_cast<uintptr_t>(s->data) + size_t(offset)) % size_t(size) || offset % size) {
+         if ((reinterpret_cast<uintptr_t>(s->data()) + size_t(offset)) % size_t(size) || offset % size) {
              Tensor copy = empty({count}, dtype, Device{});
-             std::memcpy(copy.data(), static_cast<char*>(s->data) + offset, size_t(count * size));
+             std::memcpy(copy.data(), static_cast<char*>(s->data()) + offset, size_t(count * size));
              return copy;
          }
          Tensor t = from_storage(s, Layout{{count}, {1}, offset / size}, dtype);

@@ -1,4 +1,5 @@
 // Devices from Python: the default one, virtual ones, and what wisp.cuda is made of (namespace _cuda).
+#include "../compile/tape.h"
 #include "../cuda/compiler.h"
 #include "../cuda/conv.h"
 #include "../core/generator.h"
@@ -15,7 +16,11 @@ using cuda::Handle;
 
 int index_of(int64_t index) { return cuda::check_device(int(index)); }
 PyObject* text(const std::string& s) { return PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"); }
-Handle handle(int64_t h) { return reinterpret_cast<Handle>(h); }
+// A stream or an event: noted work is begun before anything is asked of one.
+Handle handle(int64_t value) {
+    compile::run_notes();
+    return reinterpret_cast<Handle>(value);
+}
 
 // 600 is "not ready": an answer, not an error.
 bool done(cuda::Result r, const char* what) {
@@ -85,6 +90,7 @@ const Operators operators = {
     {"_cuda.synchronize(int device=-1)",
      [](int64_t i) {
          const int index = index_of(i);
+         compile::run_notes();
          OnDevice on({DeviceType::cuda, int8_t(index)});
          cuda::synchronize(index);
      },

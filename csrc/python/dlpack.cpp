@@ -103,7 +103,7 @@ Tensor from_capsule(PyObject* capsule) {
             if (m->deleter) m->deleter(m);
         },
         m);
-    s->device = device;
+    s->place_on(device);
     Tensor t = from_storage(s, std::move(layout), dtype);
     s->drop();
     return t;

@@ -6,6 +6,7 @@ namespace wisp {
 void name_pointwise_rows();
 void add_module_base(PyObject* module);
 void add_sample_seeds(PyObject* module);
+void add_compile(PyObject* module);
 }  // namespace wisp
 
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "wisp._core", "The core of Wisp.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
@@ -21,6 +22,7 @@ PyMODINIT_FUNC PyInit__core() {
         add_autograd_functions(module);
         add_module_base(module);
         add_sample_seeds(module);
+        add_compile(module);
         name_pointwise_rows();
         make_operators(module, tensor_type);
         Py_RETURN_NONE;

@@ -90,16 +90,16 @@ const Operators operators = {
          if (s->device.type != DeviceType::cpu)
              throw RuntimeError("only memory of the CPU can be moved to shared memory, not ", text_of(s->device));
          Mapping* m = map_file(int(descriptor), s->bytes, true);
-         std::memcpy(m->data, s->data, s->bytes);
+         std::memcpy(m->data, s->data(), s->bytes);
          if (s->release) {
              s->release(s);
          } else {
              // The first block can't be freed before the storage: give its whole pages back to the system.
-             const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), begin = uintptr_t(s->data);
+             const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), begin = uintptr_t(s->data());
              const uintptr_t first = (begin + page - 1) / page * page, last = (begin + s->bytes) / page * page;
              if (s->bytes >= large && first < last && !s->exported) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
          }
-         s->data = m->data;
+         s->address = m->data;
          s->release = unmap;
          s->owner = m;
          s->read_only = false;

@@ -130,7 +130,7 @@ bool is_temporary([[maybe_unused]] PyObject* o) {
 
 Tensor pointwise_in_temporary([[maybe_unused]] Pointwise op, [[maybe_unused]] const Arg& a, [[maybe_unused]] const Arg& b) {
 #if !defined(Py_GIL_DISABLED)
-    if (devices_in_use) return {};
+    if (off_plain_path) return {};
     const Tensor* candidates[2];
     int count = 0;
     for (const Arg& arg : {a, b}) {

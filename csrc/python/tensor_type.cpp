@@ -491,9 +491,9 @@ PyObject* tensor_post_accumulate_dict(PyObject* self, PyObject*) {
 }
 PyObject* tensor_data_ptr(PyObject* self, PyObject*) {
     const Tensor& t = as_tensor(self);
-    return PyLong_FromVoidPtr(t.numel() ? static_cast<char*>(t.storage()->data) + t.offset() * t.item_size() : nullptr);
+    return PyLong_FromVoidPtr(t.numel() ? static_cast<char*>(t.storage()->data()) + t.offset() * t.item_size() : nullptr);
 }
-PyObject* tensor_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(as_tensor(self).storage()->data); }
+PyObject* tensor_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(as_tensor(self).storage()->data()); }
 PyObject* tensor_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(as_tensor(self).storage()->bytes); }
 PyObject* tensor_element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).item_size()); }
 PyObject* tensor_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).offset()); }

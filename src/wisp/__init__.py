@@ -44,6 +44,7 @@ _SUBMODULES = _compat.NAMES | set(
 )
 _HOMES = {
     "serialization": "save load",
+    "compiler": "compile",
     "_tensor.printing": "set_printoptions get_printoptions",
     "_tensor.limits": "finfo iinfo",
     "utils.dlpack": "from_dlpack to_dlpack",

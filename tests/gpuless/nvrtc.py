@@ -23,9 +23,14 @@ def compile(file, instances, arch):
     """Compiles `instances` of the kernels in `file` (a path below csrc/) for sm_`arch`: the compiler's log, empty if all is well."""
     nvrtc = library()
     program = ctypes.c_void_p()
-    text = f'#include "{file}"\n'.encode()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, b"kernels.cu", 0, None, None) == 0
-    for instance in instances:
+    text, names = f'#include "{file}"\n', []
+    for i, instance in enumerate(instances):
+        if instance.startswith("/*"):  # the text of a fused program
+            text += instance.replace("program(", f"program_{i}(") + "\n"
+            instance = f"wisp::program_{i}"
+        names.append(instance)
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None) == 0
+    for instance in names:
         assert nvrtc.nvrtcAddNameExpression(program, instance.encode()) == 0
     options = [f"--gpu-architecture=sm_{arch}", "--std=c++20", "-default-device", "--diag-suppress=177,550", f"--include-path={CSRC}"]
     array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])

@@ -134,9 +134,40 @@ def others():
             yield "step", step, [x[:4].detach().to(dtype)]
 
 
+def fused():
+    """Compiled regions: programs of rows, casts, choices and reductions, and their gradients."""
+    F = wisp.nn.functional
+
+    def softmax(x):
+        e = wisp.exp(x - x.amax(-1, keepdim=True))
+        return e / e.sum(-1, keepdim=True)
+
+    functions = [
+        lambda x: ((x * 2 + x[0]).tanh() - x).relu(),
+        lambda x: F.gelu(x * wisp.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * x[0]) + x,
+        softmax,
+        lambda x: (x.float() * 2 + 1).to(wisp.bfloat16) * x,
+        lambda x: wisp.where(x > 0, x.t() * 0.5, x[:, :1] + 1).clamp(-1, 1),
+        lambda x: (x[:, :-1] * x[:, 1:]).sum(-1) * 2,
+        lambda x: F.leaky_relu(x * wisp.tensor(2.0, device="cpu"), 0.1) + (x > 0).sum(-1, keepdim=True),
+        lambda x: (x.to(wisp.complex64) * 2j).abs() + x.long() % 3,
+        lambda x: ((x - x.mean(-1, keepdim=True)).square().mean(-1, keepdim=True) + 1e-5).rsqrt() * x,
+    ]
+    for dtype in (wisp.float32, wisp.bfloat16):
+        for f in functions:
+
+            def forward_and_back(x, f=f):
+                y = f(x)
+                (g,) = wisp.autograd.grad(y.float().square().sum(-1).sum(), x)
+                return y.detach(), g
+
+            yield "fused", wisp.compile(forward_and_back), [wisp.randn(128, 128).to(dtype)]
+            yield "fused odd", wisp.compile(forward_and_back), [wisp.randn(77, 77).to(dtype)]
+
+
 def main():
     results = {}
-    for number, (name, f, inputs) in enumerate(others()):
+    for number, (name, f, inputs) in enumerate([*others(), *fused()]):
         results[f"{name} {number}"] = walk(f, inputs)
     for case in operators.CASES.values() if isinstance(operators.CASES, dict) else operators.CASES:
         dtype = wisp.float64 if "weight" in case.name or case.name == "solve" else wisp.float32  # as their constants

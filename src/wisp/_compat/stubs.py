@@ -70,26 +70,28 @@ STUBS = {
         "Tensors without data do not exist here.",
         {"FakeTensor": Unused("No tensor is one."), "is_fake": Answer("False.", False, "x")},
     ),
-    "_inductor": ("Settings of PyTorch's compiler back end that programs change; Wisp runs eagerly.", {}),
+    "_inductor": ("Settings of PyTorch's compiler back end that programs change.", {}),
     "_inductor.config": ("Settings that are remembered, and without effect.", Config),
     "_dynamo": (
-        "Names of PyTorch's compiler front end that programs touch; Wisp runs eagerly.",
+        "Names of PyTorch's compiler front end that programs touch.",
         {
-            **same("allow_in_graph assume_constant_result disable is_compiling list_backends reset", From("wisp.compiler")),
+            **same(
+                """
+                OptimizedModule allow_in_graph assume_constant_result disable explain is_compiling list_backends reset""",
+                From("wisp.compiler"),
+            ),
             "optimize": Answer("A decorator that returns the function as it is.", lambda f: f, "backend='inductor', **options"),
             "graph_break": Answer("Nothing to break.", None, "msg=''"),
             "mark_dynamic": Answer("Nothing to mark.", None, "t, index, **options"),
             "mark_static": Answer("Nothing to mark.", None, "t, index=None"),
             "mark_static_address": Answer("Nothing to mark.", None, "t, guard=True"),
-            "OptimizedModule": Unused("The class of compiled modules: none is one, `compile` returns the module itself."),
-            "explain": Refusal("Wisp runs eagerly and has no compiler to ask"),
-            "is_dynamo_supported": Answer("False: there is no compiler.", False),
+            "is_dynamo_supported": Answer("False: nothing is traced.", False),
         },
     ),
     "_dynamo.config": ("Settings that are remembered, and without effect.", Config),
     "_dynamo.eval_frame": (
         "The class of compiled modules by its inner module.",
-        {"OptimizedModule": From("wisp._dynamo"), "is_dynamo_supported": From("wisp._dynamo")},
+        {"OptimizedModule": From("wisp.compiler"), "is_dynamo_supported": From("wisp._dynamo")},
     ),
     "_dynamo.exc": (
         "Errors of PyTorch's compiler; none is raised.",

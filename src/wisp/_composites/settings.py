@@ -1,6 +1,4 @@
-"""Switches of the package that PyTorch programs set: determinism, precision of products, default device,
-compilation.
-"""
+"""Switches of the package that PyTorch programs set: determinism, precision of products, default device."""
 
 import warnings as _warnings
 
@@ -91,19 +89,6 @@ def set_warn_always(b, /):
 def is_warn_always_enabled():
     """The value of `set_warn_always`."""
     return _state["warn_always"]
-
-
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False, **kwargs):
-    """Return the function or module as it is: Wisp runs eagerly and has no compiler to hand it to.
-
-    >>> import wisp
-    >>> @wisp.compile
-    ... def double(x):
-    ...     return x * 2
-    >>> double(wisp.ones(1))
-    tensor([2.])
-    """
-    return (lambda f: f) if model is None else model
 
 
 def typename(obj, /):

@@ -178,7 +178,7 @@ os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT
 dist.init_process_group("gloo")
 ddp = nn.parallel.DistributedDataParallel(model)
 x = torch.ones(3); dist.all_reduce(x); dist.barrier()
-assert dist.get_world_size() == 1 and x.tolist() == [1, 1, 1] and list(ddp.state_dict())[0] == "module.weight"
+assert dist.get_world_size() == 1 and x.tolist() == [1, 1, 1] and list(ddp.state_dict())[0] == "module._orig_mod.weight"
 sampler = torch.utils.data.distributed.DistributedSampler(range(5))
 assert len(list(sampler)) == 5
 dist.destroy_process_group()

@@ -286,6 +286,11 @@ class Hooks:
         self._is_full_backward_hook = full
 
     def _call_with_hooks(self, args, kwargs):
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*args, **kwargs)
+        return self._call_hooked(args, kwargs)
+
+    def _call_hooked(self, args, kwargs):
         hooked = any(_global_call_hooks)
         if not hooked:
             if Hooks._has_hooks:
@@ -294,7 +299,8 @@ class Hooks:
                 self.__dict__.get(name) for name in ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
             )
         if not hooked:  # all of them were removed: back to the fast path
-            self.__dict__.pop("_has_hooks", None)
+            if self._compiled_call_impl is None:
+                self.__dict__.pop("_has_hooks", None)
             return self.forward(*args, **kwargs)
 
         result, called = None, set()
@@ -318,7 +324,7 @@ class Hooks:
             raise
 
     def _call_impl(self, *args, **kwargs):
-        return self._call_with_hooks(args, kwargs)
+        return self._call_hooked(args, kwargs)
 
     def _run_pre_hook(self, key, hook, args, kwargs):
         if key not in self._forward_pre_hooks_with_kwargs:

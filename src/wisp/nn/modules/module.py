@@ -538,9 +538,19 @@ class Module(Hooks, State, _ModuleBase):
         """Put everything into memory that other processes can share."""
         return self._apply(lambda t: t.share_memory_())
 
+    _compiled_call_impl = None
+
     def compile(self, *args, **kwargs):
-        """Nothing to do: operators are compiled ahead of time. Returns the module."""
-        return self
+        """Call this module in a compiled region from now on, hooks included; the arguments are those of `wisp.compile`.
+
+        >>> import wisp
+        >>> layer = wisp.nn.Linear(2, 3)
+        >>> layer.compile()
+        >>> layer(wisp.zeros(1, 2)).shape
+        torch.Size([1, 3])
+        """
+        self.__dict__["_compiled_call_impl"] = wisp.compile(self._call_impl, *args, **kwargs)
+        self.__dict__["_has_hooks"] = True  # the way to _call_with_hooks
 
     # ------------------------------------------------------------------ printing, copying
 
@@ -572,6 +582,9 @@ class Module(Hooks, State, _ModuleBase):
     def __dir__(self):
         names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._buffers, *self._modules}
         return sorted(name for name in names if not name[0].isdigit())
+
+    def __getstate__(self):
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled_call_impl"}
 
     def __setstate__(self, state):
         self.__dict__.update(state)

@@ -1,0 +1,70 @@
+// Compiled regions: operators are noted on a tape instead of being run.
+//
+// A front door that is called in a region (`noting`) makes its result as always, but says `note(...)` instead of calling a kernel.
+// The result's storage is then unsettled, and so are those of the operands: whoever asks for the address of an unsettled storage,
+// to read it or to write to it, first has everything on the tape run (`settle`, called by Storage::data and Tensor::data). A
+// storage that dies unsettled was never needed, and its note is only run if others use its value.
+//
+// One tape serves all threads. It is touched with the interpreter lock held, which is let go while long programs run.
+#pragma once
+#include "../kernels/program.h"
+#include "../ops/pointwise.h"
+
+namespace wisp::compile {
+
+// y = step(operands), later. False: it can't be noted, or does not pay, and is to be run now. `y` was just made and is dense.
+bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands, int count);
+
+void enter_region();
+void leave_region();  // of the outermost one: runs what is noted
+void run_notes();
+// Operators on fewer elements are run at once, unless they use a value that is noted: they cost less than their note.
+extern int64_t worth_noting;
+
+// A thread that runs operators at once though it is in a region.
+class Pause {
+public:
+    Pause() : before_(noting) { noting = false; }
+    ~Pause() { noting = before_; }
+
+private:
+    bool before_;
+};
+
+// --- what a run of the tape consists of, for plan.cpp ---
+
+constexpr uint32_t no_note = UINT32_MAX;
+
+struct Operand {
+    enum Kind : uint8_t { absent, number, memory, noted } kind = absent;
+    DType dtype = DType::f32;
+    Storage* storage = nullptr;  // memory: one that holds values already
+    uint32_t note = no_note;     // noted
+    Layout layout;               // memory, noted
+    char value[16] = {};         // number
+};
+
+struct Note {
+    kernels::ProgramStep step;
+    Operand operands[kernels::ProgramStep::most];
+    Layout layout;  // of the result
+    Device device;
+    Storage* out = nullptr;  // null: nobody sees the result
+};
+
+// What was made of the notes of one run, for `explain` and for tests.
+struct Fusion {
+    std::vector<std::string> operators;
+    std::string shape;
+    int64_t read = 0, written = 0;  // bytes
+    int64_t eager = 0;              // bytes that the operators would move one by one
+};
+struct Counts {
+    int64_t notes = 0, dead = 0, programs = 0, runs = 0, bytes = 0, eager_bytes = 0;
+};
+extern Counts counts;
+extern std::vector<Fusion>* watcher;  // gets what is fused, if there is one
+
+void run(std::vector<Note>& notes);  // plan.cpp
+
+}  // namespace wisp::compile

@@ -1,0 +1,435 @@
+// Fused programs on the CPU: the kernels of the pointwise table, called one after another on pieces of a few thousand elements whose
+// intermediate values stay in the cache. Every value is rounded to its dtype as if it had gone through memory, so that a program
+// gives the bits that its operators give one by one.
+#include "kernels/program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "core/threads.h"
+#include "kernels/copy.h"
+#include "kernels/pointwise_call.h"
+
+namespace wisp::cpu {
+namespace {
+
+constexpr int64_t piece = 2048;   // elements of a unit: a register of floats is 8 KB
+constexpr int64_t grain = 32768;  // elements times steps below which threads don't pay
+constexpr int max_dims = 64;
+
+// How many elements a register has: one for all, one for each row of a unit, or all of a unit.
+enum class Extent : uint8_t { one, rows, full };
+
+// Where the elements of a register are.
+enum class Home : uint8_t {
+    fixed,    // always at the same address
+    walking,  // in the memory of an input or an output, further on for each unit
+    buffer,
+};
+
+struct Register {
+    DType dtype;
+    Extent extent;
+    Home home;
+    char* base = nullptr;  // fixed, walking
+    bool pinned = false;   // written in the first unit only, and read in all
+    int last_use = -1;
+    int64_t offset = 0;  // of a buffer, in the thread's memory
+};
+
+struct Operation {
+    enum Kind : uint8_t { load, convert, spread, kernel, reduce } kind;
+    bool once = false;  // its result is the same in every unit
+    Extent extent = Extent::full;
+    int count = 0;          // registers
+    int registers[6] = {};  // the result, then the operands
+    PointwiseKernel function = nullptr;
+    const Param* params = nullptr;
+    unsigned constants = 0;
+    const ProgramInput* input = nullptr;  // load
+    const ProgramStep* step = nullptr;    // reduce
+    int form = 0;                         // load: which of the collapsed inputs
+};
+
+// An input after neighbouring dimensions were merged.
+struct Collapsed {
+    int64_t inner;            // stride of the inner dimension, in elements
+    int64_t outer[max_dims];  // strides of the others
+    bool is_one, is_direct, is_tile, is_by_row;
+};
+
+class Plan {
+public:
+    explicit Plan(const Program& program) : program_(program) {
+        collapse();
+        for (size_t i = 0; i < program.inputs.size(); i++) values_.push_back(input_register(int(i)));
+        for (const ProgramStep& s : program.steps) values_.push_back(emit(s));
+        place_buffers();
+    }
+
+    void run() const {
+        const int64_t units = pieces_ > 1 ? rows_ * pieces_ : (rows_ + group_ - 1) / group_;
+        const int64_t work = int64_t(program_.steps.size()) * most_elements();
+        parallel_for(units, std::max<int64_t>(1, grain / work), [&](int64_t b, int64_t e) { run_units(b, e); });
+    }
+
+private:
+    // ---- the shape
+
+    void collapse() {
+        const Dims& sizes = program_.sizes;
+        bool by_row = false;
+        for (const ProgramStep& s : program_.steps) by_row |= s.by_row;
+        int n = 0;
+        const int64_t dims = sizes.size();
+        collapsed_.resize(program_.inputs.size());
+        std::vector<int64_t> last(program_.inputs.size());
+        auto stride = [&](size_t k, int64_t d) { return program_.inputs[k].strides.empty() ? 0 : program_.inputs[k].strides[d]; };
+        for (int64_t d = 0; d < dims; d++) {
+            if (sizes[d] == 1 && !(by_row && d == dims - 1)) continue;
+            bool merge = n > 0 && !(by_row && d == dims - 1);
+            for (size_t k = 0; merge && k < last.size(); k++) merge = last[k] == stride(k, d) * sizes[d];
+            if (!merge) shape_[n++] = 1;
+            shape_[n - 1] *= sizes[d];
+            for (size_t k = 0; k < last.size(); k++) collapsed_[k].outer[n - 1] = last[k] = stride(k, d);
+        }
+        if (n == 0) {
+            shape_[n++] = 1;
+            for (auto& c : collapsed_) c.outer[0] = 0;
+        }
+        inner_ = shape_[n - 1];
+        outer_dims_ = n - 1;
+        rows_ = 1;
+        for (int d = 0; d < outer_dims_; d++) rows_ *= shape_[d];
+        pieces_ = by_row || inner_ <= piece ? 1 : (inner_ + piece - 1) / piece;
+        group_ = pieces_ > 1 ? 1 : std::max<int64_t>(1, std::min(rows_, piece / std::max<int64_t>(inner_, 1)));
+        for (auto& c : collapsed_) {
+            c.inner = c.outer[n - 1];
+            bool zeros = true, dense = true;
+            int64_t step = inner_, row_step = 1;
+            bool dense_rows = true;
+            for (int d = outer_dims_ - 1; d >= 0; d--) {
+                zeros &= c.outer[d] == 0;
+                dense &= c.outer[d] == step;
+                dense_rows &= c.outer[d] == row_step;
+                step *= shape_[d];
+                row_step *= shape_[d];
+            }
+            const bool flat = c.inner == 1 || inner_ == 1;
+            c.is_one = zeros && (c.inner == 0 || inner_ == 1);
+            c.is_by_row = !c.is_one && c.inner == 0;
+            c.is_direct = c.is_by_row ? dense_rows : flat && dense;
+            c.is_tile = !c.is_one && flat && zeros;
+        }
+    }
+
+    // ---- registers and operations
+
+    int add_register(Register r) {
+        registers_.push_back(r);
+        return int(registers_.size()) - 1;
+    }
+    int add_buffer(DType dtype, Extent extent) { return add_register({dtype, extent, Home::buffer}); }
+
+    // The register of an input as it lies in memory, or the operation that brings it in.
+    int input_register(int i) {
+        const ProgramInput& input = program_.inputs[size_t(i)];
+        const Collapsed& c = collapsed_[size_t(i)];
+        char* data = input.data ? input.data : const_cast<char*>(input.number);
+        if (c.is_one) return add_register({input.dtype, Extent::one, Home::fixed, data});
+        const Extent extent = c.is_by_row ? Extent::rows : Extent::full;
+        if (c.is_direct || (c.is_tile && pieces_ > 1)) return add_register({input.dtype, extent, Home::walking, data});
+        if (c.is_tile && group_ == 1) return add_register({input.dtype, extent, Home::fixed, data});
+        const int r = add_buffer(input.dtype, extent);
+        Operation o{Operation::load};
+        o.once = registers_[size_t(r)].pinned = c.is_tile;
+        o.extent = extent;
+        o.count = 1;
+        o.registers[0] = r;
+        o.input = &input;
+        o.form = i;
+        operations_.push_back(o);
+        return r;
+    }
+
+    bool is_constant(int r) const {
+        const Register& x = registers_[size_t(r)];
+        return x.pinned || x.home == Home::fixed;
+    }
+
+    // The same elements as another dtype, and as many as are wanted.
+    int wanted(int r, DType dtype, Extent extent) {
+        if (registers_[size_t(r)].dtype != dtype) r = derived(r, Operation::convert, dtype, registers_[size_t(r)].extent);
+        if (registers_[size_t(r)].extent != extent) r = derived(r, Operation::spread, dtype, extent);
+        return r;
+    }
+    int derived(int from, Operation::Kind kind, DType dtype, Extent extent) {
+        for (const auto& [f, d, e, r] : derived_)
+            if (f == from && d == dtype && e == extent) return r;
+        const int r = add_buffer(dtype, extent);
+        Operation o{kind};
+        o.once = registers_[size_t(r)].pinned = is_constant(from);
+        o.extent = extent;
+        o.count = 2;
+        o.registers[0] = r;
+        o.registers[1] = from;
+        operations_.push_back(o);
+        derived_.push_back({from, dtype, extent, r});
+        return r;
+    }
+
+    int emit(const ProgramStep& s) {
+        const Extent extent = s.by_row ? Extent::rows : Extent::full;
+        auto result = [&](DType dtype) {  // in the output's memory, if it has some and this is what is kept there
+            return s.out && dtype == s.result ? add_register({dtype, extent, Home::walking, s.out}) : add_buffer(dtype, extent);
+        };
+        auto finish = [&](int r) {
+            const DType from = registers_[size_t(r)].dtype;
+            if (from == s.result) return r;
+            Operation o{Operation::convert};
+            o.extent = extent;
+            o.count = 2;
+            o.registers[0] = result(s.result);
+            o.registers[1] = r;
+            operations_.push_back(o);
+            return o.registers[0];
+        };
+        Operation o{Operation::kernel};
+        o.extent = extent;
+        o.step = &s;
+        if (s.kind == StepKind::reduce) {
+            o.kind = Operation::reduce;
+            o.count = 2;
+            const int x = values_[size_t(s.in[0])];
+            o.registers[1] = wanted(x, registers_[size_t(x)].dtype, Extent::full);
+            o.registers[0] = result(s.result);
+            operations_.push_back(o);
+            return o.registers[0];
+        }
+        if (s.kind == StepKind::cast) {
+            const int x = values_[size_t(s.in[0])];
+            const int r = wanted(x, registers_[size_t(x)].dtype, extent);
+            if (registers_[size_t(r)].dtype == s.result && !s.out) return r;
+            o.kind = Operation::convert;
+            o.count = 2;
+            o.registers[1] = r;
+            o.registers[0] = result(s.result);
+            operations_.push_back(o);
+            return o.registers[0];
+        }
+        o.count = s.count + 1;
+        if (s.kind == StepKind::where) {
+            o.function = pointwise_binary.where[__builtin_ctz(unsigned(item_size(s.result)))];
+            for (int i = 0; i < 3; i++)
+                o.registers[i + 1] = wanted(values_[size_t(s.in[size_t(i)])], i ? s.result : DType::boolean, extent);
+            o.registers[0] = result(s.result);
+            operations_.push_back(o);
+            return o.registers[0];
+        }
+        const PointwiseKernelRow& row = pointwise_row(s.op);
+        o.function = s.which ? row.gradient[s.which - 1][compute_index(s.compute)] : row.forward[compute_index(s.compute)];
+        o.params = s.has_params ? s.params.data() : nullptr;
+        const bool in_place = !s.which && takes_constants(s.count, s.compute);
+        for (int i = 0; i < s.count; i++) {
+            const int v = s.in[size_t(i)];
+            if (v < 0) {
+                o.registers[i + 1] = -1;
+                continue;
+            }
+            const int r = values_[size_t(v)];
+            if (in_place && !o.constants && registers_[size_t(r)].extent == Extent::one) {
+                o.registers[i + 1] = wanted(r, s.compute, Extent::one);
+                o.constants = 2u << i;
+            } else {
+                o.registers[i + 1] = wanted(r, s.compute, extent);
+            }
+        }
+        o.registers[0] = result(s.block);
+        operations_.push_back(o);
+        return finish(o.registers[0]);
+    }
+
+    // ---- memory of the buffers: one that is no longer read is used again
+
+    void place_buffers() {
+        for (size_t i = 0; i < operations_.size(); i++)
+            for (int k = 0; k < operations_[i].count; k++)
+                if (operations_[i].registers[k] >= 0) registers_[size_t(operations_[i].registers[k])].last_use = int(i);
+        const int64_t elements = most_elements();
+        std::vector<int64_t> free[5];  // by the size of an element
+        std::vector<bool> placed(registers_.size());
+        for (size_t i = 0; i < operations_.size(); i++) {
+            const Operation& o = operations_[i];
+            auto place = [&](Register& r) {
+                if (r.extent != Extent::full || r.pinned) {
+                    r.offset = room(r.extent == Extent::one ? 1 : r.extent == Extent::rows ? group_ : elements, item_size(r.dtype));
+                    return;
+                }
+                auto& list = free[__builtin_ctz(unsigned(item_size(r.dtype)))];
+                if (list.empty()) list.push_back(room(elements, item_size(r.dtype)));
+                r.offset = list.back();
+                list.pop_back();
+            };
+            Register& result = registers_[size_t(o.registers[0])];
+            if (result.home == Home::buffer && !placed[size_t(o.registers[0])]) {
+                place(result);
+                placed[size_t(o.registers[0])] = true;
+            }
+            for (int k = 0; k < o.count; k++) {
+                if (o.registers[k] < 0) continue;
+                Register& r = registers_[size_t(o.registers[k])];
+                if (r.home != Home::buffer || r.pinned || r.extent != Extent::full || r.last_use != int(i)) continue;
+                r.last_use = -1;  // an operand may come twice
+                free[__builtin_ctz(unsigned(item_size(r.dtype)))].push_back(r.offset);
+            }
+        }
+    }
+    int64_t room(int64_t elements, int64_t item) {
+        const int64_t at = bytes_;
+        bytes_ += (elements * item + 127) / 64 * 64;
+        return at;
+    }
+
+    // ---- running
+
+    int64_t most_elements() const { return pieces_ > 1 ? piece : group_ * inner_; }
+
+    int64_t offset_of_row(const Collapsed& c, int64_t row) const {
+        if (outer_dims_ == 1) return row * c.outer[0];
+        int64_t offset = 0;
+        for (int d = outer_dims_ - 1; d >= 0; d--) {
+            offset += row % shape_[d] * c.outer[d];
+            row /= shape_[d];
+        }
+        return offset;
+    }
+
+    void load(const Operation& o, char* to, int64_t first, int64_t rows, int64_t at, int64_t length) const {
+        const Collapsed& c = collapsed_[size_t(o.form)];
+        const int64_t item = item_size(o.input->dtype);
+        if (c.is_by_row) {
+            if (outer_dims_ == 1) return cpu::copy.gather_block(to, o.input->data + first * c.outer[0] * item, c.outer[0], item, rows);
+            for (int64_t r = 0; r < rows; r++) std::memcpy(to + r * item, o.input->data + offset_of_row(c, first + r) * item, size_t(item));
+            return;
+        }
+        for (int64_t r = 0; r < rows; r++) {
+            const char* from = o.input->data + (offset_of_row(c, first + r) + at * c.inner) * item;
+            if (c.inner == 1) std::memcpy(to + r * length * item, from, size_t(length * item));
+            else cpu::copy.gather_block(to + r * length * item, from, c.inner, item, length);
+        }
+    }
+
+    static void fill(char* to, const char* value, int64_t item, int64_t n) {
+        auto each = [&]<class T>(T v) {
+            std::memcpy(&v, value, sizeof(T));
+            std::fill_n(reinterpret_cast<T*>(to), n, v);
+        };
+        switch (item) {
+        case 1: each(uint8_t()); break;
+        case 2: each(uint16_t()); break;
+        case 4: each(uint32_t()); break;
+        case 8: each(uint64_t()); break;
+        default:
+            for (int64_t i = 0; i < n; i++) std::memcpy(to + 16 * i, value, 16);
+        }
+    }
+
+    // Unit by unit; a unit is a group of rows, or a piece of a long one.
+    void run_units(int64_t begin, int64_t end) const {
+        char* memory = buffers(size_t(bytes_));
+        std::vector<char*> places(registers_.size());
+        for (size_t r = 0; r < registers_.size(); r++)
+            places[r] = registers_[r].home == Home::buffer ? memory + registers_[r].offset : registers_[r].base;
+        for (int64_t unit = begin; unit < end; unit++) {
+            const int64_t first = pieces_ > 1 ? unit / pieces_ : unit * group_, at = pieces_ > 1 ? unit % pieces_ * piece : 0;
+            const int64_t rows = pieces_ > 1 ? 1 : std::min(group_, rows_ - first),
+                          length = pieces_ > 1 ? std::min(piece, inner_ - at) : inner_;
+            for (size_t r = 0; r < registers_.size(); r++) {
+                const Register& x = registers_[r];
+                if (x.home != Home::walking) continue;
+                const bool tile = r < collapsed_.size() && collapsed_[r].is_tile;
+                places[r] = x.base + (x.extent == Extent::rows ? first : tile ? at : first * inner_ + at) * item_size(x.dtype);
+            }
+            for (const Operation& o : operations_) {
+                if (o.once && unit != begin) continue;
+                // What is made once must do for units that are longer than the first.
+                const int64_t whole = o.once ? most_elements() : rows * length;
+                const int64_t elements = o.extent == Extent::full ? whole : o.extent == Extent::rows ? rows : 1;
+                char* to = places[size_t(o.registers[0])];
+                const Register& result = registers_[size_t(o.registers[0])];
+                const Register& operand = registers_[size_t(o.count > 1 ? o.registers[1] : o.registers[0])];
+                const char* from = o.count > 1 ? places[size_t(o.registers[1])] : nullptr;
+                switch (o.kind) {
+                case Operation::load: load(o, to, first, rows, at, length); break;
+                case Operation::convert: cpu::copy.convert(to, result.dtype, from, operand.dtype, elements); break;
+                case Operation::spread: {
+                    const int64_t item = item_size(result.dtype);
+                    if (operand.extent == Extent::one) fill(to, from, item, elements);
+                    else
+                        for (int64_t r = 0; r < rows; r++) fill(to + r * length * item, from + r * item, item, length);
+                    break;
+                }
+                case Operation::reduce: {
+                    const int64_t sizes[2] = {rows, length}, strides[2] = {length, 1};
+                    ReduceArguments a{from, operand.dtype, sizes, strides, 2, 2, to, result.dtype};
+                    a.divisor = o.step->divisor;
+                    cpu::reduce.reduce(o.step->reduction, a);
+                    break;
+                }
+                case Operation::kernel: {
+                    char* pointers[6] = {to};
+                    for (int k = 1; k < 6; k++)
+                        pointers[k] = k < o.count && o.registers[k] >= 0 ? places[size_t(o.registers[k])] : places[size_t(o.registers[1])];
+                    o.function(pointers, elements, o.params, o.constants);
+                    break;
+                }
+                }
+            }
+        }
+    }
+
+    static char* buffers(size_t bytes) {
+        struct Free {
+            void operator()(char* p) const { std::free(p); }
+        };
+        static thread_local std::unique_ptr<char, Free> memory;
+        static thread_local size_t room = 0;
+        if (room < bytes) {
+            room = (bytes + 4095) / 4096 * 4096;
+            memory.reset(static_cast<char*>(std::aligned_alloc(64, room)));
+            if (!memory) {
+                room = 0;
+                throw std::bad_alloc();
+            }
+        }
+        return memory.get();
+    }
+
+    struct Derived {
+        int from;
+        DType dtype;
+        Extent extent;
+        int result;
+    };
+    const Program& program_;
+    int outer_dims_ = 0;
+    int64_t shape_[max_dims], inner_ = 1, rows_ = 1;
+    int64_t pieces_ = 1, group_ = 1;  // pieces of a row, or rows of a unit
+    std::vector<Collapsed> collapsed_;
+    std::vector<Register> registers_;  // those of the inputs first
+    std::vector<int> values_;          // the register of each value
+    std::vector<Operation> operations_;
+    std::vector<Derived> derived_;
+    int64_t bytes_ = 0;
+};
+
+void run(const Program& program) { Plan(program).run(); }
+
+const ProgramKernels table = {run};
+
+}  // namespace
+
+const ProgramKernels& program = table;
+
+}  // namespace wisp::cpu

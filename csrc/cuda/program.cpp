@@ -1,0 +1,403 @@
+// Fused programs on the GPU: one kernel each, whose text is written here from rows of the table and compiled when a program of its
+// structure first comes. Intermediate values are in registers, rounded to their dtype. A program with reductions takes a block per
+// row and goes over the row once for each reduction that depends on another, making again what is cheap to make.
+#include "kernels/program.h"
+
+#include <cstring>
+#include <unordered_map>
+
+#include "../core/errors.h"
+#include "divider.h"
+#include "pointwise.h"
+#include "runtime.h"
+
+namespace wisp::cuda {
+namespace {
+
+#include "../kernels/program_arguments.h"
+
+constexpr int threads = 256;
+
+// An input seen along the merged dimensions.
+struct Place {
+    int64_t strides[most_program_dims + 1] = {};  // of the outer dimensions, then of the inner one
+    bool is_number = false, by_row = false, is_one = false, is_flat = false;
+};
+
+class Form {
+public:
+    explicit Form(const Program& p) : p_(p), places_(p.inputs.size()) {
+        for (const ProgramStep& s : p.steps) rows_ |= s.by_row;
+        merge();
+        find_vector();
+    }
+
+    void launch() {
+        ProgramArguments a;
+        a.length = inner_ / vector_;
+        a.n = rows_ ? outer_ : outer_ * inner_ / vector_;
+        for (size_t i = 0; i < places_.size(); i++) {
+            a.inputs[i] = p_.inputs[i].data;
+            if (places_[i].is_number) std::memcpy(a.numbers[i], p_.inputs[i].number, 16);
+            const int64_t item = item_size(p_.inputs[i].dtype);
+            int k = 0;
+            if (!rows_) a.strides[i][k++] = places_[i].strides[dims_] * vector_ * item;
+            for (int d = dims_ - 1; d >= 0; d--) a.strides[i][k++] = places_[i].strides[d] * item;
+            if (rows_) a.strides[i][most_program_dims - 1] = places_[i].strides[dims_] * item;
+        }
+        int k = 0;
+        if (!rows_) a.sizes[k++] = divider(uint32_t(inner_ / vector_));
+        for (int d = dims_ - 1; d >= 0; d--) a.sizes[k++] = divider(uint32_t(shape_[d]));
+        int outputs = 0, parameters = 0;
+        for (const ProgramStep& s : p_.steps) {
+            if (s.out) a.outputs[outputs++] = s.out;
+            if (s.kind == StepKind::reduce) a.params[parameters++][0].real = s.divisor;
+            else if (s.has_params) std::memcpy(a.params[parameters++], s.params.data(), sizeof a.params[0]);
+        }
+        const int64_t blocks = rows_ ? a.n : (a.n + threads - 1) / threads;
+        launch_with(kernel(), {unsigned(std::min<int64_t>(blocks, int64_t(1) << 30))}, {threads}, 0, a);
+    }
+
+private:
+    // ---- the shape
+
+    void merge() {
+        const Dims& sizes = p_.sizes;
+        const int64_t all = sizes.size();
+        int64_t shape[64], last[most_inputs];
+        std::vector<std::array<int64_t, 64>> strides(places_.size());
+        int n = 0;
+        auto stride = [&](size_t i, int64_t d) { return p_.inputs[i].data ? p_.inputs[i].strides[d] : 0; };
+        for (int64_t d = 0; d < all; d++) {
+            const bool inner = rows_ && d == all - 1;
+            bool together = n > 0 && !inner;
+            for (size_t i = 0; together && i < places_.size(); i++) together = last[i] == stride(i, d) * sizes[d];
+            if (!together) shape[n++] = 1;
+            shape[n - 1] *= sizes[d];
+            for (size_t i = 0; i < places_.size(); i++) strides[i][size_t(n - 1)] = last[i] = stride(i, d);
+        }
+        if (n == 0) {
+            shape[n++] = 1;
+            for (auto& s : strides) s[0] = 0;
+        }
+        if (n > most_program_dims) throw RuntimeError("internal error: a program of ", n, " dimensions");
+        dims_ = n - 1;
+        inner_ = shape[dims_];
+        for (int d = 0; d < dims_; d++) outer_ *= shape_[d] = shape[d];
+        for (size_t i = 0; i < places_.size(); i++) {
+            Place& at = places_[i];
+            at.is_number = !p_.inputs[i].data;
+            bool zeros = true, dense = true;
+            int64_t step = inner_;
+            for (int d = dims_; d >= 0; d--) at.strides[d] = strides[i][size_t(d)];
+            for (int d = dims_ - 1; d >= 0; d--) {
+                zeros &= at.strides[d] == 0;
+                dense &= at.strides[d] == step;
+                step *= shape[d];
+            }
+            at.is_one = !at.is_number && zeros && (at.strides[dims_] == 0 || inner_ == 1);
+            at.by_row = !at.is_number && !at.is_one && at.strides[dims_] == 0;
+            at.is_flat = !at.is_number && !at.is_one && !at.by_row && dense && at.strides[dims_] == 1;
+        }
+    }
+
+    // As many neighbours at a time as fill 16 bytes of the widest element, where all that is read and written allows it.
+    void find_vector() {
+        int64_t widest = 1;
+        for (size_t i = 0; i < places_.size(); i++)
+            if (!places_[i].is_number) widest = std::max(widest, item_size(p_.inputs[i].dtype));
+        for (const ProgramStep& s : p_.steps)
+            if (s.out && !s.by_row) widest = std::max(widest, item_size(s.result));
+        const int64_t wanted = 16 / widest;
+        if (inner_ % wanted) return;
+        for (size_t i = 0; i < places_.size(); i++) {
+            const Place& at = places_[i];
+            if (at.is_number || at.is_one || at.by_row) continue;
+            if (at.strides[dims_] != 1 || uintptr_t(p_.inputs[i].data) % uintptr_t(item_size(p_.inputs[i].dtype) * wanted)) return;
+            for (int d = 0; d < dims_; d++)
+                if (at.strides[d] % wanted) return;
+        }
+        for (const ProgramStep& s : p_.steps)
+            if (s.out && !s.by_row && uintptr_t(s.out) % uintptr_t(item_size(s.result) * wanted)) return;
+        vector_ = wanted;
+    }
+
+    // ---- the kernel
+
+    // All that the text depends on.
+    std::string key() const {
+        std::string k;
+        auto add = [&](auto... values) { (k.push_back(char(values)), ...); };
+        add(rows_, vector_, dims_, places_.size(), p_.steps.size());
+        for (size_t i = 0; i < places_.size(); i++) {
+            const Place& at = places_[i];
+            add(p_.inputs[i].dtype, at.is_number, at.is_one, at.by_row, at.is_flat, at.strides[dims_] == 1);
+        }
+        for (const ProgramStep& s : p_.steps) {
+            add(s.kind, s.by_row, s.which, int(s.op) & 0xff, int(s.op) >> 8, s.compute, s.result, s.count, s.has_params, s.reduction,
+                s.out != nullptr);
+            for (int i = 0; i < s.count; i++) add(s.in[size_t(i)]);
+        }
+        return k;
+    }
+
+    Kernel* kernel() const {
+        static std::unordered_map<std::string, Kernel*> known;
+        Kernel*& k = known[key()];
+        if (!k) k = find_kernel("cuda/kernels/program.cuh", text());
+        return k;
+    }
+
+    // ---- its text
+
+    bool is_row_value(int v) const {  // the same along a row: kept outside of the loops
+        const int inputs = int(places_.size());
+        if (v >= inputs) return p_.steps[size_t(v - inputs)].by_row;
+        const Place& at = places_[size_t(v)];
+        return at.is_number || at.is_one || (rows_ && at.by_row);
+    }
+    std::string value(int v) const {
+        if (v < 0) return "0";
+        if (v >= int(places_.size()) || is_row_value(v)) return str("v", v);
+        return str("v", v, places_[size_t(v)].by_row ? "" : ".at[k]");
+    }
+    static std::string as(DType to, const std::string& x) { return str("convert<", type_text(to), ">(", x, ")"); }
+
+    std::string expression(const ProgramStep& s, int parameter) const {
+        auto in = [&](int i, DType to) { return s.in[size_t(i)] < 0 ? str(type_text(to), "()") : as(to, value(s.in[size_t(i)])); };
+        switch (s.kind) {
+        case StepKind::cast: return in(0, s.result);
+        case StepKind::where: return str("(convert<bool>(", value(s.in[0]), ") ? ", in(1, s.result), " : ", in(2, s.result), ")");
+        case StepKind::reduce: return "";
+        case StepKind::row: break;
+        }
+        static const char* const functions[] = {"forward", "gradient0", "gradient1", "gradient2"};
+        std::string call = str("rows::", row_name(s.op), "_row::template ", functions[s.which], "<", type_text(s.compute), ">(");
+        const int operands = s.which ? 5 : 3;
+        // What an expression lacks is given as its first operand.
+        for (int i = 0; i < operands; i++) call += in(i < s.count && s.in[size_t(i)] >= 0 ? i : 0, s.compute) + ", ";
+        call += s.has_params ? str("p.params[", parameter, "])") : std::string("no_params)");
+        return as(s.result, call);
+    }
+
+    static const char* row_name(Pointwise op) {
+        static const char* const names[] = {
+#define UNARY(name, ...) #name,
+#define ACTIVATION(name, ...) #name,
+#define BINARY(name, ...) #name,
+#define TERNARY(name, ...) #name,
+#include "../ops/table/unary.h"
+#include "../ops/table/activation.h"
+#include "../ops/table/binary.h"
+#undef UNARY
+#undef ACTIVATION
+#undef BINARY
+#undef TERNARY
+        };
+        return names[int(op)];
+    }
+
+    // Which full steps lead to a value.
+    void mark(int v, std::vector<bool>& wanted) const {
+        const int inputs = int(places_.size());
+        if (v < 0 || is_row_value(v)) return;
+        if (wanted[size_t(v)]) return;
+        wanted[size_t(v)] = true;
+        if (v < inputs) return;
+        const ProgramStep& s = p_.steps[size_t(v - inputs)];
+        for (int i = 0; i < s.count; i++) mark(s.in[size_t(i)], wanted);
+    }
+
+    // How many reductions, one after the other, a value needs.
+    std::vector<int> levels() const {
+        std::vector<int> level(places_.size() + p_.steps.size(), 0);
+        for (size_t i = 0; i < p_.steps.size(); i++) {
+            const ProgramStep& s = p_.steps[i];
+            int most = 0;
+            for (int k = 0; k < s.count; k++)
+                if (s.in[size_t(k)] >= 0) most = std::max(most, level[size_t(s.in[size_t(k)])]);
+            level[places_.size() + i] = most + (s.kind == StepKind::reduce);
+        }
+        return level;
+    }
+
+    std::string text() const {
+        const int inputs = int(places_.size());
+        std::string names;
+        for (const ProgramStep& s : p_.steps)
+            names += s.kind == StepKind::row     ? str(" ", row_name(s.op), s.which ? "'" : "")
+                     : s.kind == StepKind::where ? " where"
+                     : s.kind == StepKind::cast  ? " to"
+                                                 : " reduce";
+        std::string t =
+            str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads, ") program(const ProgramArguments p) {");
+        for (int i = 0; i < inputs; i++) {
+            const char* type = type_text(p_.inputs[size_t(i)].dtype);
+            if (places_[size_t(i)].is_number) t += str("const ", type, " v", i, " = element<", type, ">(p.numbers[", i, "]);");
+            else if (places_[size_t(i)].is_one) t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", i, "]);");
+        }
+        t += rows_ ? rows_text() : flat_text();
+        return t + "}}";
+    }
+
+    // Offsets of the inputs that don't lie in one line, for the unit `at`.
+    std::string offsets(int dims) const {
+        std::string t, last;
+        bool any = false;
+        for (size_t i = 0; i < places_.size(); i++) {
+            const Place& at = places_[i];
+            if (at.is_number || at.is_one || (at.is_flat && !rows_)) continue;
+            t += str("int64_t o", i, " = 0;");
+            any = true;
+        }
+        if (!any) return t;
+        t += "uint32_t rest = uint32_t(at);";
+        for (int d = 0; d < dims; d++) {
+            t += str("{ const uint32_t next = p.sizes[", d, "].divide(rest), index = rest - next * p.sizes[", d, "].divisor; rest = next;");
+            for (size_t i = 0; i < places_.size(); i++) {
+                const Place& at = places_[i];
+                if (at.is_number || at.is_one || (at.is_flat && !rows_)) continue;
+                t += str("o", i, " += p.strides[", i, "][", d, "] * index;");
+            }
+            t += "}";
+        }
+        return t;
+    }
+
+    // The elements that `wanted` names, loaded at `at` (of a row, or of all).
+    std::string loads(const std::vector<bool>& wanted, const char* at) const {
+        std::string t;
+        for (size_t i = 0; i < places_.size(); i++) {
+            const Place& place = places_[i];
+            if (!wanted[i] || is_row_value(int(i))) continue;
+            const char* type = type_text(p_.inputs[i].dtype);
+            const int64_t bytes = item_size(p_.inputs[i].dtype) * vector_;
+            if (rows_ && vector_ == 1)  // of any stride
+                t += str("const auto v", i, " = elements<", type, ", 1>(p.inputs[", i, "] + o", i, " + ", at, " * ",
+                         place.strides[dims_] == 1 ? str(bytes) : str("p.strides[", i, "][", most_program_dims - 1, "]"), ");");
+            else if (rows_)
+                t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", i, "] + o", i, " + ", at, " * ", bytes,
+                         ");");
+            else if (place.by_row) t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", i, "] + o", i, ");");
+            else if (place.is_flat)
+                t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", i, "] + ", at, " * ", bytes, ");");
+            else t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", i, "] + o", i, ");");
+        }
+        return t;
+    }
+
+    // The full steps that `wanted` names, for the k-th element of a vector; `store`: into what is written.
+    std::string steps(const std::vector<bool>& wanted, bool store) const {
+        std::string t;
+        int parameter = 0, output = 0;
+        for (size_t i = 0; i < p_.steps.size(); i++) {
+            const ProgramStep& s = p_.steps[i];
+            const size_t v = places_.size() + i;
+            const int own = s.has_params || s.kind == StepKind::reduce ? parameter++ : 0, place = s.out ? output++ : 0;
+            if (s.by_row || !wanted[v]) continue;
+            t += str("const ", type_text(s.result), " v", v, " = ", expression(s, own), ";");
+            if (store && s.out) t += str("r", place, ".at[k] = v", v, ";");
+        }
+        return t;
+    }
+
+    std::string results(const char* at, bool declare) const {
+        std::string t;
+        int output = 0;
+        for (const ProgramStep& s : p_.steps) {
+            if (!s.out) continue;
+            const int place = output++;
+            if (s.by_row) continue;
+            const char* type = type_text(s.result);
+            if (declare) t += str("Vector<", type, ", ", vector_, "> r", place, ";");
+            else
+                t += str("*reinterpret_cast<Vector<", type, ", ", vector_, ">*>(p.outputs[", place, "] + ", at, " * ",
+                         item_size(s.result) * vector_, ") = r", place, ";");
+        }
+        return t;
+    }
+
+    std::vector<bool> kept() const {
+        std::vector<bool> wanted(places_.size() + p_.steps.size(), false);
+        for (size_t i = 0; i < p_.steps.size(); i++)
+            if (p_.steps[i].out) mark(int(places_.size() + i), wanted);
+        return wanted;
+    }
+
+    std::string flat_text() const {
+        const std::vector<bool> wanted = kept();
+        std::string t = str("for (int64_t at = int64_t(blockIdx.x) * ", threads, " + threadIdx.x; at < p.n; at += int64_t(gridDim.x) * ",
+                            threads, ") {");
+        t += offsets(dims_ + 1) + loads(wanted, "at") + results("at", true);
+        t += str("_Pragma(\"unroll\") for (int k = 0; k < ", vector_, "; k++) {") + steps(wanted, true) + "}";
+        return t + results("at", false) + "}";
+    }
+
+    std::string rows_text() const {
+        const std::vector<int> level = levels();
+        const int inputs = int(places_.size());
+        int last = 0;
+        for (int l : level) last = std::max(last, l);
+        std::string t = "for (int64_t at = blockIdx.x; at < p.n; at += gridDim.x) {" + offsets(dims_);
+        for (int i = 0; i < inputs; i++)
+            if (places_[size_t(i)].by_row) {
+                const char* type = type_text(p_.inputs[size_t(i)].dtype);
+                t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", i, "] + o", i, ");");
+            }
+        const std::string loop = str("for (int64_t e = threadIdx.x; e < p.length; e += ", threads, ") {");
+        const std::string each = str("_Pragma(\"unroll\") for (int k = 0; k < ", vector_, "; k++) {");
+        for (int l = 0; l <= last; l++) {
+            // What is computed from the results of reductions, row by row; then the reductions that can be made from that.
+            int parameter = 0, output = 0;
+            std::vector<bool> wanted(level.size(), false);
+            std::string folds, ends, starts;
+            for (size_t i = 0; i < p_.steps.size(); i++) {
+                const ProgramStep& s = p_.steps[i];
+                const size_t v = size_t(inputs) + i;
+                const int own = s.has_params || s.kind == StepKind::reduce ? parameter++ : 0, place = s.out ? output++ : 0;
+                if (!s.by_row) continue;
+                std::string store;
+                if (s.out)
+                    store =
+                        str("if (threadIdx.x == 0) reinterpret_cast<", type_text(s.result), "*>(p.outputs[", place, "])[at] = v", v, ";");
+                if (s.kind != StepKind::reduce) {
+                    if (level[v] == l) t += str("const ", type_text(s.result), " v", v, " = ", expression(s, own), ";") + store;
+                    continue;
+                }
+                if (level[v] != l + 1) continue;
+                mark(s.in[0], wanted);
+                const std::string type = type_text(compute_dtype(s.result)), fold = s.reduction == Reduction::max ? "Largest" : "Adding";
+                starts += str(type, " a", v, " = ", fold, "::start<", type, ">();");
+                folds += str("a", v, " = ", fold, "::join(a", v, ", convert<", type, ">(", value(s.in[0]), "));");
+                ends +=
+                    str("const ", type_text(s.result), " v", v, " = convert<", type_text(s.result), ">(over_block<", fold, ">(a", v, ")",
+                        s.reduction != Reduction::max && is_floating(s.result) ? str(" / ", type, "(p.params[", own, "][0].real)") : "",
+                        ");") +
+                    store;
+            }
+            if (starts.empty()) continue;
+            t += starts + loop + loads(wanted, "e") + each + steps(wanted, false) + folds + "}}" + ends;
+        }
+        const std::vector<bool> wanted = kept();
+        bool full = false;
+        for (const ProgramStep& s : p_.steps) full |= s.out && !s.by_row;
+        if (full)
+            t += loop + loads(wanted, "e") + results("", true) + each + steps(wanted, true) + "}" + results("(at * p.length + e)", false) +
+                 "}";
+        return t + "}";
+    }
+
+    const Program& p_;
+    std::vector<Place> places_;
+    bool rows_ = false;
+    int dims_ = 0;  // outer ones
+    int64_t shape_[most_program_dims] = {}, outer_ = 1, inner_ = 1, vector_ = 1;
+};
+
+void run(const Program& program) { Form(program).launch(); }
+
+}  // namespace
+
+const ProgramKernels program = {run};
+
+}  // namespace wisp::cuda

@@ -1,0 +1,52 @@
+// A fused program: rows of the pointwise table, casts, choices and reductions of rows, run one after another on pieces that stay
+// near the processor (in its cache, in registers), so that only what comes in and what is kept goes through memory.
+//
+// The steps work on one shape. A value of it is full, or has one element for each row of the last dimension (`by_row`): what a
+// reduction gives, and what is computed from that. Steps use the values before them: first come the inputs, then the steps.
+#pragma once
+#include <array>
+#include <vector>
+
+#include "core/dims.h"
+#include "kernels/pointwise.h"
+#include "kernels/reduce.h"
+
+namespace wisp::kernels {
+
+struct ProgramInput {
+    char* data = nullptr;
+    DType dtype = DType::f32;
+    Dims strides;          // of the program's shape, 0 where broadcast
+    char number[16] = {};  // its value, if it is a number: then there is no data
+};
+
+enum class StepKind : uint8_t { row, where, cast, reduce };
+
+struct ProgramStep {
+    static constexpr int most = 5;  // operands
+    StepKind kind = StepKind::row;
+    bool by_row = false;
+    int8_t which = 0;  // which_forward, or the gradient of an operand
+    Pointwise op{};
+    DType compute = DType::f32, block = DType::f32;  // what a row computes in, and what comes of that
+    DType result = DType::f32;                       // what it is rounded to, for memory and for the steps that use it
+    int count = 0;
+    std::array<int, most> in{};  // values; -1: the expression has no such operand
+    bool has_params = false;     // others are 0
+    std::array<Param, 4> params{};
+    Reduction reduction{};  // of the rows of the operand, which is full
+    double divisor = 1;
+    char* out = nullptr;  // where the value is kept, contiguous; null: only later steps use it
+};
+
+struct Program {
+    Dims sizes;  // the outputs are contiguous in this order of dimensions
+    std::vector<ProgramInput> inputs;
+    std::vector<ProgramStep> steps;
+};
+
+struct ProgramKernels {
+    void (*run)(const Program& program);
+};
+
+}  // namespace wisp::kernels

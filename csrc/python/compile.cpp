@@ -1,0 +1,100 @@
+// Compiled regions for Python: wisp.compiler calls functions in and out of them.
+#include "../compile/tape.h"
+#include "objects.h"
+
+namespace wisp {
+namespace {
+
+// Leaves the region; an exception that is on its way stays the one that is raised.
+PyObject* left(PyObject* result) {
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    const bool done = guarded(false, [] {
+        compile::leave_region();
+        return true;
+    });
+    if (type) {
+        PyErr_Clear();
+        PyErr_Restore(type, error, traceback);
+    } else if (!done) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
+bool take(PyObject* args, PyObject*& function, PyObject*& arguments, PyObject*& keywords) {
+    return PyArg_ParseTuple(args, "OO!O!", &function, &PyTuple_Type, &arguments, &PyDict_Type, &keywords);
+}
+
+PyObject* call_noting(PyObject*, PyObject* args) {
+    PyObject *function, *arguments, *keywords;
+    if (!take(args, function, arguments, keywords)) return nullptr;
+    compile::enter_region();
+    return left(PyObject_Call(function, arguments, keywords));
+}
+
+PyObject* call_at_once(PyObject*, PyObject* args) {
+    PyObject *function, *arguments, *keywords;
+    if (!take(args, function, arguments, keywords)) return nullptr;
+    compile::Pause pause;
+    return PyObject_Call(function, arguments, keywords);
+}
+
+PyObject* is_noting(PyObject*, PyObject*) { return PyBool_FromLong(noting); }
+
+PyObject* run_noted(PyObject*, PyObject*) {
+    return guarded([]() -> PyObject* {
+        compile::run_notes();
+        Py_RETURN_NONE;
+    });
+}
+
+PyObject* noted_counts(PyObject*, PyObject*) {
+    const compile::Counts& c = compile::counts;
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "noted", c.notes, "never_made", c.dead, "programs", c.programs, "runs", c.runs,
+                         "bytes", c.bytes, "bytes_one_by_one", c.eager_bytes);
+}
+
+// The result of a call in a region, and the programs that were made: (names of operators, shape, bytes read, written, one by one).
+PyObject* call_watched(PyObject*, PyObject* args) {
+    PyObject *function, *arguments, *keywords;
+    if (!take(args, function, arguments, keywords)) return nullptr;
+    std::vector<compile::Fusion> fusions, *before = compile::watcher;
+    compile::watcher = &fusions;
+    compile::enter_region();
+    PyObject* called = left(PyObject_Call(function, arguments, keywords));
+    compile::watcher = before;
+    if (!called) return nullptr;
+    return guarded([&]() -> PyObject* {
+        Ref result(called), list(PyList_New(0));
+        for (const compile::Fusion& f : fusions) {
+            Ref names(PyList_New(0));
+            for (const std::string& name : f.operators)
+                if (PyList_Append(names.get(), Ref(PyUnicode_FromString(name.c_str())).get()) < 0) throw PythonError();
+            Ref row(Py_BuildValue("(OsLLL)", names.get(), f.shape.c_str(), f.read, f.written, f.eager));
+            if (PyList_Append(list.get(), row.get()) < 0) throw PythonError();
+        }
+        return Py_BuildValue("(OO)", result.get(), list.get());
+    });
+}
+
+// For tests, which are about small tensors.
+PyObject* set_worth_noting(PyObject*, PyObject* elements) {
+    const int64_t before = compile::worth_noting, wanted = PyLong_AsLongLong(elements);
+    if (wanted == -1 && PyErr_Occurred()) return nullptr;
+    compile::worth_noting = wanted;
+    return PyLong_FromLongLong(before);
+}
+
+PyMethodDef methods[] = {{"_call_noting", call_noting, METH_VARARGS, nullptr},   {"_call_at_once", call_at_once, METH_VARARGS, nullptr},
+                         {"_call_watched", call_watched, METH_VARARGS, nullptr}, {"_is_noting", is_noting, METH_NOARGS, nullptr},
+                         {"_run_noted", run_noted, METH_NOARGS, nullptr},        {"_set_worth_noting", set_worth_noting, METH_O, nullptr},
+                         {"_noted_counts", noted_counts, METH_NOARGS, nullptr},  {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+void add_compile(PyObject* module) {
+    if (PyModule_AddFunctions(module, methods) < 0) throw PythonError();
+}
+
+}  // namespace wisp

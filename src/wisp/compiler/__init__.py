@@ -1,0 +1,85 @@
+"""`torch.compiler`: functions and modules whose operators are noted, fused and run together.
+
+`compile` makes them; the rest asks about compiled regions, leaves them or watches them. docs/compile.md tells how it works.
+"""
+
+import functools as _functools
+
+from wisp import _core
+from wisp.compiler._compile import BACKENDS as _BACKENDS
+from wisp.compiler._compile import OptimizedModule, compile, disable  # noqa: F401
+from wisp.compiler._explain import Explanation, explain  # noqa: F401
+from wisp.compiler._stance import set_stance  # noqa: F401
+
+__all__ = """
+    Explanation OptimizedModule allow_in_graph assume_constant_result compile cudagraph_mark_step_begin disable explain is_compiling
+    is_dynamo_compiling is_exporting list_backends nested_compile_region reset set_stance statistics substitute_in_graph""".split()
+
+
+def is_compiling():
+    """Whether the code that asks runs in a compiled region, where operators are noted.
+
+    >>> import wisp
+    >>> wisp.compiler.is_compiling(), wisp.compile(wisp.compiler.is_compiling)()
+    (False, True)
+    """
+    return _core._is_noting()
+
+
+def is_dynamo_compiling():
+    """The same as `is_compiling`."""
+    return _core._is_noting()
+
+
+def is_exporting():
+    """False: nothing is exported."""
+    return False
+
+
+def allow_in_graph(fn):
+    """The function as it is: all functions may be called in a compiled region."""
+    return fn
+
+
+def assume_constant_result(fn):
+    """The function as it is: it is called each time."""
+    return fn
+
+
+def substitute_in_graph(original_fn, **options):
+    """A decorator that returns the function as it is: the original one is called."""
+    return lambda f: f
+
+
+def nested_compile_region(fn=None, **options):
+    """The function as it is: a region within a region is the outer one."""
+    return fn if fn is not None else _functools.partial(nested_compile_region, **options)
+
+
+def reset():
+    """Run what is noted. There is nothing to forget: no code is kept that new shapes or values would make wrong."""
+    _core._run_noted()
+
+
+def cudagraph_mark_step_begin():
+    """Nothing to mark."""
+
+
+def list_backends(exclude_tags=("debug", "experimental")):
+    """The names that `compile` takes for `backend`.
+
+    >>> import wisp
+    >>> wisp.compiler.list_backends()
+    ['cudagraphs', 'inductor']
+    """
+    return sorted(name for name, notes in _BACKENDS.items() if notes or "debug" not in (exclude_tags or ()))
+
+
+def statistics():
+    """Counts since the start: operators noted and never made, runs of the tape, programs, bytes they moved and would have moved.
+
+    >>> import wisp
+    >>> sorted(wisp.compiler.statistics())
+    ['bytes', 'bytes_one_by_one', 'never_made', 'noted', 'programs', 'runs']
+    """
+    return _core._noted_counts()

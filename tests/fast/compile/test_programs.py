@@ -1,0 +1,124 @@
+"""Random programs give the same bits in a compiled region as eagerly: forward, backward, views, in-place writes, control flow."""
+
+import random
+
+import pytest
+
+import wisp
+from wisp.nn import functional as F
+
+UNARY = [wisp.exp, wisp.tanh, wisp.sigmoid, wisp.abs, wisp.neg, wisp.square, F.gelu, F.silu, F.relu, wisp.cos, wisp.sign, wisp.log1p]
+BINARY = [wisp.add, wisp.sub, wisp.mul, wisp.maximum, wisp.atan2, lambda a, b: a / (b.abs() + 1)]
+SHAPES = [(6, 70), (1, 70), (70,), (6, 1), (), (2, 6, 70)]
+
+
+@pytest.fixture(autouse=True)
+def everything_is_noted():
+    before = wisp._core._set_worth_noting(0)
+    yield
+    wisp._core._set_worth_noting(before)
+
+
+class Twice(wisp.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2 + x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * 2 + g * x.cos()
+
+
+def step(r, values, leaves):
+    """One random operator on values made before; the same for the same state of r."""
+    pick = lambda: values[r.randrange(len(values))]  # noqa: E731
+    kind = r.randrange(24)
+    x = pick()
+    if kind < 6:
+        y = r.choice(UNARY)(x * 0.1 if x.is_floating_point() else x.float() * 0.1)
+    elif kind < 11:
+        other = pick()
+        try:
+            y = r.choice(BINARY)(x, other)
+        except RuntimeError:
+            return
+        if y.numel() > 4000:
+            return
+    elif kind == 11:
+        y = x * r.choice([2, 0.5, -1.25]) + r.choice([1, 0.5])
+    elif kind == 12:
+        y = x.to(r.choice([wisp.float64, wisp.bfloat16, wisp.float16, wisp.float32]))
+    elif kind == 13:
+        y = wisp.where(x > 0, x, r.choice([0.0, x * 0.1]))
+    elif kind == 14:
+        y = x.sum(-1, keepdim=r.random() < 0.5) * 0.01 if x.dim() else x
+    elif kind == 15:
+        y = x.mean(-1, keepdim=True) if x.is_floating_point() and x.dim() else x
+    elif kind == 16:
+        y = x.transpose(-1, -2) if x.dim() > 1 else x.unsqueeze(0)
+    elif kind == 17:
+        y = x[..., ::2] if x.dim() else x
+    elif kind == 18:
+        y = x.reshape(-1) if r.random() < 0.5 else x.expand(*((2,) + tuple(x.shape))) if x.numel() < 500 else x.clone()
+    elif kind == 19:  # in place, on a value of its own
+        y = x * 1.5
+        view = y.view(-1)[: max(1, y.numel() // 2)] if y.is_contiguous() and y.dim() else y
+        kept = y + 1
+        r.choice([lambda: view.add_(1), lambda: view.mul_(0.5), lambda: view.copy_(view.detach() * 2), lambda: y.clamp_(-1, 1)])()
+        y = y + kept
+    elif kind == 20:  # control flow on values
+        y = x * 2 if float(x.float().sum()) > 0 else x - 1
+    elif kind == 21:
+        with wisp.no_grad():
+            y = x.float().exp().clamp(max=3) if x.is_floating_point() else x.float()
+    elif kind == 22:
+        y = Twice.apply(x.float() * 0.1)
+    else:
+        y = F.softmax(x.float(), -1) if x.dim() else x.float().sqrt()
+    if y.is_floating_point() and not bool(wisp.isfinite(y.detach()).all()) and r.random() < 0.5:
+        return
+    values.append(y)
+
+
+def run(seed, leaves):
+    r = random.Random(seed)
+    values = list(leaves)
+    for _ in range(r.randrange(3, 18)):
+        step(r, values, leaves)
+        if r.random() < 0.2 and len(values) > 8:
+            del values[r.randrange(6, len(values))]
+    loss = sum(v.float().tanh().sum() * 0.1 for v in values[-3:])
+    if loss.requires_grad:
+        loss.backward()
+    return values[6:], loss
+
+
+def made(seed):
+    g = wisp.Generator().manual_seed(seed)
+    leaves = [wisp.randn(shape, generator=g).requires_grad_(i % 3 != 2) for i, shape in enumerate(SHAPES)]
+    return [x.detach().to(wisp.bfloat16).requires_grad_() if (seed + i) % 7 == 0 else x for i, x in enumerate(leaves)]
+
+
+def same(a, b):
+    if a is None or b is None:
+        return a is b
+    if a.dtype != b.dtype or a.shape != b.shape or a.stride() != b.stride():
+        return False
+    return wisp.equal(a.isnan(), b.isnan()) and wisp.equal(a.nan_to_num(), b.nan_to_num()) if a.is_floating_point() else wisp.equal(a, b)
+
+
+@pytest.mark.parametrize("part", range(20))
+def test_random_programs(part):
+    for seed in range(part * 20, part * 20 + 20):
+        plain, noted = made(seed), made(seed)
+        values, loss = run(seed, plain)
+        their_values, their_loss = wisp.compile(run)(seed, noted)
+        assert len(values) == len(their_values)
+        for i, (a, b) in enumerate(zip(values, their_values)):
+            assert same(a.detach(), b.detach()), (seed, i)
+            assert a.requires_grad == b.requires_grad and str(a.grad_fn).split(" ")[0] == str(b.grad_fn).split(" ")[0], (seed, i)
+        assert same(loss.detach(), their_loss.detach()), seed
+        for i, (a, b) in enumerate(zip(plain, noted)):
+            assert same(a.grad, b.grad), (seed, i)

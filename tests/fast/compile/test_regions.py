@@ -1,0 +1,306 @@
+"""What is noted, when it runs, and what a compiled region must not change."""
+
+import copy
+import pickle
+import threading
+
+import numpy
+import pytest
+
+import wisp
+from wisp import nn
+
+
+def counted(f, *args):
+    """The result, and what was counted on the way."""
+    before = wisp.compiler.statistics()
+    result = wisp.compile(f)(*args)
+    after = wisp.compiler.statistics()
+    return result, {name: after[name] - before[name] for name in after}
+
+
+def test_a_chain_is_one_program():
+    x, y = wisp.randn(100, 100), wisp.randn(100)
+    chain = lambda x: ((x * 2 + y).exp() - x).relu()  # noqa: E731
+    result, counts = counted(chain, x)
+    assert wisp.equal(result, chain(x))
+    assert counts["noted"] == 5 and counts["programs"] == 1 and counts["runs"] == 1
+    assert counts["bytes"] == 4 * (10000 + 100 + 10000) and counts["bytes_one_by_one"] > 4 * counts["bytes"]
+
+
+def test_dead_results_are_never_made():
+    def f(x):
+        x.exp()
+        kept = x * 2
+        del kept
+        return x + 1
+
+    result, counts = counted(f, wisp.ones(10000))
+    assert counts["never_made"] == 2 and counts["programs"] == 1 and result[0] == 2
+
+
+def test_small_operators_run_at_once():
+    _, counts = counted(lambda x: x * 2 + 1, wisp.ones(100))
+    assert counts["noted"] == 0
+
+
+def test_rows_are_reduced_in_the_program():
+    x, w = wisp.randn(50, 200), wisp.randn(200)
+    norm = lambda x: x * wisp.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w  # noqa: E731
+    result, counts = counted(norm, x)
+    assert counts["programs"] == 1 and wisp.equal(result, norm(x))
+
+
+def test_values_are_there_when_asked_for():
+    x = wisp.ones(5000)
+
+    def f(x):
+        y = x * 2
+        seen = [y.sum().item(), y.numpy()[0], float(y[7]), bool((y == 2).all()), y.tolist()[1]]
+        return seen, "tensor([2.," in repr(y)
+
+    assert wisp.compile(f)(x) == ([10000.0, 2.0, 2.0, True, 2.0], True)
+
+
+def test_writes_do_not_reach_earlier_readers():
+    def f(x):
+        y = x * 2
+        x.add_(1)
+        z = x * 2
+        x[::2] = 0
+        w = x.view(50, 100)
+        a = w + 1
+        w.t().mul_(3)
+        return y, z, a, x.clone()
+
+    plain = f(wisp.ones(5000))
+    noted = wisp.compile(f)(wisp.ones(5000))
+    assert all(wisp.equal(a, b) for a, b in zip(plain, noted))
+
+
+def test_memory_shared_with_numpy():
+    array = numpy.ones(5000, dtype=numpy.float32)
+
+    def f(x, own):
+        y = x * 2
+        array[:] = 5
+        shown = own.numpy()
+        z = own * 2
+        shown[:] = 7
+        return y, z
+
+    y, z = wisp.compile(f)(wisp.from_numpy(array), wisp.ones(5000))
+    assert y[0] == 2 and z[0] == 2
+
+
+def test_errors_leave_a_clean_state():
+    kept = []
+
+    def f(x):
+        kept.append(x * 2 + 1)
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        wisp.compile(f)(wisp.ones(5000))
+    assert not wisp.compiler.is_compiling() and kept[0][0] == 3
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        wisp.compile(lambda a, b: a * 2 + b)(wisp.ones(5000), wisp.ones(4999))
+    assert not wisp.compiler.is_compiling()
+
+
+def test_nested_regions_and_disabled_functions():
+    seen = []
+
+    @wisp.compiler.disable
+    def at_once(x):
+        seen.append(wisp.compiler.is_compiling())
+        return x * 2
+
+    @wisp.compile
+    def inner(x):
+        seen.append(wisp.compiler.is_compiling())
+        return at_once(x) + 1
+
+    @wisp.compile
+    def outer(x):
+        y = inner(x) * 3
+        seen.append(wisp.compiler.is_compiling())
+        return y
+
+    assert outer(wisp.ones(5000))[0] == 9 and seen == [True, False, True]
+    with wisp.compiler.set_stance("force_eager"):
+        assert outer(wisp.ones(5000))[0] == 9 and seen[3:] == [False, False, False]
+    assert inner(wisp.ones(5000))[0] == 3 and seen[6:] == [True, False]
+
+
+def test_threads():
+    results, errors = {}, []
+
+    @wisp.compile
+    def f(x, k):
+        for _ in range(20):
+            x = (x * 1.01 + k).tanh() - 0.1
+            if k % 2:
+                float(x[0, 0])
+        return x
+
+    def work(k):
+        try:
+            for _ in range(10):
+                results[k] = f(wisp.full((300, 1000), 0.5), k)
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+    for k, value in results.items():
+        assert wisp.equal(value, f._torchdynamo_orig_callable(wisp.full((300, 1000), 0.5), k))
+
+
+def test_a_noted_value_leaves_its_thread():
+    box, go, done = [], threading.Event(), threading.Event()
+
+    def f(x):
+        box.append(x * 2 + 1)
+        go.set()
+        done.wait(10)
+        return None
+
+    t = threading.Thread(target=wisp.compile(f), args=(wisp.ones(5000),))
+    t.start()
+    go.wait(10)
+    assert box[0][5].item() == 3
+    done.set()
+    t.join()
+
+
+def test_a_training_step():
+    def step(model, optimizer, x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    def train(step):
+        wisp.manual_seed(0)
+        model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Dropout(0.1), nn.LayerNorm(128), nn.Linear(128, 64), nn.SiLU())
+        optimizer = wisp.optim.AdamW(model.parameters(), lr=1e-2)
+        x, y = wisp.randn(100, 64), wisp.randn(100, 64)
+        return [step(model, optimizer, x, y).item() for _ in range(5)], [p.detach() for p in model.parameters()]
+
+    losses, parameters = train(step)
+    their_losses, their_parameters = train(wisp.compile(step))
+    assert losses == their_losses and all(wisp.equal(a, b) for a, b in zip(parameters, their_parameters))
+
+
+def test_hooks_autocast_and_double_backward():
+    def f(x):
+        grads = []
+        y = (x * 2).tanh()
+        y.register_hook(lambda g: grads.append(g.sum().item()))
+        with wisp.autocast("cpu", dtype=wisp.bfloat16):
+            z = (y @ y.T) * 0.01 + 1
+        (g,) = wisp.autograd.grad(z.float().square().sum(), x, create_graph=True)
+        (g * g).sum().backward()
+        return z, g.detach(), x.grad, grads
+
+    def same(a, b):
+        return all(p == q if isinstance(p, list) else wisp.equal(p, q) for p, q in zip(a, b))
+
+    wisp.manual_seed(0)
+    x = wisp.randn(80, 80)
+    assert same(f(x.clone().requires_grad_()), wisp.compile(f)(x.clone().requires_grad_()))
+
+
+def test_compiled_modules():
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+    compiled = wisp.compile(model, mode="max-autotune", fullgraph=True, dynamic=True)
+    assert isinstance(compiled, wisp._dynamo.OptimizedModule) and compiled._orig_mod is model and compiled[0] is model[0]
+    assert list(compiled.state_dict()) == ["_orig_mod.0.weight", "_orig_mod.0.bias"] and len(compiled) == 2
+    x = wisp.randn(3, 4)
+    assert wisp.equal(compiled(x), model(x)) and compiled.eval() is compiled and not model.training
+    compiled.extra = 5
+    assert model.extra == 5 and compiled.extra == 5 and [n for n, _ in compiled.named_parameters()] == list(compiled.state_dict())
+    again = pickle.loads(pickle.dumps(compiled))
+    assert type(again) is type(compiled) and wisp.equal(again(x), model(x)) and wisp.equal(copy.deepcopy(compiled)(x), model(x))
+    seen = []
+    model.register_forward_hook(lambda module, args, out: seen.append(wisp.compiler.is_compiling()))
+    compiled(x)
+    assert seen == [True]
+
+
+def test_module_compile():
+    model, seen = nn.Sequential(nn.Linear(4, 8), nn.ReLU()), []
+    x = wisp.randn(3, 4)
+    expected = model(x)
+    model.register_forward_hook(lambda module, args, out: seen.append(wisp.compiler.is_compiling()))
+    assert model.compile() is None and wisp.equal(model(x), expected) and seen == [True]
+    again = pickle.loads(pickle.dumps(nn.Sequential(nn.Linear(4, 8))))
+    again.compile(backend="eager")
+    assert again(x).shape == (3, 8) and copy.deepcopy(again)(x).shape == (3, 8)
+
+
+def test_arguments():
+    with pytest.raises(RuntimeError, match="Unrecognized mode"):
+        wisp.compile(abs, mode="quick")
+    with pytest.raises(RuntimeError, match="both"):
+        wisp.compile(abs, mode="default", options={})
+    with pytest.raises(RuntimeError, match="backend"):
+        wisp.compile(abs, backend="nothing")
+    assert wisp.compile(mode="reduce-overhead")(abs)(-2) == 2 and wisp.compile(abs, disable=True) is abs
+    assert wisp.compile(wisp.compiler.is_compiling, backend="eager")() is False
+
+    class Model:
+        @wisp.compile
+        def double(self, x):
+            """Twice."""
+            return x * 2
+
+    assert Model().double(wisp.ones(1)).item() == 2 and Model.double.__doc__ == "Twice." and Model.double.__name__ == "double"
+
+
+def test_explain():
+    told = wisp.compiler.explain(lambda x: (x * 2 + 1).exp())(wisp.zeros(100, 100))
+    assert [p.operators for p in told.programs] == [["mul", "add", "exp"]] and told.bytes == 80000 and "mul · add · exp" in str(told)
+    assert wisp.equal(told.result, wisp.full((100, 100), 1.0).exp())
+
+
+def test_long_chains_and_many_shapes():
+    def f(x):
+        for i in range(400):
+            x = x * 1.001 + 0.001 * i
+        return x
+
+    x = wisp.randn(64, 100)
+    assert wisp.equal(f(x), wisp.compile(f)(x))
+    for shape in [(5000,), (3, 1700), (1, 5000), (50, 1, 100), (2, 3, 4, 5, 60)]:
+        x = wisp.randn(shape)
+        g = lambda x: (x.transpose(0, -1) * 2 + x.transpose(0, -1).contiguous()).sum(-1) + 1  # noqa: E731
+        assert wisp.equal(g(x), wisp.compile(g)(x))
+
+
+def test_channels_last_and_strides_are_kept():
+    x = wisp.randn(4, 8, 16, 16).to(memory_format=wisp.channels_last)
+    f = lambda x, b: (x * 2 + b).relu() - x  # noqa: E731
+    b = wisp.randn(8, 1, 1)
+    plain, noted = f(x, b), wisp.compile(f)(x, b)
+    assert wisp.equal(plain, noted) and plain.stride() == noted.stride() == x.stride()
+
+
+def test_inputs_may_die_and_be_resized():
+    def f():
+        x = wisp.ones(5000)
+        y = x * 2
+        x.resize_(6000)
+        x.set_(wisp.zeros(10))
+        del x
+        junk = [wisp.full((5000,), 9.0) for _ in range(5)]
+        return y, junk
+
+    assert wisp.compile(f)()[0].sum() == 10000

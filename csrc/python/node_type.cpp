@@ -291,6 +291,7 @@ PyObject* function_record(PyObject*, PyObject* args) {
         };
         for (const Tensor& t : dirty) {
             check_inplace(t, name, true);
+            t.storage()->data();  // as a writer would
             bump_version(t);
         }
         for (const Tensor& t : outputs) {

@@ -726,7 +726,12 @@ static const Operators operators = {
     // The canary of the sanitizer build: reads past the end of a tensor.
     {"_overrun(Tensor input)", [](const Tensor& t) { return int64_t(*(t.data<volatile char>() + t.numel() * t.item_size())); }, function},
 #endif
-    {"_increment_version(Tensor input)", [](const Tensor& t) { bump_version(t); }, function},
+    {"_increment_version(Tensor input)",
+     [](const Tensor& t) {
+         t.storage()->data();  // as a writer would
+         bump_version(t);
+     },
+     function},
 };
 
 }  // namespace wisp

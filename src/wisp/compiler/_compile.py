@@ -27,7 +27,7 @@ def _check(backend, mode, options):
         raise RuntimeError(f"Invalid backend: {backend!r}, see `torch.compiler.list_backends()` for available backends.")
 
 
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, name=None, disable=False, **further):
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, name=None, disable=False, **kwargs):
     """The function or module with its operators noted and run together: pointwise chains, casts and the reductions between them
     become few passes over memory. Python runs every time, so control flow, printing and hooks work as always, nothing is traced,
     and new shapes cost nothing. Results are the same to the last bit.
@@ -43,7 +43,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
     """
     if model is None:
         return lambda f: compile(
-            f, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, name=name, disable=disable, **further
+            f, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, name=name, disable=disable, **kwargs
         )
     _check("inductor" if backend is None else backend, mode, options)
     if not callable(model):

@@ -5,7 +5,7 @@
 
 import functools as _functools
 
-from wisp import _core
+from wisp import _core, _reference
 from wisp.compiler._compile import BACKENDS as _BACKENDS
 from wisp.compiler._compile import OptimizedModule, compile, disable  # noqa: F401
 from wisp.compiler._explain import Explanation, explain  # noqa: F401
@@ -83,3 +83,6 @@ def statistics():
     ['bytes', 'bytes_one_by_one', 'never_made', 'noted', 'programs', 'runs']
     """
     return _core._noted_counts()
+
+
+_reference.attach(__name__, globals())

@@ -33,6 +33,7 @@ MODULES = {
     "wisp.func": "functions of functions: grad, vmap, jvp",
     "wisp.utils.data": "datasets and loaders",
     "wisp.utils.checkpoint": "computing again instead of keeping",
+    "wisp.utils.cpp_extension": "kernels of your own",
     "wisp.utils.tensorboard": "files for TensorBoard",
     "wisp.linalg": "linear algebra",
     "wisp.fft": "Fourier transforms",

@@ -10,7 +10,7 @@ ADVICE = {
     "torch.onnx": "torch.onnx has export; translations of a program's own and the symbolic functions of opsets are not there.",
     "torch.quantization": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
     "torch.ao": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
-    "torch.utils.cpp_extension": "PyTorch's C++ extensions do not load into Wisp: write the operator as an autograd.Function.",
+    "torch.utils.cpp_extension": "PyTorch's C++ extensions do not load into Wisp: load_inline compiles kernels (see its documentation).",
     "torch.package": "Save the state_dict with torch.save and ship the source beside it.",
     "torchvision.models.detection": "There are Faster, Mask and Keypoint R-CNN and RetinaNet; SSD and FCOS are not there yet.",
     "torchvision.models.video": "Video models are not there yet.",

@@ -33,7 +33,6 @@ _NO_CALLS = (
     "Wisp calls no functions in other processes: use the collectives of torch.distributed, torch.multiprocessing, or a library for "
     "remote calls such as Ray"
 )
-_NO_EXTENSIONS = "PyTorch's C++ extensions do not load into Wisp: write the operator in Python as a wisp.autograd.Function"
 _NO_SHARDED_SAFETENSORS = (
     "sharded checkpoints are written by FileSystemWriter; a whole model is written as safetensors by the safetensors library or "
     "wisp.utils.safetensors"
@@ -191,13 +190,6 @@ STUBS = {
     "utils.model_zoo": (
         "The old place of `wisp.hub.load_state_dict_from_url`.",
         {"load_url": From("wisp.hub", "load_state_dict_from_url")},
-    ),
-    "utils.cpp_extension": (
-        "PyTorch's C++ extensions: they are built against PyTorch's own library, and so do not load into Wisp.",
-        {
-            **same("load load_inline CppExtension CUDAExtension BuildExtension", Refusal(_NO_EXTENSIONS)),
-            **same("CUDA_HOME ROCM_HOME", None),
-        },
     ),
     "utils.data._utils.pin_memory": ("Pinned memory, by PyTorch's path.", {"pin_memory": From("wisp.utils.data.dataloader", "_pinned")}),
     "utils.data._utils.collate": (

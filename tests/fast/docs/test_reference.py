@@ -13,7 +13,7 @@ from wisp import _reference
 SPACES = """wisp Tensor nn nn.functional nn.init nn.utils nn.utils.rnn nn.utils.parametrize nn.utils.parametrizations nn.utils.prune nn.utils.stateless
     nn.parallel nn.attention optim optim.lr_scheduler optim.swa_utils utils.data utils.checkpoint linalg fft special signal.windows
     distributions autograd autograd.graph autograd.functional autograd.profiler func cuda amp sparse profiler viz serialization random
-    testing progress distributed distributed.fsdp distributed.checkpoint distributed.tensor multiprocessing vision vision.datasets
+    utils.cpp_extension testing progress distributed distributed.fsdp distributed.checkpoint distributed.tensor multiprocessing vision vision.datasets
     vision.transforms vision.models vision.ops vision.utils vision.io sklearn hub utils.tensorboard nested masked onnx jit fx export
     library overrides compiler""".split()
 

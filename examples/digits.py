@@ -60,8 +60,8 @@ def picture(image):
     return "\n".join("".join(shades[min(9, int(value * 10))] * 2 for value in row) for row in image[0].tolist())
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(description="Train a small network on handwritten digits.")
+def main(arguments=None, parser=None):
+    parser = parser or argparse.ArgumentParser(description="Train a small network on handwritten digits.")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0)

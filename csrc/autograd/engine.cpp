@@ -418,6 +418,13 @@ void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view
     });
 }
 
+// What can have kept a tensor out of every graph.
+static const char* why_no_history(const Tensor& t) {
+    if (!is_differentiable(t.dtype())) return "its values are no floats, and have no gradient (those of argmax, comparisons, long() ...)";
+    if (!grad_enabled()) return "gradients are switched off here, by no_grad() or inference_mode()";
+    return "nothing that it was computed from requires grad, or it was computed under no_grad() or from detach(), .data, numpy() or item()";
+}
+
 TensorList run_backward(const BackwardRequest& request) {
     Profiled profiled;
     if (profiling) [[unlikely]]
@@ -431,7 +438,8 @@ TensorList run_backward(const BackwardRequest& request) {
     for (int64_t i = 0; i < request.roots.size(); i++) {
         const Tensor& root = request.roots[i];
         Edge e = gradient_edge(root);
-        if (!e.node) throw RuntimeError("element ", i, " of tensors does not require grad and does not have a grad_fn");
+        if (!e.node)
+            throw RuntimeError("element ", i, " of tensors does not require grad and does not have a grad_fn: ", why_no_history(root));
         roots.push_back(std::move(e));
         grads.push_back(starting_gradient(root, request.grads.empty() ? Tensor() : request.grads[i]));
     }
@@ -441,7 +449,9 @@ TensorList run_backward(const BackwardRequest& request) {
         task.captured.resize(request.inputs.size());
         for (int64_t i = 0; i < request.inputs.size(); i++) {
             const Tensor& t = request.inputs[i];
-            if (!t.in_graph()) throw RuntimeError("One of the differentiated Tensors does not require grad");
+            if (!t.in_graph())
+                throw RuntimeError("One of the differentiated Tensors does not require grad: input ", i, ", of shape ", t.sizes(),
+                                   " and dtype ", t.dtype(), "; call requires_grad_() on it before it is used");
             Edge e = gradient_edge(t);
             if (task.find(e.node.get())) task.captures.push_back({e.node.get(), e.number, i});
         }

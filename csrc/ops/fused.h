@@ -19,7 +19,9 @@ inline Tensor kernel_input(const Tensor& t) { return t ? kernel_input(t, t.dtype
 inline void* pointer(const Tensor& t) { return t ? t.device_data() : nullptr; }
 
 inline void check_floating(const char* kernel, const Tensor& t) {
-    if (!is_floating(t.dtype())) throw NotImplemented('"', kernel, "\" not implemented for '", type_name(t.dtype()), "'");
+    if (!is_floating(t.dtype()))
+        throw NotImplemented('"', kernel, "\" not implemented for '", type_name(t.dtype()),
+                             "': it takes floating point, so convert with .float()");
 }
 
 }  // namespace wisp

@@ -63,7 +63,11 @@ Samples samples_of(const Tensor& x, const Tensor& target, const Tensor& weight) 
         for (int64_t i = 2; i < x.dim(); i++) s.inner *= x.size(i);
     }
     if (target.dtype() != DType::i64 && target.dtype() != DType::u8)
-        throw RuntimeError("expected scalar type Long but found ", type_name(target.dtype()));
+        throw RuntimeError("expected target dtype to be Long or Byte, but got ", type_name(target.dtype()),
+                           is_floating(target.dtype()) ? ": class indices are integers (target.long())" : "; convert it with target.long()",
+                           is_floating(target.dtype())
+                               ? str("; probabilities of classes, which cross_entropy takes, have the input's shape ", x.sizes())
+                               : "");
     if (weight && (weight.dim() != 1 || weight.numel() != s.classes))
         throw RuntimeError("weight tensor should be defined either for all ", s.classes,
                            " classes or no classes but got weight tensor of shape: ", weight.sizes());

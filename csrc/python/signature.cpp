@@ -210,6 +210,20 @@ bool fits(const Parameter& p, PyObject* o) {
     return false;
 }
 
+// Why a value does not fit: of sizes, which of them is no int.
+std::string misfit(const Parameter& p, PyObject* o) {
+    if ((p.kind == Kind::integers || p.kind == Kind::rest) && (PyTuple_Check(o) || PyList_Check(o)))
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++) {
+            PyObject* item = PySequence_Fast_GET_ITEM(o, i);
+            if (is_int(item)) continue;
+            const std::string found = str("must be tuple of ints, but found element of type ", Py_TYPE(item)->tp_name, " at pos ", i);
+            if (!PyFloat_Check(item)) return found;
+            const Ref shown(PyObject_Repr(item));
+            return str(found, ": ", utf8(shown.get()), " (a size is an int: divide with //, or convert with int())");
+        }
+    return str("cannot be ", Py_TYPE(o)->tp_name);
+}
+
 // NumPy's names of parameters, which PyTorch takes everywhere.
 bool is_alias(PyObject* given, const Parameter& p) {
     static constexpr std::pair<const char*, const char*> aliases[] = {{"axis", "dim"}, {"axes", "dims"},  {"keepdims", "keepdim"},
@@ -285,7 +299,7 @@ bool bind(const Overload& o, PyObject* const* args, Py_ssize_t n, PyObject* kwna
             }
             slots[i] = p.preset;
         } else if (!fits(p, slots[i])) {
-            if (reason) *reason = str("argument '", utf8(p.name), "' (position ", i + 1, ") cannot be ", Py_TYPE(slots[i])->tp_name);
+            if (reason) *reason = str("argument '", utf8(p.name), "' (position ", i + 1, ") ", misfit(p, slots[i]));
             return false;
         }
     }

@@ -211,8 +211,22 @@ BOOLEAN_GETTER(is_leaf, as_tensor(self)->grad_fn == nullptr && (as_tensor(self)-
 BOOLEAN_GETTER(false, 0)
 BOOLEAN_GETTER(retains_grad, as_tensor(self)->extra&& as_tensor(self)->extra->retains_grad&& as_tensor(self)->grad_fn)
 
-GETTER(grad) {
+GETTER(grad_quietly) {
     return guarded([&] { return ToPython()(grad_of(as_tensor(self))); });
+}
+GETTER(grad) {
+    return guarded([&] {
+        const Tensor& t = as_tensor(self);
+        Tensor grad = grad_of(t);
+        if (!grad && t->grad_fn && !(t->extra && t->extra->retains_grad)) [[unlikely]]
+            warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated "
+                "during "
+                "autograd.backward(). If you want it for a non-leaf Tensor, call .retain_grad() on it before backward; if you meant the "
+                "leaf "
+                "that it was computed from, look at that one's.");
+        return ToPython()(grad);
+    });
 }
 int set_grad_attribute(PyObject* self, PyObject* value, void*) {
     return guarded(-1, [&] {
@@ -341,7 +355,7 @@ PyGetSetDef getset[] = {
     {"is_leaf", get_is_leaf, nullptr, nullptr, nullptr},
     {"retains_grad", get_retains_grad, nullptr, nullptr, nullptr},
     {"grad", get_grad, set_grad_attribute, nullptr, nullptr},
-    {"_grad", get_grad, set_grad_attribute, nullptr, nullptr},
+    {"_grad", get_grad_quietly, set_grad_attribute, nullptr, nullptr},
     {"grad_fn", get_grad_fn, nullptr, nullptr, nullptr},
     {"_base", get_base, nullptr, nullptr, nullptr},
     {"data", get_data, set_data_attribute, nullptr, nullptr},

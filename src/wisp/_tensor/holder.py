@@ -32,7 +32,7 @@ class Holder:
 
     @property
     def grad(self):
-        grad = self._held.grad
+        grad = self._held._grad
         return None if grad is None else self._with(grad)
 
     @grad.setter

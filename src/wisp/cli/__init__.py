@@ -1,6 +1,5 @@
 """The command `wisp`: demo, doctor, run, launch, check."""
 
-import argparse
 import os
 import platform
 import runpy
@@ -19,13 +18,23 @@ def _example(name):
 
 def demo(arguments):
     """Train a network on handwritten digits, in a few seconds."""
-    runpy.run_path(_example("digits"))["main"](arguments)
+    from wisp.cli._options import Options
+
+    runpy.run_path(_example("digits"))["main"](arguments, Options(prog="wisp demo", description=demo.__doc__))
 
 
 def doctor(arguments):
     """Say what is installed, and what is missing; with --warm, compile kernels for the GPU ahead of need."""
-    parser = argparse.ArgumentParser(prog="wisp doctor", description=doctor.__doc__)
-    parser.add_argument("--warm", nargs="*", metavar="sm_90", help="compile the common kernels: for the GPUs that are there, or for these")
+    from wisp.cli._options import Options, architecture
+
+    parser = Options(prog="wisp doctor", description=doctor.__doc__)
+    parser.add_argument(
+        "--warm",
+        nargs="*",
+        type=architecture,
+        metavar="sm_90",
+        help="compile the common kernels: for the GPUs that are there, or for these",
+    )
     options = parser.parse_args(arguments)
     import numpy
 
@@ -33,7 +42,7 @@ def doctor(arguments):
     from wisp.cli import _doctor
 
     if options.warm is not None:
-        _doctor.warm([int(name.removeprefix("sm_")) for name in options.warm])
+        _doctor.warm(options.warm)
         return
     facts = [
         ("wisp", f"{wisp.__version__} in {os.path.dirname(wisp.__file__)}"),
@@ -80,17 +89,30 @@ COMMANDS = {"demo": demo, "doctor": doctor, "run": run, "launch": launch, "check
 def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in COMMANDS:
-        return COMMANDS[arguments[0]](arguments[1:])
+        try:
+            return COMMANDS[arguments[0]](arguments[1:])
+        except KeyboardInterrupt:
+            print(f"\nwisp {arguments[0]}: interrupted", file=sys.stderr)
+            raise SystemExit(130) from None
     if arguments and arguments[0] in ("-V", "--version", "version"):
         import wisp
 
         print(f"wisp {wisp.__version__}")
         return None
+    if arguments and arguments[0] not in ("-h", "--help", "help"):
+        import difflib
+
+        near = difflib.get_close_matches(arguments[0], COMMANDS, 1)
+        what = "option" if arguments[0].startswith("-") else "command"
+        print(
+            f"wisp: there is no {what} {arguments[0]!r}; "
+            + (f"did you mean `wisp {near[0]}`?" if near else "`wisp --help` lists what there is"),
+            file=sys.stderr,
+        )
+        raise SystemExit(2)
     print("usage: wisp COMMAND [arguments]\n")
     for name, function in COMMANDS.items():
         print(f"  {name:8} {function.__doc__}")
-    if arguments and arguments[0] not in ("-h", "--help", "help"):
-        raise SystemExit(f"\nwisp: there is no command {arguments[0]!r}")
     return None
 
 

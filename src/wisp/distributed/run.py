@@ -8,6 +8,7 @@ traceback come last.
 import argparse
 import collections
 import ctypes
+import importlib.util
 import mmap
 import os
 import secrets
@@ -19,6 +20,7 @@ import tempfile
 import threading
 import time
 
+from wisp.cli._options import Options
 from wisp.distributed import _board
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
@@ -28,9 +30,7 @@ GRACE = 5.0  # seconds between asking a process to end and ending it
 
 def get_args_parser():
     """The arguments of `wisp launch`: its own, and torchrun's."""
-    parser = argparse.ArgumentParser(
-        prog="wisp launch", description="Start a program as several processes (ranks) that work together.", allow_abbrev=False
-    )
+    parser = Options(prog="wisp launch", description="Start a program as several processes (ranks) that work together.", allow_abbrev=False)
     parser.add_argument(
         "-n", "--nproc-per-node", "--nproc_per_node", default="1", help="processes on this machine: a number, or auto/cpu/gpu"
     )
@@ -132,6 +132,8 @@ class _Launch:
         nodes = str(options.nnodes).split(":")[-1]
         self.nodes = int(nodes) if nodes.isdigit() and int(nodes) > 0 else 0
         self.host, _, port = options.rdzv_endpoint.partition(":")
+        if port and not port.isdigit():
+            raise SystemExit(f"wisp launch: --rdzv-endpoint is host:port; got {options.rdzv_endpoint!r}")
         self.host, self.port = self.host or options.master_addr, int(port or options.master_port)
         self.node = options.node_rank
         if self.node is None and self.nodes > 1 and options.rdzv_endpoint:
@@ -139,6 +141,8 @@ class _Launch:
         self.node = self.node or 0
         if self.node not in range(self.nodes):
             raise SystemExit(f"wisp launch: --nnodes {options.nnodes} --node-rank {options.node_rank}: nodes are numbered from 0")
+        if self.count * self.nodes > 1 and not options.no_python and importlib.util.find_spec("mpi4py") is None:
+            raise SystemExit("wisp launch: processes that work together need MPI, which is not installed: pip install 'wisp[mpi]'")
         self.first = self.node * self.count
         # launchers of other machines can't know a new one: theirs is the user's, or else the name of the run
         self.secret = os.environ.get("WISP_SECRET") or (secrets.token_hex(32) if self.nodes == 1 else options.rdzv_id or "")

@@ -72,7 +72,7 @@ class BatchedTensor(Tensor):
     requires_grad = property(lambda self: self._physical.requires_grad, lambda self, on: setattr(self._physical, "requires_grad", on))
     grad_fn = property(lambda self: self._physical.grad_fn)
     is_leaf = property(lambda self: self._physical.is_leaf)
-    grad = property(lambda self: None if self._physical.grad is None else wrapped(self._physical.grad, self._level))
+    grad = property(lambda self: None if self._physical._grad is None else wrapped(self._physical._grad, self._level))
     data = property(lambda self: self.detach())
     T = property(lambda self: self.permute(*reversed(range(self.dim()))))
     mT = property(lambda self: self.transpose(-2, -1))

@@ -330,9 +330,15 @@ class Finder:
             raise pickle.UnpicklingError(
                 f"the file holds {what}, which Wisp does not have: convert them (say, to bfloat16) with PyTorch and save again"
             )
+        hint = ""
+        if self.weights_only and _of_a_model(module, name) is not None:
+            hint = (
+                " It is a class of your program: wisp.load(..., weights_only=False) reads whole models and plain objects. A file of"
+                " model.state_dict() needs neither."
+            )
         raise pickle.UnpicklingError(
             f"Weights only load failed: GLOBAL {module}.{name} was not an allowed global by default. Files never run "
-            f"code here. If you trust this type, import it and say wisp.serialization.add_safe_globals([{name}]) before loading."
+            f"code here. If you trust this type, import it and say wisp.serialization.add_safe_globals([{name}]) before loading.{hint}"
         )
 
 

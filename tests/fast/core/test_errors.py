@@ -3,6 +3,7 @@
 import pathlib
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -31,6 +32,24 @@ X = wisp.ones(2, 3)
         (RuntimeError, "floating point", lambda: wisp.ones(2, dtype=wisp.int64).requires_grad_()),
         (RuntimeError, "grad can be implicitly created only for scalar outputs", lambda: wisp.ones(2, requires_grad=True).exp().backward()),
         (RuntimeError, "does not require grad and does not have a grad_fn", lambda: X.sum().backward()),
+        (RuntimeError, "have no gradient (those of argmax", lambda: wisp.ones(2, requires_grad=True).argmax().backward()),
+        (
+            RuntimeError,
+            "nothing that it was computed from requires grad",
+            lambda: wisp.ones(2, requires_grad=True).detach().sum().backward(),
+        ),
+        (RuntimeError, "switched off here, by no_grad()", lambda: wisp.no_grad()(lambda: X.sum().backward())()),
+        (
+            RuntimeError,
+            "does not require grad: input 1, of shape [2, 3] and dtype float32",
+            lambda: wisp.autograd.grad((W := wisp.ones(2, requires_grad=True)).sum(), [W, X]),
+        ),
+        (TypeError, "found element of type float at pos 1: 5.0 (a size is an int: divide with //", lambda: wisp.nn.Linear(10 / 2, 3)),
+        (TypeError, "found element of type float at pos 0: 2.5", lambda: wisp.zeros(2.5)),
+        (TypeError, "found element of type str at pos 1", lambda: wisp.zeros([2, "3"])),
+        (RuntimeError, "target dtype to be Long or Byte, but got Float: class indices", lambda: F.cross_entropy(X, wisp.ones(2))),
+        (RuntimeError, "target dtype to be Long or Byte, but got Int; convert it", lambda: F.cross_entropy(X, wisp.ones(2).int())),
+        (NotImplementedError, "not implemented for 'Long': it takes floating point", lambda: F.log_softmax(X.long(), 1)),
         (RuntimeError, "not available", lambda: wisp.ones(2, device="cuda")),
         (RuntimeError, "device type", lambda: wisp.ones(2, device="abacus")),
         (
@@ -60,6 +79,19 @@ def test_messages(kind, text, call):
     with pytest.raises(kind) as caught:
         call()
     assert text in str(caught.value)
+
+
+def test_the_gradient_of_what_is_no_leaf_is_asked_for():
+    x = wisp.ones(2, requires_grad=True)
+    y = x * 2
+    with pytest.warns(UserWarning, match="not a leaf Tensor is being accessed"):
+        assert y.grad is None
+    y.retain_grad()
+    y.sum().backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert y.grad.tolist() == [1.0, 1.0] and x.grad.tolist() == [2.0, 2.0] and (x * 2).detach().grad is None
+        assert (x * 2)._grad is None
 
 
 def test_backward_twice():

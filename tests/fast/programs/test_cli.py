@@ -1,6 +1,7 @@
 """The command `wisp`."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -50,3 +51,39 @@ def test_run_a_torch_script(tmp_path):
     assert result.returncode == 0, result.stderr
     assert "torch torch.Size([3, 1]) ['--flag']" in result.stdout
     assert "no module torch.no_such_module" in result.stdout
+
+
+def one_sentence(result, *parts):
+    assert result.returncode != 0 and not result.stdout and result.stderr.count("\n") == 1, result.stdout + result.stderr
+    assert all(part in result.stderr for part in parts), result.stderr
+
+
+def test_what_is_wrong_is_told_in_a_sentence():
+    one_sentence(run("dmo"), "there is no command 'dmo'", "did you mean `wisp demo`")
+    one_sentence(run("--fast"), "no option '--fast'")
+    one_sentence(run("demo", "--epochs", "many"), "wisp demo:", "'many'")
+    one_sentence(run("doctor", "--warm", "abc"), "wisp doctor:", "'abc' is no architecture")
+    one_sentence(run("launch", "-n", "none", "x.py"), "wisp launch:", "'none'")
+    one_sentence(run("launch", "--nnodes", "2", "--rdzv-endpoint", "here:there", "x.py"), "host:port")
+    one_sentence(run("check"), "wisp check:")
+    one_sentence(run("check", "/no/such/folder"), "there is no '/no/such/folder'")
+
+
+def test_an_interrupted_command_says_so():
+    environment = dict(os.environ, PYTHONPATH=ROOT, PYTHONUNBUFFERED="1")
+    command = [sys.executable, "-m", "wisp", "demo", "--epochs", "100000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        error = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and error.endswith("wisp demo: interrupted\n") and "Traceback" not in error, error
+
+
+def test_several_processes_need_mpi(tmp_path):
+    """Told before any of them starts."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['mpi4py'] = None\n")
+    (tmp_path / "program.py").write_text("raise SystemExit('started')\n")
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(tmp_path), ROOT]))
+    command = [sys.executable, "-m", "wisp", "launch", "-n", "2", str(tmp_path / "program.py")]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    one_sentence(result, "wisp launch:", "need MPI", "wisp[mpi]")

@@ -291,3 +291,18 @@ def test_a_module_has_one_object_under_both_names():
     code = "import wisp.as_torch, sys, torch.testing, torch.nn.utils.prune; "
     code += "print(*(sys.modules['torch' + n] is sys.modules['wisp' + n] for n in ('.testing', '.nn.utils.prune')), torch.testing is sys.modules['wisp.testing'])"
     assert python("-c", code).stdout.split() == ["True"] * 3
+
+
+def test_check_says_what_it_did_not_see(tmp_path):
+    (tmp_path / "own.py").write_text("")
+    (tmp_path / "model.py").write_text(
+        "import os, numpy, own, torch, surely_not_installed\nfrom torch.nn import *\ntorch.classes.Library.Thing\ntorch.ones(2)\n"
+    )
+    result = python("-m", "wisp", "check", str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    told = [line.partition("  (")[0] for line in result.stdout.splitlines() if line.startswith("not followed")]
+    assert told == ["not followed: surely_not_installed", "not followed: from torch.nn import *"]
+    assert "model.py:1" in result.stdout and "2 imports were not followed" in result.stdout
+    (tmp_path / "broken.py").write_text("def (:\n")
+    result = python("-m", "wisp", "check", str(tmp_path))
+    assert result.returncode == 1 and "not read: " in result.stdout and "1 could not be read" in result.stdout

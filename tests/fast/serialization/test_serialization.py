@@ -345,3 +345,18 @@ def test_attributes_of_parameters_are_kept():
     parameter = wisp.nn.Parameter(wisp.ones(2))
     parameter.tag = "kept"
     assert round_trip(parameter).tag == "kept"
+
+
+class Whole(wisp.nn.Linear):
+    pass
+
+
+def test_a_whole_model_is_refused_with_what_can_be_done():
+    buffer = io.BytesIO()
+    wisp.save(Whole(2, 3), buffer)
+    buffer.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match=r"weights_only=False\) reads whole models.*state_dict") as refused:
+        wisp.load(buffer)
+    assert "add_safe_globals([Whole])" in str(refused.value)
+    buffer.seek(0)
+    assert isinstance(wisp.load(buffer, weights_only=False), Whole)

@@ -364,7 +364,7 @@ def test_an_exception_in_a_worker(method):
     with pytest.raises(KeyError, match="no such sample") as caught:
         next(iterator)
     text = str(caught.value)
-    assert "in DataLoader worker process" in text and "in __getitem__" in text and "\\n" not in text
+    assert type(caught.value) is KeyError and "in DataLoader worker process" in text and "in __getitem__" in text and "\\n" not in text
     assert not multiprocessing.active_children()
 
 

@@ -4,11 +4,12 @@ The source is parsed, the names that `import torch...` binds are followed throug
 chain is looked up in Wisp. Methods of tensors are judged by their name alone, and only where no other class has it.
 """
 
-import argparse
 import ast
 import importlib
+import importlib.metadata
 import json
 import os
+import re
 import sys
 import warnings
 
@@ -60,10 +61,12 @@ class _Reader(ast.NodeVisitor):
 
     def __init__(self):
         self.bound, self.used, self.methods, self.guards = {}, [], [], 0
+        self.others, self.stars = [], []  # what may use PyTorch too: modules of others, and names that are not told
 
     def visit_Import(self, node):
         for item in node.names:
             if alias.own_name(item.name) is None:
+                self.others.append((node.lineno, item.name.partition(".")[0]))
                 continue
             self._use(node, item.name)
             if item.asname:
@@ -73,11 +76,16 @@ class _Reader(ast.NodeVisitor):
                 self.bound[root] = root
 
     def visit_ImportFrom(self, node):
-        if node.level or alias.own_name(node.module or "") is None:
+        if node.level:
+            return
+        if alias.own_name(node.module) is None:
+            self.others.append((node.lineno, node.module.partition(".")[0]))
             return
         self._use(node, node.module)
         for item in node.names:
-            if item.name != "*":
+            if item.name == "*":
+                self.stars.append((node.lineno, f"from {node.module} import *"))
+            else:
                 name = f"{node.module}.{item.name}"
                 self.bound[item.asname or item.name] = name
                 self._use(node, name)
@@ -143,13 +151,45 @@ def _files(path):
     return found
 
 
+def _of_the_project(name, file, root):
+    """Whether a program can import the module from its own folders."""
+    folder = os.path.dirname(os.path.abspath(file))
+    last = os.path.dirname(os.path.abspath(root))
+    while True:
+        if os.path.isfile(os.path.join(folder, name + ".py")) or os.path.isdir(os.path.join(folder, name)):
+            return True
+        if folder in (last, os.path.dirname(folder)):
+            return False
+        folder = os.path.dirname(folder)
+
+
+def _uses_pytorch(name, owners):
+    """Whether a module that is not the program's may use PyTorch: it asks for it, or is not installed and can't be asked."""
+    if name in sys.stdlib_module_names:
+        return False
+    needed = [line for owner in owners.get(name, ()) for line in importlib.metadata.requires(owner) or ()]
+    return any(re.match(r"torch(vision)?\b(?!.*extra ==)", line) for line in needed) if name in owners else True
+
+
+def not_followed(path, files):
+    """Imports of modules outside of `path` that may use PyTorch, whose names are not looked up: {what: place of the first}."""
+    owners, found = importlib.metadata.packages_distributions(), {}
+    for file, others, stars in files:
+        for line, name in others:
+            if name not in found and not _of_the_project(name, file, path) and _uses_pytorch(name, owners):
+                found[name] = f"{file}:{line}"
+        for line, text in stars:
+            found.setdefault(text, f"{file}:{line}")
+    return found
+
+
 def check(path):
-    """Read a file or a folder; returns (findings, names used, files read, files that could not be read)."""
+    """Read a file or a folder; returns (findings, names used, files read, files that could not be read, modules not followed)."""
     if not os.path.exists(path):
         raise FileNotFoundError(f"wisp check: there is no {path!r} in {os.getcwd()}")
     import wisp
 
-    known, findings, names, read, unread = {}, [], set(), 0, []
+    known, findings, names, read, unread, imports = {}, [], set(), 0, [], []
     for file in _files(path):
         reader = _Reader()
         try:
@@ -160,6 +200,7 @@ def check(path):
             unread.append(f"{file}: {error}")
             continue
         read += bool(reader.used)
+        imports.append((file, reader.others, reader.stars))
         seen = set()
         for line, name, guarded in reader.used:
             names.add(name)
@@ -176,29 +217,38 @@ def check(path):
                 for line, method, guarded in reader.methods
                 if not hasattr(wisp.Tensor, method)
             ]
-    return findings, names, read, unread
+    return findings, names, read, unread, not_followed(path, imports)
 
 
 def main(arguments):
     """List the names of PyTorch that a project uses and Wisp lacks: wisp check path/."""
-    parser = argparse.ArgumentParser(prog="wisp check", description=main.__doc__)
+    from wisp.cli._options import Options
+
+    parser = Options(prog="wisp check", description=main.__doc__)
     parser.add_argument("paths", nargs="+", metavar="path", help="Python files, notebooks, or folders of them")
     options = parser.parse_args(arguments)
-    findings, names, read = [], set(), 0
+    findings, names, read, unread, outside = [], set(), 0, [], {}
     for path in options.paths:
         try:
-            some, used, files, unread = check(path)
+            some, used, files, failed, others = check(path)
         except FileNotFoundError as error:
             raise SystemExit(str(error)) from None
         findings, names, read = findings + some, names | used, read + files
-        for text in unread:
-            print(f"not read: {text}")
+        unread, outside = unread + failed, {**others, **outside}
+    for text in unread:
+        print(f"not read: {text}")
     for finding in findings:
         print(finding)
+    for what, place in outside.items():
+        print(f"not followed: {what}  ({place})")
     missing = {finding.name for finding in findings}
     certain = {finding.name for finding in findings if not finding.guarded}
     print(
         f"{read} {'file uses' if read == 1 else 'files use'} {len(names | missing)} names of PyTorch: "
-        f"{len(missing)} missing" + (f" ({len(missing - certain)} of them guarded)" if missing - certain else "") + "."
+        f"{len(missing)} missing"
+        + (f" ({len(missing - certain)} of them guarded)" if missing - certain else "")
+        + (f"; {len(unread)} could not be read" if unread else "")
+        + (f"; {len(outside)} imports were not followed" if outside else "")
+        + "."
     )
-    raise SystemExit(1 if certain else 0)
+    raise SystemExit(1 if certain or unread else 0)

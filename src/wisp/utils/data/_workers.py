@@ -159,16 +159,15 @@ def _work(channel, board, worker_id, settings, dataset, first_seed):
 
 
 # ---------------------------------------------------------------- in the main process
-class _PlainKeyError(KeyError):
-    """A KeyError whose text has lines: the usual one would show them escaped."""
+class _Lines(str):
+    """A text that a KeyError shows as it is: it shows the repr of its argument, which would have the lines escaped."""
 
-    def __str__(self):
-        return self.args[0]
+    __repr__ = str.__str__
 
 
 def _reraise(kind, text):
     if issubclass(kind, KeyError):
-        kind = _PlainKeyError
+        text = _Lines(text)
     try:
         error = kind(text)
     except Exception:

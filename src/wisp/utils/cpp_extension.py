@@ -10,9 +10,9 @@
     ... '''
     >>> kernels = load_inline("mine", source, functions=["scale"])  # doctest: +SKIP
 
-A kernel gets tensors as memory, sizes and strides (`extension.h` beside this file) and fills those that it is given; who calls it allocates
-them, checks shapes, and gives it a gradient with `autograd.Function` or `library.custom_op`. Extensions written for PyTorch's own C++ library
-do not load here.
+A kernel gets tensors as memory, sizes and strides (`extension.h` beside this file) and fills those that it is given; who calls it
+allocates them, checks shapes, and gives it a gradient with `autograd.Function` or `library.custom_op`. Extensions written for PyTorch's
+own C++ library do not load here.
 """
 
 import ctypes
@@ -97,9 +97,9 @@ def load_inline(
 ):
     """Compile kernels that are given as text, and load them: an object with a function for each name of `functions`.
 
-    A C++ function takes `Tensor` (written) or `const Tensor&` (read), numbers and bools, and returns nothing or a number. A `__global__` function
-    of CUDA takes pointers and numbers, and is launched with `kernels.name[grid, block](...)` on the current stream. What was compiled before is
-    found again by its text.
+    A C++ function takes `Tensor&` (written) or `const Tensor&` (read), numbers and bools, and returns nothing or a number. A `__global__`
+    function of CUDA takes pointers and numbers, and is launched with `kernels.name[grid, block](...)` on the current stream. What was
+    compiled before is found again by its text.
     """
     cpp, cuda = _joined(cpp_sources), _joined(cuda_sources)
     if re.search(r"torch/extension\.h|\btorch::|\bat::Tensor", cpp + cuda):
@@ -111,9 +111,8 @@ def load_inline(
     if called or (cpp.strip() and not functions):
         signatures = {function: _parameters(cpp, function, r"(void|double|float|int64_t|int|bool)\s+") for function in called}
         flags = [*extra_cflags, *(f"-I{path}" for path in extra_include_paths)]
-        library = _compiled(
-            name, cpp + "".join(_shim(f, *s) for f, s in signatures.items()), flags, extra_ldflags, build_directory, verbose
-        )
+        source = cpp + "".join(_shim(function, *signature) for function, signature in signatures.items())
+        library = _compiled(name, source, flags, extra_ldflags, build_directory, verbose)
         for function, (result, parameters) in signatures.items():
             setattr(made, function, Kernel(library, function, result, parameters))
     if launched:

@@ -1,6 +1,9 @@
 // Devices by name, the default one, virtual ones.
 #include "device.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "above.h"
 #include "errors.h"
 
@@ -12,8 +15,13 @@ constinit thread_local bool noting = false;
 thread_local Device current_device_;
 
 namespace {
+
 int virtual_count = 0;
 int regions = 0;
+// The kinds that DeviceType has, then those that programs name, compare with and ask for, and that nothing lives on.
+const char* const names[] = {"cpu", "cuda", "meta", "nowhere", "ipu",  "xpu",    "mkldnn", "opengl", "opencl", "ideep",        "hip",
+                             "ve",  "fpga", "maia", "xla",     "lazy", "vulkan", "mps",    "hpu",    "mtia",   "privateuseone"};
+
 }  // namespace
 
 void use_devices() { devices_in_use = off_plain_path = true; }
@@ -23,7 +31,6 @@ void count_regions(int change) {
 }
 
 std::string text_of(Device device) {
-    const char* names[] = {"cpu", "cuda", "meta", "nowhere"};
     std::string s = names[int(device.type)];
     return device.index < 0 ? s : s + ":" + std::to_string(device.index);
 }
@@ -33,10 +40,13 @@ Device parse_device(const char* text) {
     const size_t colon = s.find(':');
     const std::string kind = s.substr(0, colon);
     Device device;
-    if (kind == "cpu") device.type = DeviceType::cpu;
-    else if (kind == "cuda") device.type = DeviceType::cuda;
-    else if (kind == "meta") device.type = DeviceType::meta;
-    else throw RuntimeError("Expected one of cpu, cuda, meta device type at start of device string: ", s);
+    const auto found = std::find(std::begin(names), std::end(names), kind);
+    if (found == std::end(names) || kind == "nowhere")
+        throw RuntimeError(
+            "Expected one of cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, "
+            "mtia, privateuseone device type at start of device string: ",
+            s);
+    device.type = DeviceType(found - std::begin(names));
     if (colon != std::string::npos) {
         const std::string digits = s.substr(colon + 1);
         if (digits.empty() || digits.size() > 3 || digits.find_first_not_of("0123456789") != std::string::npos || std::stoi(digits) > 127)
@@ -50,7 +60,9 @@ Device resolve(Device device) {
     switch (device.type) {
     case DeviceType::cuda: return {DeviceType::cuda, int8_t(accelerator.check_device(device.index))};
     case DeviceType::meta: use_devices(); return {DeviceType::meta, -1};
-    default: break;
+    case DeviceType::cpu:
+    case DeviceType::nowhere: break;
+    default: throw RuntimeError("Wisp runs on the CPU and on CUDA: there is no device '", text_of(device), "'");
     }
     if (virtual_count == 0) return {DeviceType::cpu, -1};
     if (device.index < 0) return {DeviceType::cpu, 0};

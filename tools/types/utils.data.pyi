@@ -87,6 +87,7 @@ class DataLoader(Generic[_T_co]):
         persistent_workers: bool = ...,
         pin_memory_device: str = ...,
         in_order: bool = ...,
+        sample_seeds: bool | None = ...,
     ) -> None: ...
     dataset: Any  # a Dataset[_T_co], which may or may not have a length
     batch_size: int | None

@@ -84,3 +84,13 @@ def test_typed_storages():
     assert wisp.Storage is wisp.FloatStorage and len(wisp.LongStorage(4)) == 4
     with pytest.raises(RuntimeError, match="slices"):
         storage[1:]
+
+
+@pytest.mark.parametrize("name", ["mps", "xpu", "hpu:1", "mtia"])
+def test_devices_that_are_not_there_have_names_and_no_tensors(name):
+    device = wisp.device(name)
+    assert str(device) == name and device != wisp.device("cpu") and pickle.loads(pickle.dumps(device)) == device
+    with pytest.raises(RuntimeError, match=f"no device '{name}'"):
+        wisp.zeros(2, device=device)
+    with pytest.raises(RuntimeError, match=f"no device '{name}'"):
+        wisp.zeros(2).to(name)

@@ -1,6 +1,7 @@
 """What a DataLoader promises: the same batches for any number of workers, exact resuming, clear reports of what goes
 wrong, nothing left behind."""
 
+import functools
 import gc
 import multiprocessing
 import os
@@ -18,6 +19,8 @@ from squares import Squares
 import wisp
 from wisp.utils import data
 from wisp.utils.data import _one_copy, _workers
+
+seeded = functools.partial(data.DataLoader, sample_seeds=True)  # numbers that do not depend on the workers, without them too
 
 
 def traces():
@@ -79,15 +82,15 @@ def mixing(batch):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda n, g: data.DataLoader(Random(23), 3, shuffle=True, num_workers=n, generator=g),
-        lambda n, g: data.DataLoader(Random(23), 3, drop_last=True, num_workers=n, generator=g),
-        lambda n, g: data.DataLoader(Random(23), 3, shuffle=True, num_workers=n, generator=g, collate_fn=mixing),
-        lambda n, g: data.DataLoader(Many(23), 3, shuffle=True, num_workers=n, generator=g),
-        lambda n, g: data.DataLoader(data.Subset(Random(30), list(range(3, 26))), 4, shuffle=True, num_workers=n, generator=g),
-        lambda n, g: data.DataLoader(data.ConcatDataset([Random(9), Random(5)]), 4, shuffle=True, num_workers=n, generator=g),
-        lambda n, g: data.DataLoader(Random(23), 3, sampler=data.WeightedRandomSampler(range(23), 20), num_workers=n, generator=g),
-        lambda n, g: data.DataLoader(Random(9), None, num_workers=n, generator=g),
-        lambda n, g: data.DataLoader(data.TensorDataset(wisp.arange(50), wisp.randn(50, 40)), 7, shuffle=True, num_workers=n, generator=g),
+        lambda n, g: seeded(Random(23), 3, shuffle=True, num_workers=n, generator=g),
+        lambda n, g: seeded(Random(23), 3, drop_last=True, num_workers=n, generator=g),
+        lambda n, g: seeded(Random(23), 3, shuffle=True, num_workers=n, generator=g, collate_fn=mixing),
+        lambda n, g: seeded(Many(23), 3, shuffle=True, num_workers=n, generator=g),
+        lambda n, g: seeded(data.Subset(Random(30), list(range(3, 26))), 4, shuffle=True, num_workers=n, generator=g),
+        lambda n, g: seeded(data.ConcatDataset([Random(9), Random(5)]), 4, shuffle=True, num_workers=n, generator=g),
+        lambda n, g: seeded(Random(23), 3, sampler=data.WeightedRandomSampler(range(23), 20), num_workers=n, generator=g),
+        lambda n, g: seeded(Random(9), None, num_workers=n, generator=g),
+        lambda n, g: seeded(data.TensorDataset(wisp.arange(50), wisp.randn(50, 40)), 7, shuffle=True, num_workers=n, generator=g),
     ],
     ids=["shuffle", "drop_last", "collate", "getitems", "subset", "concat", "weighted", "unbatched", "tensors"],
 )
@@ -112,7 +115,7 @@ def test_samples_differ():
 
 def test_stream_with_one_worker():
     def run(workers):
-        loader = data.DataLoader(Stream(20), 3, num_workers=workers, generator=wisp.Generator().manual_seed(2))
+        loader = seeded(Stream(20), 3, num_workers=workers, generator=wisp.Generator().manual_seed(2))
         return [epoch(loader) for _ in range(2)]
 
     assert run(0) == run(1)
@@ -123,10 +126,10 @@ def test_stream_with_one_worker():
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("options", [dict(), dict(persistent_workers=True, prefetch_factor=1)])
 def test_start_methods(method, options):
-    loader = data.DataLoader(
+    loader = seeded(
         Random(11), 3, shuffle=True, num_workers=2, multiprocessing_context=method, generator=wisp.Generator().manual_seed(1), **options
     )
-    here = data.DataLoader(Random(11), 3, shuffle=True, generator=wisp.Generator().manual_seed(1))
+    here = seeded(Random(11), 3, shuffle=True, generator=wisp.Generator().manual_seed(1))
     assert epoch(loader) == epoch(here)
     if not options and method != "fork":
         return  # starting such workers takes long
@@ -298,17 +301,15 @@ class Shuffling(data.Sampler):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda **o: data.DataLoader(Random(20), 3, shuffle=True, **o),
-        lambda **o: data.DataLoader(Random(20), 3, shuffle=True, generator=wisp.Generator().manual_seed(4), **o),
-        lambda **o: data.DataLoader(Random(20), 3, sampler=data.SubsetRandomSampler(range(20)), **o),
-        lambda **o: data.DataLoader(
-            Random(20), 3, sampler=data.SubsetRandomSampler(range(20), generator=wisp.Generator().manual_seed(7)), **o
-        ),
-        lambda **o: data.DataLoader(Random(20), 3, sampler=Shuffling(20), **o),
-        lambda **o: data.DataLoader(Random(20), batch_sampler=data.BatchSampler(Shuffling(20), 3, True), **o),
-        lambda **o: data.DataLoader(Random(20), 3, sampler=data.DistributedSampler(range(20), 2, 1), **o),
-        lambda **o: data.DataLoader(Stream(20), 3, **o),
-        lambda **o: data.DataLoader(data.TensorDataset(wisp.arange(20), wisp.arange(20)), 3, shuffle=True, **o),
+        lambda **o: seeded(Random(20), 3, shuffle=True, **o),
+        lambda **o: seeded(Random(20), 3, shuffle=True, generator=wisp.Generator().manual_seed(4), **o),
+        lambda **o: seeded(Random(20), 3, sampler=data.SubsetRandomSampler(range(20)), **o),
+        lambda **o: seeded(Random(20), 3, sampler=data.SubsetRandomSampler(range(20), generator=wisp.Generator().manual_seed(7)), **o),
+        lambda **o: seeded(Random(20), 3, sampler=Shuffling(20), **o),
+        lambda **o: seeded(Random(20), batch_sampler=data.BatchSampler(Shuffling(20), 3, True), **o),
+        lambda **o: seeded(Random(20), 3, sampler=data.DistributedSampler(range(20), 2, 1), **o),
+        lambda **o: seeded(Stream(20), 3, **o),
+        lambda **o: seeded(data.TensorDataset(wisp.arange(20), wisp.arange(20)), 3, shuffle=True, **o),
     ],
     ids=["shuffle", "generator", "subset", "subset generator", "custom", "batch sampler", "distributed", "stream", "tensors"],
 )
@@ -415,8 +416,8 @@ def test_no_shared_memory(monkeypatch):
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.warns(RuntimeWarning, match="No space left on device; batches will travel through pipes"):
-        batches = epoch(data.DataLoader(Random(11), 3, num_workers=2, generator=wisp.Generator().manual_seed(1)))
-    assert batches == epoch(data.DataLoader(Random(11), 3, generator=wisp.Generator().manual_seed(1)))
+        batches = epoch(seeded(Random(11), 3, num_workers=2, generator=wisp.Generator().manual_seed(1)))
+    assert batches == epoch(seeded(Random(11), 3, generator=wisp.Generator().manual_seed(1)))
 
 
 def test_shared_memory_runs_out(monkeypatch):
@@ -547,3 +548,39 @@ def test_the_main_process_ends(signum):
         time.sleep(0.05)
     if signum == signal.SIGINT:
         assert "KeyboardInterrupt" in errors and "Exception ignored" not in errors
+
+
+def test_without_workers_the_generators_are_the_programs_own():
+    def batches(**options):
+        random.seed(3), np.random.seed(3), wisp.manual_seed(3)
+        return epoch(data.DataLoader(Random(6), 2, **options))
+
+    def direct():
+        random.seed(3), np.random.seed(3), wisp.manual_seed(3)
+        wisp.utils.data.sampler.new_seed()  # what the loader draws first
+        dataset = Random(6)
+        return [data.default_collate([dataset[i] for i in pair]) for pair in ((0, 1), (2, 3), (4, 5))]
+
+    assert batches() == [[part.tolist() for part in batch] for batch in direct()]
+    assert batches(sample_seeds=True) == batches(num_workers=1) != batches()
+
+
+def _seed_all(worker_id):
+    random.seed(11), np.random.seed(11), wisp.manual_seed(11)
+
+
+def test_what_worker_init_fn_seeds_counts():
+    loaded = [epoch(data.DataLoader(Random(4), 4, num_workers=1, worker_init_fn=_seed_all)) for _ in range(2)]
+    assert loaded[0] == loaded[1]
+    _seed_all(0)
+    assert loaded[0] == epoch_of([Random(4)[i] for i in range(4)])
+
+
+def epoch_of(samples):
+    return [[part.tolist() for part in data.default_collate(samples)]]
+
+
+def test_a_sampler_of_many_draws_as_it_goes():
+    sampler = data.RandomSampler(range(100), replacement=True, num_samples=int(1e10))
+    loader = data.DataLoader(Squares(100), 4, sampler=sampler)
+    assert len(next(iter(loader))[0]) == 4 and len(loader) == 2_500_000_000

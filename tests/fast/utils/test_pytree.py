@@ -4,6 +4,7 @@ import collections
 
 import pytest
 
+import wisp
 from wisp.utils import _pytree
 
 Point = collections.namedtuple("Point", "x y")
@@ -26,3 +27,21 @@ def test_map():
         _pytree.tree_map(lambda a, b: a, [1], (1,))
     with pytest.raises(ValueError):
         _pytree.tree_unflatten([1], _pytree.tree_structure([1, 2]))
+
+
+def test_structures_are_written_as_text_and_read_again():
+    Point = collections.namedtuple("Point", "x y")
+    _pytree._register_namedtuple(Point, serialized_type_name="tests.Point")
+    tree = {"a": [1, (2, 3)], "b": collections.OrderedDict(c=collections.deque([4], maxlen=2)), "p": Point(5, 6)}
+    spec = _pytree.tree_structure(tree)
+    assert _pytree.treespec_loads(_pytree.treespec_dumps(spec)) == spec and spec.num_nodes == 12
+    assert repr(_pytree.tree_structure((0, [0]))) == "TreeSpec(tuple, None, [*,\n  TreeSpec(list, None, [*])])"
+    assert _pytree._broadcast_to_and_flatten((1, 2), _pytree.tree_structure(([0, 0], 0))) == [1, 1, 2]
+    assert all(_pytree.key_get(tree, path) == leaf for path, leaf in _pytree.tree_leaves_with_path(tree))
+
+
+def test_foreach_in_place_returns_its_list():
+    tensors = [wisp.ones(2), wisp.ones(3)]
+    assert wisp._foreach_add_(tensors, 1) is tensors and tensors[1].tolist() == [2.0] * 3
+    with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
+        wisp._foreach_mul(tensors, [2.0])

@@ -44,8 +44,10 @@ def _many(dataset):
 
 
 def make_fetch(dataset, collate, batched, seeds):
-    """A function from a list of indices (or one index, if not `batched`) to a batch. The random generators are seeded
+    """A function from a list of indices (or one index, if not `batched`) to a batch. With `seeds` the random generators are seeded
     before each sample; what is drawn while joining samples follows from the last one's seed."""
+    if seeds is None:
+        return _plain_fetch(dataset, collate, batched)
     seed = seeds.seed_key
     if not batched:
         return lambda index: collate(dataset[index]) if seed(index) else None
@@ -60,6 +62,20 @@ def make_fetch(dataset, collate, batched, seeds):
         def fetch(indices):
             return collate([dataset[i] for i in indices if seed(i)])
 
+    return _in_rows(dataset, collate, fetch)
+
+
+def _plain_fetch(dataset, collate, batched):
+    """The same with the generators as they are."""
+    if not batched:
+        return lambda index: collate(dataset[index])
+    get = _many(dataset)
+    fetch = (lambda indices: collate([dataset[i] for i in indices])) if get is None else lambda indices: collate(get(indices))
+    return _in_rows(dataset, collate, fetch)
+
+
+def _in_rows(dataset, collate, fetch):
+    """`fetch`, or what gets the rows of tensors at once where the dataset is made of tensors."""
     at_once = collated_fetch(dataset, collate)
     if at_once is None:
         return fetch

@@ -4,12 +4,14 @@ Each worker has one socket to the main process: tasks go in, finished batches co
 shared memory. A worker that dies, raises or stalls is reported with its id and the index it was working on.
 """
 
+import contextlib
 import faulthandler
 import gc
 import itertools
 import os
 import pickle
 import queue
+import random
 import selectors
 import signal
 import sys
@@ -17,6 +19,8 @@ import threading
 import time
 import traceback
 import warnings
+
+import numpy
 
 import wisp
 from wisp.multiprocessing import shared
@@ -91,6 +95,13 @@ class _Worker:
     def begin_epoch(self, seed):
         settings, self.epoch = self.settings, seed
         set_worker_info(WorkerInfo(self.id, settings["num_workers"], seed + self.id, self.dataset))
+        if not settings["seeded"]:
+            self.seeds = None
+            if settings["iterable"]:
+                self.stream = stream_batches(self.dataset, settings["batch_size"], settings["drop_last"])
+            else:
+                self.fetch = make_fetch(self.dataset, settings["collate"], settings["batched"], None)
+            return
         if settings["iterable"]:
             self.seeds = Seeds(seed, stream=self.id)
             with self.seeds:
@@ -106,9 +117,15 @@ class _Worker:
             self.begin_epoch(seed)
         if not self.settings["iterable"]:
             return "batch", self.fetch(indices)
-        with self.seeds:
+        with self.seeds or contextlib.nullcontext():
             batch = next(self.stream, _END)
             return (_END, None) if batch is _END else ("batch", self.settings["collate"](batch))
+
+
+def _generators():
+    """The states of the global generators, to be compared."""
+    words = numpy.random.get_state()
+    return random.getstate(), words[1].tobytes(), words[2:], wisp.get_rng_state().tolist()
 
 
 def _work(channel, board, worker_id, settings, dataset, first_seed):
@@ -133,7 +150,9 @@ def _work(channel, board, worker_id, settings, dataset, first_seed):
         worker, failed = _Worker(settings, dataset, worker_id, board), None
         try:
             if settings["init"] is not None:
+                before = _generators()
                 settings["init"](worker_id)
+                settings["seeded"] = _generators() == before  # a program that seeds its workers means it
         except Exception as error:
             failed = _failure(error, worker_id)
         while True:
@@ -200,6 +219,7 @@ class Workers:
             drop_last=loader.drop_last,
             collate=loader.collate_fn,
             init=loader.worker_init_fn,
+            seeded=True,
             shared_memory=_preflight(),
         )
         self.timeout, self.processes, self.inboxes, self.warned = loader.timeout, [], [], False

@@ -68,6 +68,9 @@ class _PinThread:
         self._stop.set()
 
 
+_WHOLE = 1 << 24  # indices of an epoch that are drawn at once
+
+
 class _InStream:
     """An iterator that runs with random states of its own, begun from (seed, key): what it draws can be repeated."""
 
@@ -91,9 +94,10 @@ class DataLoader:
     `num_workers` processes load ahead `prefetch_factor` batches each. `state_dict()` in the middle of an epoch and
     `load_state_dict()` later go on with the next batch.
 
-    Before each sample the global generators of Wisp, NumPy and Python's `random` are started from (seed of the epoch,
-    index), so random transforms give the same numbers for any `num_workers`. The seed of each epoch is drawn from
-    `generator`, or from the default one (`wisp.manual_seed`).
+    In workers the global generators of Wisp, NumPy and Python's `random` are started from (seed of the epoch, index) before each
+    sample, so random transforms give the same numbers for any number of them, unless `worker_init_fn` seeds or uses a generator
+    itself. Without workers samples draw from the program's own generators, as in PyTorch; `sample_seeds=True` has the numbers of
+    workers there too. The seed of each epoch is drawn from `generator`, or from the default one (`wisp.manual_seed`).
 
     >>> import wisp
     >>> from wisp.utils.data import DataLoader, TensorDataset
@@ -130,6 +134,7 @@ class DataLoader:
         persistent_workers=False,
         pin_memory_device="",
         in_order=True,
+        sample_seeds=None,
     ):
         if num_workers < 0:
             raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
@@ -172,7 +177,7 @@ class DataLoader:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         if iterable and batch_size is not None and (not isinstance(batch_size, int) or batch_size <= 0):
             raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
-        self.dataset, self.num_workers = dataset, num_workers
+        self.dataset, self.num_workers, self.sample_seeds = dataset, num_workers, sample_seeds
         self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
         self.pin_memory, self.pin_memory_device, self.timeout = pin_memory, pin_memory_device, timeout
         self.worker_init_fn, self.batch_size, self.drop_last = worker_init_fn, batch_size, drop_last
@@ -309,8 +314,10 @@ class DataLoader:
     def _order(self, seed):
         """The whole order of an epoch as a tensor, if the sampler is one of ours."""
         sampler = self.sampler if self.batch_sampler is None else self.batch_sampler.sampler
-        if type(sampler) is RandomSampler:
+        if type(sampler) is RandomSampler and sampler.num_samples <= _WHOLE:
             return sampler.order(seed)
+        if type(sampler) is RandomSampler:
+            return None
         return wisp.arange(len(sampler)) if type(sampler) is SequentialSampler else None
 
     def _index_batches(self, seed):
@@ -318,8 +325,10 @@ class DataLoader:
         batches = self.batch_sampler
         ours = batches is None or type(batches) is BatchSampler
         order = self._order(seed) if ours else None
-        if order is None:
+        if order is None and (self.sample_seeds or self.num_workers > 0):
             return _InStream(lambda: self.sampler if batches is None else batches, seed, "sampler")
+        if order is None:
+            return iter(self.sampler if batches is None else batches)
         order = order.tolist()
         return iter(order if batches is None else BatchSampler(order, batches.batch_size, batches.drop_last))
 
@@ -331,8 +340,10 @@ class DataLoader:
                 from wisp.utils.data._workers import WorkerBatches
 
                 batches = WorkerBatches(self, seed, ((number, None) for number in itertools.count()))
-            else:
+            elif self.sample_seeds:
                 batches = _InStream(lambda: map(collate, stream_batches(self.dataset, self.batch_size, self.drop_last)), seed, 0)
+            else:
+                batches = map(collate, stream_batches(self.dataset, self.batch_size, self.drop_last))
             for _ in range(skip):
                 next(batches, None)
             return batches
@@ -387,15 +398,17 @@ class _Position:
 
 
 class _HereBatches:
-    """Batches loaded in this process. The caller's random states are put aside while samples are made."""
+    """Batches loaded in this process. With `sample_seeds` the caller's random states are put aside while samples are made."""
 
     def __init__(self, loader, seed, index_batches):
-        self._seeds, self._indices = Seeds(seed), index_batches
+        self._seeds, self._indices = Seeds(seed) if loader.sample_seeds else None, index_batches
         self._fetch = make_fetch(loader.dataset, loader.collate_fn, loader._auto_collation, self._seeds)
 
     def __next__(self):
         indices = next(self._indices)
         try:
+            if self._seeds is None:
+                return self._fetch(indices)
             with self._seeds:
                 return self._fetch(indices)
         except StopIteration as error:  # would look like the end of the epoch

@@ -49,6 +49,9 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
+_AT_ONCE = 1 << 20  # more indices than that are drawn in pieces
+
+
 class RandomSampler(Sampler):
     """A random order, with or without replacement; `num_samples` indices.
 
@@ -84,7 +87,23 @@ class RandomSampler(Sampler):
         return (rounds[0] if len(rounds) == 1 else wisp.cat(rounds))[: self.num_samples]
 
     def __iter__(self):
-        return iter(self.order().tolist())
+        if self.num_samples <= _AT_ONCE:
+            return iter(self.order().tolist())
+        return self._piecewise()
+
+    def _piecewise(self):
+        """Indices as they are asked for: of a number of samples that would not fit into memory at once."""
+        generator, n, left = self.generator, len(self.data_source), self.num_samples
+        if generator is None:
+            generator = wisp.Generator()
+            generator.manual_seed(new_seed())
+        while left > 0 and n > 0:
+            if self.replacement:
+                piece = wisp.randint(0, n, (min(left, _AT_ONCE // 256),), dtype=wisp.int64, generator=generator)
+            else:
+                piece = wisp.randperm(n, generator=generator)[:left]
+            left -= len(piece)
+            yield from piece.tolist()
 
     def __len__(self):
         return self.num_samples

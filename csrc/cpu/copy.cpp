@@ -1,5 +1,6 @@
 // Copies, conversions, transposes and fills (see copy.h). A strided copy first drops, sorts and merges dimensions;
 // what remains is a run of rows, or of 2-D transposes done tile by tile in registers.
+#include "core/merged.h"
 #include "kernels/copy.h"
 
 #include <cstring>
@@ -273,13 +274,14 @@ template <class T> void transpose(T* dst, int64_t dst_stride, const T* src, int6
 
 // ---- any layout ------------------------------------------------------------------------------------------------
 
-// Sizes and strides with dimensions dropped, ordered by the strides of dst (largest first) and merged.
-struct CopyPlan {
-    int ndim = 0;
-    int64_t sizes[max_dims], dst[max_dims], src[max_dims];
+// The loops of a copy, ordered by the strides of dst (largest first).
+struct CopyPlan : MergedDims<2> {
+    const int64_t *dst = strides[0], *src = strides[1];
     int64_t dst_offset = 0, src_offset = 0, count = 1;
 
     CopyPlan(const int64_t* dst_strides, const int64_t* src_strides, const int64_t* n, int dims) {
+        int64_t shape[most], steps[2][most];
+        int used = 0;
         for (int k = 0; k < dims; k++) {
             count *= n[k];
             if (n[k] == 1) continue;
@@ -290,33 +292,20 @@ struct CopyPlan {
                 d = -d;
                 s = -s;
             }
-            int at = ndim++;
-            for (; at > 0 && less(dst[at - 1], src[at - 1], d, s); at--) {
-                sizes[at] = sizes[at - 1];
-                dst[at] = dst[at - 1];
-                src[at] = src[at - 1];
+            int at = used++;
+            for (; at > 0 && less(steps[0][at - 1], steps[1][at - 1], d, s); at--) {
+                shape[at] = shape[at - 1];
+                steps[0][at] = steps[0][at - 1];
+                steps[1][at] = steps[1][at - 1];
             }
-            sizes[at] = n[k];
-            dst[at] = d;
-            src[at] = s;
+            shape[at] = n[k];
+            steps[0][at] = d;
+            steps[1][at] = s;
         }
-        int kept = 0;
-        for (int k = 1; k < ndim; k++) {
-            if (dst[kept] == dst[k] * sizes[k] && src[kept] == src[k] * sizes[k]) {
-                sizes[kept] *= sizes[k];
-            } else {
-                sizes[++kept] = sizes[k];
-            }
-            dst[kept] = dst[k];
-            src[kept] = src[k];
-        }
-        if (ndim) {
-            ndim = kept + 1;
-        } else {
-            ndim = 1;
-            sizes[0] = dst[0] = src[0] = 1;
-        }
+        for (int k = 0; k < used; k++) add(shape[k], [&](int side) { return steps[side][k]; });
+        at_least_one();
     }
+    CopyPlan(const CopyPlan&) = delete;
     static bool less(int64_t d0, int64_t s0, int64_t d1, int64_t s1) {
         return d0 != d1 ? d0 < d1 : (s0 < 0 ? -s0 : s0) < (s1 < 0 ? -s1 : s1);
     }

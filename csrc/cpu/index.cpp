@@ -1,5 +1,6 @@
 // Indexing (see index.h). Slices that are contiguous are moved and combined row by row; writes are split among threads
 // by where they go, so that repeated indices meet in order.
+#include "core/merged.h"
 #include "kernels/index.h"
 
 #include <cstring>
@@ -134,30 +135,18 @@ void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, 
         for (int64_t i = 0; i < n; i++) out[i] = 0;
 }
 
-// A slice with dimensions of size 1 dropped and neighbours merged, seen on two sides; the last dimension is the row.
-struct Rows {
-    int ndim = 0;
-    int64_t sizes[max_dims], a[max_dims], b[max_dims], count = 1;
+// The loops over a slice, seen on two sides; the last dimension is the row.
+struct Rows : MergedDims<2> {
+    const int64_t *a = strides[0], *b = strides[1];
+    int64_t count = 1;
     Rows(const Slice& s, const int64_t* other) {
         for (int k = 0; k < s.ndim; k++) {
-            const int64_t n = s.sizes[k];
-            count *= n;
-            if (n == 1) continue;
-            if (ndim && a[ndim - 1] == s.strides[k] * n && b[ndim - 1] == other[k] * n) {
-                sizes[ndim - 1] *= n;
-                a[ndim - 1] = s.strides[k];
-                b[ndim - 1] = other[k];
-            } else {
-                sizes[ndim] = n;
-                a[ndim] = s.strides[k];
-                b[ndim++] = other[k];
-            }
+            count *= s.sizes[k];
+            add(s.sizes[k], [&](int side) { return side ? other[k] : s.strides[k]; });
         }
-        if (ndim == 0) {
-            ndim = 1;
-            sizes[0] = a[0] = b[0] = 1;
-        }
+        at_least_one();
     }
+    Rows(const Rows&) = delete;
     // Calls f(offset on side a, offset on side b) for each row.
     template <class F> WISP_INLINE void each(F&& f) const {
         if (ndim == 1) return f(int64_t(0), int64_t(0));

@@ -3,6 +3,7 @@
 //
 // Two loops do all the work: `rows` folds runs of elements into one result each, `columns` folds whole rows into
 // many results side by side. Floats are summed over short stretches in float and beyond in double.
+#include "core/merged.h"
 #include "kernels/reduce.h"
 
 #include <cmath>
@@ -27,14 +28,13 @@ constexpr int64_t column_stretch = 64;  // rows folded in lanes before they join
 
 // ---- the problem -----------------------------------------------------------------------------------------------
 
-// Dimensions with size 1 dropped and neighbours merged: those kept in the order of the results, those reduced from
-// the largest stride to the smallest (in their own order where positions count).
+// Its loops: over what is kept in the order of the results, over what is reduced from the largest stride to the smallest (in
+// their own order where positions count).
 struct Problem {
     const char* in;
     DType in_dtype, compute;
     int64_t item;
-    int kept = 0, reduced = 0;
-    int64_t kept_sizes[max_dims], kept_strides[max_dims], sizes[max_dims], strides[max_dims];
+    MergedDims<1> kept, reduced;
     int64_t results = 1, length = 1;  // results, and elements folded into each
     Map map = Map::none;
     double power = 0;
@@ -45,66 +45,46 @@ struct Problem {
         in_dtype = a.in_dtype;
         compute = compute_dtype;
         item = item_size(in_dtype);
+        int order[MergedDims<1>::most], folded = 0;
+        auto distance = [&](int k) { return a.strides[k] < 0 ? -a.strides[k] : a.strides[k]; };
         for (int k = 0; k < a.ndim; k++) {
-            const int64_t n = a.sizes[k], s = a.strides[k];
             if (a.reduced >> k & 1) {
-                length *= n;
-                if (n != 1) add(sizes, strides, reduced, n, s, !keep_order);
+                length *= a.sizes[k];
+                int at = folded++;
+                for (; !keep_order && at > 0 && distance(order[at - 1]) < distance(k); at--) order[at] = order[at - 1];
+                order[at] = k;
             } else {
-                results *= n;
-                if (n != 1) add(kept_sizes, kept_strides, kept, n, s, false);
+                results *= a.sizes[k];
+                kept.add(a.sizes[k], [&](int) { return a.strides[k]; });
             }
         }
-        merge(sizes, strides, reduced);
-        merge(kept_sizes, kept_strides, kept);
-    }
-    static void add(int64_t* n, int64_t* s, int& count, int64_t size, int64_t stride, bool sorted) {
-        int at = count++;
-        const int64_t distance = stride < 0 ? -stride : stride;
-        for (; sorted && at > 0 && (s[at - 1] < 0 ? -s[at - 1] : s[at - 1]) < distance; at--) {
-            n[at] = n[at - 1];
-            s[at] = s[at - 1];
-        }
-        n[at] = size;
-        s[at] = stride;
-    }
-    static void merge(int64_t* n, int64_t* s, int& count) {
-        if (count == 0) {
-            n[0] = 1;
-            s[0] = 1;
-            count = 1;
-            return;
-        }
-        int last = 0;
-        for (int k = 1; k < count; k++) {
-            if (s[last] == s[k] * n[k]) n[last] *= n[k];
-            else n[++last] = n[k];
-            s[last] = s[k];
-        }
-        count = last + 1;
+        for (int i = 0; i < folded; i++) reduced.add(a.sizes[order[i]], [&](int) { return a.strides[order[i]]; });
+        kept.at_least_one();
+        reduced.at_least_one();
     }
 
     // Whether results should be folded side by side rather than one after the other.
     bool by_columns() const {
-        const int64_t across = kept_strides[kept - 1], along = strides[reduced - 1];
-        const int64_t width = kept_sizes[kept - 1], run = sizes[reduced - 1];
+        const int64_t across = kept.strides[0][kept.ndim - 1], along = reduced.strides[0][reduced.ndim - 1];
+        const int64_t width = kept.sizes[kept.ndim - 1], run = reduced.sizes[reduced.ndim - 1];
         if (width < 2 || length < 2) return false;
         if (run < 16 && width >= 16) return true;
         if (in_place && across == 1 && along == width && width <= 64) return true;  // see the groups in columns
         return width >= 4 && (across < 0 ? -across : across) < (along < 0 ? -along : along);
     }
     int64_t offset_of(int64_t result) const {
-        if (kept == 1) return result * kept_strides[0];
+        if (kept.ndim == 1) return result * kept.strides[0][0];
         int64_t offset = 0;
-        for (int k = kept - 1; k >= 0; k--) {
-            offset += result % kept_sizes[k] * kept_strides[k];
-            result /= kept_sizes[k];
+        for (int k = kept.ndim - 1; k >= 0; k--) {
+            offset += result % kept.sizes[k] * kept.strides[0][k];
+            result /= kept.sizes[k];
         }
         return offset;
     }
     // Calls f(offset) for each combination of the reduced dimensions but the last `skip`.
     template <class F> WISP_INLINE void each_run(int64_t offset, int skip, F&& f) const {
-        const int dims = reduced - skip;
+        const int dims = reduced.ndim - skip;
+        const int64_t *sizes = reduced.sizes, *strides = reduced.strides[0];
         if (dims <= 0) return f(offset);
         const int last = dims - 1;
         int64_t at[max_dims], runs = 1;
@@ -177,9 +157,9 @@ template <class T> WISP_INLINE const T* fetch(const Problem& p, int64_t offset, 
 template <class Fold, class T>
 void rows(const Problem& p, int64_t begin, int64_t count, const T* parameters, typename Fold::template Total<T>* totals) {
     using Total = typename Fold::template Total<T>;
-    const int last = p.reduced - 1;
-    const int64_t n = p.sizes[last], stride = p.strides[last];
-    const bool direct = p.in_place && stride == 1;
+    const int last = p.reduced.ndim - 1;
+    const int64_t n = p.reduced.sizes[last], stride = p.reduced.strides[0][last];
+    const bool direct = stride == 1 && (p.in_place || (std::is_same_v<Fold, Count> && p.in_dtype == DType::boolean));
     const int64_t most = direct && sizeof(T) > 1 ? stretch : block;  // lanes of bytes must not overflow
     alignas(64) T buffer[block];
     for (int64_t r = 0; r < count; r++) {
@@ -211,13 +191,13 @@ template <class Fold, class T> WISP_INLINE void flush(typename Fold::template To
 template <class Fold, class T>
 void columns(const Problem& p, int64_t begin, int64_t count, const T* parameters, typename Fold::template Total<T>* totals) {
     using Total = typename Fold::template Total<T>;
-    const int64_t across = p.kept_strides[p.kept - 1], first = p.offset_of(begin);
+    const int64_t across = p.kept.strides[0][p.kept.ndim - 1], first = p.offset_of(begin);
     for (int64_t j = 0; j < count; j++) totals[j] = widened<Total>(Fold::template start<T>());
     if (p.length == 0) return;
     alignas(64) T lanes[column_block];
     alignas(64) T buffers[4][block];
-    const int last = p.reduced - 1;
-    const int64_t n = p.sizes[last], along = p.strides[last];
+    const int last = p.reduced.ndim - 1;
+    const int64_t n = p.reduced.sizes[last], along = p.reduced.strides[0][last];
     int64_t width = count, group = 1;
     // Narrow rows that follow one another in memory are folded several at a time.
     if (p.in_place && across == 1 && along == count && count <= 64) {
@@ -302,8 +282,8 @@ template <class T> WISP_INLINE int64_t find(const T* x, int64_t n, T value) {
 }
 
 template <class T> void positions_in_rows(const Problem& p, int64_t begin, int64_t count, const T* values, int64_t* indices) {
-    const int last = p.reduced - 1;
-    const int64_t n = p.sizes[last], stride = p.strides[last];
+    const int last = p.reduced.ndim - 1;
+    const int64_t n = p.reduced.sizes[last], stride = p.reduced.strides[0][last];
     alignas(64) T buffer[block];
     for (int64_t r = 0; r < count; r++) {
         int64_t before = 0, found = -1;
@@ -322,7 +302,7 @@ template <class T> void positions_in_rows(const Problem& p, int64_t begin, int64
 
 template <class T> void positions_in_columns(const Problem& p, int64_t begin, int64_t count, const T* values, int64_t* indices) {
     using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
-    const int64_t across = p.kept_strides[p.kept - 1];
+    const int64_t across = p.kept.strides[0][p.kept.ndim - 1];
     alignas(64) T buffer[block];
     alignas(64) Index found[column_block];
     for (int64_t j = 0; j < count; j++) indices[j] = -1;
@@ -364,23 +344,23 @@ template <class Fold, class T> void evaluate_range(const Problem& p, bool by_col
 template <class Fold, class T>
 void evaluate_pieces(const Problem& p, bool by_columns, const T* parameters, typename Fold::template Total<T>* totals) {
     using Total = typename Fold::template Total<T>;
-    const int64_t outer = p.sizes[0], results = p.results, work = p.length * results;
+    const int64_t outer = p.reduced.sizes[0], results = p.results, work = p.length * results;
     int64_t pieces = work / grain < 64 ? work / grain : 64;
     const int64_t most = by_columns && results > 64 ? p.length / piece_rows : outer;  // joining totals has its price
     if (pieces > most) pieces = most;
     if (pieces > outer) pieces = outer;
     if (pieces < 1) pieces = 1;
     int64_t size = (outer + pieces - 1) / pieces;
-    if (p.reduced == 1 && !by_columns && size >= stretch) size = (size + stretch - 1) / stretch * stretch;
-    if (p.reduced == 1 && by_columns && size >= 16) size = (size + 7) / 8 * 8;  // columns takes eight rows at a time
+    if (p.reduced.ndim == 1 && !by_columns && size >= stretch) size = (size + stretch - 1) / stretch * stretch;
+    if (p.reduced.ndim == 1 && by_columns && size >= 16) size = (size + 7) / 8 * 8;  // columns takes eight rows at a time
     pieces = size ? (outer + size - 1) / size : 1;
     if (pieces <= 1) return evaluate_range<Fold>(p, by_columns, 0, results, parameters, totals);
     auto* partial = static_cast<Total*>(scratch(0, size_t(pieces * results) * sizeof(Total)));
     parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; k++) {
             Problem part = p;
-            part.in += k * size * p.strides[0] * p.item;
-            part.sizes[0] = outer - k * size < size ? outer - k * size : size;
+            part.in += k * size * p.reduced.strides[0][0] * p.item;
+            part.reduced.sizes[0] = outer - k * size < size ? outer - k * size : size;
             evaluate_range<Fold>(part, by_columns, 0, results, parameters, partial + k * results);
         }
     });
@@ -436,7 +416,7 @@ template <class T> struct Operation {
     // once for all (few, long) results with pieces set.
     template <class F> void over_batches(bool by_columns, F&& f) const {
         const int64_t work = p.results * (p.length > 0 ? p.length : 1);
-        const int64_t width = by_columns ? p.kept_sizes[p.kept - 1] : p.results;
+        const int64_t width = by_columns ? p.kept.sizes[p.kept.ndim - 1] : p.results;
         int64_t batch = column_block;
         if (!by_columns && p.length > 0 && p.length * batch > 65536) batch = p.length > 65536 ? 1 : 65536 / p.length;
         if (by_columns) {
@@ -444,8 +424,8 @@ template <class T> struct Operation {
             batch = share < 64 ? 64 : share < batch ? share : batch;
         }
         const int64_t per_row = (width + batch - 1) / batch, batches = p.results / width * per_row;
-        if (p.results <= column_block && (by_columns ? p.kept == 1 : batches < 8) && work >= 2 * grain &&
-            (p.length >= 8 * p.results || (by_columns && p.reduced == 1 && p.length >= 4 * piece_rows)))
+        if (p.results <= column_block && (by_columns ? p.kept.ndim == 1 : batches < 8) && work >= 2 * grain &&
+            (p.length >= 8 * p.results || (by_columns && p.reduced.ndim == 1 && p.length >= 4 * piece_rows)))
             return f(0, p.results, true);
         const int64_t batch_work = work / batches > 0 ? work / batches : 1;
         parallel_for(batches, (grain + batch_work - 1) / batch_work, [&](int64_t first, int64_t end) {
@@ -542,6 +522,8 @@ template <class T> struct Operation {
     }
 };
 
+DType sum_type(DType out) { return out == DType::u64 ? DType::i64 : compute_dtype(out); }
+
 DType compute_type(Reduction kind, const ReduceArguments& a) {
     switch (kind) {
     case Reduction::any:
@@ -552,12 +534,13 @@ DType compute_type(Reduction kind, const ReduceArguments& a) {
         if (a.in_dtype == DType::f64 || a.in_dtype == DType::u64) return a.in_dtype;
         if (is_floating(a.in_dtype)) return DType::f32;
         return a.in_dtype == DType::i64 || a.in_dtype == DType::u32 ? DType::i64 : DType::i32;
+    case Reduction::sum:
+        if (a.in_dtype == DType::boolean && a.divisor == 1 && !is_complex(a.out_dtype)) return DType::boolean;  // a count
+        return sum_type(a.out_dtype);
     case Reduction::norm:
         if (a.parameter == 0) return DType::boolean;
         return a.out_dtype == DType::f64 || a.out_dtype == DType::c128 ? DType::f64 : DType::f32;
-    default:
-        if (is_complex(a.out_dtype) || a.out_dtype == DType::f64) return a.out_dtype;
-        return is_floating(a.out_dtype) ? DType::f32 : DType::i64;
+    default: return sum_type(a.out_dtype);
     }
 }
 
@@ -577,8 +560,8 @@ void reduce_any(Reduction kind, const ReduceArguments& a) {
     } else if (kind == Reduction::nansum && is_floating(compute)) {
         p.map = Map::nonnan;
     }
-    p.in_place =
-        p.map == Map::none && compute != DType::boolean && (p.in_dtype == compute || (compute == DType::i64 && p.in_dtype == DType::u64));
+    p.in_place = p.map == Map::none && (p.in_dtype == compute || (compute == DType::i64 && p.in_dtype == DType::u64)) &&
+                 (compute != DType::boolean || kind == Reduction::any || kind == Reduction::all);  // any byte but 0 is true
     const bool columns = p.by_columns();
     auto real = [&](auto* tag) {
         Operation<std::remove_pointer_t<decltype(tag)>> o{kind, a, p};
@@ -613,7 +596,7 @@ void reduce_any(Reduction kind, const ReduceArguments& a) {
         Operation<uint8_t> o{kind, a, p};
         if (kind == Reduction::any) o.template extreme<Max>(columns);
         else if (kind == Reduction::all) o.template extreme<Min>(columns);
-        else o.template sum_or_product<Sum>(columns);
+        else o.template sum_or_product<Count>(columns);
         return;
     }
     case DType::i32: return extremes(static_cast<int32_t*>(nullptr));

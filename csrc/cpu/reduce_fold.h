@@ -62,13 +62,19 @@ template <class A, class T> WISP_INLINE A widened(T x) {
     else return A(x);
 }
 
-// Each fold works on scalars and on vectors alike.
-struct Sum {
+// Each fold works on scalars and on vectors alike. `element`: what an element that was read counts as.
+struct AsRead {
+    template <class V> static WISP_INLINE V element(V x) { return x; }
+};
+struct Sum : AsRead {
     template <class T> using Total = typename Wider<T>::type;
     template <class T> static constexpr T start() { return T{}; }
     template <class V> static WISP_INLINE V step(V a, V x) { return a + x; }
 };
-struct Product {
+struct Count : Sum {  // of bools, which are any byte
+    template <class V> static WISP_INLINE V element(V x) { return x > 1 ? V{} + 1 : x; }
+};
+struct Product : AsRead {
     template <class T> using Total = typename Wider<T>::type;
     template <class T> static constexpr T start() {
         if constexpr (is_pair<T>) return T{1, 0};
@@ -76,7 +82,7 @@ struct Product {
     }
     template <class V> static WISP_INLINE V step(V a, V x) { return a * x; }
 };
-struct Max {  // NaN wins, and stays
+struct Max : AsRead {  // NaN wins, and stays
     template <class T> using Total = T;
     template <class T> static constexpr T start() { return Limits<T>::low; }
     template <class V> static WISP_INLINE V step(V a, V x) {
@@ -84,7 +90,7 @@ struct Max {  // NaN wins, and stays
         return x != x ? x : larger;
     }
 };
-struct Min {
+struct Min : AsRead {
     template <class T> using Total = T;
     template <class T> static constexpr T start() { return Limits<T>::high; }
     template <class V> static WISP_INLINE V step(V a, V x) {
@@ -102,7 +108,7 @@ template <class T, int W> struct Lanes {
 // Folds the n < 2 W elements at p and the lanes of a into `Last` lanes, halving again and again.
 template <class Fold, class T, int W, int Last> WISP_INLINE void fold_lanes(typename Lanes<T, W>::Vector a, const T* p, int64_t n, T* out) {
     if (n >= W) {
-        a = Fold::step(a, Lanes<T, W>::load(p));
+        a = Fold::step(a, Fold::element(Lanes<T, W>::load(p)));
         p += W;
         n -= W;
     }
@@ -110,7 +116,7 @@ template <class Fold, class T, int W, int Last> WISP_INLINE void fold_lanes(type
         std::memcpy(out, &a, sizeof a);
     } else if constexpr (W == 2) {
         out[0] = Fold::step(T(a[0]), T(a[1]));
-        if (n) out[0] = Fold::step(out[0], p[0]);
+        if (n) out[0] = Fold::step(out[0], Fold::element(p[0]));
     } else {
         typename Lanes<T, W / 2>::Vector low, high;
         std::memcpy(&low, &a, sizeof low);
@@ -131,14 +137,14 @@ template <class Fold, class T, int Last> WISP_INLINE void fold_vectors(const T* 
         steps = steps < 16 ? steps : 16;
         n -= steps * 4 * lanes;
         for (; steps > 0; steps--, p += 4 * lanes) {
-            a = Fold::step(a, V::load(p));
-            b = Fold::step(b, V::load(p + lanes));
-            c = Fold::step(c, V::load(p + 2 * lanes));
-            d = Fold::step(d, V::load(p + 3 * lanes));
+            a = Fold::step(a, Fold::element(V::load(p)));
+            b = Fold::step(b, Fold::element(V::load(p + lanes)));
+            c = Fold::step(c, Fold::element(V::load(p + 2 * lanes)));
+            d = Fold::step(d, Fold::element(V::load(p + 3 * lanes)));
         }
         total = Fold::step(total, Fold::step(Fold::step(a, b), Fold::step(c, d)));
     }
-    for (; n >= 2 * lanes; n -= lanes, p += lanes) total = Fold::step(total, V::load(p));
+    for (; n >= 2 * lanes; n -= lanes, p += lanes) total = Fold::step(total, Fold::element(V::load(p)));
     fold_lanes<Fold, T, lanes, Last>(total, p, n, out);
 }
 
@@ -163,7 +169,7 @@ template <class Fold, class T> WISP_INLINE typename Fold::template Total<T> fold
         fold_vectors<Fold, T, 16>(p, whole, counts);
         Total total = Fold::template start<Total>();
         for (int k = 0; k < 16; k++) total = Fold::step(total, Total(counts[k]));
-        for (int64_t i = whole; i < n; i++) total = Fold::step(total, Total(p[i]));
+        for (int64_t i = whole; i < n; i++) total = Fold::step(total, Total(Fold::element(p[i])));
         return total;
     } else {
         T result;

@@ -7,6 +7,7 @@
 
 #include "../core/errors.h"
 #include "../core/layout.h"
+#include "../core/merged.h"
 #include "divider.h"
 #include "runtime.h"
 
@@ -80,52 +81,30 @@ Kernel* kernel_for(const RowCall& c, bool flat, int vector) {
     return kernel = find_kernel("cuda/kernels/pointwise.cuh", name + ">");
 }
 
-// Dimensions by falling stride of the result, neighbours merged where every operand allows it.
-struct MergedDims {
-    int count = 0;
-    int outermost = 0;  // which of the tensors' dimensions has the largest stride
-    int64_t shape[64], strides[max_operands][64];
-
-    MergedDims(const RowCall& c, const Dims& sizes) {
-        const Operand* operands = c.operands;
-        int order[64], dims = 0;
-        for (int64_t d = 0; d < sizes.size() && dims < 64; d++)
-            if (sizes[d] > 1) order[dims++] = int(d);
-        for (int i = 1; i < dims; i++)
-            for (int j = i; j > 0 && operands[0].strides[order[j - 1]] < operands[0].strides[order[j]]; j--)
-                std::swap(order[j - 1], order[j]);
-        for (int i = 0; i < dims; i++) {
-            const int d = order[i];
-            bool merge = count > 0;
-            for (int k = 0; merge && k < c.count; k++)
-                if (operands[k].strides) merge = strides[k][count - 1] == operands[k].strides[d] * sizes[d];
-            if (!merge) shape[count++] = 1;
-            shape[count - 1] *= sizes[d];
-            for (int k = 0; k < c.count; k++)
-                if (operands[k].strides) strides[k][count - 1] = operands[k].strides[d];
-        }
-        if (dims > 0) outermost = order[0];
-        if (count == 0) {  // one element
-            shape[count++] = 1;
-            for (int k = 0; k < c.count; k++) strides[k][0] = 1;
-        }
+// The loops of a call, and which of the tensors' dimensions is the outermost.
+struct Loops : MergedDims<max_operands> {
+    int outermost;
+    Loops(const RowCall& c, const Dims& shape) {
+        auto stride = [&](int k, int d) { return c.operands[k].strides ? c.operands[k].strides[d] : 0; };
+        outermost = add_sorted(shape.data(), int(std::min<int64_t>(shape.size(), most)), stride, c.count);
+        at_least_one(c.count);
     }
 };
 
 void launch_row(const RowCall& c, const Dims& sizes);
 
 // More dimensions than a kernel takes: a launch for each index of the outermost.
-void launch_by_index(const RowCall& c, const MergedDims& m) {
+void launch_by_index(const RowCall& c, const Loops& m) {
     Operand part[max_operands];
     std::copy_n(c.operands, c.count, part);
     for (int k = 0; k < c.count; k++)
         if (part[k].strides) part[k].strides = m.strides[k] + 1;
     RowCall inner = c;
     inner.operands = part;
-    for (int64_t i = 0; i < m.shape[0]; i++) {
+    for (int64_t i = 0; i < m.sizes[0]; i++) {
         for (int k = 0; k < c.count; k++)
             if (part[k].strides && part[k].data) part[k].data = c.operands[k].data + i * m.strides[k][0] * item_size(part[k].dtype);
-        launch_row(inner, Dims(m.shape + 1, m.count - 1));
+        launch_row(inner, Dims(m.sizes + 1, m.ndim - 1));
     }
 }
 
@@ -146,8 +125,8 @@ void launch_halves(const RowCall& c, const Dims& sizes, int dim) {
 }
 
 // Whether all operands lie in one line without gaps.
-bool is_flat(const RowCall& c, const MergedDims& m) {
-    bool flat = m.count == 1;
+bool is_flat(const RowCall& c, const Loops& m) {
+    bool flat = m.ndim == 1;
     for (int k = 0; flat && k < c.count; k++)
         if (c.operands[k].strides) flat = m.strides[k][0] == 1;
     return flat;
@@ -155,13 +134,13 @@ bool is_flat(const RowCall& c, const MergedDims& m) {
 
 // As many neighbours at a time as fill 16 bytes of the widest operand, where addresses and strides allow it. Bits of `spread`:
 // operands that have one value for all of them.
-int vector_of(const RowCall& c, const MergedDims& m, bool flat, unsigned& spread) {
+int vector_of(const RowCall& c, const Loops& m, bool flat, unsigned& spread) {
     int widest = 1;
     for (int k = 0; k < c.count; k++)
         if (c.operands[k].strides) widest = std::max(widest, int(item_size(c.operands[k].dtype)));
-    const int vector = 16 / widest, last = m.count - 1;
+    const int vector = 16 / widest, last = m.ndim - 1;
     spread = 0;
-    if (vector == 1 || (!flat && m.shape[last] % vector != 0)) return 1;
+    if (vector == 1 || (!flat && m.sizes[last] % vector != 0)) return 1;
     unsigned repeated = 0;
     for (int k = 0; k < c.count; k++) {
         const Operand& o = c.operands[k];
@@ -178,13 +157,13 @@ int vector_of(const RowCall& c, const MergedDims& m, bool flat, unsigned& spread
     return vector;
 }
 
-PointwiseShape shape_of(const RowCall& c, const MergedDims& m, int vector, unsigned spread) {
+PointwiseShape shape_of(const RowCall& c, const Loops& m, int vector, unsigned spread) {
     PointwiseShape s;
-    s.dims = m.count;
+    s.dims = m.ndim;
     s.spread = spread;
-    for (int d = 0; d < m.count; d++) {
-        const int from = m.count - 1 - d;
-        s.sizes[d] = divider(uint32_t(d == 0 ? m.shape[from] / vector : m.shape[from]));
+    for (int d = 0; d < m.ndim; d++) {
+        const int from = m.ndim - 1 - d;
+        s.sizes[d] = divider(uint32_t(d == 0 ? m.sizes[from] / vector : m.sizes[from]));
         for (int k = 0; k < c.count; k++)
             s.strides[k][d] = c.operands[k].strides ? m.strides[k][from] * item_size(c.operands[k].dtype) * (d == 0 ? vector : 1) : 0;
     }
@@ -194,8 +173,8 @@ PointwiseShape shape_of(const RowCall& c, const MergedDims& m, int vector, unsig
 void launch_row(const RowCall& c, const Dims& sizes) {
     const int64_t n = product(sizes);
     if (n == 0) return;
-    const MergedDims m(c, sizes);
-    if (m.count > max_dims) return launch_by_index(c, m);
+    const Loops m(c, sizes);
+    if (m.ndim > max_dims) return launch_by_index(c, m);
     const bool flat = is_flat(c, m);
     unsigned spread;
     const int vector = vector_of(c, m, flat, spread);

@@ -1,4 +1,5 @@
 // Chooses and launches the kernels of a reduction.
+#include "../core/merged.h"
 #include "../kernels/reduce.h"
 
 #include <algorithm>
@@ -16,25 +17,20 @@ namespace {
 
 #include "../kernels/reduce_arguments.h"
 
-// Dimensions of one sort, innermost first, merged where their strides allow it.
-struct Merged {
-    int n = 0;
-    int64_t sizes[64], strides[64];
-    void add(int64_t size, int64_t stride) {  // from the innermost outwards
-        if (size == 1) return;
-        if (n && strides[n - 1] * sizes[n - 1] == stride) sizes[n - 1] *= size;
-        else sizes[n] = size, strides[n++] = stride;
-    }
+// The loops over the dimensions of one sort, as the kernel takes them: innermost first.
+struct Loops : MergedDims<1> {
+    int64_t innermost_size() const { return sizes[ndim - 1]; }
+    int64_t innermost_stride() const { return strides[0][ndim - 1]; }
     int store(Divider* dividers, int64_t* to) const {
-        for (int i = 0; i < n; i++) {
-            dividers[i] = divider(uint32_t(sizes[i]));
-            to[i] = strides[i];
+        for (int i = 0; i < ndim; i++) {
+            dividers[i] = divider(uint32_t(sizes[ndim - 1 - i]));
+            to[i] = strides[0][ndim - 1 - i];
         }
-        if (n == 0) {
+        if (ndim == 0) {
             dividers[0] = divider(1);
             to[0] = 0;
         }
-        return std::max(n, 1);
+        return std::max(ndim, 1);
     }
 };
 
@@ -118,17 +114,17 @@ void reduce_tensor(Reduction kind, const ReduceArguments& given) {
     a.divisor = given.divisor;
     a.parameter = given.parameter;
     a.root = given.root;
-    Merged kept, folded;
+    Loops kept, folded;
     a.outputs = a.count = 1;
-    for (int d = given.ndim - 1; d >= 0; d--) {
+    for (int d = 0; d < given.ndim; d++) {
         const bool reduced = given.reduced >> d & 1;
         (reduced ? a.count : a.outputs) *= given.sizes[d];
-        (reduced ? folded : kept).add(given.sizes[d], given.strides[d]);
+        (reduced ? folded : kept).add(given.sizes[d], [&](int) { return given.strides[d]; });
     }
     if (a.outputs == 0) return;
-    if (a.count == 0) folded = Merged{};
-    if (kept.n > 1 && a.outputs >= (int64_t(1) << 31)) return reduce_in_parts(kind, given);
-    if (folded.n > reduce_dims || kept.n > reduce_dims || (folded.n > 1 && a.count >= (int64_t(1) << 31)))
+    if (a.count == 0) folded = Loops{};
+    if (kept.ndim > 1 && a.outputs >= (int64_t(1) << 31)) return reduce_in_parts(kind, given);
+    if (folded.ndim > reduce_dims || kept.ndim > reduce_dims || (folded.ndim > 1 && a.count >= (int64_t(1) << 31)))
         return reduce_a_copy(kind, given);
     a.kept = kept.store(a.kept_sizes, a.kept_strides);
     a.folded = folded.store(a.folded_sizes, a.folded_strides);
@@ -136,15 +132,16 @@ void reduce_tensor(Reduction kind, const ReduceArguments& given) {
     const DType acc = accumulator(kind, given.in_dtype, given.out_dtype);
     const size_t acc_bytes = accumulator_bytes(kind, acc);
     const int64_t item = item_size(given.in_dtype);
-    const bool columns =
-        kept.n > 0 && kept.strides[0] == 1 && kept.sizes[0] >= 16 && !(folded.n && folded.strides[0] == 1 && a.count >= 16);
+    const bool columns = kept.ndim > 0 && kept.innermost_stride() == 1 && kept.innermost_size() >= 16 &&
+                         !(folded.ndim && folded.innermost_stride() == 1 && a.count >= 16);
     int vector = std::max<int>(1, int(16 / item));
     if (columns && vector > 4) vector = 4;
-    if (columns ? kept.sizes[0] % vector != 0 : folded.n != 1 || folded.strides[0] != 1 || a.count % vector != 0) vector = 1;
+    if (columns ? kept.innermost_size() % vector != 0 : folded.ndim != 1 || folded.innermost_stride() != 1 || a.count % vector != 0)
+        vector = 1;
     if (uintptr_t(a.in) % uintptr_t(item * vector) != 0) vector = 1;
-    for (const Merged* m : {&kept, &folded})
-        for (int i = 0; i < m->n; i++)
-            if (m->strides[i] != 1 && m->strides[i] % vector != 0) vector = 1;
+    for (const Loops* m : {&kept, &folded})
+        for (int i = 0; i < m->ndim; i++)
+            if (m->strides[0][i] != 1 && m->strides[0][i] % vector != 0) vector = 1;
 
     const int64_t processors = device_info(current_device().index).multiprocessors;
     Grid grid, block;

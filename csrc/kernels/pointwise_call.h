@@ -19,7 +19,7 @@ inline Compute compute_index(DType d) {
 
 // One operand of a call, the result being the first.
 struct PointwiseOperand {
-    char* data = nullptr;              // null where the expression has no such operand
+    char* data = nullptr;              // a number's too; null where the expression has no such operand
     DType dtype = DType::f32;          // in memory
     const int64_t* strides = nullptr;  // in elements, of the result's shape, 0 where broadcast; null: a number, not a tensor
     const void* number = nullptr;      // its value, of the type that is computed in, in the host's memory

@@ -132,13 +132,14 @@ template <int N> struct Call {
     void add(const Tensor& t, DType compute, const Dims& sizes) {
         // A number of the CPU joins tensors of any device.
         if (t.dim() == 0 && t.device().type == DeviceType::cpu && !(t.device() == current_device())) return add(item(t), compute);
-        strides[count] = broadcast_strides(t.sizes(), t.strides(), sizes);
-        operands[count] = {t.device_data(), t.dtype(), strides[count].data(), nullptr};
+        const bool same = t.sizes() == sizes;
+        if (!same) strides[count] = broadcast_strides(t.sizes(), t.strides(), sizes);
+        operands[count] = {t.device_data(), t.dtype(), same ? t.strides().data() : strides[count].data(), nullptr};
         count++;
     }
     void add(const Scalar& number, DType compute) {
         number.store(cells[count].bytes, compute);
-        operands[count] = {nullptr, compute, nullptr, cells[count].bytes};
+        operands[count] = {cells[count].bytes, compute, nullptr, cells[count].bytes};
         count++;
     }
     void add(const Arg& a, DType compute, const Dims& sizes) { a.tensor ? add(*a.tensor, compute, sizes) : add(a.number, compute); }

@@ -245,8 +245,8 @@ void run_node(Task& task, Node& node) {
     }
 }
 
-// Gives the roots their gradients, and makes those ready that wait for nothing.
-void start(Task& task, const Small<Edge, 2>& roots, TensorList& grads) {
+// Gives the roots their gradients, makes those ready that wait for nothing, and runs what becomes ready.
+void run(Task& task, const Small<Edge, 2>& roots, TensorList& grads) {
     for (int64_t i = 0; i < roots.size(); i++)
         deliver(task, *task.find(roots[i].node.get()), *roots[i].node, roots[i].number, std::move(grads[i]));
     grads.clear();
@@ -256,6 +256,7 @@ void start(Task& task, const Small<Edge, 2>& roots, TensorList& grads) {
             started.push_back(e.node.get());
             task.push(e.node.get());
         }
+    while (!task.heap.empty()) run_node(task, *task.pop());
 }
 
 Tensor starting_gradient(const Tensor& root, const Tensor& given) {
@@ -457,8 +458,7 @@ TensorList run_backward(const BackwardRequest& request) {
         }
         mark_needed(task, roots);
     }
-    start(task, roots, grads);
-    while (!task.heap.empty()) run_node(task, *task.pop());
+    run(task, roots, grads);
     for (size_t i = 0; i < task.callbacks.size(); i++) {  // one may queue more
         const Ref callback = std::move(task.callbacks[i]);
         Ref done(PyObject_CallNoArgs(callback.get()));
@@ -502,8 +502,7 @@ void run_steps(Backward& bw) {
         }
     find_dependencies(task, roots);
     mark_needed(task, roots);
-    start(task, roots, grads);
-    while (!task.heap.empty()) run_node(task, *task.pop());
+    run(task, roots, grads);
     for (auto& c : task.captures) {
         NodeState& s = *task.find(c.node);
         if (c.output < s.buffer.size()) bw.set(int(c.input), s.buffer[c.output]);

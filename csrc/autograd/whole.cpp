@@ -47,13 +47,9 @@ bool forget_base(const Tensor& t, uint64_t since) {
 void fold(std::span<const Tensor> results, const char* name, std::span<const Tensor> inputs, uint64_t since) {
     // In forward mode the steps have made the tangents.
     if (grad_state() != grad_on || forward_depth_of_thread()) return;
+    if (std::none_of(results.begin(), results.end(), [](const Tensor& t) { return t.defined() && t.requires_grad(); })) return;
     Small<Edge, 3> roots, ends;
-    bool any = false;
-    for (const Tensor& t : results) {
-        roots.push_back(gradient_edge(t));
-        any |= bool(roots.back().node);
-    }
-    if (!any) return;
+    for (const Tensor& t : results) roots.push_back(gradient_edge(t));
     for (const Tensor& t : inputs) ends.push_back(gradient_edge(t));
     if (!closed(roots, ends, since)) return;
     for (const Tensor& t : results)

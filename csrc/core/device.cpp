@@ -56,6 +56,8 @@ Device parse_device(const char* text) {
     return device;
 }
 
+void refuse_meta() { throw MissingKernel("a meta tensor has no data; make it with device='cpu'"); }
+
 Device resolve(Device device) {
     switch (device.type) {
     case DeviceType::cuda: return {DeviceType::cuda, int8_t(accelerator.check_device(device.index))};

@@ -31,6 +31,7 @@ void use_devices();
 void count_regions(int change);  // of all threads
 extern thread_local Device current_device_ __attribute__((tls_model("initial-exec")));
 inline Device current_device() { return current_device_; }
+[[noreturn, gnu::cold]] void refuse_meta();  // MissingKernel: an operator needs values
 void set_default_device(Device device);
 void set_virtual_devices(int count);  // cpu:0 … cpu:count-1 become devices of their own; 0: off
 int virtual_devices();

@@ -7,16 +7,7 @@
 
 namespace wisp {
 
-int64_t times(int64_t a, int64_t b) {
-    int64_t r;
-    if (__builtin_mul_overflow(a, b, &r)) throw RuntimeError("a size of ", a, " * ", b, " does not fit into 64 bits");
-    return r;
-}
-int64_t plus(int64_t a, int64_t b) {
-    int64_t r;
-    if (__builtin_add_overflow(a, b, &r)) throw RuntimeError("a size of ", a, " + ", b, " does not fit into 64 bits");
-    return r;
-}
+void refuse_size(int64_t a, char sign, int64_t b) { throw RuntimeError("a size of ", a, " ", sign, " ", b, " does not fit into 64 bits"); }
 
 int64_t product(const Dims& sizes) {
     int64_t n = 1;

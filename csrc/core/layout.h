@@ -33,8 +33,17 @@ struct Layout {
 
 // Arithmetic on sizes and strides. Whatever a program passes ends here: `times` and `plus` refuse what does not fit into 64 bits;
 // `wrapped` is for strides that reach no element (of size 1 or of an empty tensor), where any number will do.
-int64_t times(int64_t a, int64_t b);
-int64_t plus(int64_t a, int64_t b);
+[[noreturn, gnu::cold]] void refuse_size(int64_t a, char sign, int64_t b);
+inline int64_t times(int64_t a, int64_t b) {
+    int64_t r;
+    if (__builtin_mul_overflow(a, b, &r)) refuse_size(a, '*', b);
+    return r;
+}
+inline int64_t plus(int64_t a, int64_t b) {
+    int64_t r;
+    if (__builtin_add_overflow(a, b, &r)) refuse_size(a, '+', b);
+    return r;
+}
 inline int64_t wrapped(int64_t a, int64_t b) { return int64_t(uint64_t(a) * uint64_t(b)); }
 
 int64_t product(const Dims& sizes);

@@ -178,8 +178,11 @@ template <class T> WISP_INLINE T gelu_tanh_slope(T x) {
     const T u = tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x));
     return T(0.5) * (T(1) + u) + T(0.5) * x * (T(1) - u * u) * T(0.79788456080286535588) * (T(1) + T(3 * 0.044715) * x * x);
 }
-// The derivative of power(x, e): none at e = 0, whatever x is.
-template <class T> WISP_INLINE T power_slope(T x, T e) { return e == T(0) ? T(0) : e * power(x, e - T(1)); }
+// The derivative of power(x, e): none at e = 0, whatever x is (x to the 0 is 1 even for NaN, and the exponent is the same for all x).
+template <class T> WISP_INLINE T power_slope(T x, T e) {
+    if constexpr (is_complex_number<T>) return e == T(0) ? T(0) : e * power(x, e - T(1));
+    else return e * power(x, e == T(0) ? T(0) : e - T(1));
+}
 // The derivative of sin(u) / u with u = pi x, times pi; by its series where the terms would cancel.
 template <class T> WISP_INLINE T sinc_slope(T x) {
     auto k = [](double v) { return constant<T>(v); };

@@ -82,7 +82,6 @@ const Operators operators = {
     {"set_virtual_devices(int count)", [](int64_t n) { set_virtual_devices(int(std::clamp<int64_t>(n, -1, 100))); }, function,
      R"(Makes `cpu:0`, `cpu:1` ... devices of their own that refuse to mix, to test code for several devices without having them; 0 ends that.
         >>> wisp.set_virtual_devices(0))"},
-    {"_virtual_devices()", []() -> int64_t { return virtual_devices(); }, function},
 
     {"_cuda.device_count()", []() -> int64_t { return cuda::device_count(); }, function},
     {"_cuda.current_device()", []() -> int64_t { return index_of(-1); }, function},

@@ -209,9 +209,44 @@ void transform(Distribution distribution, double* values, int64_t n, double a, d
     });
 }
 
+bool within(const double* values, int64_t n, double low, double high) {
+    bool all = true;
+    for (int64_t i = 0; i < n; i++) all &= (values[i] >= low) & (values[i] <= high);
+    return all;
+}
+
+Weights weighted(int64_t* out, double* keys, const double* weights, const double* uniform, int64_t rows, int64_t categories,
+                 int64_t draws) {
+    for (int64_t r = 0; r < rows; r++, weights += categories, keys += categories, uniform += draws) {
+        double total = 0;
+        int64_t last = 0;  // that can be drawn
+        for (int64_t c = 0; c < categories; c++) {
+            if (!(weights[c] >= 0 && weights[c] < __builtin_inf())) return Weights::wrong;
+            total += weights[c];
+            if (weights[c] > 0) last = c;
+            keys[c] = total;
+        }
+        if (!(total > 0)) return Weights::nothing;
+        if (!out) {  // the largest of weight / exponential
+            for (int64_t c = 0; c < categories; c++) keys[c] = weights[c] / -log(uniform[c]);
+            continue;
+        }
+        for (int64_t d = 0; d < draws; d++) {  // the first running sum above the number
+            int64_t low = 0, high = last;
+            while (low < high) {
+                const int64_t middle = (low + high) / 2;
+                if (keys[middle] > uniform[d] * total) high = middle;
+                else low = middle + 1;
+            }
+            *out++ = low;
+        }
+    }
+    return Weights::fine;
+}
+
 }  // namespace
 
-extern const RandomKernels random_table = {&uniform_f32, &uniform_f64, &normal_f32, &normal_f64, &bits32,    &bits64,
-                                           &integers,    &bernoulli,   &poisson,    &binomial,   &transform, nullptr};
+extern const RandomKernels random_table = {&uniform_f32, &uniform_f64, &normal_f32, &normal_f64, &bits32, &bits64, &integers,
+                                           &bernoulli,   &poisson,     &binomial,   &transform,  nullptr, &within, &weighted};
 
 }  // namespace wisp::cpu::WISP_ISA

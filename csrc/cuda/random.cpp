@@ -92,8 +92,8 @@ void drawn_f32(Distribution distribution, float* out, int64_t n, RandomStream s,
 
 }  // namespace
 
-const RandomKernels random = {uniform_f32, uniform_f64, normal_f32, normal_f64, bits32,    bits64,
-                              integers,    bernoulli,   poisson,    binomial,   transform, drawn_f32};
+const RandomKernels random = {uniform_f32, uniform_f64, normal_f32, normal_f64, bits32,    bits64,  integers,
+                              bernoulli,   poisson,     binomial,   transform,  drawn_f32, nullptr, nullptr};
 const DropoutKernels dropout = {apply_dropout};
 
 void set_capture_cell(const void* cell) { cell_of_capture = cell; }

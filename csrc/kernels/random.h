@@ -21,6 +21,7 @@ struct RandomStream {
     uint64_t seed, offset;
 };
 
+enum class Weights : uint8_t { fine, wrong, nothing };  // one is negative or not finite; a row has none above 0
 enum class Distribution : uint8_t { exponential, geometric, cauchy, log_normal };
 
 #ifndef __CUDACC_RTC__
@@ -42,6 +43,13 @@ struct RandomKernels {
     void (*transform)(Distribution, double* values, int64_t n, double a, double b);
     // Both at once, rounded to float. Null: the front door does one after the other.
     void (*drawn_f32)(Distribution, float* out, int64_t n, RandomStream, double a, double b);
+
+    // Whether all numbers lie in [low, high], which NaN does not. Null: the front door compares.
+    bool (*within)(const double* values, int64_t n, double low, double high);
+    // Draws from rows of weights, with `draws` uniform numbers for each. With replacement, out[row][draw] is the category drawn.
+    // Without (out is null, a draw for each category), those with the largest keys[row][category] are. Null: the front door composes.
+    Weights (*weighted)(int64_t* out, double* keys, const double* weights, const double* uniform, int64_t rows, int64_t categories,
+                        int64_t draws);
 };
 #endif
 

@@ -49,6 +49,12 @@ void must_hold(const Tensor& condition, const char* message) {
     if (!kernels::index().holds(c.device_data<bool>(), c.numel(), message)) throw RuntimeError(message);
 }
 
+void must_lie_within(const Tensor& t, double low, double high, const char* message) {
+    if (!kernels::random().within) return must_hold(logical_and(ge(t, Scalar(low)), le(t, Scalar(high))), message);
+    const Tensor x = contiguous(to(t, DType::f64));
+    if (!kernels::random().within(x.device_data<double>(), x.numel(), low, high)) throw RuntimeError(message);
+}
+
 DType sampled_dtype(DType d) { return is_reduced(d) ? DType::f32 : d; }
 
 void uniform_values(const Tensor& self, double from, double to, Generator& g) {
@@ -267,7 +273,7 @@ Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& 
     // The comparison needs as fine a uniform as the probability is.
     const Tensor p = to(expanded(detach(probabilities), self.sizes()), self.device());
     GradMode off(false);
-    if (p.device().type != DeviceType::meta) must_hold(logical_and(ge(p, Scalar(0.0)), le(p, Scalar(1.0))), bad_probability);
+    if (p.device().type != DeviceType::meta) must_lie_within(p, 0, 1, bad_probability);
     const kernels::RandomStream stream = draw(g);
     if (self.device().type == DeviceType::meta) return self;
     const Tensor u = empty(self.sizes(), DType::f64);
@@ -303,17 +309,29 @@ Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Gener
     if (categories > (1 << 24)) throw RuntimeError("number of categories cannot exceed 2^24");
     GradMode off(false);
     const Tensor p = reshape(contiguous(to(detach(input), DType::f64)), {rows, categories});
-    must_hold(logical_and(ge(p, Scalar(0.0)), isfinite(p)), "probability tensor contains either `inf`, `nan` or element < 0");
     const Tensor u = empty({rows, draws}, DType::f64);
     uniform_fill(u.device_data(), rows * draws, DType::f64, draw(g), 0x1p-54, 1);
-    const Tensor sums = cumsum(p, 1), total = narrow(sums, 1, categories - 1, 1);
-    must_hold(gt(total, Scalar(0.0)), "invalid multinomial distribution (sum of probabilities <= 0)");
-    Tensor out;
-    if (replacement) {
-        const Tensor last = amax(where(gt(p, Scalar(0.0)), arange(categories), Scalar(0)), {1}, true);  // that can be drawn
-        out = minimum(searchsorted(sums, mul(u, total), true), last);
+    constexpr const char *wrong = "probability tensor contains either `inf`, `nan` or element < 0",
+                         *nothing = "invalid multinomial distribution (sum of probabilities <= 0)";
+    Tensor keys, out = replacement ? empty({rows, samples}, DType::i64) : Tensor();
+    if (const auto kernel = kernels::random().weighted) {
+        keys = empty({rows, categories}, DType::f64);
+        const kernels::Weights weights = kernel(replacement ? out.device_data<int64_t>() : nullptr, keys.device_data<double>(),
+                                                p.device_data<double>(), u.device_data<double>(), rows, categories, draws);
+        if (weights != kernels::Weights::fine) throw RuntimeError(weights == kernels::Weights::wrong ? wrong : nothing);
     } else {
-        const Tensor keys = div(p, neg(log(u))), best = empty({rows, samples}, DType::f64);  // the largest of p / exponential
+        must_hold(logical_and(ge(p, Scalar(0.0)), isfinite(p)), wrong);
+        const Tensor sums = cumsum(p, 1), total = narrow(sums, 1, categories - 1, 1);
+        must_hold(gt(total, Scalar(0.0)), nothing);
+        if (replacement) {
+            const Tensor last = amax(where(gt(p, Scalar(0.0)), arange(categories), Scalar(0)), {1}, true);  // that can be drawn
+            out = minimum(searchsorted(sums, mul(u, total), true), last);
+        } else {
+            keys = div(p, neg(log(u)));  // the largest of p / exponential
+        }
+    }
+    if (!replacement) {
+        const Tensor best = empty({rows, samples}, DType::f64);
         out = empty({rows, samples}, DType::i64);
         kernels::sort().topk(best.device_data(), out.device_data<int64_t>(), keys.device_data(), DType::f64, rows, categories, samples,
                              true);
@@ -325,7 +343,7 @@ Tensor poisson(const Tensor& rates, Generator& g) {
     if (!is_floating(rates.dtype())) throw NotImplemented("\"poisson_cpu\" not implemented for '", type_name(rates.dtype()), "'");
     const Tensor r = contiguous(to(detach(rates), DType::f64));
     GradMode off(false);
-    must_hold(ge(r, Scalar(0.0)), "invalid Poisson rate, expected rate to be non-negative");
+    must_lie_within(r, 0, HUGE_VAL, "invalid Poisson rate, expected rate to be non-negative");
     const Tensor out = empty(r.sizes(), DType::f64);
     {
         Unlocked unlocked(16 * out.numel());
@@ -355,7 +373,7 @@ Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {
 Tensor drawn_normal(const Tensor& mean, const Tensor& deviation, Generator& g, const char* node) {
     const Tensor d = detach(deviation);
     if (is_complex(d.dtype())) throw RuntimeError("normal expects standard deviation to be non-complex");
-    must_hold(ge(d, Scalar(0)), "normal expects all elements of std >= 0.0");
+    must_lie_within(d, 0, HUGE_VAL, "normal expects all elements of std >= 0.0");
     const Dims sizes = broadcast(mean.sizes(), deviation.sizes());
     Tensor z = empty(sizes, is_differentiable(mean.dtype()) ? mean.dtype() : default_dtype());
     check_floating("normal_kernel_cpu", mean.dtype());

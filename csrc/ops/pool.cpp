@@ -210,11 +210,7 @@ MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const
     return {values, indices};
 }
 
-PyObject* max_pool_object(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride, const Dims& padding,
-                          const Dims& dilation, bool ceil_mode, bool return_indices) {
-    MaxPooled r = max_pool(dims, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices);
-    return return_indices ? ToPython()(std::tuple(r.values, r.indices)) : ToPython()(r.values);
-}
+FirstOrBoth as_asked(const MaxPooled& r, bool with_indices) { return {r.values, with_indices ? r.indices : Tensor()}; }
 
 // --- average ---
 
@@ -296,25 +292,14 @@ PoolShape adaptive_shape(const char* op, int dims, const Tensor& input, const Di
     return s;
 }
 
-Dims adaptive_output_size(PyObject* o, int dims, const Tensor& input) {
-    if (o == Py_None) throw TypeError("output_size must be an int or a tuple of ints");
-    if (PyLong_Check(o)) return {to_int(o)};
-    PyObject* items = PySequence_Fast(o, "output_size must be an int or a tuple of ints");
-    if (!items) throw PythonError();
+// Sizes that are not given are the input's.
+Dims adaptive_output_size(const OptionalSizes& given, int dims, const Tensor& input) {
     Dims sizes;
-    const Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
-    try {
-        for (Py_ssize_t i = 0; i < n; ++i) {
-            PyObject* item = PySequence_Fast_GET_ITEM(items, i);
-            if (item == Py_None && (n != dims || input.dim() < dims))
-                throw RuntimeError("output_size: None is only allowed in a tuple of ", dims, " entries");
-            sizes.push_back(item == Py_None ? input.size(i - dims) : to_int(item));
-        }
-    } catch (...) {
-        Py_DECREF(items);
-        throw;
+    for (int64_t i = 0; i < given.size(); ++i) {
+        if (!given[i] && (given.size() != dims || input.dim() < dims))
+            throw RuntimeError("output_size: None is only allowed in a tuple of ", dims, " entries");
+        sizes.push_back(given[i] ? *given[i] : input.size(i - dims));
     }
-    Py_DECREF(items);
     return sizes;
 }
 
@@ -377,11 +362,6 @@ MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_si
         return r.values;
     });
     return {values, indices};
-}
-
-PyObject* adaptive_max_object(int dims, const Tensor& input, PyObject* output_size, bool return_indices) {
-    MaxPooled r = adaptive_max_pool(dims, input, adaptive_output_size(output_size, dims, input));
-    return return_indices ? ToPython()(std::tuple(r.values, r.indices)) : ToPython()(r.values);
 }
 
 // --- power average ---
@@ -454,34 +434,23 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
     return {out, indices};
 }
 
-PyObject* fractional_object(int dims, const Tensor& input, const Dims& kernel_size, std::optional<Dims> output_size, PyObject* output_ratio,
-                            bool return_indices, const Tensor& samples) {
+MaxPooled fractional_max_pool_by(int dims, const Tensor& input, const Dims& kernel_size, std::optional<Dims> output_size,
+                                 const std::optional<std::vector<double>>& ratios, const Tensor& samples) {
     const char* op = dims == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
-    if (!output_size && output_ratio == Py_None) throw ValueError(op, " requires specifying either an output_size or an output_ratio");
+    if (!output_size && !ratios) throw ValueError(op, " requires specifying either an output_size or an output_ratio");
     check_input(op, dims, input);
     if (!output_size) {
+        if (ratios->size() != 1 && int(ratios->size()) < dims) throw IndexError(op, ": output_ratio has ", ratios->size(), " entries");
         output_size = Dims();
-        for (int d = 0; d < dims; ++d) {
-            double ratio;
-            if (PySequence_Check(output_ratio)) {
-                PyObject* item = PySequence_GetItem(output_ratio, d);
-                if (!item) throw PythonError();
-                ratio = PyFloat_AsDouble(item);
-                Py_DECREF(item);
-                if (ratio == -1 && PyErr_Occurred()) throw PythonError();
-            } else {
-                ratio = to_double(output_ratio);
-            }
-            output_size->push_back(int64_t(double(input.size(d - dims)) * ratio));
-        }
+        for (int d = 0; d < dims; ++d)
+            output_size->push_back(int64_t(double(input.size(d - dims)) * (*ratios)[ratios->size() == 1 ? 0 : size_t(d)]));
     }
     Tensor u = samples;
     if (!u.defined()) {
         const int64_t batch = input.dim() == dims + 1 ? 1 : input.size(0);
         u = rand({batch, input.size(-dims - 1), dims}, input.dtype() == DType::f64 ? DType::f64 : DType::f32, default_generator());
     }
-    MaxPooled r = fractional_max_pool(dims, input, kernel_size, *output_size, u);
-    return return_indices ? ToPython()(std::tuple(r.values, r.indices)) : ToPython()(r.values);
+    return fractional_max_pool(dims, input, kernel_size, *output_size, u);
 }
 
 // --- the inverse of max pooling ---
@@ -562,29 +531,29 @@ Tensor max_unpool_by_window(int dims, const Tensor& input, const Tensor& indices
          return max_unpool_by_window(n, x, indices, k, s, p, size);                                                \
      },                                                                                                            \
      function}
-#define WISP_FRACTIONAL(n)                                                                                          \
-    {"nn.functional.fractional_max_pool" #n                                                                         \
-     "d(Tensor input, int[] kernel_size, int[]? output_size=None, "                                                 \
-     "any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",                             \
-     [](const Tensor& x, Dims k, std::optional<Dims> o, PyObject* ratio, bool indices, const Tensor& samples) {     \
-         return fractional_object(n, x, k, o, ratio, indices, samples);                                             \
-     },                                                                                                             \
-     function},                                                                                                     \
-    {                                                                                                               \
-        "nn.functional.fractional_max_pool" #n                                                                      \
-        "d_with_indices(Tensor input, int[] kernel_size, "                                                          \
-        "int[]? output_size=None, any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)", \
-            [](const Tensor& x, Dims k, std::optional<Dims> o, PyObject* ratio, bool, const Tensor& samples) {      \
-                return fractional_object(n, x, k, o, ratio, true, samples);                                         \
-            },                                                                                                      \
-            function                                                                                                \
+#define WISP_FRACTIONAL(n)                                                                                                                \
+    {"nn.functional.fractional_max_pool" #n                                                                                               \
+     "d(Tensor input, int[] kernel_size, int[]? output_size=None, "                                                                       \
+     "any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",                                                   \
+     [](const Tensor& x, Dims k, std::optional<Dims> o, std::optional<std::vector<double>> ratios, bool indices, const Tensor& samples) { \
+         return as_asked(fractional_max_pool_by(n, x, k, o, ratios, samples), indices);                                                   \
+     },                                                                                                                                   \
+     function},                                                                                                                           \
+    {                                                                                                                                     \
+        "nn.functional.fractional_max_pool" #n                                                                                            \
+        "d_with_indices(Tensor input, int[] kernel_size, "                                                                                \
+        "int[]? output_size=None, any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",                       \
+            [](const Tensor& x, Dims k, std::optional<Dims> o, std::optional<std::vector<double>> ratios, bool, const Tensor& samples) {  \
+                return as_asked(fractional_max_pool_by(n, x, k, o, ratios, samples), true);                                               \
+            },                                                                                                                            \
+            function                                                                                                                      \
     }
 #define WISP_MAX_POOL(n)                                                                             \
     {"nn.functional.max_pool" #n                                                                     \
      "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, "                      \
      "int[] dilation=1, bool ceil_mode=False, bool return_indices=False)",                           \
      [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, Dims d, bool ceil, bool indices) {   \
-         return max_pool_object(n, x, k, s, p, d, ceil, indices);                                    \
+         return as_asked(max_pool(n, x, k, s, p, d, ceil, indices), indices);                        \
      },                                                                                              \
      function},                                                                                      \
         {"nn.functional.max_pool" #n                                                                 \
@@ -620,14 +589,20 @@ Tensor max_unpool_by_window(int dims, const Tensor& input, const Tensor& indices
          return avg_pool(1, "avg_pool1d", x, k, s, p, ceil, include, {});                            \
      },                                                                                              \
      function}
-#define WISP_ADAPTIVE_POOL(n)                                                                                               \
-    {"nn.functional.adaptive_avg_pool" #n "d(Tensor input, any output_size)",                                               \
-     [](const Tensor& x, PyObject* size) { return adaptive_avg_pool(n, x, adaptive_output_size(size, n, x)); }, function},  \
-        {"nn.functional.adaptive_max_pool" #n "d(Tensor input, any output_size, bool return_indices=False)",                \
-         [](const Tensor& x, PyObject* size, bool indices) { return adaptive_max_object(n, x, size, indices); }, function}, \
-    {                                                                                                                       \
-        "nn.functional.adaptive_max_pool" #n "d_with_indices(Tensor input, any output_size, bool return_indices=False)",    \
-            [](const Tensor& x, PyObject* size, bool) { return adaptive_max_object(n, x, size, true); }, function           \
+#define WISP_ADAPTIVE_POOL(n)                                                                                                  \
+    {"nn.functional.adaptive_avg_pool" #n "d(Tensor input, any output_size)",                                                  \
+     [](const Tensor& x, OptionalSizes size) { return adaptive_avg_pool(n, x, adaptive_output_size(size, n, x)); }, function}, \
+        {"nn.functional.adaptive_max_pool" #n "d(Tensor input, any output_size, bool return_indices=False)",                   \
+         [](const Tensor& x, OptionalSizes size, bool indices) {                                                               \
+             return as_asked(adaptive_max_pool(n, x, adaptive_output_size(size, n, x)), indices);                              \
+         },                                                                                                                    \
+         function},                                                                                                            \
+    {                                                                                                                          \
+        "nn.functional.adaptive_max_pool" #n "d_with_indices(Tensor input, any output_size, bool return_indices=False)",       \
+            [](const Tensor& x, OptionalSizes size, bool) {                                                                    \
+                return as_asked(adaptive_max_pool(n, x, adaptive_output_size(size, n, x)), true);                              \
+            },                                                                                                                 \
+            function                                                                                                           \
     }
 #define WISP_LP_POOL(n)                                                         \
     {"nn.functional.lp_pool" #n                                                 \

@@ -87,6 +87,26 @@ Dims to_dims(PyObject* o) {
     return Dims{to_int(o)};
 }
 
+OptionalSizes to_optional_sizes(PyObject* o) {
+    if (PyLong_Check(o)) return {to_int(o)};
+    if (o == Py_None) throw TypeError("output_size must be an int or a tuple of ints");
+    Ref items(PySequence_Tuple(o));
+    OptionalSizes sizes;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); i++) {
+        PyObject* item = PyTuple_GET_ITEM(items.get(), i);
+        sizes.push_back(FromPython<std::optional<int64_t>>::get(item));
+    }
+    return sizes;
+}
+
+std::vector<double> to_doubles(PyObject* o) {
+    if (!PySequence_Check(o)) return {to_double(o)};
+    Ref items(PySequence_Tuple(o));
+    std::vector<double> values;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); i++) values.push_back(to_double(PyTuple_GET_ITEM(items.get(), i)));
+    return values;
+}
+
 DType to_dtype(PyObject* o) {
     if (Py_TYPE(o) == &dtype_type) return reinterpret_cast<DTypeObject*>(o)->dtype;
     if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::f64;

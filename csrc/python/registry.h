@@ -32,12 +32,13 @@
 //     dtype       DType                        dtype?      std::optional<DType>
 //     device?     std::optional<Device>        format?     std::optional<MemoryFormat>
 //     Generator?  Generator& (the default one for None)
-//     any         PyObject* (borrowed)
+//     any         PyObject* (borrowed), OptionalSizes (an int, or a sequence of ints and None), std::vector<double> (one, or a sequence)
 // Results: Tensor, std::tuple of Tensors, TensorList (a tuple), bool, int64_t, double, Scalar, Dims, DType, void,
-// PyObject* (new reference).
+// FirstOrBoth, PyObject* (new reference).
 #pragma once
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "../ops/facts.h"
 #include "../ops/pointwise.h"
@@ -56,6 +57,9 @@ Device to_device(PyObject* o);
 TensorList to_tensors(PyObject* o);
 std::string to_string(PyObject* o);
 bool is_number(PyObject* o);  // not a tensor
+using OptionalSizes = Small<std::optional<int64_t>, 3>;
+OptionalSizes to_optional_sizes(PyObject* o);
+std::vector<double> to_doubles(PyObject* o);
 
 template <class T> struct FromPython;
 template <> struct FromPython<const Tensor&> {
@@ -86,6 +90,8 @@ WISP_FROM(Device, to_device(o))
 WISP_FROM(MemoryFormat, reinterpret_cast<FormatObject*>(o)->format)
 WISP_FROM(std::string, to_string(o))
 WISP_FROM(PyObject*, o)
+WISP_FROM(OptionalSizes, to_optional_sizes(o))
+WISP_FROM(std::vector<double>, to_doubles(o))
 WISP_FROM(Generator&, o == Py_None ? default_generator() : reinterpret_cast<GeneratorObject*>(o)->generator)
 #undef WISP_FROM
 template <> struct FromPython<const TensorList&> {
@@ -105,6 +111,11 @@ template <class T> struct FromPython<std::optional<T>> {
 
 PyObject* make_tuple(const Tensor* tensors, int64_t n, PyTypeObject* named);
 
+// A tensor, or a pair of them where the second is defined.
+struct FirstOrBoth {
+    Tensor first, second;
+};
+
 struct ToPython {
     PyTypeObject* named = nullptr;
     PyObject* operator()(Tensor t) const {
@@ -120,6 +131,7 @@ struct ToPython {
             },
             t);
     }
+    PyObject* operator()(const FirstOrBoth& r) const { return r.second ? (*this)(std::tuple(r.first, r.second)) : (*this)(r.first); }
     PyObject* operator()(bool v) const { return PyBool_FromLong(v); }
     PyObject* operator()(int64_t v) const { return PyLong_FromLongLong(v); }
     PyObject* operator()(double v) const { return PyFloat_FromDouble(v); }
@@ -163,6 +175,7 @@ WISP_RESULT(Scalar, "Number")
 WISP_RESULT(Dims, "Size")
 WISP_RESULT(DType, "dtype")
 WISP_RESULT(void, "None")
+WISP_RESULT(FirstOrBoth, "Any")
 WISP_RESULT(PyObject*, "Any")
 #undef WISP_RESULT
 template <class... T> struct ResultText<std::tuple<T...>> {

@@ -4,7 +4,7 @@
 //     ACTIVATION(name, types, result, forward, gradient, facts, text)
 //
 // called("nn.functional.leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False)") says how it is called; a row whose
-// arguments must be checked first has a registration in csrc/python/pointwise_names.cpp instead.
+// arguments must be checked first has a registration in csrc/ops/arithmetic.cpp instead.
 
 // clang-format off: the formula is a line
 ACTIVATION(clamp, F | I | B, same, where(x < p(0), p(0), where(x > p(1), p(1), x)), where((x >= p(0)) & (x <= p(1)), g, nought(g)), node_named("ClampBackward1"))

@@ -254,6 +254,14 @@ Tensor with_diagonals(Tensor t, std::vector<int>& axes, int64_t operand) {
     return t;
 }
 
+// Without dimensions of one element.
+Tensor view_without(const Tensor& t, const Dims& dims) {
+    Dims sizes;
+    for (int64_t d = 0; d < t.dim(); d++)
+        if (!dims.contains(d)) sizes.push_back(t.size(d));
+    return reshape(t, sizes);
+}
+
 // A tensor with dimensions `axes`, no label twice, with all the dimensions of `order`: size 1 where it lacks one.
 Tensor aligned(Tensor t, const std::vector<int>& axes, const std::vector<int>& order) {
     Dims permutation;
@@ -293,7 +301,7 @@ Tensor einsum(const std::string& text, const TensorList& given) {
             if (std::max<int64_t>(labels.last[order[d]], 1) == i) finished.push_back(d);
         result = contract_pair(result, operands[i], finished);
     }
-    return summed.empty() ? result : squeeze(result, summed);
+    return summed.empty() ? result : view_without(result, summed);
 }
 
 // ---- named products ----
@@ -393,9 +401,10 @@ Tensor multi_dot(const TensorList& given) {
                 if (c < cost[i][j]) cost[i][j] = c, best[i][j] = s;
             }
         }
-    const Tensor out = multiply_chain(t, best, 0, n - 1);
-    if (row && column) return reshape(out, {});
-    return row ? squeeze(out, {0}) : column ? squeeze(out, {1}) : out;
+    Dims sizes;
+    if (!row) sizes.push_back(t[0].size(0));
+    if (!column) sizes.push_back(t[n - 1].size(1));
+    return reshape(multiply_chain(t, best, 0, n - 1), sizes);
 }
 
 Tensor chain_matmul(const TensorList& matrices) {

@@ -133,7 +133,10 @@ static Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepen
     if (x.dim() == 0) throw RuntimeError("diff expects input to be at least one-dimensional");
     if (n < 0) throw RuntimeError("order must be non-negative but got ", n);
     dim = wrap_dim(dim, x.dim());
-    if (n == 0) return clone(x);
+    if (n == 0) {
+        Tensor y = zeros_like(x);
+        return copy_(y, x);
+    }
     Tensor y = x;
     if (prepend || append) {
         TensorList parts;

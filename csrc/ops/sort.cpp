@@ -215,7 +215,7 @@ static Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> 
         y = permute(y, order);
     }
     if (q.dim() == 0) return squeeze(y, {-1}, "SqueezeBackward4");
-    return movedim(y, {-1}, {0});
+    return squeeze(transpose(unsqueeze(y, 0), 0, -1), {-1}, "SqueezeBackward4");
 }
 
 static Tensor quantile_at(const Tensor& x, const Arg& q, std::optional<int64_t> dim, bool keepdim, const std::string& interpolation,

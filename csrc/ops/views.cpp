@@ -38,7 +38,7 @@ Tensor reshape(const Tensor& t, const Dims& requested) {
     const Dims sizes = infer_size(requested, t.numel());
     if (std::optional<Layout> layout = t.layout().view(sizes)) {
         Tensor v = make_view(t, std::move(*layout));
-        if (needs_grad(t)) record_reshape(v, "ViewBackward0", t);
+        if (needs_grad(t)) record_reshape(v, t.is_contiguous() ? "ViewBackward0" : "ReshapeAliasBackward0", t);
         return v;
     }
     Tensor r = empty(t.sizes(), t.dtype());
@@ -63,13 +63,14 @@ Tensor flatten(const Tensor& t, int64_t start, int64_t end) {
     return reshape(t, sizes);
 }
 
-Tensor transpose(const Tensor& t, int64_t a, int64_t b) {
+static Tensor exchanged(const Tensor& t, int64_t a, int64_t b, const char* name) {
     a = wrap_dim(a, t.dim());
     b = wrap_dim(b, t.dim());
     Tensor v = make_view(t, t.layout().transpose(a, b));
-    if (needs_grad(t)) record(v, "TransposeBackward0", {t}, {}, [a, b](Backward& bw) { bw.set(0, transpose(bw.grad(), a, b)); });
+    if (needs_grad(t)) record(v, name, {t}, {}, [a, b](Backward& bw) { bw.set(0, transpose(bw.grad(), a, b)); });
     return v;
 }
+Tensor transpose(const Tensor& t, int64_t a, int64_t b) { return exchanged(t, a, b, "TransposeBackward0"); }
 
 Tensor permute(const Tensor& t, const Dims& dims) {
     if (dims.size() != t.dim())
@@ -436,6 +437,7 @@ static Tensor become(const Tensor& t, const Tensor& v) {
     if (v->dual) carry_tangents(t, v);
     return t;
 }
+static Tensor transpose_(const Tensor& t, int64_t a, int64_t b) { return become(t, exchanged(t, a, b, "TransposeBackward1")); }
 
 static const Operators operators = {
     {"view(Tensor input, dtype dtype)", view_as_dtype, method,
@@ -489,12 +491,9 @@ static const Operators operators = {
      R"(Two dimensions exchanged, as a view.
         >>> wisp.swapdims(wisp.zeros(2, 3), 0, 1).shape
         torch.Size([3, 2]))"},
-    {"transpose_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); },
-     method | along_dim},
-    {"swapaxes_(Tensor input, int axis0, int axis1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); },
-     method | along_dim},
-    {"swapdims_(Tensor input, int dim0, int dim1)", [](const Tensor& t, int64_t a, int64_t b) { return become(t, transpose(t, a, b)); },
-     method | along_dim},
+    {"transpose_(Tensor input, int dim0, int dim1)", transpose_, method | along_dim},
+    {"swapaxes_(Tensor input, int axis0, int axis1)", transpose_, method | along_dim},
+    {"swapdims_(Tensor input, int dim0, int dim1)", transpose_, method | along_dim},
     {"t(Tensor input)", transposed, function | method | makes_view,
      R"(The transpose of a matrix, as a view.
         >>> wisp.t(wisp.tensor([[1, 2], [3, 4]]))

@@ -9,7 +9,7 @@
 // piecewise(x, gradient): the gradient, which depends on x with derivative zero (as PyTorch has it for some operators).
 // conj() makes the gradient right for complex numbers and is nothing for real ones.
 // facts: where it is called (everywhere, special) and what else is known of it, see ../facts.h. text: a sentence and an example.
-// A row that is not called by its name and a tensor alone has neither: a registration in csrc/python/pointwise_names.cpp calls it.
+// A row that is not called by its name and a tensor alone has neither: a registration in csrc/ops/arithmetic.cpp calls it.
 //
 // A row is instantiated on numbers for kernels and on tensors when a gradient must itself be differentiable.
 
@@ -283,7 +283,7 @@ UNARY(entr, F | I | B, promote, entr(x), g * where(x > k(0), -log(x) - k(1), whe
          >>> wisp.special.entr(wisp.tensor([0.0, 0.5]))
          tensor([0.0000, 0.3466]))")
 UNARY(ndtr, F | I | B, promote, ndtr(x), g * k(0.39894228040143267794) * exp(x * x * k(-0.5)),
-      special,
+      special | node_named("MulBackward1"),
       R"(The distribution function of the standard normal distribution.
          >>> wisp.special.ndtr(wisp.tensor([0.0, 1.0]))
          tensor([0.5000, 0.8413]))")

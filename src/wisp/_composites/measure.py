@@ -28,7 +28,7 @@ def _euclidean_function():
     if _euclidean is None:
         from wisp.autograd import Function
 
-        class CdistBackward0(Function):
+        class EuclideanDistBackward0(Function):
             @staticmethod
             def forward(ctx, x, y):
                 squares = (x * x).sum(-1, keepdim=True) + (y * y).sum(-1).unsqueeze(-2)
@@ -45,7 +45,7 @@ def _euclidean_function():
                 grad_y = weight.sum(-2).unsqueeze(-1) * y - weight.mT @ x if ctx.needs_input_grad[1] else None
                 return grad_x, grad_y
 
-        _euclidean = CdistBackward0.apply
+        _euclidean = EuclideanDistBackward0.apply
     return _euclidean
 
 
@@ -78,10 +78,10 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     rows, columns, width = x1.shape[-2], x2.shape[-2], x1.shape[-1]
     batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
     if p == 2 and compute_mode != modes[2] and (compute_mode == modes[1] or rows > 25 or columns > 25):
-        distance = _euclidean_function()
-        return _core._whole(
-            "CdistBackward0", lambda a, b: distance(a.expand(*batch, rows, width), b.expand(*batch, columns, width)), x1, x2
-        )
+        flat = math.prod(batch)
+        left = x1.expand(*batch, rows, width).reshape(flat, rows, width)
+        right = x2.expand(*batch, columns, width).reshape(flat, columns, width)
+        return _euclidean_function()(left, right).view(*batch, rows, columns)
     needs_grad = _core.is_grad_enabled() and (x1.requires_grad or x2.requires_grad)
     step = max(1, (1 << 24) // max(1, math.prod(batch) * columns * width))
     if needs_grad or step >= rows:

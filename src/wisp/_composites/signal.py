@@ -84,11 +84,14 @@ def stft(
     if align_to_window:
         left = (n_fft - win_length) // 2
         input = pad(input, (left, left))
-    frames = input.unfold(-1, n_fft, hop_length)
+    single = input.dim() == 1
+    frames = (input.unsqueeze(0) if single else input).unfold(-1, n_fft, hop_length)
     if window is not None:
         frames = frames * _centred(window, n_fft)
     norm = "ortho" if normalized else None
-    result = (fft.rfft(frames, norm=norm) if onesided else fft.fft(frames, norm=norm)).transpose(-1, -2)
+    result = (fft.rfft(frames, norm=norm) if onesided else fft.fft(frames, norm=norm)).transpose_(1, 2)
+    if single:
+        result.squeeze_(0)
     return result if return_complex else _core.view_as_real(result)
 
 

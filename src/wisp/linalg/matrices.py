@@ -85,8 +85,8 @@ def cond(A, p=None, *, out=None):
         return into(out, wisp.zeros(A.shape[:-2], dtype=_real_dtype(A), device=A.device))
     if two:
         values = _op["svdvals"](A)
-        largest, smallest = values[..., 0], values[..., -1]
-        return into(out, smallest / largest if p == -2 else largest / smallest)
+        largest, smallest = values.narrow(-1, 0, 1), values.narrow(-1, -1, 1)
+        return into(out, (smallest / largest if p == -2 else largest / smallest).squeeze(-1))
     inverse, info = _op["inv_ex"](A)
     singular = info > 0
     if singular.any():

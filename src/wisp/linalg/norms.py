@@ -42,9 +42,10 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     rows, columns = dim[0] % A.dim(), dim[1] % A.dim()
     if abs(ord) == math.inf:
         rows, columns = columns, rows
-    sums = vector_norm(A, 1, rows, True)
-    result = _largest(sums, columns, True) if ord > 0 else sums.amin(columns, True)
-    return into(out, result if keepdim else result.squeeze(dim))
+    sums = vector_norm(A, 1, rows, keepdim)
+    if not keepdim and rows < columns:
+        columns -= 1
+    return into(out, _largest(sums, columns, keepdim) if ord > 0 else sums.amin(columns, keepdim))
 
 
 def norm(input, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):

@@ -186,6 +186,7 @@ def _from_dense(tensor, sparse_dim, layout):
         )
     if layout is not _COO and (tensor.dim() != 2 or sparse_dim not in (None, 2)):
         raise NotImplementedError(f"to_sparse: {layout} needs a matrix, got shape {tuple(tensor.shape)}")
+    name = "ToSparseBackward1" if sparse_dim is None else "ToSparseBackward0"
     sparse_dim = tensor.dim() if sparse_dim is None else sparse_dim
     if not (0 < sparse_dim <= tensor.dim() or sparse_dim == tensor.dim() == 0):
         raise RuntimeError(
@@ -199,7 +200,7 @@ def _from_dense(tensor, sparse_dim, layout):
         values = tensor.reshape(1)[: int(filled)]
     else:
         index = (filled.any(inner) if inner else filled).nonzero().t().contiguous()
-        values = tensor[tuple(index)]
+        values = wisp._core._whole(name, lambda x: x[tuple(index)], tensor)
     result = make(_COO, (index,), values, tensor.shape, True)
     return result if layout is _COO else result.to_sparse(layout=layout)
 
@@ -218,7 +219,7 @@ def mm(mat1, mat2, reduce=None):
     tensor([[3.],
             [2.]])
     """
-    if reduce in (None, "sum"):
+    if reduce is None:
         return wisp.mm(mat1, mat2)
     return _operators.mm_reduced(mat1, mat2, reduce)
 
@@ -279,12 +280,16 @@ def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0, out=None):
         raise RuntimeError(f"sampled_addmm: expected `input` in the layout torch.sparse_csr, got {input.layout}")
     if tuple(input.shape) != (mat1.size(0), mat2.size(1)):
         raise RuntimeError(f"sampled_addmm: expected a product of shape {tuple(input.shape)}, got {(mat1.size(0), mat2.size(1))}")
-    if mat1.is_complex():
-        row, col = input._coordinates()
-        product = (mat1.index_select(0, row) * mat2.t().index_select(0, col)).sum(1)
-    else:
-        product = wisp._core._csr_sampled(*input._index, mat1, mat2.t())
-    result = input._with(product * alpha + input._sparse_values * beta)
+
+    def values(own, mat1, mat2):
+        if mat1.is_complex():
+            row, col = input._coordinates()
+            product = (mat1.index_select(0, row) * mat2.t().index_select(0, col)).sum(1)
+        else:
+            product = wisp._core._csr_sampled(*input._index, mat1, mat2.t())
+        return product * alpha + own * beta
+
+    result = input._with(wisp._core._whole("SparseSampledAddmmBackward0", values, input._sparse_values, mat1, mat2))
     return result if out is None else out._become(result)
 
 

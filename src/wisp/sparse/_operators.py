@@ -364,21 +364,26 @@ def _sparse_product(a, b):
 
 
 def mm_reduced(matrix, dense, reduce):
-    """The mean, largest or smallest of the products that make up each element of matrix @ dense; 0 for an empty row."""
+    """The sum, mean, largest or smallest of the products that make up each element of matrix @ dense; 0 for an empty row."""
     reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
-    if reduce not in ("mean", "amax", "amin"):
+    if reduce not in ("sum", "mean", "amax", "amin"):
         raise RuntimeError(f"sparse.mm: reduce must be 'sum', 'mean', 'amax' or 'amin', got {reduce!r}")
     if not _is_sparse(matrix) or _is_sparse(dense) or matrix.dim() != 2 or dense.dim() != 2:
         raise RuntimeError("sparse.mm: with `reduce`, expected a sparse and a dense matrix")
     _check_product(matrix, dense)
-    crow, col, values, _ = matrix._matrix()
+    crow, col, values, transposed = matrix._matrix(dense.requires_grad)
     count = crow.long().diff()
-    if reduce == "mean":
-        return mm(matrix, dense) / count.clamp(min=1).to(dense.dtype).unsqueeze(1)
-    row = wisp.arange(count.numel(), device=count.device).repeat_interleave(count)
-    products = values.unsqueeze(1) * dense.index_select(0, col.long())
-    result = dense.new_zeros((count.numel(), dense.size(1)))
-    return result.scatter_reduce(0, row.unsqueeze(1).expand(products.shape), products, reduce, include_self=False)
+
+    def reduced(values, dense):
+        if reduce in ("sum", "mean"):
+            total = wisp._core._csr_product(crow, col, values, dense, transposed)
+            return total if reduce == "sum" else total / count.clamp(min=1).to(dense.dtype).unsqueeze(1)
+        row = wisp.arange(count.numel(), device=count.device).repeat_interleave(count)
+        products = values.unsqueeze(1) * dense.index_select(0, col.long())
+        result = dense.new_zeros((count.numel(), dense.size(1)))
+        return result.scatter_reduce(0, row.unsqueeze(1).expand(products.shape), products, reduce, include_self=False)
+
+    return wisp._core._whole("SparseMmReduceImplBackward0", reduced, values, dense)
 
 
 @_operator("mv")

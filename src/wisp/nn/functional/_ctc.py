@@ -1,5 +1,7 @@
 """Connectionist temporal classification: the forward algorithm over all samples at once."""
 
+import math
+
 import wisp
 from wisp import _core
 from wisp._composites._autocast import in_float32
@@ -96,9 +98,11 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         used = (wisp.arange(steps, device=where).unsqueeze(1) < input_lengths).unsqueeze(2)
         probabilities = wisp.where(used, log_probs.exp(), wisp.zeros_like(log_probs))
         losses = -total + (probabilities - probabilities.detach()).sum((0, 2))
-        return wisp.where(lost, wisp.full_like(total, 0.0 if zero_infinity else float("inf")), losses)
+        return wisp.where(lost, wisp.full_like(total, math.inf), losses)
 
     losses = _core._whole("CtcLossBackward0", likelihoods, log_probs)
+    if zero_infinity:
+        losses = wisp.where(losses == math.inf, 0.0, losses)
     if reduction == "mean":
         return (losses / target_lengths.clamp_min(1).to(losses.dtype)).mean()
     if reduction == "sum":

@@ -116,8 +116,9 @@ struct NodeState {
 };
 
 struct Node {
-    PyObject_HEAD const char* name;  // "MulBackward0"
-    uint64_t sequence;               // later nodes run first
+    PyObject_HEAD
+    const char* name;   // "MulBackward0"
+    uint64_t sequence;  // later nodes run first
     void (*apply)(Backward&);
     void (*destroy_closure)(Node&);  // null: trivial
     PyObject* context;               // ctx of a Python autograd.Function; else null

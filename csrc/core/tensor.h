@@ -20,7 +20,8 @@ struct Node;
 struct TensorExtra;
 
 struct TensorObject {
-    PyObject_HEAD PyObject* dict;
+    PyObject_HEAD
+    PyObject* dict;
     PyObject* weak_references;
     Storage* storage;
     Layout layout;

@@ -9,7 +9,8 @@ namespace wisp {
 namespace {
 
 struct ArrayObject {
-    PyObject_HEAD char* data;
+    PyObject_HEAD
+    char* data;
     int dims;
     Py_ssize_t *sizes, *strides;
     PyObject *base, *descriptor;

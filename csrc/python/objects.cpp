@@ -137,7 +137,8 @@ PyObject* format_repr(PyObject* self) {
     return PyUnicode_FromFormat("torch.%s", names[int(reinterpret_cast<FormatObject*>(self)->format)]);
 }
 struct LayoutObject {
-    PyObject_HEAD const char* name;
+    PyObject_HEAD
+    const char* name;
 };
 PyObject* layout_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", reinterpret_cast<LayoutObject*>(self)->name); }
 

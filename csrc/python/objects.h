@@ -36,16 +36,20 @@ private:
 };
 
 struct DTypeObject {
-    PyObject_HEAD DType dtype;
+    PyObject_HEAD
+    DType dtype;
 };
 struct DeviceObject {
-    PyObject_HEAD Device device;
+    PyObject_HEAD
+    Device device;
 };
 struct FormatObject {
-    PyObject_HEAD MemoryFormat format;
+    PyObject_HEAD
+    MemoryFormat format;
 };
 struct GeneratorObject {
-    PyObject_HEAD Generator generator;
+    PyObject_HEAD
+    Generator generator;
 };
 
 extern PyTypeObject dtype_type, device_type, format_type, layout_type, size_type, generator_type;

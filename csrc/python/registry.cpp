@@ -63,7 +63,8 @@ OperatorTable& table() {
 }
 
 struct OperatorObject {
-    PyObject_HEAD vectorcallfunc call;
+    PyObject_HEAD
+    vectorcallfunc call;
     Operator* op;
     CallForm form;
     PyObject* doc;

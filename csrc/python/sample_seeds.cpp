@@ -48,7 +48,8 @@ void fill_words(uint32_t* __restrict key, uint32_t low, uint32_t high) {
 }
 
 struct SeedsObject {
-    PyObject_HEAD uint64_t seed;
+    PyObject_HEAD
+    uint64_t seed;
     Twister python, numpy;
     State held[2];  // the states that `swap` exchanges
     Generator held_wisp;

@@ -32,6 +32,7 @@
 
 // The CPU has one table for all instruction sets.
 #define WISP_PLAIN_FAMILIES(X)     \
+    X(EachKernels, each)           \
     X(PointwiseKernels, pointwise) \
     X(ProgramKernels, program)     \
     X(SortKernels, sort)
@@ -65,11 +66,11 @@ struct Absent {
     }
 };
 
-template <class Table> const Table& here(const Table& cpu, const Table& cuda) {
+template <class Table> [[gnu::always_inline]] inline const Table& here(const Table& cpu, const Table& cuda) {
     const DeviceType type = current_device().type;
     if (type == DeviceType::cpu) [[likely]]
         return cpu;
-    if (type == DeviceType::meta) throw MissingKernel("a meta tensor has no data; make it with device='cpu'");
+    if (type == DeviceType::meta) refuse_meta();
     return cuda;
 }
 

@@ -118,6 +118,8 @@ def test_indexing():
     both(lambda x: wisp.stack([x, x], 1), x)
     both(lambda x: x.flip(0).roll(2, 1), x)
     both(lambda x: x.tril(), x)
+    for fold in ("sum", "mean", "max", "min", "prod"):
+        both(lambda x: wisp.segment_reduce(x, fold, lengths=wisp.tensor([3, 0, 7]).to(x.device), initial=1.0), x)
     both(lambda x: x.masked_fill(x.detach() > 0, 2.0), x)
     both(lambda w, k: F.embedding(k, w), wisp.randn(50, 33), wisp.randint(0, 50, (7, 11)))
     a, b = x.clone(), x.cuda()

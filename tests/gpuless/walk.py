@@ -84,6 +84,7 @@ def others():
         lambda x: F.max_pool3d(x[None, None], 1, return_indices=True),
         lambda x: wisp.sparse.mm(rows(), x[:2]),
         lambda x: wisp.sparse.sampled_addmm(rows(), x[:2, :2], x[:2, :2]).values(),
+        lambda x: wisp.segment_reduce(x, "prod", lengths=wisp.tensor([100, 200]), unsafe=True),
         lambda x: x.mode(1)[0],
         lambda x: wisp.bernoulli(x, 0.3),
         lambda x: x.detach().clone().bernoulli_(0.3),

@@ -117,45 +117,6 @@ def lobpcg(
     return values[..., :k], vectors[..., :k]
 
 
-def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
-    """The "sum", "mean", "max", "min" or "prod" of consecutive segments along `axis`, given by lengths or by offsets.
-
-    >>> import wisp
-    >>> wisp.segment_reduce(wisp.tensor([1.0, 2.0, 3.0]), "sum", lengths=wisp.tensor([2, 1]))
-    tensor([3., 3.])
-    """
-    starts = {"sum": 0.0, "mean": 0.0, "max": -float("inf"), "min": float("inf"), "prod": 1.0}
-    if reduce not in starts:
-        raise RuntimeError(f"segment_reduce: reduce must be one of {', '.join(starts)}, got {reduce!r}")
-    if lengths is None and offsets is None:
-        raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
-    axis = axis % data.dim()
-    if lengths is None:
-        lengths = offsets.diff(dim=-1)
-    if lengths.dim() != axis + 1 or tuple(lengths.shape[:axis]) != tuple(data.shape[:axis]):
-        raise RuntimeError(f"segment_reduce(): expected lengths of shape {(*data.shape[:axis], 'segments')}, got {tuple(lengths.shape)}")
-    if bool((lengths < 0).any()):
-        raise RuntimeError("lengths contains negative value!")
-    if bool((lengths.sum(-1) != data.size(axis)).any()):
-        raise RuntimeError("segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.")
-    inner = tuple(data.shape[axis + 1 :])
-    counts = lengths.reshape(-1)
-    segment = wisp.arange(counts.numel(), device=counts.device).repeat_interleave(counts)
-    rows = data.reshape(-1, *inner)
-    start = rows.new_full((counts.numel(), *inner), starts[reduce] if initial is None else initial)
-    if reduce in ("sum", "mean"):
-        result = start.index_add(0, segment, rows)
-    else:
-        where = segment.reshape(-1, *[1] * len(inner)).expand(rows.shape)
-        result = start.scatter_reduce(0, where, rows, {"max": "amax", "min": "amin", "prod": "prod"}[reduce])
-    if reduce == "mean":
-        shape = (-1, *[1] * len(inner))
-        result = result / counts.clamp(min=1).to(result.dtype).reshape(shape)
-        if initial is None:
-            result = result.masked_fill((counts == 0).reshape(shape), float("nan"))
-    return result.reshape(*lengths.shape, *inner)
-
-
 def _fake_quantize(input, scale, zero_point, quant_min, quant_max):
     if quant_min > quant_max:
         raise RuntimeError("`quant_min` should be less than or equal to `quant_max`.")

@@ -468,9 +468,9 @@ TensorList run_backward(const BackwardRequest& request) {
     for (int64_t i = 0; i < request.inputs.size(); i++) {
         if (!task.captured[i] && !request.allow_unused && !request.accumulate)
             throw RuntimeError(
-                "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this "
-                "is the desired behavior. (input ",
-                i, " of shape ", request.inputs[i].sizes(), ")");
+                "The differentiated Tensor at index ", i,
+                " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior. (shape ",
+                request.inputs[i].sizes(), ")");
         if (request.accumulate && task.captured[i] && request.inputs[i]->grad_fn && !extra(request.inputs[i]).retains_grad) {
             Tensor old = grad_of(request.inputs[i]);
             set_grad(request.inputs[i], old ? add(old, task.captured[i]) : clone(task.captured[i]));

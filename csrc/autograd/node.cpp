@@ -28,6 +28,13 @@ Node* free_list[free_limit];
 int free_count = 0;
 }  // namespace
 
+// The operator that a node is of, as messages name it: "Add" for "AddBackward0".
+static std::string forward_name(const char* node) {
+    const std::string name = node;
+    const size_t end = name.rfind("Backward");
+    return end == std::string::npos || end == 0 ? name : name.substr(0, end);
+}
+
 GradState grad_state() { return grad_mode; }
 void set_grad_state(GradState state) { grad_mode = state; }
 bool grad_enabled() { return grad_mode != grad_off; }
@@ -360,7 +367,7 @@ Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
     if (s.tensor.version() != s.version) {
         throw RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: [",
                            type_name(s.tensor.dtype()), "Tensor ", s.tensor.sizes(), "], which is ", s.output >= 0 ? "output " : "an input",
-                           s.output >= 0 ? std::to_string(s.output) : std::string(), " of ", node.name, ", is at version ",
+                           s.output >= 0 ? std::to_string(s.output) : std::string(), " of ", forward_name(node.name), ", is at version ",
                            s.tensor.version(), "; expected version ", s.version, " instead. It was saved at ", source_of(node),
                            last_inplace_source(s.tensor),
                            ". Hint: use the out-of-place form of that operation, or clone() the tensor before changing it; "
@@ -434,17 +441,31 @@ void check_inplace(const Tensor& self, const char* name, bool recording, bool on
     if (!self->base) return;
     Tensor base = Tensor::borrow(self->base);
     if (!recording && !base.in_graph()) return;
+    const std::string what =
+        self->grad_fn
+            ? str("Output ", self->output_number, " of ", forward_name(self->grad_fn->name), " is a view and is being modified inplace.")
+        : self->inference ? str("A view was created in inference mode and is being modified inplace with grad mode enabled.")
+                          : str("A view was created in no_grad mode and is being modified inplace with grad mode enabled.");
+    switch (self->view_kind) {
+    case view_multi_output:
+        throw RuntimeError(
+            what,
+            " This view is the output of a function that returns multiple views. Such functions do not allow the output views "
+            "to be modified inplace. You should replace the inplace operation by an out-of-place one. (",
+            name, " on shape ", self.sizes(), ")");
+    case view_no_grad:
+        throw RuntimeError(
+            what,
+            " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
+            "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both "
+            "outside (if you want the inplace to be tracked). (",
+            name, " on shape ", self.sizes(), ")");
+    case view_other_dtype:
+        throw RuntimeError(name, ": a view of shape ", self.sizes(), " has another dtype than its base; write to the base instead.");
+    default: break;
+    }
     if (base->requires_grad && !base->grad_fn)
         throw RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation. (", name, ")");
-    const char* why = self->view_kind == view_multi_output
-                          ? "is the output of a function that returns multiple views. Such functions do not allow the "
-                            "output views to be modified inplace. You should replace the inplace operation by an out-of-place one"
-                      : self->view_kind == view_no_grad
-                          ? "was created in no_grad mode and is being modified inplace with grad mode enabled. "
-                            "Make the view outside of no_grad(), or write to it inside"
-                      : self->view_kind == view_other_dtype ? "has another dtype than its base; write to the base instead"
-                                                            : nullptr;
-    if (why) throw RuntimeError(name, ": a view of shape ", self.sizes(), " ", why, ".");
 }
 
 void rebase_history(const Tensor& self, Node& node) {

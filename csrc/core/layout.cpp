@@ -182,7 +182,7 @@ Layout Layout::expand(const Dims& target) const {
             throw RuntimeError("expand: the size ", target[i], " is not allowed in a leading, non-existing dimension ", i, "; got sizes ",
                                target, " for shape ", sizes);
         if (own != want && own != 1)
-            throw RuntimeError("expand: the expanded size of the tensor (", want, ") must match the existing size (", own,
+            throw RuntimeError("The expanded size of the tensor (", want, ") must match the existing size (", own,
                                ") at non-singleton dimension ", i, ". Target sizes: ", target, ". Tensor sizes: ", sizes);
         r.sizes.push_back(want);
         if (i < extra) r.strides.push_back(0);

@@ -235,6 +235,40 @@ const Operators operators = {
          return pointwise_(Pointwise::addcdiv, x, a, b, &params);
      },
      method | elementwise},
+    // The older order of arguments, with the factor in front.
+    {"add(Tensor input, Number alpha, Tensor other, *, Tensor? out=None)",
+     [](const Tensor& x, Scalar alpha, const Tensor& y) { return add_or_sub<false>(x, y, alpha, false); }, function | method},
+    {"sub(Tensor input, Number alpha, Tensor other, *, Tensor? out=None)",
+     [](const Tensor& x, Scalar alpha, const Tensor& y) { return add_or_sub<false>(x, y, alpha, true); }, function | method},
+    {"addcmul(Tensor input, Number value, Tensor tensor1, Tensor tensor2, *, Tensor? out=None)",
+     [](const Tensor& x, Scalar v, const Tensor& a, const Tensor& b) {
+         const Params params = params_of(v);
+         return pointwise(Pointwise::addcmul, x, a, b, &params);
+     },
+     function | method},
+    {"addcdiv(Tensor input, Number value, Tensor tensor1, Tensor tensor2, *, Tensor? out=None)",
+     [](const Tensor& x, Scalar v, const Tensor& a, const Tensor& b) {
+         if (is_integral(a.dtype()) && is_integral(b.dtype())) throw RuntimeError("Integer division with addcdiv is no longer supported");
+         const Params params = params_of(v);
+         return pointwise(Pointwise::addcdiv, x, a, b, &params);
+     },
+     function | method},
+    {"add_(Tensor input, Number alpha, Tensor other)",
+     [](const Tensor& x, Scalar alpha, const Tensor& y) { return add_or_sub<true>(x, y, alpha, false); }, method},
+    {"sub_(Tensor input, Number alpha, Tensor other)",
+     [](const Tensor& x, Scalar alpha, const Tensor& y) { return add_or_sub<true>(x, y, alpha, true); }, method},
+    {"addcmul_(Tensor input, Number value, Tensor tensor1, Tensor tensor2)",
+     [](const Tensor& x, Scalar v, const Tensor& a, const Tensor& b) {
+         const Params params = params_of(v);
+         return pointwise_(Pointwise::addcmul, x, a, b, &params);
+     },
+     method},
+    {"addcdiv_(Tensor input, Number value, Tensor tensor1, Tensor tensor2)",
+     [](const Tensor& x, Scalar v, const Tensor& a, const Tensor& b) {
+         const Params params = params_of(v);
+         return pointwise_(Pointwise::addcdiv, x, a, b, &params);
+     },
+     method},
     {"lerp(Tensor input, Tensor end, Operand weight, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& end, const Arg& w) {
          if (x.dtype() != end.dtype()) throw RuntimeError("expected dtype ", x.dtype(), " for `end` but got dtype ", end.dtype());
@@ -341,7 +375,9 @@ const Operators operators = {
      function | method | elementwise | keeps_zero},
     {"nn.functional.softshrink(Tensor input, float lambd=0.5, *, Tensor? out=None)",
      [](const Tensor& x, double l) {
-         if (l < 0) throw RuntimeError("lambda must be greater or equal to 0, but found to be ", l, ".");
+         if (!(l >= 0))
+             throw RuntimeError("lambda must be in range [0, largest number] of the input dtype ", type_name(x.dtype()), ", but found ", l,
+                                ".");
          return with(Pointwise::softshrink, x, Scalar(l));
      },
      function | elementwise | keeps_zero,

@@ -30,17 +30,20 @@ Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Te
     const DType dtype = a.dtype();
     GradMode off(false);
     if (!is_complex(dtype)) {
-        if (a.device().type == DeviceType::meta) return empty(sizes_of(product, g), dtype);
+        if (a.device().type == DeviceType::meta)
+            return empty_in(sizes_of(product, g), dtype, g.dims > 1 ? format_of(a) : MemoryFormat::contiguous);
         const kernels::ConvKernels& conv = kernels::conv();
         if (is_integral(dtype) && !conv.integers)  // PyTorch's CUDA has none either
             throw MissingKernel(
                 "for ", dtype, " there is no kernel for tensors on cuda; move them with .cpu() for this operator, or use a floating dtype");
         const DType wide = is_integral(dtype) ? DType::i64 : is_reduced(dtype) && !conv.any_float ? DType::f32 : dtype;
-        MemoryFormat format = MemoryFormat::contiguous;
-        if (conv.any_float && g.dims > 1 && dtype != DType::f64) {
-            format = format_of(a);
-            if (format == MemoryFormat::contiguous) format = format_of(b);
+        // The result's format follows the operands; kernels of any_float work in it, others on contiguous memory.
+        MemoryFormat wanted = MemoryFormat::contiguous;
+        if (g.dims > 1 && (dtype != DType::f64 || (!conv.any_float && g.dims == 2))) {
+            wanted = format_of(a);
+            if (wanted == MemoryFormat::contiguous) wanted = format_of(b);
         }
+        const MemoryFormat format = conv.any_float ? wanted : MemoryFormat::contiguous;
         const Tensor out = empty_in(sizes_of(product, g), wide, format);
         if (out.numel() > 0) {
             const Tensor left = values_in(to(a, wide), format), right = values_in(to(b, wide), format);
@@ -51,7 +54,7 @@ Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Te
             conv.product(product, wide, s, format != MemoryFormat::contiguous, left.device_data(), right.device_data(),
                          added.defined() ? added.device_data() : nullptr, out.device_data());
         }
-        return to(out, dtype);
+        return result_in(to(out, dtype), wanted);
     }
     const Tensor ar = contiguous(real(alias(a))), ai = contiguous(imag(alias(a)));
     const Tensor br = contiguous(real(alias(b))), bi = contiguous(imag(alias(b)));

@@ -140,6 +140,19 @@ Tensor contiguous(const Tensor& t) {
     return r;
 }
 
+bool channels_come_last(const Layout& l) {
+    if (l.strides[1] == 0) return false;
+    int64_t least = 0;
+    constexpr int orders[2][5] = {{1, 3, 2, 0}, {1, 4, 3, 2, 0}};
+    const int* order = orders[l.dim() - 4];
+    for (int64_t i = 0; i < l.dim(); i++) {
+        const int d = order[i];
+        if (l.sizes[d] == 0 || l.strides[d] < least || (d == 0 && least == l.strides[1])) return false;  // of [N, 1, 1, 1] either is true
+        least = wrapped(l.strides[d], std::max<int64_t>(l.sizes[d], 1));
+    }
+    return true;
+}
+
 Tensor contiguous(const Tensor& t, MemoryFormat format) {
     if (format == MemoryFormat::preserve) throw RuntimeError("preserve memory format is unsupported by the contiguous operator");
     if (t.layout().is_contiguous(format)) return t;
@@ -293,7 +306,9 @@ static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optiona
     Tensor r = dtype && (!moves || item_size(*dtype) <= t.item_size()) ? to(t, *dtype) : t;
     if (moves) r = to(r, resolve(*device), !non_blocking);
     if (dtype) r = to(r, *dtype);
-    if (format && *format != MemoryFormat::preserve && !r.layout().is_contiguous(*format)) r = copied(r, *format, "ToCopyBackward0");
+    if (format && *format != MemoryFormat::preserve &&
+        (!r.layout().is_contiguous(*format) || (*format != MemoryFormat::contiguous && format_of(r) != *format)))
+        r = copied(r, *format, "ToCopyBackward0");
     if (copy && r.same(t)) r = copied(t, MemoryFormat::preserve, "ToCopyBackward0");
     return r;
 }
@@ -548,9 +563,21 @@ static const Operators operators = {
      },
      function | keeps_memory | any_device},
     {"resize_(Tensor input, int... size, *, format? memory_format=None)",
-     [](const Tensor& t, Dims sizes, std::optional<MemoryFormat>) {
+     [](const Tensor& t, Dims sizes, std::optional<MemoryFormat> format) {
          if (t.requires_grad()) throw RuntimeError("cannot resize variables that require grad");
+         if (format == MemoryFormat::preserve) throw RuntimeError("Unsupported memory format", " preserve_format");
+         const bool open = !format || *format == MemoryFormat::contiguous;
+         if (t.sizes() == sizes && open) return t;
+         const size_t before = t.storage()->bytes;
          resize(t, sizes);
+         if (!open) {
+             t->layout.strides = strides_for(sizes, *format);
+             t->contiguous = t.layout().is_contiguous();
+         }
+         if (fill_new_memory && t.storage()->bytes > before) {
+             const int64_t old = int64_t(before) / t.item_size(), all = int64_t(t.storage()->bytes) / t.item_size();
+             fill_unset(from_storage(t.storage(), Layout{{all - old}, {1}, old}, t.dtype()));
+         }
          bump_version(t);
          return t;
      },

@@ -4,9 +4,23 @@
 #include "../autograd/whole.h"
 #include "../kernels/index.h"
 #include "../python/registry.h"
+#include "format.h"
 #include "ops.h"
 
 namespace wisp {
+
+bool fill_new_memory = false;
+
+Tensor fill_unset(const Tensor& t) {
+    GradMode off(false);
+    const DType d = t.dtype();
+    const int bits = int(8 * t.item_size());
+    if (is_complex(d)) return fill_(t, Scalar(std::complex<double>(NAN, NAN)));
+    if (is_floating(d)) return fill_(t, Scalar(double(NAN)));
+    if (d == DType::boolean) return fill_(t, Scalar(true));
+    return fill_(t, Scalar(int64_t(is_signed(d) ? (uint64_t(1) << (bits - 1)) - 1 : ~uint64_t(0))));  // of u64: the same bits
+}
+
 namespace {
 
 Tensor finish(Tensor t, bool requires_grad) {
@@ -30,13 +44,14 @@ Tensor constant(Dims sizes, std::optional<DType> dtype, PyObject*, std::optional
     const DType d = dtype.value_or(default_dtype());
     return finish(value == 0 ? zeros(sizes, d) : ones(sizes, d), requires_grad);
 }
+Tensor unset(Tensor t) { return fill_new_memory ? fill_unset(t) : t; }
 Tensor uninitialised(Dims sizes, std::optional<DType> dtype, PyObject*, std::optional<Device> device, bool, bool requires_grad,
                      std::optional<MemoryFormat> f) {
     Where here(device);
     const DType d = dtype.value_or(default_dtype());
     if (f && *f != MemoryFormat::contiguous && *f != MemoryFormat::preserve)
-        return finish(empty_strided(sizes, strides_for(sizes, *f), d), requires_grad);
-    return finish(empty(sizes, d), requires_grad);
+        return finish(unset(empty_strided(sizes, strides_for(sizes, *f), d)), requires_grad);
+    return finish(unset(empty(sizes, d)), requires_grad);
 }
 
 // The result of a *_like operator before its values are set.
@@ -194,6 +209,7 @@ Tensor complex_of_parts(const Tensor& re, const Tensor& im) {
 }
 
 const Operators operators = {
+    {"_fill_new_memory(bool on)", [](bool on) { fill_new_memory = on; }, function},
     {"zeros(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
      "Tensor? out=None)",
      constant<0>, function,
@@ -229,7 +245,7 @@ const Operators operators = {
      "pin_memory=False)",
      [](Dims s, Dims st, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, bool) {
          Where here(dev);
-         return finish(empty_strided(s, st, d.value_or(default_dtype())), rg);
+         return finish(unset(empty_strided(s, st, d.value_or(default_dtype()))), rg);
      },
      function,
      R"(A tensor of given sizes and strides, not initialised.
@@ -256,7 +272,7 @@ const Operators operators = {
     {"empty_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? "
      "memory_format=None, bool pin_memory=False)",
      [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
-         return finish(shaped_like(t, d, dev, f), rg);
+         return finish(unset(shaped_like(t, d, dev, f)), rg);
      },
      function | elementwise,
      R"(A tensor with the shape and dtype of another, not initialised.
@@ -294,7 +310,7 @@ const Operators operators = {
      "requires_grad=False)",
      [](const Tensor& t, Dims s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          Where here(dev, t);
-         return finish(empty(s, d.value_or(t.dtype())), rg);
+         return finish(unset(empty(s, d.value_or(t.dtype()))), rg);
      },
      method,
      R"(A tensor of this one's dtype and device, not initialised.
@@ -304,7 +320,7 @@ const Operators operators = {
      "layout=None, bool pin_memory=False)",
      [](const Tensor& t, Dims s, Dims st, std::optional<DType> d, std::optional<Device> dev, bool rg, PyObject*, bool) {
          Where here(dev, t);
-         return finish(empty_strided(s, st, d.value_or(t.dtype())), rg);
+         return finish(unset(empty_strided(s, st, d.value_or(t.dtype()))), rg);
      },
      method,
      R"(A tensor of this one's dtype and device with given strides, not initialised.

@@ -3,6 +3,7 @@
 
 #include "../core/generator.h"
 #include "../python/registry.h"
+#include "format.h"
 #include "fused.h"
 
 namespace wisp {
@@ -30,6 +31,7 @@ Tensor dropout_of(const Tensor& x, double p, uint64_t seed, uint64_t offset) {
         kernels::dropout().apply(x.dtype(), in.device_data(), y.device_data(), x.numel(), {seed, offset},
                                  uint64_t(std::llround(keep * 4294967296.0)), 1 / keep);
     }
+    y = laid_out_as(x, y);
     if (needs_grad(x))
         // As PyTorch's product with a mask looks from outside; the mask is drawn again instead of kept.
         record(y, x.is_cuda() ? "NativeDropoutBackward0" : "MulBackward0", {x, Tensor()}, {},

@@ -8,12 +8,15 @@
 namespace wisp {
 namespace {
 
-Tensor checked_indices(const Tensor& index, int64_t rows) {
+Tensor checked_indices(const Tensor& index, int64_t rows, bool bag = false) {
     if (index.dtype() != DType::i64 && index.dtype() != DType::i32)
         throw RuntimeError("Expected tensor for argument #1 'indices' to have one of the following scalar types: ", "Long, Int; but got ",
                            type_name(index.dtype()), "Tensor instead (while checking arguments for embedding)");
     const Tensor i = kernel_input(index, DType::i64);
     const int64_t bad = kernels::embedding().first_bad(i.device_data<int64_t>(), i.numel(), rows);
+    if (bad >= 0 && bag)
+        throw RuntimeError("embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be ",
+                           item(select(reshape(i, {-1}), 0, bad)).to_int(), " with ", rows, " rows");
     if (bad >= 0)
         throw IndexError("index out of range in self: got ", item(select(reshape(i, {-1}), 0, bad)).to_int(),
                          ", "
@@ -94,7 +97,7 @@ BagOfEach bag_of_each(const Tensor& offsets, int64_t n) {
 // index: 1-D. offsets: int64, with the end of the last bag. The gradient that must be differentiable is the formula.
 BagResult embedding_bag(const Tensor& weight, const Tensor& index_, const Tensor& offsets, const Tensor& sample_weight, int64_t padding,
                         int mode, bool by_count) {
-    const Tensor table = kernel_input(weight), index = checked_indices(index_, weight.size(0)),
+    const Tensor table = kernel_input(weight), index = checked_indices(index_, weight.size(0), true),
                  w = kernel_input(sample_weight, weight.dtype());
     const int64_t bags = offsets.numel() - 1;
     BagResult r{empty({bags, weight.size(1)}, weight.dtype()), mode == 2 ? empty({bags, weight.size(1)}, DType::i64) : Tensor()};

@@ -1,6 +1,7 @@
 // Front doors that index along one dimension: gather, the scatters, index_select, index_add, index_copy, index_fill.
 //
 // The writers come in pairs, f and f_: one body writes into a clone or into self and records the same gradient.
+#include <cmath>
 #include <cstring>
 
 #include "gather.h"
@@ -34,6 +35,26 @@ void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, cons
     if (at >= 0)
         throw IndexError(name, "(): index ", item(select(once, 0, at)).to_int(), " is out of bounds for dimension ", dim, " with size ",
                          size);
+}
+
+void check_apart(const Tensor& self, const Tensor& other, const char* name) {
+    if (!other || self.storage() != other.storage() || self.numel() == 0 || other.numel() == 0) return;
+    const int64_t a = self.offset() * self.item_size(), b = other.offset() * other.item_size();
+    if (a >= b + other.layout().extent() * other.item_size() || b >= a + self.layout().extent() * self.item_size()) return;
+    if (!self.layout().is_non_overlapping_and_dense() || !other.layout().is_non_overlapping_and_dense()) return;
+    throw RuntimeError(
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+        "Please clone() the tensor before performing the operation. (",
+        name, ")");
+}
+
+void check_fits(const Scalar& value, DType dtype) {
+    if (!is_integral(dtype) || dtype == DType::boolean || value.is_complex()) return;
+    const int bits = int(8 * item_size(dtype));
+    const double v = std::trunc(value.to_double()), top = std::ldexp(1.0, is_signed(dtype) ? bits - 1 : bits);
+    // a negative number stands for the unsigned one of the same bits
+    if (!(v < top && v >= (is_signed(dtype) ? -top : -top / 2)))
+        throw RuntimeError("value cannot be converted to type ", dtype, " without overflow");
 }
 
 static void check_same_dtype(const char* name, const Tensor& self, const Tensor& source) {
@@ -114,6 +135,7 @@ static Tensor scatter_set(const Tensor& x, int64_t dim, const Tensor& given, con
     const Tensor index = as_index(given, "scatter");
     check_same_dtype("scatter", x, source);
     check_gather("scatter", x, dim, index, source);
+    if (in_place) check_apart(x, given, "scatter_"), check_apart(x, source, "scatter_");
     return written(
         x, in_place, "scatter_", "ScatterBackward0", source, spanned({index}),
         [&](const Tensor& y) { scatter_values(Scatter::set, y, dim, index, source, "scatter"); },
@@ -127,6 +149,7 @@ static Tensor scatter_value(const Tensor& x, int64_t dim, const Tensor& given, c
     dim = wrap_dim(dim, x.dim());
     const Tensor index = as_index(given, "scatter");
     check_gather("scatter", x, dim, index, Tensor());
+    if (in_place) check_apart(x, given, "scatter_");
     const Tensor source = scalar_tensor(value, x.dtype());
     return written(
         x, in_place, "scatter_", "ScatterBackward1", Tensor(), spanned({index}),
@@ -145,6 +168,7 @@ static Tensor scatter_sum(const Tensor& x, int64_t dim, const Tensor& given, con
     const Tensor index = as_index(given, "scatter_add");
     check_same_dtype("scatter_add", x, source);
     check_gather("scatter_add", x, dim, index, source);
+    if (in_place) check_apart(x, given, "scatter_add_"), check_apart(x, source, "scatter_add_");
     return written(
         x, in_place, "scatter_add_", "ScatterAddBackward0", source, spanned({index}),
         [&](const Tensor& y) { scatter_values(Scatter::add, y, dim, index, source, "scatter_add"); },
@@ -396,6 +420,7 @@ static Tensor index_add_any(const Tensor& x, int64_t dim, const Tensor& given, c
     dim = wrap_dim(dim, x.dim());
     const Tensor index = check_slices("index_add", x, dim, given);
     check_source("index_add", x, dim, index, source);
+    if (in_place) check_apart(x, given, "index_add_"), check_apart(x, source, "index_add_");
     const bool scaled = !(alpha == 1.0);
     return written(
         x, in_place, "index_add_", "IndexAddBackward0", source, spanned({index}),
@@ -421,6 +446,7 @@ static Tensor index_copy_any(const Tensor& x, int64_t dim, const Tensor& given, 
     dim = wrap_dim(dim, x.dim());
     const Tensor index = check_slices("index_copy", x, dim, given);
     check_source("index_copy", x, dim, index, source);
+    if (in_place) check_apart(x, given, "index_copy_"), check_apart(x, source, "index_copy_");
     return written(
         x, in_place, "index_copy_", "IndexCopyBackward0", source, spanned({index}),
         [&](const Tensor& y) { put_slices(Scatter::set, y, dim, index, source, "index_copy"); },
@@ -442,6 +468,7 @@ static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, 
             "with ",
             value.dim(), " dimension(s).");
     if (given.dim() > 1) throw IndexError("index_fill(): Index has to be a vector/scalar");
+    if (in_place) check_apart(x, given, "index_fill_");
     Tensor index = contiguous(as_index(given, "index_fill"));
     check_range(index, x.dim() ? x.size(dim) : 1, dim, true, "index_fill");
     const Tensor filler = to(detach(value), x.dtype());
@@ -460,6 +487,13 @@ static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, 
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
     return index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), false, true);
+}
+
+static Tensor index_fill_number(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value, bool in_place) {
+    if (value.is_complex() && !is_complex(x.dtype()))
+        throw RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported");
+    check_fits(value, x.dtype());
+    return index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place, true);
 }
 
 static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> given) {
@@ -568,7 +602,7 @@ static const Operators operators = {
     WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value),
               index_fill_any(x, dim, index, value, in_place)),
     WISP_PAIR(index_fill, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
-              index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place, true)),
+              index_fill_number(x, dim, index, value, in_place)),
     {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, "
      "Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {

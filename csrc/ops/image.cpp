@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "../python/registry.h"
+#include "format.h"
 #include "grid_formula.h"
 #include "image.h"
 #include "second_order.h"
@@ -67,6 +68,7 @@ Tensor apply_map(const IndexMap& m, int dims, const Tensor& input, bool backward
         zero_(out);
     }
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
+    out = result_in(out, format_of(input));
     if (needs_grad(input))
         record(out, name, {input}, {}, [m, dims, backward, name](Backward& bw) {
             const Tensor gradient = apply_map(m, dims, bw.grad(), !backward, name);
@@ -93,9 +95,10 @@ Tensor constant_pad(const Tensor& input, const Dims& pad, const Scalar& value) {
                                ", resulted in a negative output size, which is invalid. Check dimension ", d, " of your input.");
     }
     for (int64_t& v : opposite) v = -v;
-    const Tensor out = full(sizes, value, input.dtype());
+    const Tensor out = empty_in(sizes, input.dtype(), format_of(input));
     {
         GradMode off(false);
+        fill_(out, value);
         Tensor from = alias(input), to = out;
         for (int64_t i = 0; i < padded && out.numel() > 0; ++i) {
             const int64_t d = input.dim() - 1 - i, before = pad[2 * i], after = pad[2 * i + 1];
@@ -263,6 +266,7 @@ Tensor rearranged(const char* name, const Tensor& x, const Dims& split, const Di
         GradMode off(false);
         y = alias(reshape(contiguous(permute(reshape(x, split), order)), sizes));
         if (y.storage() == x.storage()) y = clone(y);
+        y = result_in(y, format_of(x));
     }
     if (needs_grad(x))
         record(y, name, {x}, {}, [split, order, own = x.sizes()](Backward& bw) {

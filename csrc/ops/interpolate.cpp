@@ -6,13 +6,14 @@
 
 #include "../kernels/image.h"
 #include "../python/registry.h"
+#include "format.h"
 #include "image.h"
 #include "pool.h"
 
 namespace wisp {
 namespace {
 
-enum class Filter : uint8_t { linear, cubic };
+enum class Filter : uint8_t { linear, cubic, lanczos };
 
 // One axis: how the sizes and the filter give indices and weights.
 struct Axis {
@@ -37,6 +38,11 @@ double cubic(double x, double a) {
     if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
     if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
     return 0;
+}
+
+double lanczos(double x) {  // a sinc in the window of a wider one
+    auto sinc = [](double v) { return v == 0 ? 1.0 : std::sin(v * M_PI) / (v * M_PI); };
+    return std::fabs(x) < 3 ? sinc(x) * sinc(x / 3) : 0;
 }
 
 // Positions are computed in float where PyTorch does, so that both round to the same neighbours.
@@ -74,7 +80,7 @@ template <class T> Taps plain_taps(const Resampling& r, const Axis& a) {
 template <class T> Taps wide_taps(const Resampling& r, const Axis& a) {
     Taps taps;
     const T step = step_of<T>(a, r.align_corners);
-    const T half = r.filter == Filter::linear ? T(1) : T(2);
+    const T half = r.filter == Filter::linear ? T(1) : r.filter == Filter::cubic ? T(2) : T(3);
     const T support = step >= 1 ? half * step : half;
     const double inverse = step >= 1 ? 1.0 / double(step) : 1.0;
     taps.count = 2 * int64_t(std::ceil(support)) + 1;
@@ -86,7 +92,9 @@ template <class T> Taps wide_taps(const Resampling& r, const Axis& a) {
         const size_t first = taps.weight.size();
         for (int64_t i = 0; i < taps.count; ++i) {
             const double x = (double(begin + i) - double(center) + 0.5) * inverse;
-            const double value = r.filter == Filter::cubic ? cubic(x, -0.5) : std::max(0.0, 1 - std::fabs(x));
+            const double value = r.filter == Filter::lanczos ? lanczos(x)
+                                 : r.filter == Filter::cubic ? cubic(x, -0.5)
+                                                             : std::max(0.0, 1 - std::fabs(x));
             const double w = begin + i < end ? value : 0;
             taps.index.push_back(std::min(begin + i, a.in - 1));
             taps.weight.push_back(w);
@@ -144,6 +152,7 @@ Tensor resample(const Resampling& r, const Tensor& input, bool backward, const c
         if (x.storage() == input.storage()) x = clone(x);
         if (input.dtype() == DType::u8) x = minimum(maximum(round(x), Scalar(0.0)), Scalar(255.0));
         if (x.dtype() != input.dtype()) x = to(x, input.dtype());
+        x = result_in(x, format_of(input));
     }
     if (needs_grad(input))
         record(x, name, {input}, {}, [r, backward, name](Backward& bw) { bw.set(0, resample(r, bw.grad(), !backward, name)); });
@@ -151,6 +160,13 @@ Tensor resample(const Resampling& r, const Tensor& input, bool backward, const c
 }
 
 Dims int_list(PyObject* o, int64_t n, const char* what) {
+    if (PySequence_Check(o))
+        for (Py_ssize_t i = 0, count = PySequence_Size(o); i < count; ++i) {
+            Ref item(PySequence_GetItem(o, i));
+            if (PyFloat_Check(item.get()) || (is_tensor(item.get()) && is_floating(as_tensor_object(item.get())->dtype)))
+                throw TypeError("expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], but got ",
+                                Py_TYPE(item.get())->tp_name, " at position ", int64_t(i));
+        }
     Dims d = to_dims(o);
     if (d.size() == 1 && !PySequence_Check(o)) d = Dims(n, d[0]);
     if (d.size() != n)
@@ -179,17 +195,19 @@ std::vector<double> float_list(PyObject* o, int64_t n) {
 
 Tensor interpolate(const Tensor& input, PyObject* size, PyObject* scale_factor, const std::string& mode, std::optional<bool> align_corners,
                    std::optional<bool> recompute_scale_factor, bool antialias) {
-    const bool filtered = mode == "linear" || mode == "bilinear" || mode == "bicubic" || mode == "trilinear";
+    const bool filtered = mode == "linear" || mode == "bilinear" || mode == "bicubic" || mode == "trilinear" || mode == "lanczos";
     const bool known = filtered || mode == "nearest" || mode == "nearest-exact" || mode == "area";
     if (!filtered && align_corners)
         throw ValueError("align_corners option can only be set with the interpolating modes: ", "linear | bilinear | bicubic | trilinear");
     const int64_t dims = input.dim() - 2;
     if (dims < 1 || dims > 3 || !known)
         throw NotImplemented("Input Error: Only 3D, 4D and 5D input Tensors supported (got ", input.dim(),
-                             "D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | ", "nearest-exact (got ", mode,
-                             ")");
+                             "D) for the modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | area | ",
+                             "nearest-exact (got ", mode, ")");
     const char* needed = dims == 1 ? "linear" : dims == 2 ? "bilinear" : "trilinear";
-    if (filtered && mode != needed && !(dims == 2 && mode == "bicubic"))
+    if (antialias && !(dims == 2 && (mode == "bilinear" || mode == "bicubic" || mode == "lanczos")))
+        throw ValueError("Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input");
+    if (filtered && mode != needed && !(dims == 2 && (mode == "bicubic" || mode == "lanczos")))
         throw NotImplemented("Got ", input.dim(), "D input, but ", mode, " mode needs ",
                              mode == "linear"      ? 3
                              : mode == "trilinear" ? 5
@@ -197,8 +215,8 @@ Tensor interpolate(const Tensor& input, PyObject* size, PyObject* scale_factor, 
                              "D input");
     if (size != Py_None && scale_factor != Py_None) throw ValueError("only one of size or scale_factor should be defined");
     if (size == Py_None && scale_factor == Py_None) throw ValueError("either size or scale_factor should be defined");
-    if (antialias && !(dims == 2 && filtered))
-        throw ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as ", "input");
+    if (mode == "lanczos" && align_corners.value_or(false)) throw ValueError("Lanczos mode does not support align_corners=True");
+    if (mode == "lanczos" && !antialias) throw ValueError("Lanczos mode requires antialias=True");
 
     Dims out(dims, 0);
     std::vector<double> given(size_t(dims), 0.0);
@@ -228,11 +246,12 @@ Tensor interpolate(const Tensor& input, PyObject* size, PyObject* scale_factor, 
     if (!is_floating(dtype) && !(dtype == DType::u8 && (dims == 2 || !filtered)))
         throw NotImplemented("\"upsample_", mode, "\" not implemented for '", type_name(dtype), "'");
 
-    static constexpr const char* names[4][3] = {
+    static constexpr const char* names[5][3] = {
         {"UpsampleNearest1DBackward0", "UpsampleNearest2DBackward0", "UpsampleNearest3DBackward0"},
         {"UpsampleNearestExact1DBackward0", "UpsampleNearestExact2DBackward0", "UpsampleNearestExact3DBackward0"},
         {"UpsampleLinear1DBackward0", "UpsampleBilinear2DBackward0", "UpsampleTrilinear3DBackward0"},
-        {"", "UpsampleBicubic2DBackward0", ""}};
+        {"", "UpsampleBicubic2DBackward0", ""},
+        {"", "UpsampleLanczos2DAaBackward0", ""}};
     if (!filtered) {
         IndexMap m;
         m.kind = mode == "nearest" ? IndexMap::nearest : IndexMap::nearest_exact;
@@ -245,13 +264,13 @@ Tensor interpolate(const Tensor& input, PyObject* size, PyObject* scale_factor, 
         return apply_map(m, int(dims), input, false, names[m.kind == IndexMap::nearest ? 0 : 1][dims - 1]);
     }
     Resampling r{};
-    r.filter = mode == "bicubic" ? Filter::cubic : Filter::linear;
+    r.filter = mode == "bicubic" ? Filter::cubic : mode == "lanczos" ? Filter::lanczos : Filter::linear;
     r.align_corners = align_corners.value_or(false);
     r.antialias = antialias;
     r.in_double = dtype == DType::f64;
     r.dims = int(dims);
     for (int64_t d = 0; d < dims; ++d) r.axis[d] = {input.size(2 + d), out[d], given[size_t(d)]};
-    return resample(r, input, false, names[r.filter == Filter::cubic ? 3 : 2][dims - 1]);
+    return resample(r, input, false, names[2 + int(r.filter)][dims - 1]);
 }
 
 }  // namespace

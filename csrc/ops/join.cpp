@@ -6,6 +6,7 @@
 #include "../core/threads.h"
 #include "../kernels/index.h"
 #include "../python/registry.h"
+#include "format.h"
 #include "gather.h"
 #include "reduce.h"
 #include "views.h"
@@ -67,7 +68,6 @@ Tensor cat(const TensorList& given, int64_t dim) {
                                    ")");
         sizes[dim] += t.size(dim);
     }
-    Tensor y = empty(sizes, dtype);
     int64_t at = 0;
     Dims lengths;
     bool plain = true;
@@ -75,6 +75,10 @@ Tensor cat(const TensorList& given, int64_t dim) {
         lengths.push_back(is_nothing(t) && model->dim() != 1 ? 0 : t.size(dim));
         plain &= t.dtype() == dtype && t.is_contiguous();
     }
+    MemoryFormat format = plain ? MemoryFormat::contiguous : format_of(given[0]);  // of all of them, or contiguous
+    for (int64_t k = 1; k < given.size() && format != MemoryFormat::contiguous; k++)
+        if (format_of(given[k]) != format) format = MemoryFormat::contiguous;
+    Tensor y = empty_in(sizes, dtype, format);
     if (plain && y.device().type == DeviceType::cpu) {
         join_rows(y, given, dim, lengths);
     } else {

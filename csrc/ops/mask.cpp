@@ -84,20 +84,21 @@ static Tensor put(const Tensor& x, const Tensor& given, const Tensor& source, bo
 // --- masks ---------------------------------------------------------------------------------------------------------
 
 static void check_mask(const char* name, const Tensor& mask) {
-    if (mask.dtype() != DType::boolean) throw RuntimeError(name, ": expected a mask of dtype bool, got ", mask.dtype());
+    if (mask.dtype() != DType::boolean) throw RuntimeError(name, ": expected BoolTensor for mask, got dtype ", mask.dtype());
 }
 
 // The value as a 0-dim tensor of x's dtype; it may want a gradient.
 static Tensor filler(const Tensor& x, const Tensor& mask, const Arg& value) {
-    check_mask("masked_fill", mask);
+    if (mask.dtype() != DType::boolean)
+        throw RuntimeError("masked_fill only supports boolean masks, but got mask with dtype ", mask.dtype());
     if (value.tensor && value.tensor->dim() != 0)
         throw RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor with ", value.tensor->dim(),
                            " dimension(s).");
     const bool complex = value.tensor ? is_complex(value.tensor->dtype()) : value.number.is_complex();
-    const bool floating = !value.tensor && value.number.is_floating();
-    if ((floating && is_integral(x.dtype())) || (complex && !is_complex(x.dtype())))
-        throw RuntimeError("value cannot be converted to type ", x.dtype(), " without overflow");
-    return value.tensor ? to(*value.tensor, x.dtype()) : scalar_tensor(value.number, x.dtype());
+    if (complex && !is_complex(x.dtype())) throw RuntimeError("value cannot be converted to type ", x.dtype(), " without overflow");
+    if (value.tensor) return to(*value.tensor, x.dtype());
+    check_fits(value.number, x.dtype());
+    return scalar_tensor(value.number, x.dtype());
 }
 static void masked_fill_gradient(Backward& bw) {
     const Tensor mask = bw.saved(0), g = bw.grad();
@@ -195,7 +196,7 @@ static Tensor one_hot(const Tensor& given, int64_t classes) {
 }
 
 static const Operators operators = {
-    {"nonzero(Tensor input, *, bool as_tuple=False, Tensor? out=None)",
+    {"nonzero(Tensor input, *, bool as_tuple=False, Tensor!? out=None)",
      [](const Tensor& x, bool as_tuple) -> PyObject* {
          if (as_tuple) return ToPython{}(nonzero_tuple(x));
          return ToPython{}(nonzero(x));

@@ -573,6 +573,21 @@ Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Te
     return bias.defined() ? out + bias : out;
 }
 
+// The older order of arguments, with the factors in front.
+#define WISP_OLD_ORDER(NAME, A, B)                                                                                                       \
+    {#NAME "(Number beta, Tensor input, Number alpha, Tensor " A ", Tensor " B ", *, Tensor? out=None)",                                 \
+     [](Scalar beta, const Tensor& x, Scalar alpha, const Tensor& a, const Tensor& b) { return NAME(x, a, b, beta, alpha); }, function}, \
+        {#NAME "(Number beta, Tensor input, Tensor " A ", Tensor " B ", *, Tensor? out=None)",                                           \
+         [](Scalar beta, const Tensor& x, const Tensor& a, const Tensor& b) { return NAME(x, a, b, beta, Scalar(1)); }, function},       \
+        {#NAME "(Tensor input, Number beta, Number alpha, Tensor " A ", Tensor " B ")",                                                  \
+         [](const Tensor& x, Scalar beta, Scalar alpha, const Tensor& a, const Tensor& b) { return NAME(x, a, b, beta, alpha); },        \
+         method | inplace},                                                                                                              \
+    {                                                                                                                                    \
+        #NAME "(Tensor input, Number beta, Tensor " A ", Tensor " B ")",                                                                 \
+            [](const Tensor& x, Scalar beta, const Tensor& a, const Tensor& b) { return NAME(x, a, b, beta, Scalar(1)); },               \
+            method | inplace                                                                                                             \
+    }
+
 static const Operators operators = {
     {"mm(Tensor input, Tensor mat2, *, Tensor? out=None)", mm, function | method | in_lower | also("spmm dsmm"),
      R"(The product of two matrices.
@@ -655,6 +670,15 @@ static const Operators operators = {
      R"(`x1 @ weight @ x2 + bias` for each output.
         >>> wisp.bilinear(wisp.ones(1, 2), wisp.ones(1, 2), wisp.ones(3, 2, 2), None)
         tensor([[4., 4., 4.]]))"},
+    WISP_OLD_ORDER(addmm, "mat1", "mat2"),
+    WISP_OLD_ORDER(addmv, "mat", "vec"),
+    WISP_OLD_ORDER(addr, "vec1", "vec2"),
+    WISP_OLD_ORDER(addbmm, "batch1", "batch2"),
+    WISP_OLD_ORDER(baddbmm, "batch1", "batch2"),
+    {"addbmm_(Tensor self, Number beta, Number alpha, Tensor batch1, Tensor batch2)",
+     [](const Tensor& x, Scalar beta, Scalar alpha, const Tensor& a, const Tensor& b) { return addbmm_(x, a, b, beta, alpha); }, method},
+    {"addbmm_(Tensor self, Number beta, Tensor batch1, Tensor batch2)",
+     [](const Tensor& x, Scalar beta, const Tensor& a, const Tensor& b) { return addbmm_(x, a, b, beta, Scalar(1)); }, method},
 };
 
 }  // namespace wisp

@@ -153,6 +153,7 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
         kernels::norm().group_norm(d, in.device_data(), pointer(w), pointer(b), y.device_data(), mean.device_data(), rstd.device_data(),
                                    batch, groups, channels / groups, spatial, eps);
     }
+    if (!x.is_cuda()) y = result_in(y, format_of(x));
     if (needs_grad(x, weight, bias))
         record(y, "NativeGroupNormBackward0", {x, weight, bias}, {x, weight, mean, rstd},
                [batch, groups, channels, spatial, eps](Backward& bw) {
@@ -191,7 +192,7 @@ struct BatchStatistics {
     Tensor mean, rstd;
 };
 
-// How the GPU sees x: with channels last, all positions are the batch. Weights keep their dtype there.
+// With channels last, all positions are the batch. On the GPU weights keep their dtype.
 // How the kernels of this device take a call, and the values of weight and bias for them.
 struct BatchNormCall {
     MemoryFormat format = MemoryFormat::contiguous;
@@ -199,7 +200,7 @@ struct BatchNormCall {
     kernels::BatchNorm shape;
     BatchNormCall(const Tensor& x, const Tensor& weight_, const Tensor& bias_) {
         const bool any = kernels::norm().any_batch_norm;
-        if (any) format = format_of(x);
+        format = format_of(x);
         const DType d = x.dtype(), w = any && weight_ ? weight_.dtype() : any && bias_ ? bias_.dtype() : d;
         weight = kernel_input(weight_, w), bias = kernel_input(bias_, w);
         int64_t spatial = 1;

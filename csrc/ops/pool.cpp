@@ -36,6 +36,17 @@ MemoryFormat format_of(const PoolShape& s, const Dims& sizes) {
     return s.inner == 1 ? MemoryFormat::contiguous : sizes.size() == 5 ? MemoryFormat::channels_last_3d : MemoryFormat::channels_last;
 }
 
+// The format of a pool's result; with kernels of any_format it is the shape's already.
+MemoryFormat format_for(const Tensor& input, int dims) { return input.dim() == dims + 2 ? format_of(input) : MemoryFormat::contiguous; }
+// Volumes without a batch: as if there were one.
+Tensor pooled_in(const Tensor& input, int dims, const Tensor& result, MemoryFormat format) {
+    if (dims < 3 || input.dim() == dims + 2 || input.is_contiguous()) return result_in(result, format);
+    constexpr MemoryFormat last = MemoryFormat::channels_last_3d;
+    if (!input.layout().unsqueeze(0).is_contiguous(last)) return result;
+    const Tensor batch = result_in(alias(result, result.layout().unsqueeze(0)), last);
+    return alias(batch, batch.layout().select(0, 0));
+}
+
 void check_floating(const char* op, const Tensor& t) {
     if (!is_floating(t.dtype())) throw NotImplemented('"', op, "\" not implemented for '", type_name(t.dtype()), "'");
 }
@@ -87,6 +98,8 @@ PoolShape window_shape(const char* op, int dims, const Tensor& input, const Dims
     const Dims s = stride && !stride->empty() ? expand_option(op, "stride", *stride, dims) : k;
     const Dims p = expand_option(op, "padding", padding, dims), l = expand_option(op, "dilation", dilation, dims);
     for (int d = 0; d < dims; ++d) {
+        for (int64_t v : {k[d], s[d], p[d], l[d]})
+            if (v > INT32_MAX) throw RuntimeError("value cannot be converted to type int without overflow: ", v);
         if (s[d] == 0) throw RuntimeError("stride should not be zero");
         if (k[d] <= 0 || s[d] < 0)
             throw RuntimeError(op, ": kernel size and stride should be greater than zero, but got kernel_size=", k, " stride=", s);
@@ -194,8 +207,10 @@ MaxPooled max_pool_over(int dims, const Tensor& input, const Dims& kernel_size, 
                             taps.defined() ? taps.device_data<uint8_t>() : nullptr);
     }
     if (out.dtype() != d) out = to(out, d);
+    const MemoryFormat wanted = format_for(input, dims);
+    out = pooled_in(input, dims, out, wanted);
     if (recording) record_max(out, max_names[dims - 1], input, bytes ? taps : indices, s);
-    return {out, indices};
+    return {out, indices.defined() ? pooled_in(input, dims, indices, wanted) : indices};
 }
 
 MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride, const Dims& padding,
@@ -224,6 +239,7 @@ struct LinearPool {
     PoolShape shape;
     AveragePool average;
     const char* name;
+    MemoryFormat format;  // of the pooled
     bool reversed = false;
 
     LinearPool turned() const {
@@ -242,6 +258,7 @@ Tensor apply(const LinearPool& p, const Tensor& input, const Dims& sizes) {
         (p.reversed ? p.backward : p.forward)(p.shape, p.average, x.dtype(), x.device_data(), out.device_data());
     }
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
+    if (!p.reversed) out = result_in(out, p.format);
     if (needs_grad(input))
         record(out, p.name, {input}, {},
                [p, sizes = input.sizes()](Backward& bw) { set_piecewise_linear(bw, 0, apply(p.turned(), bw.grad(), sizes), p.name); });
@@ -255,6 +272,7 @@ Tensor avg_pool_over(int dims, const char* op, const Tensor& input, const Dims& 
     p.shape = window_shape(op, dims, input, kernel_size, stride, padding, {1}, ceil_mode);
     if (input.dtype() != DType::i64) check_floating(op, input);
     keep_format(input, dims, p.shape);
+    p.format = format_for(input, dims);
     p.average = {count_include_pad, divisor_override.value_or(0)};
     p.name = average_names[dims - 1];
     p.forward = [](const PoolShape& s, const AveragePool& a, DType d, const void* x, void* y) { kernels::pool().average(d, s, a, x, y); };
@@ -315,6 +333,7 @@ static Tensor adaptive_average_over(int dims, const Tensor& input, const Dims& o
     p.shape = adaptive_shape(op, dims, input, output_size);
     check_floating(op, input);
     keep_format(input, dims, p.shape);
+    p.format = format_for(input, dims);
     bool all = dims < 3;  // PyTorch takes the mean of whole pictures
     for (int64_t n : output_size) all &= n == 1;
     p.name = all ? "MeanBackward1" : adaptive_average_names[dims - 1];
@@ -349,8 +368,10 @@ MaxPooled adaptive_max_over(int dims, const Tensor& input, const Dims& output_si
     Tensor out = empty_in(sizes, x.dtype(), format);
     if (out.numel() > 0) kernels::pool().adaptive_max(x.dtype(), s, x.device_data(), out.device_data(), indices.device_data<int64_t>());
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
+    const MemoryFormat wanted = format_for(input, dims);
+    out = result_in(out, wanted);
     if (needs_grad(input)) record_max(out, adaptive_max_names[dims - 1], input, indices, s);
-    return {out, indices};
+    return {out, result_in(indices, wanted)};
 }
 
 MaxPooled adaptive_max_pool(int dims, const Tensor& input, const Dims& output_size) {
@@ -395,8 +416,9 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
         const int at = 3 - dims + d;
         s.kernel[at] = k[d];
         s.out[at] = o[d];
-        if (k[d] <= 0 || o[d] <= 0 || o[d] + k[d] - 1 > s.in[at])
-            throw RuntimeError(op, ": kernel_size ", k[d], " and output_size ", o[d], " do not fit into an input of size ", s.in[at]);
+        if (k[d] <= 0 || o[d] < 0 || k[d] > s.in[at] || o[d] + k[d] - 1 > s.in[at])
+            throw RuntimeError(op, ": kernel_size ", k[d], " and output_size ", o[d], " are too large relative to an input of size ",
+                               s.in[at]);
     }
     if (samples.dim() == 0 || samples.size(-1) != dims || samples.numel() < s.planes * dims)
         throw RuntimeError(op, ": Expect _random_samples to have ", dims, " numbers for each of the ", s.planes, " channels, got shape ",
@@ -426,6 +448,7 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
         }
     }
     const Dims sizes = output_sizes(input, dims, s);
+    if (product(sizes) == 0 && s.planes > 0) return {empty(sizes, input.dtype()), empty(sizes, DType::i64)};
     const Tensor x = widened(input), indices = empty(sizes, DType::i64);
     Tensor out = empty(sizes, x.dtype());
     kernels::pool().fractional_max(x.dtype(), s, begin, x.device_data(), out.device_data(), indices.device_data<int64_t>());
@@ -438,6 +461,7 @@ MaxPooled fractional_max_pool_by(int dims, const Tensor& input, const Dims& kern
                                  const std::optional<std::vector<double>>& ratios, const Tensor& samples) {
     const char* op = dims == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
     if (!output_size && !ratios) throw ValueError(op, " requires specifying either an output_size or an output_ratio");
+    if (input.dim() > dims && input.size(-dims - 1) == 0) throw RuntimeError(op, ": Expected input to have channels, got ", input.sizes());
     check_input(op, dims, input);
     if (!output_size) {
         if (ratios->size() != 1 && int(ratios->size()) < dims) throw IndexError(op, ": output_ratio has ", ratios->size(), " entries");
@@ -477,12 +501,13 @@ Tensor max_unpool_over(int dims, const Tensor& input, const Tensor& indices, con
         sizes[input.dim() - dims + d] = output_size[d];
         size *= output_size[d];
     }
-    const Tensor x = plain(input), at = plain(indices), out = empty(sizes, input.dtype());
+    const Tensor x = plain(input), at = plain(indices), planes = empty(sizes, input.dtype());
     const int64_t bad =
-        kernels::pool().unpool(input.dtype(), s.planes, count, size, x.device_data(), at.device_data<int64_t>(), out.device_data());
+        kernels::pool().unpool(input.dtype(), s.planes, count, size, x.device_data(), at.device_data<int64_t>(), planes.device_data());
     if (bad >= 0)
         throw RuntimeError("Found an invalid max index: ", at.data<int64_t>()[bad], " (output volumes are of size ", times(output_size),
                            ")");
+    const Tensor out = result_in(planes, format_for(input, dims));
     if (needs_grad(input))
         record(out, dims == 3 ? "MaxUnpool3DBackward0" : "MaxUnpool2DBackward0", {input}, {indices},
                [planes = s.planes, size, count, from = input.sizes()](Backward& bw) {
@@ -503,11 +528,14 @@ Tensor max_unpool_by_window(int dims, const Tensor& input, const Tensor& indices
                             const std::optional<Dims>& stride, const Dims& padding, const std::optional<Dims>& size) {
     constexpr const char* ops[] = {"max_unpool1d", "max_unpool2d", "max_unpool3d"};
     const char* op = ops[dims - 1];
+    if (kernel_size.empty()) throw RuntimeError("There should be exactly ", dims, " elements in kernel_size, but got none.");
     const Dims k = expand_option(op, "kernel_size", kernel_size, dims), p = expand_option(op, "padding", padding, dims);
     const Dims s = stride && !stride->empty() ? expand_option(op, "stride", *stride, dims) : k;
     if (input.dim() < dims) throw RuntimeError(op, ": expected at least ", dims, " dimensions, got ", input.sizes());
     Dims plain_size(dims, 0);
     for (int d = 0; d < dims; ++d) plain_size[d] = (input.size(d - dims) - 1) * s[d] + k[d] - 2 * p[d];
+    for (int64_t n : size ? *size : plain_size)
+        if (n < 0) throw ValueError(op, ": output_size needs non-negative spatial dimensions, got ", size ? *size : plain_size);
     if (!size) return max_unpool(dims, input, indices, plain_size);
     Dims asked = *size;
     while (asked.size() > dims && asked.size() <= dims + 2) asked.erase(0);

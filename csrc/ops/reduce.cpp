@@ -378,9 +378,6 @@ Tensor count_nonzero(const Tensor& x, const std::optional<Dims>& dims) {
 
 bool equal(const Tensor& a, const Tensor& b) {
     check_same_device("equal", a, b);
-    if (a.dtype() != b.dtype())
-        throw RuntimeError("Expected all tensors to have the same dtype, but equal got ", type_name(a.dtype()), " and ",
-                           type_name(b.dtype()));
     if (!(a.sizes() == b.sizes())) return false;
     if (a.numel() == 0) return true;
     GradMode off(false);
@@ -575,8 +572,9 @@ static double correction_of(const std::optional<Scalar>& correction) { return co
         {"arg" #NAME "(Tensor input, int? dim=None, bool keepdim=False, *, Tensor? out=None)",                                             \
          [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(KIND, x, dim, keepdim); }, function | method}, \
     {                                                                                                                                      \
-        "a" #NAME "(Tensor input, int[] dim=(), bool keepdim=False, *, Tensor? out=None)",                                                 \
-            [](const Tensor& x, Dims dim, bool keepdim) { return a##NAME(x, dim, keepdim); }, function | method                            \
+        "a" #NAME "(Tensor input, int[]? dim=(), bool keepdim=False, *, Tensor? out=None)",                                                \
+            [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return a##NAME(x, dim.value_or(Dims()), keepdim); },              \
+            function | method                                                                                                              \
     }
 
 static const Operators operators = {

@@ -133,6 +133,15 @@ static Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepen
     if (x.dim() == 0) throw RuntimeError("diff expects input to be at least one-dimensional");
     if (n < 0) throw RuntimeError("order must be non-negative but got ", n);
     dim = wrap_dim(dim, x.dim());
+    for (const Tensor& t : {prepend, append}) {
+        if (!t) continue;
+        if (t.dim() != x.dim()) throw RuntimeError("diff expects prepend or append to be the same dimension as input");
+        for (int64_t i = 0; i < x.dim(); i++)
+            if (i != dim && t.size(i) != x.size(i))
+                throw RuntimeError("diff expects the shape of tensor to prepend or append to match that of input except along the ",
+                                   "differencing dimension; input.size(", i, ") = ", x.size(i), ", but got tensor.size(", i,
+                                   ") = ", t.size(i));
+    }
     if (n == 0) {
         Tensor y = zeros_like(x);
         return copy_(y, x);

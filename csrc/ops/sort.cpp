@@ -279,10 +279,12 @@ static PyObject* unique_result(Unique u, bool inverse, bool counts) {
 }
 
 static PyObject* unique(const Tensor& given, bool inverse, bool counts, std::optional<int64_t> dim, bool consecutive) {
+    Unique u;
+    const bool recording = needs_grad(given);
+    const GradState mode = grad_state();
     GradMode off(false);
     const Tensor x = detach(given);
     if (!consecutive) check_sortable("unique", x);
-    Unique u;
     if (!dim) {
         const Tensor flat = reshape(x, {x.numel()});
         if (consecutive) {
@@ -311,6 +313,14 @@ static PyObject* unique(const Tensor& given, bool inverse, bool counts, std::opt
         const Tensor order = consecutive ? Tensor() : row_order(rows);
         u = runs_of(order ? index_select(rows, 0, order) : rows, order, inverse, counts);
         u.values = contiguous(movedim(u.values, {0}, {d}));
+    }
+    if (recording) {  // in the graph, without a derivative, as in PyTorch
+        GradMode on(mode);
+        record(u.values,
+               consecutive ? "UniqueConsecutiveBackward0"
+               : dim       ? "UniqueDimBackward0"
+                           : "Unique2Backward0",
+               {given}, {}, [](Backward& bw) { throw NotImplemented("the derivative for '", bw.node.name, "' is not implemented."); });
     }
     return unique_result(u, inverse, counts);
 }

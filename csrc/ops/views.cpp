@@ -94,7 +94,16 @@ Tensor movedim(const Tensor& t, const Dims& source, const Dims& destination) {
                            " dims) should contain the same number of dims as "
                            "destination (",
                            destination, " dims)");
-    const Dims from = wrap_dims(source, t.dim()), to = wrap_dims(destination, t.dim());
+    auto wrapped_once = [&](const Dims& given, const char* name) {
+        Dims dims;
+        for (int64_t d : given) {
+            const int64_t at = wrap_dim(d, t.dim());
+            if (dims.contains(at)) throw RuntimeError("movedim: repeated dim in `", name, "` (", given, ")");
+            dims.push_back(at);
+        }
+        return dims;
+    };
+    const Dims from = wrapped_once(source, "source"), to = wrapped_once(destination, "destination");
     if (t.dim() == 0) return view(t, {});
     Dims order(t.dim(), -1);
     for (int64_t i = 0; i < from.size(); i++) order[to[i]] = from[i];
@@ -538,6 +547,7 @@ static const Operators operators = {
         torch.Size([3]))"},
     {"squeeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return squeeze(t, {d}); }, function | method},
     {"squeeze(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return squeeze(t, d, "SqueezeBackward2"); }, function | method},
+    {"squeeze(Tensor input, int... dim)", [](const Tensor& t, Dims d) { return squeeze(t, d, "SqueezeBackward2"); }, method},
     {"squeeze_(Tensor input)", [](const Tensor& t) { return become(t, squeeze(t)); }, method},
     {"squeeze_(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return become(t, squeeze(t, {d}, "SqueezeBackward4")); }, method},
     {"squeeze_(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return become(t, squeeze(t, d, "SqueezeBackward5")); }, method},

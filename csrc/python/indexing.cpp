@@ -55,6 +55,9 @@ void consume(PyObject* item, const Tensor& t, Key& key, int64_t& in, int64_t& ou
         key.advanced = true;
     };
     auto room = [&](int64_t n) {
+        if (in + n > t.dim() && t.dim() == 0)
+            throw IndexError(
+                "invalid index of a 0-dim tensor (too many indices for tensor of dimension 0). Use `tensor.item()` for its number");
         if (in + n > t.dim()) throw IndexError("too many indices for tensor of dimension ", t.dim());
     };
     if (PyLong_Check(item) && !PyBool_Check(item)) {
@@ -137,7 +140,10 @@ void consume(PyObject* item, const Tensor& t, Key& key, int64_t& in, int64_t& ou
         Ref list(PySequence_List(item));
         consume(list.get(), t, key, in, out);
     } else {
-        throw TypeError("indices must be integers, slices, None, ..., tensors or lists of them, got ", Py_TYPE(item)->tp_name);
+        if (PyUnicode_Check(item) || PyBytes_Check(item))
+            throw TypeError("indices must be integers, slices, None, ..., tensors or lists of them, got ", Py_TYPE(item)->tp_name);
+        throw IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got ",
+                         Py_TYPE(item)->tp_name, ")");
     }
 }
 

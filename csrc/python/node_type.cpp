@@ -177,6 +177,19 @@ PyTypeObject* class_named(const char* name) {
 
 // --- entry points ----------------------------------------------------------------------------------------------------------
 
+// A tensor that stands for a place of the graph, and has no values.
+Tensor tensor_at(PyObject* place, int64_t output) {
+    if (!PyObject_TypeCheck(place, node_type)) throw TypeError("expected a node of the graph, not ", Py_TYPE(place)->tp_name);
+    Node& node = as_node(place);
+    if (node.variable) return Tensor::borrow(node.variable);
+    if (output < 0 || output >= node.outputs.size())
+        throw RuntimeError("a node of ", node.outputs.size(), " outputs has none of number ", output);
+    const OutputInfo& info = node.outputs[output];
+    const Tensor t = empty_strided(info.sizes, Dims(info.sizes.size(), 0), info.dtype, info.device);
+    set_history(t, &node, uint32_t(output));
+    return t;
+}
+
 void fill_request(BackwardRequest& r, PyObject* tensors, PyObject* grads, PyObject* inputs) {
     r.roots = to_tensors(tensors);
     r.grads = to_tensors(grads);
@@ -206,6 +219,7 @@ const Operators operators = {
          return run_backward(r);
      },
      function},
+    {"_tensor_at(any node, int output)", tensor_at, function},
     {"_push_saved_tensors_hooks(any pack, any unpack)", [](PyObject* p, PyObject* u) { push_saved_hooks(p, u); }, function},
     {"_pop_saved_tensors_hooks()", []() { pop_saved_hooks(); }, function},
     {"_set_saved_tensors_hooks_disabled(any message)", [](PyObject* m) { set_saved_hooks_disabled(m == Py_None ? "" : to_string(m)); },

@@ -124,7 +124,9 @@ void check_overlap(const Tensor& out, const Tensor& result, PyObject* argument, 
 
 void copy_out(const Tensor& out, const Tensor& result, const char* name, bool exact) {
     const DType r = result.dtype(), o = out.dtype();
-    if (exact && r != o) throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name, ")");
+    if (exact && r != o)
+        throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name, ": scalar type ", type_name(r),
+                           ")");
     if ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name, ", out=)");
     check_same_device(name, out, result);

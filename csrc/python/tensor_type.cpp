@@ -11,6 +11,7 @@
 #include "../ops/sparse.h"
 #include "autocast.h"
 #include "conjugate.h"
+#include "numpy_array.h"
 #include "overrides.h"
 #include "registry.h"
 #include "signature.h"
@@ -154,7 +155,12 @@ PyObject* to_python_index(PyObject* a) {
 PyObject* compare(PyObject* a, PyObject* b, int op) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
-        if (!operand(a, x) || !operand(b, y)) { Py_RETURN_NOTIMPLEMENTED; }
+        if (!operand(a, x) || !operand(b, y)) {
+            // equality with an array is that of its elements
+            if ((op != Py_EQ && op != Py_NE) || !is_tensor(a) || !is_plain_array(b)) Py_RETURN_NOTIMPLEMENTED;
+            const Tensor array = tensor_from_data(b, std::nullopt);
+            return (op == Py_EQ ? eq(as_tensor(a), array) : ne(as_tensor(a), array)).release();
+        }
         static const Pointwise ops[] = {Pointwise::lt, Pointwise::le, Pointwise::eq, Pointwise::ne, Pointwise::gt, Pointwise::ge};
         ANSWERED(ops[op], "", a, b)
         Profiled profiled;
@@ -312,6 +318,16 @@ GETTER(real) {
 GETTER(imag) {
     return guarded([&] { return imag(as_tensor(self)).release(); });
 }
+template <Tensor (*part)(const Tensor&)> int set_part(PyObject* self, PyObject* value, void*) {
+    return guarded(-1, [&] {
+        if (!value) throw RuntimeError("the parts of a complex tensor can't be deleted");
+        const Tensor& t = as_tensor(self);
+        const Tensor to = part(t);
+        if (is_tensor(value)) copy_(to, as_tensor(value));
+        else fill_(to, to_scalar(value));
+        return 0;
+    });
+}
 Tensor reversed(const Tensor& t) {
     Dims order;
     for (int64_t i = t.dim() - 1; i >= 0; i--) order.push_back(i);
@@ -359,8 +375,8 @@ PyGetSetDef getset[] = {
     {"grad_fn", get_grad_fn, nullptr, nullptr, nullptr},
     {"_base", get_base, nullptr, nullptr, nullptr},
     {"data", get_data, set_data_attribute, nullptr, nullptr},
-    {"real", get_real, nullptr, nullptr, nullptr},
-    {"imag", get_imag, nullptr, nullptr, nullptr},
+    {"real", get_real, set_part<real>, nullptr, nullptr},
+    {"imag", get_imag, set_part<imag>, nullptr, nullptr},
     {"T", get_T, nullptr, nullptr, nullptr},
     {"mT", get_mT, nullptr, nullptr, nullptr},
     {"H", get_H, nullptr, nullptr, nullptr},
@@ -409,6 +425,7 @@ PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
         request.retain_graph = retain == Py_None ? request.create_graph : truth_of(retain);
         if (inputs != Py_None) {
             if (is_tensor(inputs)) request.inputs.push_back(as_tensor(inputs));
+            else if (PyDict_Check(inputs)) request.inputs = to_tensors(Ref(PyDict_Values(inputs)).get());
             else request.inputs = to_tensors(inputs);
             if (request.inputs.empty()) throw RuntimeError("`inputs` argument to `backward()` cannot be empty.");
         }

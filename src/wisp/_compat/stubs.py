@@ -186,7 +186,6 @@ STUBS = {
             **same("rebuild_tensor reduce_storage reduce_tensor", From("wisp.multiprocessing.shared")),
         },
     ),
-    "utils.deterministic": ("Whether new memory is filled; it is not.", {"fill_uninitialized_memory": True}),
     "utils.model_zoo": (
         "The old place of `wisp.hub.load_state_dict_from_url`.",
         {"load_url": From("wisp.hub", "load_state_dict_from_url")},

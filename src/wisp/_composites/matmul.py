@@ -65,6 +65,15 @@ def chain_matmul(*matrices, out=None):
     return result if out is None else _into(result, out)
 
 
+def _int_mm(input, mat2, *, out=None):
+    """The product of matrices of 8-bit integers, in 32 bits."""
+    for matrix in (input, mat2):
+        if matrix.dim() != 2 or matrix.dtype not in (_core.int8, _core.uint8):
+            raise RuntimeError(f"_int_mm: expected matrices of 8-bit integers, got shape {tuple(matrix.shape)} of {matrix.dtype}")
+    result = input.to(_core.int32) @ mat2.to(_core.int32)
+    return result if out is None else _into(result, out)
+
+
 def _into(result, out):
     if out.dtype != result.dtype:
         raise RuntimeError(f"Expected out tensor to have dtype {str(result.dtype)[6:]}, but got {str(out.dtype)[6:]} instead")
@@ -73,6 +82,6 @@ def _into(result, out):
     return out.copy_(result)
 
 
-FUNCTIONS = [einsum, tensordot, chain_matmul]
+FUNCTIONS = [einsum, tensordot, chain_matmul, _int_mm]
 METHODS = []
 INPLACE = []

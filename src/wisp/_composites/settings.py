@@ -4,12 +4,27 @@ import warnings as _warnings
 
 from wisp import _core
 
-_state = {"deterministic": False, "warn_only": False, "precision": "highest", "warn_always": False}
+_state = {"deterministic": False, "warn_only": False, "precision": "highest", "warn_always": False, "fill": True}
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Ask for algorithms that give the same result every time: Wisp's always do, so the choice is only remembered."""
-    _state["deterministic"], _state["warn_only"] = bool(mode), bool(warn_only)
+    """Ask for algorithms that give the same result every time: Wisp's always do. What `empty` makes is filled then, with NaN or the largest
+    number, unless `utils.deterministic.fill_uninitialized_memory` is off."""
+    for name, value in (("'mode' (position 1)", mode), ("'warn_only'", warn_only)):
+        if not isinstance(value, bool):
+            raise TypeError(f"_set_deterministic_algorithms(): argument {name} must be bool, not {type(value).__name__}")
+    _state["deterministic"], _state["warn_only"] = mode, warn_only
+    _core._operators[""]["_fill_new_memory"](mode and _state["fill"])
+
+
+def _fill_uninitialized_memory(on=None):
+    """Whether deterministic mode fills new memory; with an argument, sets it."""
+    if on is not None:
+        if not isinstance(on, bool):
+            raise TypeError(f"expected a bool, got {type(on).__name__}")
+        _state["fill"] = on
+        _core._operators[""]["_fill_new_memory"](on and _state["deterministic"])
+    return _state["fill"]
 
 
 def are_deterministic_algorithms_enabled():

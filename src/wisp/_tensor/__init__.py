@@ -153,7 +153,8 @@ def __reduce_ex__(self, protocol):
 
 
 def _rebuild_in(cls, memory, dtype, shape, stride, offset, requires_grad, attributes):
-    tensor = _core._operators[""]["_from_storage"](memory, dtype, list(shape), list(stride), offset)
+    data = memory.data if isinstance(memory, _Memory) else memory  # copy.copy: the same memory
+    tensor = _core._operators[""]["_from_storage"](data, dtype, list(shape), list(stride), offset)
     if cls is not None:
         tensor = _core.Tensor._make_subclass(cls, tensor, requires_grad)
     else:

@@ -5,7 +5,16 @@ from wisp import _core, _reference
 from wisp.autograd import graph
 from wisp.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from wisp.autograd.function import Function
-from wisp.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
+from wisp.autograd.grad_mode import (  # noqa: F401
+    _force_original_view_tracking,
+    enable_grad,
+    inference_mode,
+    is_multithreading_enabled,
+    is_view_replay_enabled,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
 from wisp.autograd.gradcheck import gradcheck, gradgradcheck
 from wisp.autograd.variable import Variable
 
@@ -32,6 +41,8 @@ __all__ = [
 def __getattr__(name):
     import importlib
 
+    if name == "kineto_available":
+        return importlib.import_module("wisp.profiler").kineto_available
     if name in ("forward_ad", "functional", "profiler"):
         return importlib.import_module("wisp.autograd." + name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -40,7 +51,14 @@ def __getattr__(name):
 def _listed(value):
     if value is None:
         return []
+    if isinstance(value, dict):
+        return list(value.values())
     return [value] if isinstance(value, (wisp.Tensor, graph.GradientEdge)) else list(value)
+
+
+def _at_edges(values):
+    """Tensors, those that stand for edges among them."""
+    return [_core._tensor_at(value.node, value.output_nr) if isinstance(value, graph.GradientEdge) else value for value in values]
 
 
 def _dense(tensors, gradients=None):
@@ -93,10 +111,10 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
             )
         grad_tensors = grad_variables
     if inputs is not None:
-        inputs = _listed(inputs)
+        inputs = _at_edges(_listed(inputs))
         if not inputs:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    tensors = _listed(tensors)
+    tensors = _at_edges(_listed(tensors))
     gradients = _start_gradients(tensors, grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
     _core._backward(_dense(tensors), _dense(tensors, gradients), keep, create_graph, None if inputs is None else _dense(inputs))
@@ -116,14 +134,23 @@ def grad(
     """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` stays as it is.
 
     An input that the outputs do not depend on is an error, None with `allow_unused`, zeros with `materialize_grads`.
-    With `is_grads_batched` the gradients to start with have a first dimension of independent runs.
+    A dict of inputs gives a dict of gradients. With `is_grads_batched` the gradients to start with have a first dimension of
+    independent runs.
     """
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
     allow_unused = materialize_grads if allow_unused is None else allow_unused
-    outputs, inputs = _listed(outputs), _listed(inputs)
-    if not inputs:
+    names = None
+    if not isinstance(inputs, (wisp.Tensor, tuple, list)) and hasattr(inputs, "keys"):
+        if type(inputs) is not dict:
+            raise TypeError(f"inputs with names must be a dict, got {type(inputs).__name__}")
+        names = list(inputs)
+        if not names:
+            raise RuntimeError("grad: the dict of inputs cannot be empty")
+    outputs, given = _at_edges(_listed(outputs)), _listed(inputs)
+    if not given:
         raise ValueError("grad requires non-empty inputs.")
+    inputs = _at_edges(given)
     gradients = _dense(outputs, _start_gradients(outputs, grad_outputs, is_grads_batched))
     keep = create_graph if retain_graph is None else retain_graph
     sources, outputs, inputs = inputs, _dense(outputs), _dense(inputs)
@@ -147,12 +174,12 @@ def grad(
         source._with(result) if result is not None and hasattr(source, "_held") else result for source, result in zip(sources, results)
     )
     if materialize_grads:
-        if any(result is None and not isinstance(source, wisp.Tensor) for result, source in zip(results, inputs)):
+        if any(result is None and not isinstance(source, wisp.Tensor) for result, source in zip(results, given)):
             raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         results = tuple(
             wisp.zeros_like(source, requires_grad=create_graph) if result is None else result for result, source in zip(results, sources)
         )
-    return results
+    return results if names is None else dict(zip(names, results))
 
 
 _reference.attach(__name__, globals())

@@ -1,6 +1,8 @@
 """Operations with a derivative written in Python."""
 
 import functools
+import inspect
+import weakref
 
 import wisp
 from wisp import _core
@@ -28,6 +30,7 @@ class FunctionCtx:
     _node = None
     _saved_for_forward = ()
     _arguments = ()
+    _places = None  # where tensors are among forward's results, and how many these are, if not all are tensors
     needs_input_grad = ()
 
     def save_for_backward(self, *tensors):
@@ -61,6 +64,10 @@ class FunctionCtx:
         """If False, `backward` gets None instead of zeros for outputs that had no part in the loss."""
         self._materialize = value
 
+    def apply(self, *grads):
+        """Run `backward` by hand."""
+        return _call_backward(self._function, self, grads)
+
     # ------------------------------------------------------------ called by the engine
     def _run_backward(self, grads, node):
         """Gradients of the outputs in, gradients of the inputs (one per argument of `apply`) out."""
@@ -77,7 +84,12 @@ class FunctionCtx:
                 wisp.zeros(shape, dtype=dtype, device=device) if grad is None else grad
                 for grad, (shape, dtype, device) in zip(grads, self._outputs)
             )
-        results = function._backward(self, *grads)
+        if self._places is not None:  # one gradient per result of forward, None for what is no tensor
+            every = [None] * self._places[1]
+            for place, grad in zip(self._places[0], grads):
+                every[place] = grad
+            grads = tuple(every)
+        results = _call_backward(function, self, grads)
         if not isinstance(results, tuple):
             results = tuple(results) if isinstance(results, list) else (results,)
         expected = len(self.needs_input_grad)
@@ -148,6 +160,7 @@ class Function:
     """
 
     generate_vmap_rule = False
+    boxed_grads_call = False  # backward(ctx, [gradients]): it may empty the list to free them early
 
     def __init__(self, *args, **kwargs):
         raise RuntimeError(
@@ -176,18 +189,18 @@ class Function:
     def jvp(ctx, *grad_inputs):
         raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
 
-    @classmethod
-    def _backward(cls, ctx, *grads):
-        own_backward, own_vjp = cls.backward is not Function.backward, cls.vjp is not Function.vjp
-        if own_backward and own_vjp:
-            raise RuntimeError(
-                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
-            )
-        return (cls.vjp if own_vjp else cls.backward)(ctx, *grads)
+    @staticmethod
+    def vmap(info, in_dims, *args):
+        """The rule for batches; see `func.vmap`."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap static method or set generate_vmap_rule=True."
+        )
 
     @classmethod
     def apply(cls, *args, **kwargs):
         """Run `forward`, and record `backward` if an argument requires grad."""
+        if kwargs or cls.setup_context is not Function.setup_context:
+            args, kwargs = _positional(cls, args, kwargs)
         if _apply_batched is not None and any(type(arg) is _BatchedTensor for arg in args):
             return _apply_batched(cls, args, kwargs)
         ctx = FunctionCtx()
@@ -237,6 +250,8 @@ class Function:
             if not (output.is_floating_point() or output.is_complex()) or any(output is tensor for tensor in ctx._non_differentiable):
                 plain.append(output)
         outputs = tuple(values[i] for i in places)
+        if len(places) != len(values):
+            ctx._places = places, len(values)
         ctx._function, ctx._name = cls, cls.__name__ + "Backward"
         ctx._outputs = [(tuple(output.shape), output.dtype, output.device) for output in outputs]
         recorded = _core._function_record(ctx, ctx._name, inputs, outputs, tuple(dirty), tuple(plain), ctx._to_save)
@@ -244,6 +259,31 @@ class Function:
         for i, output in zip(places, recorded):
             values[i] = output
         return values[0] if single else tuple(values)
+
+
+def _positional(cls, args, kwargs):
+    """The arguments of `forward` in its order, with defaults where `setup_context` will see them."""
+    with_context = cls.setup_context is Function.setup_context
+    signature = _signatures.get(cls.forward)
+    if signature is None:
+        _signatures[cls.forward] = signature = inspect.signature(cls.forward)
+    bound = signature.bind(*((None,) if with_context else ()), *args, **kwargs)
+    if not with_context:
+        bound.apply_defaults()
+    return bound.args[1:] if with_context else bound.args, bound.kwargs
+
+
+_signatures = weakref.WeakKeyDictionary()
+
+
+def _call_backward(function, ctx, grads):
+    own_backward, own_vjp = function.backward is not Function.backward, function.vjp is not Function.vjp
+    if own_backward and own_vjp:
+        raise RuntimeError(
+            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
+        )
+    backward = function.vjp if own_vjp else function.backward
+    return backward(ctx, list(grads)) if function.boxed_grads_call else backward(ctx, *grads)
 
 
 class InplaceFunction(Function):

@@ -20,9 +20,7 @@ def _as_tuple(value, what, function):
 
 def _fresh(inputs, create_graph):
     """Inputs as the starts of a new graph; with `create_graph` it stays connected to the old one."""
-    if create_graph:
-        return tuple(x.view_as(x) for x in inputs)
-    return tuple(x.detach().requires_grad_() for x in inputs)
+    return tuple(x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_() for x in inputs)
 
 
 def _finish(values, create_graph):
@@ -46,8 +44,12 @@ def _check_strict(outputs, strict):
             )
 
 
-def _gradients(outputs, inputs, weights, create_graph, strict=False):
-    """Gradients of outputs, weighted; zeros where there is no dependence (an error if `strict`)."""
+_OUTPUT = "The output of the user-provided function"
+_JACOBIAN = "The jacobian of the user-provided function"
+
+
+def _gradients(outputs, inputs, weights, create_graph, strict=False, what=_OUTPUT):
+    """Gradients of outputs, weighted; zeros where there is no dependence (an error about `what`, if `strict`)."""
     pairs = [(output, weight) for output, weight in zip(outputs, weights) if output.requires_grad]
     if not pairs:
         return tuple(wisp.zeros_like(x) for x in inputs)
@@ -61,24 +63,39 @@ def _gradients(outputs, inputs, weights, create_graph, strict=False):
     )
     for i, result in enumerate(results):
         if strict and result is None:
-            raise RuntimeError(f"Output of the user-provided function is independent of input {i}. This is not allowed in strict mode.")
+            raise RuntimeError(f"{what} is independent of input {i}. This is not allowed in strict mode.")
     return tuple(wisp.zeros_like(x) if result is None else result for result, x in zip(results, inputs))
 
 
-def _vectors(v, likes, what, name):
+def _vectors(v, likes, likes_tuple, of_input, name):
     if v is None:
         if len(likes) != 1 or likes[0].numel() != 1:
-            raise RuntimeError(
-                f"The vector v can only be None if the user-provided function returns a single Tensor with a single element ({name})."
-            )
+            source = "input to the user-provided function is" if of_input else "user-provided function returns"
+            raise RuntimeError(f"The vector v can only be None if the {source} a single Tensor with a single element ({name}).")
         return tuple(wisp.ones_like(x) for x in likes)
     _, v = _as_tuple(v, "v", name)
     if len(v) != len(likes):
+        if not likes_tuple:
+            raise RuntimeError("The given v should contain a single Tensor.")
         raise RuntimeError(f"v is a tuple of invalid length: should be {len(likes)} but got {len(v)}.")
     for i, (vector, like) in enumerate(zip(v, likes)):
         if vector.shape != like.shape:
-            raise RuntimeError(f"v has invalid size: entry {i} should be {like.shape} ({what}) but got {vector.shape}.")
+            entry = f"Entry {i} in " if likes_tuple else ""
+            raise RuntimeError(f"{entry}v has invalid size: should be {like.shape} but got {vector.shape}.")
     return v
+
+
+def _check_dependence(gradients, strict):
+    for i, gradient in enumerate(gradients):
+        if strict and not gradient.requires_grad:
+            raise RuntimeError(f"{_JACOBIAN} with respect to input {i} is independent of the input. This is not allowed in strict mode.")
+
+
+def _check_jacobian(results, create_graph, strict):
+    """Strict and to be differentiated again: the gradients must depend on the inputs."""
+    for i, result in enumerate(results):
+        if strict and create_graph and not result.requires_grad:
+            raise RuntimeError(f"{_JACOBIAN} is independent of input {i}. This is not allowed in strict mode when create_graph=True.")
 
 
 def vjp(func, inputs, v=None, create_graph=False, strict=False):
@@ -86,8 +103,9 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
     with wisp.enable_grad():
         was_tuple, inputs, outputs_tuple, outputs = _run(func, inputs, create_graph, "vjp")
         _check_strict(outputs, strict)
-        v = _vectors(v, outputs, "as the output", "vjp")
+        v = _vectors(v, outputs, outputs_tuple, False, "vjp")
         results = _gradients(outputs, inputs, v, create_graph, strict)
+        _check_jacobian(results, create_graph, strict)
     outputs, results = _finish(outputs, create_graph), _finish(results, create_graph)
     return outputs if outputs_tuple else outputs[0], results if was_tuple else results[0]
 
@@ -97,11 +115,12 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
     with wisp.enable_grad():
         was_tuple, inputs, outputs_tuple, outputs = _run(func, inputs, create_graph, "jvp")
         _check_strict(outputs, strict)
-        v = _vectors(v, inputs, "as the input", "jvp")
+        v = _vectors(v, inputs, was_tuple, True, "jvp")
         # the gradient is linear in its weights; its own gradient with respect to them is the product
         weights = tuple(wisp.zeros_like(output, requires_grad=True) for output in outputs)
         gradients = _gradients(outputs, inputs, weights, True, strict)
         results = _gradients(gradients, weights, v, create_graph)
+        _check_jacobian(results, create_graph, strict)
     outputs, results = _finish(outputs, create_graph), _finish(results, create_graph)
     return outputs if outputs_tuple else outputs[0], results if outputs_tuple else results[0]
 
@@ -110,6 +129,11 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
     """The Jacobian: for each output and input a tensor of shape (*output.shape, *input.shape)."""
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
+    if strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. "
+            "Please either set `strict=False` or `vectorize=False`."
+        )
     if strategy == "forward-mode":
         if create_graph:
             raise NotImplementedError(
@@ -122,12 +146,14 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
         was_tuple, inputs, outputs_tuple, outputs = _run(func, inputs, create_graph, "jacobian")
         _check_strict(outputs, strict)
         rows = []
-        for output in outputs:
+        for number, output in enumerate(outputs):
             columns = [[] for _ in inputs]
             for i in range(output.numel()):
                 weight = wisp.zeros(output.numel(), dtype=output.dtype, device=output.device)
                 weight[i] = 1
-                parts = _gradients([output], inputs, [weight.view(output.shape)], create_graph, strict)
+                what = f"Output {number} of the user-provided function"
+                parts = _gradients([output], inputs, [weight.view(output.shape)], create_graph, strict, what)
+                _check_jacobian(parts, create_graph, strict)
                 for column, part in zip(columns, parts):
                     column.append(part)
             rows.append(
@@ -167,7 +193,8 @@ def _forward_jacobian(func, inputs, strict):
 def _scalar(func, name):
     def scalar(*inputs):
         output = func(*inputs)
-        if not isinstance(output, wisp.Tensor):
+        was_tuple, outputs = _as_tuple(output, "outputs of the user-provided function", name)
+        if was_tuple:
             raise RuntimeError(f"The function given to {name} should return a single Tensor")
         if output.numel() != 1:
             raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element")
@@ -184,7 +211,11 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, out
     def gradient(*points):
         # in forward mode the points carry tangents but start no graph
         points = tuple(x if x.requires_grad else _core._without_graph(x).requires_grad_() for x in points)
-        return _gradients([scalar(*points)], points, [wisp.ones((), dtype=points[0].dtype, device=points[0].device)], True, strict)
+        output = scalar(*points)
+        _check_strict([output], strict)
+        results = _gradients([output], points, [wisp.ones((), dtype=points[0].dtype, device=points[0].device)], True)
+        _check_dependence(results, strict)
+        return results
 
     rows = jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
     return rows if was_tuple else rows[0][0]
@@ -195,8 +226,9 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
     with wisp.enable_grad():
         was_tuple, inputs, _, outputs = _run(_scalar(func, "vhp"), inputs, create_graph, "vhp")
         _check_strict(outputs, strict)
-        v = _vectors(v, inputs, "as the input", "vhp")
+        v = _vectors(v, inputs, was_tuple, True, "vhp")
         gradients = _gradients(outputs, inputs, [wisp.ones_like(outputs[0])], True, strict)
+        _check_dependence(gradients, strict)
         results = _gradients(gradients, inputs, v, create_graph, strict)
     outputs, results = _finish(outputs, create_graph), _finish(results, create_graph)
     return outputs[0], results if was_tuple else results[0]
@@ -207,8 +239,9 @@ def hvp(func, inputs, v=None, create_graph=False, strict=False):
     with wisp.enable_grad():
         was_tuple, inputs, _, outputs = _run(_scalar(func, "hvp"), inputs, create_graph, "hvp")
         _check_strict(outputs, strict)
-        v = _vectors(v, inputs, "as the input", "hvp")
+        v = _vectors(v, inputs, was_tuple, True, "hvp")
         gradients = _gradients(outputs, inputs, [wisp.ones_like(outputs[0])], True, strict)
+        _check_dependence(gradients, strict)
         weights = tuple(wisp.zeros_like(x, requires_grad=True) for x in inputs)
         doubled = _gradients(gradients, inputs, weights, True, strict)
         results = _gradients(doubled, weights, v, create_graph)

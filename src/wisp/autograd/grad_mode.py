@@ -132,17 +132,49 @@ class inference_mode(_Mode):
         _core._set_grad_enabled(self.prev[1])
 
 
-class set_multithreading_enabled(_Mode):
-    """Accepted for PyTorch's sake: backward always runs in the calling thread here."""
+_settings = {"multithreading": True, "view_replay": False}  # of PyTorch's engine; backward runs in the calling thread here
+
+
+class _Setting(_Mode):
+    """A setting that programs make and ask for, with no effect here."""
+
+    name = None
 
     def __init__(self, mode):
-        self.mode = mode
+        self.mode, self.prev = mode, _settings[self.name]
+        _settings[self.name] = mode
+
+    def __call__(self, function):
+        _settings[self.name] = self.prev  # a decorator changes nothing until the function runs
+        return super().__call__(function)
 
     def _again(self):
-        return set_multithreading_enabled(self.mode)
+        return type(self)(self.mode)
 
     def __enter__(self):
-        pass
+        _settings[self.name] = self.mode
 
     def __exit__(self, *_):
-        pass
+        _settings[self.name] = self.prev
+
+
+class set_multithreading_enabled(_Setting):
+    """Accepted for PyTorch's sake: backward always runs in the calling thread here."""
+
+    name = "multithreading"
+
+
+class _force_original_view_tracking(_Setting):
+    """Accepted for PyTorch's sake: views remember their base."""
+
+    name = "view_replay"
+
+
+def is_multithreading_enabled():
+    """What `set_multithreading_enabled` was told."""
+    return _settings["multithreading"]
+
+
+def is_view_replay_enabled():
+    """Whether views are replayed on their base's history: they are not, unless asked for."""
+    return _settings["view_replay"]

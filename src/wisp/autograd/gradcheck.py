@@ -38,18 +38,17 @@ def _numerical(func, inputs, x, eps):
     """-> per output the matrix (reals of x) x (reals of the output) of difference quotients."""
     place = wisp.view_as_real(x.data) if x.is_complex() else x.data
     columns = None
-    with wisp.no_grad():
-        for index in _indices(tuple(place.shape)):
-            before = place[index].item()
-            values = []
-            for shift in (-eps, eps):
-                place[index] = before + shift
-                values.append([_flat(y).clone() for y in _outputs(func, inputs)])
-            place[index] = before
-            rows = [(high - low) / (2 * eps) for low, high in zip(*values)]
-            columns = [[] for _ in rows] if columns is None else columns
-            for column, row in zip(columns, rows):
-                column.append(row)
+    for index in _indices(tuple(place.shape)):
+        before = place[index].item()
+        values = []
+        for shift in (-eps, eps):
+            place[index] = before + shift
+            values.append([_flat(y).clone() for y in _outputs(func, inputs)])
+        place[index] = before
+        rows = [(high - low) / (2 * eps) for low, high in zip(*values)]
+        columns = [[] for _ in rows] if columns is None else columns
+        for column, row in zip(columns, rows):
+            column.append(row)
     return None if columns is None else [wisp.stack(column) for column in columns]
 
 
@@ -77,6 +76,40 @@ def _analytical(y, inputs, allow_unused=True):
     return [wisp.stack(column, 1) if column else None for column in columns]
 
 
+_REENTRANT = "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values"
+
+
+def _fast(func, inputs, outputs, tested, eps, atol, rtol, nondet_tol):
+    """Whether numbers u·J·v agree for one random pair of vectors per output and input: two calls and one pass each."""
+    for x in tested:
+        if not x.numel():
+            continue
+        place = wisp.view_as_real(x.data) if x.is_complex() else x.data
+        u = wisp.rand(place.shape, dtype=place.dtype, device=x.device)
+        u = u / u.norm()
+        before, values = place.clone(), []
+        for shift in (-eps, eps):
+            place.copy_(before + shift * u)
+            values.append([_flat(y).clone() for y in _outputs(func, inputs)])
+        place.copy_(before)
+        for y, low, high in zip(outputs, *values):
+            if low.numel() != high.numel() or low.numel() != _flat(y).numel():
+                raise AssertionError("gradcheck: the function's output must have the same shape for inputs that are close to each other")
+            v = wisp.rand(low.shape, dtype=low.dtype, device=low.device)
+            numerical = ((high - low) / (2 * eps) * v).sum()
+            gradient = None
+            if y.requires_grad:
+                weight = wisp.view_as_complex(v.view(*y.shape, 2)) if y.is_complex() else v.view(y.shape)
+                (gradient,) = wisp.autograd.grad(y, [x], weight.to(y.dtype), retain_graph=True, allow_unused=True)
+                (again,) = wisp.autograd.grad(y, [x], weight.to(y.dtype), retain_graph=True, allow_unused=True)
+                if gradient is not None and (_flat(gradient) - _flat(again)).abs().max() > nondet_tol:
+                    raise GradcheckError(_REENTRANT)
+            analytical = wisp.zeros_like(numerical) if gradient is None else (_flat(gradient) * u.reshape(-1)).sum()
+            if not wisp.allclose(analytical, numerical.to(analytical.dtype), rtol, atol * max(1.0, (u.sum() * v.sum()).item())):
+                return False
+    return True
+
+
 def gradcheck(
     func,
     inputs,
@@ -99,7 +132,8 @@ def gradcheck(
 
     Otherwise a GradcheckError, or False without `raise_exception`. `nondet_tol` bounds the difference of two backward
     passes; `check_undefined_grad` checks that backward copes with outputs that get no gradient; `check_forward_ad` checks
-    forward mode, too, and `check_backward_ad=False` leaves backward alone.
+    forward mode, too, and `check_backward_ad=False` leaves backward alone. `fast_mode` compares products with random vectors
+    first, and whole Jacobians only where these disagree.
     """
     try:
         if not check_backward_ad and not check_forward_ad:
@@ -108,7 +142,7 @@ def gradcheck(
         if check_forward_ad:
             _check_forward(func, inputs, eps, atol, rtol)
         if check_backward_ad:
-            _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes)
+            _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode)
         return True
     except GradcheckError:
         if raise_exception:
@@ -116,7 +150,7 @@ def gradcheck(
         return False
 
 
-def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes):
+def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode):
     tested = _differentiable(inputs)
     if not tested:
         raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True.")
@@ -133,9 +167,11 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
             raise RuntimeError("gradcheck: an input has overlapping memory (an expanded tensor); use .contiguous()")
     outputs = _outputs(func, inputs)
     if not any(y.requires_grad for y in outputs):
-        if not outputs:
-            raise ValueError("gradcheck: the function returned no floating point or complex tensor")
         _check_constant(func, inputs, tested, eps)
+        return
+    if fast_mode and _fast(func, inputs, outputs, tested, eps, atol, rtol, nondet_tol):
+        if check_undefined_grad:
+            _check_undefined(func, inputs, tested)
         return
     analytical = [_analytical(y, tested) if y.requires_grad else None for y in outputs]
     for j, x in enumerate(tested):
@@ -157,10 +193,7 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
         again = _analytical(y, tested)
         for j, (first, second) in enumerate(zip(analytical[i], again)):
             if first is not None and first.numel() and (first - second).abs().max() > nondet_tol:
-                raise GradcheckError(
-                    "Backward is not reentrant, i.e., running backward with same input and "
-                    f"grad_output multiple times gives different values (output {i}, input {j})"
-                )
+                raise GradcheckError(f"{_REENTRANT} (output {i}, input {j})")
     if check_grad_dtypes:
         for y in outputs:
             if y.requires_grad:
@@ -283,4 +316,5 @@ def gradgradcheck(
         nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
+        fast_mode=fast_mode,
     )

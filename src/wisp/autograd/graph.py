@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import threading
+import weakref
 
 import wisp
 from wisp import _core, _reference
@@ -92,16 +93,80 @@ def disable_saved_tensors_hooks(error_message):
         _core._set_saved_tensors_hooks_disabled(before)
 
 
-class _Kept:
-    def __init__(self, tensor):
-        self.tensor = tensor
+class _Handle:
+    """What the graph keeps of a saved tensor."""
+
+
+class _AllowMutationOnSavedContext:
+    """Tensors that graphs hold, and copies of those that were changed since."""
+
+    def __init__(self):
+        self.original = weakref.WeakKeyDictionary()  # handle -> tensor
+        self.cloned = weakref.WeakKeyDictionary()  # handle -> the copy made before the first change
+        self.tid_to_weakhandle = weakref.WeakValueDictionary()  # (tensor, memory, version) -> handle
+
+    def pack(self, tensor):
+        key = id(tensor), tensor._storage_ptr(), tensor._version
+        handle = self.tid_to_weakhandle.get(key)
+        if handle is None:
+            self.tid_to_weakhandle[key] = handle = _Handle()
+            self.original[handle] = tensor
+        return handle
+
+    def unpack(self, handle):
+        if self is not _allowing or (handle not in self.original and handle not in self.cloned):
+            raise AssertionError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was originally recorded."
+            )
+        return self.cloned[handle] if handle in self.cloned else self.original[handle]
+
+    def before_change(self, tensor):
+        """Copy what is saved of the memory that is about to be written to."""
+        place = tensor._storage_ptr(), tensor._version
+        for key, handle in list(self.tid_to_weakhandle.items()):
+            if key[1:] == place and handle in self.original:
+                with wisp.no_grad():
+                    self.cloned[handle] = self.original.pop(handle).clone()
+
+
+_allowing = None  # the context that is open
 
 
 @contextlib.contextmanager
 def allow_mutation_on_saved_tensors():
-    """Inside, tensors saved for backward may be changed in place afterwards: what is saved is a copy."""
-    with saved_tensors_hooks(lambda tensor: _Kept(tensor.detach().clone()), lambda kept: kept.tensor):
-        yield
+    """Inside, tensors saved for backward may be changed in place afterwards: they are copied before the change."""
+    global _allowing
+    from wisp.overrides import TorchFunctionMode
+    from wisp.utils._pytree import tree_leaves
+
+    class BeforeChanges(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            name = func.__name__
+            if "out" in kwargs:
+                changed = kwargs["out"]
+            elif (
+                (name.endswith("_") and not name.endswith("__"))
+                or (name.startswith("__i") and name != "__invert__")
+                or name == "__setitem__"
+            ):
+                changed = args[0]
+            else:
+                changed = ()
+            for tensor in tree_leaves(changed):
+                if isinstance(tensor, wisp.Tensor):
+                    context.before_change(tensor)
+            return func(*args, **kwargs)
+
+    if _allowing is not None:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    context = _AllowMutationOnSavedContext()
+    with saved_tensors_hooks(context.pack, context.unpack), BeforeChanges():
+        _allowing = context
+        try:
+            yield context
+        finally:
+            _allowing = None
 
 
 class _Handles(RemovableHandle):

@@ -403,7 +403,7 @@ def apply_function(cls, args, kwargs):
     found = []
     _batched_in(list(args), found)
     level = levels()[max(t._level for t in found) - 1]
-    if not hasattr(cls, "vmap"):
+    if cls.vmap is wisp.autograd.Function.vmap:
         return _loop(lambda *values: cls.apply(*values, **kwargs), args, level)
     in_dims = tuple(0 if is_batched(a, level.number) else None for a in args)
     values = [a._physical if is_batched(a, level.number) else a for a in args]

@@ -48,8 +48,9 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     return into(out, _largest(sums, columns, keepdim) if ord > 0 else sums.amin(columns, keepdim))
 
 
-def norm(input, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
-    """input vector norm, or a matrix norm where two dimensions are meant."""
+def norm(input, ord=None, dim=None, keepdim=False, *, out=None, dtype=None, axis=None):
+    """A vector norm, or a matrix norm where two dimensions are meant. `axis` is NumPy's name of `dim`."""
+    dim = axis if dim is None else dim
     if dim is not None:
         dims = (dim,) if isinstance(dim, int) else tuple(dim)
         if len(dims) not in (1, 2):

@@ -225,7 +225,7 @@ def orthogonal_(tensor, gain=1, generator=None):
     """Fill with a (semi-)orthogonal matrix (Saxe et al., 2013); dimensions after the first count as columns."""
     if tensor.ndimension() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
-    if tensor.numel() == 0:
+    if tensor.numel() == 0 or tensor.is_meta:
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows

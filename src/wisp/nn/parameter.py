@@ -41,6 +41,11 @@ class Parameter(wisp.Tensor):
         memo[id(self)] = copy
         return copy
 
+    def __copy__(self):
+        copy = type(self)(self.data, self.requires_grad)
+        copy.__dict__.update(self.__dict__)
+        return copy
+
     def __repr__(self):
         return "Parameter containing:\n" + wisp.Tensor.__repr__(self)
 
@@ -105,7 +110,7 @@ class UninitializedTensorMixin:
 
     def share_memory_(self):
         raise RuntimeError(
-            "Can't share memory of an uninitialized parameter or buffer. Call `forward` once before `module.share_memory()`."
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` once before `module.share_memory()`."
         )
 
     def __repr__(self):

@@ -82,6 +82,21 @@ class _RandomState:
             wisp.cuda.set_rng_state(state, device)
 
 
+class _Autocast:
+    """Which casts are on now; `restored()` is a context in which they are again."""
+
+    def __init__(self):
+        self.state = [(kind, wisp.is_autocast_enabled(kind), wisp.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
+        self.cache = wisp.is_autocast_cache_enabled()
+
+    def restored(self):
+        stack = contextlib.ExitStack()
+        for kind, enabled, dtype in self.state:
+            if enabled or wisp.is_autocast_enabled(kind):
+                stack.enter_context(wisp.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=self.cache))
+        return stack
+
+
 def _describe(tensor):
     return tuple(tensor.shape), tensor.dtype, tensor.device
 
@@ -98,7 +113,7 @@ class _Run:
 
     def __init__(self, function, args, kwargs, preserve, recompute_context, check, early_stop):
         self.function, self.args, self.kwargs = function, args, kwargs
-        self.random = _RandomState(preserve, args)
+        self.random, self.autocast = _RandomState(preserve, args), _Autocast()
         self.recompute_context, self.check, self.early_stop = recompute_context, check, early_stop
         self.count = 0  # tensors saved the first time
         self.values = None  # tensors saved the second time
@@ -143,7 +158,13 @@ class _Run:
                 "again, which is not supported; use use_reentrant=True"
             )
 
-        with self.random.restored(), self.recompute_context, wisp.enable_grad(), saved_tensors_hooks(keep, misuse):
+        with (
+            self.random.restored(),
+            self.autocast.restored(),
+            self.recompute_context,
+            wisp.enable_grad(),
+            saved_tensors_hooks(keep, misuse),
+        ):
             try:
                 self.function(*self.args, **self.kwargs)
             except _Enough:
@@ -339,7 +360,7 @@ class CheckpointFunction(Function):
     @staticmethod
     def forward(ctx, function, preserve, *args):
         ctx.function = function
-        ctx.random = _RandomState(preserve, args)
+        ctx.random, ctx.autocast = _RandomState(preserve, args), _Autocast()
         ctx.places = [i for i, arg in enumerate(args) if isinstance(arg, wisp.Tensor)]
         ctx.args = [None if isinstance(arg, wisp.Tensor) else arg for arg in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -350,7 +371,7 @@ class CheckpointFunction(Function):
         args = list(ctx.args)
         for i, tensor in zip(ctx.places, ctx.saved_tensors):
             args[i] = tensor.detach().requires_grad_(tensor.requires_grad)
-        with ctx.random.restored(), wisp.enable_grad():
+        with ctx.random.restored(), ctx.autocast.restored(), wisp.enable_grad():
             outputs = ctx.function(*args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(output, grad) for output, grad in zip(outputs, grads) if isinstance(output, wisp.Tensor) and output.requires_grad]

@@ -303,3 +303,27 @@ def test_a_deep_chain_of_attributes():
         t = u
     del t, u
     gc.collect()
+
+
+def test_freed_memory_serves_other_sizes_and_goes_back():
+    program = """
+import wisp
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+start = resident()
+x = wisp.ones(1 << 27)
+assert resident() - start > 500
+del x
+assert resident() - start < 100, resident() - start
+parts = [wisp.ones(1 << 20) for _ in range(200)]
+assert resident() - start < 1000, resident() - start
+for i in range(3):  # a program that comes back for its sizes keeps them
+    parts = None
+    parts = [wisp.ones(1 << 22) for _ in range(32)]
+parts = None
+assert resident() - start > 400
+"""
+    import subprocess
+    import sys
+
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -3,6 +3,7 @@
 import sys
 
 from wisp._compat.stubs import fill
+from wisp._composites import settings as _settings
 from wisp._core import Generator, Size, default_generator, device, dtype, layout, memory_format  # noqa: F401
 from wisp._core import Tensor as TensorBase  # noqa: F401
 from wisp._core import Tensor as _TensorBase  # noqa: F401
@@ -42,6 +43,16 @@ def _parse_to(*args, **kwargs):
 
 _nn, _linalg, _fft, _special, _VariableFunctions = (_Names(name) for name in ("_nn", "_linalg", "_fft", "_special", "_VariableFunctions"))
 _nn._parse_to = _parse_to
+
+
+def _get_deterministic_fill_uninitialized_memory():
+    """Whether deterministic mode fills new memory."""
+    return _settings._fill_uninitialized_memory()
+
+
+def _set_deterministic_fill_uninitialized_memory(on):
+    """Set it."""
+    _settings._fill_uninitialized_memory(on)
 
 
 def _get_default_device():

@@ -57,6 +57,8 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
 
 def _element_size(dtype):
     """The bytes of an element."""
+    if not isinstance(dtype, wisp.dtype):
+        raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
     return dtype.itemsize
 
 

@@ -170,6 +170,12 @@ def embedding_bag(
             f"embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode='{mode}'). "
             "Please open a feature request on GitHub."
         )
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise RuntimeError(f"padding_idx must be within the number of embeddings, {weight.shape[0]}, but got {padding_idx}")
+    if per_sample_weights is not None and per_sample_weights.dtype != weight.dtype and weight.device.type == "cpu":
+        raise RuntimeError(
+            f"expected per_sample_weights to have the same type as weight, but got {per_sample_weights.dtype} and {weight.dtype}"
+        )
     padding = _padding(padding_idx, weight.shape[0])
     indices, ends = _bags(input, offsets, include_last_offset)
     if max_norm is not None:

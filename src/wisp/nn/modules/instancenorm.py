@@ -31,6 +31,9 @@ class _InstanceNorm(_NormBase):
     def _check_input_dim(self, input):
         self._expect_dims(input, self.dims + 1, self.dims + 2)
 
+    def _get_no_batch_dim(self):
+        return self.dims + 1
+
     def _get_num_features(self, input):
         return input.shape[-1 - self.dims]
 

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+import wisp
 from wisp.nn import functional as F
 from wisp.nn.modules.distance import PairwiseDistance
 from wisp.nn.modules.linear import Linear
@@ -247,6 +248,10 @@ class LinearCrossEntropyOptions:
     chunking_method: str = "auto"
     acc_policy: str = "auto"
     acc_dtype: object = None
+
+    def __post_init__(self):
+        if self.acc_dtype not in (None, wisp.float16, wisp.bfloat16, wisp.float32, wisp.float64):
+            raise ValueError(f"LinearCrossEntropyOptions: acc_dtype must be a floating dtype or None, got {self.acc_dtype}")
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):

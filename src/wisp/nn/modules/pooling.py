@@ -171,7 +171,7 @@ class _FractionalMaxPoolNd(Module):
         sizes, name = _ntuple(self.dims), type(self).__name__
         kernel_size = sizes(kernel_size)
         if any(size <= 0 for size in kernel_size):
-            raise ValueError(f"kernel_size must greater than zero, but got {kernel_size}")
+            raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")
         if output_size is None and output_ratio is None:
             raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
         if output_size is not None and output_ratio is not None:

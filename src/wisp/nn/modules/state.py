@@ -182,8 +182,10 @@ class State:
             if not assign:
                 tensor.materialize(given.shape)
         elif is_lazy(given):
-            error_msgs.append(f'The parameter named "{key}" is initialized in the model, but its counterpart in the checkpoint is not.')
-            return
+            raise RuntimeError(
+                f"{key}: Can't access the shape of an uninitialized parameter or buffer. It is initialized in the model, and its "
+                "counterpart in the checkpoint is not: run one forward pass before saving."
+            )
         else:
             if tensor.dim() == 0 and given.dim() == 1 and given.shape[0] == 1:  # how very old files keep scalars
                 given = given[0]

@@ -1,0 +1,81 @@
+"""Calls that PyTorch takes or refuses, beside the usual ones."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import wisp
+
+
+def test_older_orders_of_arguments():
+    a, b, m = wisp.ones(2), wisp.full((2,), 3.0), wisp.eye(2)
+    assert wisp.addcmul(a, 2, b, b).tolist() == [19.0, 19.0] == a.clone().addcmul_(2, b, b).tolist()
+    assert wisp.addcdiv(a, 2, b, b).tolist() == [3.0, 3.0]
+    assert wisp.add(a, 2, b).tolist() == [7.0, 7.0] and a.sub(2, b).tolist() == [-5.0, -5.0]
+    assert wisp.addmm(2, m, 3, m, m).tolist() == [[5.0, 0.0], [0.0, 5.0]] == m.addmm(2, 3, m, m).tolist()
+    assert m.clone().addmm_(2, m, m).tolist() == [[3.0, 0.0], [0.0, 3.0]]
+
+
+def test_in_place_writes_that_read_what_they_write():
+    x, index = wisp.ones(4), wisp.tensor([0, 1])
+    for write in (
+        lambda: x.index_add_(0, index, x[:2]),
+        lambda: x.index_copy_(0, index, x[1:3]),
+        lambda: x.scatter_(0, index, x[:2]),
+        lambda: index.index_fill_(0, index, 1),
+    ):
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            write()
+    x.index_add_(0, index, wisp.ones(4)[:2])
+    assert x.tolist() == [2.0, 2.0, 1.0, 1.0]
+
+
+def test_values_of_other_kinds():
+    x, mask = wisp.ones(2, dtype=wisp.int8), wisp.tensor([True, False])
+    assert x.masked_fill(mask, 2.5).tolist() == [2, 1]
+    with pytest.raises(RuntimeError, match="without overflow"):
+        x.masked_fill_(mask, 300)
+    with pytest.raises(RuntimeError, match="only supports boolean masks"):
+        x.masked_fill_(mask.byte(), 1)
+    assert wisp.equal(wisp.ones(2), wisp.ones(2, dtype=wisp.int32))
+    assert (wisp.tensor([1.0, 2.0]) == np.array([1.0, 3.0])).tolist() == [True, False]
+    z = wisp.zeros(2, dtype=wisp.complex64)
+    z.real, z.imag = wisp.tensor([1.0, 2.0]), 5
+    assert z.tolist() == [1 + 5j, 2 + 5j]
+    assert wisp.ones(1, 1, 2).squeeze(0, 1).shape == (2,) and wisp.amax(wisp.ones(2, 2), dim=None) == 1
+    assert wisp.linalg.norm(wisp.ones(4), axis=0) == 2
+
+
+def test_copies_share_memory_and_attributes():
+    x = wisp.nn.Parameter(wisp.ones(2))
+    x.note = "kept"
+    y = copy.copy(x)
+    y.data[0] = 5
+    assert type(y) is wisp.nn.Parameter and y.note == "kept" and x.tolist() == [5.0, 1.0] and y.requires_grad
+
+
+def test_devices_that_are_not_here_have_names():
+    assert str(wisp.device("mps")) == "mps" and wisp.device("xpu", 1) == wisp.device("xpu:1") != wisp.device("mps:1")
+    with pytest.raises(RuntimeError, match="xpu"):
+        wisp.ones(2, device="xpu")
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda"):
+        wisp.device("abacus")
+
+
+def test_deterministic_mode_fills_new_memory():
+    wisp.use_deterministic_algorithms(True)
+    try:
+        assert wisp.empty(3).isnan().all() and (wisp.empty(3, dtype=wisp.int8) == 127).all()
+        wisp.utils.deterministic.fill_uninitialized_memory = False
+        assert not wisp.utils.deterministic.fill_uninitialized_memory
+    finally:
+        wisp.utils.deterministic.fill_uninitialized_memory = True
+        wisp.use_deterministic_algorithms(False)
+
+
+def test_unique_is_in_the_graph():
+    y = wisp.unique(wisp.tensor([2.0, 1.0], requires_grad=True))
+    assert y.grad_fn.name() == "Unique2Backward0"
+    with pytest.raises(NotImplementedError, match="not implemented"):
+        y.sum().backward()

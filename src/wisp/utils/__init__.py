@@ -2,7 +2,7 @@
 
 import importlib
 
-_SUBMODULES = ("benchmark", "checkpoint", "collect_env", "data", "deterministic", "dlpack", "hooks", "model_zoo", "safetensors", "tensorboard", "_pytree")
+_SUBMODULES = tuple("benchmark checkpoint collect_env data deterministic dlpack hooks model_zoo safetensors tensorboard _pytree".split())
 
 
 def __getattr__(name):

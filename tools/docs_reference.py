@@ -110,13 +110,14 @@ def pages():
         body = [f"# {_escaped(short)}\n", text(doc)]
         for title, group in groups.items():
             rows = "\n".join(f"| {_link(name, value, homes)} | {_sentence(name, value)} |" for name, value in group)
+            names = " · ".join(f"[{_escaped(name)}](../{'/'.join(homes[_key(value)])}.md)" for name, value in group)
             table = f"\n| name | what it does |\n|---|---|\n{rows}\n"
             if len(groups) == 1:
                 body.append(table)
             else:
                 file = re.sub(r"\W+", "-", title.lower())
                 found[f"reference/{short}/{file}.md"] = f"# {_escaped(short)}: {title.lower()}\n\n[All of {short}](index.md)\n{table}"
-                body.append(f"- [{title}]({file}.md): {len(group)} names")
+                body.append(f"\n## [{title}]({file}.md)\n\n{names}\n")
         found[where] = "\n".join(body)
         for name, value in members:
             if homes[_key(value)] == (short, name):
@@ -238,10 +239,10 @@ def _page(short, name, value, partners):
     path = name if short == "wisp" else f"{short}.{name}"
     parts = [f"# {_escaped(name)}\n", f"[{_escaped(short)}](index.md)\n"]
     if shown:
-        lines = "\n".join(textwrap.fill(line, 88, subsequent_indent="        ", break_on_hyphens=False) for line in shown)
+        lines = "\n".join(textwrap.fill(line, 74, subsequent_indent="        ", break_on_hyphens=False) for line in shown)
         parts.append(f"```python\n{lines}\n```\n")
     example = re.search(r"^[ ]*>>> ", doc, re.M)
-    prose, example = (doc[: example.start()], doc[example.start() :]) if example else (doc, "")
+    prose, example = (doc[: example.start()], doc[example.start() :]) if example else (doc, _reference.example(path))
     parts.append(text(prose))
     presets = _reference.signature("\n".join(shown), name) or _presets(value)
     arguments, paragraphs = _reference.about(path, list(presets))

@@ -4,7 +4,8 @@ The texts stand in the .txt files beside this one, and `help()`, `__doc__` and t
 read. A line `== nn.Conv2d nn.*Pool2d` begins an entry for the names that it lists; an entry explains arguments (`stride: ...`) and has
 paragraphs with a title (`Shape:`, `Formula:`, `Returns:`, `Note:`). What is said of an exact name goes before what a pattern says, a
 later pattern before an earlier one, and an entry for all (`== *`) comes last: so an argument that recurs is explained once, and again
-only where it means something else. A docstring in the code says what a thing is, and its example runs; it is not repeated here.
+only where it means something else. An entry may end in an example, for names whose docstring has none. A docstring in the code says what
+a thing is, and its example runs; it is not repeated here.
 """
 
 TITLES = ("Shape", "Formula", "Returns", "Note")
@@ -58,7 +59,13 @@ def explained(doc, path, names):
         doc += "\n\nArguments:\n" + "\n".join(_wrapped(f"{name}: {text}", 4) for name, text in arguments.items())
     for title, text in paragraphs.items():
         doc += f"\n\n{title}:\n" + "\n".join(_wrapped(line, 4) for line in text.splitlines())
-    return doc
+    shown = example(path) if ">>> " not in doc else ""
+    return doc + ("\n\nExample:\n    " + shown.replace("\n", "\n    ") if shown else "")
+
+
+def example(path):
+    """The example of a name whose docstring has none."""
+    return next((entry["Example"] for entry, _ in _matching(path) if "Example" in entry), "")
 
 
 def about(path, names):
@@ -67,7 +74,10 @@ def about(path, names):
     found = _matching(path)
     names = [name.lstrip("*") for name in names or ()]
     if set(names) <= {"args", "kwargs"}:
-        names = list(dict.fromkeys(name for entry, general in found if not general for name in entry if name not in TITLES)) or names
+        names = (
+            list(dict.fromkeys(name for entry, general in found if not general for name in entry if name not in (*TITLES, "Example")))
+            or names
+        )
     arguments = {}
     for name in names:
         text = next((entry[name] for entry, _ in found if name in entry), None)
@@ -127,6 +137,7 @@ def _read():
     for file in sorted(pathlib.Path(__file__).parent.glob("*.txt")):
         for part in re.split(r"^== ", file.read_text(encoding="utf-8"), flags=re.M)[1:]:
             head, _, body = part.partition("\n")
+            body, prompt, rest = body.partition(">>> ")
             entry, keys = {}, ()
             for line in body.splitlines():
                 begin = re.match(r"([\w, ]+?): (.*)", line)
@@ -136,6 +147,8 @@ def _read():
                 elif line.strip():
                     for key in keys:
                         entry[key] += ("\n" if key in TITLES and line.startswith("    ") else " ") + line.strip()
+            if prompt:
+                entry["Example"] = (prompt + rest).rstrip()
             for pattern in head.split():
                 if "*" in pattern or "?" in pattern:
                     patterns.insert(0, (pattern, entry))

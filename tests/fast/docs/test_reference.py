@@ -1,5 +1,6 @@
 """The reference: every argument of every public name is explained, by the texts of `wisp._reference`, in pages and in `help()`."""
 
+import doctest
 import importlib
 import inspect
 import subprocess
@@ -46,6 +47,24 @@ def test_texts_speak_of_names_that_are_there():
     exact, patterns = _reference._entries
     assert [name for name in exact if name not in paths and not hasattr(wisp.Tensor, name.rpartition(".")[2])] == []
     assert all(len(entry) for entries in exact.values() for entry in entries) and all(entry for _, entry in patterns)
+
+
+def test_examples_run():
+    _reference.about("abs", ())
+    exact, patterns = _reference._entries
+    entries = {id(entry): entry for entry in [*(entry for found in exact.values() for entry in found), *(entry for _, entry in patterns)]}
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE, verbose=False)
+    examples = [entry["Example"] for entry in entries.values() if "Example" in entry]
+    for number, text in enumerate(examples):
+        runner.run(parser.get_doctest(text + "\n", {"wisp": wisp}, text, None, number))
+    assert len(examples) > 100 and runner.summarize(verbose=False).failed == 0
+
+
+@pytest.mark.parametrize("space", ["nn", "optim", "optim.lr_scheduler", "utils.data", "linalg", "signal.windows"])
+def test_names_have_examples(space):
+    """Layers, losses, optimizers, schedulers, …: all but errors, bases and old names."""
+    apart = {"Container", "RNNBase", "RNNCellBase", "UninitializedBuffer", "UninitializedParameter", "LinAlgError"}
+    assert [name for name, value in public(space) if ">>> " not in inspect.getdoc(value) and name not in apart] == []
 
 
 def test_help_has_the_arguments():

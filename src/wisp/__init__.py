@@ -64,7 +64,8 @@ _HOMES = {
     "storage": """
         UntypedStorage TypedStorage Storage StorageBase FloatStorage DoubleStorage HalfStorage BFloat16Storage ByteStorage CharStorage
         ShortStorage IntStorage LongStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage""",
-    "sparse": "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_compressed_tensor",
+    "sparse": """
+        sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor sparse_compressed_tensor""",
     "_C": "PyTorchFileReader",
     "_compat.symbols": """
         SymInt SymFloat SymBool sym_int sym_float sym_not sym_max sym_min sym_ite sym_sum OutOfMemoryError AcceleratorError""",

@@ -400,3 +400,42 @@ def test_no_method_reads_the_shell():
             refused(matrix())
     with pytest.raises(NotImplementedError, match=r"exp: sparse tensors are not supported here; call .to_dense\(\)"):
         matrix().exp()
+
+
+COMPRESSED = [(wisp.sparse_csr, None), (wisp.sparse_csc, None), (wisp.sparse_bsr, (2, 3)), (wisp.sparse_bsc, (2, 3))]
+
+
+@pytest.mark.parametrize("layout, block", COMPRESSED)
+@pytest.mark.parametrize("shape, inner", [((4, 6), 0), ((2, 4, 6), 0), ((4, 6, 3), 1), ((2, 4, 6, 3), 1)])
+def test_compressed_layouts_have_batches_blocks_and_dense_dimensions(layout, block, shape, inner):
+    pattern = wisp.zeros(4, 6)
+    pattern[0, 1], pattern[2, 4], pattern[3, 0] = 1, 2, 3
+    x = pattern.reshape(*(1,) * (len(shape) - 2 - inner), 4, 6, *(1,) * inner) * (wisp.rand(shape) + 0.1)
+    s = x.to_sparse(layout=layout, blocksize=block, dense_dim=inner)
+    assert (
+        s.layout is layout
+        and s.dense_dim() == inner
+        and s.sparse_dim() == 2
+        and s.values().dim() == len(shape) - 1 + 2 * (block is not None)
+    )
+    assert wisp.equal(s.to_dense(), x) and wisp.equal(s.to_sparse().to_dense(), x)
+    again = s.to_sparse().to_sparse(layout=layout, blocksize=block, dense_dim=inner)
+    assert wisp.equal(again.to_dense(), x) and wisp.equal((s * 2).sin().to_dense(), (x * 2).sin())
+    assert wisp.equal((s + s).to_dense(), x + x) and wisp.equal(s.clone().sin_().to_dense(), x.sin())
+    out = s.clone()
+    assert wisp.sin(s, out=out) is out and wisp.equal(out.to_dense(), x.sin())
+    names = ("crow_indices", "col_indices") if layout in (wisp.sparse_csr, wisp.sparse_bsr) else ("ccol_indices", "row_indices")
+    made = wisp.sparse_compressed_tensor(*(getattr(s, name)() for name in names), s.values(), x.shape, layout=layout)
+    assert wisp.equal(made.to_dense(), x)
+    wisp._validate_sparse_compressed_tensor_args(*(getattr(s, name)() for name in names), s.values(), x.shape, layout)
+
+
+def test_blocks_multiply_and_wrong_parts_are_refused():
+    x = wisp.tensor([[0.0, 0.0, 1.0, 2.0], [0.0, 0.0, 3.0, 4.0]])
+    blocks = x.to_sparse_bsr((2, 2))
+    assert wisp.equal(blocks @ wisp.ones(4, 1), x @ wisp.ones(4, 1))
+    for compressed, plain, text in (([0, 2], [1], "== nnz"), ([1, 1], [1], "== 0"), ([0, 1], [2], "< ncols")):
+        with pytest.raises(RuntimeError, match=text):
+            wisp.sparse_bsr_tensor(compressed, plain, wisp.ones(1, 2, 2), (2, 4))
+    with pytest.raises(RuntimeError, match="blocksize changed"):
+        blocks.to_sparse(layout=wisp.sparse_bsc, blocksize=(1, 1))

@@ -157,6 +157,16 @@ def rnn_relu_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     return (first + second).relu()
 
 
+def _validate_sparse_compressed_tensor_args(compressed_indices, plain_indices, values, size, layout, check_pinning=None):
+    """Refuse parts that make no compressed tensor of this layout."""
+    wisp.sparse._validate_compressed(compressed_indices, plain_indices, values, size, layout)
+
+
+def _validate_sparse_coo_tensor_args(indices, values, size, is_coalesced=None, check_pinning=None):
+    """Refuse parts that make no sparse tensor."""
+    wisp.sparse._validate_coordinates(indices, values, size, is_coalesced)
+
+
 def nuclear_norm(input, dim=None, keepdim=False, *, out=None):
     """The sum of the singular values."""
     return wisp.linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, out=out)
@@ -197,6 +207,8 @@ FUNCTIONS = [
     gru_cell,
     rnn_tanh_cell,
     rnn_relu_cell,
+    _validate_sparse_compressed_tensor_args,
+    _validate_sparse_coo_tensor_args,
     nuclear_norm,
     set_vital,
     read_vitals,

@@ -1,13 +1,13 @@
 """Methods that turn tensors into sparse ones or ask whether they are; what they do is in wisp.sparse, loaded on first use."""
 
+from wisp._core import strided
+
 
 def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
     """The tensor's elements that are not zero, as a sparse tensor; with `sparse_dim`, slices of the other dimensions."""
     from wisp.sparse import _from_dense
 
-    if blocksize is not None or dense_dim:
-        raise NotImplementedError("to_sparse: blocks and dense dimensions of compressed layouts are not supported")
-    return _from_dense(self, sparse_dim, layout)
+    return _from_dense(self, sparse_dim, layout, blocksize, dense_dim)
 
 
 def to_sparse_coo(self):
@@ -27,6 +27,20 @@ def to_sparse_csc(self, dense_dim=None):
     from wisp import sparse_csc
 
     return self.to_sparse(layout=sparse_csc, dense_dim=dense_dim)
+
+
+def to_sparse_bsr(self, blocksize, dense_dim=None):
+    """The blocks of the matrix that are not zero, by rows of blocks."""
+    from wisp import sparse_bsr
+
+    return self.to_sparse(layout=sparse_bsr, blocksize=tuple(blocksize), dense_dim=dense_dim)
+
+
+def to_sparse_bsc(self, blocksize, dense_dim=None):
+    """The blocks of the matrix that are not zero, by columns of blocks."""
+    from wisp import sparse_bsc
+
+    return self.to_sparse(layout=sparse_bsc, blocksize=tuple(blocksize), dense_dim=dense_dim)
 
 
 def to_dense(self, dtype=None, *, masked_grad=None):
@@ -73,7 +87,9 @@ def hspmm(mat1, mat2, *, out=None):
 
 
 def _needs_sparse(name, layout):
-    def method(self, *args):
+    def method(self, *args, **kwargs):
+        if self.layout is not strided:  # `Tensor.values(x)`: the method of the sparse tensor
+            return getattr(self, name)(*args, **kwargs)
         raise RuntimeError(f"{name} expected {layout} tensor layout but got Strided")
 
     method.__name__ = name
@@ -87,6 +103,8 @@ METHODS = [
     to_sparse_coo,
     to_sparse_csr,
     to_sparse_csc,
+    to_sparse_bsr,
+    to_sparse_bsc,
     to_dense,
     sparse_mask,
     sparse_dim,

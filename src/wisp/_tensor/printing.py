@@ -171,7 +171,9 @@ def _body(tensor, indent):
         parts = _part("indices", tensor._indices(), indent), _part("values", tensor._values(), indent)
         return (",\n" + " " * indent).join(parts), size + [f"nnz={tensor._nnz()}"] + dtype
     if tensor.layout is not wisp.strided:
-        names = ("crow_indices", "col_indices") if tensor.is_sparse_csr else ("ccol_indices", "row_indices")
+        names = (
+            ("crow_indices", "col_indices") if tensor.layout in (_core.sparse_csr, _core.sparse_bsr) else ("ccol_indices", "row_indices")
+        )
         parts = [_part(name, getattr(tensor, name)(), indent) for name in (*names, "values")]
         return (",\n" + " " * indent).join(parts), size + [f"nnz={tensor._nnz()}"] + dtype
     if tensor.numel() == 0:

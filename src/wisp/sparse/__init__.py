@@ -2,7 +2,7 @@
 
 import wisp
 from wisp import _reference
-from wisp.sparse import _operators, _shapes  # noqa: F401
+from wisp.sparse import _compressed, _operators, _shapes  # noqa: F401
 from wisp.sparse._tensor import _COO, _CSC, _CSR, SparseTensor, make
 
 __all__ = [
@@ -92,35 +92,48 @@ def sparse_coo_tensor(
     return make(_COO, (index,), values, size, bool(is_coalesced) or index.size(1) < 2 and is_coalesced is None and index.size(1) == 0)
 
 
-def _compressed(layout, compressed, plain, values, size, dtype, device, requires_grad):
-    names = ("crow_indices", "col_indices") if layout is _CSR else ("ccol_indices", "row_indices")
+def _make_compressed(layout, compressed, plain, values, size, dtype, device, requires_grad):
     values = _values(values, dtype, device, requires_grad)
     index = []
-    for given, name in zip((compressed, plain), names):
+    for given in (compressed, plain):
         given = wisp.as_tensor(given).detach().to(values.device)
-        given = given if given.dtype in (wisp.int32, wisp.int64) else given.long()
-        if given.dim() != 1 or values.dim() != 1:
-            raise NotImplementedError(
-                f"{layout}: batches and dense dimensions are not supported; expected 1-D {name} and values, got "
-                f"shapes "
-                f"{tuple(given.shape)} and {tuple(values.shape)}"
-            )
-        index.append(given)
-    start, plain = index
-    if plain.numel() != values.numel():
-        raise RuntimeError(f"number of dimensions and sizes of {names[1]} and values must match: got {plain.numel()} and {values.numel()}")
-    lines = start.numel() - 1
-    if size is None:
-        width = int(plain.max()) + 1 if plain.numel() else 0
-        size = (lines, width) if layout is _CSR else (width, lines)
-    size = tuple(size)
-    if len(size) != 2 or lines < 0 or size[layout is _CSC] != lines:
-        raise RuntimeError(f"{names[0]}.shape[-1] must be equal to nrows + 1 or ncols + 1: got {start.numel()} for size {size}")
-    if int(start[0]) != 0 or int(start[-1]) != plain.numel() or bool((start.diff() < 0).any()):
-        raise RuntimeError(f"`{names[0]}` must rise from 0 to the number of entries, {plain.numel()}")
-    if plain.numel() and not 0 <= int(plain.min()) <= int(plain.max()) < size[layout is _CSR]:
-        raise RuntimeError(f"`0 <= {names[1]} < {'ncols' if layout is _CSR else 'nrows'}` is not satisfied.")
-    return make(layout, (start, plain), values, size, True)
+        index.append(given if given.dtype in (wisp.int32, wisp.int64) else given.long())
+    size = _compressed.size_of(*index, values, layout) if size is None else tuple(size)
+    _compressed.check(*index, values, size, layout)
+    return make(layout, tuple(index), values, size, True)
+
+
+def sparse_bsr_tensor(
+    crow_indices, col_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False, check_invariants=None
+):
+    """A sparse matrix of blocks by rows: `values` has a block for each entry.
+
+    >>> import wisp
+    >>> wisp.sparse_bsr_tensor([0, 1, 1], [1], [[[1.0, 2.0]]], (2, 4)).to_dense()
+    tensor([[0., 0., 1., 2.],
+            [0., 0., 0., 0.]])
+    """
+    return _make_compressed(wisp.sparse_bsr, crow_indices, col_indices, values, size, dtype, device, requires_grad)
+
+
+def sparse_bsc_tensor(
+    ccol_indices, row_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False, check_invariants=None
+):
+    """A sparse matrix of blocks by columns: `values` has a block for each entry.
+
+    >>> import wisp
+    >>> wisp.sparse_bsc_tensor([0, 0, 1], [0], [[[1.0, 2.0]]], (1, 4)).to_dense()
+    tensor([[0., 0., 1., 2.]])
+    """
+    return _make_compressed(wisp.sparse_bsc, ccol_indices, row_indices, values, size, dtype, device, requires_grad)
+
+
+def _validate_compressed(compressed_indices, plain_indices, values, size, layout, check_pinning=None):
+    _compressed.check(compressed_indices, plain_indices, values, tuple(size), layout)
+
+
+def _validate_coordinates(indices, values, size, is_coalesced=None, check_pinning=None):
+    sparse_coo_tensor(indices, values, size, is_coalesced=is_coalesced)
 
 
 def sparse_csr_tensor(
@@ -133,7 +146,7 @@ def sparse_csr_tensor(
     tensor([[0., 5.],
             [6., 0.]])
     """
-    return _compressed(_CSR, crow_indices, col_indices, values, size, dtype, device, requires_grad)
+    return _make_compressed(_CSR, crow_indices, col_indices, values, size, dtype, device, requires_grad)
 
 
 def sparse_csc_tensor(
@@ -146,7 +159,7 @@ def sparse_csc_tensor(
     tensor([[0., 6.],
             [5., 0.]])
     """
-    return _compressed(_CSC, ccol_indices, row_indices, values, size, dtype, device, requires_grad)
+    return _make_compressed(_CSC, ccol_indices, row_indices, values, size, dtype, device, requires_grad)
 
 
 def sparse_compressed_tensor(
@@ -168,24 +181,23 @@ def sparse_compressed_tensor(
     >>> wisp.sparse_compressed_tensor([0, 1, 2], [1, 0], [5.0, 6.0], layout=wisp.sparse_csr).layout
     torch.sparse_csr
     """
-    if layout not in (_CSR, _CSC):
-        raise NotImplementedError(
-            f"sparse_compressed_tensor: the layout {layout} is not supported; expected torch.sparse_csr or torch.sparse_csc"
-        )
-    return _compressed(layout, compressed_indices, plain_indices, values, size, dtype, device, requires_grad)
+    if layout not in _compressed.LAYOUTS:
+        raise RuntimeError(f"sparse_compressed_tensor: expected a compressed layout, got {layout}")
+    return _make_compressed(layout, compressed_indices, plain_indices, values, size, dtype, device, requires_grad)
 
 
-def _from_dense(tensor, sparse_dim, layout):
+def _from_dense(tensor, sparse_dim, layout, blocksize=None, dense_dim=None):
     """tensor.to_sparse(): the elements, or slices of the last dimensions, that are not zero."""
     layout = _COO if layout is None else layout
     if layout is wisp.strided:
         return tensor
-    if layout not in (_COO, _CSR, _CSC):
-        raise NotImplementedError(
-            f"to_sparse: the layout {layout} is not supported; expected torch.sparse_coo, torch.sparse_csr or torch.sparse_csc"
-        )
-    if layout is not _COO and (tensor.dim() != 2 or sparse_dim not in (None, 2)):
-        raise NotImplementedError(f"to_sparse: {layout} needs a matrix, got shape {tuple(tensor.shape)}")
+    if layout in _compressed.LAYOUTS and (layout in _compressed.BLOCKED or tensor.dim() != 2 or blocksize is not None or dense_dim):
+        compressed, plain, values = _compressed.parts(tensor, layout, blocksize, dense_dim or 0)
+        return make(layout, (compressed, plain), values, tensor.shape, True)
+    if layout is not _COO and layout not in _compressed.LAYOUTS:
+        raise NotImplementedError(f"to_sparse: the layout {layout} is not supported")
+    if layout is not _COO and sparse_dim not in (None, 2):
+        raise RuntimeError(f"to_sparse: {layout} has 2 sparse dimensions, not {sparse_dim}")
     name = "ToSparseBackward1" if sparse_dim is None else "ToSparseBackward0"
     sparse_dim = tensor.dim() if sparse_dim is None else sparse_dim
     if not (0 < sparse_dim <= tensor.dim() or sparse_dim == tensor.dim() == 0):

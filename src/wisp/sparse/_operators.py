@@ -5,11 +5,12 @@ the values alone. In-place forms that are not in the table are made from the oth
 """
 
 import wisp
+from wisp.sparse import _compressed
 from wisp.sparse._tensor import _COO, SparseTensor, flat, make, refused
 
 _CASTS = ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat", "cdouble", "chalf")
 
-OPERATORS = {}
+OPERATORS, BY_VALUES = {}, set()
 
 
 def call(name, *args, **kwargs):
@@ -22,9 +23,34 @@ def call(name, *args, **kwargs):
         raise RuntimeError(f"{name[1:-5]} does not support sparse gradients, please consider SGD, Adagrad or SparseAdam instead")
     if operator is None:
         raise refused(name)
-    if kwargs.pop("out", None) is not None:
+    out = kwargs.pop("out", None)
+    result = _run(operator, args, kwargs)
+    return result if out is None else _into(name, out, result)
+
+
+def _run(operator, args, kwargs):
+    """Call an operator; of tensors with batches, blocks or dense dimensions in a compressed layout those that work on values work as they
+    are, others by coordinates."""
+    general = [arg for arg in args if isinstance(arg, SparseTensor) and arg._is_general()]
+    if not general or operator in BY_VALUES or (operator in (mul, div) and any(map(_is_number, args))):
+        return operator(*args, **kwargs)
+    result = operator(*(arg.to_sparse() if isinstance(arg, SparseTensor) and arg._is_general() else arg for arg in args), **kwargs)
+    like = general[0]
+    if isinstance(result, SparseTensor) and result.shape == like.shape:
+        try:
+            return result.to_sparse(layout=like._kind, blocksize=like._blocksize(), dense_dim=like.dense_dim())
+        except RuntimeError:  # batches with different numbers of entries
+            return result
+    return result
+
+
+def _into(name, out, result):
+    """Put a sparse result where it was wanted."""
+    if not isinstance(out, SparseTensor) or not isinstance(result, SparseTensor):
         raise refused(f"{name}(out=)")
-    return operator(*args, **kwargs)
+    if not wisp.can_cast(result.dtype, out.dtype):
+        return out._become(result)
+    return out._take(result.to(out.dtype))
 
 
 def _operator(*names):
@@ -63,6 +89,7 @@ def _on_values(name, linear):
             input = input.coalesce()
         return input._with(operator(input._sparse_values, *args, **kwargs))
 
+    BY_VALUES.add(function)
     return function
 
 
@@ -74,6 +101,7 @@ for _fact in ("keeps_zero", "is_linear"):
 OPERATORS["angle"] = _on_values("angle", False)
 for _name in _CASTS:
     OPERATORS[_name] = lambda input, *args, _name=_name, **kwargs: input._with(getattr(input._sparse_values, _name)())
+    BY_VALUES.add(OPERATORS[_name])
 
 
 @_operator("to")
@@ -104,6 +132,20 @@ OPERATORS["is_same_size"] = lambda input, other: input.shape == other.shape
 OPERATORS["result_type"] = lambda tensor1, tensor2: wisp.result_type(
     *(t._sparse_values[:0].new_zeros((1,) * t.dim()) if _is_sparse(t) else t for t in (tensor1, tensor2))
 )
+
+
+for _name in ("randn_like", "rand_like", "randint_like"):
+    OPERATORS[_name] = lambda input, *args, _name=_name, **kwargs: _values_like(_name, input, *args, **kwargs)
+
+
+def _values_like(name, input, *args, layout=None, memory_format=None, requires_grad=False, **kwargs):
+    """New values in the places that a sparse tensor has."""
+    if layout not in (None, input._kind):
+        raise refused(f"{name} of another layout")
+    return input._with(getattr(wisp, name)(input._sparse_values.detach(), *args, **kwargs)).requires_grad_(requires_grad)
+
+
+BY_VALUES.update(OPERATORS.values())
 
 
 @_operator("_assign")
@@ -251,6 +293,12 @@ def zero_(input):
 def zeros(*size, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False, memory_format=None):
     """A sparse tensor without entries: zeros(2, 3, layout=torch.sparse_coo)."""
     size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    if layout in _compressed.LAYOUTS:
+        if len(size) < 2 or layout in _compressed.BLOCKED:
+            raise RuntimeError(f"torch.empty: Only batched sparse compressed (non-block) tensors are supported, but got size {list(size)}")
+        dtype, device = dtype or wisp.get_default_dtype(), device or wisp.get_default_device()
+        index, values = _compressed.nothing(size, layout, None, 0, dtype, device)
+        return make(layout, index, values, size, True).requires_grad_(requires_grad)
     values = wisp.zeros(0, dtype=dtype, device=device, requires_grad=requires_grad)
     return make(_COO, (wisp.zeros((len(size), 0), dtype=wisp.int64, device=device),), values, size, True).to_sparse(layout=layout)
 
@@ -263,9 +311,16 @@ def zeros_like(input, *, dtype=None, layout=None, device=None, requires_grad=Fal
         return wisp.zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
     if not _is_sparse(input):
         return zeros(*input.shape, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad)
-    values = input._sparse_values.detach()[:0].to(dtype)
-    empty = make(_COO, (input._coordinates()[:, :0],), values, input.shape, True).to_sparse(layout=layout)
-    return empty.requires_grad_(requires_grad)
+    if layout in _compressed.LAYOUTS:
+        block, inner = input._blocksize(), input.dense_dim()
+        if (layout in _compressed.BLOCKED) != (block is not None):
+            raise RuntimeError("empty_like with different sparse layout is not supported")
+        index, values = _compressed.nothing(tuple(input.shape), layout, block, inner, dtype, device or input.device)
+        return make(layout, index, values, input.shape, True).requires_grad_(requires_grad)
+    inner = input.dense_dim()
+    values = wisp.zeros((0, *input.shape[input.dim() - inner :]), dtype=dtype, device=device or input.device)
+    index = wisp.zeros((input.dim() - inner, 0), dtype=wisp.int64, device=values.device)
+    return make(_COO, (index,), values, input.shape, True).requires_grad_(requires_grad)
 
 
 # ---- reductions

@@ -7,11 +7,13 @@ shell (csrc/ops/sparse.h): whatever reads elements must be overridden here or in
 
 import wisp
 from wisp import _core
-from wisp._tensor import _disabled_torch_function_impl
+from wisp._tensor import TYPE_NAMES, _disabled_torch_function_impl
 from wisp._tensor.holder import Holder
+from wisp.sparse import _compressed
 
 _STRIDED, _COO, _CSR, _CSC = wisp.strided, wisp.sparse_coo, wisp.sparse_csr, wisp.sparse_csc
-_KINDS = {_STRIDED: "Strided", _COO: "Sparse", _CSR: "SparseCsr", _CSC: "SparseCsc"}
+_BSR, _BSC = wisp.sparse_bsr, wisp.sparse_bsc
+_KINDS = {_STRIDED: "Strided", _COO: "Sparse", _CSR: "SparseCsr", _CSC: "SparseCsc", _BSR: "SparseBsr", _BSC: "SparseBsc"}
 
 
 def refused(name):
@@ -49,10 +51,21 @@ class SparseTensor(Holder, _core.Tensor):
         return 2 if self._kind is not _COO else self._index[0].size(0)
 
     def dense_dim(self):
-        return self.dim() - self.sparse_dim()
+        return self.dim() - self.sparse_dim() - self._batch_dim()
+
+    def _batch_dim(self):
+        return 0 if self._kind is _COO else self._index[0].dim() - 1
+
+    def _blocksize(self):
+        """The sizes of a block, or None."""
+        return tuple(self._sparse_values.shape[self._batch_dim() + 1 :][:2]) if self._kind in _compressed.BLOCKED else None
+
+    def _is_general(self):
+        """Whether there are batches, blocks, or dense dimensions in a compressed layout."""
+        return self._kind is not _COO and (self._sparse_values.dim() != 1 or self._index[0].dim() != 1)
 
     def _nnz(self):
-        return self._sparse_values.size(0)
+        return self._sparse_values.size(self._batch_dim())
 
     def _expect(self, name, *kinds):
         if self._kind not in kinds:
@@ -90,35 +103,49 @@ class SparseTensor(Holder, _core.Tensor):
         return values.view_as(values) if values.requires_grad else values
 
     def crow_indices(self):
-        self._expect("crow_indices", _CSR)
+        self._expect("crow_indices", _CSR, _BSR)
         return self._index[0]
 
     def col_indices(self):
-        self._expect("col_indices", _CSR)
+        self._expect("col_indices", _CSR, _BSR)
         return self._index[1]
 
     def ccol_indices(self):
-        self._expect("ccol_indices", _CSC)
+        self._expect("ccol_indices", _CSC, _BSC)
         return self._index[0]
 
     def row_indices(self):
-        self._expect("row_indices", _CSC)
+        self._expect("row_indices", _CSC, _BSC)
         return self._index[1]
 
     # ---- the same pattern with other values, or other contents
     def _with(self, values):
+        if self._is_general():
+            lead = self._batch_dim() + (3 if self._kind in _compressed.BLOCKED else 1)
+            size = (*self.shape[: self._batch_dim() + 2], *values.shape[lead:])
+            return make(self._kind, self._index, values, size, True)
         return make(self._kind, self._index, values, (*self.shape[: self.sparse_dim()], *values.shape[1:]), self._coalesced)
 
     def _become(self, other):
         """Take over the contents of `other`, in place."""
         if self.requires_grad and self.is_leaf and wisp.is_grad_enabled():
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-        if other.shape != self.shape or other.dtype != self.dtype:
+        if other.dtype != self.dtype:
+            kinds = TYPE_NAMES.get(other.dtype), TYPE_NAMES.get(self.dtype)
+            raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*kinds))
+        if other.shape != self.shape:
             raise RuntimeError(
                 f"in-place: a sparse tensor of shape {tuple(self.shape)} and {self.dtype} cannot become one of "
                 f"shape {tuple(other.shape)} and {other.dtype}"
             )
-        other = other.to_sparse(layout=self._kind)
+        other = other.to_sparse(layout=self._kind, blocksize=self._blocksize())
+        self._index, self._sparse_values, self._coalesced = other._index, other._sparse_values, other._coalesced
+        return self
+
+    def _take(self, other):
+        """Become `other`, of whatever shape, in place."""
+        _core.Tensor.data.__set__(self, _core.zeros((), dtype=other.dtype, device=other.device).expand(tuple(other.shape)))
+        other = other.to_sparse(layout=self._kind, blocksize=self._blocksize())
         self._index, self._sparse_values, self._coalesced = other._index, other._sparse_values, other._coalesced
         return self
 
@@ -127,6 +154,8 @@ class SparseTensor(Holder, _core.Tensor):
 
     def _gradient_of_values(self, grad):
         self._expect_shape(grad)
+        if self._is_general():
+            return _compressed.picked(grad.to_dense().detach(), self)
         return grad.sparse_mask(self)._sparse_values.detach()
 
     def detach_(self):
@@ -147,6 +176,8 @@ class SparseTensor(Holder, _core.Tensor):
         """The coordinates of the entries, whatever the layout: (sparse_dim, nnz), int64."""
         if self._kind is _COO:
             return self._index[0]
+        if self._is_general():
+            raise refused("this operator of batches, blocks or dense dimensions")
         compressed, plain = (index.long() for index in self._index)
         expanded = wisp.arange(compressed.numel() - 1, device=plain.device).repeat_interleave(compressed.diff(), output_size=plain.numel())
         return wisp.stack((expanded, plain) if self._kind is _CSR else (plain, expanded))
@@ -166,6 +197,10 @@ class SparseTensor(Holder, _core.Tensor):
 
     def to_dense(self, dtype=None, *, masked_grad=None):
         """The tensor with all its elements."""
+        if self._is_general():
+            index, values = _compressed.entries(self)
+            size = self.shape[: index.size(0)]
+            return summed(values if dtype is None else values.to(dtype), flat(index, size), wisp.Size(size).numel()).reshape(self.shape)
         values = self._sparse_values if dtype is None else self._sparse_values.to(dtype)
         place = flat(self._coordinates(), self.shape)
         size = self.shape[: self.sparse_dim()]
@@ -173,12 +208,24 @@ class SparseTensor(Holder, _core.Tensor):
 
     def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
         layout = _COO if layout is None else layout
-        if blocksize is not None or layout not in _KINDS or layout is _STRIDED:
-            raise NotImplementedError(
-                f"to_sparse: the layout {layout} is not supported; expected torch.sparse_coo, torch.sparse_csr or torch.sparse_csc"
-            )
-        if layout is self._kind and sparse_dim in (None, self.sparse_dim()):
+        if layout not in _KINDS or layout is _STRIDED:
+            raise NotImplementedError(f"to_sparse: the layout {layout} is not supported")
+        if layout is self._kind and sparse_dim in (None, self.sparse_dim()) and blocksize in (None, self._blocksize()):
             return self
+        if self._is_general() and layout is _COO:
+            index, values = _compressed.entries(self)
+            return make(_COO, (index,), values, self.shape, False).coalesce()
+        if layout is not _COO and (self._is_general() or layout in _compressed.BLOCKED or self.dim() != 2 or self.sparse_dim() != 2):
+            inner = self.dense_dim() if dense_dim is None else dense_dim
+            if layout in _compressed.BLOCKED and None is not self._blocksize() != (blocksize or self._blocksize()):
+                raise RuntimeError(
+                    f"to_sparse: conversion from {_KINDS[self._kind]} to {_KINDS[layout]} with blocksize changed from "
+                    f"{self._blocksize()} to {blocksize} is not supported"
+                )
+            blocksize = blocksize or (self._blocksize() if layout in _compressed.BLOCKED else None)
+            compressed, plain, values = _compressed.parts(self.to_dense(), layout, blocksize, inner)
+            kept = self._index[0].dtype
+            return make(layout, (compressed.to(kept), plain.to(kept)), values, self.shape, True)
         if layout is not _COO:
             return self._compressed_as(layout)
         if sparse_dim not in (None, self.sparse_dim()):
@@ -193,6 +240,12 @@ class SparseTensor(Holder, _core.Tensor):
 
     def to_sparse_csc(self, dense_dim=None):
         return self.to_sparse(layout=_CSC)
+
+    def to_sparse_bsr(self, blocksize, dense_dim=None):
+        return self.to_sparse(layout=_BSR, blocksize=tuple(blocksize), dense_dim=dense_dim)
+
+    def to_sparse_bsc(self, blocksize, dense_dim=None):
+        return self.to_sparse(layout=_BSC, blocksize=tuple(blocksize), dense_dim=dense_dim)
 
     def _compressed_as(self, layout):
         if self.dim() != 2 or self.sparse_dim() != 2:
@@ -214,6 +267,8 @@ class SparseTensor(Holder, _core.Tensor):
         Patterns are remembered: a graph network multiplies with the same matrix again and again."""
         if self._kind is _COO and not self._coalesced:
             return self.coalesce()._matrix(transposed)
+        if self._is_general():
+            return self.to_sparse()._matrix(transposed)
         key = tuple((index.data_ptr(), index._version) for index in self._index)
         if self.__dict__.get("_pattern_key") != key:
             self._pattern_key, self._pattern, self._transposed = key, None, ()

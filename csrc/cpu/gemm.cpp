@@ -461,9 +461,9 @@ template <class T> void real_product(Product<T> p) {
     if (p.a_col == 1 && p.b_row == 1 && p.k >= 2 * lanes<T> && (p.m <= 8 || deep)) {
         const double work = p.m == 1 ? 4 * flops : flops;  // a single row is bound by memory
         const int64_t pieces = work < thread_flops ? 1 : most(1, least(p.n / 8, 4 * num_threads()));
-        const int64_t fours = p.n / 4;  // columns are computed four at a time
+        const int64_t eights = p.n / 8;  // columns are computed four at a time, those of a single row eight
         return run_parallel(
-            pieces, [&](int64_t s) { dot_product(p, fours * s / pieces * 4, s + 1 == pieces ? p.n : fours * (s + 1) / pieces * 4); });
+            pieces, [&](int64_t s) { dot_product(p, eights * s / pieces * 8, s + 1 == pieces ? p.n : eights * (s + 1) / pieces * 8); });
     }
     if (tiny(p)) return;
     if (p.m == 1 && p.b_col == 1 && p.n > lanes<T>) {

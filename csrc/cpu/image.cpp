@@ -257,6 +257,6 @@ void grid_sample_grad(DType dtype, const GridSample& g, const void* grad, const 
 }  // namespace
 
 extern const ImageKernels image_table;
-const ImageKernels image_table = {&gather, &gather_grad, &resample, &resample_grad, &unfold, &fold, &grid_sample, &grid_sample_grad};
+const ImageKernels image_table = {&gather, &gather_grad, &resample, &resample_grad, &unfold, &fold, &grid_sample, &grid_sample_grad, false};
 
 }  // namespace wisp::cpu::WISP_ISA

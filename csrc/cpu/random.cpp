@@ -63,6 +63,15 @@ struct UniformFloat {
             for (int i = 0; i < width; ++i) out[k * width + i] = unit_float(w[k][i]) * range + from;
     }
 };
+struct ExponentialFloat {
+    using Element = float;
+    static constexpr int count = 64;
+    float mean;
+    WISP_INLINE void operator()(const uint32_t w[4][width], float* out) const {
+        for (int k = 0; k < 4; ++k)
+            for (int i = 0; i < width; ++i) out[k * width + i] = exponential_of(w[k][i]) * mean;
+    }
+};
 struct UniformDouble {
     using Element = double;
     static constexpr int count = 32;
@@ -142,6 +151,7 @@ void normal_f32(float* out, int64_t n, RandomStream stream, int64_t first, float
 void normal_f64(double* out, int64_t n, RandomStream stream, int64_t first, double mean, double deviation) {
     fill(out, n, stream, first, NormalDouble{mean, deviation});
 }
+void exponential_f32(float* out, int64_t n, RandomStream stream, float mean) { fill(out, n, stream, 0, ExponentialFloat{mean}); }
 void bits32(uint32_t* out, int64_t n, RandomStream stream, int64_t first) { fill(out, n, stream, first, Bits32{}); }
 void bits64(uint64_t* out, int64_t n, RandomStream stream, int64_t first) { fill(out, n, stream, first, Bits64{}); }
 
@@ -186,19 +196,61 @@ double log_factorial(double k) {
 }
 #include "kernels/sampler_rules.h"
 
+template <class F> void with_floating(DType d, F f) {
+    if (d == DType::f32) f(float());
+    else if (d == DType::f64) f(double());
+    else if (d == DType::f16) f(f16());
+    else f(bf16());
+}
+
+bool bernoulli_of(DType d, void* out, const void* probability, int64_t n, RandomStream stream, const char*) {
+    bool good = true;
+    with_floating(d, [&](auto like) {
+        using T = decltype(like);
+        const T* p = static_cast<const T*>(probability);
+        T* to = static_cast<T*>(out);
+        parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+            bool mine = true;
+            uint32_t words[block];
+            double uniform[block];
+            for (int64_t i = begin; i < end; i += block) {
+                const int64_t m = least(block, end - i);
+                if (sizeof(T) == 8) uniform_f64(uniform, m, stream, i, 0, 1);
+                else bits32(words, m, stream, i);
+                for (int64_t j = 0; j < m; j++) {
+                    const double limit = double(p[i + j]), u = sizeof(T) == 8 ? uniform[j] : double(words[j]) * 0x1p-32;
+                    mine &= limit >= 0 && limit <= 1;
+                    to[i + j] = T(u < limit ? 1.0f : 0.0f);
+                }
+            }
+            if (!mine) __atomic_store_n(&good, false, __ATOMIC_RELAXED);
+        });
+    });
+    return good;
+}
+
 // out[i] = sample(i, a sequence of its own)
-template <class F> void sample_each(double* out, int64_t n, RandomStream stream, F sample) {
+template <class T, class F> void sample_each(T* out, int64_t n, RandomStream stream, F sample) {
     parallel_for(n, 1024, [&](int64_t begin, int64_t end) {
         uint64_t seeds[block];
         for (int64_t i = begin; i < end; i += block) {
             const int64_t m = least(block, end - i);
             bits64(seeds, m, stream, i);
-            for (int64_t j = 0; j < m; j++) out[i + j] = sample(i + j, Sequence{seeds[j]});
+            for (int64_t j = 0; j < m; j++) out[i + j] = T(sample(i + j, Sequence{seeds[j]}));
         }
     });
 }
-void poisson(double* out, const double* rate, int64_t n, RandomStream stream) {
-    sample_each(out, n, stream, [=](int64_t i, Sequence s) { return sample_poisson(rate[i], s); });
+bool poisson(DType d, void* out, const void* rates, int64_t n, RandomStream stream, const char*) {
+    bool good = true;
+    with_floating(d, [&](auto like) {
+        using T = decltype(like);
+        sample_each(static_cast<T*>(out), n, stream, [&](int64_t i, Sequence s) {
+            const double rate = double(static_cast<const T*>(rates)[i]);
+            if (!(rate >= 0)) __atomic_store_n(&good, false, __ATOMIC_RELAXED);
+            return rate >= 0 ? sample_poisson(rate, s) : 0.0;
+        });
+    });
+    return good;
 }
 void binomial(double* out, const double* count, const double* probability, int64_t n, RandomStream stream) {
     sample_each(out, n, stream, [=](int64_t i, Sequence s) { return sample_binomial(count[i], probability[i], s); });
@@ -246,7 +298,8 @@ Weights weighted(int64_t* out, double* keys, const double* weights, const double
 
 }  // namespace
 
-extern const RandomKernels random_table = {&uniform_f32, &uniform_f64, &normal_f32, &normal_f64, &bits32, &bits64, &integers,
-                                           &bernoulli,   &poisson,     &binomial,   &transform,  nullptr, &within, &weighted};
+extern const RandomKernels random_table = {&uniform_f32, &uniform_f64, &normal_f32,      &normal_f64,   &bits32,  &bits64,
+                                           &integers,    &bernoulli,   &exponential_f32, &bernoulli_of, &poisson, nullptr,
+                                           &binomial,    &transform,   nullptr,          &within,       &weighted};
 
 }  // namespace wisp::cpu::WISP_ISA

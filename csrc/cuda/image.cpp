@@ -89,13 +89,7 @@ struct Lists {
     }
 };
 
-void gather(DType d, const ImageMap& given, const void* input, void* output) {
-    ImageMap m = given;
-    Table table;
-    int64_t at[3];
-    for (int i = 0; i < 3; i++) at[i] = table.add(std::vector<int64_t>(m.map[i], m.map[i] + m.out[i]));
-    table.upload();
-    for (int i = 0; i < 3; i++) m.map[i] = table.at<int64_t>(at[i]);
+void gather(DType d, const ImageMap& m, const void* input, void* output) {
     const int64_t n = m.planes * volume(m.out);
     const int count = together(d, m.out[2], output);
     if (n) launch_with(sized<struct Gather>("image_gather", d, count), threads(n / count), {256}, 0, m, input, output, n);
@@ -191,6 +185,6 @@ void grid_sample_grad(DType d, const GridSample& g, const void* grad, const void
 
 }  // namespace
 
-const ImageKernels image = {gather, gather_grad, resample, resample_grad, unfold, fold, grid_sample, grid_sample_grad};
+const ImageKernels image = {gather, gather_grad, resample, resample_grad, unfold, fold, grid_sample, grid_sample_grad, true};
 
 }  // namespace wisp::cuda

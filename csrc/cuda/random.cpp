@@ -62,12 +62,24 @@ void bernoulli(float* out, int64_t n, RandomStream s, uint64_t limit) {
     launch_with(find_kernel("cuda/kernels/random.cuh", "random_bernoulli"), blocks_for(n, 4), {256}, 0, out, n, draw_of(s), limit);
 }
 
-void poisson(double* out, const double* rate, int64_t n, RandomStream s) {
-    if (n == 0) return;
-    Scratch seeds(size_t(n) * 8);
-    bits64(seeds.as<uint64_t>(), n, s, 0);
-    launch_with(find_kernel("cuda/kernels/random.cuh", "random_poisson"), {unsigned((n + 127) / 128)}, {128}, 0, out, rate,
-                seeds.as<uint64_t>(), n);
+void exponential_f32(float* out, int64_t n, RandomStream s, float mean) { fill("ExponentialFloat", 4, out, n, s, 0, mean, 0); }
+
+// True: what is wrong with the values is known at the next synchronisation.
+bool from_values(const char* kernel, DType d, int64_t per_thread, void* out, const void* values, int64_t n, RandomStream s,
+                 const char* message) {
+    if (n)
+        launch_with(find_kernel("cuda/kernels/random.cuh", str(kernel, "<", type_text(d), ">")), blocks_for(n, per_thread), {256}, 0, out,
+                    values, n, draw_of(s), message, report_cell());
+    return true;
+}
+bool bernoulli_of(DType d, void* out, const void* probability, int64_t n, RandomStream s, const char* message) {
+    return from_values("random_bernoulli_of", d, d == DType::f64 ? 2 : 4, out, probability, n, s, message);
+}
+bool poisson(DType d, void* out, const void* rate, int64_t n, RandomStream s, const char* message) {
+    return from_values("random_poisson", d, 2, out, rate, n, s, message);
+}
+bool race(DType d, double* out, const void* probability, int64_t n, RandomStream s, const char* message) {
+    return from_values("random_race", d, 2, out, probability, n, s, message);
 }
 
 void binomial(double* out, const double* count, const double* probability, int64_t n, RandomStream s) {
@@ -92,8 +104,8 @@ void drawn_f32(Distribution distribution, float* out, int64_t n, RandomStream s,
 
 }  // namespace
 
-const RandomKernels random = {uniform_f32, uniform_f64, normal_f32, normal_f64, bits32,    bits64,  integers,
-                              bernoulli,   poisson,     binomial,   transform,  drawn_f32, nullptr, nullptr};
+const RandomKernels random = {uniform_f32,  uniform_f64, normal_f32, normal_f64, bits32,    bits64,    integers, bernoulli, exponential_f32,
+                              bernoulli_of, poisson,     race,       binomial,   transform, drawn_f32, nullptr,  nullptr};
 const DropoutKernels dropout = {apply_dropout};
 
 void set_capture_cell(const void* cell) { cell_of_capture = cell; }

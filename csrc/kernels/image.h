@@ -10,10 +10,14 @@
 
 namespace wisp::kernels {
 
-// output[p][i][j][k] = input[p][map[0][i]][map[1][j]][map[2][k]]
+// output[p][i][j][k] = input[p][map[0][i]][map[1][j]][map[2][k]]; the maps follow from the rest (image_map_rules.h).
 struct ImageMap {
-    int64_t planes, in[3], out[3];
-    const int64_t* map[3];
+    enum Kind : uint8_t { reflect, replicate, circular, nearest, nearest_exact };
+    Kind kind = reflect;
+    int64_t planes = 1, in[3] = {1, 1, 1}, out[3] = {1, 1, 1};
+    int64_t left[3] = {0, 0, 0};  // padding before the first element
+    float scale[3] = {1, 1, 1};   // of the nearest kinds: input per output
+    const int64_t* map[3] = {};
 };
 
 // Along the middle axis of [outer, in, inner]:
@@ -45,7 +49,7 @@ struct GridSample {
 
 #ifndef __CUDACC_RTC__
 struct ImageKernels {
-    void (*gather)(DType, const ImageMap&, const void* input, void* output);          // any dtype
+    void (*gather)(DType, const ImageMap&, const void* input, void* output);          // any dtype; null maps where gather_by_rule
     void (*gather_grad)(DType, const ImageMap&, const void* grad, void* input_grad);  // f32, f64, c64, c128
     void (*resample)(DType, const ImageResample&, const void* input, void* output);   // f32, f64
     void (*resample_grad)(DType, const ImageResample&, const void* grad, void* input_grad);
@@ -55,6 +59,7 @@ struct ImageKernels {
     // Either gradient may be null.
     void (*grid_sample_grad)(DType, const GridSample&, const void* grad, const void* input, const void* grid, void* input_grad,
                              void* grid_grad);
+    bool gather_by_rule;
 };
 
 #endif

@@ -12,6 +12,7 @@
 #ifndef __CUDACC_RTC__  // the GPU's compiler gets this text too
 #include <cstdint>
 
+#include "core/dtype.h"
 #include "kernels/families.h"
 #endif
 
@@ -37,7 +38,15 @@ struct RandomKernels {
     // These write whole calls.
     void (*integers)(int64_t* out, int64_t n, RandomStream, int64_t from, uint64_t range);  // range 0 stands for 2^64
     void (*bernoulli)(float* out, int64_t n, RandomStream, uint64_t limit);                 // 1 where 32 bits are below limit
-    void (*poisson)(double* out, const double* rate, int64_t n, RandomStream);
+    // One exponential number of mean `mean` an element, of 24 bits; never zero, for its logarithm is common (Gumbel noise).
+    void (*exponential_f32)(float* out, int64_t n, RandomStream, float mean);
+    // 1 where a uniform number, of 32 bits or for double of 53, is below the probability. These two read and write floating
+    // dtypes; false, or on the GPU an error at the next synchronisation, where a value is not in its range.
+    bool (*bernoulli_of)(DType, void* out, const void* probability, int64_t n, RandomStream, const char* message);
+    bool (*poisson)(DType, void* out, const void* rate, int64_t n, RandomStream, const char* message);
+    // probability / an exponential number, whose largest are a sample without replacement; a probability is 0 or more, and finite. Null:
+    // `weighted` does it.
+    bool (*race)(DType, double* out, const void* probability, int64_t n, RandomStream, const char* message);
     void (*binomial)(double* out, const double* count, const double* probability, int64_t n, RandomStream);
     // Uniform numbers in [0, 1) become numbers of the distribution, whose parameters are a and b (see sampler_rules.h).
     void (*transform)(Distribution, double* values, int64_t n, double a, double b);

@@ -16,32 +16,11 @@ namespace wisp {
 
 static Tensor plain(const Tensor& t) { return t.is_contiguous() ? t : contiguous(alias(t)); }
 
-std::vector<int64_t> IndexMap::table(int d) const {
-    std::vector<int64_t> map(size_t(std::max<int64_t>(0, out[d])));
-    const int64_t size = in[d];
-    for (int64_t o = 0; o < out[d]; ++o) {
-        int64_t i = o - left[d];
-        switch (kind) {
-        case reflect: i = i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i; break;
-        case replicate: i = std::clamp<int64_t>(i, 0, size - 1); break;
-        case circular: {  // negative padding crops first
-            const int64_t right = out[d] - size - left[d], zero = 0;
-            const int64_t first = std::max(-left[d], zero), kept = size - first - std::max(-right, zero);
-            i = o - std::max(left[d], zero);
-            i = first + (i < 0 ? i + kept : i >= kept ? i - kept : i);
-            break;
-        }
-        case nearest:
-            if (out[d] == size) i = o;
-            else if (out[d] == 2 * size && scale[d] == 0.5f) i = o / 2;
-            else i = std::min(int64_t(std::floor(float(o) * scale[d])), size - 1);
-            break;
-        case nearest_exact: i = std::min(int64_t(std::floor((float(o) + 0.5f) * scale[d])), size - 1); break;
-        }
-        map[size_t(o)] = i;
-    }
-    return map;
-}
+using kernels::ImageMap;
+static float floor_of(float x) { return std::floor(x); }
+#define WISP_INLINE static inline
+#include "../kernels/image_map_rules.h"
+#undef WISP_INLINE
 
 // Applies the map to the last `dims` dimensions, or, backward, adds every element to where the map took it from.
 Tensor apply_map(const IndexMap& m, int dims, const Tensor& input, bool backward, const char* name) {
@@ -51,18 +30,16 @@ Tensor apply_map(const IndexMap& m, int dims, const Tensor& input, bool backward
     const Tensor x = plain(sums ? to(alias(input), DType::f32) : input);
     Tensor out = empty(sizes, x.dtype());
     if (out.numel() > 0 && x.numel() > 0) {
-        kernels::ImageMap map{};
-        map.planes = 1;
+        IndexMap map = m;
         for (int64_t d = 0; d < input.dim() - dims; ++d) map.planes *= input.size(d);
+        const kernels::ImageKernels& kernels = kernels::image();
         std::vector<int64_t> tables[3];
-        for (int d = 0; d < 3; ++d) {
-            tables[d] = m.table(d);
+        for (int d = 0; d < 3 && (backward || !kernels.gather_by_rule); ++d) {
+            tables[d].resize(size_t(m.out[d]));
+            for (int64_t o = 0; o < m.out[d]; ++o) tables[d][size_t(o)] = source_of(m, d, o);
             map.map[d] = tables[d].data();
-            map.in[d] = m.in[d];
-            map.out[d] = m.out[d];
         }
         Unlocked unlocked(std::max(out.numel(), x.numel()));
-        const kernels::ImageKernels& kernels = kernels::image();
         (backward ? kernels.gather_grad : kernels.gather)(x.dtype(), map, x.device_data(), out.device_data());
     } else if (out.numel() > 0) {
         zero_(out);

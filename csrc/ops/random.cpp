@@ -91,10 +91,15 @@ void integer_values(const Tensor& self, int64_t from, uint64_t range, Generator&
     });
 }
 
-// Numbers of a distribution, made in double, into any dtype.
+// Numbers of a distribution, made in double but for exponential floats, into any dtype.
 void distributed_values(const Tensor& self, Generator& g, Distribution distribution, double a, double b) {
     OnDevice on(self.device());
     const kernels::RandomStream stream = draw(g);
+    if (self.dtype() == DType::f32 && distribution == Distribution::exponential)
+        return fill_values(self, DType::f32, [&](const Tensor& t) {
+            Unlocked unlocked(t.numel());
+            kernels::random().exponential_f32(t.device_data<float>(), t.numel(), stream, float(1 / a));
+        });
     if (self.dtype() == DType::f32 && distribution != Distribution::log_normal && kernels::random().drawn_f32) {
         fill_values(self, DType::f32,
                     [&](const Tensor& t) { kernels::random().drawn_f32(distribution, t.device_data<float>(), t.numel(), stream, a, b); });
@@ -270,15 +275,15 @@ constexpr const char* bad_probability =
 
 Tensor bernoulli_of(const Tensor& probabilities, const Tensor& self, Generator& g) {
     OnDevice on(self.device());
-    // The comparison needs as fine a uniform as the probability is.
-    const Tensor p = to(expanded(detach(probabilities), self.sizes()), self.device());
+    const Tensor p = contiguous(to(expanded(detach(probabilities), self.sizes()), self.device()));
     GradMode off(false);
-    if (p.device().type != DeviceType::meta) must_lie_within(p, 0, 1, bad_probability);
     const kernels::RandomStream stream = draw(g);
-    if (self.device().type == DeviceType::meta) return self;
-    const Tensor u = empty(self.sizes(), DType::f64);
-    uniform_fill(u.device_data(), u.numel(), DType::f64, stream, 0, 1);
-    copy_values(self, lt(u, p));
+    bool good = true;
+    fill_values(self, p.dtype(), [&](const Tensor& t) {
+        Unlocked unlocked(t.numel());
+        good = kernels::random().bernoulli_of(p.dtype(), t.device_data(), p.device_data(), t.numel(), stream, bad_probability);
+    });
+    if (!good) throw RuntimeError(bad_probability);
     return self;
 }
 
@@ -304,52 +309,55 @@ Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Gener
     if (!is_floating(input.dtype()))
         throw RuntimeError("multinomial only supports floating-point dtypes for input, got: ", type_name(input.dtype()));
     if (samples <= 0) throw RuntimeError("cannot sample n_sample <= 0 samples");
-    const int64_t categories = input.size(-1), rows = input.dim() == 2 ? input.size(0) : 1, draws = replacement ? samples : categories;
+    const int64_t categories = input.size(-1), rows = input.dim() == 2 ? input.size(0) : 1;
     if (!replacement && samples > categories) throw RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
     if (categories > (1 << 24)) throw RuntimeError("number of categories cannot exceed 2^24");
     GradMode off(false);
-    const Tensor p = reshape(contiguous(to(detach(input), DType::f64)), {rows, categories});
-    const Tensor u = empty({rows, draws}, DType::f64);
+    static constexpr const char *wrong = "probability tensor contains either `inf`, `nan` or element < 0",
+                                *nothing = "invalid multinomial distribution (sum of probabilities <= 0)";
+    const Tensor given = contiguous(detach(input)), out = empty({rows, samples}, DType::i64);
+    auto largest = [&](const Tensor& keys) {
+        const Tensor best = empty({rows, samples}, DType::f64);
+        kernels::sort().topk(best.device_data(), out.device_data<int64_t>(), keys.device_data(), DType::f64, rows, categories, samples,
+                             true);
+        return best;
+    };
+    if (const auto race = kernels::random().race; race && !replacement) {
+        const Tensor keys = empty({rows, categories}, DType::f64);
+        if (!race(given.dtype(), keys.device_data<double>(), given.device_data(), keys.numel(), draw(g), wrong)) throw RuntimeError(wrong);
+        must_hold(gt(narrow(largest(keys), 1, 0, 1), Scalar(0.0)), nothing);  // not even the winner has a chance
+        return input.dim() == 2 ? out : reshape(out, {samples});
+    }
+    const int64_t draws = replacement ? samples : categories;
+    const Tensor p = reshape(to(given, DType::f64), {rows, categories}), u = empty({rows, draws}, DType::f64);
     uniform_fill(u.device_data(), rows * draws, DType::f64, draw(g), 0x1p-54, 1);
-    constexpr const char *wrong = "probability tensor contains either `inf`, `nan` or element < 0",
-                         *nothing = "invalid multinomial distribution (sum of probabilities <= 0)";
-    Tensor keys, out = replacement ? empty({rows, samples}, DType::i64) : Tensor();
     if (const auto kernel = kernels::random().weighted) {
-        keys = empty({rows, categories}, DType::f64);
+        const Tensor keys = empty({rows, categories}, DType::f64);
         const kernels::Weights weights = kernel(replacement ? out.device_data<int64_t>() : nullptr, keys.device_data<double>(),
                                                 p.device_data<double>(), u.device_data<double>(), rows, categories, draws);
         if (weights != kernels::Weights::fine) throw RuntimeError(weights == kernels::Weights::wrong ? wrong : nothing);
+        if (!replacement) largest(keys);
     } else {
         must_hold(logical_and(ge(p, Scalar(0.0)), isfinite(p)), wrong);
         const Tensor sums = cumsum(p, 1), total = narrow(sums, 1, categories - 1, 1);
         must_hold(gt(total, Scalar(0.0)), nothing);
-        if (replacement) {
-            const Tensor last = amax(where(gt(p, Scalar(0.0)), arange(categories), Scalar(0)), {1}, true);  // that can be drawn
-            out = minimum(searchsorted(sums, mul(u, total), true), last);
-        } else {
-            keys = div(p, neg(log(u)));  // the largest of p / exponential
-        }
-    }
-    if (!replacement) {
-        const Tensor best = empty({rows, samples}, DType::f64);
-        out = empty({rows, samples}, DType::i64);
-        kernels::sort().topk(best.device_data(), out.device_data<int64_t>(), keys.device_data(), DType::f64, rows, categories, samples,
-                             true);
+        const Tensor last = amax(where(gt(p, Scalar(0.0)), arange(categories), Scalar(0)), {1}, true);  // that can be drawn
+        copy_values(out, minimum(searchsorted(sums, mul(u, total), true), last));
     }
     return input.dim() == 2 ? out : reshape(out, {samples});
 }
 
 Tensor poisson(const Tensor& rates, Generator& g) {
     if (!is_floating(rates.dtype())) throw NotImplemented("\"poisson_cpu\" not implemented for '", type_name(rates.dtype()), "'");
-    const Tensor r = contiguous(to(detach(rates), DType::f64));
-    GradMode off(false);
-    must_lie_within(r, 0, HUGE_VAL, "invalid Poisson rate, expected rate to be non-negative");
-    const Tensor out = empty(r.sizes(), DType::f64);
+    static constexpr const char* bad = "invalid Poisson rate, expected rate to be non-negative";
+    const Tensor r = contiguous(detach(rates)), out = empty(r.sizes(), r.dtype());
+    bool good;
     {
         Unlocked unlocked(16 * out.numel());
-        kernels::random().poisson(out.device_data<double>(), r.device_data<double>(), out.numel(), draw(g));
+        good = kernels::random().poisson(r.dtype(), out.device_data(), r.device_data(), out.numel(), draw(g), bad);
     }
-    return with_zero_gradient(to(out, rates.dtype()), "PoissonBackward0", rates);
+    if (!good) throw RuntimeError(bad);
+    return with_zero_gradient(out, "PoissonBackward0", rates);
 }
 
 Tensor binomial(const Tensor& count, const Tensor& probability, Generator& g) {

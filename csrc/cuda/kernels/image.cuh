@@ -11,6 +11,7 @@ WISP_INLINE double floor_of(double x) { return ::floor(x); }
 WISP_INLINE float nearest_of(float x) { return ::nearbyintf(x); }
 WISP_INLINE double nearest_of(double x) { return ::nearbyint(x); }
 #include "kernels/grid_rules.h"
+#include "kernels/image_map_rules.h"
 
 WISP_INLINE int64_t image_size(const int64_t* v) { return v[0] * v[1] * v[2]; }
 
@@ -21,10 +22,11 @@ template <int Bytes, int N> __global__ void __launch_bounds__(256)
     const int64_t at = (int64_t(blockIdx.x) * 256 + threadIdx.x) * N;
     if (at >= n) return;
     const Split k = split(at, m.out[2]), j = split(k.whole, m.out[1]), i = split(j.whole, m.out[0]);
-    const T* row = static_cast<const T*>(input) + i.whole * image_size(m.in) + (m.map[0][i.rest] * m.in[1] + m.map[1][j.rest]) * m.in[2];
+    const T* row =
+        static_cast<const T*>(input) + i.whole * image_size(m.in) + (source_of(m, 0, i.rest) * m.in[1] + source_of(m, 1, j.rest)) * m.in[2];
     Vector<T, N> taken;
 #pragma unroll
-    for (int a = 0; a < N; a++) taken.at[a] = row[m.map[2][k.rest + a]];
+    for (int a = 0; a < N; a++) taken.at[a] = row[source_of(m, 2, k.rest + a)];
     *reinterpret_cast<Vector<T, N>*>(static_cast<T*>(output) + at) = taken;
 }
 

@@ -37,6 +37,13 @@ struct UniformFloat {
         for (int i = 0; i < 4; i++) out[i] = unit_float(w.at[i]) * float(range) + float(from);
     }
 };
+struct ExponentialFloat {
+    using Element = float;
+    static constexpr int count = 4;
+    static WISP_INLINE void make(const Words& w, float* out, double mean, double) {
+        for (int i = 0; i < 4; i++) out[i] = exponential_of(w.at[i]) * float(mean);
+    }
+};
 struct UniformDouble {
     using Element = double;
     static constexpr int count = 2;
@@ -131,9 +138,50 @@ __global__ void __launch_bounds__(256) random_bernoulli(float* out, int64_t n, c
 inline double log_factorial(double k) { return ::lgamma(k + 1); }
 #include "kernels/sampler_rules.h"
 
-__global__ void __launch_bounds__(128) random_poisson(double* out, const double* rate, const uint64_t* seeds, int64_t n) {
-    const int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x;
-    if (i < n) out[i] = rate[i] >= 0 ? sample_poisson(rate[i], Sequence{seeds[i]}) : 0.0;
+template <class T> __global__ void __launch_bounds__(256)
+    random_poisson(T* out, const T* rate, int64_t n, const Draw draw, unsigned long long message, Report* report) {
+    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 32 + block % 16;
+    if (first >= n) return;
+    uint64_t seeds[2];
+    Bits64::make(philox(draw, uint64_t(block)), seeds, 0, 0);
+    for (int e = 0; e < 2; e++) {
+        const int64_t at = first + e * 16;
+        if (at >= n) return;
+        const double r = convert<double>(rate[at]);
+        if (!(r >= 0)) report_error(report, message);
+        out[at] = convert<T>(r >= 0 ? sample_poisson(r, Sequence{seeds[e]}) : 0.0);
+    }
+}
+// 53 bits for a double, 32 for anything shorter.
+template <class T> __global__ void __launch_bounds__(256)
+    random_bernoulli_of(T* out, const T* probability, int64_t n, const Draw draw, unsigned long long message, Report* report) {
+    constexpr int count = sizeof(T) == 8 ? 2 : 4;
+    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * (16 * count) + block % 16;
+    if (first >= n) return;
+    const Words w = philox(draw, uint64_t(block));
+#pragma unroll
+    for (int e = 0; e < count; e++) {
+        const int64_t at = first + e * 16;
+        if (at >= n) return;
+        const double p = convert<double>(probability[at]);
+        if (!(p >= 0 && p <= 1)) report_error(report, message);
+        const double u = count == 2 ? unit_double(w.at[2 * e % 4], w.at[(2 * e + 1) % 4]) : double(w.at[e]) * 0x1p-32;
+        out[at] = convert<T>(u < p ? 1.0f : 0.0f);
+    }
+}
+template <class T> __global__ void __launch_bounds__(256)
+    random_race(double* out, const T* probability, int64_t n, const Draw draw, unsigned long long message, Report* report) {
+    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 32 + block % 16;
+    if (first >= n) return;
+    double made[2];
+    UniformDouble::make(philox(draw, uint64_t(block)), made, 0x1p-54, 1);
+    for (int e = 0; e < 2; e++) {
+        const int64_t at = first + e * 16;
+        if (at >= n) return;
+        const double p = convert<double>(probability[at]);
+        if (!(p >= 0 && p - p == 0)) report_error(report, message);
+        out[at] = p / -::log(made[e]);
+    }
 }
 __global__ void __launch_bounds__(128)
     random_binomial(double* out, const double* count, const double* probability, const uint64_t* seeds, int64_t n) {

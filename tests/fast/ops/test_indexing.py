@@ -157,16 +157,21 @@ def test_repeated_indices_add_up_for_any_number_of_threads():
     index = wisp.randint(0, 50, (20000,))
     source = wisp.randn(20000, 16)
     before = wisp.get_num_threads()
+    ways = [
+        lambda x: x.index_add(0, index, source),
+        lambda x: x.index_put((index,), source, True),
+        lambda x: x.scatter_add(0, index[:, None].expand(-1, 16), source),
+    ]
     results = []
     try:
         for threads in (1, 4):
             wisp.set_num_threads(threads)
-            results.append(wisp.zeros(50, 16).index_add(0, index, source))
-            results.append(wisp.zeros(50, 16).index_put((index,), source, True))
-            results.append(wisp.zeros(50, 16).scatter_add(0, index[:, None].expand(-1, 16), source))
+            results.append([way(wisp.zeros(50, 16)) for way in ways])
     finally:
         wisp.set_num_threads(before)
-    assert all(r.equal(results[0]) for r in results[1:])
+    assert all(one.equal(other) for one, other in zip(*results))
+    if source.device.type == "cpu":  # in one order all three; a GPU's scatter_add adds in fixed point
+        assert all(r.equal(results[0][0]) for r in results[0])
 
 
 def test_joining():

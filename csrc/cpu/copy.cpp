@@ -450,6 +450,6 @@ void fill(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, 
 
 }  // namespace
 
-extern const CopyKernels copy_table = {&convert, &gather_block, &scatter_block, &copy_any, &copy_bytes, &fill, &zero};
+extern const CopyKernels copy_table = {&convert, &gather_block, &scatter_block, &copy_any, &copy_bytes, &fill, &zero, nullptr};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -53,7 +53,7 @@ void step(OptimizerRule rule, const OptimizerSettings& settings, const Optimizer
     });
 }
 
-double sum_squares(const OptimizerTensor* tensors, int64_t count) {
+void sum_squares(const OptimizerTensor* tensors, int64_t count, double* out) {
     constexpr int64_t block = 16384;  // fixed pieces, one sum each, added in order
     int64_t blocks = 0;
     for (int64_t i = 0; i < count; i++) blocks += (tensors[i].n + block - 1) / block;
@@ -81,7 +81,7 @@ double sum_squares(const OptimizerTensor* tensors, int64_t count) {
     });
     double total = 0;
     for (int64_t i = 0; i < blocks; i++) total += sums[i];
-    return total;
+    *out = total;
 }
 
 void scale(const OptimizerTensor* tensors, int64_t count, double factor) {

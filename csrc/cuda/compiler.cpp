@@ -226,6 +226,7 @@ static Handle load(Kernel* kernel, int index) {
 }
 
 void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** arguments) {
+    before_work();
     const Handle stream = current_stream();
     const Device d = current_device();
     const int index = d.is_cuda() && d.index >= 0 ? d.index : current_index();

@@ -48,6 +48,7 @@ void must(Result r, const char* what) {
 Handle handle(int device) {
     static Handle handles[64] = {}, streams[64] = {};
     if (!handles[device]) must(cudnn().create(&handles[device]), "starting");
+    before_work();
     const Handle stream = current_stream();
     if (stream != streams[device]) {
         must(cudnn().set_stream(handles[device], stream), "choosing the stream");

@@ -76,6 +76,7 @@ void execute(FftKind kind, bool f64, int rank, const int64_t* sizes, int64_t bat
     key.batch = batch;
     key.device = current_device().index;
     const Cufft& c = cufft();
+    before_work();
     const Handle stream = current_stream();
     const TransformPlan& p = plan_for(key);
     Scratch work(std::max<size_t>(p.work, 1));

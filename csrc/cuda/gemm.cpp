@@ -139,6 +139,7 @@ uint32_t alignment_of(std::initializer_list<const void*> pointers) {
 
 // One strided batch: the last batch dimension, if there is one.
 void one(DType dtype, const GemmArgs& g, const char* a, const char* b, char* c, const char* d, int last) {
+    before_work();
     const int device = current_device().index;
     Shape s{};
     s.m = g.m, s.n = g.n, s.k = g.k;

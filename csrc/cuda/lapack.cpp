@@ -121,6 +121,7 @@ struct Handles {
 const Handles& handles() {
     static Handles all[64];
     const Libraries& l = libraries();
+    before_work();
     const Handle stream = current_stream();
     Handles& h = all[current_device().index];
     if (!h.solver) {

@@ -57,17 +57,18 @@ void step(OptimizerRule rule, const OptimizerSettings& settings, const Optimizer
     });
 }
 
-double sum_squares(const OptimizerTensor* tensors, int64_t count) {
-    double total = 0;
+void sum_squares(const OptimizerTensor* tensors, int64_t count, double* total) {
+    int64_t parts = 0, done = 0;
+    for (int64_t i = 0; i < count; i++) parts += (tensors[i].n + piece - 1) / piece;
+    Scratch sums(size_t(std::max<int64_t>(parts, 1)) * sizeof(double));
     in_lists(tensors, count, [&](DType d, const List& list, unsigned blocks) {
-        Scratch sums(blocks * sizeof(double));
-        void* p = sums.data();
-        launch_with(find_kernel(file, str("squares_of_list<", type_text(d), ">")), {blocks}, {256}, 0, list, p);
-        std::vector<double> host(blocks);
-        to_host(host.data(), p, blocks * sizeof(double), true);
-        for (double s : host) total += s;
+        static Instances<16> squares(file);
+        launch_with(squares(int(d), [&] { return str("squares_of_list<", type_text(d), ">"); }), {blocks}, {256}, 0, list,
+                    sums.as<double>() + done);
+        done += blocks;
     });
-    return total;
+    static Instances<1> join(file);
+    launch_with(join(0, [] { return "sum_of_parts"; }), {1}, {256}, 0, sums.as<double>(), done, total);
 }
 
 void scale(const OptimizerTensor* tensors, int64_t count, double factor) {

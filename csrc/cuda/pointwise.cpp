@@ -59,23 +59,29 @@ struct RowCall {
     const Param* params;
 };
 
-Kernel* kernel_for(const RowCall& c, bool flat, int vector) {
+enum class Form { strided, flat, list };
+
+uint64_t key_of(const RowCall& c, Form form, int vector) {
     Key key;
     key.add(uint64_t(c.row), 9);
     key.add(uint64_t(c.which), 2);
     key.add(uint64_t(c.compute), 4);
-    key.add(flat, 1);
+    key.add(uint64_t(form), 2);
     key.add(uint64_t(vector), 5);
     for (int k = 0; k < max_operands; k++) {
         const bool there = k < c.count && (c.operands[k].data || c.operands[k].number);
         key.add(!there ? operand_absent : c.operands[k].number ? operand_number : uint64_t(c.operands[k].dtype), 5);
     }
+    return key.bits;
+}
+
+Kernel* kernel_for(const RowCall& c, Form form, int vector) {
     static std::unordered_map<uint64_t, Kernel*> known;
-    Kernel*& kernel = known[key.bits];
+    Kernel*& kernel = known[key_of(c, form, vector)];
     if (kernel) return kernel;
-    std::string name =
-        str(flat ? "pointwise_flat<" : "pointwise_strided<", row_name(c.row), ", ", c.which, ", ", type_text(c.compute), ", ", vector);
-    if (flat) name += vector > 1 ? ", 2" : ", 1";
+    static constexpr const char* forms[] = {"pointwise_strided<", "pointwise_flat<", "pointwise_list<"};
+    std::string name = str(forms[int(form)], row_name(c.row), ", ", c.which, ", ", type_text(c.compute), ", ", vector);
+    if (form == Form::flat) name += vector > 1 ? ", 2" : ", 1";
     for (int k = 0; k < c.count; k++)
         name += std::string(", ") + (c.operands[k].number ? "Number" : c.operands[k].data ? type_text(c.operands[k].dtype) : "Absent");
     return kernel = find_kernel("cuda/kernels/pointwise.cuh", name + ">");
@@ -170,6 +176,64 @@ PointwiseShape shape_of(const RowCall& c, const Loops& m, int vector, unsigned s
     return s;
 }
 
+// Calls of a thread that wait to be one launch (see runtime.h).
+struct Waiting {
+    int depth = 0;  // of begin_list
+    uint64_t key = 0;
+    Kernel* kernel = nullptr;
+    int64_t item[list_operands] = {};  // bytes of an element; 0: takes no memory
+    Device device;
+    PointwiseList list;
+};
+// A pointer: what lies in a thread's own memory must be small in a library that is opened late.
+constinit thread_local Waiting* waiting = nullptr;
+
+// Whether the call writes what a waiting one reads or writes, or reads what it writes.
+bool touches_waiting(const RowCall& c, int64_t n) {
+    auto meet = [](const char* a, int64_t a_bytes, const char* b, int64_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; };
+    for (int i = 0; i < waiting->list.count; i++)
+        for (int k = 0; k < c.count; k++) {
+            const int64_t there = waiting->list.n[i];
+            if (waiting->item[k] == 0) continue;
+            if (meet(c.operands[k].data, n * waiting->item[k], waiting->list.data[i][0], there * waiting->item[0]) ||
+                meet(c.operands[0].data, n * waiting->item[0], waiting->list.data[i][k], there * waiting->item[k]))
+                return true;
+        }
+    return false;
+}
+
+bool same_numbers(const RowCall& c) {
+    static constexpr Param none[4] = {};
+    if (std::memcmp(c.params ? c.params : none, waiting->list.params, sizeof none) != 0) return false;
+    for (int k = 0; k < c.count; k++)
+        if (c.operands[k].number && std::memcmp(c.operands[k].number, waiting->list.numbers[k], 16) != 0) return false;
+    return true;
+}
+
+void let_wait(const RowCall& c, int vector, int64_t n) {
+    const uint64_t key = key_of(c, Form::list, vector);
+    PointwiseList& list = waiting->list;
+    if (launches_wait && (key != waiting->key || !(waiting->device == current_device()) || list.count == list_length || !same_numbers(c) ||
+                          touches_waiting(c, n)))
+        launch_waiting();
+    if (!launches_wait) {
+        waiting->kernel = kernel_for(c, Form::list, vector);
+        waiting->key = key, waiting->device = current_device();
+        list.count = list.first_block[0] = 0;
+        std::memset(static_cast<void*>(list.params), 0, sizeof list.params);
+        if (c.params) std::memcpy(list.params, c.params, sizeof list.params);
+        for (int k = 0; k < list_operands; k++) {
+            waiting->item[k] = k < c.count && c.operands[k].strides ? item_size(c.operands[k].dtype) : 0;
+            if (k < c.count && c.operands[k].number) std::memcpy(list.numbers[k], c.operands[k].number, 16);
+        }
+        launches_wait = true;
+    }
+    const int i = list.count++;
+    for (int k = 0; k < list_operands; k++) list.data[i][k] = k < c.count ? c.operands[k].data : nullptr;
+    list.n[i] = n;
+    list.first_block[i + 1] = list.first_block[i] + int(std::max<int64_t>((n / vector + 1023) / 1024, 1));
+}
+
 void launch_row(const RowCall& c, const Dims& sizes) {
     const int64_t n = product(sizes);
     if (n == 0) return;
@@ -178,6 +242,7 @@ void launch_row(const RowCall& c, const Dims& sizes) {
     const bool flat = is_flat(c, m);
     unsigned spread;
     const int vector = vector_of(c, m, flat, spread);
+    if (waiting && waiting->depth > 0 && flat && c.count <= list_operands && n < (int64_t(1) << 31)) return let_wait(c, vector, n);
     PointwiseArguments a;
     a.n = flat ? n : n / vector;
     if (!flat && a.n >= (int64_t(1) << 31)) return launch_halves(c, sizes, m.outermost);
@@ -187,7 +252,7 @@ void launch_row(const RowCall& c, const Dims& sizes) {
         a.data[k] = c.operands[k].data;
         if (c.operands[k].number) std::memcpy(a.numbers[k], c.operands[k].number, 16);
     }
-    Kernel* kernel = kernel_for(c, flat, vector);
+    Kernel* kernel = kernel_for(c, flat ? Form::flat : Form::strided, vector);
     if (flat) {
         const int64_t units = std::max<int64_t>(n / vector, 1), per_block = vector > 1 ? 512 : 256;
         launch_with(kernel, {unsigned((units + per_block - 1) / per_block)}, {256}, 0, a);
@@ -237,6 +302,20 @@ bool transposed_copy(const Operand& to, const Operand& from, const Dims& sizes) 
 
 }  // namespace
 
+constinit thread_local bool launches_wait = false;
+void launch_waiting() {
+    launches_wait = false;
+    OnDevice on(waiting->device);
+    launch_with(waiting->kernel, {unsigned(waiting->list.first_block[waiting->list.count])}, {256}, 0, waiting->list);
+}
+void begin_list() {
+    if (!waiting) waiting = new Waiting;
+    waiting->depth++;
+}
+void end_list() {
+    if (--waiting->depth == 0) before_work();
+}
+
 const char* type_text(DType dtype) {
     static const char* const names[] = {"uint8_t", "int8_t", "int16_t", "int32_t", "int64_t",  "f16",      "float",   "double",
                                         "c64",     "c128",   "Bool",    "bf16",    "uint16_t", "uint32_t", "uint64_t"};
@@ -273,6 +352,40 @@ void copy_bytes(void* dst, const void* src, size_t bytes) {
     }
 }
 
+struct JoinList {  // as in the kernel
+    static constexpr int length = 64;
+    int count;
+    int64_t first[length + 1];
+    const void* parts[length];
+};
+
+void join(void* dst, const void* const* parts, const int64_t* bytes, int64_t count, int64_t rows) {
+    uintptr_t bits = uintptr_t(dst) | 16;
+    int64_t row = 0, at = 0;
+    for (int64_t k = 0; k < count; k++) {
+        if (bytes[k] == 0) continue;
+        bits |= uintptr_t(parts[k]) | uintptr_t(bytes[k]);
+        row += bytes[k];
+    }
+    const int64_t cell = int64_t(bits & (~bits + 1));
+    static Instances<17> kernels("cuda/kernels/copy.cuh");
+    Kernel* kernel = kernels(int(cell), [&] { return str("join<", cell, ">"); });
+    JoinList list;
+    list.count = 0, list.first[0] = 0;
+    for (int64_t k = 0; k <= count; k++) {
+        if (list.count == JoinList::length || (k == count && list.count > 0)) {
+            const int64_t width = list.first[list.count], n = width * rows;
+            launch_with(kernel, {unsigned((n + 1023) / 1024)}, {256}, 0, list, static_cast<char*>(dst) + at, row / cell, n);
+            at += width * cell;
+            list.count = 0;
+        }
+        if (k == count || bytes[k] == 0) continue;
+        list.parts[list.count] = parts[k];
+        list.first[list.count + 1] = list.first[list.count] + bytes[k] / cell;
+        list.count++;
+    }
+}
+
 void fill(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, int ndim, const void* value) {
     copy_elements({static_cast<char*>(dst), dtype, strides, nullptr}, {nullptr, dtype, nullptr, value}, Dims(sizes, ndim), false);
 }
@@ -284,6 +397,6 @@ const PointwiseKernels pointwise = {[](Pointwise op, int which, DType compute, D
                                     [](DType compute, const Operand* operands, const Dims& sizes, int64_t) {
                                         launch_row({row_where, which_forward, compute, operands, 4, nullptr}, sizes);
                                     }};
-const CopyKernels copy = {Absent(), Absent(), Absent(), copy_strided, copy_bytes, fill, fill_zero};
+const CopyKernels copy = {Absent(), Absent(), Absent(), copy_strided, copy_bytes, fill, fill_zero, join};
 
 }  // namespace wisp::cuda

@@ -107,15 +107,42 @@ void pool_average_grad(DType d, const PoolShape& s, const AveragePool& a, const 
         launch_with(typed<11>("average_pool_grad", d, adaptive ? ", true" : ", false", adaptive), threads(n), {256}, 0, s,
                     int(a.count_include_pad), a.divisor_override, g, dx, n);
 }
-void average(DType d, const PoolShape& s, const AveragePool& a, const void* x, void* y) { pool_average(d, s, a, x, y, false); }
-void average_grad(DType d, const PoolShape& s, const AveragePool& a, const void* g, void* dx) { pool_average_grad(d, s, a, g, dx, false); }
+void average(DType d, const PoolShape& s, const AveragePool& a, const void* x, void* y) {
+    const int64_t n = s.planes * volume(s.out);
+    if (!n || !as_planes(s) || a.divisor_override > INT32_MAX) return pool_average(d, s, a, x, y, false);
+    launch_with(of_planes<2>("average_pool_planes", d), threads(n), {256}, 0, planes_of(s), x, y, int(a.count_include_pad),
+                int(a.divisor_override), uint32_t(n));
+}
+void average_grad(DType d, const PoolShape& s, const AveragePool& a, const void* g, void* dx) {
+    const int64_t n = s.planes * volume(s.in);
+    if (!n || !as_planes(s) || a.divisor_override > INT32_MAX) return pool_average_grad(d, s, a, g, dx, false);
+    launch_with(of_planes<3>("average_pool_planes_grad", d), threads(n), {256}, 0, planes_of(s), g, dx, int(a.count_include_pad),
+                int(a.divisor_override), uint32_t(n));
+}
+// Adaptive windows of one size, side by side, are those of an ordinary pool.
+bool is_even(PoolShape& s) {
+    for (int i = 0; i < 3; i++) {
+        if (s.out[i] == 0 || s.in[i] % s.out[i]) return false;
+        s.kernel[i] = s.stride[i] = s.in[i] / s.out[i];
+        s.padding[i] = 0, s.dilation[i] = 1;
+    }
+    return as_planes(s);
+}
 void adaptive_average(DType d, const PoolShape& s, const void* x, void* y) {
     const int64_t n = s.planes * volume(s.out);
-    if (n && s.inner == 1 && volume(s.in) >= 32 * volume(s.out))
+    PoolShape even = s;
+    if (n && s.inner == 1 && volume(s.out) == 1 && volume(s.in) >= 512)
+        launch_with(of_planes<4>("average_planes", d), {unsigned(s.planes)}, {256}, 0, x, y, volume(s.in));
+    else if (n && is_even(even) && volume(even.kernel) <= 128) average(d, even, {}, x, y);
+    else if (n && s.inner == 1 && volume(s.in) >= 32 * volume(s.out))
         launch_with(typed<12>("average_pool_wide", d), {unsigned((n + 7) / 8)}, {256}, 0, s, x, y, n);
     else pool_average(d, s, {}, x, y, true);
 }
-void adaptive_average_grad(DType d, const PoolShape& s, const void* g, void* dx) { pool_average_grad(d, s, {}, g, dx, true); }
+void adaptive_average_grad(DType d, const PoolShape& s, const void* g, void* dx) {
+    PoolShape even = s;
+    if (is_even(even)) average_grad(d, even, {}, g, dx);
+    else pool_average_grad(d, s, {}, g, dx, true);
+}
 
 void adaptive_max(DType d, const PoolShape& s, const void* x, void* y, int64_t* indices) {
     const int64_t n = s.planes * volume(s.out);

@@ -1,6 +1,10 @@
-// Recurrent layers on the GPU: a product and one pointwise kernel per step, for the whole batch at a time.
+// Recurrent layers on the GPU: all steps in one launch where the weight is small enough, else a product and one pointwise kernel per
+// step, for the whole batch at a time.
 #include "../kernels/rnn.h"
 
+#include <algorithm>
+
+#include "../core/device.h"
 #include "gemm.h"
 #include "pointwise.h"
 #include "runtime.h"
@@ -26,7 +30,39 @@ struct Layer {
     int64_t live(int64_t s) const { return a.starts[s + 1] - a.starts[s]; }
 };
 
+#include "../kernels/rnn_rows_arguments.h"
+
+// By kernels that take each sequence through all steps; false: nothing was done.
+bool by_rows(DType d, const RnnArgs& a, bool backward) {
+    const int64_t batch = a.starts[1], n = a.size, weight = a.gates * n * 4;
+    if (d != DType::f32 || a.project || !(backward || a.x) || n % 4 || n > 512 || weight > (1 << 20) || a.steps > INT32_MAX ||
+        uintptr_t(a.weight) % 16)
+        return false;
+    for (int64_t s = 0; s < a.steps; s++)
+        if (a.starts[s + 1] - a.starts[s] != batch) return false;
+    // The rest of the weight is read by every block at every step; beyond so much the library's products are better.
+    const DeviceInfo& info = device_info(current_device().index);
+    int64_t each = 1;  // sequences of a block
+    while (each < 4 && batch > each * info.multiprocessors) each *= 2;
+    const int64_t blocks = (batch + each - 1) / each, depth = backward ? a.gates : n, columns = backward ? n : a.gates;
+    const int64_t groups = std::clamp<int64_t>(512 / (columns / 4), 1, depth), others = (depth + groups * columns) * each * 4;
+    const int64_t held = std::min(depth, (info.shared_per_block - others) / (columns * 4));
+    if (held < 0 || blocks > 8 * info.multiprocessors || (depth - held - 8 * groups) * columns * 4 * blocks > (48 << 20)) return false;
+    auto of = [](const void* p) { return static_cast<float*>(const_cast<void*>(p)); };
+    const RnnRows rows{int(a.steps), int(batch),  int(n),        int(a.gates), int(a.reverse), int(a.mode == RnnMode::relu),
+                       int(held),    int(groups), of(a.x),       of(a.weight), of(a.bias),     of(a.h),
+                       of(a.c),      of(a.out),   of(a.kept),    of(a.cells),  of(a.grad_out), of(a.dh),
+                       of(a.dc),     of(a.dx),    of(a.dhidden), of(a.before)};
+    const int mode = a.mode == RnnMode::lstm ? 1 : a.mode == RnnMode::gru ? 2 : 0;
+    static Instances<32> kernels("cuda/kernels/rnn_rows.cuh");
+    Kernel* kernel = kernels((mode * 2 + backward) * 5 + int(each),
+                             [&] { return str(backward ? "rnn_rows_backward<" : "rnn_rows_forward<", mode, ", ", each, ">"); });
+    launch_with(kernel, {unsigned(blocks)}, {512}, unsigned(held * columns * 4 + others), rows);
+    return true;
+}
+
 void forward(DType d, const RnnArgs& a) {
+    if (by_rows(d, a, false)) return;
     const Layer l{d, a};
     const int64_t n = a.size, gates = a.gates, width = a.width;
     Kernel *lstm = l.kernel("lstm_forward"), *gru = l.kernel("gru_forward"), *plain = l.kernel("plain_forward");
@@ -55,6 +91,7 @@ void forward(DType d, const RnnArgs& a) {
 }
 
 void backward(DType d, const RnnArgs& a) {
+    if (by_rows(d, a, true)) return;
     const Layer l{d, a};
     const int64_t n = a.size, gates = a.gates, width = a.width;
     Kernel *lstm = l.kernel("lstm_backward"), *gru = l.kernel("gru_backward"), *plain = l.kernel("plain_backward"),

@@ -148,7 +148,10 @@ Handle current_stream() {
     const int index = working();
     return streams[index] ? streams[index] : states[index]->stream;
 }
-void set_stream(int index, Handle stream) { streams[check_device(index)] = stream == states[index]->stream ? nullptr : stream; }
+void set_stream(int index, Handle stream) {
+    before_work();
+    streams[check_device(index)] = stream == states[index]->stream ? nullptr : stream;
+}
 
 void* report_cell() { return states[working()]->report; }
 
@@ -175,6 +178,7 @@ template <class Wait> Result unlocked(Wait wait) {
 }
 
 void synchronize(int index) {
+    before_work();
     index = check_device(index);
     check(unlocked([](const Driver& d) { return d.context_synchronize(); }), "waiting for the device");
     raise_report(index);
@@ -205,6 +209,7 @@ Handle pooled_stream(int index, int priority) {
 
 void to_device(void* device, const void* host, size_t bytes, bool wait) {
     if (!bytes) return;
+    before_work();
     const Handle stream = current_stream();
     check(driver().copy_to_device(Pointer(device), host, bytes, stream), "copying to the device");
     if (wait) wait_stream(stream);
@@ -214,6 +219,7 @@ void upload(void* device, const void* host, size_t bytes) { to_device(device, ho
 
 void to_host(void* host, const void* device, size_t bytes, bool wait) {
     if (!bytes) return;
+    before_work();
     const Handle stream = current_stream();
     if (!wait) return check(driver().copy_to_host(host, Pointer(device), bytes, stream), "copying to the host");
     // A few bytes go through pinned memory, for which the driver needs no stage of its own.
@@ -243,11 +249,13 @@ void to_host(void* host, const void* device, size_t bytes, bool wait) {
 }
 
 void within(void* to, const void* from, size_t bytes) {
+    before_work();
     if (bytes) check(driver().copy_within(Pointer(to), Pointer(from), bytes, current_stream()), "copying on the device");
 }
 
 void between(void* to, int to_index, const void* from, int from_index, size_t bytes) {
     if (!bytes) return;
+    before_work();
     // The copy runs on the source's stream. It waits for what the target's stream did with that memory before, and the target's
     // stream waits for it. An event belongs to the device of the stream that it is recorded on.
     const Driver& d = driver();
@@ -276,6 +284,7 @@ void between(void* to, int to_index, const void* from, int from_index, size_t by
 }
 
 void fill_zero(void* data, size_t bytes) {
+    before_work();
     if (bytes) check(driver().fill_bytes(Pointer(data), 0, bytes, current_stream()), "filling memory");
 }
 

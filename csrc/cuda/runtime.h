@@ -128,6 +128,17 @@ private:
     Kernel* at_[N] = {};
 };
 
+// Between begin_list and end_list, pointwise launches of one kernel on contiguous tensors that do not touch each other's results
+// wait and become one; any other work on the device is preceded by what waits. They may nest.
+void begin_list();
+void end_list();
+extern constinit thread_local bool launches_wait __attribute__((tls_model("initial-exec")));
+void launch_waiting();
+inline void before_work() {
+    if (launches_wait) [[unlikely]]
+        launch_waiting();
+}
+
 struct Grid {
     unsigned x = 1, y = 1, z = 1;
 };

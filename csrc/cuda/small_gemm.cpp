@@ -15,7 +15,8 @@ constexpr int64_t most_work = int64_t(1) << 27;  // multiplications; beyond this
 bool small_matmul(DType dtype, const GemmArgs& g, void* row_sums) {
     if (dtype != DType::f32 || tf32_allowed() || g.batch_dims > 1) return false;
     const int64_t batch = g.batch_dims ? g.batch_size[0] : 1;
-    if (g.m > INT32_MAX || g.n > INT32_MAX || g.k > INT32_MAX || batch > 65535 || g.m * g.n * g.k > most_work ||
+    const bool tiny = batch > 1 && g.m <= 16 && g.n <= 16 && g.k <= 64;
+    if (g.m > INT32_MAX || g.n > INT32_MAX || g.k > INT32_MAX || (batch > 65535 && !tiny) || g.m * g.n * g.k > most_work ||
         g.m * g.n * g.k * batch > most_work)
         return false;
     // A dimension that is long beside two short ones leaves most of the device idle here.
@@ -42,6 +43,12 @@ bool small_matmul(DType dtype, const GemmArgs& g, void* row_sums) {
                 0,
                 float(g.alpha)};
     if (batch > 1) p.batch_a = g.batch_a[0], p.batch_b = g.batch_b[0], p.batch_c = g.batch_c[0];
+    if (tiny) {
+        static Instances<1> tinies("cuda/kernels/small_gemm.cuh");
+        const int64_t count = batch * g.m * g.n;
+        launch_with(tinies(0, [] { return "tiny_gemm"; }), {unsigned((count + 255) / 256)}, {256}, 0, p, count);
+        return true;
+    }
     auto tiles = [&](int64_t tile) { return Grid{unsigned((g.n + tile - 1) / tile), unsigned((g.m + tile - 1) / tile), unsigned(batch)}; };
     // The largest tiles that still give most multiprocessors something to do.
     static Instances<3> kernels("cuda/kernels/small_gemm.cuh");

@@ -28,6 +28,9 @@ struct CopyKernels {
     // Every element of dst = the one of its dtype at value, which is the host's memory; of contiguous ones, all bits 0.
     void (*fill)(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, int ndim, const void* value);
     void (*zero)(void* dst, size_t bytes);
+
+    // Rows side by side: row r of dst is the rows r of all parts, of so many bytes each. Null: the front door does it.
+    void (*join)(void* dst, const void* const* parts, const int64_t* bytes, int64_t count, int64_t rows);
 };
 
 }  // namespace wisp::kernels

@@ -32,6 +32,7 @@
 
 // The CPU has one table for all instruction sets.
 #define WISP_PLAIN_FAMILIES(X)     \
+    X(CtcKernels, ctc)             \
     X(EachKernels, each)           \
     X(PointwiseKernels, pointwise) \
     X(ProgramKernels, program)     \

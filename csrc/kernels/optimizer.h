@@ -45,8 +45,8 @@ struct OptimizerSettings {
 #ifndef __CUDACC_RTC__
 struct OptimizerKernels {
     void (*step)(OptimizerRule, const OptimizerSettings&, const OptimizerTensor* tensors, int64_t count);
-    // The sum of the squares of all `param`s of the list; the same for any number of threads.
-    double (*sum_squares)(const OptimizerTensor* tensors, int64_t count);
+    // The sum of the squares of all `param`s of the list, in memory of the device; the same for any number of threads.
+    void (*sum_squares)(const OptimizerTensor* tensors, int64_t count, double* total);
     void (*scale)(const OptimizerTensor* tensors, int64_t count, double factor);  // param *= factor
     // param *= *factor; *found becomes 1 where a param was not finite.
     void (*unscale)(const OptimizerTensor* tensors, int64_t count, const float* factor, float* found);

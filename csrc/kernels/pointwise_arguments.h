@@ -8,6 +8,17 @@ struct PointwiseArguments {
     alignas(16) char numbers[max_operands][16];
 };
 
+// Many tensors of one call each: contiguous operands, the same numbers.
+constexpr int list_length = 80, list_operands = 4;
+struct PointwiseList {
+    kernels::Param params[4];
+    alignas(16) char numbers[list_operands][16];
+    int count;
+    int first_block[list_length + 1];
+    int64_t n[list_length];
+    char* data[list_length][list_operands];
+};
+
 struct PointwiseShape {
     int dims;  // innermost first
     Divider sizes[max_dims];

@@ -105,6 +105,12 @@ Tensor polygamma_of(int64_t n, const Tensor& x) {
     return n == 0 ? digamma(x) : polygamma(Scalar(n), x);
 }
 
+static void check_lerp(const Tensor& x, const Tensor& end, const Arg& weight) {
+    if (x.dtype() != end.dtype()) throw RuntimeError("expected dtype ", x.dtype(), " for `end` but got dtype ", end.dtype());
+    if (weight.tensor && weight.tensor->dtype() != x.dtype())
+        throw RuntimeError("expected dtype ", x.dtype(), " for `weight` but got dtype ", weight.tensor->dtype());
+}
+
 const Operators operators = {
     {"add(Operand input, Operand other, *, Number alpha=1, Tensor? out=None)",
      [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, false); }, function | method | elementwise,
@@ -271,19 +277,23 @@ const Operators operators = {
      method},
     {"lerp(Tensor input, Tensor end, Operand weight, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& end, const Arg& w) {
-         if (x.dtype() != end.dtype()) throw RuntimeError("expected dtype ", x.dtype(), " for `end` but got dtype ", end.dtype());
-         if (w.tensor) {
-             if (w.tensor->dtype() != x.dtype())
-                 throw RuntimeError("expected dtype ", x.dtype(), " for `weight` but got dtype ", w.tensor->dtype());
-             return pointwise(Pointwise::lerp, x, end, *w.tensor);
-         }
+         check_lerp(x, end, w);
+         if (w.tensor) return pointwise(Pointwise::lerp, x, end, *w.tensor);
          const Params params = params_of(w.number);
          return pointwise(Pointwise::lerp_number, x, end, {}, &params);
      },
-     everywhere | elementwise,
+     function | method | elementwise,
      R"(The point between `input` and `end` that `weight` says: 0 is the first, 1 the second.
         >>> wisp.lerp(wisp.tensor([0.0, 10.0]), wisp.tensor([1.0, 20.0]), 0.5)
         tensor([ 0.5000, 15.0000]))"},
+    {"lerp_(Tensor input, Tensor end, Operand weight)",
+     [](const Tensor& x, const Tensor& end, const Arg& w) {
+         check_lerp(x, end, w);
+         if (w.tensor) return pointwise_(Pointwise::lerp, x, end, *w.tensor);
+         const Params params = params_of(w.number);
+         return pointwise_(Pointwise::lerp_number, x, end, {}, &params);
+     },
+     method | elementwise},
     {"where(Tensor condition, Operand input, Operand other|y, *, Tensor? out=None)", where, function | elementwise,
      R"(Elements of the second argument where the condition holds, of the third elsewhere; with the condition alone, the indices where it holds.
         >>> wisp.where(wisp.tensor([True, False]), wisp.tensor([1, 2]), 0)

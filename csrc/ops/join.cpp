@@ -1,9 +1,11 @@
 // Front doors that put tensors together and rearrange them: cat, stack and relatives, flip, roll, repeat, triangles,
 // diagonals, and writing into a part (select_scatter and relatives).
 #include <cstring>
+#include <vector>
 
 #include "../autograd/whole.h"
 #include "../core/threads.h"
+#include "../kernels/copy.h"
 #include "../kernels/index.h"
 #include "../python/registry.h"
 #include "format.h"
@@ -25,6 +27,12 @@ static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, con
     for (int64_t d = dim + 1; d < y.dim(); d++) inner *= y.size(d);
     const int64_t row = y.size(dim) * inner;
     if (y.numel() == 0) return;
+    if (const auto join = kernels::copy().join) {
+        std::vector<const void*> from;
+        std::vector<int64_t> bytes;
+        for (int64_t k = 0; k < parts.size(); k++) from.push_back(parts[k].device_data()), bytes.push_back(lengths[k] * inner);
+        return join(y.device_data(), from.data(), bytes.data(), parts.size(), outer);
+    }
     Unlocked unlocked(y.numel());
     // One long row is cut into pieces of its own.
     const int64_t pieces = outer == 1 ? std::max<int64_t>(1, row >> 18) : 1;
@@ -79,7 +87,7 @@ Tensor cat(const TensorList& given, int64_t dim) {
     for (int64_t k = 1; k < given.size() && format != MemoryFormat::contiguous; k++)
         if (format_of(given[k]) != format) format = MemoryFormat::contiguous;
     Tensor y = empty_in(sizes, dtype, format);
-    if (plain && y.device().type == DeviceType::cpu) {
+    if (plain && y.device().type != DeviceType::meta) {
         join_rows(y, given, dim, lengths);
     } else {
         for (int64_t k = 0; k < given.size(); k++) {

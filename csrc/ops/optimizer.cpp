@@ -331,7 +331,8 @@ std::vector<OptimizerTensor> plain_list(const TensorList& tensors) {
 }
 
 // The 2-norm of all elements of all tensors together, for clip_grad_norm_.
-double total_norm(const TensorList& tensors) {
+Tensor total_norm(const TensorList& tensors) {
+    if (tensors.empty()) throw RuntimeError("_total_norm: expected a tensor");
     TensorList dense;
     int64_t work = 0;
     for (const Tensor& t : tensors) {
@@ -340,8 +341,13 @@ double total_norm(const TensorList& tensors) {
         work += t.numel();
     }
     const std::vector<OptimizerTensor> list = plain_list(dense);
-    Unlocked unlocked(work);
-    return std::sqrt(kernels::optimizer().sum_squares(list.data(), int64_t(list.size())));
+    GradMode off(false);
+    const Tensor total = empty({}, DType::f64);
+    {
+        Unlocked unlocked(work);
+        kernels::optimizer().sum_squares(list.data(), int64_t(list.size()), total.device_data<double>());
+    }
+    return to(sqrt(total), real_of(tensors[0].dtype()));
 }
 
 // Multiplies every tensor by a number, in place.

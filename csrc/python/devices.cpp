@@ -147,6 +147,9 @@ const Operators operators = {
     {"_cuda.allow_tf32(bool allowed)", [](bool b) { cuda::allow_tf32(b); }, function},
     {"_cuda.tf32_allowed()", []() { return cuda::tf32_allowed(); }, function},
 
+    {"_cuda.begin_list()", []() { cuda::begin_list(); }, function},
+    {"_cuda.end_list()", []() { cuda::end_list(); }, function},
+
     {"_cuda.conv_settings()",
      []() {
          const cuda::ConvSettings& s = cuda::conv_settings;

@@ -26,8 +26,9 @@ def test_nothing_leaks_over_10000_steps():
         wisp.cuda.synchronize()
         return wisp.cuda.memory_allocated(), wisp.cuda.memory_reserved(), len(os.listdir("/proc/self/fd"))
 
-    before = steps(10)
-    assert steps(10_000) == before
+    *memory, files = steps(10)
+    *later, more_files = steps(10_000)
+    assert later == memory and more_files <= files  # compilers that work ahead may close some
 
 
 def test_threads_share_a_device():

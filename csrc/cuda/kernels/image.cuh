@@ -22,12 +22,19 @@ template <int Bytes, int N> __global__ void __launch_bounds__(256)
     const int64_t at = (int64_t(blockIdx.x) * 256 + threadIdx.x) * N;
     if (at >= n) return;
     const Split k = split(at, m.out[2]), j = split(k.whole, m.out[1]), i = split(j.whole, m.out[0]);
-    const T* row =
-        static_cast<const T*>(input) + i.whole * image_size(m.in) + (source_of(m, 0, i.rest) * m.in[1] + source_of(m, 1, j.rest)) * m.in[2];
-    Vector<T, N> taken;
+    auto take = [&](auto like) {
+        using I = decltype(like);
+        const T* row = static_cast<const T*>(input) + i.whole * image_size(m.in) +
+                       (int64_t(source_of(m, 0, I(i.rest))) * m.in[1] + source_of(m, 1, I(j.rest))) * m.in[2];
+        Vector<T, N> taken;
 #pragma unroll
-    for (int a = 0; a < N; a++) taken.at[a] = row[source_of(m, 2, k.rest + a)];
-    *reinterpret_cast<Vector<T, N>*>(static_cast<T*>(output) + at) = taken;
+        for (int a = 0; a < N; a++) taken.at[a] = row[source_of(m, 2, I(k.rest) + a)];
+        *reinterpret_cast<Vector<T, N>*>(static_cast<T*>(output) + at) = taken;
+    };
+    bool narrow = true;  // indices of 32 bits cost half
+    for (int d = 0; d < 3; d++) narrow = narrow && (m.in[d] | m.out[d]) < (int64_t(1) << 30);
+    if (narrow) take(int());
+    else take(int64_t());
 }
 
 // The outputs that the map takes from input position i along one axis: to[d][start[d][i]] up to to[d][start[d][i + 1]].

@@ -126,9 +126,19 @@ template <class T> __global__ void __launch_bounds__(256) unscale_list(const Opt
     if (!finite) *found = 1.0f;
 }
 
+// Of 256 threads, for the first of them.
+WISP_INLINE double sum_of_block(double sum) {
+    __shared__ double shared[256];
+    shared[threadIdx.x] = sum;
+    for (int half = 128; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    }
+    return shared[0];
+}
+
 // sums[block]: of the squares of its piece.
 template <class T> __global__ void __launch_bounds__(256) squares_of_list(const OptimizerList list, double* sums) {
-    __shared__ double shared[256];
     const int i = tensor_of_block(list);
     const OptimizerTensor& t = list.tensors[i];
     const T* x = static_cast<const T*>(t.param);
@@ -138,12 +148,14 @@ template <class T> __global__ void __launch_bounds__(256) squares_of_list(const 
         const double v = double(convert<compute<T>>(x[k]));
         sum += v * v;
     }
-    shared[threadIdx.x] = sum;
-    for (int half = 128; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0) sums[blockIdx.x] = shared[0];
+    sum = sum_of_block(sum);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+__global__ void __launch_bounds__(256) sum_of_parts(const double* parts, int64_t n, double* total) {
+    double sum = 0;
+    for (int64_t k = threadIdx.x; k < n; k += 256) sum += parts[k];
+    sum = sum_of_block(sum);
+    if (threadIdx.x == 0) *total = sum;
 }
 
 }  // namespace wisp

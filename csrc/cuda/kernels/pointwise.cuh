@@ -92,6 +92,37 @@ __global__ void __launch_bounds__(256) pointwise_flat(const PointwiseArguments p
     }
 }
 
+// The same of many tensors; a block takes 1024 vectors of one.
+template <class Row, int Which, class T, int V, class Out, class A, class B = Absent, class C = Absent>
+__global__ void __launch_bounds__(256) pointwise_list(const __grid_constant__ PointwiseList p) {
+    int i = 0, end = p.count;
+    while (end - i > 1) {
+        const int middle = (i + end) / 2;
+        if (int(blockIdx.x) >= p.first_block[middle]) i = middle;
+        else end = middle;
+    }
+    const int64_t first = int64_t(blockIdx.x - p.first_block[i]) * 1024 + threadIdx.x, units = p.n[i] / V;
+#pragma unroll
+    for (int u = 0; u < 4; u++) {
+        const int64_t at = first + u * 256;
+        if (at < units) {
+            T values[V][5];
+            load<A, T, V>(values, 0, p.data[i][1] + at * V * size_of<A>, p.numbers[1], false);
+            load<B, T, V>(values, 1, p.data[i][2] + at * V * size_of<B>, p.numbers[2], false);
+            load<C, T, V>(values, 2, p.data[i][3] + at * V * size_of<C>, p.numbers[3], false);
+            finish<Row, Which, T, Out, V>(p.data[i][0] + at * V * sizeof(Out), values, p.params);
+        }
+    }
+    if (V > 1 && blockIdx.x == p.first_block[i] && threadIdx.x < p.n[i] - units * V) {
+        const int64_t at = units * V + threadIdx.x;
+        T values[1][5];
+        load<A, T, 1>(values, 0, p.data[i][1] + at * size_of<A>, p.numbers[1], false);
+        load<B, T, 1>(values, 1, p.data[i][2] + at * size_of<B>, p.numbers[2], false);
+        load<C, T, 1>(values, 2, p.data[i][3] + at * size_of<C>, p.numbers[3], false);
+        finish<Row, Which, T, Out, 1>(p.data[i][0] + at * sizeof(Out), values, p.params);
+    }
+}
+
 // Any strides. V > 1: the innermost dimension is a multiple of V, contiguous in the result and contiguous or spread in
 // each operand. n counts vectors.
 template <class Row, int Which, class T, int V, class Out, class A, class B = Absent, class C = Absent, class D = Absent, class E = Absent>

@@ -6,6 +6,18 @@ namespace wisp {
 // As in small_gemm.cpp. C = alpha A B + bias, all strides in elements; sums: the sum of each row of A, or null.
 #include "kernels/small_gemm_arguments.h"
 
+// Many tiny products: a thread an element of C, whose row and column of A and B its neighbours have in the cache.
+__global__ void __launch_bounds__(256) tiny_gemm(const SmallGemm p, int64_t count) {
+    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (at >= count) return;
+    const Split row = split(at, p.n), batch = split(row.whole, p.m);
+    const float *a = p.a + batch.whole * p.batch_a + batch.rest * p.a_row, *b = p.b + batch.whole * p.batch_b + row.rest * p.b_col;
+    float sum = 0;
+#pragma unroll 4
+    for (int k = 0; k < p.k; k++) sum += a[int64_t(k) * p.a_col] * b[int64_t(k) * p.b_row];
+    p.c[batch.whole * p.batch_c + batch.rest * p.c_row + row.rest] = p.alpha * sum;
+}
+
 // A block makes BM x BN of C, a thread R x R of it. The block's threads are G groups that share out k in slices of 16, each
 // with tiles of its own, and add up in the end, in the order of the groups.
 template <int BM, int BN, int R, int G> __global__ void __launch_bounds__(BM* BN / (R * R) * G) small_gemm(const SmallGemm p) {

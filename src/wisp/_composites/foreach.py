@@ -21,8 +21,19 @@ def _apply(tensors, name, *lists, **kwargs):
         raise RuntimeError("Tensor list must have at least one tensor.")
     for other in lists:
         _each(other, len(tensors))
-    result = tuple(getattr(t, name)(*rest, **kwargs) for t, *rest in zip(tensors, *lists))
+    result = _one_launch(tensors, lambda: tuple([getattr(t, name)(*rest, **kwargs) for t, *rest in zip(tensors, *lists)]))
     return tensors if name.endswith("_") else result
+
+
+def _one_launch(tensors, apply):
+    """What `apply` returns; on a GPU its pointwise calls are one launch."""
+    if tensors[0].device.type != "cuda":
+        return apply()
+    _core._operators["_cuda"]["begin_list"]()
+    try:
+        return apply()
+    finally:
+        _core._operators["_cuda"]["end_list"]()
 
 
 def _named(function, name, text):
@@ -63,7 +74,7 @@ def _ternary(name):
             values = values.tolist()
         values = _each(1 if values is None else values, count)
         partners = zip(self, _each(tensor1, count), _each(tensor2, count), values)
-        result = tuple(getattr(t, name)(a, b, value=v) for t, a, b, v in partners)
+        result = _one_launch(self, lambda: tuple([getattr(t, name)(a, b, value=v) for t, a, b, v in partners]))
         return self if name.endswith("_") else result
 
     return _named(function, name, f"`{name}` of each tensor and its partners.")

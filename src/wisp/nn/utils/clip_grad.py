@@ -8,6 +8,8 @@ from wisp import _core
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
+_UNSCALED = (wisp.float32, wisp.bfloat16, wisp.float16)  # a factor in float is fine enough
+
 
 def _grads(parameters):
     if isinstance(parameters, wisp.Tensor):
@@ -32,8 +34,8 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
         from wisp.distributed.tensor._dtensor import total_norm
 
         total = total_norm(tensors, norm_type)
-    elif norm_type == 2.0 and dtype.is_floating_point and all(t.dtype == dtype and t.device.type == "cpu" for t in tensors):
-        total = wisp.tensor(_core._total_norm(tensors), dtype=dtype, device=tensors[0].device)
+    elif norm_type == 2.0 and dtype.is_floating_point and all(t.dtype == dtype and t.device == device for t in tensors):
+        total = _core._total_norm(tensors)
     else:
         norms = [wisp.linalg.vector_norm(t.detach(), norm_type) for t in tensors]
         total = wisp.linalg.vector_norm(wisp.stack([norm.to(device) for norm in norms]), norm_type)
@@ -53,7 +55,11 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     if all(grad.device.type == "cpu" for grad in grads):
         _core._scale_tensors(grads, scale.item())
         return
-    for grad in grads:  # multiplying by one where nothing is to clip spares a wait for the device
+    # Multiplying by one where nothing is to clip spares a wait for the device.
+    if all(grad.device == scale.device and grad.dtype in _UNSCALED for grad in grads):
+        _core._unscale_tensors(grads, scale.to(wisp.float32), wisp.empty((), device=scale.device))
+        return
+    for grad in grads:
         grad.mul_(scale.to(grad.device))
 
 

@@ -69,7 +69,10 @@ struct ExponentialFloat {
     float mean;
     WISP_INLINE void operator()(const uint32_t w[4][width], float* out) const {
         for (int k = 0; k < 4; ++k)
-            for (int i = 0; i < width; ++i) out[k * width + i] = exponential_of(w[k][i]) * mean;
+            for (int i = 0; i < width; ++i) {
+                const float x = 0.5f * minus_two_log(unit_float(w[k][i]) + 0x1p-24f);
+                out[k * width + i] = (x > 0x1p-25f ? x : 0x1p-25f) * mean;
+            }
     }
 };
 struct UniformDouble {

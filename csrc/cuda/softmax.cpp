@@ -10,6 +10,14 @@ namespace {
 constexpr const char* file = "cuda/kernels/softmax.cuh";
 constexpr int64_t kept_bytes = 100 * 1024;  // of shared memory for a row
 
+constexpr int64_t whole_row_bytes = 200 * 1024;
+
+bool is_aligned(int64_t bytes, std::initializer_list<const void*> pointers) {
+    uintptr_t bits = uintptr_t(bytes);
+    for (const void* p : pointers) bits |= uintptr_t(p);
+    return bits % 16 == 0;
+}
+
 unsigned threads_for(int64_t n) {
     unsigned t = 64;
     while (t < 1024 && int64_t(t) * 4 < n) t *= 2;
@@ -56,6 +64,12 @@ void forward(DType d, const void* x, void* y, int64_t outer, int64_t n, int64_t 
                     {unsigned((outer + 3) / 4)}, {128}, 0, x, y, outer, int(n));
         return;
     }
+    if (is_aligned(n * item_size(d), {x, y}) && n * item_size(d) <= whole_row_bytes) {
+        static Instances<32> longs(file);
+        launch_with(longs(which, [&] { return "softmax_long<" + head() + ">"; }), {unsigned(outer)}, {1024},
+                    unsigned(272 + n * item_size(d)), x, y, n);
+        return;
+    }
     const int64_t item = d == DType::f64 ? 8 : 4;
     const bool kept = n * item <= kept_bytes;
     const unsigned shared = unsigned(34 * item + (kept ? n * item : 0));
@@ -85,7 +99,10 @@ void backward(DType d, const void* g, const void* y, void* dx, int64_t outer, in
     if (inner > 1)
         launch_with(columns(which, [&] { return "softmax_columns_backward<" + head() + ">"; }), {unsigned((outer * inner + 255) / 256)},
                     {256}, 0, g, y, dx, outer * inner, n, inner);
-    else
+    else if (n > 1024 && is_aligned(n * item_size(d), {g, y, dx})) {
+        static Instances<32> longs(file);
+        launch_with(longs(which, [&] { return "softmax_long_backward<" + head() + ">"; }), {unsigned(outer)}, {1024}, 0, g, y, dx, n);
+    } else
         launch_with(rows(which, [&] { return "softmax_rows_backward<" + head() + ">"; }), {unsigned(outer)},
                     {n <= 256 ? 32u : threads_for(n)}, 0, g, y, dx, n);
 }

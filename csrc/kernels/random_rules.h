@@ -41,12 +41,6 @@ WISP_INLINE double minus_two_log(double u) {
     return -2. * (e * 6.93147180369123816490e-1 - ((half - (s * (half + r) + e * 1.90821492927058770002e-10)) - f));
 }
 
-// An exponential number of mean 1.
-WISP_INLINE float exponential_of(uint32_t x) {
-    const float y = 0.5f * minus_two_log(unit_float(x) + 0x1p-24f);
-    return y > 0x1p-25f ? y : 0x1p-25f;
-}
-
 // Sine and cosine on [-pi/4, pi/4].
 WISP_INLINE void sine_cosine(float x, float& sine, float& cosine) {
     const float z = x * x;

@@ -125,7 +125,11 @@ Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& given) {
     const Tensor saved[] = {mask};
     return written(
         self, true, "masked_fill_", given.tensor ? "MaskedFillBackward1" : "MaskedFillBackward0", given.tensor ? value : Tensor(), saved,
-        [&](const Tensor& y) { copy_values(y, filled(y, mask, value)); }, [](Backward& bw) { masked_fill_gradient(bw); });
+        [&](const Tensor& y) {
+            if (mask.storage() == y.storage()) copy_values(y, filled(y, mask, value));
+            else where_onto(y, mask, given.tensor ? Arg(value) : given);
+        },
+        [](Backward& bw) { masked_fill_gradient(bw); });
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& given, const char* node) {

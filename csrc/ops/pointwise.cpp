@@ -531,6 +531,16 @@ Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
     return y;
 }
 
+void where_onto(const Tensor& y, const Tensor& condition, const Arg& value) {
+    if (y.numel() == 0 || y.device().type == DeviceType::meta) return;
+    const Arg args[3] = {condition, value, y};
+    OnDevice on(devices_in_use ? device_of(args, 3) : current_device());
+    Call<3> call(y);
+    for (const Arg& arg : args) call.add(arg, compute_dtype(y.dtype()), y.sizes());
+    Unlocked unlocked(y.numel());
+    kernels::pointwise().where(compute_dtype(y.dtype()), call.operands, y.sizes(), y.numel());
+}
+
 Tensor polygamma(const Scalar& n, const Tensor& x) {
     const Params params = params_of(n);
     return pointwise(Pointwise::polygamma, x, {}, {}, &params);

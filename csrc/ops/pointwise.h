@@ -69,6 +69,7 @@ inline Tensor add_(const Tensor& self, const Arg& b) { return pointwise_(Pointwi
 inline Tensor mul_(const Tensor& self, const Arg& b) { return pointwise_(Pointwise::mul, self, b); }
 
 Tensor where(const Tensor& condition, const Arg& a, const Arg& b);
+void where_onto(const Tensor& y, const Tensor& condition, const Arg& value);  // y where the condition does not hold; no history
 Tensor conj(const Tensor& t);
 Tensor real(const Tensor& t);
 Tensor imag(const Tensor& t);

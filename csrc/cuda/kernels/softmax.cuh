@@ -33,6 +33,71 @@ template <class T, bool Log, bool Kept> __global__ void __launch_bounds__(1024) 
     }
 }
 
+// The same for rows aligned to 16 bytes, which shared memory holds as they are.
+template <class T, bool Log> __global__ void __launch_bounds__(1024) softmax_long(const T* x, T* y, int64_t n) {
+    using C = compute<T>;
+    constexpr int V = vector_of<T>;
+    using Some = Vector<T, V>;
+    extern __shared__ __align__(16) char memory[];
+    C* reduced = reinterpret_cast<C*>(memory);
+    Some* row = reinterpret_cast<Some*>(memory + 272);
+    const Some* from = reinterpret_cast<const Some*>(x + blockIdx.x * n);
+    Some* to = reinterpret_cast<Some*>(y + blockIdx.x * n);
+    const int vectors = int(n / V);
+    C largest = -INFINITY, sum = 0;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
+        const Some v = from[i];
+        row[i] = v;
+#pragma unroll
+        for (int j = 0; j < V; j++) largest = Max::join(largest, convert<C>(v.at[j]));
+    }
+    largest = over_block<Max>(largest, reduced);
+    for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
+        const Some v = row[i];
+#pragma unroll
+        for (int j = 0; j < V; j++) sum += ::exp(convert<C>(v.at[j]) - largest);
+    }
+    sum = over_block<Add>(sum, reduced);
+    const C scale = C(1) / sum, shift = largest + ::log(sum);
+    for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
+        Some v = row[i];
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const C value = convert<C>(v.at[j]);
+            v.at[j] = convert<T>(Log ? value - shift : ::exp(value - largest) * scale);
+        }
+        to[i] = v;
+    }
+}
+template <class T, bool Log> __global__ void __launch_bounds__(1024) softmax_long_backward(const T* g, const T* y, T* dx, int64_t n) {
+    using C = compute<T>;
+    constexpr int V = vector_of<T>;
+    using Some = Vector<T, V>;
+    __shared__ C reduced[34];
+    const Some *of_g = reinterpret_cast<const Some*>(g + blockIdx.x * n), *of_y = reinterpret_cast<const Some*>(y + blockIdx.x * n);
+    Some* to = reinterpret_cast<Some*>(dx + blockIdx.x * n);
+    const int vectors = int(n / V);
+    C sum = 0;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
+        const Some a = of_g[i], b = Log ? a : of_y[i];
+#pragma unroll
+        for (int j = 0; j < V; j++) sum += Log ? convert<C>(a.at[j]) : convert<C>(a.at[j]) * convert<C>(b.at[j]);
+    }
+    sum = over_block<Add>(sum, reduced);
+    for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
+        Some a = of_g[i];
+        const Some b = of_y[i];
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const C gi = convert<C>(a.at[j]), yi = convert<C>(b.at[j]);
+            a.at[j] = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);
+        }
+        to[i] = a;
+    }
+}
+
 // Rows that fit into registers, aligned to 16 bytes.
 template <class T, bool Log, int K> __global__ void __launch_bounds__(512, 2) softmax_kept(const T* x, T* y, int64_t rows, int64_t n) {
     using C = compute<T>;

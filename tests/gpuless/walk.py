@@ -44,7 +44,8 @@ def others():
     few = [wisp.randn(2, 2, rows, 64, dtype=wisp.bfloat16) for rows in (1, 600, 600)]
     yield "attention of few queries", F.scaled_dot_product_attention, few
     sequence = wisp.randn(5, 3, 8)
-    for layer in (nn.LSTM(8, 16, 2, proj_size=4), nn.LSTM(8, 16), nn.GRU(8, 16, bidirectional=True), nn.RNN(8, 16)):
+    step_by_step = nn.GRU(8, 6), nn.RNN(8, 6)  # sizes that the kernels of whole sequences do not take
+    for layer in (nn.LSTM(8, 16, 2, proj_size=4), nn.LSTM(8, 16), nn.GRU(8, 16, bidirectional=True), nn.RNN(8, 16), *step_by_step):
         yield "recurrent", lambda x, layer=layer: layer(x)[0], [sequence]
     x = wisp.randn(300, 300)
 
@@ -114,6 +115,12 @@ def others():
         lambda x: x.detach().clone().log_normal_(),
         lambda x: x.detach().to(wisp.float64).exponential_(),
         lambda x: x[:, :20].softmax(1),
+        lambda x: x.detach().clone().cauchy_(),
+        lambda x: wisp.multinomial(x, 2),
+        lambda x: wisp._foreach_lerp([x, x], [x, x], 0.5)[0],
+        lambda x: F.adaptive_avg_pool2d(x[None, None], 7),
+        lambda x: x.reshape(4, -1).softmax(1),
+        lambda x: F.ctc_loss(x.log_softmax(1)[:, None], wisp.ones(1, 20, dtype=wisp.long), [300], [20]),
     ):
         yield "of its own", f, [x.detach().clone()]
     for kind in (wisp.optim.Adam, wisp.optim.SGD):

@@ -65,7 +65,7 @@ def explained(doc, path, names):
 
 def example(path):
     """The example of a name whose docstring has none."""
-    return next((entry["Example"] for entry, _ in _matching(path) if "Example" in entry), "")
+    return next((">>> import wisp\n" + entry["Example"] for entry, _ in _matching(path) if "Example" in entry), "")
 
 
 def about(path, names):

@@ -5,6 +5,7 @@
 #include "random.h"
 
 #include <cmath>
+#include <tuple>
 #include <vector>
 
 #include "../core/threads.h"
@@ -12,6 +13,7 @@
 #include "../kernels/index.h"
 #include "../kernels/sort.h"
 #include "../python/registry.h"
+#include "reduce.h"
 
 namespace wisp {
 namespace {
@@ -325,8 +327,11 @@ Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Gener
     if (const auto race = kernels::random().race; race && !replacement) {
         const Tensor keys = empty({rows, categories}, DType::f64);
         if (!race(given.dtype(), keys.device_data<double>(), given.device_data(), keys.numel(), draw(g), wrong)) throw RuntimeError(wrong);
-        must_hold(gt(narrow(largest(keys), 1, 0, 1), Scalar(0.0)), nothing);  // not even the winner has a chance
-        return input.dim() == 2 ? out : reshape(out, {samples});
+        Tensor winners = out, best;
+        if (samples == 1) std::tie(best, winners) = extreme(kernels::Reduction::max, keys, 1, true);
+        else best = narrow(largest(keys), 1, 0, 1);
+        must_hold(gt(best, Scalar(0.0)), nothing);  // not even the winner has a chance
+        return input.dim() == 2 ? winners : reshape(winners, {samples});
     }
     const int64_t draws = replacement ? samples : categories;
     const Tensor p = reshape(to(given, DType::f64), {rows, categories}), u = empty({rows, draws}, DType::f64);

@@ -1,5 +1,6 @@
 // Launches the kernels of softmax.
 #include "../kernels/softmax.h"
+#include "../core/device.h"
 #include "pointwise.h"
 #include "rows.h"
 #include "runtime.h"
@@ -9,8 +10,6 @@ namespace {
 
 constexpr const char* file = "cuda/kernels/softmax.cuh";
 constexpr int64_t kept_bytes = 100 * 1024;  // of shared memory for a row
-
-constexpr int64_t whole_row_bytes = 200 * 1024;
 
 bool is_aligned(int64_t bytes, std::initializer_list<const void*> pointers) {
     uintptr_t bits = uintptr_t(bytes);
@@ -64,7 +63,7 @@ void forward(DType d, const void* x, void* y, int64_t outer, int64_t n, int64_t 
                     {unsigned((outer + 3) / 4)}, {128}, 0, x, y, outer, int(n));
         return;
     }
-    if (is_aligned(n * item_size(d), {x, y}) && n * item_size(d) <= whole_row_bytes) {
+    if (is_aligned(n * item_size(d), {x, y}) && 272 + n * item_size(d) <= device_info(current_device().index).shared_per_block) {
         static Instances<32> longs(file);
         launch_with(longs(which, [&] { return "softmax_long<" + head() + ">"; }), {unsigned(outer)}, {1024},
                     unsigned(272 + n * item_size(d)), x, y, n);

@@ -93,3 +93,12 @@ def test_errors():
         x.tolist()
     with pytest.raises(RuntimeError, match="one element"):
         bool(x)
+
+
+def test_sparse_tensors_and_masks_are_reduced_in_their_layout():
+    x = wisp.tensor([[1.0, 0.0, 3.0], [0.0, 5.0, 0.0]])
+    mask = x != 0
+    total = wisp.masked.sum(x.to_sparse(), 1, keepdim=True, mask=mask.to_sparse())
+    assert total.layout is wisp.sparse_coo and total.to_dense().tolist() == [[4.0], [5.0]]
+    assert wisp.masked.amax(x, 1, mask=mask.to_sparse()).tolist() == [3.0, 5.0]
+    assert wisp.masked._output_mask(wisp.masked.sum, x, 0, mask=mask).tolist() == [True, True, True]

@@ -7,6 +7,7 @@ A slice without any element left gives the identity of its operation.
     tensor([1., 7.])
 """
 
+import functools
 import math
 
 from wisp import _core, _reference
@@ -185,6 +186,63 @@ def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(_core.get_default_dtype())
     return _chosen(x, mask, -math.inf).logsumexp(_dims(x, dim), keepdim).to(input.dtype if dtype is None else dtype)
+
+
+_REDUCTIONS = "sum prod amax amin argmax argmin mean median norm var std logsumexp".split()
+_ALONG = "cumsum cumprod softmax log_softmax softmin normalize".split()
+
+
+def _of_any_layout(function):
+    """The same for sparse tensors and masks: what comes out has the layout of the input."""
+
+    @functools.wraps(function)
+    def masked(input, *args, mask=None, **kwargs):
+        mask = mask if mask is None or mask.layout is _core.strided else mask.to_dense()
+        if input.layout is _core.strided:
+            return function(input, *args, mask=mask, **kwargs)
+        result = function(input.to_dense(), *args, mask=mask, **kwargs)
+        return result.to_sparse(layout=input.layout if result.dim() >= 2 else _core.sparse_coo)
+
+    return masked
+
+
+globals().update({name: _of_any_layout(globals()[name]) for name in (*_REDUCTIONS, *_ALONG)})
+
+
+def _canonical_dim(dim, ndim):
+    """The dimensions that `dim` stands for, in order and counted from the beginning."""
+    return tuple(sorted(_dims(_core.empty((0,) * ndim), dim)))
+
+
+def _input_mask(input, *args, mask=None, **kwargs):
+    """The mask of an operation in the shape of its input."""
+    if mask is None:
+        raise ValueError("_input_mask requires explicit mask")
+    if mask.dim() > input.dim():
+        raise IndexError(f"_input_mask expected broadcastable mask (got mask dimensionality higher than of the input: {mask.dim()})")
+    mask = mask.to_dense() if mask.layout is not _core.strided else mask
+    return mask.expand(input.shape).bool()
+
+
+def _output_mask(op, input, *args, mask=None, dim=None, keepdim=False, **kwargs):
+    """Where the result of an operation of this module is defined."""
+    name, given = op.__name__, _input_mask(input, mask=mask)
+    if name in _ALONG:
+        return given
+    if name not in _REDUCTIONS:
+        raise ValueError(f"_output_mask expected masked operation (got {name})")
+    place = 1 if name == "norm" else 0
+    dim = args[place] if len(args) > place else dim
+    if name == "median" and dim is None:
+        dim = -1
+    dims = _canonical_dim(dim, input.dim())
+    return given.any(dims, keepdim) if dims else given
+
+
+def _where(mask, input, fill_value):
+    """`input` where a sparse mask is true and the fill value where it is false, at the places that the mask has."""
+    chosen = _core.where(mask.to_dense(), input.to_dense(), fill_value.to_dense().to(input.dtype))
+    return chosen.sparse_mask(mask.coalesce() if mask.is_sparse else mask)
 
 
 def masked_tensor(data, mask, requires_grad=False):

@@ -85,6 +85,8 @@ def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, t
         return module(*args, **(kwargs or {}))
 
 
+_functional_call = functional_call
+
 _reference.attach(__name__, globals())
 
 

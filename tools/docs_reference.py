@@ -246,11 +246,13 @@ def _page(short, name, value, partners):
     parts.append(text(prose))
     presets = _reference.signature("\n".join(shown), name) or _presets(value)
     arguments, paragraphs = _reference.about(path, list(presets))
+    kinds = _kinds(value)
     if arguments:
         parts.append("## Arguments\n")
         for word, told in arguments.items():
             preset = presets.get(word) or presets.get("*" + word)
-            parts.append(f"- **`{word}`**" + (f" `= {preset}`" if preset else "") + f": {harmless(told)}")
+            kind = f" *{kinds[word]}*" if kinds.get(word) else ""
+            parts.append(f"- **`{word}`**{kind}" + (f" `= {preset}`" if preset else "") + f": {harmless(told)}")
     for title, told in paragraphs.items():
         lines = [harmless(line) for line in told.splitlines()]
         parts.append(f"\n## {title}\n\n" + "\n\n".join(line[:1].upper() + line[1:] for line in lines))
@@ -262,6 +264,29 @@ def _page(short, name, value, partners):
     if isinstance(value, type):
         parts += _methods(value)
     return "\n".join(parts) + "\n"
+
+
+# How the types of registered signatures are told.
+_TOLD = {
+    "Operand": "Tensor or number",
+    "int[]": "int or ints",
+    "Number": "number",
+    "Tensor[]": "Tensors",
+    "format": "memory format",
+    "any": "",
+}
+
+
+def _kinds(value):
+    """The types of an operator's parameters, from the signatures that it was registered with."""
+    found = {}
+    for signature in getattr(value, "_signatures", ()):
+        for kind, name in re.findall(r"([\w\[\]]+\??(?:\[\])?)!? (\w+)(?=[,=)])", signature):
+            plain = kind.rstrip("?")
+            told = _TOLD.get(plain, plain)
+            if told not in found.setdefault(name, []):
+                found[name].append(told)
+    return {name: ", ".join(filter(None, kinds)) for name, kinds in found.items()}
 
 
 def _presets(value):

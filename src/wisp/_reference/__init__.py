@@ -121,8 +121,11 @@ def _matching(path):
         _entries = _read()
     exact, patterns = _entries
     last = path.rpartition(".")[2]
-    near = (path, path.rstrip("_"), last, last.rstrip("_"), "nn.functional." + last.rstrip("_"))
-    found = [(entry, False) for entry in next((exact[name] for name in near if name in exact), ())]
+    near = (path.rstrip("_"), last, last.rstrip("_"), "nn.functional." + last.rstrip("_"))
+    own = exact.get(path, [])
+    if not any(entry.keys() - {"Example"} for entry in own):  # what is said of the name elsewhere, or of the one that it is a form of
+        own = own + next((exact[name] for name in near if name != path and name in exact), [])
+    found = [(entry, False) for entry in own]
     for pattern, entry in patterns:
         if fnmatch.fnmatchcase(path, pattern):
             found.append((entry, pattern.endswith("*")))

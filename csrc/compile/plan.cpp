@@ -64,6 +64,8 @@ int64_t product_of(const Dims& sizes, int64_t count) {
 struct Group {
     Dims sizes;
     Device device;
+    bool is_call = false;  // a reduction that is run as always
+    kernels::ReduceArguments arguments{};
     std::vector<uint32_t> notes;
     Program program;
     std::vector<const Storage*> reads;
@@ -95,6 +97,10 @@ public:
             for (ProgramStep& s : g.program.steps)
                 for (int k = 0; k < s.count; k++)
                     if (s.in[size_t(k)] >= first_step) s.in[size_t(k)] += int(g.program.inputs.size()) - first_step;
+            if (g.is_call) {
+                work += product(notes_[g.notes[0]].operands[0].layout.sizes);
+                continue;
+            }
             work += int64_t(g.program.steps.size()) * product_of(g.sizes, g.sizes.size());
             account(g);
         }
@@ -102,7 +108,8 @@ public:
         Unlocked unlocked(work);
         for (Group& g : groups_) {
             current_device_ = g.device;
-            kernels::program().run(g.program);
+            if (g.is_call) kernels::reduce().reduce(notes_[g.notes[0]].step.reduction, g.arguments);
+            else kernels::program().run(g.program);
         }
     }
 
@@ -141,7 +148,7 @@ private:
 
     bool fits(int g, const Note& n, const Space& space, const Dims& operand_sizes, bool by_row) const {
         const Group& group = groups_[size_t(g)];
-        if (!(group.device == n.device) || !has_room(group, n)) return false;
+        if (group.is_call || !(group.device == n.device) || !has_room(group, n)) return false;
         if (by_row) {
             if (group.sizes.size() != space.sizes.size() + 1) return false;
             for (int64_t d = 0; d < space.sizes.size(); d++)
@@ -163,7 +170,30 @@ private:
         return shares;
     }
 
+    // A reduction over other dimensions than the last, after the programs that make its operand.
+    void place_call(uint32_t i) {
+        const Note& n = notes_[i];
+        const Operand& o = n.operands[0];
+        char* in = o.kind == Operand::noted ? kept(o.note) : static_cast<char*>(o.storage->address);
+        Group& g = groups_.emplace_back();
+        g.is_call = true;
+        g.device = n.device;
+        kernels::ReduceArguments& a = g.arguments;
+        a.in = in + o.layout.offset * item_size(o.dtype);
+        a.in_dtype = o.dtype;
+        a.sizes = o.layout.sizes.data();
+        a.strides = o.layout.strides.data();
+        a.ndim = int(o.layout.sizes.size());
+        a.reduced = n.reduced;
+        a.out_dtype = n.step.result;
+        a.divisor = n.step.divisor;
+        g.notes.push_back(i);
+        placed_[i].group = int(groups_.size()) - 1;
+        a.out = placed_[i].kept = n.out ? static_cast<char*>(n.out->address) : temporary(n);
+    }
+
     void place(uint32_t i) {
+        if (notes_[i].reduced) return place_call(i);
         Note& n = notes_[i];
         const bool reduces = n.step.kind == StepKind::reduce;
         const Layout& shape = reduces ? n.operands[0].layout : n.layout;
@@ -177,8 +207,9 @@ private:
         }
         if (chosen < 0) {
             chosen = int(groups_.size());
-            groups_.push_back({space.sizes, n.device, {}, {}, {}});
-            groups_.back().program.sizes = space.sizes;
+            Group& g = groups_.emplace_back();
+            g.sizes = g.program.sizes = space.sizes;
+            g.device = n.device;
         }
         ProgramStep step = n.step;
         for (int k = 0; k < n.step.count; k++) step.in[size_t(k)] = operand(chosen, n.operands[k], space, shape.sizes, by_row);
@@ -222,13 +253,15 @@ private:
     char* kept(uint32_t note) {
         Placed& p = placed_[note];
         if (!p.kept) {
-            const Note& n = notes_[note];
-            Storage* s = Storage::make(size_t(product(n.layout.sizes) * item_size(n.step.result)), n.device);
-            temporaries_.push_back(s);
-            p.kept = static_cast<char*>(s->address);
+            p.kept = temporary(notes_[note]);
             groups_[size_t(p.group)].program.steps[size_t(p.value - first_step)].out = p.kept;
         }
         return p.kept;
+    }
+
+    char* temporary(const Note& n) {
+        temporaries_.push_back(Storage::make(size_t(product(n.layout.sizes) * item_size(n.step.result)), n.device));
+        return static_cast<char*>(temporaries_.back()->address);
     }
 
     void account(const Group& g) {

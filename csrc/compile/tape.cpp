@@ -84,7 +84,7 @@ const bool known_to_the_core = (tape = {settle, forget}, true);
 
 }  // namespace
 
-bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands, int count) {
+bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands, int count, uint64_t reduced) {
     const Device device = y.device();
     const bool on_gpu = device.is_cuda();
     if (!(device == Device{} || on_gpu) || y.numel() == 0) return false;
@@ -117,6 +117,7 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
     n.step = step;
     n.step.count = count;
     n.device = device;
+    n.reduced = reduced;
     n.layout = y.layout();
     for (int i = 0; i < count; i++) {
         if (!operands[i].given) continue;

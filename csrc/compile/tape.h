@@ -13,7 +13,8 @@
 namespace wisp::compile {
 
 // y = step(operands), later. False: it can't be noted, or does not pay, and is to be run now. `y` was just made and is dense.
-bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands, int count);
+// reduced: the dimensions of a reduction over others than the last one, which is run as always, between programs.
+bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands, int count, uint64_t reduced = 0);
 
 void enter_region();
 void leave_region();  // of the outermost one: runs what is noted
@@ -49,6 +50,7 @@ struct Note {
     Operand operands[kernels::ProgramStep::most];
     Layout layout;  // of the result
     Device device;
+    uint64_t reduced = 0;
     Storage* out = nullptr;  // null: nobody sees the result
 };
 

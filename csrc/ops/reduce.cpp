@@ -65,19 +65,18 @@ static void run_reduction(Reduction kind, const Tensor& x, uint64_t mask, const 
     kernels::reduce().reduce(kind, arguments);
 }
 
-// In a compiled region sums and maxima of rows can wait: they become part of the program that makes the rows.
+// In a compiled region sums and maxima can wait: those of rows become part of the program that makes the rows.
 static bool note_reduction(const Tensor& y, Reduction kind, const Tensor& x, uint64_t mask, double divisor) {
-    const int64_t n = x.dim() ? x.size(-1) : 0;
-    if ((kind != Reduction::sum && kind != Reduction::max) || n < 64 || n > 16384 || mask != uint64_t(1) << (x.dim() - 1) ||
-        !x.is_contiguous() || is_complex(x.dtype()))
-        return false;
+    if ((kind != Reduction::sum && kind != Reduction::max) || x.numel() == 0 || x.dim() == 0 || mask == 0) return false;
+    const int64_t n = x.size(-1);
+    const bool by_row = n >= 64 && n <= 16384 && mask == uint64_t(1) << (x.dim() - 1) && x.is_contiguous() && !is_complex(x.dtype());
     kernels::ProgramStep step;
     step.kind = kernels::StepKind::reduce;
     step.compute = step.block = step.result = y.dtype();
     step.reduction = kind;
     step.divisor = divisor;
     const Arg operand(x);
-    return compile::note(y, step, &operand, 1);
+    return compile::note(y, step, &operand, 1, by_row ? 0 : mask);
 }
 
 static Tensor reduce(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, DType dtype, ReduceArguments arguments = {}) {

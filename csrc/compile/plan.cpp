@@ -40,6 +40,10 @@ struct Space {
             r.resize(order.size());
             return r;
         }
+        if (o.layout.sizes == note_sizes) {
+            for (int64_t d : order) r.push_back(o.layout.strides[d]);
+            return r;
+        }
         const Dims all = broadcast_strides(o.layout.sizes, o.layout.strides, note_sizes);
         for (int64_t d : order) r.push_back(all[d]);
         return r;

@@ -11,7 +11,7 @@ namespace wisp::compile {
 
 Counts counts;
 std::vector<Fusion>* watcher = nullptr;
-int64_t worth_noting = 4096;
+int64_t worth_noting = 16384;
 
 namespace {
 

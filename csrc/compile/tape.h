@@ -12,15 +12,26 @@
 
 namespace wisp::compile {
 
+// Operators on fewer elements are run at once, unless they use a value that is noted: they cost less than their note.
+extern int64_t worth_noting;
+
 // y = step(operands), later. False: it can't be noted, or does not pay, and is to be run now. `y` was just made and is dense.
 // reduced: the dimensions of a reduction over others than the last one, which is run as always, between programs.
 bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands, int count, uint64_t reduced = 0);
 
+// Whether a pointwise operator on these may be worth a note: quickly, for the many that are not.
+inline bool may_note(const Arg* operands, int count) {
+    for (int i = 0; i < count; i++) {
+        if (!operands[i].tensor) continue;
+        const Tensor& t = *operands[i].tensor;
+        if (t.numel() >= worth_noting || !(t.storage()->memory == Device{})) return true;
+    }
+    return false;
+}
+
 void enter_region();
 void leave_region();  // of the outermost one: runs what is noted
 void run_notes();
-// Operators on fewer elements are run at once, unless they use a value that is noted: they cost less than their note.
-extern int64_t worth_noting;
 
 // A thread that runs operators at once though it is in a region.
 class Pause {

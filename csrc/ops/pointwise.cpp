@@ -343,7 +343,7 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
             OnDevice on(d);
             return pointwise(op, a, b, c, params, node);
         }
-        at_once = !noting;
+        at_once = !noting || !compile::may_note(args, arity);
     }
 
     // Contiguous operands of one floating type and shape: straight to the kernel.

@@ -8,6 +8,8 @@
 // is reused. From Python 3.14 on the stack may borrow references from variables; there Python itself is asked as well.
 #include "temporary.h"
 
+#include "../compile/tape.h"
+
 #include <dlfcn.h>
 #include <unwind.h>
 
@@ -130,7 +132,10 @@ bool is_temporary([[maybe_unused]] PyObject* o) {
 
 Tensor pointwise_in_temporary([[maybe_unused]] Pointwise op, [[maybe_unused]] const Arg& a, [[maybe_unused]] const Arg& b) {
 #if !defined(Py_GIL_DISABLED)
-    if (off_plain_path) return {};
+    if (off_plain_path) [[unlikely]] {
+        const Arg both[2] = {a, b};
+        if (devices_in_use || (noting && compile::may_note(both, 2))) return {};
+    }
     const Tensor* candidates[2];
     int count = 0;
     for (const Arg& arg : {a, b}) {

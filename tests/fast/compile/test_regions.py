@@ -11,6 +11,13 @@ import wisp
 from wisp import nn
 
 
+@pytest.fixture(autouse=True)
+def medium_tensors_are_noted():
+    before = wisp._core._set_worth_noting(4096)
+    yield
+    wisp._core._set_worth_noting(before)
+
+
 def counted(f, *args):
     """The result, and what was counted on the way."""
     before = wisp.compiler.statistics()

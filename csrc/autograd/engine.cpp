@@ -141,7 +141,8 @@ void deliver(Task& task, NodeState& state, Node& node, uint32_t number, Tensor g
     if (is_sparse(g) && !node.variable) g = call_sparse("to_dense", {g});
     if (!slot) slot = std::move(g);
     else if (is_sparse(slot) || is_sparse(g)) slot = call_sparse("add", {slot, g});
-    else if (!task.create_graph && !noting && slot.exclusively_owned() && slot.dtype() == g.dtype() && slot.sizes() == g.sizes()) add_(slot, g);
+    else if (!task.create_graph && !noting && slot.exclusively_owned() && slot.dtype() == g.dtype() && slot.sizes() == g.sizes())
+        add_(slot, g);
     else slot = add(slot, g);
 }
 

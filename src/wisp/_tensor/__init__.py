@@ -226,6 +226,11 @@ def __deepcopy__(self, memo):
 
 
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    if stream is not None and type(stream) is not int:
+        raise TypeError(f"stream must be ``int`` or ``none``, got {type(stream).__name__}")
+    for reason, met in (("require gradient, use tensor.detach()", self.requires_grad), ("have the conjugate bit set", self.is_conj())):
+        if met:
+            raise BufferError(f"Can't export tensors that {reason}")
     if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
         if dl_device[0] != 1 or copy is False:
             raise BufferError(f"Tensor.__dlpack__: the tensor lives on {self.device}, not on {tuple(dl_device)}; copy it there first")

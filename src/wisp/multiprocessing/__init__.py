@@ -17,7 +17,8 @@ from multiprocessing import pool  # noqa: F401
 from wisp import _reference
 from wisp.multiprocessing import queues, shared
 from wisp.multiprocessing.queues import Pipe
-from wisp.multiprocessing.spawn import (
+from wisp.multiprocessing.spawn import (  # noqa: F401
+    ENV_VAR_PARALLEL_START,
     ProcessContext,
     ProcessException,
     ProcessExitedException,

@@ -11,6 +11,8 @@ import tempfile
 import traceback
 import warnings
 
+ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"  # set to 1, PyTorch starts processes at once; here they always are
+
 
 class ProcessException(Exception):
     """A process that `spawn` started failed; has its index and process id."""
@@ -104,7 +106,7 @@ class ProcessContext:
         if os.path.getsize(self.error_files[index]):
             with open(self.error_files[index], "rb") as file:
                 text = pickle.load(file)
-            raise ProcessRaisedException(f"\n\n-- Process {index} terminated with the following error:\n{text}\n", index, process.pid)
+            raise ProcessRaisedException(f"\n\n-- Process {index} terminated with the following error:\n{text}", index, process.pid)
         code = process.exitcode
         if code < 0:
             try:

@@ -237,7 +237,7 @@ def _reduction(name):
         if input._ragged not in dims:
             kept = 0 if keepdim else sum(d < input._ragged for d in dims)
             values = operator(input._values, [d - 1 for d in dims], keepdim, **kwargs)
-            shapes = [(*values.shape[: input._ragged - 1 - kept], n, *values.shape[input._ragged - kept :]) for n in input._lengths()]
+            shapes = [(*values.shape[: input._ragged - 1 - kept], n, *values.shape[input._ragged - kept :]) for n in input._part_lengths()]
             return _make(values, shapes, input._ragged - kept, input._layout, input._offsets)
         if name in ("sum", "mean") and len(dims) == 1:
             return _segment_sum(input, name, keepdim, **kwargs)
@@ -303,7 +303,7 @@ for _name in ("cumsum", "cumprod", "argsort"):
 
 # ---- shapes
 def _moved(input, values, ragged):
-    shapes = [(*values.shape[: ragged - 1], length, *values.shape[ragged:]) for length in input._lengths()]
+    shapes = [(*values.shape[: ragged - 1], length, *values.shape[ragged:]) for length in input._part_lengths()]
     return _make(values, shapes, ragged, input._layout, input._offsets)
 
 
@@ -333,7 +333,7 @@ def view(input, *shape):
     shape = list(shape[0] if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape)
     if input._ragged is None or not shape or shape[0] not in (len(input), -1):
         raise RuntimeError("view: a nested tensor keeps its batch as dimension 0, and one ragged dimension")
-    lengths = input._lengths()
+    lengths = input._part_lengths()
     place = next((i for i, size in enumerate(shape) if isinstance(size, RaggedSize)), None)
     if place is None:
         place = next((i for i, size in enumerate(shape) if i and size == -1), None)
@@ -400,7 +400,7 @@ def cat(tensors, dim=0):
     place = _wrapped(first, dim)
     if place == 0:
         return first._again([part for tensor in tensors for part in tensor._parts()])
-    alike = first._ragged is not None and all(t._ragged == first._ragged and t._lengths() == first._lengths() for t in tensors)
+    alike = first._ragged is not None and all(t._ragged == first._ragged and t._part_lengths() == first._part_lengths() for t in tensors)
     if alike and place != first._ragged:
         return first._with(wisp.cat([tensor._values for tensor in tensors], place - 1))
     return first._again([wisp.cat(parts, place - 1) for parts in zip(*(tensor._parts() for tensor in tensors))])
@@ -453,3 +453,12 @@ def getitem(input, key):
 @rule("narrow")
 def narrow(input, dim, start, length):
     return input._with(input._values.narrow(_dim(input, dim, "narrow"), start, length))
+
+
+def outer_to_inner_dim(ndim, dim, ragged_dim, canonicalize=False):
+    """The dimension of the packed values that a dimension of the nested tensor is; with `canonicalize` each of several once."""
+    if isinstance(dim, (tuple, list)):
+        inner = [outer_to_inner_dim(ndim, d, ragged_dim) for d in dim]
+        return type(dim)(dict.fromkeys(inner) if canonicalize else inner)
+    dim = dim % ndim
+    return ragged_dim - 1 if dim in (0, ragged_dim) else dim - 1

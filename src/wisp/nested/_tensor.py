@@ -75,6 +75,10 @@ class NestedTensor(Holder, _core.Tensor):
     # ---- what it is
     _held = property(lambda self: self._values)
     is_nested = property(lambda self: True)
+    # What PyTorch's jagged tensors keep besides: the parts lie without holes here, and lengths are numbers of the program.
+    _ragged_idx = property(lambda self: self._ragged)
+    _lengths = _min_seqlen_tensor = _max_seqlen_tensor = None
+    _metadata_cache = property(lambda self: {})
     layout = property(lambda self: self._layout)
     device = property(lambda self: self._values.device)
     is_cuda = property(lambda self: self._values.is_cuda)
@@ -124,14 +128,14 @@ class NestedTensor(Holder, _core.Tensor):
         """None: the parts lie without holes between them."""
         return None
 
-    def _lengths(self):
+    def _part_lengths(self):
         return [shape[self._ragged - 1] for shape in self._shapes]
 
     def is_contiguous(self, memory_format=None):
         return self._values.is_contiguous()
 
     def stride(self, dim=None):
-        strides = (sum(self._shapes and self._lengths() or [0]), *self._values.stride()) if self._ragged else self._values.stride()
+        strides = (sum(self._shapes and self._part_lengths() or [0]), *self._values.stride()) if self._ragged else self._values.stride()
         return strides if dim is None else strides[dim]
 
     def __hash__(self):
@@ -143,7 +147,7 @@ class NestedTensor(Holder, _core.Tensor):
         if self._ragged is None:
             return _make(values, self._shapes, None, self._layout, self._offsets)
         place = self._ragged - 1
-        shapes = [(*values.shape[:place], length, *values.shape[place + 1 :]) for length in self._lengths()]
+        shapes = [(*values.shape[:place], length, *values.shape[place + 1 :]) for length in self._part_lengths()]
         return _make(values, shapes, self._ragged, self._layout, self._offsets)
 
     def _gradient_of_values(self, grad):
@@ -155,7 +159,7 @@ class NestedTensor(Holder, _core.Tensor):
         if self._ragged is None:
             flat = self._values.split([math.prod(shape) for shape in self._shapes])
             return [part.reshape(shape) for part, shape in zip(flat, self._shapes)]
-        return list(self._values.split(self._lengths(), self._ragged - 1)) if self._shapes else []
+        return list(self._values.split(self._part_lengths(), self._ragged - 1)) if self._shapes else []
 
     def _again(self, parts):
         """The nested tensor of other parts."""

@@ -45,6 +45,12 @@ def _function_state(function):
     return None if isinstance(function, types.FunctionType) else function.__dict__.copy()
 
 
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
+    "`scheduler.step()` to step the scheduler."
+)
+
+
 class LRScheduler:
     """Sets the learning rate of an optimizer, epoch by epoch: call `step()` after `optimizer.step()`.
 
@@ -97,18 +103,14 @@ class LRScheduler:
         if self._step_count == 1 and not self.optimizer.__dict__.get("_opt_called", True):
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in the opposite "
-                "order, or the first value of the learning rate schedule is skipped.",
+                "order, or the first value of the learning rate schedule is skipped. "
+                "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
                 UserWarning,
                 stacklevel=2,
             )
         self._step_count += 1
         if epoch is not None:
-            warnings.warn(
-                "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
-                "possible. Please use `scheduler.step()` to step the scheduler.",
-                UserWarning,
-                stacklevel=2,
-            )
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
         self._update_lr(epoch)
 
     def _update_lr(self, epoch=None):

@@ -3,7 +3,7 @@
 import math
 import warnings
 
-from wisp.optim._lr_base import LRScheduler, _check_optimizer, _function_state, _per_group, _set_value, _values
+from wisp.optim._lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, _check_optimizer, _function_state, _per_group, _set_value, _values
 
 
 def _start_momentum(scheduler, optimizer, base, largest, last_epoch):
@@ -60,12 +60,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     def step(self, metrics, epoch=None):
         if epoch is not None:
-            warnings.warn(
-                "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
-                "possible. Please use `scheduler.step()` to step the scheduler.",
-                UserWarning,
-                stacklevel=2,
-            )
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current, self.best):

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections import Counter
 
 from wisp import _reference
-from wisp.optim._lr_base import LRScheduler, _Composite, _function_state, _set_value, _values
+from wisp.optim._lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, _Composite, _function_state, _set_value, _values  # noqa: F401
 from wisp.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR, ReduceLROnPlateau  # noqa: F401
 
 __all__ = """

@@ -260,7 +260,9 @@ def make_tensor(
     if math.isnan(low) or math.isnan(high):
         raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
     if low == high and not exact:
-        warnings.warn("Passing `low==high` to `make_tensor` for floating or complex types is deprecated.", FutureWarning, stacklevel=2)
+        warnings.warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated.", FutureWarning, stacklevel=2
+        )
     elif low >= high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
     elif high < least or low >= bound:

@@ -17,6 +17,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import itertools
 import keyword
 import pathlib
 import pkgutil
@@ -45,7 +46,7 @@ TYPES = {  # of the parameters of operators
     "format": "memory_format",
     "Generator": "Generator",
 }
-SWITCHES = {"return_indices": "tuple[Tensor, Tensor]", "as_tuple": "tuple[Tensor, ...]"}  # what they make of a Tensor
+SWITCHES = ("return_indices", "return_inverse", "return_counts", "as_tuple")  # parameters that make more of a Tensor
 TYPING = "Any Generic Literal NamedTuple ParamSpec Protocol Self SupportsIndex TypeVar overload".split()
 ABSTRACT = "Callable ItemsView Iterable Iterator KeysView Mapping Sequence Sized ValuesView".split()
 VARIABLES = {
@@ -122,12 +123,13 @@ def operator_forms(signature, result, method):
     """The forms of one registered signature as (parameters, result); several where one has several ways to be written."""
     inside = re.fullmatch(r"[\w.]+\((.*?)\)(\s*->\s*(.*))?", signature)[1]
     parts = [part if part == "*" else operator_parameter(part) for part in split_parameters(inside)][method:]
-    many = [part for part in parts if part != "*" and part[3]]
-    ways = [True, False] if many else [False]  # zeros(2, 3) and zeros((2, 3))
-    switch = next((part[0] for part in parts if part != "*" and part[0] in SWITCHES), None) if result == "Any" else None
-    results = [("Literal[False]", "Tensor"), ("Literal[True]", SWITCHES[switch]), ("bool", "Any")] if switch else [(None, result)]
+    named = [part[0] for part in parts if part != "*"]
+    ways = [True, False] if any(part != "*" and part[3] for part in parts) else [False]  # zeros(2, 3) and zeros((2, 3))
+    switches = [name for name in named if name in SWITCHES] if result == "Any" else []
+    kinds = [(dict(zip(switches, values)), switched(switches, values)) for values in itertools.product((False, True), repeat=len(switches))]
+    kinds = [*kinds, ({}, "Any")] if switches else [({}, result)]  # the last for switches that are not known when the program is read
     for spread in ways:
-        for literal, returned in results:
+        for values, returned in kinds:
             written, keywords = ["self"] * method, False
             for part in parts:
                 if part == "*":
@@ -138,8 +140,8 @@ def operator_forms(signature, result, method):
                 name, kind, preset, several = part
                 if several and not spread:
                     kind = "int | Sequence[int]"
-                if name == switch:
-                    kind, preset = literal, literal == "Literal[False]"
+                if name in values:
+                    kind, preset = f"Literal[{values[name]}]", not values[name]
                     if not preset and not keywords:
                         written.append("*")
                         keywords = True
@@ -147,6 +149,13 @@ def operator_forms(signature, result, method):
             if written and written[-1] == "*":
                 written.pop()
             yield written, returned
+
+
+def switched(switches, values):
+    """What an operator returns whose switches, which add to a Tensor, have these values."""
+    if "as_tuple" in switches and any(values):
+        return "tuple[Tensor, ...]"
+    return f"tuple[{', '.join(['Tensor'] * (1 + sum(values)))}]" if any(values) else "Tensor"
 
 
 class Stubs:
@@ -158,7 +167,8 @@ class Stubs:
         core_classes = [name for name, value in vars(_core).items() if isinstance(value, type)]
         self.classes = dict.fromkeys(core_classes, "wisp._core")  # name of a class -> the module that defines it
         self.named = {}  # results of operators whose parts have names
-        self.imports = {}  # module -> {(home, name)}
+        self.imports = {}  # module -> {(home, name, alias)}
+        self.declared = {}  # code of a function -> (where it is, what results.txt says that it returns)
         self.results = []
         for line in (PIECES / "results.txt").read_text().splitlines():
             kind, _, patterns = line.partition(": ")
@@ -316,6 +326,9 @@ class Stubs:
         result = given if isinstance(given, str) else self.result_of(path) if given is inspect.Signature.empty else "Any"
         if name == "__init__":
             result = "None"
+        own = isinstance(function, types.FunctionType) and function.__code__.co_name == name  # not the code of a decorator
+        if given is inspect.Signature.empty and result != "Any" and own:
+            self.declared[function.__code__] = path, result
         return ([f"@{decorator}"] if decorator else []) + [f"def {name}({', '.join(written)}) -> {result}: ..."]
 
     def base(self, module, cls):
@@ -349,24 +362,23 @@ class Stubs:
             bases = [ast.unparse(base) for base in piece.bases]
         if bases:
             header += f"({', '.join(bases)})"
+        described = {}
+        for node in piece.body if piece is not None else ():
+            if isinstance(node, (ast.FunctionDef, ast.AnnAssign)):
+                target = node.name if isinstance(node, ast.FunctionDef) else node.target.id
+                described.setdefault(target, []).extend(ast.unparse(node).splitlines())
         for member in () if name == "Node" else (dir(cls) if module == "wisp._core" else vars(cls)):
             if member.startswith("_") and not (re.fullmatch("__[a-z_]+__", member) and callable(getattr(cls, member, None))):
                 continue
             if member in MUTE or keyword.iskeyword(member) or hasattr(object, member) and member not in ("__init__", "__eq__"):
                 continue
-            if member == "__init__" and module == "wisp._core":
+            if member in described or member == "__init__" and module == "wisp._core":
                 continue
             members[member] = self.member_lines(module, name, cls, member)
         if module != "wisp._core":
             for attribute, kind in self.attributes(cls).items():
                 members.setdefault(attribute, [f"{attribute}: {kind}"])
-        if piece is not None:
-            replaced = {}
-            for node in piece.body:
-                if isinstance(node, (ast.FunctionDef, ast.AnnAssign)):
-                    target = node.name if isinstance(node, ast.FunctionDef) else node.target.id
-                    replaced.setdefault(target, []).extend(ast.unparse(node).splitlines())
-            members.update(replaced)
+        members.update(described)
         body = ["    " + line for lines in members.values() for line in lines]
         return [header + ":", *(body or ["    ..."])]
 

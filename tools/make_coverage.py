@@ -15,6 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).parent.parent
 PATH = ROOT / "docs" / "coverage.md"
 ON_GPU = "## On the GPU"
+THEIRS = "## PyTorch's own tests"
 
 # kind of comparison, name, failed check and its note (all regular expressions) -> reason
 REASONS = (
@@ -184,10 +185,16 @@ def on_gpu():
         yield "- " + ", ".join(f"`{name}`" for name in names) + ", and what is composed of them"
 
 
+def theirs():
+    """The last section, on PyTorch's own tests, as it stands: tools/pytorch_tests prints its table."""
+    _, title, text = PATH.read_text().partition(THEIRS)
+    return "\n" + title + text if title else ""
+
+
 def main(paths):
     if not paths:
         kept = PATH.read_text().split(ON_GPU)[0].rstrip()
-        PATH.write_text(kept + "\n\n" + "\n".join(on_gpu()) + "\n")
+        PATH.write_text(kept + "\n\n" + "\n".join(on_gpu()) + "\n" + theirs())
         return
     results = {}
     for path in paths:
@@ -196,7 +203,7 @@ def main(paths):
         if result["options"].get("second"):
             title += ", with second derivatives"
         results[title] = result
-    PATH.write_text("\n".join([*page(results), "", *on_gpu()]) + "\n")
+    PATH.write_text("\n".join([*page(results), "", *on_gpu()]) + "\n" + theirs())
     print(f"{PATH}: {sum(1 for _ in page(results))} lines")
 
 

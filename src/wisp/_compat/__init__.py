@@ -17,7 +17,7 @@ MODULES = set(
 )
 TABLES = set(
     """
-    _custom_ops _dynamo _functorch _guards _inductor _library _logging _six _subclasses _tensor_str _weights_only_unpickler mps mtia package
+    _custom_ops _dynamo _functorch _guards _inductor _logging _six _subclasses _tensor_str _weights_only_unpickler mps mtia package
     quantization xpu""".split()
 )
 NAMES = MODULES | TABLES

@@ -303,7 +303,6 @@ INNER = {
     ),
     "backends.miopen": ("AMD's library: it is not used.", {"is_available": Answer("False.", False), "immediate": False}),
     "_custom_ops": ("Operators of programs, by an older path.", same("custom_op impl impl_abstract", Refusal("use torch.library"))),
-    "_library": ("Operators of programs, by an inner path.", {"opaque_object": None}),
     "_weights_only_unpickler": (
         "Names that files may refer to, by an inner path.",
         {

@@ -118,6 +118,9 @@ def test_indexing():
     both(lambda x: wisp.stack([x, x], 1), x)
     both(lambda x: x.flip(0).roll(2, 1), x)
     both(lambda x: x.tril(), x)
+    rows = wisp.tensor([0, 4, 4, 10])
+    both(lambda x: wisp._core._jagged_to_padded_dense_forward(x, [rows.to(x.device)], [5], 2.0), x)
+    both(lambda x: wisp._core._padded_dense_to_jagged_forward(x[:3], [wisp.tensor([0, 4, 4, 10]).to(x.device)]), x)
     for fold in ("sum", "mean", "max", "min", "prod"):
         both(lambda x: wisp.segment_reduce(x, fold, lengths=wisp.tensor([3, 0, 7]).to(x.device), initial=1.0), x)
     both(lambda x: x.masked_fill(x.detach() > 0, 2.0), x)

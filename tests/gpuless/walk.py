@@ -85,6 +85,8 @@ def others():
         lambda x: F.max_pool3d(x[None, None], 1, return_indices=True),
         lambda x: wisp.sparse.mm(rows(), x[:2]),
         lambda x: wisp.sparse.sampled_addmm(rows(), x[:2, :2], x[:2, :2]).values(),
+        lambda x: wisp._core._padded_dense_to_jagged_forward(x[None], [wisp.tensor([0, 300])], 300),
+        lambda x: wisp._core._jagged_to_padded_dense_forward(x, [wisp.tensor([0, 300])], [9]),
         lambda x: wisp.segment_reduce(x, "prod", lengths=wisp.tensor([100, 200]), unsafe=True),
         lambda x: x.mode(1)[0],
         lambda x: wisp.bernoulli(x, 0.3),

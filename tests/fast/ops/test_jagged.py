@@ -1,6 +1,7 @@
 """Packed rows of different lengths and padded ones, there and back."""
 
 import pytest
+
 import wisp
 
 padded, packed = wisp._core._jagged_to_padded_dense_forward, wisp._core._padded_dense_to_jagged_forward
@@ -35,6 +36,6 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(RuntimeError, match="rise from 0 to 4"):
         padded(values, [wisp.tensor([0, 3, 2, 4])], [2])
     with pytest.raises(RuntimeError, match="single jagged dim"):
-        padded(values, [wisp.tensor([0, 4])] * 2, [2, 2])
+        padded(values, [wisp.tensor([0, 4])] * 2, [2])
     with pytest.raises(RuntimeError, match="length 4 when max length"):
         packed(wisp.ones(1, 3), [wisp.tensor([0, 4])])

@@ -127,7 +127,7 @@ def _matching(path):
         own = own + next((exact[name] for name in near if name != path and name in exact), [])
     found = [(entry, False) for entry in own]
     for pattern, entry in patterns:
-        if fnmatch.fnmatchcase(path, pattern):
+        if fnmatch.fnmatchcase(path, pattern) and all(entry is not other for other, _ in found):
             found.append((entry, pattern.endswith("*")))
     return found
 

@@ -14,9 +14,9 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
         if not all(isinstance(d, dict) for d in parameter_and_buffer_dicts):
             raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
         names = [name for d in parameter_and_buffer_dicts for name in d]
-        repeated = {name for name in names if names.count(name) > 1}
+        repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise ValueError(f"{repeated} appear in multiple dictionaries; behavior of functional call is ambiguous")
+            raise ValueError(f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous")
         tensors = {name: value for d in parameter_and_buffer_dicts for name, value in d.items()}
     else:
         raise ValueError(

@@ -208,3 +208,16 @@ x = torch._utils._rebuild_tensor_v2(storage, 1, (2,), (1,), True, {})
 print(x.tolist(), x.requires_grad, pickle.loads(pickle.dumps(storage)).tolist())
 """
     assert ran(code).strip() == "[2.0, 3.0] True [1.0, 2.0, 3.0, 4.0]"
+
+
+def test_errors_of_a_futures_callbacks(capsys):
+    future, seen = wisp.futures.Future(), []
+    future.add_done_callback(lambda done: 1 / 0)
+    future.add_done_callback(lambda done: seen.append(done.value()))
+    after = future.then(lambda done: 1 / 0)
+    future.set_result(5)
+    assert future.wait() == 5 and seen == [5] and "ZeroDivisionError" in capsys.readouterr().out
+    with pytest.raises(RuntimeError, match="Got the following error when running the callback: ZeroDivisionError"):
+        after.wait()
+    with pytest.raises(RuntimeError, match="only be marked completed once"):
+        future.set_result(6)

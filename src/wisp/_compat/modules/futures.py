@@ -1,6 +1,7 @@
 """A value that is set later."""
 
 import threading
+import traceback
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -42,12 +43,22 @@ class Future:
     def _finish(self, value, error):
         with self._lock:
             if self._ready.is_set():
-                raise RuntimeError("the future's value was set before")
+                raise RuntimeError("Future can only be marked completed once")
             self._value, self._error = value, error
             self._ready.set()
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
+            self._call(callback)
+
+    def _call(self, callback):
+        """A callback's error concerns nobody who waits for the value: it is shown."""
+        try:
             callback(self)
+        except Exception:
+            print(f"Got the following error when running the callback: {traceback.format_exc()}")
+
+    def __getstate__(self):
+        raise RuntimeError("Can not pickle torch.futures.Future")
 
     def set_result(self, result):
         """Set the value, once."""
@@ -65,7 +76,7 @@ class Future:
             if not self._ready.is_set():
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        self._call(callback)
 
     def then(self, callback):
         """The future of `callback(self)`."""
@@ -75,7 +86,8 @@ class Future:
             try:
                 result.set_result(callback(done))
             except Exception as error:
-                result.set_exception(error)
+                told = f"Got the following error when running the callback: {type(error).__name__}: {error}\n\n{traceback.format_exc()}"
+                result.set_exception(RuntimeError(told))
 
         self.add_done_callback(call)
         return result

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t piece = 2048;   // elements of a unit: a register of floats is 8 KB
 constexpr int64_t grain = 32768;  // elements times steps below which threads don't pay
+constexpr int64_t wide_row = 64;  // elements for which a call of a kernel pays
 constexpr int max_dims = 64;
 
 // How many elements a register has: one for all, one for each row of a unit, or all of a unit.
@@ -47,6 +48,7 @@ struct Operation {
     PointwiseKernel function = nullptr;
     const Param* params = nullptr;
     unsigned constants = 0;
+    bool each_row = false;                // a constant is one of each row
     const ProgramInput* input = nullptr;  // load
     const ProgramStep* step = nullptr;    // reduce
     int form = 0;                         // load: which of the collapsed inputs
@@ -241,6 +243,11 @@ private:
             if (in_place && !o.constants && registers_[size_t(r)].extent == Extent::one) {
                 o.registers[i + 1] = wanted(r, s.compute, Extent::one);
                 o.constants = 2u << i;
+            } else if (in_place && !o.constants && extent == Extent::full && registers_[size_t(r)].extent == Extent::rows &&
+                       inner_ >= wide_row && pieces_ == 1) {
+                o.registers[i + 1] = wanted(r, s.compute, Extent::rows);
+                o.constants = 2u << i;
+                o.each_row = true;
             } else {
                 o.registers[i + 1] = wanted(r, s.compute, extent);
             }
@@ -381,7 +388,17 @@ private:
                     char* pointers[6] = {to};
                     for (int k = 1; k < 6; k++)
                         pointers[k] = k < o.count && o.registers[k] >= 0 ? places[size_t(o.registers[k])] : places[size_t(o.registers[1])];
-                    o.function(pointers, elements, o.params, o.constants);
+                    if (!o.each_row) {
+                        o.function(pointers, elements, o.params, o.constants);
+                        break;
+                    }
+                    for (int64_t r = 0; r < rows; r++) {
+                        o.function(pointers, length, o.params, o.constants);
+                        for (int k = 0; k < o.count; k++) {
+                            const Register& x = registers_[size_t(o.registers[k])];
+                            pointers[k] += (x.extent == Extent::rows ? 1 : length) * item_size(x.dtype);
+                        }
+                    }
                     break;
                 }
                 }

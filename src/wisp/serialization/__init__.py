@@ -5,6 +5,7 @@ numbered storage, and `data/0`, `data/1` … hold the bytes of the storages. The
 of names that such a pickle may refer to (`_names.py`) and refuses all others.
 """
 
+import codecs
 import contextlib
 import enum
 import fcntl
@@ -218,8 +219,11 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     >>> wisp.load(file)
     {'weight': tensor([1., 1.])}
     """
-    weights_only = _wished(weights_only)
-    return _open(f, mmap, lambda file: _load_file(file, map_location, Finder(weights_only), bool(mmap)))
+    encoding = pickle_load_args.get("encoding", "utf-8")
+    if encoding != "bytes":
+        codecs.lookup(encoding)
+    finder = Finder(_wished(weights_only), encoding=encoding)
+    return _open(f, mmap, lambda file: _load_file(file, map_location, finder, bool(mmap)))
 
 
 def _wished(weights_only):

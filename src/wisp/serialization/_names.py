@@ -301,8 +301,9 @@ _NAMES = {
 class Finder:
     """Finds what a name in a file stands for; `refused` lists the names that it would not give."""
 
-    def __init__(self, weights_only, collect=False):
+    def __init__(self, weights_only, collect=False, encoding="utf-8"):
         self.weights_only, self.collect, self.refused = weights_only, collect, []
+        self.encoding = encoding  # of the strings of Python 2
 
     def __call__(self, module, name):
         module = _OLD_MODULES.get(module, module)

@@ -28,6 +28,8 @@ def persistent(load_storage):
     made = {}
 
     def load(identifier):
+        if isinstance(identifier, tuple):
+            identifier = tuple(part.decode("latin1") if type(part) is bytes else part for part in identifier)
         if not isinstance(identifier, tuple) or len(identifier) < 5 or identifier[0] != "storage":
             raise pickle.UnpicklingError(f"Only persistent_load of storage is allowed, but got {type(identifier)} in the file")
         kind, key, location, count = identifier[1:5]

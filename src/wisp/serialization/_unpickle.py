@@ -321,10 +321,12 @@ def _push(make):
 
 
 def _old_text(self, form):
-    """Strings of Python 2: texts where they can be, else bytes."""
-    raw = self.bytes(self.number(form))
+    """Strings of Python 2: texts where they can be, else bytes; bytes where the caller wants these."""
+    raw, encoding = self.bytes(self.number(form)), getattr(self.find, "encoding", "utf-8")
+    if encoding == "bytes":
+        return raw
     try:
-        return raw.decode("utf-8")
+        return raw.decode(encoding)
     except UnicodeDecodeError:
         return raw
 

@@ -360,3 +360,11 @@ def test_a_whole_model_is_refused_with_what_can_be_done():
     assert "add_safe_globals([Whole])" in str(refused.value)
     buffer.seek(0)
     assert isinstance(wisp.load(buffer, weights_only=False), Whole)
+
+
+def test_strings_of_python_2_are_read_in_the_encoding_that_is_asked_for():
+    magic, version = 0x1950A86A20F9469CFC6C, 1001
+    content = b"\x80\x02U\x02\xc5\xbc."  # a pickle of a string of two bytes
+    file = pickle.dumps(magic, 2) + pickle.dumps(version, 2) + pickle.dumps({}, 2) + content + pickle.dumps([], 2)
+    assert wisp.load(io.BytesIO(file)) == b"\xc5\xbc".decode() and wisp.load(io.BytesIO(file), encoding="bytes") == b"\xc5\xbc"
+    assert wisp.load(io.BytesIO(file), encoding="latin1") == "\xc5\xbc"

@@ -49,7 +49,8 @@ void replace(Tensor* tensors, int64_t n, PyObject* result, const char* what) {
         throw TypeError(what, " must return a tuple or None, got ", Py_TYPE(result)->tp_name);
     }
     if (PyTuple_GET_SIZE(result) != n)
-        throw RuntimeError(what, " has returned an incorrect number of values: got ", int64_t(PyTuple_GET_SIZE(result)), ", expected ", n);
+        throw RuntimeError(what, " has returned an incorrect number of values: got ", int64_t(PyTuple_GET_SIZE(result)), ", but expected ",
+                           n);
     for (int64_t i = 0; i < n; i++) tensors[i] = expect_tensor(PyTuple_GET_ITEM(result, i), what);
 }
 
@@ -149,7 +150,8 @@ void run_post_hooks(Node& node, Tensor* results, int64_t n, const Small<Tensor, 
 void run_post_accumulate_hooks(const Tensor& variable) {
     for_each_hook(variable->extra->post_accumulate_hooks, [&](PyObject* hook) {
         Ref result(PyObject_CallOneArg(hook, variable.object()));
-        if (result.p != Py_None) throw RuntimeError("a post accumulate grad hook must return None, got ", Py_TYPE(result.p)->tp_name);
+        if (result.p != Py_None)
+            throw RuntimeError("Tensor post accumulate grad hooks should return None. Got ", Py_TYPE(result.p)->tp_name);
     });
 }
 

@@ -348,7 +348,7 @@ void save(Node& node, const Tensor& t) {
         s.tensor = t;
         s.was_leaf = !t->grad_fn;
     }
-    if (saved_hooks_active() && !node.forward) pack_saved(s);
+    if (saved_hooks_active() && !node.forward && !t->wrapped_number) pack_saved(s);
 }
 
 Tensor Backward::saved(int i) const { return unpack_saved(node, i, create_graph); }

@@ -46,6 +46,10 @@ void refuse_bool_subtraction(const Arg& a, const Arg& b) {
             "`logical_not()` operator instead.");
 }
 
+void old_order(const char* name) {
+    warn(str("This overload of ", name, " is deprecated: the factor in front; pass it by name, behind the tensors."));
+}
+
 template <bool in_place> Tensor add_or_sub(const Arg& a, const Arg& b, const Scalar& alpha, bool subtract) {
     if (!a.tensor && !b.tensor) throw TypeError("add(): expected at least one Tensor");
     if (subtract) refuse_bool_subtraction(a, b);
@@ -243,11 +247,14 @@ const Operators operators = {
      method | elementwise},
     // The older order of arguments, with the factor in front.
     {"add(Tensor input, Number alpha, Tensor other, *, Tensor? out=None)",
-     [](const Tensor& x, Scalar alpha, const Tensor& y) { return add_or_sub<false>(x, y, alpha, false); }, function | method},
+     [](const Tensor& x, Scalar alpha, const Tensor& y) { return old_order("add"), add_or_sub<false>(x, y, alpha, false); },
+     function | method},
     {"sub(Tensor input, Number alpha, Tensor other, *, Tensor? out=None)",
-     [](const Tensor& x, Scalar alpha, const Tensor& y) { return add_or_sub<false>(x, y, alpha, true); }, function | method},
+     [](const Tensor& x, Scalar alpha, const Tensor& y) { return old_order("sub"), add_or_sub<false>(x, y, alpha, true); },
+     function | method},
     {"addcmul(Tensor input, Number value, Tensor tensor1, Tensor tensor2, *, Tensor? out=None)",
      [](const Tensor& x, Scalar v, const Tensor& a, const Tensor& b) {
+         old_order("addcmul");
          const Params params = params_of(v);
          return pointwise(Pointwise::addcmul, x, a, b, &params);
      },
@@ -255,22 +262,25 @@ const Operators operators = {
     {"addcdiv(Tensor input, Number value, Tensor tensor1, Tensor tensor2, *, Tensor? out=None)",
      [](const Tensor& x, Scalar v, const Tensor& a, const Tensor& b) {
          if (is_integral(a.dtype()) && is_integral(b.dtype())) throw RuntimeError("Integer division with addcdiv is no longer supported");
+         old_order("addcdiv");
          const Params params = params_of(v);
          return pointwise(Pointwise::addcdiv, x, a, b, &params);
      },
      function | method},
     {"add_(Tensor input, Number alpha, Tensor other)",
-     [](const Tensor& x, Scalar alpha, const Tensor& y) { return add_or_sub<true>(x, y, alpha, false); }, method},
+     [](const Tensor& x, Scalar alpha, const Tensor& y) { return old_order("add"), add_or_sub<true>(x, y, alpha, false); }, method},
     {"sub_(Tensor input, Number alpha, Tensor other)",
-     [](const Tensor& x, Scalar alpha, const Tensor& y) { return add_or_sub<true>(x, y, alpha, true); }, method},
+     [](const Tensor& x, Scalar alpha, const Tensor& y) { return old_order("sub"), add_or_sub<true>(x, y, alpha, true); }, method},
     {"addcmul_(Tensor input, Number value, Tensor tensor1, Tensor tensor2)",
      [](const Tensor& x, Scalar v, const Tensor& a, const Tensor& b) {
+         old_order("addcmul_");
          const Params params = params_of(v);
          return pointwise_(Pointwise::addcmul, x, a, b, &params);
      },
      method},
     {"addcdiv_(Tensor input, Number value, Tensor tensor1, Tensor tensor2)",
      [](const Tensor& x, Scalar v, const Tensor& a, const Tensor& b) {
+         old_order("addcdiv_");
          const Params params = params_of(v);
          return pointwise_(Pointwise::addcdiv, x, a, b, &params);
      },

@@ -225,7 +225,7 @@ const Operators operators = {
         tensor([[1., 1.],
                 [1., 1.]]))"},
     {"empty(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
-     "format? memory_format=None, Tensor? out=None)",
+     "format? memory_format=None, Tensor~? out=None)",
      uninitialised, function,
      R"(A tensor whose elements are whatever was in its memory.
         >>> wisp.empty(2, 3).shape

@@ -573,19 +573,30 @@ Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Te
     return bias.defined() ? out + bias : out;
 }
 
+static void old_order(const char* name) {
+    warn(str("This overload of ", name, " is deprecated: the factors in front; pass them by name, behind the tensors."));
+}
 // The older order of arguments, with the factors in front.
-#define WISP_OLD_ORDER(NAME, A, B)                                                                                                       \
-    {#NAME "(Number beta, Tensor input, Number alpha, Tensor " A ", Tensor " B ", *, Tensor? out=None)",                                 \
-     [](Scalar beta, const Tensor& x, Scalar alpha, const Tensor& a, const Tensor& b) { return NAME(x, a, b, beta, alpha); }, function}, \
-        {#NAME "(Number beta, Tensor input, Tensor " A ", Tensor " B ", *, Tensor? out=None)",                                           \
-         [](Scalar beta, const Tensor& x, const Tensor& a, const Tensor& b) { return NAME(x, a, b, beta, Scalar(1)); }, function},       \
-        {#NAME "(Tensor input, Number beta, Number alpha, Tensor " A ", Tensor " B ")",                                                  \
-         [](const Tensor& x, Scalar beta, Scalar alpha, const Tensor& a, const Tensor& b) { return NAME(x, a, b, beta, alpha); },        \
-         method | inplace},                                                                                                              \
-    {                                                                                                                                    \
-        #NAME "(Tensor input, Number beta, Tensor " A ", Tensor " B ")",                                                                 \
-            [](const Tensor& x, Scalar beta, const Tensor& a, const Tensor& b) { return NAME(x, a, b, beta, Scalar(1)); },               \
-            method | inplace                                                                                                             \
+#define WISP_OLD_ORDER(NAME, A, B)                                                                                                        \
+    {#NAME "(Number beta, Tensor input, Number alpha, Tensor " A ", Tensor " B ", *, Tensor? out=None)",                                  \
+     [](Scalar beta, const Tensor& x, Scalar alpha, const Tensor& a, const Tensor& b) {                                                   \
+         return old_order(#NAME), NAME(x, a, b, beta, alpha);                                                                             \
+     },                                                                                                                                   \
+     function},                                                                                                                           \
+        {#NAME "(Number beta, Tensor input, Tensor " A ", Tensor " B ", *, Tensor? out=None)",                                            \
+         [](Scalar beta, const Tensor& x, const Tensor& a, const Tensor& b) { return old_order(#NAME), NAME(x, a, b, beta, Scalar(1)); }, \
+         function},                                                                                                                       \
+        {#NAME "(Tensor input, Number beta, Number alpha, Tensor " A ", Tensor " B ")",                                                   \
+         [](const Tensor& x, Scalar beta, Scalar alpha, const Tensor& a, const Tensor& b) {                                               \
+             return old_order(#NAME), NAME(x, a, b, beta, alpha);                                                                         \
+         },                                                                                                                               \
+         method | inplace},                                                                                                               \
+    {                                                                                                                                     \
+        #NAME "(Tensor input, Number beta, Tensor " A ", Tensor " B ")",                                                                  \
+            [](const Tensor& x, Scalar beta, const Tensor& a, const Tensor& b) {                                                          \
+                return old_order(#NAME), NAME(x, a, b, beta, Scalar(1));                                                                  \
+            },                                                                                                                            \
+            method | inplace                                                                                                              \
     }
 
 static const Operators operators = {

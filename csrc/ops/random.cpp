@@ -475,7 +475,7 @@ const Operators operators = {
         >>> wisp.randperm(4).sort().values
         tensor([0, 1, 2, 3]))"},
 
-    {"bernoulli(Tensor input, *, Generator? generator=None, Tensor? out=None)",
+    {"bernoulli(Tensor input, *, Generator? generator=None, Tensor~? out=None)",
      [](const Tensor& p, Generator& g) {
          check_floating("bernoulli_tensor_cpu_p_", p.dtype());
          return with_zero_gradient(bernoulli_of(p, empty_like(p), g), "BernoulliBackward0", p);

@@ -347,9 +347,15 @@ static Tensor view_as_dtype(const Tensor& t, DType dtype) {
     } else if (from < to) {
         const int64_t ratio = to / from;
         if (t.dim() == 0) throw RuntimeError("self.dim() cannot be 0 to view ", t.dtype(), " as ", dtype, " (different element sizes)");
-        if (t.size(-1) % ratio || layout.offset % ratio || t.stride(-1) != 1)
+        if (t.stride(-1) != 1)
+            throw RuntimeError("self.stride(-1) must be 1 to view ", t.dtype(), " as ", dtype, " (different element sizes), but got ",
+                               t.stride(-1));
+        if (t.size(-1) % ratio)
             throw RuntimeError("self.size(-1) must be divisible by ", ratio, " to view ", t.dtype(), " as ", dtype,
                                " (different element sizes), but got shape ", t.sizes());
+        if (layout.offset % ratio)
+            throw RuntimeError("self.storage_offset() must be divisible by ", ratio, " to view ", t.dtype(), " as ", dtype,
+                               " (different element sizes), but got ", layout.offset);
         layout.offset /= ratio;
         for (int64_t i = 0; i + 1 < t.dim(); i++) {
             if (layout.strides[i] % ratio)

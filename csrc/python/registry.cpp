@@ -122,12 +122,12 @@ void check_overlap(const Tensor& out, const Tensor& result, PyObject* argument, 
         name, ", out=)");
 }
 
-void copy_out(const Tensor& out, const Tensor& result, const char* name, bool exact) {
+void copy_out(const Tensor& out, const Tensor& result, const char* name, bool exact, bool any) {
     const DType r = result.dtype(), o = out.dtype();
     if (exact && r != o)
         throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name, ": scalar type ", type_name(r),
                            ")");
-    if ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean))
+    if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name, ", out=)");
     check_same_device(name, out, result);
     check_inplace(out, name, false);
@@ -168,6 +168,8 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
             throw RuntimeError(
                 op.name,
                 "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
+    if (grad_enabled() && is_tensor(out) && FromPython<const Tensor&>::get(out).requires_grad())
+        throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but out requires grad.");
     GradMode off(false);
     Ref result(o.call(o.f, slots, o.named));
     auto check = [&](PyObject* to, PyObject* from) {
@@ -178,7 +180,8 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
     if (is_tensor(result.get()) && is_tensor(out)) check(out, result.get());
     if (is_tensor(result.get())) {
         if (!is_tensor(out)) throw TypeError(op.name, "(): argument 'out' must be Tensor, not ", Py_TYPE(out)->tp_name);
-        copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), op.name.c_str(), o.exact_out);
+        copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), op.name.c_str(), o.exact_out,
+                 o.any_out);
         Py_INCREF(out);
         return out;
     }
@@ -193,7 +196,7 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
         if (is_sparse(item)) refuse_sparse((op.name + "(out=)").c_str());
         check(item, PyTuple_GET_ITEM(result.get(), i));
         outs.push_back(Tensor::borrow(as_tensor_object(item)));
-        copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), op.name.c_str(), o.exact_out);
+        copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), op.name.c_str(), o.exact_out, o.any_out);
     }
     return make_tuple(outs.data(), n, o.named);
 }

@@ -15,6 +15,7 @@
 // is handled here: the result is copied into it. Lines of one name are overloads, tried in order.
 // A name may have a namespace: "nn.functional.gelu(...)", "linalg.vector_norm(...)".
 // "Tensor!? out=None" asks for an out of exactly the result's dtype; otherwise the result is cast as PyTorch allows.
+// "Tensor~? out=None" takes an out of any dtype.
 // "-> (values, indices)" after the signature names the parts of a tuple result.
 // "Tensor mat2|batch2" is a parameter with a second name, by which PyTorch documents the method.
 //

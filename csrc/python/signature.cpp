@@ -106,6 +106,10 @@ Parsed parse_signature(std::string_view s) {
         Parameter parameter{};
         parameter.optional = type.back() == '?';
         if (parameter.optional) type.remove_suffix(1);
+        if (type.back() == '~') {
+            o.any_out = true;
+            type.remove_suffix(1);
+        }
         if (type.back() == '!') {
             o.exact_out = true;
             type.remove_suffix(1);

@@ -41,6 +41,7 @@ struct Overload {
     int pin = -1;        // index of `pin_memory`
     bool has_rest = false;
     bool exact_out = false;  // out= must have the dtype of the result
+    bool any_out = false;    // out= may have any dtype
     bool draws = false;      // random numbers
     uint64_t places = 0;     // where it may be called: bits of Facts
     void* f;

@@ -304,8 +304,11 @@ GETTER(data) {
 }
 int set_data_attribute(PyObject* self, PyObject* value, void*) {
     return guarded(-1, [&] {
-        if (!value || !is_tensor(value))
-            throw TypeError("Variable data has to be a tensor, but got ", value ? Py_TYPE(value)->tp_name : "nothing");
+        if (!value) throw RuntimeError("Tensor.data can't be deleted");
+        if (!is_tensor(value)) throw TypeError("Variable data has to be a tensor, but got ", Py_TYPE(value)->tp_name);
+        if (as_tensor(self)->requires_grad && !is_differentiable(as_tensor(value).dtype()))
+            throw RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype, got ",
+                               as_tensor(value).dtype());
         if (is_sparse(value)) refuse_sparse("Tensor.data = ...");
         set_data(as_tensor(self), resolve_conjugate(as_tensor(value)));
         return 0;

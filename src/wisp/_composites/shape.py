@@ -239,7 +239,10 @@ def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=Non
 
 def resize_as_(input, the_template, *, memory_format=None):
     """Give the tensor the shape of another; memory that is new is uninitialised."""
-    return input.resize_(the_template.shape)
+    if memory_format is _core.preserve_format:
+        formats = (_core.contiguous_format, _core.channels_last, _core.channels_last_3d)
+        memory_format = next((f for f in formats if the_template.is_contiguous(memory_format=f)), None)
+    return input.resize_(the_template.shape, memory_format=memory_format)
 
 
 def fill_diagonal_(input, fill_value, wrap=False):

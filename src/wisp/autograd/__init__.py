@@ -41,6 +41,8 @@ __all__ = [
 def __getattr__(name):
     import importlib
 
+    if name == "torch":
+        return wisp
     if name == "kineto_available":
         return importlib.import_module("wisp.profiler").kineto_available
     if name in ("forward_ad", "functional", "profiler"):
@@ -86,6 +88,12 @@ def _start_gradients(outputs, given, batched=False):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
         else:
             shape = tuple(gradient.shape[1:] if batched else gradient.shape)
+            if batched and shape != tuple(output.shape):
+                raise RuntimeError(
+                    "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The sizes of "
+                    "the remaining dimensions are expected to match the shape of corresponding output, but a mismatch was detected: "
+                    f"grad_output[{i}] has a shape of {gradient.shape} and output[{i}] has a shape of {output.shape}."
+                )
             if shape != tuple(output.shape):
                 raise RuntimeError(
                     f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and output[{i}] has a shape of {output.shape}."
@@ -149,7 +157,7 @@ def grad(
             raise RuntimeError("grad: the dict of inputs cannot be empty")
     outputs, given = _at_edges(_listed(outputs)), _listed(inputs)
     if not given:
-        raise ValueError("grad requires non-empty inputs.")
+        raise RuntimeError("grad: the inputs cannot be empty")
     inputs = _at_edges(given)
     gradients = _dense(outputs, _start_gradients(outputs, grad_outputs, is_grads_batched))
     keep = create_graph if retain_graph is None else retain_graph

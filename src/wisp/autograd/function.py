@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import warnings
 import weakref
 
 import wisp
@@ -50,7 +51,10 @@ class FunctionCtx:
     def saved_tensors(self):
         return self._to_save if self._node is None else _core._node_saved_tensors(self._node)
 
-    saved_variables = saved_tensors
+    @property
+    def saved_variables(self):
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
 
     def mark_dirty(self, *args):
         """Say which inputs `forward` has changed in place; they must be returned."""
@@ -163,10 +167,17 @@ class Function:
     boxed_grads_call = False  # backward(ctx, [gradients]): it may empty the list to free them early
 
     def __init__(self, *args, **kwargs):
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the "
+            "class itself: use .apply",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args, **kwargs):
         raise RuntimeError(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so "
-            "you should invoke them on the class itself. Instantiating an autograd function raises an "
-            "error: use .apply"
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static "
+            "forward method, by .apply of the class."
         )
 
     @staticmethod
@@ -267,6 +278,9 @@ def _positional(cls, args, kwargs):
     signature = _signatures.get(cls.forward)
     if signature is None:
         _signatures[cls.forward] = signature = inspect.signature(cls.forward)
+    unknown = [name for name in kwargs if name not in signature.parameters]
+    if unknown and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        raise TypeError(f"{cls.__name__}.apply() got an unexpected keyword argument {unknown[0]!r}")
     bound = signature.bind(*((None,) if with_context else ()), *args, **kwargs)
     if not with_context:
         bound.apply_defaults()

@@ -1,6 +1,7 @@
 """Context managers and decorators that say whether operations are recorded for backward."""
 
 import functools
+import warnings
 
 from wisp import _core
 
@@ -14,6 +15,13 @@ class _Mode:
     """A context manager that can also decorate functions, generator functions and coroutines' callers."""
 
     def __call__(self, function):
+        if isinstance(function, type):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or methods: "
+                f"the `__init__` method of {function.__name__} behaves as the class does now.",
+                FutureWarning,
+                stacklevel=2,
+            )
         return _decorated(self._again, function)
 
     def _again(self):

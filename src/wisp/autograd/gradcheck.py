@@ -14,6 +14,10 @@ class GradcheckError(RuntimeError):
     """The gradients that backward computes are not those of the function."""
 
 
+_SHAPES = "Expected `func` to return outputs with the same shape when inputs are perturbed"
+_REENTRANT = "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values"
+
+
 def _tuple(value):
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
@@ -45,6 +49,8 @@ def _numerical(func, inputs, x, eps):
             place[index] = before + shift
             values.append([_flat(y).clone() for y in _outputs(func, inputs)])
         place[index] = before
+        if [y.shape for y in values[0]] != [y.shape for y in values[1]]:
+            raise AssertionError(_SHAPES)
         rows = [(high - low) / (2 * eps) for low, high in zip(*values)]
         columns = [[] for _ in rows] if columns is None else columns
         for column, row in zip(columns, rows):
@@ -76,9 +82,6 @@ def _analytical(y, inputs, allow_unused=True):
     return [wisp.stack(column, 1) if column else None for column in columns]
 
 
-_REENTRANT = "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values"
-
-
 def _fast(func, inputs, outputs, tested, eps, atol, rtol, nondet_tol):
     """Whether numbers u·J·v agree for one random pair of vectors per output and input: two calls and one pass each."""
     for x in tested:
@@ -94,7 +97,7 @@ def _fast(func, inputs, outputs, tested, eps, atol, rtol, nondet_tol):
         place.copy_(before)
         for y, low, high in zip(outputs, *values):
             if low.numel() != high.numel() or low.numel() != _flat(y).numel():
-                raise AssertionError("gradcheck: the function's output must have the same shape for inputs that are close to each other")
+                raise AssertionError(_SHAPES)
             v = wisp.rand(low.shape, dtype=low.dtype, device=low.device)
             numerical = ((high - low) / (2 * eps) * v).sum()
             gradient = None
@@ -139,10 +142,10 @@ def gradcheck(
         if not check_backward_ad and not check_forward_ad:
             raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
         inputs = _tuple(inputs)
-        if check_forward_ad:
-            _check_forward(func, inputs, eps, atol, rtol)
         if check_backward_ad:
             _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode)
+        if check_forward_ad:
+            _check_forward(func, inputs, eps, atol, rtol)
         return True
     except GradcheckError:
         if raise_exception:

@@ -127,7 +127,7 @@ class _Run:
             self.compute()
         if recorded.number not in self.values:
             raise CheckpointError(
-                "checkpoint: a different number of tensors was saved during the original forward "
+                "checkpoint: A different number of tensors was saved during the original forward "
                 f"and recomputation.\nNumber of tensors saved during forward: {self.count}\n"
                 f"Number of tensors saved during recomputation: {len(self.values)}."
             )

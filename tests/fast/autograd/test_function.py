@@ -34,8 +34,8 @@ def test_the_node_of_a_function():
     x, y = leaf(2.0), leaf(3.0)
     assert Product.apply(x, y, 2).grad_fn.name() == "ProductBackward"
     assert not Product.apply(x.detach(), y.detach(), 2).requires_grad
-    with pytest.raises(RuntimeError, match="should not be instantiated"):
-        Product()
+    with pytest.warns(DeprecationWarning, match="should not be instantiated"), pytest.raises(RuntimeError, match="is deprecated"):
+        Product()(wisp.ones(1))
 
 
 def test_nothing_is_left_behind():

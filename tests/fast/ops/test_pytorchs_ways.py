@@ -8,6 +8,7 @@ import pytest
 import wisp
 
 
+@pytest.mark.filterwarnings("ignore:This overload")
 def test_older_orders_of_arguments():
     a, b, m = wisp.ones(2), wisp.full((2,), 3.0), wisp.eye(2)
     assert wisp.addcmul(a, 2, b, b).tolist() == [19.0, 19.0] == a.clone().addcmul_(2, b, b).tolist()
@@ -79,3 +80,14 @@ def test_unique_is_in_the_graph():
     assert y.grad_fn.name() == "Unique2Backward0"
     with pytest.raises(NotImplementedError, match="not implemented"):
         y.sum().backward()
+
+
+def test_out_of_other_dtypes_and_of_the_graph():
+    assert wisp.bernoulli(wisp.ones(2), out=wisp.empty(2, dtype=wisp.int32)).tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="out="):
+        wisp.mul(wisp.ones(2), wisp.ones(2), out=wisp.ones(2, requires_grad=True))
+    with pytest.raises(RuntimeError, match=r"storage_offset\(\) must be divisible by 2"):
+        wisp.zeros(4, 3)[:, 1:].view(wisp.float64)
+    assert wisp.zeros(1).resize_as_(
+        wisp.zeros(2, 3, 4, 4).to(memory_format=wisp.channels_last), memory_format=wisp.preserve_format
+    ).stride() == (48, 1, 12, 3)

@@ -18,6 +18,7 @@ _HOMES = {
     "nn.modules.attention": "multi_head_attention_forward _canonical_mask _in_projection _in_projection_packed _none_or_dtype",
     "overrides": "handle_torch_function has_torch_function has_torch_function_unary has_torch_function_variadic",
     "_jit_internal": "BroadcastingList1 BroadcastingList2 BroadcastingList3 boolean_dispatch",
+    "nn": "grad",
     "_composites.rare": "conv_tbc grouped_mm native_channel_shuffle",
 }
 _LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}

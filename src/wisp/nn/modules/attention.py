@@ -170,6 +170,9 @@ def multi_head_attention_forward(
 
     extra = 0  # positions of the source beyond those given
     if bias_k is not None and bias_v is not None:
+        for given, what in ((static_k, "key"), (static_v, "value")):
+            if given is not None:
+                raise AssertionError(f"bias cannot be added to static {what}.")
         k = wisp.cat([k, bias_k.expand(1, batch, embed_dim)])
         v = wisp.cat([v, bias_v.expand(1, batch, embed_dim)])
         extra += 1

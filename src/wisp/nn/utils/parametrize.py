@@ -83,7 +83,7 @@ class ParametrizationList(ModuleList):
             if not _is_tensors(new):
                 raise ValueError(
                     "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
-                    f"Got element of type {[type(v).__name__ for v in new]}"
+                    f"Got elements of the sequence with type {[type(v).__name__ for v in new]}"
                 )
             for i, part in enumerate(new):
                 part = Parameter(part.detach(), original.requires_grad) if isinstance(original, Parameter) else part
@@ -206,12 +206,12 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
                 new = parametrization(value)
             if not isinstance(new, wisp.Tensor):
                 raise ValueError(f"A parametrization must return a tensor. Got {type(new).__name__}.")
-            if new.dtype != value.dtype or new.shape != value.shape:
-                raise ValueError(
-                    "Registering a parametrization may not change the dtype or the shape of the tensor, "
-                    f"unless the `unsafe` flag is enabled.\nbefore: {value.dtype}, {value.shape}\n"
-                    f"after: {new.dtype}, {new.shape}"
-                )
+            for what, before, after in (("dtype", value.dtype, new.dtype), ("shape", value.shape, new.shape)):
+                if before != after:
+                    raise ValueError(
+                        f"Registering a parametrization may not change the {what} of the tensor, unless the `unsafe` flag is enabled.\n"
+                        f"before: {before}\nafter: {after}"
+                    )
             if hasattr(parametrization, "right_inverse"):
                 try:
                     with wisp.no_grad():

@@ -152,7 +152,7 @@ class Identity(BasePruningMethod):
         return default_mask
 
 
-def _check_amount(amount):
+def _validate_pruning_amount_init(amount):
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     if (isinstance(amount, numbers.Integral) and amount < 0) or (
@@ -161,18 +161,20 @@ def _check_amount(amount):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
-def _count(amount, size):
-    """How many of `size` things to prune."""
-    if isinstance(amount, numbers.Integral):
-        if amount > size:
-            raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={size}")
-        return int(amount)
-    return round(amount * size)
+def _validate_pruning_amount(amount, tensor_size):
+    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
+
+
+def _compute_nparams_toprune(amount, tensor_size):
+    """How many of `tensor_size` things to prune."""
+    _validate_pruning_amount(amount, tensor_size)
+    return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
 
 
 class _Amount(BasePruningMethod):
     def __init__(self, amount):
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
 
@@ -182,7 +184,7 @@ class _Unstructured(_Amount):
         raise NotImplementedError
 
     def compute_mask(self, t, default_mask):
-        count = _count(self.amount, t.numel())
+        count = _compute_nparams_toprune(self.amount, t.numel())
         mask = default_mask.clone()
         if count:
             mask.view(-1)[self._choose(t, count)] = 0
@@ -226,7 +228,7 @@ class _Structured(_Amount):
         if self.dim >= t.dim() or self.dim < -t.dim():
             raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
         size = t.shape[self.dim]
-        count = _count(self.amount, size)
+        count = _compute_nparams_toprune(self.amount, size)
         mask = default_mask.clone()
         if count:
             dim = self.dim % t.dim()

@@ -148,6 +148,8 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     """
     data, sizes, _, unsorted_indices = sequence
     batch_sizes = sizes.tolist()
+    if not batch_sizes:
+        raise RuntimeError("pad_packed_sequence: expected a packed sequence of at least one step, got an empty one")
     steps, batch = len(batch_sizes), batch_sizes[0]
     if total_length is not None and total_length < steps:
         raise ValueError(

@@ -113,7 +113,7 @@ def split_parameters(text):
 def operator_parameter(text):
     """`Tensor? out=None` -> ("out", "Tensor | None", True)"""
     declared, _, preset = text.partition("=")
-    kind, name = declared.replace("!", "").split()
+    kind, name = declared.replace("!", "").replace("~", "").split()
     optional = kind.endswith("?")
     kind = kind[:-1] if optional else kind
     return name + "_" * keyword.iskeyword(name), TYPES[kind] + " | None" * optional, bool(preset), kind == "int..."

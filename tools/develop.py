@@ -1,7 +1,7 @@
 """Builds the core for editing: python tools/develop.py [--sanitize] [--symbols].
 
-Compiles in build/develop, for the instruction set of this processor alone and only what changed, and links the core into src/wisp, so that
-`PYTHONPATH=src python` runs the tree as it is; then writes the type stubs beside the sources.
+Compiles in build/develop only what changed, and links the core into src/wisp, so that `PYTHONPATH=src python` runs the tree as it is;
+then writes the type stubs beside the sources.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def main():
     parser.add_argument("--symbols", action="store_true", help="keep symbols, for profilers and debuggers")
     given = parser.parse_args()
     folder = ROOT / "build" / ("sanitized" if given.sanitize else "develop")
-    options = {"WISP_NATIVE": True, "WISP_SANITIZE": given.sanitize, "WISP_SYMBOLS": given.symbols}
+    options = {"WISP_SANITIZE": given.sanitize, "WISP_SYMBOLS": given.symbols}
     if shutil.which("ccache"):
         options |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "WISP_PRECOMPILE": False}  # ccache knows nothing of precompiled headers
     settings = [f"-D{name}={value if isinstance(value, str) else 'ON' if value else 'OFF'}" for name, value in options.items()]

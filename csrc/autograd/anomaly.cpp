@@ -16,13 +16,13 @@ struct Write {
     int offset = 0;
 };
 constexpr int remembered = 64;
-Write writes[remembered];
+Write recent[remembered];
 unsigned next_write = 0;
 
 }  // namespace
 
 void note_inplace_write(const Storage* storage) {
-    Write& w = writes[next_write++ % remembered];
+    Write& w = recent[next_write++ % remembered];
     SourceLine line = current_source();
     Py_XDECREF(w.code);
     w = {storage, storage->version, line.code, line.offset};
@@ -30,7 +30,7 @@ void note_inplace_write(const Storage* storage) {
 
 std::string last_inplace_source(const Tensor& t) {
     for (unsigned i = 1; i <= remembered; i++) {  // latest first: memory is used again, and older entries may be about another tensor
-        const Write& w = writes[(next_write - i) % remembered];
+        const Write& w = recent[(next_write - i) % remembered];
         if (w.storage == t.storage() && w.version == t.version()) return " and changed at " + source_text(w.code, w.offset);
     }
     return "";

@@ -12,13 +12,13 @@ struct SavedHooks {
 thread_local std::vector<SavedHooks>* saved_hooks __attribute__((tls_model("initial-exec"))) = nullptr;  // read at every save
 thread_local std::string* hooks_disabled = nullptr;
 
-struct Ref {  // an owned Python reference
+struct OwnedRef {  // an owned Python reference
     PyObject* p;
-    explicit Ref(PyObject* o) : p(o) {
+    explicit OwnedRef(PyObject* o) : p(o) {
         if (!o) throw PythonError();
     }
-    ~Ref() { Py_DECREF(p); }
-    Ref(const Ref&) = delete;
+    ~OwnedRef() { Py_DECREF(p); }
+    OwnedRef(const OwnedRef&) = delete;
 };
 
 PyObject* tensor_or_none(const Tensor& t) {
@@ -55,7 +55,7 @@ void replace(Tensor* tensors, int64_t n, PyObject* result, const char* what) {
 }
 
 template <class F> void for_each_hook(PyObject* dict, F&& f) {
-    Ref values(PyDict_Values(dict));  // a hook may remove itself
+    OwnedRef values(PyDict_Values(dict));  // a hook may remove itself
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values.p); i++) f(PyList_GET_ITEM(values.p, i));
 }
 
@@ -105,7 +105,7 @@ void pack_saved(Saved& s) {
 }
 
 Tensor call_unpack_hook(Saved& s, Node& node, bool with_history) {
-    Ref result(PyObject_CallOneArg(s.unpack, s.packed));
+    OwnedRef result(PyObject_CallOneArg(s.unpack, s.packed));
     if (!is_tensor(result.p))
         throw TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type ", Py_TYPE(result.p)->tp_name);
     Tensor t = Tensor::borrow(as_tensor_object(result.p));
@@ -119,7 +119,7 @@ Tensor call_unpack_hook(Saved& s, Node& node, bool with_history) {
 
 void run_tensor_hooks(PyObject* hooks, Tensor& grad, const Node& node) {
     for_each_hook(hooks, [&](PyObject* hook) {
-        Ref result(PyObject_CallOneArg(hook, grad.object()));
+        OwnedRef result(PyObject_CallOneArg(hook, grad.object()));
         if (result.p == Py_None) return;
         Tensor replaced = expect_tensor(result.p, "a tensor hook");
         if (!(replaced.sizes() == grad.sizes()))
@@ -133,23 +133,23 @@ void run_tensor_hooks(PyObject* hooks, Tensor& grad, const Node& node) {
 
 void run_pre_hooks(Node& node, Small<Tensor, 1>& grads) {
     for_each_hook(node.hooks->pre_hooks, [&](PyObject* hook) {
-        Ref args(tuple_of(grads.data(), grads.size()));
-        Ref result(PyObject_CallOneArg(hook, args.p));
+        OwnedRef args(tuple_of(grads.data(), grads.size()));
+        OwnedRef result(PyObject_CallOneArg(hook, args.p));
         replace(grads.data(), grads.size(), result.p, "a node pre-hook");
     });
 }
 
 void run_post_hooks(Node& node, Tensor* results, int64_t n, const Small<Tensor, 1>& grads) {
     for_each_hook(node.hooks->post_hooks, [&](PyObject* hook) {
-        Ref inputs(tuple_of(results, n)), outputs(tuple_of(grads.data(), grads.size()));
-        Ref result(PyObject_CallFunctionObjArgs(hook, inputs.p, outputs.p, nullptr));
+        OwnedRef inputs(tuple_of(results, n)), outputs(tuple_of(grads.data(), grads.size()));
+        OwnedRef result(PyObject_CallFunctionObjArgs(hook, inputs.p, outputs.p, nullptr));
         replace(results, n, result.p, "a node hook");
     });
 }
 
 void run_post_accumulate_hooks(const Tensor& variable) {
     for_each_hook(variable->extra->post_accumulate_hooks, [&](PyObject* hook) {
-        Ref result(PyObject_CallOneArg(hook, variable.object()));
+        OwnedRef result(PyObject_CallOneArg(hook, variable.object()));
         if (result.p != Py_None)
             throw RuntimeError("Tensor post accumulate grad hooks should return None. Got ", Py_TYPE(result.p)->tp_name);
     });
@@ -163,7 +163,7 @@ NodeHooks& hooks_of(Node& node) {
 }
 
 PyObject* new_hooks_dict() {
-    Ref collections(PyImport_ImportModule("collections"));
+    OwnedRef collections(PyImport_ImportModule("collections"));
     PyObject* d = PyObject_CallMethod(collections.p, "OrderedDict", nullptr);
     if (!d) throw PythonError();
     return d;

@@ -1,4 +1,4 @@
-// The inner parts of gemm.cpp, compiled per instruction set: vectors, the register tile, packing, dot products.
+// The inner parts of products, compiled per instruction set: vectors, the register tile, packing, dot products.
 #pragma once
 #include "cpu/isa.h"
 
@@ -101,103 +101,26 @@ constexpr int max_rows_of(int vectors) { return vectors == 2 ? 6 : 8; }
 #endif
 constexpr int most_rows = 12;
 
-template <class T> using Tile = void (*)(int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c,
-                                         int64_t c_row, const T* d, int64_t d_row, bool add, int last, const T* ahead, int64_t ahead_step);
-
 // C = A·B + D (d null: nothing) (+ C if add). `last` is the number of columns in the last vector; `unit`: a_row is 1
 // (packed or transposed A); `part`: B may not be read beyond `last`, else it is padded. Meanwhile memory for later comes
 // into the cache: a line from `ahead` on for each of the k steps.
-template <class T, int vectors, int rows, bool unit, bool part>
-void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row, T* __restrict c,
-          int64_t c_row, const T* d, int64_t d_row, bool add, int last, const T* ahead, int64_t ahead_step) {
-    constexpr int L = lanes<T>;
-    Vec<T> sum[rows][vectors];
-    if (d) {
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-            for (int v = 0; v < vectors; ++v)
-                sum[i][v] = v == vectors - 1 ? load_part(d + i * d_row + v * L, last) : load(d + i * d_row + v * L);
-    } else {
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-            for (int v = 0; v < vectors; ++v) sum[i][v] = Vec<T>{};
-    }
-    auto step = [&](const T* pa, const T* pb) __attribute__((always_inline)) {
-        Vec<T> right[vectors];
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) right[v] = part && v == vectors - 1 ? load_part(pb + v * L, last) : load(pb + v * L);
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; ++i) {
-            const Vec<T> left = splat<T>(unit ? pa[i] : pa[i * a_row]);
-#pragma GCC unroll 4
-            for (int v = 0; v < vectors; ++v) sum[i][v] += left * right[v];
-        }
-    };
-    int64_t p = 0;
-    auto two_steps = [&]() __attribute__((always_inline)) {
-        step(a, b);
-        __builtin_prefetch(ahead, 0, 3);
-        step(a + a_col, b + b_row);
-        __builtin_prefetch(ahead + ahead_step, 0, 3);
-        a += 2 * a_col;
-        b += 2 * b_row;
-        ahead += 2 * ahead_step;
-    };
-    // C comes while the sums are made, a row at a time: all at once would keep B from coming. So do the next tile's
-    // rows of A where they lie along k, a line of each in time for it.
-    const T* row = c;
-    for (; p + 16 <= k; p += 16) {
-        if (!unit) {
-#pragma GCC unroll 16
-            for (int i = 0; i < rows; ++i) __builtin_prefetch(a + (rows + i) * a_row);
-        }
-        if (p < 16 * rows) {
-#pragma GCC unroll 4
-            for (int v = 0; v < vectors; ++v) __builtin_prefetch(row + v * L);
-            row += c_row;
-        }
-#pragma GCC unroll 1  // peeled, the small tiles double the time to compile
-        for (int s = 0; s < 16; s += 2) two_steps();
-    }
-    for (; p + 2 <= k; p += 2) two_steps();
-    if (p < k) step(a, b);
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) {
-            T* to = c + i * c_row + v * L;
-            if (v == vectors - 1 && last < L) {
-                if (add) sum[i][v] += load_part(to, last);
-                store_part(to, sum[i][v], last);
-            } else {
-                if (add) sum[i][v] += load(to);
-                store(to, sum[i][v]);
-            }
-        }
-}
+template <class T> using Tile = void (*)(int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c,
+                                         int64_t c_row, const T* d, int64_t d_row, bool add, int last, const T* ahead, int64_t ahead_step);
 
-template <class T, int vectors, bool unit, bool part> struct TileRow {
-    Tile<T> of_rows[most_rows + 1];
-    constexpr TileRow() : of_rows{} { fill<1>(); }
-    template <int rows> constexpr void fill() {
-        of_rows[rows] = &tile<T, vectors, rows, unit, part>;
-        if constexpr (rows < max_rows_of(vectors)) fill<rows + 1>();
-    }
+}  // namespace
+
+// The tiles (gemm_tiles.cpp) by whether `unit`, whether `part`, vectors and rows.
+template <class T> struct Tiles {
+    Tile<T> at[2][2][max_vectors + 1][most_rows + 1];
 };
-template <class T, int vectors, bool unit, bool part> constexpr TileRow<T, vectors, unit, part> tile_row{};
+extern const Tiles<float> float_tiles __attribute__((visibility("hidden")));  // so that it is not looked up
+extern const Tiles<double> double_tiles __attribute__((visibility("hidden")));
 
-template <class T, int vectors> WISP_INLINE Tile<T> tile_of(int rows, bool unit, bool part) {
-    if (unit) return part ? tile_row<T, vectors, true, true>.of_rows[rows] : tile_row<T, vectors, true, false>.of_rows[rows];
-    return part ? tile_row<T, vectors, false, true>.of_rows[rows] : tile_row<T, vectors, false, false>.of_rows[rows];
-}
+namespace {
+
 template <class T> WISP_INLINE Tile<T> tile_for(int rows, int vectors, bool unit, bool part) {
-#if defined(__AVX512F__)
-    if (vectors == 4) return tile_of<T, 4>(rows, unit, part);
-    if (vectors == 3) return tile_of<T, 3>(rows, unit, part);
-#endif
-    return vectors == 2 ? tile_of<T, 2>(rows, unit, part) : tile_of<T, 1>(rows, unit, part);
+    if constexpr (sizeof(T) == 4) return float_tiles.at[unit][part][vectors][rows];
+    else return double_tiles.at[unit][part][vectors][rows];
 }
 
 // ---- packing ----------------------------------------------------------------------------------------------------

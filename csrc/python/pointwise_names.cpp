@@ -9,19 +9,23 @@ namespace {
 // One callable per row, so that a registration is a plain function pointer.
 template <Pointwise op> Tensor unary_row(const Tensor& x) { return pointwise(op, x); }
 template <Pointwise op> Tensor unary_row_(const Tensor& x) { return pointwise_(op, x); }
+[[noreturn]] void two_numbers(Pointwise op) {
+    throw TypeError(pointwise_info(op).name, "(): expected at least one Tensor, got two numbers");
+}
 template <Pointwise op> Tensor binary_row(const Arg& a, const Arg& b) {
-    if (!a.tensor && !b.tensor) throw TypeError(pointwise_info(op).name, "(): expected at least one Tensor, got two numbers");
+    if (!a.tensor && !b.tensor) two_numbers(op);
     return pointwise(op, a, b);
 }
 template <Pointwise op> Tensor binary_row_(const Tensor& a, const Arg& b) { return pointwise_(op, a, b); }
 
 // A row of one tensor and numbers: p(0), p(1)… are the parameters `float` of its signature, and the last one may be `inplace`.
 struct Numbers {
+    Pointwise op;
     int count;
     bool inplace;
 };
-template <Pointwise op> PyObject* numbered_row(void* f, PyObject** slots, PyTypeObject*) {
-    const auto [count, inplace] = *static_cast<const Numbers*>(f);
+PyObject* numbered_row(void* f, PyObject** slots, PyTypeObject*) {
+    const auto [op, count, inplace] = *static_cast<const Numbers*>(f);
     const Tensor& x = FromPython<const Tensor&>::get(slots[0]);
     Params params{};
     for (int i = 0; i < count; i++) params[size_t(i)] = param(Scalar(to_double(slots[1 + i])));
@@ -34,8 +38,8 @@ struct RowFacts : Facts {
     const char* text;
     RowFacts(const Facts& facts = {}, const char* text = nullptr) : Facts(facts), text(text) {}
 };
-template <Pointwise op, class Plain, class InPlace>
-void name_row(const RowFacts& row, const std::string& parameters, const Facts& inplace_form, Plain plain, InPlace in_place) {
+template <class Plain, class InPlace>
+void name_row(Pointwise op, const RowFacts& row, const std::string& parameters, const Facts& inplace_form, Plain plain, InPlace in_place) {
     const std::string name = pointwise_info(op).name, all = parameters + ", *, Tensor? out=None)";
     const Facts facts = row | elementwise;
     if (row.has(special)) {
@@ -48,25 +52,25 @@ void name_row(const RowFacts& row, const std::string& parameters, const Facts& i
         register_operator(name + changed, Registration("", in_place, inplace_form | elementwise | also(row.also)));
     }
 }
-template <Pointwise op> void name_unary(const RowFacts& row) {
-    if (row.has(function | special)) name_row<op>(row, "(Tensor input", function | method, &unary_row<op>, &unary_row_<op>);
+void name_unary(Pointwise op, const RowFacts& row, Tensor (*plain)(const Tensor&), Tensor (*in_place)(const Tensor&)) {
+    if (row.has(function | special)) name_row(op, row, "(Tensor input", function | method, plain, in_place);
 }
-template <Pointwise op> void name_binary(const RowFacts& row) {
+void name_binary(Pointwise op, const RowFacts& row, Tensor (*plain)(const Arg&, const Arg&),
+                 Tensor (*in_place)(const Tensor&, const Arg&)) {
     const std::string first = row.has(first_number | special) ? "Operand" : "Tensor",
                       second = row.has(second_number | special) ? "Operand" : "Tensor";
     if (row.has(function | special))
-        name_row<op>(row, "(" + first + " input, " + second + " " + (row.second ? row.second : "other"), method, &binary_row<op>,
-                     &binary_row_<op>);
+        name_row(op, row, "(" + first + " input, " + second + " " + (row.second ? row.second : "other"), method, plain, in_place);
 }
-template <Pointwise op> void name_numbered(const RowFacts& row) {
-    static Numbers numbers;
+void name_numbered(Pointwise op, const RowFacts& row) {
     if (!row.signature) return;
     const std::string signature = row.signature;
+    Numbers& numbers = *new Numbers{op, 0, false};  // lives as long as the operator: for ever
     for (size_t at = 0; (at = signature.find("float ", at)) != std::string::npos; at++) numbers.count++;
     numbers.inplace = signature.find("bool inplace") != std::string::npos;
     Registration r("", row | elementwise, row.text);
     r.f = &numbers;
-    r.call = &numbered_row<op>;
+    r.call = &numbered_row;
     r.result = "Tensor";
     register_operator(signature, r);
 }
@@ -95,9 +99,11 @@ const Operators description = {
 }  // namespace
 
 void name_pointwise_rows() {
-#define UNARY(name, types, result, forward, gradient, ...) name_unary<Pointwise::name>({__VA_ARGS__});
-#define ACTIVATION(name, types, result, forward, gradient, ...) name_numbered<Pointwise::name>({__VA_ARGS__});
-#define BINARY(name, types, result, forward, gradient_a, gradient_b, ...) name_binary<Pointwise::name>({__VA_ARGS__});
+#define UNARY(name, types, result, forward, gradient, ...) \
+    name_unary(Pointwise::name, {__VA_ARGS__}, &unary_row<Pointwise::name>, &unary_row_<Pointwise::name>);
+#define ACTIVATION(name, types, result, forward, gradient, ...) name_numbered(Pointwise::name, {__VA_ARGS__});
+#define BINARY(name, types, result, forward, gradient_a, gradient_b, ...) \
+    name_binary(Pointwise::name, {__VA_ARGS__}, &binary_row<Pointwise::name>, &binary_row_<Pointwise::name>);
 #define TERNARY(...)
 #include "../ops/table/activation.h"
 #include "../ops/table/binary.h"

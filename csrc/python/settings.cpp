@@ -4,7 +4,10 @@
 
 namespace wisp {
 
-namespace cpu { const char* isa_name(); }
+namespace cpu {
+const char* isa_name();
+std::string built_isas();
+}  // namespace cpu
 
 namespace {
 
@@ -36,6 +39,7 @@ const Operators operators = {
      function,
      R"(Accepted, and without effect: operators run one after the other.
         >>> wisp.set_num_interop_threads(1))"},
+    {"_built_instruction_sets()", []() { return PyUnicode_FromString(cpu::built_isas().c_str()); }, function},
     {"_cpu_capability()", []() { return PyUnicode_FromString(cpu::isa_name()); }, function},
 };
 

@@ -97,7 +97,7 @@ class OptimizedModule(Module):
     (['_orig_mod.weight', '_orig_mod.bias'], 3)
     """
 
-    _own = frozenset(("_orig_mod", "_noting", "forward", "__dict__"))
+    _own = frozenset(("_orig_mod", "_noting", "forward", "__dict__", "__class__"))
 
     def __init__(self, mod, noting=True):
         super().__init__()

@@ -95,6 +95,7 @@ def _scripted(obj):
     """A module becomes one of a class that is its own and `RecursiveScriptModule`; anything else stays as it is."""
     if not _builtins.isinstance(obj, _nn.Module) or _builtins.isinstance(obj, ScriptModule):
         return obj
+    obj = obj.__dict__["_modules"].get("_orig_mod", obj)  # of a compiled module the module itself, which can be saved
     kind = type(obj)
     if kind not in _scripted_classes:
         try:

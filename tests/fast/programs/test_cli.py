@@ -1,5 +1,6 @@
 """The command `wisp`."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -72,7 +73,9 @@ def test_what_is_wrong_is_told_in_a_sentence():
 def test_an_interrupted_command_says_so():
     environment = dict(os.environ, PYTHONPATH=ROOT, PYTHONUNBUFFERED="1")
     command = [sys.executable, "-m", "wisp", "demo", "--epochs", "100000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a background job of a shell ignores it, and so do its children
+    with subprocess.Popen(command, preexec_fn=heed, **pipes) as process:
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
         error = process.communicate(timeout=60)[1]

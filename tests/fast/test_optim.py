@@ -1,5 +1,7 @@
 """Optimizers: the base class, hooks, errors, and that they minimise."""
 
+import pickle
+
 import pytest
 
 import wisp
@@ -122,3 +124,59 @@ def test_averaged_model():
             model.weight.fill_(value)
         average.update_parameters(model)
     assert average.module.weight.item() == 3.0
+
+
+def test_a_fused_step_heeds_the_scale_and_the_mark_of_a_program():
+    for kind in (wisp.optim.SGD, wisp.optim.Adam, wisp.optim.AdamW, wisp.optim.Adagrad):
+        p, q = (wisp.nn.Parameter(wisp.ones(3)) for _ in "ab")
+        optimizers = kind([p], lr=0.1, fused=True), kind([q], lr=0.1, fused=True)
+        p.grad, q.grad = wisp.full((3,), 8.0), wisp.full((3,), 2.0)
+        optimizers[0].grad_scale, optimizers[0].found_inf = wisp.tensor(4.0), wisp.tensor(1.0)
+        optimizers[0].step()
+        assert p.tolist() == [1, 1, 1] and p.grad.tolist() == [8, 8, 8]
+        optimizers[0].found_inf = wisp.tensor(0.0)
+        for o in optimizers:
+            o.step()
+        assert p.grad.tolist() == [2, 2, 2] and wisp.equal(p, q)
+
+
+def test_optimizers_as_functions():
+    from wisp.optim import _functional
+
+    wisp.manual_seed(0)
+    start, grads = wisp.randn(4), [wisp.randn(4) for _ in range(3)]
+
+    def state(name, o, p):
+        return o.state[p].get({"state_steps": "step", "state_sums": "sum", "momentum_buffer_list": "momentum_buffer"}.get(name, name[:-1]))
+
+    for name, (lists, _, numbers) in _functional._FORMS.items():
+        kind = {"adadelta": "Adadelta", "adagrad": "Adagrad", "adam": "Adam", "adamax": "Adamax", "adamw": "AdamW", "asgd": "ASGD"}.get(
+            name, {"nadam": "NAdam", "radam": "RAdam", "rmsprop": "RMSprop", "rprop": "Rprop", "sgd": "SGD"}.get(name)
+        )
+        p = wisp.nn.Parameter(start.clone())
+        o = getattr(wisp.optim, kind)([p])
+        p.grad = grads[0]
+        o.step()
+        group = o.param_groups[0]
+        settings = dict(group) | dict(zip(("beta1", "beta2"), group.get("betas", ())))
+        settings |= dict(zip(("etaminus", "etaplus"), group.get("etas", ()))) | dict(
+            zip(("step_size_min", "step_size_max"), group.get("step_sizes", ()))
+        )
+        q = p.detach().clone()
+        kept = [[None if (s := state(n, o, p)) is None else s.clone()] for n in lists.split()[2:]]
+        kept = [[] if k == [None] and name != "sgd" else k for k in kept]
+        function = getattr(getattr(wisp.optim, name), name)
+        for g in grads[1:]:
+            p.grad = g
+            o.step()
+            function([q], [g], *kept, **{n: settings[n] for n in numbers.split()})
+        assert wisp.allclose(q, p), name
+    with pytest.raises(TypeError, match="lr"):
+        wisp.optim.sgd.sgd([], [], [])
+
+
+def test_a_generator_in_a_pickle_goes_on_where_it_stood():
+    g = wisp.Generator().manual_seed(3)
+    wisp.rand(5, generator=g)
+    again = pickle.loads(pickle.dumps(g))
+    assert wisp.equal(wisp.rand(7, generator=again), wisp.rand(7, generator=g)) and again.device == g.device

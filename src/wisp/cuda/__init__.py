@@ -234,7 +234,9 @@ from wisp.cuda import amp, nccl, nvtx, profiler  # noqa: E402, F401
 
 
 def __getattr__(name):
-    """The older constructors: `wisp.cuda.FloatTensor(2, 3)`."""
+    """The older constructors: `wisp.cuda.FloatTensor(2, 3)`; the generators of all devices, which are one."""
+    if name == "default_generators":
+        return (_wisp.default_generator,) * device_count()
     if name.endswith("Tensor"):
         from wisp._tensor.legacy import CUDA_TYPES
 

@@ -1,5 +1,6 @@
 """Adadelta: steps in the units of the parameters, without a global rate."""
 
+from wisp.optim._functional import adadelta  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _rule, _settings, _zeros
 
 

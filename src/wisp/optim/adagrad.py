@@ -3,6 +3,7 @@
 import wisp
 from wisp import _core
 from wisp.optim import _formulas
+from wisp.optim._functional import adagrad  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _check_nonnegative, _number, _scalar, _settings
 
 

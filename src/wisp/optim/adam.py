@@ -3,6 +3,7 @@
 import wisp
 from wisp import _core
 from wisp.optim import _formulas
+from wisp.optim._functional import adam  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_betas, _check_fused, _check_lr, _check_nonnegative, _new_step, _number, _settings, _zeros
 
 

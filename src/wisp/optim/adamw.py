@@ -1,5 +1,6 @@
 """AdamW: Adam with weight decay that does not pass through the moments."""
 
+from wisp.optim._functional import adamw  # noqa: F401 (PyTorch has it here)
 from wisp.optim.adam import Adam
 from wisp.optim.optimizer import _settings
 

@@ -1,5 +1,6 @@
 """ASGD: stochastic gradient descent with averaged iterates."""
 
+from wisp.optim._functional import asgd  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _number, _rule, _settings, _zeros
 
 

@@ -1,5 +1,6 @@
 """NAdam: Adam with Nesterov momentum."""
 
+from wisp.optim._functional import nadam  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _scalar, _settings, _zeros
 
 

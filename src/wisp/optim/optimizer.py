@@ -185,9 +185,18 @@ class Optimizer:
         if closure is not None:
             with wisp.enable_grad():
                 loss = closure()
+        scaled = "found_inf" in self.__dict__ or "grad_scale" in self.__dict__  # set by a program that scales its loss itself
         for group in self.param_groups:
-            self._update(group)
+            if not scaled or not group.get("fused") or self._unscale(group):
+                self._update(group)
         return loss
+
+    def _unscale(self, group):
+        """Divide the gradients of a fused group by `grad_scale`; False where `found_inf` says that its step is to be left out."""
+        from wisp.optim._functional import usable
+
+        grads = [p.grad for p in group["params"] if p.grad is not None]
+        return usable(grads, getattr(self, "grad_scale", None), getattr(self, "found_inf", None))
 
     def _update(self, group):
         raise NotImplementedError

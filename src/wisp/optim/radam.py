@@ -1,5 +1,6 @@
 """RAdam: Adam that rectifies the variance of its adaptive rate."""
 
+from wisp.optim._functional import radam  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonnegative, _new_step, _rule, _settings, _zeros
 
 

@@ -1,5 +1,6 @@
 """RMSprop: gradients divided by the root of their mean square."""
 
+from wisp.optim._functional import rmsprop  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_step, _rule, _settings, _zeros
 
 

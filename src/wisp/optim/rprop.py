@@ -1,6 +1,7 @@
 """Rprop: resilient backpropagation, which looks at the signs of gradients only."""
 
 import wisp
+from wisp.optim._functional import rprop  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_lr, _new_step, _number, _rule, _settings, _zeros
 
 

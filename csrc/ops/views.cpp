@@ -446,6 +446,7 @@ static Tensor unflatten(const Tensor& t, int64_t dim, const Dims& sizes) {
 // The in-place forms of shape changes turn the tensor itself into the view.
 static Tensor become(const Tensor& t, const Tensor& v) {
     t->layout = v.layout();
+    t->numel = v.numel();
     t->contiguous = v->contiguous;
     if (v->grad_fn) set_history(t, v->grad_fn, v->output_number);
     bump_version(t);

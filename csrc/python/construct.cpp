@@ -254,6 +254,7 @@ const Operators operators = {
         tensor([0, 1, 2]))"},
     {"frombuffer(any buffer, *, dtype dtype, int count=-1, int offset=0, bool requires_grad=False)",
      [](PyObject* o, DType dtype, int64_t count, int64_t offset, bool requires_grad) {
+         if (!PyObject_CheckBuffer(o)) throw ValueError("object does not implement Python buffer protocol. (", Py_TYPE(o)->tp_name, ")");
          Ref bytes(PyMemoryView_FromObject(o));
          Ref cast(PyObject_CallMethod(bytes.get(), "cast", "s", "B"));
          Tensor raw = from_buffer(cast.get());
@@ -265,8 +266,8 @@ const Operators operators = {
          if (count == 0) throw ValueError("both buffer length (", total, ") and count (0) must not be 0");
          if (count < 0) {
              if ((total - offset) % size)
-                 throw ValueError("buffer length (", total - offset, " bytes) after offset must be a multiple of element size (", size,
-                                  ")");
+                 throw ValueError("buffer length (", total - offset, " bytes) after offset (", offset,
+                                  " bytes) must be a multiple of element size (", size, ")");
              count = (total - offset) / size;
          }
          if (offset + count * size > total)
@@ -274,6 +275,8 @@ const Operators operators = {
                               " bytes) must not be greater than actual buffer length (", total, " bytes)");
          // Same memory under another element type.
          Storage* s = raw.storage();
+         if (s->read_only)
+             warn("The given buffer is not writable. Writing to this tensor raises an error; copy the buffer to get a writable one.");
          if ((reinterpret_cast<uintptr_t>(s->data()) + size_t(offset)) % size_t(size) || offset % size) {
              Tensor copy = empty({count}, dtype, Device{});
              std::memcpy(copy.data(), static_cast<char*>(s->data()) + offset, size_t(count * size));

@@ -171,6 +171,17 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
     if (grad_enabled() && is_tensor(out) && FromPython<const Tensor&>::get(out).requires_grad())
         throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but out requires grad.");
     GradMode off(false);
+    // What is made from nothing is made in the dtype of out=.
+    Ref dtype;
+    if (is_tensor(out))
+        for (size_t i = 0, factory = 0; i + 1 < o.parameters.size(); i++) {
+            const std::string_view name = utf8(o.parameters[i + (int(i) >= o.out)].name);
+            if (name == "dtype" && slots[i] == Py_None) {
+                dtype = Ref(dtype_object(FromPython<const Tensor&>::get(out).dtype()));
+                factory = i + 1;
+            }
+            if (name == "layout" && factory) slots[factory - 1] = dtype.get();
+        }
     Ref result(o.call(o.f, slots, o.named));
     auto check = [&](PyObject* to, PyObject* from) {
         for (int i = 0; i < int(o.parameters.size()); i++)

@@ -225,6 +225,7 @@ std::string misfit(const Parameter& p, PyObject* o) {
             const Ref shown(PyObject_Repr(item));
             return str(found, ": ", utf8(shown.get()), " (a size is an int: divide with //, or convert with int())");
         }
+    if (p.kind == Kind::tensors && is_tensor(o)) return "must be tuple of Tensors, not Tensor (put it into a list)";
     return str("cannot be ", Py_TYPE(o)->tp_name);
 }
 

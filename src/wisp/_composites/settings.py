@@ -123,11 +123,11 @@ def is_storage(obj, /):
     return storage.is_storage(obj)
 
 
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
     """A tensor of any array-like object, which shares its memory where that is possible and `copy` is not True."""
     if isinstance(obj, _core.Tensor):
-        result = obj if dtype is None else obj.to(dtype)
-    elif hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
+        result = obj
+    elif type(obj).__name__ == "PyCapsule" or (hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__")):
         from wisp.utils.dlpack import from_dlpack
 
         result = from_dlpack(obj)
@@ -138,15 +138,20 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     else:
         if copy is False:
             raise ValueError("can't alias arbitrary sequence into a tensor.")
-        return _core.tensor(obj, dtype=dtype, requires_grad=requires_grad)
+        return _core.tensor(obj, dtype=dtype, device=device, requires_grad=bool(requires_grad))
+    given = result
+    if device is not None and result.device != (device := _core.empty(0, device=device).device):
+        if copy is False:
+            raise ValueError(f"can't alias tensor from device '{result.device}' to '{device}'.")
+        result = result.to(device)
     if dtype is not None and result.dtype != dtype:
         if copy is False:
             raise ValueError(f"can't alias tensor with dtype '{result.dtype}' into dtype '{dtype}'.")
         result = result.to(dtype)
-    if copy:
+    if copy and result is given:
         result = result.clone()
-    if requires_grad != result.requires_grad:
-        result = result.detach().requires_grad_(requires_grad)
+    if requires_grad is not None and requires_grad != result.requires_grad:
+        result = result.requires_grad_() if requires_grad else result.detach()
     return result
 
 

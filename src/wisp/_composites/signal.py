@@ -89,9 +89,9 @@ def stft(
     if window is not None:
         frames = frames * _centred(window, n_fft)
     norm = "ortho" if normalized else None
-    result = (fft.rfft(frames, norm=norm) if onesided else fft.fft(frames, norm=norm)).transpose_(1, 2)
+    result = (fft.rfft(frames, norm=norm) if onesided else fft.fft(frames, norm=norm)).transpose(1, 2)
     if single:
-        result.squeeze_(0)
+        result = result.squeeze(0)
     return result if return_complex else _core.view_as_real(result)
 
 
@@ -189,11 +189,13 @@ def _overlap_add(frames, hop):
 # --- windows ---------------------------------------------------------------------------------------------------------
 
 
-def _window(name, length, periodic, formula, dtype, device, pin_memory, requires_grad):
+def _window(name, length, periodic, formula, dtype, device, pin_memory, requires_grad, layout=None):
     """The first `length` of the points `formula(n, last)`, n = 0 ... last; a periodic window leaves the last one out."""
     dtype = dtype or _core.get_default_dtype()
     if not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
+    if str(layout).startswith("torch.sparse"):
+        raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
     if length < 2:
@@ -211,7 +213,7 @@ def hann_window(window_length, periodic=True, *, dtype=None, layout=None, device
     def formula(n, last):
         return (n * (2 * math.pi / last)).cos() * -0.5 + 0.5
 
-    return _window("hann_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
+    return _window("hann_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad, layout)
 
 
 def hamming_window(
@@ -222,7 +224,7 @@ def hamming_window(
     def formula(n, last):
         return (n * (2 * math.pi / last)).cos() * -beta + alpha
 
-    return _window("hamming_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
+    return _window("hamming_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad, layout)
 
 
 def bartlett_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
@@ -231,7 +233,7 @@ def bartlett_window(window_length, periodic=True, *, dtype=None, layout=None, de
     def formula(n, last):
         return 1 - (n * (2 / last) - 1).abs()
 
-    return _window("bartlett_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
+    return _window("bartlett_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad, layout)
 
 
 def blackman_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
@@ -241,7 +243,7 @@ def blackman_window(window_length, periodic=True, *, dtype=None, layout=None, de
         angle = n * (math.pi / last)
         return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + 0.42
 
-    return _window("blackman_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
+    return _window("blackman_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad, layout)
 
 
 def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, pin_memory=False, requires_grad=False):
@@ -251,7 +253,7 @@ def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout
         x = n * (2 / last) - 1
         return _core.i0((1 - x * x).clamp_min(0).sqrt() * beta) / _core.i0(_core.tensor(float(beta), dtype=n.dtype, device=n.device))
 
-    return _window("kaiser_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad)
+    return _window("kaiser_window", window_length, periodic, formula, dtype, device, pin_memory, requires_grad, layout)
 
 
 FUNCTIONS = [stft, istft, hann_window, hamming_window, bartlett_window, blackman_window, kaiser_window]

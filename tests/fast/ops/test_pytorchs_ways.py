@@ -91,3 +91,38 @@ def test_out_of_other_dtypes_and_of_the_graph():
     assert wisp.zeros(1).resize_as_(
         wisp.zeros(2, 3, 4, 4).to(memory_format=wisp.channels_last), memory_format=wisp.preserve_format
     ).stride() == (48, 1, 12, 3)
+
+
+def test_buffers_arrays_and_lists_say_what_is_wrong():
+    with pytest.raises(ValueError, match="buffer protocol"):
+        wisp.frombuffer([1, 2], dtype=wisp.int8)
+    with pytest.raises(ValueError, match=r"buffer length \(3 bytes\) after offset \(1 bytes\)"):
+        wisp.frombuffer(bytearray(4), dtype=wisp.int16, offset=1)
+    with pytest.warns(UserWarning, match="not writable"):
+        wisp.frombuffer(b"abcd", dtype=wisp.int8)
+    with pytest.raises(TypeError, match="must be tuple of Tensors, not Tensor"):
+        wisp.hstack(wisp.ones(2))
+    with pytest.raises(RuntimeError, match="sparse types"):
+        wisp.hann_window(3, layout=wisp.sparse_coo)
+
+
+def test_what_is_made_from_nothing_is_made_in_the_dtype_of_out():
+    made = wisp.full((2,), 1.0, out=wisp.empty(2, dtype=wisp.int64))
+    assert made.dtype == wisp.int64 and made.tolist() == [1, 1]
+    wisp.manual_seed(0)
+    a = wisp.rand(50, dtype=wisp.float64)
+    wisp.manual_seed(0)
+    assert wisp.equal(a, wisp.rand(50, out=wisp.empty(0, dtype=wisp.float64)))
+
+
+def test_asarray_keeps_history_and_takes_capsules():
+    x = wisp.ones(3, requires_grad=True)
+    y = x * 2
+    assert wisp.asarray(y) is y and wisp.asarray(y, copy=True).grad_fn is not None
+    assert not wisp.asarray(y, requires_grad=False).requires_grad
+    z = wisp.arange(3)
+    shared = wisp.asarray(wisp.utils.dlpack.to_dlpack(z))
+    shared[0] = 7
+    assert z[0] == 7
+    with pytest.raises(ValueError, match="into dtype"):
+        wisp.asarray(z, dtype=wisp.float32, copy=False)

@@ -85,3 +85,10 @@ def test_unravel_index_and_combinations():
     assert rows.tolist() == [1, 0, 2] and columns.tolist() == [1, 0, 3]
     assert wisp.combinations(wisp.tensor([1, 2, 3])).tolist() == [[1, 2], [1, 3], [2, 3]]
     assert wisp.cartesian_prod(wisp.tensor([1, 2]), wisp.tensor([3, 4])).tolist() == [[1, 3], [1, 4], [2, 3], [2, 4]]
+
+
+def test_as_strided_in_place_counts_its_elements_anew():
+    x = wisp.arange(6.0).view(2, 3)
+    assert x.as_strided_((2,), (3,)).numel() == 2 and (x + 1).tolist() == [1, 4]
+    x.as_strided_((1, 0), (2, 2)).add_(1)
+    assert x.numel() == 0 and (x + 1).shape == (1, 0)

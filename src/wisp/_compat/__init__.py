@@ -20,6 +20,7 @@ TABLES = set(
     _custom_ops _dynamo _functorch _guards _inductor _logging _six _subclasses _tensor_str _weights_only_unpickler mps mtia package
     quantization xpu""".split()
 )
+PARENTS = {"_C"}  # files with tables below them
 NAMES = MODULES | TABLES
 # dtypes that Wisp lacks (see dtypes.py), with the bits of an element
 ABSENT_DTYPES = {
@@ -39,13 +40,12 @@ class Finder:
         package, _, rest = name.partition(".")
         if package != "wisp":
             return None
-        from wisp._compat.stubs import STUBS
-
         if rest in MODULES:
             spec = PathFinder.find_spec(name, _FOLDER)
-            if spec.submodule_search_locations is None and any(stub.startswith(rest + ".") for stub in STUBS):
-                spec.submodule_search_locations = []  # a file, with tables below it
+            if rest in PARENTS:
+                spec.submodule_search_locations = []
             return spec
+        from wisp._compat.stubs import STUBS  # not before: `import wisp` asks for files alone
 
         if rest not in STUBS:
             return None

@@ -8,8 +8,8 @@
 tensor(6.)
 """
 
+import collections
 import threading
-from typing import NamedTuple, Optional
 
 import wisp
 from wisp import _core
@@ -62,11 +62,10 @@ def make_dual(tensor, tangent, *, level=None):
     return _core._make_dual(tensor, tangent, level)
 
 
-class UnpackedDualTensor(NamedTuple):
+class UnpackedDualTensor(collections.namedtuple("UnpackedDualTensor", "primal tangent")):
     """What `unpack_dual` returns: the tensor without its tangent, and the tangent or None."""
 
-    primal: wisp.Tensor
-    tangent: Optional[wisp.Tensor]
+    __slots__ = ()
 
 
 def unpack_dual(tensor, *, level=None):

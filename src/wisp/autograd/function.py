@@ -1,7 +1,6 @@
 """Operations with a derivative written in Python."""
 
 import functools
-import inspect
 import warnings
 import weakref
 
@@ -277,6 +276,8 @@ def _positional(cls, args, kwargs):
     with_context = cls.setup_context is Function.setup_context
     signature = _signatures.get(cls.forward)
     if signature is None:
+        import inspect  # a slow import, for few
+
         _signatures[cls.forward] = signature = inspect.signature(cls.forward)
     unknown = [name for name in kwargs if name not in signature.parameters]
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):

@@ -26,6 +26,7 @@ def test_every_name_of_the_map_is_somewhere():
     assert files == _compat.MODULES
     top = {name for name in STUBS if "." not in name}
     assert top - {"_C"} == _compat.TABLES
+    assert {name.partition(".")[0] for name in STUBS if "." in name} & _compat.MODULES == _compat.PARENTS
     for name in STUBS:
         home = os.path.join(PACKAGE, *name.split(".")[:-1])
         assert name.rpartition(".")[0] in STUBS or os.path.isdir(home) or os.path.isfile(home + ".py"), name
@@ -47,6 +48,14 @@ def python(code):
     environment = dict(os.environ, PYTHONPATH=os.path.dirname(PACKAGE))
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_import_is_light():
+    python("""
+import sys, wisp
+slow = {"ast", "inspect", "json", "logging", "numpy", "pickle", "re", "subprocess", "typing", "unittest", "wisp._compat.stubs", "wisp.nn"}
+assert not slow & set(sys.modules), slow & set(sys.modules)
+""")
 
 
 def test_what_a_module_says_it_has_is_there():

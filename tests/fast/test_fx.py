@@ -85,3 +85,77 @@ def test_modules_are_called_as_usual_after_tracing():
     fx.symbolic_trace(nn.Sequential(nn.ReLU()))
     assert "__call__" not in vars(nn.Module) and "__getattribute__" not in vars(nn.Module)
     assert nn.ReLU()(wisp.tensor([-1.0])).item() == 0
+
+
+def test_nested_concrete_arguments_come_apart_and_others_are_checked():
+    def f(flag, x):
+        return x["a"] + sum(x["z"]) if flag else x["a"]
+
+    traced = fx.symbolic_trace(f, concrete_args={"flag": True, "x": {"a": fx.PH, "z": (fx.PH, fx.PH)}})
+    value = {"a": wisp.ones(2), "z": (wisp.ones(2), wisp.ones(2))}
+    assert traced(True, value).tolist() == [3, 3]
+    assert "tree_flatten_spec" in traced.code
+    with pytest.raises(AssertionError, match="flag has been specialized to have value True"):
+        traced(False, value)
+    assert pickle.loads(pickle.dumps(traced))(True, value).tolist() == [3, 3]
+
+
+def test_functions_with_any_number_of_arguments():
+    def f(x, *rest, **named):
+        return x + rest[1] * named["scale"]
+
+    assert fx.symbolic_trace(f)(1, 2, 3, scale=10) == 31
+
+
+def test_a_codegen_of_the_program_decides_how_arguments_come():
+    class FromList(fx.CodeGen):
+        def gen_fn_def(self, free_vars, maybe_return_annotation):
+            return f"def forward(self, values):\n    {', '.join(free_vars)} = values"
+
+        def process_inputs(self, values):
+            return values
+
+    traced = fx.symbolic_trace(lambda a, b: a - b)
+    traced.graph.set_codegen(FromList())
+    traced.recompile()
+    assert traced([5, 3]) == 2 == fx.Interpreter(traced).run([5, 3])
+    assert fx.Transformer(traced).transform()([5, 3]) == 2
+
+
+def test_dead_code_that_writes_or_draws_stays():
+    def f(x):
+        wisp.neg(x)
+        wisp.rand(3)
+        x.add_(1)
+        wisp._assert(x.shape[0] > 1, "too short")
+        return x
+
+    graph = fx.symbolic_trace(f).graph
+    graph.eliminate_dead_code()
+    assert [str(n.target) for n in graph.nodes if n.op == "call_method"] == ["add_"]
+    assert not graph.find_nodes(op="call_function", target=wisp.neg)
+    assert graph.find_nodes(op="call_function", target=wisp._assert)
+
+
+def test_steps_know_their_modules_types_and_lines():
+    class Inner(wisp.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    class Outer(wisp.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: wisp.Tensor) -> wisp.Tensor:
+            return self.inner(x)
+
+    tracer = fx.Tracer()
+    tracer.record_stack_traces = True
+    graph = tracer.trace(Outer())
+    (node,) = [n for n in graph.nodes if n.op == "call_function"]
+    assert node.meta["nn_module_stack"] == {"inner": ("inner", Inner)}
+    assert "return x * 2" in node.stack_trace
+    moved = fx.Transformer(fx.GraphModule(tracer.root, graph)).transform()
+    assert [n.stack_trace for n in moved.graph.nodes if n.op == "call_function"] == [node.stack_trace]
+    assert "def forward(self, x : torch.Tensor) -> torch.Tensor:" in fx.symbolic_trace(Outer()).code

@@ -1,6 +1,7 @@
 """Inner modules of PyTorch's that libraries import, as tables like those of `stubs.py`: parts of its compiler, of its loader, of its
 process groups. What is behind them exists here elsewhere, or answers that there is nothing of it."""
 
+import enum
 import logging
 import typing
 
@@ -41,7 +42,7 @@ INNER = {
         {
             "is_batchedtensor": Answer("Whether a tensor is one that vmap made.", None, "tensor", "hasattr(tensor, '_level')"),
             **same("is_gradtrackingtensor is_functionaltensor is_legacy_batchedtensor", Answer("False: there is none.", False, "tensor")),
-            "TransformType": Unused("The kinds of transforms."),
+            "TransformType": enum.Enum("TransformType", "Torch Vmap Grad Jvp Functionalize"),
             **same("get_unwrapped get_value _unwrap_batched _add_batch_dim _remove_batch_dim maybe_get_bdim", Refusal("call vmap")),
             "maybe_get_level": Answer("-1: no level.", -1, "tensor"),
             "maybe_current_level": Answer("None: no level.", None),

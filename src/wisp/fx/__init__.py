@@ -3,7 +3,7 @@
 from wisp import _reference
 from wisp.fx import graph, graph_module, immutable_collections, interpreter, node, proxy, subgraph_rewriter  # noqa: F401
 from wisp.fx._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
-from wisp.fx.graph import Graph
+from wisp.fx.graph import CodeGen, Graph
 from wisp.fx.graph_module import GraphModule
 from wisp.fx.interpreter import Interpreter, Transformer
 from wisp.fx.node import Node, has_side_effect, map_arg
@@ -11,6 +11,7 @@ from wisp.fx.proxy import Proxy
 from wisp.fx.subgraph_rewriter import replace_pattern
 
 __all__ = [
+    "CodeGen",
     "Graph",
     "GraphModule",
     "Interpreter",

@@ -4,18 +4,41 @@ import builtins
 import functools
 import inspect
 import math
+import os
 import sys
+import traceback
 import types
+from copy import deepcopy
 
 from wisp import nn
+from wisp.fx._compatibility import compatibility as compatibility
+from wisp.fx._text import PyTreeCodeGen, _PyTreeInfo
 from wisp.fx.graph import Graph
 from wisp.fx.graph_module import GraphModule
-from wisp.fx.proxy import Proxy, TracerBase
+from wisp.fx.proxy import ParameterProxy, Proxy, TracerBase
+from wisp.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["PH", "ProxyableClassMeta", "Tracer", "symbolic_trace", "wrap"]
+__all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "symbolic_trace", "wrap"]
 
-PH = object()  # a concrete argument that stays an input
+_HERE = os.path.dirname(__file__)
 _wrapped = []  # (globals, name) that fx.wrap was told
+
+
+class PHBase:
+    """A concrete argument that stays an input."""
+
+    def __repr__(self):
+        return "PH"
+
+
+PH = PHBase()
+
+
+class PHWithMeta(PHBase):
+    """An argument that stays an input, whose node gets its attributes."""
+
+    def __init__(self, ph_key=None):
+        self.ph_key = ph_key
 
 
 def wrap(fn_or_name):
@@ -32,6 +55,17 @@ def wrap(fn_or_name):
     if not any(there is place and known == name for there, known in _wrapped):
         _wrapped.append((place, name))
     return fn_or_name
+
+
+def _is_none(value):
+    return value is None
+
+
+def _with_plain_arguments(function, count):
+    """The function with its *args and **kwargs as arguments like any other, behind the others."""
+    flags = function.__code__.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    code = function.__code__.replace(co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags)
+    return types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
 
 
 def _find_proxy(values):
@@ -95,14 +129,28 @@ class ProxyableClassMeta(type):
 class Tracer(TracerBase):
     """Traces modules and functions; subclasses say with `is_leaf_module` which modules stay whole."""
 
+    traced_func_name = "forward"
+    record_stack_traces = False
+    proxy_buffer_attributes = True
+
     def __init__(self, autowrap_modules=(math,), autowrap_functions=(), param_shapes_constant=False):
         self._modules, self._functions = tuple(autowrap_modules), tuple(autowrap_functions)
         self.param_shapes_constant = param_shapes_constant
-        self.root, self.graph, self.tensor_attrs = None, None, {}
+        self.root, self.graph, self.tensor_attrs, self._attributes = None, None, {}, {}
+        self.module_stack, self.submodule_paths = {}, None
+
+    def __deepcopy__(self, memo):
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        for name, value in vars(self).items():
+            # modules of Python cannot be copied, and functions need not be
+            copied.__dict__[name] = value if name in ("_modules", "_functions") else deepcopy(value, memo)
+        return copied
 
     def is_leaf_module(self, m, module_qualified_name):
         """Whether a module is one step of the graph: Wisp's own layers are, but for Sequential."""
-        return m.__module__.startswith(("wisp.nn", "torch.nn", "wisp.ao")) and not isinstance(m, nn.Sequential)
+        ours = m.__module__.startswith(("wisp.nn", "torch.nn", "wisp.ao")) and not isinstance(m, nn.Sequential)
+        return ours or getattr(m, "_is_leaf_of_traces", False)
 
     def path_of_module(self, mod):
         """The name of a submodule of the root."""
@@ -114,9 +162,23 @@ class Tracer(TracerBase):
     def call_module(self, m, forward, args, kwargs):
         """Called for every call of a module: a step if it is a leaf, else what its `forward` does."""
         name = self.path_of_module(m)
-        if self.is_leaf_module(m, name):
-            return self.create_proxy("call_module", name, args, kwargs)
-        return forward(*args, **kwargs)
+        self.module_stack[name] = (name, type(m))
+        try:
+            if self.is_leaf_module(m, name):
+                return self.create_proxy("call_module", name, args, kwargs)
+            return forward(*args, **kwargs)
+        finally:
+            self.module_stack.pop(name, None)
+
+    def create_node(self, kind, target, args, kwargs, name=None, type_expr=None):
+        """Add a step, which knows in which modules it was made."""
+        node = super().create_node(kind, target, args, kwargs, name, type_expr)
+        if self.module_stack:
+            node.meta["nn_module_stack"] = dict(self.module_stack)
+        if self.record_stack_traces:
+            frames = [frame for frame in traceback.extract_stack() if not frame.filename.startswith(_HERE)]
+            node.stack_trace = "".join(traceback.format_list(frames)).strip()
+        return node
 
     def getattr(self, attr, attr_val, parameter_proxy_cache):
         """Called for every tensor that is read from a module: the step that reads it."""
@@ -129,7 +191,13 @@ class Tracer(TracerBase):
             if id(value) not in cache:
                 if id(value) not in self._attributes:
                     return value
-                cache[id(value)] = self.create_proxy("get_attr", self._attributes[id(value)], (), {})
+                name, factory = self._attributes[id(value)], None
+                if self.param_shapes_constant:
+
+                    def factory(node):
+                        return ParameterProxy(self, node, name, value)
+
+                cache[id(value)] = self.create_proxy("get_attr", name, (), {}, proxy_factory_fn=factory)
             return cache[id(value)]
         return value
 
@@ -151,36 +219,112 @@ class Tracer(TracerBase):
         return super().create_arg(a)
 
     def create_args_for_root(self, root_fn, is_module, concrete_args=None):
-        """The proxies with which the function is called."""
-        function = inspect.unwrap(root_fn)
-        signature = list(inspect.signature(function).parameters.values())
-        args, named = ([self.root] if is_module else []), {}
-        for parameter in signature[1 if is_module else 0 :]:
-            if concrete_args and parameter.name in concrete_args and concrete_args[parameter.name] is not PH:
-                args.append(concrete_args[parameter.name])
-                continue
-            prefix = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        """The function to call, and the proxies to call it with; *args and **kwargs are one proxy each."""
+        inner = inspect.unwrap(root_fn)
+        signature = inspect.signature(inner)
+        code = getattr(inner, "__code__", None)
+        if code is None:  # an operator of the core
+            return root_fn, [self._placeholder(name, parameter) for name, parameter in signature.parameters.items()]
+        count = code.co_argcount + code.co_kwonlyargcount
+        varying = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        if is_module and count == 0:
+            raise RuntimeError("``self`` argument cannot be part of *args expansion!")
+        names = list(code.co_varnames[1 if is_module else 0 : count])
+        args = [self.root] if is_module else []
+        if isinstance(concrete_args, tuple):
+            if concrete_args and varying and not names:
+                return root_fn, args + [self._input(f"input_{i}", value) for i, value in enumerate(concrete_args)]
+            if len(names) != len(concrete_args):
+                raise RuntimeError(f"Tracing expected {len(names)} arguments but got {len(concrete_args)} concrete arguments")
+            concrete_args = dict(zip(names, concrete_args))
+        concrete_args = concrete_args or {}
+        for name in names:
+            if name in concrete_args:
+                args.append(self._concrete(name, concrete_args[name], signature.parameters.get(name)))
+            else:
+                args.append(self._placeholder(name, signature.parameters.get(name)))
+        if varying or code.co_kwonlyargcount:
+            rest = iter(code.co_varnames[count:])
+            if varying & inspect.CO_VARARGS:
+                args.append(self._placeholder("*" + next(rest)))
+            if varying & inspect.CO_VARKEYWORDS:
+                args.append(self._placeholder("**" + next(rest)))
+            root_fn = _with_plain_arguments(inner, len(args))
+        leaves, spec = tree_flatten(tuple(args))
+        if all(child.is_leaf() for child in spec.children()):
+            return root_fn, args
+        self.graph.set_codegen(PyTreeCodeGen(_PyTreeInfo(list(code.co_varnames[:count]), spec, None)))
+
+        def on_leaves(*leaves):
+            out, out_spec = tree_flatten(root_fn(*tree_unflatten(list(leaves), spec)))
+            self.graph._codegen.pytree_info = self.graph._codegen.pytree_info._replace(out_spec=out_spec)
+            return out
+
+        return on_leaves, leaves
+
+    def _placeholder(self, name, parameter=None):
+        default, kind = (), None
+        if parameter is not None:
             default = () if parameter.default is parameter.empty else (parameter.default,)
             kind = None if parameter.annotation is parameter.empty else parameter.annotation
-            proxy = self.create_proxy("placeholder", prefix + parameter.name, default, {}, parameter.name, kind)
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                named[parameter.name] = proxy
-            elif prefix == "":
-                args.append(proxy)
+        return self.create_proxy("placeholder", name, default, {}, type_expr=kind)
+
+    def _input(self, name, placeholder):
+        proxy = self.create_proxy("placeholder", name, (), {})
+        for attribute, value in vars(placeholder).items():
+            if not hasattr(proxy.node, attribute):
+                setattr(proxy.node, attribute, value)
+        return proxy
+
+    def _concrete(self, name, value, parameter):
+        """A concrete argument: its leaves that are `PH` are inputs, and the graph checks that the others are what they were."""
+        import wisp
+
+        leaves, spec = tree_flatten(value)
+        if spec.is_leaf() and value is PH:
+            return self._placeholder(name, parameter)
+        made = []
+        for number, leaf in enumerate(leaves, 1):
+            if isinstance(leaf, PHBase):
+                made.append(self._input(f"{name}_{number}", leaf))
+                continue
+            default = () if parameter is None or parameter.default is parameter.empty else (parameter.default,)
+            given = self.create_proxy("placeholder", f"{name}_{number}", default, {})
+            if isinstance(leaf, (bool, int, float)) and not isinstance(leaf, wisp.Tensor):
+                self._check(given == leaf, f"{name} has been specialized to have value {leaf} but got another value")
+            elif leaf is None:
+                self._check(
+                    self.create_proxy("call_function", _is_none, (given,), {}),
+                    f"{name} has been specialized to have value None but got another value",
+                )
             else:
-                named[prefix] = proxy
-        return function, args, named
+                import warnings
+
+                warnings.warn(
+                    f"Was not able to add assertion to guarantee correct input {name} to specialized function. It is up to the user to "
+                    "make sure that your inputs match the inputs you specialized the function with.",
+                    stacklevel=2,
+                )
+            made.append(leaf)
+        return tree_unflatten(made, spec)
+
+    def _check(self, proxy, message):
+        import wisp
+
+        self.create_proxy("call_function", wisp._assert, (proxy, message), {})
 
     def trace(self, root, concrete_args=None):
         """The graph of a module or function."""
         import wisp
 
         if isinstance(root, nn.Module):
-            self.root, function = root, type(root).forward
+            if not hasattr(type(root), self.traced_func_name):
+                raise AssertionError(f"traced_func_name={self.traced_func_name} doesn't exist in {type(root).__name__}")
+            self.root, function = root, getattr(type(root), self.traced_func_name)
         else:
             self.root, function = nn.Module(), root
         self.graph = Graph(tracer_cls=type(self))
-        self.tensor_attrs = {}
+        self.tensor_attrs, self.module_stack = {}, {}
         self._attributes = {}
         for prefix, module in self.root.named_modules():
             for name, value in vars(module).items():
@@ -188,7 +332,8 @@ class Tracer(TracerBase):
                     self._attributes[id(value)] = f"{prefix}.{name}".lstrip(".")
         for name, value in [*self.root.named_parameters(), *self.root.named_buffers()]:
             self._attributes[id(value)] = name
-        function, args, named = self.create_args_for_root(function, isinstance(root, nn.Module), concrete_args)
+        returned = getattr(inspect.unwrap(function), "__annotations__", {}).get("return")
+        function, args = self.create_args_for_root(function, isinstance(root, nn.Module), concrete_args)
         cache = {}
         call, get = nn.Module.__call__, nn.Module.__getattribute__
 
@@ -203,27 +348,25 @@ class Tracer(TracerBase):
             self._wrap_functions(patches)
             nn.Module.__call__, nn.Module.__getattribute__ = call_module, get_attribute
             try:
-                rest = named.pop("*", None)
-                extra = named.pop("**", None)
-                if rest is not None or extra is not None:
-                    extras = {"kwargs": extra} if extra is not None else {}
-                    result = function(*args, *((rest,) if rest is not None else ()), **named, **extras)
-                else:
-                    result = function(*args, **named)
+                result = function(*args)
             finally:
                 del nn.Module.__call__, nn.Module.__getattribute__
-        self.create_node("output", "output", (self.create_arg(result),), {})
+        self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returned)
         return self.graph
 
     def _wrap_functions(self, patches):
         import wisp
 
+        patches.put(vars(wisp), "_assert", _recording(wisp._assert))
         for place in (wisp, wisp.nn.functional, *self._modules):
             for name, value in list(vars(place).items()):
                 python = isinstance(value, (types.FunctionType, types.BuiltinFunctionType))
                 if python and not name.startswith("_") and name not in ("is_tensor", "typename"):
                     patches.put(vars(place), name, _recording(value))
-        for place, name in _wrapped:
+        functions = {id(place[name]) for place, name in _wrapped if name in place}
+        graphs = {id(m): type(m).forward.__globals__ for m in self.root.modules() if isinstance(m, GraphModule)}
+        again = [(place, name) for place in graphs.values() for name, value in place.items() if id(value) in functions]
+        for place, name in [*_wrapped, *again]:
             value = place.get(name, getattr(builtins, name, None))
             if value is not None:
                 patches.put(place, name, _recording(value))

@@ -1,104 +1,15 @@
 """The steps of a traced program in order, and the Python text that runs them."""
 
-import builtins
-import keyword
-import math
-import operator
-import re
+import warnings
+from copy import deepcopy
 
+from wisp.fx._text import CodeGen, Names, PythonCode, snake_case
+from wisp.fx._text import PyTreeCodeGen as _PyTreeCodeGen  # noqa: F401
+from wisp.fx._text import _PyTreeInfo as _PyTreeInfo
+from wisp.fx._text import qualified_name as _get_qualified_name  # noqa: F401
 from wisp.fx.node import Node, map_arg
 
-__all__ = ["Graph", "PythonCode"]
-
-_INFIX = {
-    operator.add: "+",
-    operator.sub: "-",
-    operator.mul: "*",
-    operator.truediv: "/",
-    operator.floordiv: "//",
-    operator.mod: "%",
-    operator.pow: "**",
-    operator.matmul: "@",
-    operator.and_: "&",
-    operator.or_: "|",
-    operator.xor: "^",
-    operator.lshift: "<<",
-    operator.rshift: ">>",
-    operator.eq: "==",
-    operator.ne: "!=",
-    operator.lt: "<",
-    operator.le: "<=",
-    operator.gt: ">",
-    operator.ge: ">=",
-}
-_INPLACE = {
-    operator.iadd: "+=",
-    operator.isub: "-=",
-    operator.imul: "*=",
-    operator.itruediv: "/=",
-    operator.ifloordiv: "//=",
-    operator.imod: "%=",
-    operator.ipow: "**=",
-    operator.imatmul: "@=",
-    operator.iand: "&=",
-    operator.ior: "|=",
-    operator.ixor: "^=",
-}
-_PREFIX = {operator.neg: "-", operator.invert: "~", operator.not_: "not ", operator.pos: "+"}
-
-
-def _wisp_name(function):
-    import wisp
-
-    name = getattr(function, "__name__", "")
-    module = getattr(function, "__module__", None) or ""
-    for place in ("wisp", "wisp.nn.functional", module.replace("torch", "wisp", 1), "wisp._core"):
-        if not place.startswith("wisp"):
-            continue
-        owner = wisp
-        for part in place.split(".")[1:]:
-            owner = getattr(owner, part, None)
-        if owner is not None and getattr(owner, name, None) is function:
-            return "torch" + place.removeprefix("wisp").removeprefix("._core") + "." + name
-    return None
-
-
-def qualified_name(function):
-    """The dotted name of a function, under PyTorch's names for Wisp's."""
-    if getattr(builtins, getattr(function, "__name__", ""), None) is function:
-        return function.__name__
-    known = _wisp_name(function)
-    if known is not None:
-        return known
-    name = getattr(function, "__qualname__", getattr(function, "__name__", "function"))
-    return f"{getattr(function, '__module__', '')}.{name}".lstrip("._")
-
-
-class PythonCode:
-    """The text of a graph's `forward` and the objects that it names."""
-
-    def __init__(self, src, globals):
-        self.src, self.globals = src, globals
-
-
-class _Names:
-    """Names that are used once each."""
-
-    def __init__(self):
-        self.used = set(keyword.kwlist) | set(dir(builtins)) | {"self", "torch", "device"}
-
-    def new(self, wanted):
-        wanted = re.sub(r"\W+", "_", wanted) or "_"
-        if wanted[0].isdigit():
-            wanted = "_" + wanted
-        name, count = wanted, 0
-        if name in self.used:
-            base = re.sub(r"_\d+$", "", wanted) or wanted
-            while name in self.used:
-                count += 1
-                name = f"{base}_{count}"
-        self.used.add(name)
-        return name
+__all__ = ["CodeGen", "Graph", "PythonCode"]
 
 
 class _NodeList:
@@ -135,94 +46,23 @@ class _InsertPoint:
         self.graph._insert = self.before
 
 
-class _Text:
-    """Steps as Python text, and the objects that the text names."""
+def _has(owner, path):
+    for part in path.split("."):
+        if not hasattr(owner, part):
+            return False
+        owner = getattr(owner, part)
+    return True
 
-    def __init__(self, root_module):
-        import wisp
 
-        self.root_module = root_module
-        self.named = {"torch": wisp, "device": wisp.device, "inf": math.inf, "nan": math.nan, "NoneType": type(None)}
-        self.plain = (wisp.dtype, wisp.memory_format, wisp.layout)
-        self.device, self.size = wisp.device, wisp.Size
+class _Transforming:
+    def __init__(self, codegen, before):
+        self.codegen, self.before = codegen, before
 
-    def name_of(self, value, wanted):
-        """A name for an object that has no text of its own."""
-        name = re.sub(r"\W+", "_", wanted)
-        while name in self.named and self.named[name] is not value:
-            name += "_"
-        self.named[name] = value
-        return name
+    def __enter__(self):
+        return None
 
-    def value(self, value):
-        """The text of an argument."""
-        if isinstance(value, Node):
-            return value.name
-        if isinstance(value, tuple) and type(value) is not self.size:
-            if hasattr(value, "_fields"):
-                return f"{self.name_of(type(value), type(value).__name__)}({self.values(value)})"
-            return "(" + self.values(value) + ("," if len(value) == 1 else "") + ")"
-        if isinstance(value, list):
-            return "[" + self.values(value) + "]"
-        if isinstance(value, dict):
-            return "{" + ", ".join(f"{key!r}: {self.value(item)}" for key, item in value.items()) + "}"
-        if isinstance(value, slice):
-            return f"slice({self.values((value.start, value.stop, value.step))})"
-        if isinstance(value, self.plain):
-            return str(value)
-        if isinstance(value, self.device):
-            return f"device(type={value.type!r}" + ("" if value.index is None else f", index={value.index}") + ")"
-        if value is None or value is Ellipsis or isinstance(value, (bool, int, float, complex, str, bytes)):
-            return "..." if value is Ellipsis else repr(value)
-        if callable(value) and hasattr(value, "__name__"):
-            return self.function(value)
-        return self.name_of(value, f"_constant_{type(value).__name__}")
-
-    def values(self, values):
-        return ", ".join(map(self.value, values))
-
-    def arguments(self, args, kwargs):
-        return ", ".join([self.value(a) for a in args] + [f"{key} = {self.value(a)}" for key, a in kwargs.items()])
-
-    def function(self, value):
-        """The text of a function: its name in PyTorch if it has one."""
-        full = qualified_name(value)
-        if full.startswith("torch.") or getattr(builtins, full, None) is value:
-            return full
-        return self.name_of(value, full)
-
-    def path(self, target):
-        """The text of an attribute of the root module."""
-        result = self.root_module
-        for step in target.split("."):
-            result = f"{result}.{step}" if step.isidentifier() else f'getattr({result}, "{step}")'
-        return result
-
-    def result(self, node):
-        """The text of what a step computes."""
-        target, args = node.target, node.args
-        if node.op == "get_attr":
-            return self.path(target)
-        if node.op == "call_module":
-            return f"{self.path(target)}({self.arguments(args, node.kwargs)})"
-        if node.op == "call_method":
-            return f"{self.value(args[0])}.{target}({self.arguments(args[1:], node.kwargs)})"
-        if target in _INFIX and len(args) == 2 and not node.kwargs:
-            return f"{self.value(args[0])} {_INFIX[target]} {self.value(args[1])}"
-        if target in _PREFIX and len(args) == 1:
-            return f"{_PREFIX[target]}{self.value(args[0])}"
-        if target is operator.getitem:
-            return f"{self.value(args[0])}[{self.value(args[1])}]"
-        if target is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
-            return f"{self.value(args[0])}.{args[1]}"
-        return f"{self.function(target)}({self.arguments(args, node.kwargs)})"
-
-    def step(self, node):
-        """The text of a step."""
-        if node.target in _INPLACE and len(node.args) == 2:
-            changed, other = map(self.value, node.args)
-            return f"{changed} {_INPLACE[node.target]} {other};  {node.name} = {changed}"
-        return f"{node.name} = {self.result(node)}"
+    def __exit__(self, *details):
+        self.codegen._body_transformer = self.before
 
 
 class Graph:
@@ -241,9 +81,9 @@ class Graph:
     def __init__(self, owning_module=None, tracer_cls=None, tracer_extras=None):
         self._root = Node(self, "", "root", "", (), {})
         self._insert = self._root.prepend
-        self._count, self._names = 0, _Names()
+        self._count, self._names = 0, Names()
         self.owning_module, self._tracer_cls = owning_module, tracer_cls
-        self._codegen = None
+        self._tracer_extras, self._codegen = tracer_extras or {}, CodeGen()
 
     @property
     def nodes(self):
@@ -259,7 +99,9 @@ class Graph:
             raise AssertionError(f"create_node: unknown op {op!r}")
         wanted = name or (target if isinstance(target, str) else getattr(target, "__name__", "node"))
         if not name and op == "call_function":
-            wanted = wanted.strip("_")
+            wanted = wanted.strip("_").removesuffix(".default")
+        if not name:
+            wanted = snake_case(wanted)
         node = Node(self, self._names.new(wanted.replace(".", "_")), op, target, args or (), kwargs or {}, type_expr)
         self._insert(node)
         self._count += 1
@@ -271,6 +113,13 @@ class Graph:
 
     def get_attr(self, qualified_name, type_expr=None):
         """Add a read of a parameter, buffer or other attribute of the module."""
+        if self.owning_module is not None and not _has(self.owning_module, qualified_name):
+            warnings.warn(
+                "Attempted to insert a get_attr Node with no underlying reference in the owning GraphModule! Call "
+                "GraphModule.add_submodule to add the necessary submodule, GraphModule.add_parameter to add the necessary Parameter, or "
+                "nn.Module.register_buffer to add the necessary buffer",
+                stacklevel=2,
+            )
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_function(self, the_function, args=None, kwargs=None, type_expr=None, name=None):
@@ -283,6 +132,12 @@ class Graph:
 
     def call_module(self, module_name, args=None, kwargs=None, type_expr=None):
         """Add a call of a submodule."""
+        if self.owning_module is not None and not _has(self.owning_module, module_name):
+            warnings.warn(
+                "Attempted to insert a call_module Node with no underlying reference in the owning GraphModule! Call "
+                "GraphModule.add_submodule to add the necessary submodule",
+                stacklevel=2,
+            )
         return self.create_node("call_module", module_name, args, kwargs, None, type_expr)
 
     def output(self, result, type_expr=None):
@@ -292,6 +147,10 @@ class Graph:
     def output_node(self):
         """The output."""
         return next(node for node in reversed(self.nodes) if node.op == "output")
+
+    def create_name(self, candidate):
+        """A name that no step has yet."""
+        return self._names.new(candidate)
 
     def find_nodes(self, *, op, target=None, sort=True):
         """The steps with this op, and with this target if one is given."""
@@ -341,12 +200,18 @@ class Graph:
         return None
 
     def __deepcopy__(self, memo=None):
+        memo = {} if memo is None else memo
         copy = Graph(tracer_cls=self._tracer_cls)
+        memo[id(self)] = copy
+        copy._codegen = deepcopy(self._codegen, memo)
         values = {}
         result = copy.graph_copy(self, values)
+        memo.update((id(old), new) for old, new in values.items())
         if any(node.op == "output" for node in self.nodes):
-            output = copy.output(result)
-            output.meta = dict(self.output_node().meta)
+            old = self.output_node()
+            output = copy.output(result, old.type)
+            output.meta = dict(old.meta)
+            memo[id(old)] = output
         return copy
 
     def eliminate_dead_code(self, is_impure_node=None):
@@ -365,6 +230,8 @@ class Graph:
             if node.graph is not self:
                 raise RuntimeError(f"Node {node} does not belong to this Graph!")
             for used in node.all_input_nodes:
+                if used.graph is not self:
+                    raise RuntimeError(f"Argument '{used}' of Node '{node}' does not belong to this Graph, but was used as an argument!")
                 if used not in seen:
                     raise RuntimeError(
                         f"Argument {used} of Node {node} was used before it has been defined! "
@@ -397,48 +264,24 @@ class Graph:
         inputs = ", ".join(f"%{node.name}" for node in self.nodes if node.op == "placeholder")
         return f"graph({inputs}):\n" + "\n".join("    " + node.format_node() for node in self.nodes)
 
+    def set_codegen(self, codegen):
+        """Let a `CodeGen` write the text that runs the graph."""
+        self._codegen = codegen
+
     def on_generate_code(self, make_transformer):
-        """Let a function change the lines of the text that runs the graph."""
-        self._codegen = make_transformer(self._codegen)
+        """Let a function change the lines of the text that runs the graph; returns a context at whose end it no longer does."""
+        before = self._codegen._body_transformer
+        self._codegen._body_transformer = make_transformer(before)
+        return _Transforming(self._codegen, before)
 
     def process_inputs(self, *args):
-        """The inputs as the graph takes them."""
-        return args
+        """The arguments of `forward` as the inputs of the graph."""
+        return self._codegen.process_inputs(*args)
+
+    def process_outputs(self, out):
+        """The result of the graph as that of `forward`."""
+        return self._codegen.process_outputs(out)
 
     def python_code(self, root_module="self", *, verbose=False, include_stride=False, include_device=False):
         """The Python text that runs the graph, with the objects that it names."""
-        text = _Text(root_module)
-        last_use = {}
-        for node in reversed(self.nodes):
-            for used in node.all_input_nodes:
-                last_use.setdefault(used, node)
-        dying = {}
-        for used, node in last_use.items():
-            dying.setdefault(node, []).append(used)
-
-        parameters, lines = [], []
-        for node in self.nodes:
-            if node.op == "placeholder":
-                raw = str(node.target)
-                plain = raw.lstrip("*")
-                default = f" = {text.value(node.args[0])}" if node.args else ""
-                parameters.append(raw[: len(raw) - len(plain)] + plain + default)
-                if node.name != plain:
-                    lines.append(f"{node.name} = {plain}")
-                continue
-            if node.op == "output":
-                lines.append(f"return {text.value(node.args[0])}")
-                continue
-            line = text.step(node)
-            finished = [used.name for used in dying.get(node, ()) if used is not node]
-            if not node.users:
-                finished.append(node.name)
-            if finished:
-                line += f";  {' = '.join(finished)} = None"
-            lines.append(line)
-        if self._codegen is not None:
-            lines = self._codegen(lines)
-        if not lines:
-            lines = ["pass"]
-        body = "\n".join("    " + line for line in lines)
-        return PythonCode(f"\ndef forward({', '.join([root_module, *parameters])}):\n{body}\n", text.named)
+        return self._codegen._gen_python_code(self.nodes, root_module)

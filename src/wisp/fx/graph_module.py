@@ -1,15 +1,18 @@
 """A module whose `forward` is made from a graph."""
 
 import copy
+import inspect
 import itertools
 import linecache
 import re
 
 from wisp import nn
+from wisp.fx._text import PyTreeCodeGen
 
 __all__ = ["GraphModule"]
 
 _count = itertools.count()
+_MADE = ("_graph", "_code", "_lineno_map", "_prologue_start", "_in_spec", "_out_spec")  # follow from the graph
 
 
 def _copy_attribute(source, target, path):
@@ -31,7 +34,10 @@ def _copy_attribute(source, target, path):
 def _rebuild(attributes, graph, name):
     module = nn.Module()
     module.__dict__.update(attributes)
-    return GraphModule(module, graph, name)
+    made = GraphModule(module, graph, name)
+    for key, value in attributes.items():  # those that no step names
+        made.__dict__.setdefault(key, value)
+    return made
 
 
 class GraphModule(nn.Module):
@@ -69,7 +75,9 @@ class GraphModule(nn.Module):
                         target.add_module(owner, nn.Module())
                     target = getattr(target, owner)
                 setattr(target, name, root[path])
-        self.meta = {}
+        forward = getattr(inspect.unwrap(getattr(type(root), "forward", None)), "__code__", None) if isinstance(root, nn.Module) else None
+        self._source = f"{forward.co_filename}:{forward.co_firstlineno}" if forward is not None else ""
+        self.meta = dict(getattr(root, "meta", {})) if isinstance(root, GraphModule) else {}
         self.graph = graph
 
     @property
@@ -90,9 +98,15 @@ class GraphModule(nn.Module):
 
     def recompile(self):
         """Make `forward` from the graph as it is now."""
+        codegen = self._graph._codegen
+        if isinstance(codegen, PyTreeCodeGen):
+            object.__setattr__(self, "_in_spec", codegen.pytree_info.in_spec)
+            object.__setattr__(self, "_out_spec", codegen.pytree_info.out_spec)
         made = self._graph.python_code("self")
         object.__setattr__(self, "_code", made.src)
-        file = f"<wisp.fx graph {next(_count)}>"
+        object.__setattr__(self, "_lineno_map", made._lineno_map)
+        object.__setattr__(self, "_prologue_start", made._prologue_start)
+        file = f"<wisp.fx graph {next(_count)} of {self._source}>" if self._source else f"<wisp.fx graph {next(_count)}>"
         linecache.cache[file] = (len(made.src), None, made.src.splitlines(True), file)
         names = dict(made.globals)
         exec(compile(made.src, file, "exec"), names)
@@ -147,13 +161,14 @@ class GraphModule(nn.Module):
         return text
 
     def _attributes(self):
-        return {name: value for name, value in self.__dict__.items() if name not in ("_graph", "_code")}
+        return {name: value for name, value in self.__dict__.items() if name not in _MADE}
 
     def __deepcopy__(self, memo):
         copied = type(self)._graph_module_base.__new__(type(self)._graph_module_base)
+        memo[id(self)] = copied
         type(copied).__name__ = type(self).__name__
         copied.__dict__.update(copy.deepcopy(self._attributes(), memo))
-        graph = copy.deepcopy(self._graph)
+        graph = copy.deepcopy(self._graph, memo)
         object.__setattr__(copied, "_graph", graph)
         graph.owning_module = copied
         copied.recompile()
@@ -182,8 +197,8 @@ class _Frozen:
         def named(value):
             return map_arg(value, lambda n: _Name(n.name))
 
-        steps = [(node.op, node.target, named(node.args), named(node.kwargs), node.name) for node in self.graph.nodes]
-        return _thaw, (steps,)
+        steps = [(node.op, node.target, named(node.args), named(node.kwargs), node.name, node.type) for node in self.graph.nodes]
+        return _thaw, (steps, self.graph._codegen)
 
 
 class _Name:
@@ -191,15 +206,16 @@ class _Name:
         self.name = name
 
 
-def _thaw(steps):
+def _thaw(steps, codegen):
     from wisp.fx.graph import Graph
     from wisp.fx.node import map_aggregate
 
     graph, nodes = Graph(), {}
-    for op, target, args, kwargs, name in steps:
+    graph.set_codegen(codegen)
+    for op, target, args, kwargs, name, kind in steps:
 
         def known(value):
             return nodes[value.name] if isinstance(value, _Name) else value
 
-        nodes[name] = graph.create_node(op, target, map_aggregate(args, known), map_aggregate(kwargs, known), name)
+        nodes[name] = graph.create_node(op, target, map_aggregate(args, known), map_aggregate(kwargs, known), name, kind)
     return graph

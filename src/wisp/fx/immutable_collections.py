@@ -1,10 +1,15 @@
 """Lists and dictionaries that cannot be changed: arguments of nodes, whose users must stay known."""
 
+from wisp.utils._pytree import register_pytree_node
+
 __all__ = ["immutable_dict", "immutable_list"]
 
 
 def _refuse(self, *args, **kwargs):
-    raise NotImplementedError(f"{type(self).__name__} objects are immutable: copy it, change the copy and assign node.args or node.kwargs")
+    raise TypeError(
+        f"{type(self).__name__!r} object does not support mutation. If you are attempting to modify the kwargs or args of a torch.fx.Node "
+        "object, instead create a new copy of it and assign the copy to the node: new_args = [...]; node.args = new_args"
+    )
 
 
 class immutable_list(list):
@@ -30,3 +35,9 @@ class immutable_dict(dict):
 
     def __reduce__(self):
         return immutable_dict, (tuple(self.items()),)
+
+
+register_pytree_node(immutable_list, lambda value: (list(value), None), lambda parts, _: immutable_list(parts))
+register_pytree_node(
+    immutable_dict, lambda value: (list(value.values()), list(value.keys())), lambda parts, keys: immutable_dict(zip(keys, parts))
+)

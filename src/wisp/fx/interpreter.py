@@ -30,7 +30,7 @@ class Interpreter:
     def run(self, *args, initial_env=None, enable_io_processing=True):
         """Run all steps; returns the output."""
         self.env = dict(initial_env or {})
-        self.args_iter = iter(args)
+        self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
         for node in self.graph.nodes:
             if node in self.env:
                 continue
@@ -39,13 +39,23 @@ class Interpreter:
             except Exception as error:
                 error.add_note(f"While executing {node.format_node()}")
                 raise
-            if node.op == "output":
-                return self.env[node]
             if self.garbage_collect_values:
                 for used in node.all_input_nodes:
                     if self._last_use.get(used) is node:
                         self.env.pop(used, None)
+            if node.op == "output":
+                return self.graph.process_outputs(self.env[node]) if enable_io_processing else self.env[node]
         return None
+
+    def boxed_run(self, args_list):
+        """As `run`, with the inputs in a list that is emptied, so that they can be freed before the end."""
+        inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
+        if len(args_list) != len(inputs):
+            what = "extra" if len(args_list) > len(inputs) else "missing"
+            raise RuntimeError(f"boxed_run: {what} arguments: the graph has {len(inputs)} inputs, got {len(args_list)} arguments")
+        env = dict(zip(inputs, args_list))
+        args_list.clear()
+        return self.run(initial_env=env, enable_io_processing=False)
 
     def run_node(self, n):
         """Run one step; the method named as its op does it."""
@@ -77,7 +87,7 @@ class Interpreter:
     def placeholder(self, target, args, kwargs):
         """The next input."""
         if target.startswith("*"):
-            return list(self.args_iter)
+            return {} if target.startswith("**") else list(self.args_iter)
         try:
             return next(self.args_iter)
         except StopIteration:
@@ -112,11 +122,24 @@ class Transformer(Interpreter):
     def __init__(self, module):
         super().__init__(module)
         self.new_graph = Graph()
+        self.new_graph.set_codegen(module.graph._codegen)
+        transformer = self
 
         class Adding(TracerBase):
             graph = self.new_graph
 
-        self.tracer = Adding()
+            def create_node(self, *args, **kwargs):
+                made = super().create_node(*args, **kwargs)
+                if transformer._current is not None:
+                    made.meta = {**transformer._current.meta, **made.meta}
+                return made
+
+        self.tracer, self._current = Adding(), None
+
+    def run_node(self, n):
+        """Make the steps that stand for a step; they keep what was noted about it."""
+        self._current = n
+        return super().run_node(n)
 
     def placeholder(self, target, args, kwargs):
         """An input of the new graph."""
@@ -142,6 +165,7 @@ class Transformer(Interpreter):
         """The new module."""
         result = self.run()
         if result is not None:
+            self._current = None
             self.new_graph.output(map_aggregate(result, lambda value: value.node if isinstance(value, Proxy) else value))
         return GraphModule(self.module, self.new_graph, type(self.module).__name__)
 

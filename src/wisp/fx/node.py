@@ -1,15 +1,45 @@
 """A step of a traced graph: an input, an attribute, a call, or the output."""
 
+import typing
+from collections.abc import Callable
+
 from wisp.fx.immutable_collections import immutable_dict, immutable_list
 
-__all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
+__all__ = ["Argument", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
 
-_side_effects = set()
+Target = typing.Union[Callable[..., typing.Any], str]  # noqa: UP007
+Argument = typing.Any
+_side_effectful_functions = set()  # besides the operators that draw random numbers or write to their arguments
+
+
+def _writes(function):
+    """Whether a call changes its arguments, or another value that somebody sees."""
+    import operator
+
+    import wisp
+
+    name = getattr(function, "__name__", "")
+    return (
+        function in (operator.setitem, wisp._assert)
+        or function in _side_effectful_functions
+        or getattr(function, "overloadpacket", None) in _side_effectful_functions
+        or (name.rpartition(".")[0] or name).endswith("_")
+        and not name.endswith("__")
+    )
+
+
+def _draws(function):
+    """Whether a function draws random numbers."""
+    import wisp
+
+    name = getattr(function, "__name__", "").partition(".")[0]
+    operator = wisp._core._operators[""].get(name)
+    return "draws" in getattr(operator, "_facts", ())
 
 
 def has_side_effect(fn):
     """Mark a function whose calls stay in the graph even if nobody uses the result."""
-    _side_effects.add(fn)
+    _side_effectful_functions.add(fn)
     return fn
 
 
@@ -41,6 +71,9 @@ class Node:
     """One step of a `Graph`. `op` is "placeholder", "get_attr", "call_function", "call_method", "call_module" or "output"."""
 
     def __init__(self, graph, name, op, target, args, kwargs, return_type=None):
+        wanted = "Callable" if op == "call_function" else "str"
+        if not (callable(target) if op == "call_function" else isinstance(target, str)):
+            raise ValueError(f"Node [graph = {graph}, name = '{name}'] target {target} has type {type(target)} but a {wanted} is expected")
         self.graph, self.name, self.op, self.target, self.type = graph, name, op, target, return_type
         self.users, self.meta, self._input_nodes = {}, {}, {}
         self._erased = False
@@ -155,31 +188,40 @@ class Node:
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
-            return self.target in _side_effects
+            return "out" in self.kwargs or _writes(self.target) or (impure_random and _draws(self.target))
+        if self.op == "call_module":
+            owner = self.graph.owning_module
+            return owner is not None and getattr(owner.get_submodule(self.target), "_is_impure", False)
         if self.op == "call_method":
             return str(self.target).endswith("_") and not str(self.target).endswith("__")
         return False
 
     def format_node(self, placeholder_names=None, maybe_return_typename=None, *, include_tensor_metadata=False):
         """One line of text about the node."""
+        from wisp.fx._text import type_name
+
+        kind = "" if self.type is None else f"{type_name(self.type)} "
+        users = f"%{self.name} : {kind}[num_users={len(self.users)}] = "
         if self.op == "placeholder":
-            default = f"(default={self.args[0]})" if self.args else ""
-            return f"%{self.name} : [num_users={len(self.users)}] = placeholder[target={self.target}]{default}"
+            if placeholder_names is not None:
+                placeholder_names.append(f"%{self.name}")
+            return f"{users}placeholder[target={self.target}]" + (f"(default={self.args[0]})" if self.args else "")
         if self.op == "get_attr":
-            return f"%{self.name} : [num_users={len(self.users)}] = get_attr[target={self.target}]"
+            return f"{users}get_attr[target={self.target}]"
         if self.op == "output":
+            if self.type is not None and maybe_return_typename is not None:
+                maybe_return_typename[0] = f" -> {type_name(self.type)}"
             return f"return {self.args[0]}"
-        target = self._pretty_target()
-        return (
-            f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={target}]"
-            f"(args = {_shown(self.args)}, kwargs = {_shown(self.kwargs)})"
-        )
+        return f"{users}{self.op}[target={self._pretty_target()}](args = {_format_arg(self.args)}, kwargs = {_format_arg(self.kwargs)})"
 
     def _pretty_target(self):
         if isinstance(self.target, str):
             return self.target
-        from wisp.fx.graph import qualified_name
+        from wisp.fx._text import qualified_name
 
+        module = getattr(self.target, "__module__", "")
+        if module in ("builtins", "_operator"):
+            return f"{module.strip('_')}.{self.target.__name__}"
         return qualified_name(self.target)
 
     def __repr__(self):
@@ -189,13 +231,15 @@ class Node:
         return self.graph._position(self) < self.graph._position(other)
 
 
-def _shown(value):
+def _format_arg(value, max_list_len=float("inf")):
     if isinstance(value, Node):
         return f"%{value.name}"
     if isinstance(value, tuple):
-        return "(" + ", ".join(map(_shown, value)) + ("," if len(value) == 1 else "") + ")"
+        if hasattr(value, "_fields"):
+            return f"{type(value).__name__}({', '.join(f'{n}={_format_arg(v)}' for n, v in zip(value._fields, value))})"
+        return "(" + ", ".join(map(_format_arg, value)) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_shown, value)) + "]"
+        return "[" + ", ".join(map(_format_arg, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_shown(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_format_arg(item)}" for key, item in value.items()) + "}"
     return repr(value)

@@ -1,5 +1,7 @@
 """The values that a traced program computes with: each operation on one becomes a step of the graph."""
 
+import copy
+import dataclasses
 import operator
 
 from wisp.fx.node import map_aggregate
@@ -22,6 +24,14 @@ class Proxy:
 
     def __repr__(self):
         return f"Proxy({self.node.name})"
+
+    def __deepcopy__(self, memo):
+        # without this, Proxy's __getattr__ would be asked for what copy looks for
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        for name, value in vars(self).items():
+            copied.__dict__[name] = copy.deepcopy(value, memo)
+        return copied
 
     def __getattr__(self, name):
         if name.startswith("__") and name.endswith("__"):
@@ -108,6 +118,9 @@ class ParameterProxy(Proxy):
         super().__init__(node, tracer)
         self.param, self.name = param, name
 
+    def __repr__(self):
+        return f"ParameterProxy({self.name})"
+
     shape = property(lambda self: self.param.shape)
     ndim = property(lambda self: self.param.ndim)
 
@@ -119,11 +132,20 @@ class ParameterProxy(Proxy):
         """The number of its dimensions."""
         return self.param.dim()
 
+    def numel(self):
+        """The number of its elements."""
+        return self.param.numel()
+
+    def nelement(self):
+        """The number of its elements."""
+        return self.param.nelement()
+
 
 class TracerBase:
     """What turns operations on proxies into steps of `graph`."""
 
     graph = None
+    record_stack_traces = False
 
     def create_node(self, kind, target, args, kwargs, name=None, type_expr=None):
         """Add a step."""
@@ -142,17 +164,24 @@ class TracerBase:
         """The argument as a graph keeps it: nodes for proxies, inside of containers too."""
         if isinstance(a, Proxy):
             return a.node
+        if hasattr(type(a), "__fx_create_arg__"):
+            return a.__fx_create_arg__(self)
         if isinstance(a, tuple):
             parts = [self.create_arg(item) for item in a]
             return type(a)(*parts) if hasattr(a, "_make") else tuple(parts)
         if isinstance(a, list):
             return [self.create_arg(item) for item in a]
         if isinstance(a, dict):
+            if any(isinstance(key, Proxy) for key in a):
+                raise RuntimeError(f"Keys for dictionaries used as an argument cannot contain a Node. Got keys: {list(a)}")
             return {key: self.create_arg(item) for key, item in a.items()}
         if isinstance(a, slice):
             return slice(self.create_arg(a.start), self.create_arg(a.stop), self.create_arg(a.step))
         if isinstance(a, range):
             return range(self.create_arg(a.start), self.create_arg(a.stop), self.create_arg(a.step))
+        if dataclasses.is_dataclass(a) and not isinstance(a, type):
+            fields = {field.name: self.create_arg(getattr(a, field.name)) for field in dataclasses.fields(a)}
+            return self.create_node("call_function", type(a), (), fields)
         return a
 
     def to_bool(self, obj):

@@ -171,7 +171,7 @@ def apply():
         _dispatch_isTensorSubclassLike=no,
         _debug_only_are_vmap_fallback_warnings_enabled=no,
         _debug_only_display_vmap_fallback_warnings=none,
-        _functorch=types.SimpleNamespace(_is_vmap_fallback_enabled=lambda: True, _set_vmap_fallback_enabled=none),
+        _functorch=importlib.import_module("wisp._C._functorch"),
         _DisableFuncTorch=contextlib.nullcontext,
         _len_torch_dispatch_stack=lambda: 0,
     )

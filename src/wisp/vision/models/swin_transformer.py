@@ -29,6 +29,8 @@ class PatchMerging(nn.Module):
 class ShiftedWindowAttention(nn.Module):
     """Attention within windows of the picture, which may be shifted."""
 
+    _is_leaf_of_traces = True  # what it does depends on the size of the picture
+
     def __init__(self, dim, window_size, shift_size, num_heads, qkv_bias=True, proj_bias=True, attention_dropout=0.0, dropout=0.0):
         super().__init__()
         self.window_size, self.shift_size, self.num_heads = window_size, shift_size, num_heads

@@ -114,8 +114,9 @@ class VisionTransformer(nn.Module):
         nn.init.zeros_(self.heads.head.bias)
 
     def _process_input(self, x):
-        if x.shape[-2:] != (self.image_size, self.image_size):
-            raise ValueError(f"Wrong image size! Expected {self.image_size} x {self.image_size} but got {x.shape[-2]} x {x.shape[-1]}!")
+        height, width = x.shape[-2], x.shape[-1]  # checks that torch.fx can write down
+        wisp._assert(height == self.image_size, f"Wrong image height! Expected {self.image_size} but got {height}!")
+        wisp._assert(width == self.image_size, f"Wrong image width! Expected {self.image_size} but got {width}!")
         return self.conv_proj(x).flatten(2).transpose(1, 2)
 
     def forward(self, x):

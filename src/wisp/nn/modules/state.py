@@ -237,10 +237,14 @@ class State:
             if assign:
                 local_metadata["assign_to_params_buffers"] = True
             module._load_from_state_dict(entries, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs)
+            of_children = {}  # in one pass: a search for each child's entries would be quadratic in their number
+            for key, value in entries.items() if module._modules else ():
+                name, dot, _ = key[len(prefix) :].partition(".")
+                if dot and key.startswith(prefix):
+                    of_children.setdefault(name, {})[key] = value
             for name, child in module._modules.items():
                 if child is not None:
-                    child_prefix = f"{prefix}{name}."
-                    load(child, {k: v for k, v in entries.items() if k.startswith(child_prefix)}, child_prefix)
+                    load(child, of_children.get(name, {}), f"{prefix}{name}.")
             incompatible = _IncompatibleKeys(missing_keys, unexpected_keys)
             for hook in module._load_state_dict_post_hooks.values():
                 if hook(module, incompatible) is not None:

@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from wisp import _reference
 from wisp.serialization._names import Finder, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
-from wisp.serialization._pickler import Pickler
+from wisp.serialization._pickler import pickled
 from wisp.serialization._storages import (
     LEGACY_VERSION,
     MAGIC,
@@ -159,22 +159,10 @@ def _freed_aside(path):
                 os.close(old)
 
 
-def _pickled(obj, protocol, legacy=False):
-    """The pickle of an object, and the storages that it refers to."""
-    survey = Pickler(io.BytesIO(), protocol)
-    survey.dump(obj)
-    for storage in survey.written:
-        storage.key = None
-    stream = io.BytesIO()
-    pickler = Pickler(stream, protocol, survey.storages, legacy)
-    pickler.dump(obj)
-    return stream, pickler.written
-
-
 def _write_archive(obj, file, name, protocol):
-    stream, storages = _pickled(obj, protocol)
+    data, storages = pickled(obj, protocol)
     entries = [
-        ("data.pkl", stream.getvalue()),
+        ("data.pkl", data),
         (".format_version", b"1"),
         (".storage_alignment", str(_ALIGNMENT).encode()),
         ("byteorder", sys.byteorder.encode()),
@@ -186,7 +174,7 @@ def _write_archive(obj, file, name, protocol):
 
 def _write_legacy(obj, file, name, protocol):
     """The format of PyTorch before 1.6, which it still writes when asked."""
-    stream, storages = _pickled(obj, protocol, legacy=True)
+    data, storages = pickled(obj, protocol, legacy=True)
     sizes = {"short": 2, "int": 4, "long": 4}
     for head in (
         MAGIC,
@@ -194,7 +182,7 @@ def _write_legacy(obj, file, name, protocol):
         {"protocol_version": LEGACY_VERSION, "little_endian": sys.byteorder == "little", "type_sizes": sizes},
     ):
         file.write(pickle.dumps(head, protocol))
-    file.write(stream.getvalue())
+    file.write(data)
     file.write(pickle.dumps([storage.key for storage in storages], protocol))
     for storage in storages:
         content = storage.content()

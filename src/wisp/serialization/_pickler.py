@@ -2,20 +2,31 @@
 
 import collections
 import functools
+import io
 import pickle
 import sys
+import threading
 import types
+import uuid
 
 import wisp
 from wisp.serialization._names import STORAGES
 
-__all__ = ["Pickler"]
+__all__ = ["pickled"]
 
 _STORAGE_OF = {dtype: name for name, dtype in STORAGES.items() if name != "UntypedStorage"}
 
 
+@functools.cache
 def _dtype_name(dtype):
     return str(dtype).rsplit(".", 1)[-1]
+
+
+# The pickler of the standard library that is written in C looks for a global name in its module, and PyTorch's need not be there: it finds
+# ours in modules whose names begin with this, which is taken out of the pickle afterwards.
+_MARK = f"wisp-{uuid.uuid4().hex}-"
+_marked = {}  # name -> module, in sys.modules while a pickle is written
+_writing = threading.RLock()
 
 
 class _Global:
@@ -23,6 +34,8 @@ class _Global:
 
     def __init__(self, module, name):
         self.module, self.name = module, name
+        self.__module__ = _MARK + module
+        setattr(_marked.setdefault(self.__module__, types.ModuleType(self.__module__)), name, self)
 
     def __call__(self):
         raise TypeError(f"{self.module}.{self.name} is only a name")
@@ -71,10 +84,13 @@ class _Storage:
         self.patterns = set()
 
     def add(self, tensor):
+        """Cover a tensor, too; -> whether what was written of the storage before is no longer true."""
+        before = self.patterns and (self.low, self.high, self.compact())
         offset, shape, strides = tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
         end = offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
         self.low, self.high = min(self.low, offset), max(self.high, end)
         self.patterns.add((offset, shape, strides))
+        return bool(before) and before != (self.low, self.high, self.compact())
 
     def compact(self):
         """Whether a copy of the single tensor in it is smaller than the range of memory."""
@@ -97,44 +113,24 @@ class _Storage:
         return content.numel() * (content.element_size() if self.kind() == "UntypedStorage" else 1)
 
 
-class Pickler(pickle._Pickler):
-    """Writes tensors as PyTorch does. A first, dry run collects which part of each storage is needed, so that a view of
-    a large tensor is saved small, and tensors that share memory share it in the file."""
+class _Reducer:
+    """Says how tensors, modules and what belongs to them are written. A first run collects which part of each storage is needed, so that a
+    view of a large tensor is saved small, and tensors that share memory share it in the file; where a part grew after it had been written
+    (`outdated`), a second run writes it all."""
 
     def __init__(self, file, protocol, surveyed=None, legacy=False):
         super().__init__(file, protocol)
+        self.proto = protocol
         self.legacy = legacy  # identifiers of storages have a place for a view, too
-        self.dry = surveyed is None
+        self.first, self.outdated = surveyed is None, False
         self.storages = {} if surveyed is None else surveyed
         self.written = []  # in the order of their keys
         self.alive = []  # while we hold a tensor, its address is not used again
 
-    def save(self, value, save_persistent_id=True):
-        own = type(value).__dict__.get("_original_class")
-        if own is not None:  # a module that jit.script was given is saved as one of its own class
-            scripted, value.__class__ = type(value), own
-            try:
-                return self.save(value, save_persistent_id)
-            finally:
-                value.__class__ = scripted
-        if isinstance(value, wisp.dtype):
-            value = _named("torch", _dtype_name(value))
-        elif type(value).__module__ == "wisp.storage":
-            value = self._whole(value)
-        elif isinstance(value, _GLOBALS):
-            value = _their_name(value)
-        if type(value) is not _Global:
-            super().save(value, save_persistent_id)
-        elif id(value) in self.memo:
-            self.write(self.get(self.memo[id(value)][0]))
-        else:
-            self.write(pickle.GLOBAL + f"{value.module}\n{value.name}\n".encode())
-            self.memoize(value)
-
     def persistent_id(self, value):
         if type(value) is not _Storage:
             return None
-        if value.key is None or self.dry:
+        if value.key is None:
             value.key = str(len(self.written))
             self.written.append(value)
         kind, count = value.kind(), value.count()
@@ -154,8 +150,8 @@ class Pickler(pickle._Pickler):
         kept = self.storages.get(place) if elements.numel() else _Storage(elements, typed is None)
         if kept is None:
             kept = self.storages[place] = _Storage(elements, typed is None)
-        if self.dry and elements.numel():
-            kept.add(elements)
+        if self.first and elements.numel():
+            self.outdated |= kept.add(elements)
         return kept
 
     def reducer_override(self, value):
@@ -211,8 +207,8 @@ class Pickler(pickle._Pickler):
         storage = self.storages.get(place) if plain.numel() else _Storage(plain)
         if storage is None:
             storage = self.storages[place] = _Storage(plain)
-        if self.dry and plain.numel():
-            storage.add(plain)
+        if self.first and plain.numel():
+            self.outdated |= storage.add(plain)
         offset, strides = plain.storage_offset() - storage.low, tuple(plain.stride())
         if storage.compact():
             offset, strides = 0, tuple(plain.contiguous().stride())
@@ -223,3 +219,76 @@ class Pickler(pickle._Pickler):
         if type(tensor) is wisp.Tensor and tensor.__dict__:
             return _WITH_ATTRIBUTES, (function, _PLAIN_TENSOR, args, tensor.__dict__)
         return function, args
+
+
+class _Renamed(Exception):
+    """A value has another name in PyTorch."""
+
+
+class _QuickPickler(_Reducer, pickle.Pickler):
+    """For tensors in plain values, as most files have them. It cannot write a class or a function under another name."""
+
+    def reducer_override(self, value):
+        if type(value) is _Global:
+            return value.name
+        if isinstance(value, _GLOBALS):
+            if _their_name(value) is not value:
+                raise _Renamed
+            return NotImplemented
+        if isinstance(value, wisp.dtype) or type(value).__module__ == "wisp.storage" or "_original_class" in type(value).__dict__:
+            raise _Renamed
+        return super().reducer_override(value)
+
+
+class _FullPickler(_Reducer, pickle._Pickler):
+    def save(self, value, save_persistent_id=True):
+        own = type(value).__dict__.get("_original_class")
+        if own is not None:  # a module that jit.script was given is saved as one of its own class
+            scripted, value.__class__ = type(value), own
+            try:
+                return self.save(value, save_persistent_id)
+            finally:
+                value.__class__ = scripted
+        if isinstance(value, wisp.dtype):
+            value = _named("torch", _dtype_name(value))
+        elif type(value).__module__ == "wisp.storage":
+            value = self._whole(value)
+        elif isinstance(value, _GLOBALS):
+            value = _their_name(value)
+        if type(value) is not _Global:
+            super().save(value, save_persistent_id)
+        elif id(value) in self.memo:
+            self.write(self.get(self.memo[id(value)][0]))
+        else:
+            self.write(pickle.GLOBAL + f"{value.module}\n{value.name}\n".encode())
+            self.memoize(value)
+
+
+def pickled(value, protocol, legacy=False):
+    """The pickle of a value, and the storages that it refers to."""
+    if protocol == 2:  # later ones write the lengths of names
+        try:
+            with _writing:
+                sys.modules.update(_marked)
+                try:
+                    data, storages = _written(_QuickPickler, value, protocol, legacy)
+                finally:
+                    for name in list(_marked):
+                        sys.modules.pop(name, None)
+            return data.replace(b"c" + _MARK.encode(), b"c"), storages
+        except _Renamed:
+            pass
+    return _written(_FullPickler, value, protocol, legacy)
+
+
+def _written(pickler, value, protocol, legacy):
+    stream = io.BytesIO()
+    run = pickler(stream, protocol, None, legacy)
+    run.dump(value)
+    if run.outdated:
+        for storage in run.written:
+            storage.key = None
+        stream, first = io.BytesIO(), run
+        run = pickler(stream, protocol, first.storages, legacy)
+        run.dump(value)
+    return stream.getvalue(), run.written

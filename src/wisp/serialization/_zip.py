@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from wisp import _core
 
 _LARGE = 0xFFFFFFFF
+_SMALL = 1 << 16  # bytes whose checksum takes less time than to ask a thread for it
 _DATE = 0x21  # 1980-01-01: the same content makes the same file
 
 
@@ -19,11 +20,12 @@ def _zip64(*values):
 
 def write_archive(file, entries, alignment, checksums=True):
     """Write `entries`, a list of (name, bytes-like), into a file object that only needs `write`. Without `checksums` they are 0."""
+    sizes = [memoryview(content).nbytes for _, content in entries]
     with ThreadPoolExecutor(2) as pool:
-        sums = [pool.submit(_core._crc32, content if checksums else b"") for _, content in entries]
+        sums = [checksums and size > _SMALL and pool.submit(_core._crc32, content) for (_, content), size in zip(entries, sizes)]
         directory, position = [], 0
-        for (name, content), checksum in zip(entries, sums):
-            name, size = name.encode(), memoryview(content).nbytes
+        for (name, content), size, checksum in zip(entries, sizes, sums):
+            name = name.encode()
             large = size >= _LARGE
             # the checksum follows the data (flag 8), as it may not be known yet
             extra = _zip64(0, 0) if large else b""
@@ -37,7 +39,7 @@ def write_archive(file, entries, alignment, checksums=True):
             )
             file.write(header)
             file.write(content)
-            total = checksum.result()
+            total = checksum.result() if checksum else _core._crc32(content) if checksums else 0
             file.write(struct.pack("<4sI2Q" if large else "<4s3I", b"PK\7\10", total, size, size))
             directory.append((name, total, size, position))
             position += len(header) + size + (24 if large else 16)

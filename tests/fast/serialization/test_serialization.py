@@ -1,6 +1,7 @@
 """save and load: safety, atomic writes, sharing, mapping."""
 
 import argparse
+import concurrent.futures
 import copy
 import dataclasses
 import datetime
@@ -10,6 +11,8 @@ import io
 import os
 import pathlib
 import pickle
+import pickletools
+import sys
 import types
 import typing
 import zipfile
@@ -45,6 +48,34 @@ def test_sharing_survives():
     assert b[0] == 100 and same[2] == 100
     y, z = round_trip((x, x))
     assert y is z
+
+
+def test_parts_of_a_storage_that_are_seen_later():
+    base = wisp.arange(1000.0)
+    parts = {"middle": base[400:500], "start": base[:10], "end": base[990:], "again": base[400:500], "odd": base[1::2]}
+    loaded = round_trip(parts)
+    assert all(wisp.equal(loaded[name], part) for name, part in parts.items())
+    loaded["middle"][0] = -1
+    assert loaded["again"][0] == -1 and loaded["start"].untyped_storage().data_ptr() == loaded["end"].untyped_storage().data_ptr()
+
+
+def test_pickles_name_what_pytorch_has_and_nothing_else():
+    file = io.BytesIO()
+    wisp.save({"a": wisp.ones(2), "size": wisp.Size([1, 2]), "device": wisp.device("cpu"), "p": wisp.nn.Parameter(wisp.ones(1))}, file)
+    data = zipfile.ZipFile(file).read("archive/data.pkl")
+    names = {text for opcode, text, _ in pickletools.genops(data) if opcode.name == "GLOBAL"}
+    assert names == {
+        *("torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter", "torch FloatStorage", "torch Size", "torch device"),
+        "collections OrderedDict",
+    }
+    assert not any(name.startswith("wisp-") for name in sys.modules)
+
+
+def test_saving_in_threads():
+    states = [{f"{i}.{j}": wisp.full((3,), float(i * j)) for j in range(200)} for i in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(round_trip, states * 3))
+    assert all(wisp.equal(a[name], b[name]) for a, b in zip(states * 3, results) for name in a)
 
 
 def test_files_run_no_code(tmp_path):

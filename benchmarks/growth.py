@@ -1,0 +1,283 @@
+"""How cost grows with size, on Wisp and on PyTorch, turn by turn in two processes.
+
+    python benchmarks/growth.py             every row
+    python benchmarks/growth.py state       those whose names contain a word
+
+Each row runs at four sizes, every one twice the one before. The exponent is the slope of time against size between the second and the
+last (the first is warm-up); 1.0 is linear. The last column is Wisp's time at the largest size as a fraction of PyTorch's.
+Needs torch in the same environment and a quiet machine.
+"""
+
+import gc
+import importlib
+import io
+import json
+import math
+import subprocess
+import sys
+import time
+
+ROUNDS = 3
+LINEAR = 1.1
+
+
+def rows(torch):
+    """name -> (largest size, function of a size that makes the work)"""
+    nn, leaf = torch.nn, lambda *sizes: torch.ones(*sizes, requires_grad=True)
+
+    def depth(n):
+        def work():
+            x = y = leaf(1)
+            for _ in range(n):
+                y = y + 1
+            y.backward()
+            assert x.grad.item() == 1
+
+        return work
+
+    def fan_out(n):
+        def work():
+            x = leaf(1)
+            total = torch.stack([x * 2 for _ in range(n)]).sum()
+            total.backward()
+
+        return work
+
+    def one_leaf(n):
+        def work():
+            x, y = leaf(1), torch.zeros(1)
+            for _ in range(n):
+                y = y + x
+            y.backward()
+
+        return work
+
+    def indexing(n):
+        def work():
+            x = leaf(n)
+            sum(x[i] for i in range(n)).backward()
+
+        return work
+
+    def writes(n):
+        def work():
+            x, y = leaf(n), torch.zeros(n)
+            for i in range(n):
+                y[i] = x[i]
+            y.sum().backward()
+
+        return work
+
+    def views(n):
+        def work():
+            x = leaf(4, 4)
+            y = x * 1
+            for _ in range(n):
+                y = y.t()
+            y.sum().backward()
+
+        return work
+
+    def module(n):
+        model = nn.ModuleList(nn.Linear(2, 2) for _ in range(n))
+        return model
+
+    def tree(n):
+        """n modules as a tree whose nodes have two children."""
+        root = nn.Module()
+        nodes = [root]
+        for i in range(1, n):
+            child = nn.Module()
+            child.weight = nn.Parameter(torch.zeros(1))
+            nodes[(i - 1) // 2].add_module(f"m{i}", child)
+            nodes.append(child)
+        return root
+
+    def states(n):
+        model = tree(n)
+        return lambda: model.state_dict()
+
+    def loads(n):
+        model = tree(n)
+        state = model.state_dict()
+        return lambda: model.load_state_dict(state)
+
+    def loads_list(n):
+        model = module(n)
+        state = model.state_dict()
+        return lambda: model.load_state_dict(state)
+
+    def names(n):
+        model = tree(n)
+        return lambda: dict(model.named_parameters())
+
+    def made(n):
+        return lambda: module(n)
+
+    def saved(n):
+        tensors = {f"t{i}": torch.zeros(8) for i in range(n)}
+
+        def work():
+            buffer = io.BytesIO()
+            torch.save(tensors, buffer)
+
+        return work
+
+    def loaded(n):
+        buffer = io.BytesIO()
+        torch.save({f"t{i}": torch.zeros(8) for i in range(n)}, buffer)
+
+        def work():
+            buffer.seek(0)
+            torch.load(buffer)
+
+        return work
+
+    def gradients(n):
+        parameters = [leaf(8) for _ in range(n)]
+        for p in parameters:
+            p.grad = torch.ones(8)
+        return parameters
+
+    def clip(n):
+        parameters = gradients(n)
+        return lambda: nn.utils.clip_grad_norm_(parameters, 1e9)
+
+    def optimizer(kind, **options):
+        def make(n):
+            o = getattr(torch.optim, kind)(gradients(n), lr=1e-9, **options)
+            o.step()
+            return o.step
+
+        return make
+
+    def zero_grad(n):
+        o = torch.optim.SGD(gradients(n), lr=1e-9)
+        return lambda: o.zero_grad(set_to_none=False)
+
+    def optimizer_state(n):
+        o = torch.optim.Adam(gradients(n))
+        o.step()
+        return lambda: o.load_state_dict(o.state_dict())
+
+    def loader(n):
+        data = torch.utils.data.TensorDataset(torch.zeros(n, 4), torch.zeros(n))
+        return lambda: sum(1 for _ in torch.utils.data.DataLoader(data, batch_size=32, shuffle=True))
+
+    def of_numbers(f):
+        def make(n):
+            x = (torch.arange(n) * 7919 % 100003).float()
+            return lambda: f(x)
+
+        return make
+
+    def jacobian(f):
+        def make(n):
+            x = torch.linspace(0, 1, n)
+            return lambda: f(lambda v: v.sin() * v, x)
+
+        return make
+
+    def cat(n):
+        parts = [torch.zeros(4) for _ in range(n)]
+        return lambda: torch.cat(parts)
+
+    def lists(n):
+        nested = [[float(i), 1.0] for i in range(n)]
+        return lambda: torch.tensor(nested)
+
+    def hooks(n):
+        def work():
+            y = leaf(1)
+            for _ in range(n):
+                y = y * 1
+                y.register_hook(lambda g: g)
+            y.backward()
+
+        return work
+
+    return {
+        "graph: a chain of additions": (32000, depth),
+        "graph: one leaf, its products stacked": (16000, fan_out),
+        "graph: one leaf used in a chain": (32000, one_leaf),
+        "graph: a chain of views": (16000, views),
+        "graph: a hook at every value": (8000, hooks),
+        "indexing: x[i] of all i, with backward": (4000, indexing),
+        "in-place: y[i] = x[i] for all i, with backward": (2000, writes),
+        "modules: construction": (4000, made),
+        "modules: state_dict of a tree": (8000, states),
+        "modules: load_state_dict of a tree": (4000, loads),
+        "modules: load_state_dict of a list": (4000, loads_list),
+        "modules: named_parameters of a tree": (8000, names),
+        "files: save small tensors": (3200, saved),
+        "files: load small tensors": (3200, loaded),
+        "parameters: clip_grad_norm_": (8000, clip),
+        "parameters: zero_grad": (8000, zero_grad),
+        "parameters: SGD with momentum": (8000, optimizer("SGD", momentum=0.9)),
+        "parameters: Adam": (8000, optimizer("Adam")),
+        "parameters: AdamW, one by one": (4000, optimizer("AdamW", foreach=False)),
+        "parameters: RMSprop": (8000, optimizer("RMSprop")),
+        "parameters: Adam's state there and back": (4000, optimizer_state),
+        "data: loader of a TensorDataset": (64000, loader),
+        "data: a tensor of nested lists": (64000, lists),
+        "join: cat of small tensors": (16000, cat),
+        "sort": (1 << 20, of_numbers(lambda x: x.sort())),
+        "argsort, stable": (1 << 20, of_numbers(lambda x: torch.argsort(x, stable=True))),
+        "unique": (1 << 20, of_numbers(lambda x: torch.unique(x, return_inverse=True))),
+        "topk": (1 << 20, of_numbers(lambda x: x.topk(100))),
+        "median": (1 << 20, of_numbers(lambda x: x.median())),
+        "cumsum": (1 << 21, of_numbers(lambda x: x.cumsum(0))),
+        "jacobian: func.jacrev": (1600, jacobian(lambda f, x: torch.func.jacrev(f)(x)), 2.0),
+        "jacobian: func.jacfwd": (1600, jacobian(lambda f, x: torch.func.jacfwd(f)(x)), 2.0),
+        "jacobian: autograd.functional": (800, jacobian(lambda f, x: torch.autograd.functional.jacobian(f, x)), 2.0),
+    }
+
+
+def serve(package):
+    """Answers each [name, size] with the least of some seconds that the work took."""
+    sys.setrecursionlimit(10000)
+    torch = importlib.import_module(package)
+    made = rows(torch)
+    print(json.dumps({name: [row[0], row[2] if len(row) > 2 else 1.0] for name, row in made.items()}), flush=True)
+    for line in sys.stdin:
+        name, size = json.loads(line)
+        work = made[name][1](size)
+        best = math.inf
+        for _ in range(2):
+            gc.collect()
+            start = time.perf_counter()
+            work()
+            best = min(best, time.perf_counter() - start)
+        print(json.dumps(best), flush=True)
+
+
+def main(words):
+    servers = [
+        subprocess.Popen([sys.executable, __file__, "--serve", package], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for package in ("wisp", "torch")
+    ]
+    found = [json.loads(server.stdout.readline()) for server in servers][0]
+
+    def ask(server, name, size):
+        print(json.dumps([name, size]), file=server.stdin, flush=True)
+        return json.loads(server.stdout.readline())
+
+    print(f"{'':48}{'size':>9}{'wisp ms':>10}{'exponent':>10}{'torch ms':>10}{'exponent':>10}{'fraction':>10}")
+    for name, (largest, power) in found.items():
+        if not all(word in name for word in words):
+            continue
+        sizes = [largest // 8, largest // 4, largest // 2, largest]
+        times = [[min(ask(server, name, size) for _ in range(ROUNDS)) for size in sizes] for server in servers]
+        slopes = [math.log(t[3] / t[1]) / math.log(4) for t in times]
+        fraction = times[0][3] / times[1][3]
+        mark = " <-" if slopes[0] > LINEAR * power or fraction > 1 else ""
+        print(
+            f"{name:48}{largest:9}{times[0][3] * 1e3:10.2f}{slopes[0]:10.2f}{times[1][3] * 1e3:10.2f}{slopes[1]:10.2f}{fraction:10.2f}{mark}",
+            flush=True,
+        )
+    for server in servers:
+        server.stdin.close()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[2]) if sys.argv[1:2] == ["--serve"] else main(sys.argv[1:])
